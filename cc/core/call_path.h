@@ -1,0 +1,16 @@
+// The readable form of a call path: the labels of the call sites from the root to an invocation.
+#ifndef RECGRAPH_CC_CORE_CALL_PATH_H_
+#define RECGRAPH_CC_CORE_CALL_PATH_H_
+
+#include <string>
+#include <vector>
+
+namespace recgraph {
+
+// "tree_lstm > right > left, 3 levels". `labels` run from the root to the invocation. A long path
+// keeps its first and last labels and says how many it leaves out.
+std::string FormatCallPath(const std::vector<std::string>& labels);
+
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_CORE_CALL_PATH_H_

@@ -1,0 +1,124 @@
+// How a call begins and ends.
+#include "cc/kernels/call_op.h"
+
+#include <utility>
+
+#include "cc/kernels/errors.h"
+#include "cc/kernels/rows.h"
+
+namespace recgraph {
+
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+void Call::Update(const absl::Status& new_status) {
+  if (new_status.ok()) return;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (status.ok() || absl::IsCancelled(status)) status = new_status;
+}
+
+absl::Status Call::Status() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return status;
+}
+
+void Call::Finish() {
+  const absl::Status result = Status();
+  if (!result.ok()) {
+    ctx->SetStatus(own_root != nullptr ? own_root->FirstError(result)
+                                       : errors::Cancelled("an invocation below has failed"));
+  }
+  const tensorflow::AsyncOpKernel::DoneCallback report = std::move(done);
+  delete this;
+  report();
+}
+
+CallOp::CallOp(OpKernelConstruction* ctx) : AsyncOpKernel(ctx) {
+  OP_REQUIRES_OK(ctx, ctx->GetAttr("entry", &entry_));
+  OP_REQUIRES_OK(ctx, ctx->GetAttr("key", &key_));
+  OP_REQUIRES_OK(ctx, ctx->GetAttr("program", &library_));
+  OP_REQUIRES_OK(ctx, ctx->GetAttr("site", &site_));
+  OP_REQUIRES_OK(ctx, ctx->GetAttr("map", &map_));
+}
+
+void CallOp::ComputeAsync(OpKernelContext* ctx, DoneCallback done) {
+  Call* const call = new Call;
+  call->ctx = ctx;
+  call->done = std::move(done);
+  const absl::Status status = Begin(call);
+  if (status.ok()) {
+    Launch(call);
+  } else {
+    call->Update(status);
+    call->Finish();
+  }
+}
+
+absl::Status CallOp::Begin(Call* call) {
+  Scope& scope = call->scope;
+  scope.label = &site_;
+  if (!key_.empty()) {
+    std::shared_ptr<Program> program;
+    TF_RETURN_IF_ERROR(FindProgram(call->ctx, &program));
+    call->own_root = std::make_unique<RootCall>(call->ctx, std::move(program));
+    scope.root = call->own_root.get();
+  } else {
+    Invocation* const parent = Invocation::Current(call->ctx);
+    if (parent == nullptr) {
+      return errors::FailedPrecondition(
+          name(), ": this call of ", entry_,
+          " was made while a SubGraph was being defined and can only run inside of one");
+    }
+    scope.root = parent->root();
+    scope.parent = parent;
+    scope.environment = parent->shared_environment();
+    scope.sums = parent->sums();
+  }
+  if (scope.root->cancelled()) return errors::Cancelled("the step was cancelled");
+  return Prepare(call);
+}
+
+absl::Status CallOp::FindProgram(OpKernelContext* ctx, std::shared_ptr<Program>* program) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (program_ == nullptr) {
+    TF_RETURN_IF_ERROR(Program::Get(ctx->function_library(), key_, library_, &program_));
+  }
+  *program = program_;
+  return absl::OkStatus();
+}
+
+absl::Status CallOp::Function(Call* call, const char* suffix, Program::Handle* handle) const {
+  return call->scope.root->program()->Function(entry_ + suffix, handle);
+}
+
+void CallOp::OneDone(Call* call, const absl::Status& status) const {
+  call->Update(status);
+  if (call->pending.fetch_sub(1, std::memory_order_acq_rel) == 1) AllDone(call);
+}
+
+void CallOp::AllDone(Call* call) const {
+  if (call->Status().ok()) call->Update(SetOutputs(call));
+  call->Finish();
+}
+
+absl::Status CallOp::SetResults(Call* call,
+                                const std::vector<tensorflow::PartialTensorShape>& shapes) const {
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    if (!map_) {
+      call->ctx->set_output(i, std::move(call->invocations[0]->results()[i]));
+      continue;
+    }
+    std::vector<Tensor> rows;
+    for (auto& invocation : call->invocations) {
+      rows.push_back(std::move(invocation->results()[i]));
+    }
+    Tensor stacked;
+    TF_RETURN_IF_ERROR(
+        StackRows(rows, call->ctx->expected_output_dtype(i), shapes[i], &stacked));
+    call->ctx->set_output(i, std::move(stacked));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace recgraph

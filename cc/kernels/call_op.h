@@ -1,0 +1,83 @@
+// What Recgraph>Invoke and Recgraph>InvokeGradient have in common: asynchronous kernels that start
+// one invocation (or, mapped, one per row) on the executor's threads and return at once.
+#ifndef RECGRAPH_CC_KERNELS_CALL_OP_H_
+#define RECGRAPH_CC_KERNELS_CALL_OP_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cc/kernels/environment.h"
+#include "cc/kernels/frame.h"
+#include "cc/kernels/invocation.h"
+#include "cc/kernels/program.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+
+namespace recgraph {
+
+// One execution of a kernel: its invocations, and what to do when the last of them is done.
+struct Call {
+  tensorflow::OpKernelContext* ctx;
+  tensorflow::AsyncOpKernel::DoneCallback done;
+  Scope scope;
+  std::unique_ptr<RootCall> own_root;  // set where the call comes from outside of any body
+  std::unique_ptr<Sums> own_sums;
+  bool opens_environment = false;
+  std::vector<std::unique_ptr<Invocation>> invocations;
+  std::vector<FramePtr<Frame>> frames;  // per invocation: recorded, or being replayed
+  std::atomic<int64_t> pending{0};
+  std::mutex mutex;
+  absl::Status status;  // guarded by mutex
+
+  void Update(const absl::Status& new_status);
+  absl::Status Status();
+  // Reports to the executor and ends the call.
+  void Finish();
+};
+
+class CallOp : public tensorflow::AsyncOpKernel {
+ public:
+  explicit CallOp(tensorflow::OpKernelConstruction* ctx);
+  void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override;
+  bool IsExpensive() override { return false; }
+
+ protected:
+  // Fills in scope, invocations and frames; starts nothing.
+  virtual absl::Status Prepare(Call* call) = 0;
+  // Starts the invocations, if there are any; ends the call when the last one is done.
+  virtual void Launch(Call* call) = 0;
+  // Sets the kernel's outputs when all invocations have succeeded.
+  virtual absl::Status SetOutputs(Call* call) const = 0;
+
+  // A function of the call's program: the entry's name with `suffix`.
+  absl::Status Function(Call* call, const char* suffix, Program::Handle* handle) const;
+  // One invocation less to wait for.
+  void OneDone(Call* call, const absl::Status& status) const;
+  // Sets the outputs and ends the call.
+  void AllDone(Call* call) const;
+  // Sets outputs `0..shapes.size()`: the results of the only row or, mapped, of all rows stacked.
+  absl::Status SetResults(Call* call,
+                          const std::vector<tensorflow::PartialTensorShape>& shapes) const;
+
+  bool map() const { return map_; }
+  const std::string& entry() const { return entry_; }
+
+ private:
+  absl::Status Begin(Call* call);
+  absl::Status FindProgram(tensorflow::OpKernelContext* ctx, std::shared_ptr<Program>* program);
+
+  std::string entry_;
+  std::string key_;
+  std::string library_;
+  std::string site_;
+  bool map_;
+  std::mutex mutex_;
+  std::shared_ptr<Program> program_;  // guarded by mutex_
+};
+
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_KERNELS_CALL_OP_H_

@@ -1,0 +1,80 @@
+// Ops that read and set process-wide state: counters, the default scheduling policy, programs.
+#include <string>
+
+#include "cc/core/frame_base.h"
+#include "cc/core/scheduler.h"
+#include "cc/kernels/invocation.h"
+#include "cc/kernels/program.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "cc/kernels/errors.h"
+
+namespace recgraph {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::tstring;
+
+namespace {
+
+class CountersOp : public OpKernel {
+ public:
+  explicit CountersOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("reset_peak", &reset_peak_));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    Tensor* counters = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({5}), &counters));
+    const InvocationCounts invocations = CountInvocations();
+    const LiveFrames frames = FrameBase::Live();
+    auto out = counters->vec<int64_t>();
+    out(0) = invocations.total;
+    out(1) = invocations.live;
+    out(2) = invocations.peak;
+    out(3) = frames.entries;
+    out(4) = frames.bytes;
+    if (reset_peak_) ResetPeakInvocations();
+  }
+
+ private:
+  bool reset_peak_;
+};
+
+// Sets the policy of steps that start from now on; returns the one it replaces.
+class SetPolicyOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    Policy policy;
+    const tstring& name = ctx->input(0).scalar<tstring>()();
+    OP_REQUIRES(ctx, ParsePolicy(name, &policy),
+                errors::InvalidArgument(
+                    "no scheduling policy '", std::string(name),
+                    "': there are 'fifo', 'depth_first' and 'random'"));
+    Tensor* previous = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({}), &previous));
+    previous->scalar<tstring>()() = PolicyName(DefaultPolicy());
+    SetDefaultPolicy(policy);
+  }
+};
+
+class RegisterProgramOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    RegisterProgram(ctx->input(0).scalar<tstring>()(), ctx->input(1).scalar<tstring>()());
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("Recgraph>Counters").Device(tensorflow::DEVICE_CPU), CountersOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>SetPolicy").Device(tensorflow::DEVICE_CPU), SetPolicyOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>RegisterProgram").Device(tensorflow::DEVICE_CPU),
+                        RegisterProgramOp);
+
+}  // namespace
+}  // namespace recgraph

@@ -1,0 +1,213 @@
+// Environments and gradient sums, and the ops that invocations reach them by.
+#include "cc/kernels/environment.h"
+
+#include <mutex>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "cc/kernels/invocation.h"
+#include "tensorflow/core/framework/register_types.h"
+#include "tensorflow/core/framework/resource_var.h"
+#include "tensorflow/core/framework/tensor_util.h"
+#include "cc/kernels/errors.h"
+
+namespace recgraph {
+
+using tensorflow::OpInputList;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::Var;
+
+namespace {
+
+// The variable's value now. A variable in copy-on-read mode is written to in place, row by row,
+// so that its buffer cannot be shared.
+absl::Status ReadVariable(OpKernelContext* ctx, const Tensor& handle, Tensor* value) {
+  tensorflow::core::RefCountPtr<Var> variable;
+  TF_RETURN_IF_ERROR(
+      LookupResource(ctx, handle.scalar<tensorflow::ResourceHandle>()(), &variable));
+  tensorflow::tf_shared_lock lock(*variable->mu());
+  if (!variable->is_initialized) {
+    return errors::FailedPrecondition("captured variable is not initialized: ",
+                                                  variable->DebugString());
+  }
+  *value = variable->copy_on_read_mode.load()
+               ? tensorflow::tensor::DeepCopy(*variable->tensor())
+               : *variable->tensor();
+  return absl::OkStatus();
+}
+
+template <typename T>
+void AddInPlace(const Tensor& value, Tensor* total) {
+  const T* from = value.flat<T>().data();
+  T* to = total->flat<T>().data();
+  const int64_t count = total->NumElements();
+  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+absl::Status Add(const Tensor& value, Tensor* total) {
+  switch (value.dtype()) {
+#define ADD_CASE(T)                               \
+  case tensorflow::DataTypeToEnum<T>::value:      \
+    AddInPlace<T>(value, total);                  \
+    return absl::OkStatus();
+    TF_CALL_FLOAT_TYPES(ADD_CASE)
+    TF_CALL_COMPLEX_TYPES(ADD_CASE)
+#undef ADD_CASE
+    default:
+      return errors::Unimplemented("no gradient sum for dtype ",
+                                               tensorflow::DataTypeString(value.dtype()));
+  }
+}
+
+// Stacks `parts` along their first dimension; keeps `whole` where there are none.
+absl::Status Stack(const std::vector<Tensor>& parts, Tensor* whole) {
+  if (parts.empty()) return absl::OkStatus();
+  return tensorflow::tensor::Concat(parts, whole);
+}
+
+}  // namespace
+
+absl::Status Environment::Make(OpKernelContext* ctx, const OpInputList& captures,
+                               const std::vector<bool>& reads, Environment* environment) {
+  environment->slots_.resize(captures.size());
+  for (int i = 0; i < captures.size(); ++i) {
+    Tensor* slot = &environment->slots_[i];
+    if (reads[i]) {
+      TF_RETURN_IF_ERROR(ReadVariable(ctx, captures[i], slot));
+    } else {
+      *slot = captures[i];
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sums::AddDense(int slot, const Tensor& value) {
+  Slot& sum = slots_[slot];
+  std::lock_guard<std::mutex> lock(sum.mutex);
+  if (!sum.any_dense) {
+    sum.any_dense = true;
+    sum.dense = tensorflow::tensor::DeepCopy(value);
+    return absl::OkStatus();
+  }
+  if (value.shape() != sum.dense.shape()) {
+    return errors::InvalidArgument("gradients of one capture differ in shape: ",
+                                               value.shape().DebugString(), " and ",
+                                               sum.dense.shape().DebugString());
+  }
+  return Add(value, &sum.dense);
+}
+
+void Sums::AddPair(SumKind kind, int slot, const Tensor& first, const Tensor& second) {
+  Slot& sum = slots_[slot];
+  std::lock_guard<std::mutex> lock(sum.mutex);
+  Pairs* pairs = Select(kind, &sum);
+  pairs->first.push_back(first);
+  pairs->second.push_back(second);
+}
+
+absl::Status Sums::TakeDense(OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
+                             const TensorShape& like, Tensor* total) {
+  Slot& sum = slots_[slot];
+  std::lock_guard<std::mutex> lock(sum.mutex);
+  if (sum.any_dense) {
+    *total = std::move(sum.dense);
+    return absl::OkStatus();
+  }
+  TF_RETURN_IF_ERROR(ctx->allocate_temp(dtype, like, total));
+  if (total->TotalBytes() > 0) std::memset(total->data(), 0, total->TotalBytes());
+  return absl::OkStatus();
+}
+
+absl::Status Sums::TakePairs(SumKind kind, int slot, Tensor* first, Tensor* second) {
+  Pairs pairs;
+  {
+    Slot& sum = slots_[slot];
+    std::lock_guard<std::mutex> lock(sum.mutex);
+    pairs = std::move(*Select(kind, &sum));
+  }
+  TF_RETURN_IF_ERROR(Stack(pairs.first, first));
+  return Stack(pairs.second, second);
+}
+
+namespace {
+
+absl::Status CurrentInvocation(OpKernelContext* ctx, const OpKernel& op, Invocation** invocation) {
+  *invocation = Invocation::Current(ctx);
+  if (*invocation != nullptr) return absl::OkStatus();
+  return errors::FailedPrecondition(op.name(), " (", op.type_string(),
+                                                ") ran outside of an invocation");
+}
+
+// The value of an environment slot.
+class CaptureOp : public OpKernel {
+ public:
+  explicit CaptureOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("slot", &slot_));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    Invocation* invocation;
+    OP_REQUIRES_OK(ctx, CurrentInvocation(ctx, *this, &invocation));
+    const auto& slots = invocation->environment()->slots();
+    OP_REQUIRES(ctx, static_cast<size_t>(slot_) < slots.size(),
+                errors::Internal("no slot ", slot_, " among ", slots.size()));
+    ctx->set_output(0, slots[slot_]);
+  }
+  bool IsExpensive() override { return false; }
+
+ private:
+  int slot_;
+};
+
+// Adds one contribution to the gradient of an environment slot.
+class AccumulateOp : public OpKernel {
+ public:
+  explicit AccumulateOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    std::string kind;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("slot", &slot_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("kind", &kind));
+    OP_REQUIRES_OK(ctx, ParseSumKind(kind, &kind_));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    Invocation* invocation;
+    OP_REQUIRES_OK(ctx, CurrentInvocation(ctx, *this, &invocation));
+    Sums* sums = invocation->sums();
+    OP_REQUIRES(ctx, sums != nullptr, errors::Internal("no gradient sums"));
+    if (kind_ == SumKind::kDense) {
+      OP_REQUIRES_OK(ctx, sums->AddDense(slot_, ctx->input(0)));
+    } else {
+      sums->AddPair(kind_, slot_, ctx->input(0), ctx->input(1));
+    }
+  }
+  bool IsExpensive() override { return false; }
+
+ private:
+  int slot_;
+  SumKind kind_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("Recgraph>Capture").Device(tensorflow::DEVICE_CPU), CaptureOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>Accumulate").Device(tensorflow::DEVICE_CPU), AccumulateOp);
+
+}  // namespace
+
+absl::Status ParseSumKind(const std::string& name, SumKind* kind) {
+  if (name == "dense") {
+    *kind = SumKind::kDense;
+  } else if (name == "outer") {
+    *kind = SumKind::kOuter;
+  } else if (name == "rows") {
+    *kind = SumKind::kRows;
+  } else {
+    return errors::InvalidArgument("unknown kind of sum: ", name);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace recgraph

@@ -1,0 +1,84 @@
+// What the invocations of one call share: the captured outer tensors (the environment), read by
+// slot number from any invocation, and the sums of the gradients of those slots, added to by any
+// invocation of the gradient. Neither is carried from invocation to invocation.
+#ifndef RECGRAPH_CC_KERNELS_ENVIRONMENT_H_
+#define RECGRAPH_CC_KERNELS_ENVIRONMENT_H_
+
+#include <mutex>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace recgraph {
+
+// Immutable once a call has begun.
+class Environment {
+ public:
+  // A slot is the tensor itself or, where `reads[i]`, the value that the variable behind a
+  // captured handle has now: all invocations of a call see one value.
+  static absl::Status Make(tensorflow::OpKernelContext* ctx,
+                           const tensorflow::OpInputList& captures,
+                           const std::vector<bool>& reads, Environment* environment);
+
+  const std::vector<tensorflow::Tensor>& slots() const { return slots_; }
+
+ private:
+  std::vector<tensorflow::Tensor> slots_;
+};
+
+// How the contributions to one slot's gradient are kept until the call ends.
+enum class SumKind {
+  // The running total.
+  kDense,
+  // Pairs (a [m, k], b [m, n]) that stand for transpose(a) b: stacked along m, multiplied once.
+  kOuter,
+  // Pairs (indices [m], rows [m, ...]): stacked along m, a sparse gradient.
+  kRows,
+};
+
+// "dense", "outer" or "rows".
+absl::Status ParseSumKind(const std::string& name, SumKind* kind);
+
+// Thread-safe.
+class Sums {
+ public:
+  explicit Sums(int slots) : slots_(slots) {}
+
+  absl::Status AddDense(int slot, const tensorflow::Tensor& value);
+  void AddPair(SumKind kind, int slot, const tensorflow::Tensor& first,
+               const tensorflow::Tensor& second);
+
+  // The total of a slot; `like` gives shape and dtype where nothing was added.
+  absl::Status TakeDense(tensorflow::OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
+                         const tensorflow::TensorShape& like, tensorflow::Tensor* total);
+  // The pairs of a slot, each half stacked along its first dimension; `first` and `second` come
+  // with dtype and shape (of zero rows) for the case that nothing was added.
+  absl::Status TakePairs(SumKind kind, int slot, tensorflow::Tensor* first,
+                         tensorflow::Tensor* second);
+
+ private:
+  struct Pairs {
+    std::vector<tensorflow::Tensor> first;
+    std::vector<tensorflow::Tensor> second;
+  };
+  struct Slot {
+    std::mutex mutex;
+    bool any_dense = false;
+    tensorflow::Tensor dense;
+    Pairs outer;
+    Pairs rows;
+  };
+  static Pairs* Select(SumKind kind, Slot* slot) {
+    return kind == SumKind::kOuter ? &slot->outer : &slot->rows;
+  }
+
+  std::deque<Slot> slots_;
+};
+
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_KERNELS_ENVIRONMENT_H_

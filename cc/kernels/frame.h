@@ -1,0 +1,75 @@
+// A frame: the activations of one invocation, as a reference-counted value that travels in a
+// variant tensor. A child's frame is one of its parent's values, so the call path and the loop
+// iteration are implicit in who holds whom: frames of invocations that finish in any order cannot
+// be mixed up (docs/architecture.md compares this with a table keyed by call path).
+#ifndef RECGRAPH_CC_KERNELS_FRAME_H_
+#define RECGRAPH_CC_KERNELS_FRAME_H_
+
+#include <mutex>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/core/frame_base.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/variant_tensor_data.h"
+
+namespace recgraph {
+
+class Environment;
+
+// One call that a recomputing invocation made: what it returned, and its frame.
+struct RecordedCall {
+  std::vector<tensorflow::Tensor> outputs;
+  tensorflow::Tensor frame;
+};
+
+// What gradient="recompute" keeps of an invocation: its arguments, and of every call it made the
+// outputs and the frame, by call site and occurrence (a call site in a loop occurs in order).
+struct Recording {
+  using Key = std::pair<int64_t, int64_t>;
+
+  std::vector<tensorflow::Tensor> arguments;
+  std::mutex mutex;
+  std::map<Key, RecordedCall> calls;
+};
+
+class Frame : public FrameBase {
+ public:
+  explicit Frame(std::vector<tensorflow::Tensor> values);
+
+  const std::vector<tensorflow::Tensor>& values() const { return values_; }
+
+  // Set for gradient="recompute"; null otherwise.
+  std::unique_ptr<Recording> recording;
+  // Set on the frame of an invocation that opened an environment; null otherwise.
+  std::shared_ptr<const Environment> environment;
+
+ private:
+  const std::vector<tensorflow::Tensor> values_;
+};
+
+// The variant's payload.
+struct FrameValue {
+  FramePtr<Frame> frame;
+
+  static constexpr char kTypeName[] = "recgraph::Frame";
+  std::string TypeName() const { return kTypeName; }
+  // Frames live in one process: they are neither serialised nor copied to another device.
+  void Encode(tensorflow::VariantTensorData*) const {}
+  bool Decode(const tensorflow::VariantTensorData&) { return false; }
+  std::string DebugString() const;
+};
+
+// A scalar variant tensor that holds `frame`.
+tensorflow::Tensor ToTensor(FramePtr<Frame> frame);
+
+// The frame in `tensor`; an InvalidArgument error where it holds none.
+absl::Status FromTensor(const tensorflow::Tensor& tensor, FramePtr<Frame>* frame);
+
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_KERNELS_FRAME_H_

@@ -1,0 +1,181 @@
+// Invocations: how they start, how they are found, and what becomes of their errors.
+#include "cc/kernels/invocation.h"
+
+#include <mutex>
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "cc/core/call_path.h"
+#include "tensorflow/core/platform/cpu_info.h"
+#include "cc/kernels/errors.h"
+#include "tensorflow/core/protobuf/config.pb.h"
+
+namespace recgraph {
+
+using tensorflow::FunctionLibraryRuntime;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+namespace {
+
+// What the executor calls to have a closure run. Small enough to live inside a std::function.
+struct InvocationRunner {
+  Invocation* invocation;
+  void operator()(Task task) const {
+    invocation->root()->scheduler()->shared_from_this()->Schedule(std::move(task));
+  }
+};
+
+std::atomic<int64_t> total_invocations{0};
+std::atomic<int64_t> live_invocations{0};
+std::atomic<int64_t> peak_invocations{0};
+
+void CountBirth() {
+  total_invocations.fetch_add(1, std::memory_order_relaxed);
+  const int64_t live = live_invocations.fetch_add(1, std::memory_order_relaxed) + 1;
+  int64_t peak = peak_invocations.load(std::memory_order_relaxed);
+  while (live > peak && !peak_invocations.compare_exchange_weak(peak, live)) {
+  }
+}
+
+int InterOpThreads(FunctionLibraryRuntime* runtime) {
+  const tensorflow::ConfigProto* config = runtime->config_proto();
+  const int configured = config == nullptr ? 0 : config->inter_op_parallelism_threads();
+  return configured > 0 ? configured : tensorflow::port::MaxParallelism();
+}
+
+// The way to the inter-op threads. A kernel's own runner may run everything on the calling thread: a
+// function whose operations are run one by one is given such a one.
+Submit Pool(OpKernelContext* ctx) {
+  FunctionLibraryRuntime* const runtime = ctx->function_library();
+  if (runtime != nullptr && runtime->runner() != nullptr && *runtime->runner()) {
+    return *runtime->runner();
+  }
+  return *ctx->runner();
+}
+
+// The node that TensorFlow's message says an error came from: "... {{node NAME}} ...".
+std::string FailedNode(const std::string& message) {
+  constexpr char kOpen[] = "{{node ";
+  const size_t open = message.find(kOpen);
+  if (open == std::string::npos) return "";
+  const size_t begin = open + sizeof(kOpen) - 1;
+  const size_t end = message.find("}}", begin);
+  return end == std::string::npos ? "" : message.substr(begin, end - begin);
+}
+
+}  // namespace
+
+InvocationCounts CountInvocations() {
+  return {total_invocations.load(), live_invocations.load(), peak_invocations.load()};
+}
+
+void ResetPeakInvocations() { peak_invocations.store(live_invocations.load()); }
+
+RootCall::RootCall(OpKernelContext* ctx, std::shared_ptr<Program> program)
+    : program_(std::move(program)), cancellation_(ctx->cancellation_manager()),
+      options_(ctx->step_id()) {
+  scheduler_ = MakeScheduler(DefaultPolicy(), InterOpThreads(program_->runtime()), Pool(ctx));
+  options_.rendezvous = ctx->rendezvous();
+  options_.cancellation_manager = &cancellation_;
+  options_.collective_executor = ctx->collective_executor();
+  options_.step_container = ctx->step_container();
+  options_.stats_collector = ctx->stats_collector();
+  // An invocation is the grain of parallelism: its own operations run on one thread.
+  options_.run_all_kernels_inline = true;
+}
+
+void RootCall::NoteError(const Invocation& invocation, const absl::Status& status) {
+  if (absl::IsCancelled(status)) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (first_error_.ok()) first_error_ = Explain(invocation, status);
+}
+
+absl::Status RootCall::FirstError(const absl::Status& status) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return first_error_.ok() ? status : first_error_;
+}
+
+absl::Status RootCall::Explain(const Invocation& invocation, const absl::Status& status) const {
+  std::string message(status.message());
+  const std::string node = FailedNode(message);
+  if (!node.empty()) {
+    message += "\n  operation: " + node;
+    const std::string origin = program_->Origin(node);
+    if (!origin.empty()) message += " (" + origin + ")";
+  }
+  message += "\n  call path: " + FormatCallPath(invocation.CallPath());
+  return absl::Status(status.code(), message);
+}
+
+// Counts the calls made at each call site; calls at different sites may come from any thread.
+struct Invocation::Occurrences {
+  std::mutex mutex;
+  std::map<int64_t, int64_t> next;
+};
+
+Invocation::Invocation(const Scope& scope, Tensors arguments, int results)
+    : scope_(scope), depth_(scope.parent == nullptr ? 1 : scope.parent->depth() + 1),
+      arguments_(std::move(arguments)), results_(results) {
+  CountBirth();
+}
+
+Invocation::~Invocation() { live_invocations.fetch_sub(1, std::memory_order_relaxed); }
+
+Invocation* Invocation::Current(OpKernelContext* ctx) {
+  if (ctx->runner() == nullptr) return nullptr;
+  const auto* runner = ctx->runner()->target<InvocationRunner>();
+  return runner == nullptr ? nullptr : runner->invocation;
+}
+
+void Invocation::Start(Program::Handle body, Done done) {
+  if (recording != nullptr || replay != nullptr) occurrences_ = std::make_unique<Occurrences>();
+  std::function<void(Task)> runner = InvocationRunner{this};
+  FunctionLibraryRuntime::Options options = scope_.root->options();
+  options.runner = &runner;  // copied by Run before it returns
+  scope_.root->program()->runtime()->Run(
+      options, body, this, [this, done = std::move(done)](const absl::Status& status) {
+        if (!status.ok()) root()->NoteError(*this, status);
+        done(status);
+      });
+}
+
+std::vector<std::string> Invocation::CallPath() const {
+  std::vector<std::string> labels;
+  for (const Invocation* i = this; i != nullptr; i = i->scope_.parent) {
+    labels.push_back(*i->scope_.label);
+  }
+  std::reverse(labels.begin(), labels.end());
+  return labels;
+}
+
+Recording::Key Invocation::NextCall(int64_t site) {
+  std::lock_guard<std::mutex> lock(occurrences_->mutex);
+  return {site, occurrences_->next[site]++};
+}
+
+absl::Status Invocation::GetArg(int index, const Tensor** value) {
+  if (index < 0 || static_cast<size_t>(index) >= arguments_.size()) {
+    return errors::InvalidArgument("no argument ", index, " among ",
+                                               arguments_.size());
+  }
+  *value = &arguments_[index];
+  return absl::OkStatus();
+}
+
+bool Invocation::CanConsumeArg(int index) const {
+  return index >= 0 && static_cast<size_t>(index) < arguments_.size();
+}
+
+void Invocation::ConsumeArg(int index, Tensor* value) { *value = std::move(arguments_[index]); }
+
+absl::Status Invocation::SetRetval(int index, const Tensor& value) {
+  if (index < 0 || static_cast<size_t>(index) >= results_.size()) {
+    return errors::InvalidArgument("no result ", index, " among ", results_.size());
+  }
+  results_[index] = value;
+  return absl::OkStatus();
+}
+
+}  // namespace recgraph

@@ -1,0 +1,127 @@
+// One run of a SubGraph's body, and the call from outside that it belongs to. Invocations form a
+// tree: each knows its parent and its call site. The executor's kernels find the invocation they
+// run for through the runner they were started with, which nested branches and loops inherit.
+#ifndef RECGRAPH_CC_KERNELS_INVOCATION_H_
+#define RECGRAPH_CC_KERNELS_INVOCATION_H_
+
+#include <mutex>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "cc/core/scheduler.h"
+#include "cc/kernels/environment.h"
+#include "cc/kernels/frame.h"
+#include "cc/kernels/program.h"
+#include "tensorflow/core/framework/cancellation.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace recgraph {
+
+class Invocation;
+
+using Tensors = absl::InlinedVector<tensorflow::Tensor, 2>;
+
+// Counts over the whole process.
+struct InvocationCounts {
+  int64_t total = 0;
+  int64_t live = 0;
+  int64_t peak = 0;
+};
+InvocationCounts CountInvocations();
+// Forgets the peak: it starts again from what is live.
+void ResetPeakInvocations();
+
+// One call from outside of any body: what all invocations below it share.
+class RootCall {
+ public:
+  RootCall(tensorflow::OpKernelContext* ctx, std::shared_ptr<Program> program);
+
+  Program* program() const { return program_.get(); }
+  Scheduler* scheduler() const { return scheduler_.get(); }
+  const tensorflow::FunctionLibraryRuntime::Options& options() const { return options_; }
+  bool cancelled() { return cancellation_.IsCancelled(); }
+
+  // Keeps the first error that is not a consequence of another one, with where it happened.
+  void NoteError(const Invocation& invocation, const absl::Status& status);
+  // What the call from outside is to report in place of `status`.
+  absl::Status FirstError(const absl::Status& status);
+
+ private:
+  absl::Status Explain(const Invocation& invocation, const absl::Status& status) const;
+
+  const std::shared_ptr<Program> program_;
+  tensorflow::CancellationManager cancellation_;
+  std::shared_ptr<Scheduler> scheduler_;
+  tensorflow::FunctionLibraryRuntime::Options options_;
+  std::mutex mutex_;
+  absl::Status first_error_;
+};
+
+// What an invocation inherits from the one that made it, or was given by the call from outside.
+struct Scope {
+  RootCall* root = nullptr;
+  Invocation* parent = nullptr;
+  const std::string* label = nullptr;  // of the call site; outlives the invocation
+  std::shared_ptr<const Environment> environment;
+  Sums* sums = nullptr;
+};
+
+class Invocation final : public tensorflow::CallFrameInterface {
+ public:
+  using Done = std::function<void(const absl::Status&)>;
+
+  Invocation(const Scope& scope, Tensors arguments, int results);
+  ~Invocation() override;
+
+  // The invocation that `ctx`'s kernel runs for; null outside of any.
+  static Invocation* Current(tensorflow::OpKernelContext* ctx);
+
+  // Starts the body and returns; `done` runs on a thread of the executor. The caller keeps this
+  // object until then.
+  void Start(Program::Handle body, Done done);
+
+  RootCall* root() const { return scope_.root; }
+  const Environment* environment() const { return scope_.environment.get(); }
+  const std::shared_ptr<const Environment>& shared_environment() const {
+    return scope_.environment;
+  }
+  Sums* sums() const { return scope_.sums; }
+  int64_t depth() const { return depth_; }
+  std::vector<std::string> CallPath() const;
+  Tensors& results() { return results_; }
+  // Replaces an argument. Only before Start.
+  void SetArgument(int index, tensorflow::Tensor value) { arguments_[index] = std::move(value); }
+
+  // Recompute: calls made while recording are kept in `recording`; while replaying they are
+  // answered from it. The owner of the frame outlives the invocation.
+  Recording* recording = nullptr;
+  Recording* replay = nullptr;
+  // The key of the next call at call site `site` of this invocation.
+  Recording::Key NextCall(int64_t site);
+
+  size_t num_args() const override { return arguments_.size(); }
+  size_t num_retvals() const override { return results_.size(); }
+  absl::Status GetArg(int index, const tensorflow::Tensor** value) override;
+  void ConsumeArg(int index, tensorflow::Tensor* value) override;
+  bool CanConsumeArg(int index) const override;
+  absl::Status SetRetval(int index, const tensorflow::Tensor& value) override;
+
+ private:
+  struct Occurrences;
+
+  const Scope scope_;
+  const int64_t depth_;
+  Tensors arguments_;
+  Tensors results_;
+  std::unique_ptr<Occurrences> occurrences_;
+};
+
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_KERNELS_INVOCATION_H_

@@ -1,0 +1,197 @@
+// The kernel of Recgraph>InvokeGradient.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/kernels/call_op.h"
+#include "cc/kernels/errors.h"
+#include "cc/kernels/rows.h"
+#include "tensorflow/core/framework/resource_var.h"
+
+namespace recgraph {
+
+using tensorflow::OpInputList;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+namespace {
+
+class InvokeGradientOp : public CallOp {
+ public:
+  explicit InvokeGradientOp(OpKernelConstruction* ctx) : CallOp(ctx) {
+    std::vector<std::string> kinds;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("slots", &slots_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("kinds", &kinds));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("sums_shapes", &sums_shapes_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("results_shapes", &results_shapes_));
+    for (const std::string& kind : kinds) {
+      kinds_.emplace_back();
+      OP_REQUIRES_OK(ctx, ParseSumKind(kind, &kinds_.back()));
+    }
+  }
+
+ protected:
+  absl::Status Prepare(Call* call) override {
+    FramePtr<Frame> frame;
+    OpInputList grads;
+    TF_RETURN_IF_ERROR(FromTensor(call->ctx->input(0), &frame));
+    TF_RETURN_IF_ERROR(call->ctx->input_list("grads", &grads));
+    if (frame->environment != nullptr) {
+      call->scope.environment = frame->environment;
+      call->own_sums = std::make_unique<Sums>(frame->environment->slots().size());
+      call->scope.sums = call->own_sums.get();
+    }
+    std::vector<Tensors> arguments;
+    if (map()) {
+      TF_RETURN_IF_ERROR(SplitFrames(*frame, grads, &arguments));
+    } else {
+      arguments.emplace_back();
+      arguments[0].push_back(call->ctx->input(0));
+      arguments[0].insert(arguments[0].end(), grads.begin(), grads.end());
+    }
+    for (Tensors& row : arguments) AddInvocation(call, std::move(row));
+    return absl::OkStatus();
+  }
+
+  void Launch(Call* call) override {
+    Program::Handle body;
+    Program::Handle replay = 0;
+    absl::Status found = Function(call, ".grad", &body);
+    for (const auto& frame : call->frames) {
+      if (found.ok() && frame) found = Function(call, ".rec", &replay);
+    }
+    const size_t count = call->invocations.size();
+    if (!found.ok() || count == 0) {
+      call->Update(found);
+      AllDone(call);
+      return;
+    }
+    call->pending.store(count, std::memory_order_relaxed);
+    for (size_t i = 0; i < count; ++i) {
+      if (call->frames[i]) {
+        StartReplay(call, i, replay, body);
+      } else {
+        StartGradient(call, i, body);
+      }
+    }
+  }
+
+ private:
+  static absl::Status SplitFrames(const Frame& frame, const OpInputList& grads,
+                                  std::vector<Tensors>* arguments) {
+    const int64_t rows = frame.values().size();
+    for (const Tensor& grad : grads) {
+      if (grad.dims() == 0 || grad.dim_size(0) != rows) {
+        return errors::InvalidArgument("gradient of ", rows,
+                                                   " mapped invocations has shape ",
+                                                   grad.shape().DebugString());
+      }
+    }
+    arguments->resize(rows);
+    for (int64_t row = 0; row < rows; ++row) {
+      (*arguments)[row].push_back(frame.values()[row]);
+      for (const Tensor& grad : grads) (*arguments)[row].push_back(CopyRow(grad, row));
+    }
+    return absl::OkStatus();
+  }
+
+  void AddInvocation(Call* call, Tensors arguments) const {
+    FramePtr<Frame> frame;
+    const bool is_frame = FromTensor(arguments[0], &frame).ok();
+    call->frames.push_back(is_frame && frame->recording ? std::move(frame) : FramePtr<Frame>());
+    call->invocations.push_back(std::make_unique<Invocation>(call->scope, std::move(arguments),
+                                                             results_shapes_.size()));
+  }
+
+  void StartGradient(Call* call, size_t i, Program::Handle body) {
+    call->invocations[i]->Start(body, [this, call](const absl::Status& status) {
+      OneDone(call, status);
+    });
+  }
+
+  // Runs the body again, its calls answered from the recording, then the gradient on the frame
+  // that this gives.
+  void StartReplay(Call* call, size_t i, Program::Handle replay, Program::Handle body) {
+    Recording* const recording = call->frames[i]->recording.get();
+    Tensors arguments(recording->arguments.begin(), recording->arguments.end());
+    int results = 0;
+    const absl::Status counted = CountResults(call, &results);
+    if (!counted.ok()) {
+      OneDone(call, counted);
+      return;
+    }
+    auto* again = new Invocation(call->scope, std::move(arguments), results);
+    again->replay = recording;
+    again->Start(replay, [this, call, i, again, body](const absl::Status& status) {
+      const Tensor frame = again->results().back();
+      delete again;
+      if (!status.ok()) {
+        OneDone(call, status);
+        return;
+      }
+      call->frames[i] = FramePtr<Frame>();
+      call->invocations[i]->SetArgument(0, frame);
+      StartGradient(call, i, body);
+    });
+  }
+
+  absl::Status CountResults(Call* call, int* count) const {
+    return call->scope.root->program()->ResultCount(entry() + ".rec", count);
+  }
+
+  absl::Status SetOutputs(Call* call) const override {
+    const int results = results_shapes_.size();
+    TF_RETURN_IF_ERROR(SetResults(call, results_shapes_));
+    int output = results;
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      TF_RETURN_IF_ERROR(SetSum(call, i, results, &output));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status SetSum(Call* call, size_t i, int results, int* output) const {
+    OpKernelContext* const ctx = call->ctx;
+    Tensor first;
+    if (kinds_[i] == SumKind::kDense) {
+      TensorShape like;
+      TF_RETURN_IF_ERROR(SlotShape(ctx, call->scope.environment->slots()[slots_[i]], &like));
+      TF_RETURN_IF_ERROR(call->scope.sums->TakeDense(
+          ctx, slots_[i], ctx->expected_output_dtype(*output), like, &first));
+      ctx->set_output((*output)++, first);
+      return absl::OkStatus();
+    }
+    first = NoRows(ctx->expected_output_dtype(*output), sums_shapes_[*output - results]);
+    Tensor second =
+        NoRows(ctx->expected_output_dtype(*output + 1), sums_shapes_[*output + 1 - results]);
+    TF_RETURN_IF_ERROR(call->scope.sums->TakePairs(kinds_[i], slots_[i], &first, &second));
+    ctx->set_output((*output)++, first);
+    ctx->set_output((*output)++, second);
+    return absl::OkStatus();
+  }
+
+  static absl::Status SlotShape(OpKernelContext* ctx, const Tensor& slot, TensorShape* shape) {
+    if (slot.dtype() != tensorflow::DT_RESOURCE) {
+      *shape = slot.shape();
+      return absl::OkStatus();
+    }
+    tensorflow::core::RefCountPtr<tensorflow::Var> variable;
+    TF_RETURN_IF_ERROR(
+        LookupResource(ctx, slot.scalar<tensorflow::ResourceHandle>()(), &variable));
+    tensorflow::tf_shared_lock lock(*variable->mu());
+    *shape = variable->tensor()->shape();
+    return absl::OkStatus();
+  }
+
+  std::vector<int> slots_;
+  std::vector<SumKind> kinds_;
+  std::vector<tensorflow::PartialTensorShape> sums_shapes_;
+  std::vector<tensorflow::PartialTensorShape> results_shapes_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("Recgraph>InvokeGradient").Device(tensorflow::DEVICE_CPU), InvokeGradientOp);
+
+}  // namespace
+}  // namespace recgraph

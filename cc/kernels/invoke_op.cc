@@ -1,0 +1,207 @@
+// The kernel of Recgraph>Invoke.
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/kernels/call_op.h"
+#include "cc/kernels/errors.h"
+#include "cc/kernels/rows.h"
+#include "tensorflow/core/framework/variant.h"
+
+namespace recgraph {
+
+using tensorflow::OpInputList;
+using tensorflow::OpKernelConstruction;
+using tensorflow::Tensor;
+
+namespace {
+
+// Arguments of each invocation: the tensors themselves or, mapped, row i of each.
+absl::Status SplitArguments(const OpInputList& inputs, bool map, std::vector<Tensors>* arguments) {
+  if (!map) {
+    arguments->emplace_back(inputs.begin(), inputs.end());
+    return absl::OkStatus();
+  }
+  int64_t rows = -1;
+  for (const Tensor& input : inputs) {
+    if (input.dims() == 0 || (rows >= 0 && input.dim_size(0) != rows)) {
+      return errors::InvalidArgument(
+          "map: the arguments must have the same first dimension, found shapes ",
+          inputs[0].shape().DebugString(), " and ", input.shape().DebugString());
+    }
+    rows = input.dim_size(0);
+  }
+  if (rows < 0) return errors::InvalidArgument("map: no arguments to map over");
+  arguments->resize(rows);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (const Tensor& input : inputs) (*arguments)[row].push_back(CopyRow(input, row));
+  }
+  return absl::OkStatus();
+}
+
+class InvokeOp : public CallOp {
+ public:
+  explicit InvokeOp(OpKernelConstruction* ctx) : CallOp(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("reads", &reads_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("record", &record_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("recompute", &recompute_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("max_depth", &max_depth_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("site_id", &site_id_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("output_shapes", &shapes_));
+    frame_output_ = ctx->num_outputs() - 1;
+  }
+
+ protected:
+  absl::Status Prepare(Call* call) override {
+    OpInputList inputs;
+    OpInputList captures;
+    TF_RETURN_IF_ERROR(call->ctx->input_list("args", &inputs));
+    TF_RETURN_IF_ERROR(call->ctx->input_list("captures", &captures));
+    Invocation* const parent = call->scope.parent;
+    if (call->own_root != nullptr || captures.size() > 0) {
+      auto environment = std::make_shared<Environment>();
+      TF_RETURN_IF_ERROR(Environment::Make(call->ctx, captures, reads_, environment.get()));
+      call->scope.environment = std::move(environment);
+      call->opens_environment = true;
+    }
+    if (parent != nullptr && parent->replay != nullptr) return absl::OkStatus();
+    std::vector<Tensors> arguments;
+    TF_RETURN_IF_ERROR(SplitArguments(inputs, map(), &arguments));
+    const bool record = Records(call);
+    const int results = frame_output_ + (record && !recompute_ ? 1 : 0);
+    for (Tensors& row : arguments) {
+      if (record && recompute_) call->frames.push_back(NewRecording(row));
+      call->invocations.push_back(
+          std::make_unique<Invocation>(call->scope, std::move(row), results));
+      if (record && recompute_) {
+        call->invocations.back()->recording = call->frames.back()->recording.get();
+      }
+    }
+    return CheckDepth(call);
+  }
+
+  void Launch(Call* call) override {
+    Invocation* const parent = call->scope.parent;
+    if (parent != nullptr && parent->replay != nullptr) {
+      call->Update(Replay(call, parent));
+      call->Finish();
+      return;
+    }
+    Program::Handle body;
+    const absl::Status found = Function(call, Records(call) && !recompute_ ? ".rec" : "", &body);
+    if (!found.ok() || call->invocations.empty()) {
+      call->Update(found);
+      AllDone(call);
+      return;
+    }
+    const size_t count = call->invocations.size();
+    call->pending.store(count, std::memory_order_relaxed);
+    for (size_t i = 0; i < count; ++i) {
+      call->invocations[i]->Start(body, [this, call](const absl::Status& status) {
+        OneDone(call, status);
+      });
+    }
+  }
+
+ private:
+  // Whether this call's frame is wanted: by an operation that reads it, or by the caller's
+  // recording.
+  bool Records(Call* call) const {
+    const Invocation* parent = call->scope.parent;
+    return (record_ && call->ctx->output_required(frame_output_)) ||
+           (parent != nullptr && parent->recording != nullptr);
+  }
+
+  static FramePtr<Frame> NewRecording(const Tensors& arguments) {
+    FramePtr<Frame> frame(new Frame({}));
+    frame->recording = std::make_unique<Recording>();
+    frame->recording->arguments.assign(arguments.begin(), arguments.end());
+    for (const Tensor& argument : arguments) frame->AccountFor(argument.TotalBytes());
+    return frame;
+  }
+
+  absl::Status CheckDepth(Call* call) const {
+    if (call->invocations.empty()) return absl::OkStatus();
+    const Invocation& first = *call->invocations[0];
+    if (first.depth() <= max_depth_) return absl::OkStatus();
+    const absl::Status status = errors::ResourceExhausted(
+        "the recursion is more than max_depth = ", max_depth_,
+        " invocations deep: it may never end; if it does, give the SubGraph a larger max_depth");
+    call->scope.root->NoteError(first, status);
+    return status;
+  }
+
+  // Answers the call from what the forward run recorded.
+  absl::Status Replay(Call* call, Invocation* parent) const {
+    const Recording::Key key = parent->NextCall(site_id_);
+    std::lock_guard<std::mutex> lock(parent->replay->mutex);
+    const auto found = parent->replay->calls.find(key);
+    if (found == parent->replay->calls.end()) {
+      return errors::FailedPrecondition(
+          "gradient=\"recompute\": the body took another way when it was run again (call site ",
+          key.first, ", call ", key.second, ")");
+    }
+    for (int i = 0; i < frame_output_; ++i) {
+      call->ctx->set_output(i, found->second.outputs[i]);
+    }
+    call->ctx->set_output(frame_output_, found->second.frame);
+    return absl::OkStatus();
+  }
+
+  absl::Status SetOutputs(Call* call) const override {
+    TF_RETURN_IF_ERROR(SetResults(call, shapes_));
+    if (!Records(call)) {
+      // Nobody reads the frame, or (an eager call without a tape) nobody looks into it.
+      if (call->ctx->output_required(frame_output_)) {
+        call->ctx->set_output(frame_output_, ToTensor(FramePtr<Frame>()));
+      }
+      return absl::OkStatus();
+    }
+    Tensor frame = TakeFrame(call);
+    call->ctx->set_output(frame_output_, frame);
+    Invocation* const parent = call->scope.parent;
+    if (parent != nullptr && parent->recording != nullptr) Record(call, parent, std::move(frame));
+    return absl::OkStatus();
+  }
+
+  // The frame of a recorded call: of its invocation or, mapped, of all rows.
+  Tensor TakeFrame(Call* call) const {
+    std::vector<Tensor> frames;
+    for (size_t i = 0; i < call->invocations.size(); ++i) {
+      frames.push_back(recompute_ ? ToTensor(call->frames[i])
+                                  : std::move(call->invocations[i]->results().back()));
+    }
+    Tensor frame = map() ? ToTensor(FramePtr<Frame>(new Frame(std::move(frames)))) : frames[0];
+    if (call->opens_environment) {
+      frame.scalar<tensorflow::Variant>()().get<FrameValue>()->frame->environment =
+          call->scope.environment;
+    }
+    return frame;
+  }
+
+  void Record(Call* call, Invocation* parent, Tensor frame) const {
+    RecordedCall recorded;
+    for (int i = 0; i < frame_output_; ++i) {
+      recorded.outputs.push_back(*call->ctx->mutable_output(i));
+    }
+    recorded.frame = std::move(frame);
+    const Recording::Key key = parent->NextCall(site_id_);
+    std::lock_guard<std::mutex> lock(parent->recording->mutex);
+    parent->recording->calls.emplace(key, std::move(recorded));
+  }
+
+  std::vector<bool> reads_;
+  bool record_;
+  bool recompute_;
+  int64_t max_depth_;
+  int64_t site_id_;
+  std::vector<tensorflow::PartialTensorShape> shapes_;
+  int frame_output_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("Recgraph>Invoke").Device(tensorflow::DEVICE_CPU), InvokeOp);
+
+}  // namespace
+}  // namespace recgraph

@@ -1,0 +1,127 @@
+// Programs and their registry. A runtime of the program's own keeps one
+// instantiation for all levels of a recursion; instantiating through a nested kernel's own runtime
+// would make a new one at every level.
+#include "cc/kernels/program.h"
+
+#include <mutex>
+#include <map>
+#include <utility>
+
+#include "cc/kernels/serial_device.h"
+#include "tensorflow/core/framework/function.pb.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/public/version.h"
+#include "cc/kernels/errors.h"
+
+namespace recgraph {
+
+using tensorflow::FunctionDefLibrary;
+using tensorflow::FunctionLibraryRuntime;
+
+namespace {
+
+// Sources by key, and the programs in use by device and key.
+struct Registry {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::string> libraries;
+  std::map<std::pair<const void*, std::string>, std::weak_ptr<Program>> in_use;
+     ;
+};
+
+Registry& TheRegistry() {
+  static Registry* const registry = new Registry;
+  return *registry;
+}
+
+}  // namespace
+
+void RegisterProgram(const std::string& key, const std::string& library) {
+  Registry& registry = TheRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.libraries.emplace(key, library);
+}
+
+absl::Status Program::Get(FunctionLibraryRuntime* parent, const std::string& key,
+                          const std::string& library, std::shared_ptr<Program>* program) {
+  if (parent == nullptr) {
+    return errors::Internal("a SubGraph needs a device with a function runtime");
+  }
+  Registry& registry = TheRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  std::weak_ptr<Program>& known = registry.in_use[{parent->device(), key}];
+  *program = known.lock();
+  if (*program != nullptr) return absl::OkStatus();
+  const std::string* source = &library;
+  if (library.empty()) {
+    const auto found = registry.libraries.find(key);
+    if (found == registry.libraries.end()) {
+      return errors::FailedPrecondition(
+          "the program of this SubGraph is not known to this process (key ", key,
+          "): it was made by another process and its operation does not carry it");
+    }
+    source = &found->second;
+  }
+  TF_RETURN_IF_ERROR(Make(parent, *source, program));
+  known = *program;
+  return absl::OkStatus();
+}
+
+absl::Status Program::Make(FunctionLibraryRuntime* parent, const std::string& library,
+                           std::shared_ptr<Program>* program) {
+  FunctionDefLibrary functions;
+  if (!functions.ParseFromString(library)) {
+    return errors::DataLoss("the program of this SubGraph cannot be read (",
+                                        library.size(), " bytes)");
+  }
+  std::shared_ptr<Program> made(new Program);
+  made->device_ = MakeSerialDevice(parent->device());
+  made->definitions_ = std::make_unique<tensorflow::FunctionLibraryDefinition>(
+      tensorflow::OpRegistry::Global(), functions);
+  made->process_runtime_ = std::make_unique<tensorflow::ProcessFunctionLibraryRuntime>(
+      made->device_.get(), parent->env(), parent->config_proto(), TF_GRAPH_DEF_VERSION,
+      made->definitions_.get(), tensorflow::OptimizerOptions());
+  made->runtime_ = made->process_runtime_->GetFLR(parent->device()->name());
+  if (made->runtime_ == nullptr) {
+    return errors::Internal("no function runtime for device ", parent->device()->name());
+  }
+  *program = std::move(made);
+  return absl::OkStatus();
+}
+
+absl::Status Program::Function(const std::string& name, Handle* handle) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = handles_.find(name);
+  if (found != handles_.end()) {
+    *handle = found->second;
+    return absl::OkStatus();
+  }
+  if (definitions_->Find(name) == nullptr) {
+    return errors::NotFound("the program of this SubGraph has no function ", name);
+  }
+  TF_RETURN_IF_ERROR(runtime_->Instantiate(name, tensorflow::AttrSlice(), {}, handle));
+  handles_.emplace(name, *handle);
+  return absl::OkStatus();
+}
+
+absl::Status Program::ResultCount(const std::string& name, int* count) const {
+  const tensorflow::FunctionDef* function = definitions_->Find(name);
+  if (function == nullptr) {
+    return errors::NotFound("the program of this SubGraph has no function ", name);
+  }
+  *count = function->signature().output_arg_size();
+  return absl::OkStatus();
+}
+
+std::string Program::Origin(const std::string& node) const {
+  for (const std::string& name : definitions_->ListFunctionNames()) {
+    const tensorflow::FunctionDef* function = definitions_->Find(name);
+    for (const tensorflow::NodeDef& candidate : function->node_def()) {
+      if (candidate.name() != node) continue;
+      const auto origin = candidate.attr().find("_recgraph_origin");
+      return origin == candidate.attr().end() ? "" : origin->second.s();
+    }
+  }
+  return "";
+}
+
+}  // namespace recgraph

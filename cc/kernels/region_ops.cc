@@ -1,0 +1,151 @@
+// Loops and function calls in a body. TensorFlow's own While kernel holds on to its thread while an
+// iteration runs when kernels run inline, as they do in a body; this one gives it back: an iteration
+// may wait for invocations that need the thread. TensorFlow's own PartitionedCall places and
+// partitions a function among devices; a program runs on one.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/kernels/errors.h"
+#include "cc/kernels/invocation.h"
+#include "tensorflow/core/framework/attr_value.pb.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace recgraph {
+
+using tensorflow::AsyncOpKernel;
+using tensorflow::FunctionLibraryRuntime;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+namespace {
+
+FunctionLibraryRuntime::Options OptionsFor(OpKernelContext* ctx) {
+  FunctionLibraryRuntime::Options options = Invocation::Current(ctx)->root()->options();
+  options.runner = ctx->runner();
+  return options;
+}
+
+std::vector<Tensor> Inputs(OpKernelContext* ctx) {
+  std::vector<Tensor> inputs;
+  inputs.reserve(ctx->num_inputs());
+  for (int i = 0; i < ctx->num_inputs(); ++i) inputs.push_back(ctx->input(i));
+  return inputs;
+}
+
+// One run of a loop: condition and body by turns, each started by the end of the other.
+class Loop {
+ public:
+  Loop(OpKernelContext* ctx, AsyncOpKernel::DoneCallback done, FunctionLibraryRuntime* runtime,
+       Program::Handle condition, Program::Handle body)
+      : ctx_(ctx), done_(std::move(done)), runtime_(runtime), condition_(condition), body_(body),
+        options_(OptionsFor(ctx)), variables_(Inputs(ctx)) {}
+
+  void CheckCondition() {
+    results_.clear();
+    runtime_->Run(options_, condition_, variables_, &results_, [this](const absl::Status& status) {
+      if (!status.ok()) return Finish(status);
+      const bool is_bool = results_.size() == 1 && results_[0].dtype() == tensorflow::DT_BOOL &&
+                           results_[0].NumElements() == 1;
+      if (!is_bool) return Finish(errors::InvalidArgument("a loop's condition is one bool"));
+      if (!results_[0].scalar<bool>()()) return Finish(absl::OkStatus());
+      RunBody();
+    });
+  }
+
+ private:
+  void RunBody() {
+    results_.clear();
+    runtime_->Run(options_, body_, variables_, &results_, [this](const absl::Status& status) {
+      if (!status.ok()) return Finish(status);
+      variables_.swap(results_);
+      CheckCondition();
+    });
+  }
+
+  void Finish(const absl::Status& status) {
+    if (!status.ok()) ctx_->SetStatus(status);
+    for (size_t i = 0; status.ok() && i < variables_.size(); ++i) {
+      ctx_->set_output(i, std::move(variables_[i]));
+    }
+    const AsyncOpKernel::DoneCallback done = std::move(done_);
+    delete this;
+    done();
+  }
+
+  OpKernelContext* const ctx_;
+  AsyncOpKernel::DoneCallback done_;
+  FunctionLibraryRuntime* const runtime_;
+  const Program::Handle condition_;
+  const Program::Handle body_;
+  const FunctionLibraryRuntime::Options options_;
+  std::vector<Tensor> variables_;
+  std::vector<Tensor> results_;
+};
+
+// The program of the invocation that a kernel runs for.
+absl::Status CurrentProgram(OpKernelContext* ctx, const AsyncOpKernel& op, Program** program) {
+  Invocation* const invocation = Invocation::Current(ctx);
+  if (invocation == nullptr) {
+    return errors::FailedPrecondition(op.name(), " ran outside of an invocation");
+  }
+  *program = invocation->root()->program();
+  return absl::OkStatus();
+}
+
+class WhileOp : public AsyncOpKernel {
+ public:
+  explicit WhileOp(OpKernelConstruction* ctx) : AsyncOpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("cond", &condition_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("body", &body_));
+  }
+
+  void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
+    Program* program = nullptr;
+    Program::Handle condition;
+    Program::Handle body;
+    OP_REQUIRES_OK_ASYNC(ctx, CurrentProgram(ctx, *this, &program), done);
+    OP_REQUIRES_OK_ASYNC(ctx, program->Function(condition_.name(), &condition), done);
+    OP_REQUIRES_OK_ASYNC(ctx, program->Function(body_.name(), &body), done);
+    (new Loop(ctx, std::move(done), program->runtime(), condition, body))->CheckCondition();
+  }
+
+ private:
+  tensorflow::NameAttrList condition_;
+  tensorflow::NameAttrList body_;
+};
+
+class CallFunctionOp : public AsyncOpKernel {
+ public:
+  explicit CallFunctionOp(OpKernelConstruction* ctx) : AsyncOpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("f", &function_));
+  }
+
+  void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
+    Program* program = nullptr;
+    Program::Handle handle;
+    OP_REQUIRES_OK_ASYNC(ctx, CurrentProgram(ctx, *this, &program), done);
+    OP_REQUIRES_OK_ASYNC(ctx, program->Function(function_.name(), &handle), done);
+    auto* results = new std::vector<Tensor>;
+    program->runtime()->Run(OptionsFor(ctx), handle, Inputs(ctx), results,
+                            [ctx, results, done = std::move(done)](const absl::Status& status) {
+                              if (!status.ok()) ctx->SetStatus(status);
+                              for (size_t i = 0; status.ok() && i < results->size(); ++i) {
+                                ctx->set_output(i, std::move((*results)[i]));
+                              }
+                              delete results;
+                              done();
+                            });
+  }
+
+ private:
+  tensorflow::NameAttrList function_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("Recgraph>CallFunction").Device(tensorflow::DEVICE_CPU),
+                        CallFunctionOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>While").Device(tensorflow::DEVICE_CPU), WhileOp);
+
+}  // namespace
+}  // namespace recgraph

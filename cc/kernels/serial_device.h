@@ -1,0 +1,20 @@
+// A device like another one, but whose kernels do their work on the calling thread. In a recursion
+// an invocation is the grain of parallelism: a kernel that splits a small matrix product among
+// threads and waits for them costs more than the product, and keeps other invocations from the
+// threads that it wakes.
+#ifndef RECGRAPH_CC_KERNELS_SERIAL_DEVICE_H_
+#define RECGRAPH_CC_KERNELS_SERIAL_DEVICE_H_
+
+#include <memory>
+
+#include "tensorflow/core/common_runtime/device_mgr.h"
+
+namespace recgraph {
+
+// A manager of one such device. It shares memory, resources and name with `underlying`, which must
+// outlive it.
+std::unique_ptr<tensorflow::DeviceMgr> MakeSerialDevice(tensorflow::Device* underlying);
+
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_KERNELS_SERIAL_DEVICE_H_

@@ -1,0 +1,92 @@
+// Registration of the ops on frames and on process-wide state.
+#include <vector>
+
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace recgraph {
+
+using tensorflow::PartialTensorShape;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ScalarShape;
+using tensorflow::shape_inference::ShapeHandle;
+
+REGISTER_OP("Recgraph>PackFrame")
+    .Input("values: T")
+    .Output("frame: variant")
+    .Attr("T: list(type) >= 0")
+    .SetIsStateful()  // a frame of constants must not become a constant
+    .SetShapeFn(ScalarShape)
+    .Doc("Packs values into a frame. A frame without values ends a loop's stack of frames.");
+
+REGISTER_OP("Recgraph>UnpackFrame")
+    .Input("frame: variant")
+    .Output("values: T")
+    .Attr("indices: list(int) >= 1")
+    .Attr("T: list(type) >= 1")
+    .Attr("shapes: list(shape) >= 1")
+    .SetShapeFn([](InferenceContext* c) {
+      std::vector<PartialTensorShape> shapes;
+      TF_RETURN_IF_ERROR(c->GetAttr("shapes", &shapes));
+      for (size_t i = 0; i < shapes.size(); ++i) {
+        ShapeHandle shape;
+        TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(shapes[i], &shape));
+        c->set_output(i, shape);
+      }
+      return absl::OkStatus();
+    })
+    .Doc("The values of a frame at `indices`.");
+
+REGISTER_OP("Recgraph>FrameIsEmpty")
+    .Input("frame: variant")
+    .Output("empty: bool")
+    .SetShapeFn(ScalarShape)
+    .Doc("Whether a frame has no values.");
+
+REGISTER_OP("Recgraph>Region")
+    .Input("inputs: Tin")
+    .Output("outputs: Tout")
+    .Attr("kind: string")
+    .Attr("Tin: list(type) >= 0")
+    .Attr("Tout: list(type) >= 0")
+    .Attr("output_shapes: list(shape) >= 0")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      std::vector<PartialTensorShape> shapes;
+      TF_RETURN_IF_ERROR(c->GetAttr("output_shapes", &shapes));
+      for (size_t i = 0; i < shapes.size(); ++i) {
+        ShapeHandle shape;
+        TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(shapes[i], &shape));
+        c->set_output(i, shape);
+      }
+      return absl::OkStatus();
+    })
+    .Doc("A branch, loop or call in a gradient body under construction. Has no kernel: it becomes "
+         "TensorFlow's own operation when the body is written out.");
+
+REGISTER_OP("Recgraph>Counters")
+    .Output("counters: int64")
+    .Attr("reset_peak: bool = false")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Vector(5));
+      return absl::OkStatus();
+    })
+    .Doc("Invocations so far, live, at the peak; live frames and their bytes. Of the process.");
+
+REGISTER_OP("Recgraph>SetPolicy")
+    .Input("policy: string")
+    .Output("previous: string")
+    .SetIsStateful()
+    .SetShapeFn(ScalarShape)
+    .Doc("Sets the scheduling policy of steps to come; returns the one it replaces.");
+
+REGISTER_OP("Recgraph>RegisterProgram")
+    .Input("key: string")
+    .Input("program: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Makes a program known to the process, so that eager calls need not carry it.");
+
+}  // namespace recgraph

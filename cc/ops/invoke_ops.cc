@@ -1,0 +1,161 @@
+// Registration, shapes and documentation of the ops that call SubGraphs.
+#include <vector>
+
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace recgraph {
+
+using tensorflow::PartialTensorShape;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+namespace {
+
+// Outputs `first..` get the shapes of the attribute.
+absl::Status SetShapes(InferenceContext* c, const char* attribute, int first) {
+  std::vector<PartialTensorShape> shapes;
+  TF_RETURN_IF_ERROR(c->GetAttr(attribute, &shapes));
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    ShapeHandle shape;
+    TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(shapes[i], &shape));
+    c->set_output(first + i, shape);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InvokeShape(InferenceContext* c) {
+  TF_RETURN_IF_ERROR(SetShapes(c, "output_shapes", 0));
+  c->set_output(c->num_outputs() - 1, c->Scalar());
+  return absl::OkStatus();
+}
+
+// The sums have no static shape: what flows back to the first of an "outer" pair is the gradient of
+// their product, of another shape.
+absl::Status InvokeGradientShape(InferenceContext* c) {
+  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->UnknownShape());
+  return SetShapes(c, "results_shapes", 0);
+}
+
+}  // namespace
+
+REGISTER_OP("Recgraph>Invoke")
+    .Input("args: Tin")
+    .Input("captures: Tcaptures")
+    .Output("results: Tout")
+    .Output("frame: variant")
+    .Attr("entry: string")
+    .Attr("program: string = ''")
+    .Attr("key: string = ''")
+    .Attr("site: string = ''")
+    .Attr("site_id: int = 0")
+    .Attr("map: bool = false")
+    .Attr("record: bool = true")
+    .Attr("recompute: bool = false")
+    .Attr("max_depth: int = 1000000")
+    .Attr("reads: list(bool) >= 0 = []")
+    .Attr("Tin: list(type) >= 0")
+    .Attr("Tcaptures: list(type) >= 0 = []")
+    .Attr("Tout: list(type) >= 0")
+    .Attr("output_shapes: list(shape) >= 0")
+    .SetIsStateful()
+    .SetShapeFn(InvokeShape)
+    .Doc(R"doc(
+Runs the body of a SubGraph, which may contain further calls, also of itself.
+
+The kernel is asynchronous, it starts the body's operations on the executor's threads.
+
+args: The arguments. Mapped: each with one more leading dimension, the same for all.
+captures: The outer tensors that the program's environment holds; none for a call inside of a body,
+  which inherits its caller's environment.
+results: The results. Mapped: stacked along a new leading dimension.
+frame: What the gradient needs of the invocation; empty unless some operation reads it.
+entry: The SubGraph's name in its program.
+program: The program, a serialised FunctionDefLibrary; may be empty where `key` is registered.
+key: A hash of the program. Empty for a call inside of a body.
+site: The label of the call site in call paths.
+site_id: The number of the call site within its body.
+map: One invocation per row of the arguments, all started at once.
+record: Whether a frame may be made at all.
+recompute: The frame holds arguments and the results of calls only; the gradient runs the body again.
+max_depth: The depth of invocations at which the step fails.
+reads: For each capture, whether the slot is the value of the variable that the capture refers to.
+)doc");
+
+REGISTER_OP("Recgraph>InvokeGradient")
+    .Input("frame: variant")
+    .Input("grads: Tgrads")
+    .Input("primals: Tprimals")
+    .Output("results: Tout")
+    .Output("sums: Tsums")
+    .Attr("entry: string")
+    .Attr("program: string = ''")
+    .Attr("key: string = ''")
+    .Attr("site: string = ''")
+    .Attr("map: bool = false")
+    .Attr("slots: list(int) >= 0 = []")
+    .Attr("kinds: list(string) >= 0 = []")
+    .Attr("Tgrads: list(type) >= 0")
+    .Attr("Tprimals: list(type) >= 0 = []")
+    .Attr("Tout: list(type) >= 0")
+    .Attr("Tsums: list(type) >= 0 = []")
+    .Attr("results_shapes: list(shape) >= 0")
+    .Attr("sums_shapes: list(shape) >= 0 = []")
+    .SetIsStateful()
+    .SetShapeFn(InvokeGradientShape)
+    .Doc(R"doc(
+The gradient of Recgraph>Invoke: runs the gradient SubGraph of `entry`.
+
+frame: The frame of the forward call.
+grads: The gradients of the forward call's differentiable results.
+primals: The forward call's arguments and captures; read by second derivatives only.
+results: The gradients of the forward call's differentiable arguments.
+sums: The gradients of the environment's slots, summed over all invocations: one tensor for kind
+  "dense", the pair (a, b) for "outer" (the gradient is transpose(a) b), the pair (indices, rows)
+  for "rows".
+slots: The slots that `sums` are for.
+kinds: The kind of each of them.
+)doc");
+
+REGISTER_OP("Recgraph>While")
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("T: list(type) >= 0")
+    .Attr("cond: func")
+    .Attr("body: func")
+    .Attr("output_shapes: list(shape) >= 0 = []")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) { return SetShapes(c, "output_shapes", 0); })
+    .Doc("TensorFlow's While, for bodies: gives its thread back while an iteration runs.");
+
+REGISTER_OP("Recgraph>CallFunction")
+    .Input("args: Tin")
+    .Output("output: Tout")
+    .Attr("Tin: list(type) >= 0")
+    .Attr("Tout: list(type) >= 0")
+    .Attr("f: func")
+    .Attr("output_shapes: list(shape) >= 0 = []")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) { return SetShapes(c, "output_shapes", 0); })
+    .Doc("TensorFlow's PartitionedCall, for bodies: a program runs on one device.");
+
+REGISTER_OP("Recgraph>Capture")
+    .Output("value: dtype")
+    .Attr("slot: int")
+    .Attr("dtype: type")
+    .Attr("shape: shape = {unknown_rank: true}")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) { return tensorflow::shape_inference::ExplicitShape(c); })
+    .Doc("The value of a slot of the environment. Runs inside of an invocation only.");
+
+REGISTER_OP("Recgraph>Accumulate")
+    .Input("values: T")
+    .Attr("slot: int")
+    .Attr("kind: {'dense', 'outer', 'rows'}")
+    .Attr("T: list(type) >= 1")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Adds a contribution to the gradient of a slot. Runs inside of an invocation only.");
+
+}  // namespace recgraph

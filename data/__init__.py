@@ -1,0 +1,69 @@
+"""Trees and where they come from: treebanks, reviews, generated sentences, binarisers, batches for models."""
+
+from recgraph.data.binarize import SHAPES, balanced, binarize, linear, moderate
+from recgraph.data.fetch import SOURCES, FetchError, Source, fetch
+from recgraph.data.files import DATA_VARIABLE, DataFormatError, data_dir
+from recgraph.data.generate import evaluate, generate_treebank, write_treebank
+from recgraph.data.imdb import Review, ReviewFormatError, escape, read_imdb, review_trees, sentences, tokenize
+from recgraph.data.pipeline import TreeBatch, encode, tree_dataset
+from recgraph.data.ptb import (
+    TreeFormatError,
+    from_nltk,
+    parse_lines,
+    parse_tree,
+    read_trees,
+    to_nltk,
+    write_trees,
+)
+from recgraph.data.sst import SENTIMENTS, Treebank, load_sst, sst_dir
+from recgraph.data.trees import Tree, TreeBuilder
+from recgraph.data.vectors import Embeddings, VectorFormatError, load_embeddings, read_vectors
+from recgraph.data.vocabulary import UNKNOWN, Vocabulary, lookup
+
+__all__ = [
+    "DATA_VARIABLE",
+    "SENTIMENTS",
+    "SHAPES",
+    "SOURCES",
+    "UNKNOWN",
+    "DataFormatError",
+    "Embeddings",
+    "FetchError",
+    "Review",
+    "ReviewFormatError",
+    "Source",
+    "Tree",
+    "TreeBatch",
+    "TreeBuilder",
+    "TreeFormatError",
+    "Treebank",
+    "VectorFormatError",
+    "Vocabulary",
+    "balanced",
+    "binarize",
+    "data_dir",
+    "encode",
+    "escape",
+    "evaluate",
+    "fetch",
+    "from_nltk",
+    "generate_treebank",
+    "linear",
+    "load_embeddings",
+    "load_sst",
+    "lookup",
+    "moderate",
+    "parse_lines",
+    "parse_tree",
+    "read_imdb",
+    "read_trees",
+    "read_vectors",
+    "review_trees",
+    "sentences",
+    "sst_dir",
+    "to_nltk",
+    "tokenize",
+    "tree_dataset",
+    "write_treebank",
+    "write_trees",
+]

@@ -1,0 +1,93 @@
+"""Binarisers: a binary tree over any sentence, in three shapes (section 5.6.3 of Jeong's thesis, table 5.1).
+
+A tree of n words can run (n + 1) / 2 nodes at once if it is balanced and one or two if it is linear, so the shape sets
+how much parallelism a model can find. No node gets a label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from recgraph.data.trees import Tree, TreeBuilder
+
+
+def balanced(tokens: Sequence[str]) -> Tree:
+    """The tree of least depth, ceil(log2 n): every node halves its words, the left half having the extra one.
+
+    Raises:
+        ValueError: an empty sentence.
+    """
+    return _split_tree(tokens, lambda low, high: (low + high + 1) // 2)
+
+
+def moderate(tokens: Sequence[str], rng: np.random.Generator | int = 0) -> Tree:
+    """A tree cut at uniformly random places: about as deep as real parse trees, O(log n) on average.
+
+    Args:
+        tokens: the words.
+        rng: the generator that draws the cuts, or a seed.
+
+    Raises:
+        ValueError: an empty sentence.
+    """
+    draw = np.random.default_rng(rng)
+    return _split_tree(tokens, lambda low, high: int(draw.integers(low + 1, high)))
+
+
+def linear(tokens: Sequence[str], branching: str = "right") -> Tree:
+    """The deepest tree, n - 1 levels: every inner node has a word as one child.
+
+    Args:
+        tokens: the words.
+        branching: "right", (a (b (c d))), or "left", (((a b) c) d).
+
+    Raises:
+        ValueError: an empty sentence, or another branching.
+    """
+    if branching == "right":
+        return _split_tree(tokens, lambda low, high: low + 1)
+    if branching == "left":
+        return _split_tree(tokens, lambda low, high: high - 1)
+    raise ValueError(f'branching is "right" or "left"; found {branching!r}')
+
+
+SHAPES: dict[str, Callable[[Sequence[str], np.random.Generator], Tree]] = {
+    "balanced": lambda tokens, rng: balanced(tokens),
+    "moderate": moderate,
+    "linear": lambda tokens, rng: linear(tokens),
+}
+
+
+def binarize(tokens: Sequence[str], shape: str = "balanced", rng: np.random.Generator | int = 0) -> Tree:
+    """The tree of the named shape: "balanced", "moderate" or "linear"; `rng` matters to "moderate" only.
+
+    Raises:
+        ValueError: an empty sentence, or an unknown shape.
+    """
+    if shape not in SHAPES:
+        raise ValueError(f"shape is one of {', '.join(SHAPES)}; found {shape!r}")
+    return SHAPES[shape](tokens, np.random.default_rng(rng))
+
+
+def _split_tree(tokens: Sequence[str], split: Callable[[int, int], int]) -> Tree:
+    """Builds the tree whose node over words low..high-1 is cut at split(low, high)."""
+    if isinstance(tokens, str):
+        raise TypeError(f"a sentence is a sequence of words; found the string {tokens!r}: split it first")
+    if len(tokens) == 0:
+        raise ValueError("an empty sentence has no tree: at least one word is needed")
+    builder = TreeBuilder()
+    done: list[int] = []
+    todo: list[tuple[int, int] | None] = [(0, len(tokens))]  # None: join the last two finished subtrees
+    while todo:
+        span = todo.pop()
+        if span is None:
+            right, left = done.pop(), done.pop()
+            done.append(builder.node(left, right))
+        elif span[1] - span[0] == 1:
+            done.append(builder.leaf(tokens[span[0]]))
+        else:
+            middle = split(*span)
+            todo += [None, (middle, span[1]), (span[0], middle)]
+    return builder.build()

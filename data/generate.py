@@ -1,0 +1,212 @@
+"""A generated sentiment treebank: sentences from a probabilistic grammar, labels from composition.
+
+Negation turns a value over, intensifiers and weakeners scale it, "but" and "although" decide which of two clauses
+counts, verbs such as "lacks" turn their object over. The same words in another order give another label, so counting
+words does not solve it, while the rules of `compose` do, exactly.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from recgraph.data.files import PathLike
+from recgraph.data.ptb import write_trees
+from recgraph.data.trees import NO_CHILD, Tree, TreeBuilder
+
+MAX_TOKENS = 50
+
+
+class Meaning(NamedTuple):
+    """What a phrase means: a value -2..2 and how it acts on its sister ("plain" phrases do not act)."""
+
+    value: int
+    kind: str = "plain"
+
+
+# The lexicon: terminal -> (meaning, words). The value is the sentiment of the word alone.
+LEXICON: dict[str, tuple[Meaning, tuple[str, ...]]] = {
+    "great": (Meaning(2), ("brilliant", "superb", "dazzling", "unforgettable", "magnificent", "exquisite")),
+    "good": (Meaning(1), ("good", "charming", "funny", "clever", "moving", "engaging", "fresh", "likeable")),
+    "plain": (Meaning(0), ("long", "short", "recent", "familiar", "quiet", "modern")),
+    "bad": (Meaning(-1), ("bad", "dull", "slow", "clumsy", "predictable", "shallow", "bland", "noisy")),
+    "awful": (Meaning(-2), ("awful", "dreadful", "unbearable", "atrocious", "abysmal", "insulting")),
+    "noun": (
+        Meaning(0),
+        (
+            "film",
+            "plot",
+            "cast",
+            "script",
+            "score",
+            "director",
+            "ending",
+            "story",
+            "camera",
+            "dialogue",
+            "comedy",
+            "drama",
+        ),
+    ),
+    "determiner": (Meaning(0), ("the", "this", "its", "that")),
+    "copula": (Meaning(0), ("is", "seems", "feels", "remains")),
+    "verb": (Meaning(0), ("has", "offers", "delivers", "contains")),
+    "not": (Meaning(0, "negate"), ("not", "never", "hardly")),
+    "lacks": (Meaning(0, "negate"), ("lacks", "avoids", "misses")),
+    "very": (Meaning(0, "intensify"), ("very", "truly", "utterly", "remarkably")),
+    "fairly": (Meaning(0, "weaken"), ("fairly", "somewhat", "rather")),
+    "but": (Meaning(0, "contrast"), ("but", "yet")),
+    "although": (Meaning(0, "concede"), ("although", "though", "while")),
+    "and": (Meaning(0, "add"), ("and",)),
+    "comma": (Meaning(0, "comma"), (",",)),
+    "stop": (Meaning(0), (".",)),
+}
+
+# The grammar: symbol -> (weight, one or two symbols). Every two-symbol rule makes a node.
+GRAMMAR: dict[str, tuple[tuple[float, tuple[str, ...]], ...]] = {
+    "sentence": ((1.0, ("body", "stop")),),
+    "body": (
+        (0.30, ("clause",)),
+        (0.28, ("clause", "but_clause")),
+        (0.14, ("concession", "clause")),
+        (0.14, ("clause", "although_clause")),
+        (0.14, ("clause", "and_clause")),
+    ),
+    "but_clause": ((0.6, ("comma", "but_rest")), (0.4, ("but_rest",))),
+    "but_rest": ((1.0, ("but", "tail")),),
+    "although_clause": ((1.0, ("although", "tail")),),
+    "concession": ((1.0, ("although_clause", "comma")),),
+    "and_clause": ((1.0, ("and", "tail")),),
+    "tail": ((0.8, ("clause",)), (0.2, ("body",))),
+    "clause": ((1.0, ("noun_phrase", "verb_phrase")),),
+    "noun_phrase": ((0.65, ("determiner", "noun")), (0.35, ("determiner", "described"))),
+    "described": ((1.0, ("adjective", "noun")),),
+    "verb_phrase": ((0.6, ("copula", "quality")), (0.2, ("verb", "object")), (0.2, ("lacks", "object"))),
+    "object": ((1.0, ("determiner", "described")),),
+    "quality": (
+        (0.26, ("adjective",)),
+        (0.28, ("graded",)),
+        (0.34, ("not", "scope")),
+        (0.12, ("scope", "and_quality")),
+    ),
+    "graded": ((0.6, ("very", "adjective")), (0.4, ("fairly", "adjective"))),
+    "scope": ((0.5, ("adjective",)), (0.5, ("graded",))),
+    "and_quality": ((1.0, ("and", "quality")),),
+    "adjective": tuple((weight, (name,)) for weight, name in zip(
+        (0.18, 0.27, 0.1, 0.27, 0.18), ("great", "good", "plain", "bad", "awful"), strict=True)),
+}  # fmt: skip
+
+_WORDS = {word: meaning for meaning, words in LEXICON.values() for word in words}
+
+
+def compose(left: Meaning, right: Meaning) -> Meaning:
+    """The meaning of a phrase from those of its two parts; this function *is* the semantics of the treebank.
+
+    Raises:
+        ValueError: two parts that the grammar never joins.
+    """
+    rule = _RULES.get((left.kind, right.kind))
+    if rule is None:
+        raise ValueError(f"no rule joins a {left.kind} phrase with a {right.kind} phrase")
+    kind, value = rule
+    return Meaning(value(left.value, right.value), kind)
+
+
+def _sign(value: int) -> int:
+    return (value > 0) - (value < 0)
+
+
+# (kind of left, kind of right) -> (kind of the phrase, its value from the two values).
+_RULES = {
+    ("plain", "plain"): ("plain", lambda left, right: right or left),  # the predicate counts, else its subject
+    ("negate", "plain"): ("plain", lambda left, right: -_sign(right)),  # "not brilliant" is bad, not awful
+    ("intensify", "plain"): ("plain", lambda left, right: 2 * _sign(right)),
+    ("weaken", "plain"): ("plain", lambda left, right: _sign(right)),
+    ("contrast", "plain"): ("contrasted", lambda left, right: right),
+    ("comma", "contrasted"): ("contrasted", lambda left, right: right),
+    ("plain", "contrasted"): ("plain", lambda left, right: right or left),
+    ("concede", "plain"): ("conceded", lambda left, right: right),
+    ("conceded", "comma"): ("conceded", lambda left, right: left),
+    ("conceded", "plain"): ("plain", lambda left, right: right or left),
+    ("plain", "conceded"): ("plain", lambda left, right: left or right),
+    ("add", "plain"): ("added", lambda left, right: right),
+    ("plain", "added"): ("plain", lambda left, right: max(-2, min(2, left + right))),
+}
+
+
+def evaluate(tree: Tree) -> tuple[int, ...]:
+    """The labels 0..4 of all nodes by `compose`, from the words and the shape alone.
+
+    Raises:
+        ValueError: a word outside the lexicon, or parts that the grammar never joins.
+    """
+    meanings: list[Meaning] = []
+    for word, left, right in zip(tree.words, tree.left, tree.right, strict=True):
+        if left != NO_CHILD:
+            meanings.append(compose(meanings[left], meanings[right]))
+        elif word in _WORDS:
+            meanings.append(_WORDS[word])
+        else:
+            raise ValueError(f"the word {word!r} is not in the lexicon of the generated treebank")
+    return tuple(meaning.value + 2 for meaning in meanings)
+
+
+def generate_treebank(count: int, seed: int = 0) -> list[Tree]:
+    """Draws distinct trees of at most 50 words, every node labelled; the same for the same seed.
+
+    Raises:
+        ValueError: a negative count.
+    """
+    if count < 0:
+        raise ValueError(f"count is at least 0; found {count}")
+    rng = np.random.default_rng(seed)
+    trees: dict[Tree, None] = {}
+    while len(trees) < count:
+        tree = _draw(rng)
+        if tree is not None:
+            trees[tree.with_labels(evaluate(tree))] = None
+    return list(trees)
+
+
+def _draw(rng: np.random.Generator) -> Tree | None:
+    """One unlabelled tree, or None if it grew too long."""
+    builder = TreeBuilder()
+    done: list[int] = []
+    todo = ["sentence"]  # symbols still to expand; "" joins the last two finished subtrees
+    while todo:
+        symbol = todo.pop()
+        if symbol == "":
+            right, left = done.pop(), done.pop()
+            done.append(builder.node(left, right))
+        elif symbol in LEXICON:
+            words = LEXICON[symbol][1]
+            done.append(builder.leaf(words[int(rng.random() * len(words))]))
+        else:
+            parts = _choose(symbol, rng)
+            todo += [*([""] if len(parts) == 2 else []), *reversed(parts)]
+        if len(builder.words) > 2 * MAX_TOKENS - 1:
+            return None
+    return builder.build()
+
+
+def _choose(symbol: str, rng: np.random.Generator) -> tuple[str, ...]:
+    left = rng.random()
+    for weight, parts in GRAMMAR[symbol]:
+        left -= weight
+        if left < 0:
+            return parts
+    return GRAMMAR[symbol][-1][1]
+
+
+def write_treebank(folder: PathLike, sizes: tuple[int, int, int] = (3000, 400, 800), seed: int = 0) -> None:
+    """Writes train.txt, dev.txt and test.txt of the given sizes; no sentence occurs twice, in one file or in two.
+
+    Each file appears whole or not at all.
+    """
+    trees = generate_treebank(sum(sizes), seed)
+    first = 0
+    for name, size in zip(("train", "dev", "test"), sizes, strict=True):
+        write_trees(Path(folder) / f"{name}.txt", trees[first : first + size])
+        first += size

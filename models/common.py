@@ -1,0 +1,143 @@
+"""What the models share: the word embedding, the output projection, the loss at every labelled node, and L2.
+
+Shape letters: `N` nodes of a batch, `B` trees, `C` classes, `E` embedding size, `H` hidden size. The state of a node is
+a tuple of float32 `[1, size]` rows, the hidden row first: a row feeds one MatMul as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.models import recursion
+
+State = tuple[tf.Tensor, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Hyper:
+    """Hyper-parameters of a model and of its training.
+
+    Attributes:
+      embedding: size of a word vector.
+      hidden: size of a node's hidden row.
+      classes: 5 for fine-grained sentiment, 2 for binary.
+      dropout: probability that a hidden unit is dropped before the output, in training.
+      l2: coefficient of half the squared norm of all weights but the embedding.
+      batch_size: trees a step.
+      learning_rate: Adagrad's, for all weights but the embedding.
+      embedding_rate: plain gradient descent's, for the rows of the embedding that a step uses.
+      embedding_scale: new word vectors are uniform in [-scale, scale].
+    """
+
+    embedding: int
+    hidden: int
+    classes: int = 5
+    dropout: float = 0.0
+    l2: float = 1e-4
+    batch_size: int = 25
+    learning_rate: float = 0.05
+    embedding_rate: float = 0.1
+    embedding_scale: float = 0.05
+
+
+class TreeModel(tf.Module):
+    """A network over binary trees, given by what it does at a leaf and at an inner node.
+
+    A subclass has `defaults`, `state_sizes`, `leaf` and `compose`; the recursion itself is in `recursion.py`.
+    """
+
+    defaults: ClassVar[Hyper]
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        hyper: Hyper | None = None,
+        vectors: np.ndarray | None = None,
+        seed: int = 0,
+    ):
+        """Creates the weights.
+
+        Args:
+          vocabulary_size: rows of the embedding.
+          hyper: hyper-parameters; `defaults` of the class where left out.
+          vectors: float32 `[vocabulary_size, E]`, the first values of the embedding; random where left out.
+          seed: of the initial weights.
+        """
+        super().__init__(name=type(self).__name__.lower())
+        self.hyper = hyper or self.defaults
+        self.engine, self.gradient = "auto", "cache"
+        self._random = np.random.default_rng(seed)
+        self.embedding = tf.Variable(self._first_vectors(vocabulary_size, vectors), name="embedding")
+        self.output_kernel = self._matrix("output_kernel", self.hyper.hidden, self.hyper.classes)
+        self.output_bias = self._zeros("output_bias", self.hyper.classes)
+
+    def leaf(self, vector: tf.Tensor) -> State:
+        """The state of a leaf, given its word's vector, float32 `[1, E]`."""
+        raise NotImplementedError
+
+    def compose(self, left: State, right: State) -> State:
+        """The state of an inner node, given the states of its children."""
+        raise NotImplementedError
+
+    def embed(self, words: tf.Tensor) -> tf.Tensor:
+        """Word vectors, float32 `[n, E]`, of words int32 `[n]`. Read from the variable, so the gradient is sparse."""
+        return tf.gather(self.embedding, words)
+
+    @property
+    def state_sizes(self) -> tuple[int, ...]:
+        """The sizes of the rows that make up a state, the hidden row first."""
+        return (self.hyper.hidden,)
+
+    @property
+    def weights(self) -> tuple[tf.Variable, ...]:
+        """All variables but the embedding."""
+        return tuple(v for v in self.trainable_variables if v is not self.embedding)
+
+    def logits(self, hidden: tf.Tensor) -> tf.Tensor:
+        """Class scores, float32 `[n, C]`, of hidden rows, float32 `[n, H]`."""
+        return tf.nn.bias_add(tf.matmul(hidden, self.output_kernel), self.output_bias)
+
+    def loss(self, batch: Any, dropout_seed: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Cross-entropy at every labelled node of a batch.
+
+        Args:
+          batch: a `recgraph.data.TreeBatch`.
+          dropout_seed: int32 `[2]`, draws what is dropped; nothing is dropped where left out.
+
+        Returns:
+          The sum over the nodes, float32 scalar, and the scores at the roots, float32 `[B, C]`.
+        """
+        return recursion.loss(self, batch, dropout_seed)
+
+    def predict(self, batch: Any) -> tf.Tensor:
+        """Class scores of every node of a batch, float32 `[N, C]`, in the order of the batch."""
+        return recursion.predict(self, batch)
+
+    def penalty(self) -> tf.Tensor:
+        """The L2 term, float32 scalar."""
+        return self.hyper.l2 * tf.add_n([tf.nn.l2_loss(v) for v in self.weights])
+
+    def _first_vectors(self, rows: int, vectors: np.ndarray | None) -> np.ndarray:
+        shape = (rows, self.hyper.embedding)
+        if vectors is None:
+            scale = self.hyper.embedding_scale
+            return self._random.uniform(-scale, scale, shape).astype(np.float32)
+        if vectors.shape != shape:
+            raise ValueError(
+                f"vectors: expected shape {shape} (vocabulary, embedding), found {vectors.shape}. "
+                f"Set Hyper.embedding to {vectors.shape[-1]}, or look the vectors up for this vocabulary."
+            )
+        return np.asarray(vectors, np.float32)
+
+    def _matrix(self, name: str, rows: int, columns: int, bound: float | None = None) -> tf.Variable:
+        """A weight matrix, uniform within `bound`, by default 1/sqrt(rows)."""
+        bound = 1.0 / math.sqrt(rows) if bound is None else bound
+        return tf.Variable(self._random.uniform(-bound, bound, (rows, columns)).astype(np.float32), name=name)
+
+    def _zeros(self, name: str, size: int) -> tf.Variable:
+        return tf.Variable(tf.zeros([size]), name=name)

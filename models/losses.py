@@ -1,0 +1,32 @@
+"""The loss at a node, and what it needs of a batch: classes, weights, dropout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+if TYPE_CHECKING:
+    from recgraph.models.common import Hyper
+
+
+def dropout_rows(hyper: Hyper, batch: Any, seed: tf.Tensor | None) -> tf.Tensor | None:
+    """What to multiply the hidden rows by before the output, float32 `[N, H]`, or None where nothing is dropped.
+
+    Drawn once for the batch and not inside the recursion, so the values do not depend on the order of execution.
+    """
+    rate = hyper.dropout
+    if seed is None or rate == 0.0:
+        return None
+    draws = tf.random.stateless_uniform([tf.size(batch.words), hyper.hidden], seed)
+    return tf.where(draws >= rate, 1.0 / (1.0 - rate), 0.0)
+
+
+def targets(batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """Classes with 0 in place of "none", int32 `[N]`, and the weight of each node in the loss, float32 `[N]`."""
+    return tf.maximum(batch.labels, 0), tf.cast(batch.labels >= 0, tf.float32)
+
+
+def node_losses(logits: tf.Tensor, target: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+    """Weighted cross-entropies, float32 `[n]`, of scores float32 `[n, C]` against classes int32 `[n]`."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=target, logits=logits) * weight

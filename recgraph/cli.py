@@ -1,0 +1,229 @@
+"""The `recgraph` command. Every command only reads its options, calls the library, and prints."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+FOLDER = click.Path(file_okay=False, path_type=Path)
+EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
+data_option = click.option(
+    "--data", type=EXISTING_FOLDER, envvar="RECGRAPH_DATA", help="Folder with train.txt, dev.txt and test.txt."
+)
+
+
+class Command(click.Group):
+    """Shows what went wrong in a sentence, without a traceback (set RECGRAPH_TRACEBACK=1 to see it)."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs a command and turns the errors that users can cause into messages."""
+        _import_tensorflow_quietly()
+        from recgraph.data import FetchError
+        from recgraph.errors import RecgraphError
+
+        try:
+            return super().invoke(ctx)
+        except (RecgraphError, FetchError, ValueError, OSError) as error:
+            if isinstance(error, BrokenPipeError) or os.environ.get("RECGRAPH_TRACEBACK"):
+                raise
+            raise click.ClickException(str(error)) from error
+
+
+def _import_tensorflow_quietly() -> None:
+    """Imports TensorFlow without the lines that it writes to standard error before it reads TF_CPP_MIN_LOG_LEVEL."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    stderr = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        importlib.import_module("tensorflow")
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+
+
+@click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="recgraph")
+def main() -> None:
+    """Recursive neural networks on TensorFlow: train them on sentiment treebanks, look at them, serve them."""
+
+
+def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Options for the hyper-parameters; what is left out has the model's default."""
+    options = [
+        click.option("--embedding", type=click.IntRange(1), help="Size of a word vector."),
+        click.option("--hidden", type=click.IntRange(1), help="Size of a node's state."),
+        click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), help="Rate before the output."),
+        click.option("--l2", type=click.FloatRange(0), help="Weight decay, not of the embedding."),
+        click.option("--batch-size", type=click.IntRange(1), help="Trees a step."),
+        click.option("--learning-rate", type=click.FloatRange(0), help="Adagrad, for the weights."),
+        click.option("--embedding-rate", type=click.FloatRange(0), help="Gradient descent, for the embedding."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@main.command()
+@click.option("--model", type=click.Choice(["tree_lstm", "tree_rnn", "rntn"]), default="tree_lstm", show_default=True)
+@data_option
+@click.option("--out", type=FOLDER, required=True, help="Folder of the run; a run that is there is continued.")
+@click.option("--task", type=click.Choice(["fine", "binary"]), default="fine", show_default=True)
+@click.option("--epochs", type=click.IntRange(1), default=30, show_default=True)
+@click.option("--patience", type=click.IntRange(1), default=6, show_default=True, help="Epochs without a better dev.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--vectors", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Pre-trained word vectors."
+)
+@_hyper_options
+@click.option("--engine", type=click.Choice(["auto", "parallel"]), default="auto", show_default=True)
+@click.option("--gradient", type=click.Choice(["cache", "recompute"]), default="cache", show_default=True)
+@click.option("--implementation", type=click.Choice(["recursive", "iterative"]), default="recursive", hidden=True)
+@click.option("--fresh", is_flag=True, help="Throw away a run that is in the folder.")
+@json_option
+def train(out: Path, data: Path | None, vectors: Path | None, fresh: bool, as_json: bool, **options: Any) -> None:
+    """Train a model, or continue where it was stopped: give the same command again."""
+    from recgraph.data import sst_dir
+    from recgraph.train import console
+    from recgraph.train.settings import Settings
+
+    names = ("embedding", "hidden", "dropout", "l2", "batch_size", "learning_rate", "embedding_rate")
+    hyper = {name: options.pop(name) for name in names}
+    settings = Settings(
+        data=str(sst_dir(data).resolve()),
+        vectors=str(vectors.resolve()) if vectors else None,
+        hyper={name: value for name, value in hyper.items() if value is not None},
+        **options,
+    )
+    console.train(out, settings, fresh, as_json)
+
+
+@main.command()
+@click.argument("run", type=EXISTING_FOLDER)
+@data_option
+@click.option("--split", type=click.Choice(["train", "dev", "test"]), default="test", show_default=True)
+@json_option
+def evaluate(run: Path, data: Path | None, split: str, as_json: bool) -> None:
+    """Accuracy of a trained RUN: fine-grained and binary, at the root and at all nodes."""
+    from recgraph.train import console
+
+    console.evaluate(run, data, split, as_json)
+
+
+@main.command()
+@click.argument("run", type=EXISTING_FOLDER)
+@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@click.option("--nodes", is_flag=True, help="Also print the tree with the class of every phrase.")
+@json_option
+def predict(run: Path, file: Any, nodes: bool, as_json: bool) -> None:
+    """Classify the lines of FILE (or standard input): trees in PTB form, or plain sentences."""
+    from recgraph.train import console, predictor
+    from recgraph.train.run import load
+
+    source = getattr(file, "name", "<stdin>")
+    for prediction in predictor.Predictor(load(run))(predictor.read_inputs(file, source)):
+        click.echo(console.prediction_line(prediction, nodes, as_json))
+
+
+@main.command()
+@click.argument("run", type=EXISTING_FOLDER)
+@click.option("--out", type=FILE, default="tree.png", show_default=True, help="Picture: .png, .svg or .pdf.")
+@click.option("--input", "text", help="A tree in PTB form or a sentence.")
+@data_option
+@click.option("--split", type=click.Choice(["train", "dev", "test"]), default="dev", show_default=True)
+@click.option("--index", type=click.IntRange(0), default=0, show_default=True, help="Which tree of the split.")
+@json_option
+def show(run: Path, out: Path, text: str | None, data: Path | None, split: str, index: int, as_json: bool) -> None:
+    """Draw a tree with the predicted and the true sentiment of every phrase."""
+    from recgraph.train import console, predictor
+    from recgraph.train.run import load
+
+    loaded = load(run)
+    tree = console.chosen_tree(text, data or loaded.settings.data, split, index)
+    console.show(predictor.Predictor(loaded), tree, out, as_json)
+
+
+@main.command()
+@click.argument("run", type=EXISTING_FOLDER)
+@click.option("--out", type=FOLDER, required=True, help="Folder of the SavedModel.")
+def export(run: Path, out: Path) -> None:
+    """Save a trained RUN as a SavedModel with signatures for sentences and for trees."""
+    from recgraph.train import export as exporting
+    from recgraph.train.run import load
+
+    loaded = load(run)
+    exporting.save(loaded.model, loaded.vocabulary, out)
+    click.echo(str(out))
+
+
+@main.group()
+def data() -> None:
+    """Make, download and describe treebanks."""
+
+
+@data.command()
+@click.option("--out", type=FOLDER, required=True)
+@click.option("--sizes", type=click.IntRange(0), nargs=3, default=(3000, 400, 800), show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+def generate(out: Path, sizes: tuple[int, int, int], seed: int) -> None:
+    """Write a treebank drawn from a grammar whose labels follow from composition: train, dev and test."""
+    from recgraph.data import write_treebank
+
+    write_treebank(out, sizes, seed)
+    click.echo(f"{sum(sizes)} trees in {out}")
+
+
+@data.command()
+@click.argument("name", type=click.Choice(["sst", "imdb"]))
+@click.option("--out", type=FOLDER, required=True, envvar="RECGRAPH_DATA", help="The data folder.")
+@click.option("--url", help="Another place that has the same archive.")
+def fetch(name: str, out: Path, url: str | None) -> None:
+    """Download the original Stanford Sentiment Treebank or Large Movie Review Dataset."""
+    from recgraph.data import fetch as download
+
+    click.echo(str(download(name, out, url=url)))
+
+
+@data.command()
+@click.argument("folder", type=EXISTING_FOLDER)
+@json_option
+def stats(folder: Path, as_json: bool) -> None:
+    """Numbers of trees, nodes, words, labels and depths of a treebank."""
+    from recgraph.train import console
+
+    console.stats(folder, as_json)
+
+
+BENCHMARKS = ("throughput", "invocation", "depth", "memory", "threads")
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("name", type=click.Choice(BENCHMARKS), default="throughput")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def bench(name: str, arguments: tuple[str, ...]) -> None:
+    """Run a benchmark; `recgraph bench NAME --help` shows its options."""
+    module = importlib.import_module(f"recgraph.benchmarks.{name}")
+    module.main(list(arguments), prog_name=f"recgraph bench {name}")
+
+
+@main.command()
+@click.option("--out", type=FOLDER, required=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@json_option
+def demo(out: Path, seed: int, as_json: bool) -> None:
+    """The whole way in a few minutes: make a treebank, train a TreeLSTM, evaluate it, draw what it learned, save it."""
+    from recgraph.train.demo import run_demo
+
+    run_demo(out, seed, as_json)
+
+
+if __name__ == "__main__":
+    main()

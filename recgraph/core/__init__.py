@@ -1,0 +1,1 @@
+"""Recursion: SubGraphs, the calls of them, their gradients, and the programs they are linked into."""

@@ -1,0 +1,89 @@
+"""How the gradient of a program is called: what goes in, what comes out, which sums it returns.
+
+Written into the program itself, so that a SubGraph out of a SavedModel can be differentiated with no code of the
+model at hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import tensorflow as tf
+
+_ATTRIBUTE = "_recgraph_contract"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sum:
+    """A sum over all invocations that a gradient program returns for one slot of the environment.
+
+    Attributes:
+        slot: its number in the environment.
+        kind: "dense": one tensor; "outer": a pair (a, b), the gradient is transpose(a) @ b; "rows": a pair
+            (indices, rows), a sparse gradient.
+        specs: of the tensors.
+    """
+
+    slot: int
+    kind: str
+    specs: tuple[tf.TensorSpec, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientContract:
+    """How a gradient program is called.
+
+    Attributes:
+        arguments: how many tensors the forward call takes, captures not counted.
+        targets: positions of those that get a gradient.
+        seeds: positions of the results whose gradients it takes.
+        sums: what it returns for the environment.
+    """
+
+    arguments: int
+    targets: tuple[int, ...]
+    seeds: tuple[int, ...]
+    sums: tuple[Sum, ...]
+
+    def write(self, library: Any, entry: str) -> None:
+        """Puts the contract into the gradient function of `entry`."""
+        for function in library.function:
+            if function.signature.name == f"{entry}.grad":
+                function.attr[_ATTRIBUTE].s = json.dumps(self._as_json()).encode()
+
+    @staticmethod
+    def read(library: Any, entry: str) -> GradientContract | None:
+        """The contract of `entry` in a library, or None where it has no gradient."""
+        for function in library.function:
+            if function.signature.name == f"{entry}.grad" and _ATTRIBUTE in function.attr:
+                return _from_json(json.loads(function.attr[_ATTRIBUTE].s))
+        return None
+
+    def _as_json(self) -> dict[str, Any]:
+        sums = [
+            {"slot": s.slot, "kind": s.kind, "specs": [[spec.dtype.name, _dims(spec.shape)] for spec in s.specs]}
+            for s in self.sums
+        ]
+        return {"arguments": self.arguments, "targets": self.targets, "seeds": self.seeds, "sums": sums}
+
+
+def _dims(shape: tf.TensorShape) -> list[int | None] | None:
+    return None if shape.rank is None else shape.as_list()
+
+
+def _from_json(values: dict[str, Any]) -> GradientContract:
+    sums = tuple(
+        Sum(s["slot"], s["kind"], tuple(tf.TensorSpec(shape, dtype) for dtype, shape in s["specs"]))
+        for s in values["sums"]
+    )
+    return GradientContract(values["arguments"], tuple(values["targets"]), tuple(values["seeds"]), sums)
+
+
+def sum_spec(kind: str, contribution: tf.Tensor) -> tf.TensorSpec:
+    """What the sum of contributions like this one looks like."""
+    shape = contribution.shape
+    if kind != "dense" and shape.rank is not None:
+        shape = tf.TensorShape([None]).concatenate(shape[1:])
+    return tf.TensorSpec(shape, contribution.dtype)

@@ -1,0 +1,215 @@
+"""`@rg.subgraph`: a recursive Python function as a SubGraph, its signature inferred."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph import tf_private
+from recgraph.core import origin, signature
+from recgraph.core.subgraph import SubGraph
+from recgraph.errors import DefinitionError, RecgraphError
+
+
+def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Makes a recursive Python function a SubGraph.
+
+    Plain `if`, `for` and `while` on tensors work (AutoGraph). Inputs are inferred from the arguments of the first
+    call; outputs by tracing with a guess until what comes out is what was guessed. One SubGraph is made for each
+    dtype and rank of the arguments.
+
+    Args:
+        function: the function; it calls itself by name.
+        **options: as of `SubGraph`: `name`, `outputs`, `engine`, `gradient`, `max_depth`.
+
+    Returns:
+        A callable with `map`, and `subgraphs`, those that were made so far.
+
+    Raises:
+        DefinitionError: when called, if the outputs cannot be inferred; says what to declare.
+
+    Example:
+        >>> @subgraph
+        ... def factorial(n):
+        ...     if n < 2:
+        ...         return tf.constant(1, tf.int64)
+        ...     return n * factorial(n - 1)
+        >>> int(factorial(tf.constant(10, tf.int64)))
+        3628800
+    """
+    if function is None:
+        return functools.partial(subgraph, **options)
+    return RecursiveFunction(function, options)
+
+
+class _BaseCase(Exception):
+    """Carries the first value that a function returns without calling itself."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+class RecursiveFunction:
+    """A Python function that is run as SubGraphs, one for each kind of arguments."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._options = {"name": getattr(function, "__name__", "function"), **options}
+        self._in_graphs: weakref.WeakKeyDictionary[Any, dict[Any, SubGraph]] = weakref.WeakKeyDictionary()
+        self._eager: dict[Any, SubGraph] = {}
+        self._defining = threading.local()
+        self._lock = threading.RLock()
+
+    @property
+    def subgraphs(self) -> list[SubGraph]:
+        """The SubGraphs that eager calls have made."""
+        return list(self._eager.values())
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, *args: Any) -> Any:
+        """One invocation; see `SubGraph.__call__`."""
+        if getattr(self._defining, "probing", False):
+            raise _BaseCase(self._function(*args))
+        return self._for(args, rows=False)(*args)
+
+    @tf.autograph.experimental.do_not_convert
+    def map(self, *args: Any) -> Any:
+        """One invocation per row; see `SubGraph.map`."""
+        return self._for(args, rows=True).map(*args)
+
+    def _for(self, args: tuple[Any, ...], rows: bool) -> SubGraph:
+        current: SubGraph | None = getattr(self._defining, "subgraph", None)
+        if current is not None:
+            return current
+        specs = tuple(_specs(arg, rows) for arg in args)
+        key = str(signature.describe(specs))
+        with self._lock:
+            known = self._known()
+            if key not in known:
+                known[key] = self._define(specs, args)
+            return known[key]
+
+    def _known(self) -> dict[Any, SubGraph]:
+        if tf_private.executing_eagerly():
+            return self._eager
+        return self._in_graphs.setdefault(tf.compat.v1.get_default_graph(), {})
+
+    def _define(self, specs: Any, args: tuple[Any, ...]) -> SubGraph:
+        if "outputs" in self._options:
+            return self._trace(specs, self._options["outputs"])
+        first_error: Exception | None = None
+        for guess in self._guesses(specs, args):
+            try:
+                return self._settle(specs, guess)
+            except RecgraphError:
+                raise
+            except Exception as error:  # a wrong guess can fail anywhere in the user's code
+                first_error = first_error or error
+        raise DefinitionError(
+            f"the outputs of '{self._options['name']}' cannot be inferred",
+            where=origin.here(),
+            found=f"{type(first_error).__name__}: {first_error}",
+            next_step="declare them: @rg.subgraph(outputs=tf.TensorSpec(shape, dtype)), or any nest of such",
+        ) from first_error
+
+    def _guesses(self, specs: Any, args: tuple[Any, ...]) -> Iterator[Any]:
+        """What a recursive call might give: one tensor of a common dtype; else what the base case gives."""
+        inputs = tf.nest.flatten(specs)
+        dtypes = [tf.float32, *(spec.dtype for spec in inputs), tf.int32, tf.int64, tf.float64, tf.bool, tf.string]
+        for dtype in dict.fromkeys(dtypes):
+            yield tf.TensorSpec(None, dtype)
+        zeros = tf.nest.map_structure(_zeros, specs)
+        yield from dict.fromkeys(inputs)
+        for values in [zeros, args]:
+            found = self._base_case(values)
+            if found is not None:
+                yield found
+                yield tf.nest.map_structure(lambda spec: tf.TensorSpec(None, spec.dtype), found)
+
+    def _base_case(self, args: tuple[Any, ...]) -> Any:
+        """The specs of the first value that the function returns without calling itself, run as plain Python."""
+        self._defining.probing = True
+        try:
+            with tf.init_scope():
+                value = self._function(*args)
+        except _BaseCase as base:
+            value = base.value
+        except Exception:  # the function cannot be run on these values; another guess may do
+            return None
+        finally:
+            self._defining.probing = False
+        return tf.nest.map_structure(lambda leaf: signature.spec_of(tf.convert_to_tensor(leaf)), value)
+
+    def _settle(self, specs: Any, guess: Any) -> SubGraph:
+        """Traces until what comes out is what recursive calls were taken to give."""
+        for _ in range(8):
+            made = self._trace(specs, guess, check=False)
+            actual = tf.nest.map_structure(_without_name, made.body_outputs())
+            if _same(guess, actual):
+                return made
+            guess = _merge(guess, actual)
+        raise DefinitionError(f"the outputs of '{self._options['name']}' change with every level of the recursion")
+
+    def _trace(self, specs: Any, outputs: Any, check: bool = True) -> SubGraph:
+        options = {**self._options, "outputs": outputs}
+        made = SubGraph(inputs=specs, **options)
+        converted = tf.autograph.to_graph(self._function)
+        with made:
+            self._defining.subgraph = made
+            try:
+                made.output(converted(*made.declared_arguments()), check=check)
+            finally:
+                self._defining.subgraph = None
+        return made
+
+
+def _specs(value: Any, rows: bool) -> Any:
+    """The nest of specs of an argument; a list is a tensor, a tuple or dict is a nest."""
+    if isinstance(value, dict):
+        return {key: _specs(part, rows) for key, part in value.items()}
+    if isinstance(value, tuple):
+        parts = [_specs(part, rows) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    tensor = tf.convert_to_tensor(value)
+    return tf.TensorSpec(tensor.shape[1:] if rows else tensor.shape, tensor.dtype)
+
+
+def _zeros(spec: tf.TensorSpec) -> tf.Tensor:
+    """A value of zeros, empty strings for text; 1 for an unknown dimension."""
+    shape = [1 if size is None else size for size in (spec.shape.as_list() if spec.shape.rank is not None else [])]
+    return tf.fill(shape, "") if spec.dtype == tf.string else tf.zeros(shape, spec.dtype)
+
+
+def _without_name(spec: tf.TensorSpec) -> tf.TensorSpec:
+    return tf.TensorSpec(spec.shape, spec.dtype)
+
+
+def _same(guess: Any, actual: Any) -> bool:
+    try:
+        tf.nest.assert_same_structure(guess, actual, check_types=False)
+    except (ValueError, TypeError):
+        return False
+    pairs = zip(tf.nest.flatten(guess), tf.nest.flatten(actual), strict=True)
+    return all(g.dtype == a.dtype and _as_text(g) == _as_text(a) for g, a in pairs)
+
+
+def _as_text(spec: tf.TensorSpec) -> str:
+    return str(spec.shape)
+
+
+def _merge(guess: Any, actual: Any) -> Any:
+    """The next guess: what came out, unless it already was more precise than what comes out now."""
+    try:
+        tf.nest.assert_same_structure(guess, actual, check_types=False)
+    except (ValueError, TypeError):
+        return actual
+    return tf.nest.map_structure(
+        lambda g, a: a if g.dtype != a.dtype or g.shape.rank is None else signature.relax(g, a), guess, actual
+    )

@@ -1,0 +1,128 @@
+"""TensorFlow's own graph optimizer (grappler) on the functions of a program, once, when it is linked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph import tf_private
+
+_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What the optimizer did.
+
+    Attributes:
+        before: operations per function of the program, as written.
+        after: the same, as run.
+    """
+
+    before: dict[str, int]
+    after: dict[str, int]
+
+    @property
+    def removed(self) -> int:
+        """How many operations are run less."""
+        return sum(self.before.values()) - sum(self.after.values())
+
+    def __str__(self) -> str:
+        width = max((len(name) for name in self.before), default=0)
+        rows = [f"{name:{width}}  {count:4d} -> {self.after[name]:4d}" for name, count in self.before.items()]
+        total = f"{'operations':{width}}  {sum(self.before.values()):4d} -> {sum(self.after.values()):4d}"
+        return "\n".join([*rows, total])
+
+
+def optimize(library: Any) -> tuple[Any, Report]:
+    """The library with every function optimized, and what that did. The given one is left as it is."""
+    optimized = _run(library, device=_CPU)  # operations are fused for a device that is known
+    if not _has_kernels(optimized):
+        optimized = _run(library, device="")
+    before = _sizes(library)
+    return optimized, Report(before, _sizes(optimized, set(before)))
+
+
+def _run(library: Any, device: str) -> Any:
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.library.CopyFrom(library)
+    graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION
+    _place(graph_def.library, device)
+    fetches = [_add_call(graph_def, function.signature) for function in library.function if _is_root(function)]
+    optimized = tf_private.run_grappler(graph_def, fetches, _config()).library
+    by_name = {function.signature.name: function for function in optimized.function}
+    result = tf.compat.v1.GraphDef().library
+    for function in library.function:
+        result.function.append(by_name.get(function.signature.name, function))
+    known = {function.signature.name for function in library.function}
+    result.function.extend(function for name, function in sorted(by_name.items()) if name not in known)
+    _place(result, "")
+    return result
+
+
+def _place(library: Any, device: str) -> None:
+    for function in library.function:
+        for node in function.node_def:
+            node.device = device
+
+
+def _has_kernels(library: Any) -> bool:
+    """Whether all fusions have a kernel of TensorFlow's own: some are for oneDNN, which a later pass would put in."""
+    return all(_has_kernel(node) for function in library.function for node in function.node_def)
+
+
+def _has_kernel(node: Any) -> bool:
+    if not node.op.startswith(("_Fused", "_Mkl", "_OneDnn")):
+        return True
+    fused = [name.decode() for name in node.attr["fused_ops"].list.s]
+    return bool(
+        node.op == "_FusedMatMul"
+        and node.attr["T"].type == tf.float32.as_datatype_enum
+        and fused[0] == "BiasAdd"
+        and (len(fused) == 1 or fused[1:] in (["Relu"], ["Tanh"], ["Sigmoid"]))
+    )
+
+
+def _is_root(function: Any) -> bool:
+    return "/" not in function.signature.name
+
+
+def _sizes(library: Any, names: set[str] | None = None) -> dict[str, int]:
+    return {
+        function.signature.name: len(function.node_def)
+        for function in library.function
+        if names is None or function.signature.name in names
+    }
+
+
+def _add_call(graph_def: Any, signature: Any) -> str:
+    """A call of a function with placeholders for its arguments; grappler optimizes what is called."""
+    call = graph_def.node.add(name=f"call_{signature.name}".replace(".", "_"), op="StatefulPartitionedCall")
+    for i, argument in enumerate(signature.input_arg):
+        placeholder = graph_def.node.add(name=f"{call.name}_arg{i}", op="Placeholder")
+        placeholder.attr["dtype"].type = argument.type
+        placeholder.attr["shape"].shape.unknown_rank = True
+        call.input.append(placeholder.name)
+    call.attr["Tin"].list.SetInParent()
+    call.attr["Tin"].list.type.extend(argument.type for argument in signature.input_arg)
+    call.attr["Tout"].list.SetInParent()
+    call.attr["Tout"].list.type.extend(argument.type for argument in signature.output_arg)
+    call.attr["f"].func.name = signature.name
+    return str(call.name)
+
+
+def _config() -> Any:
+    config = tf_private.config_pb2.ConfigProto()
+    rewrite = config.graph_options.rewrite_options
+    off = rewrite.OFF
+    # Inlining and renaming would take the recursion's functions apart; layouts are for other devices.
+    rewrite.function_optimization = off
+    rewrite.layout_optimizer = off
+    rewrite.memory_optimization = rewrite.NO_MEM_OPT
+    rewrite.scoped_allocator_optimization = off
+    rewrite.pin_to_host_optimization = off
+    rewrite.loop_optimization = off
+    rewrite.min_graph_nodes = -1
+    return config

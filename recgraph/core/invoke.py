@@ -1,0 +1,431 @@
+"""Calls of SubGraphs: the `Invoke` operation and its gradient (thesis, 5.3.2 and 5.4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from recgraph import native, tf_private
+from recgraph.core import gradient, origin, program, regions, signature
+from recgraph.core.body import BodyGraph, can_reach, enclosing_body, is_local
+from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, Slots
+from recgraph.errors import DefinitionError, GradientError, ScopeError
+
+if TYPE_CHECKING:
+    from recgraph.core.subgraph import SubGraph
+
+AttrValue = tf.compat.v1.AttrValue
+
+
+def call(subgraph: SubGraph, args: tuple[Any, ...], name: str | None, rows: bool) -> Any:
+    """Calls `subgraph`, from wherever this is executed."""
+    subgraph.note_assumed_call()
+    tensors = signature.to_tensors(subgraph.name, _nest_like(subgraph.inputs, args), subgraph.inputs, rows)
+    label = name or origin.call_label() or subgraph.name
+    body = None if tf_private.executing_eagerly() else enclosing_body(tf.compat.v1.get_default_graph())
+    if body is not None and not _needs_own_environment(subgraph):
+        flat = call_inside(subgraph, body, tensors, label, rows)
+    else:
+        flat = _call_from_outside(subgraph, tensors, subgraph.name if body is None else label, rows)
+    return tf.nest.pack_sequence_as(subgraph.outputs, flat)
+
+
+def _nest_like(inputs: Any, args: tuple[Any, ...]) -> Any:
+    """A SubGraph with one declared nest of inputs takes that nest as its only argument, or spread out."""
+    if isinstance(inputs, tf.TensorSpec | dict) or hasattr(inputs, "_fields"):
+        return args[0] if len(args) == 1 else args
+    if isinstance(inputs, list):
+        return list(args)
+    return args
+
+
+def _needs_own_environment(subgraph: SubGraph) -> bool:
+    """Whether it captures tensors of a body: then each call of it brings its captures along."""
+    if not subgraph.is_finished:
+        return False
+    try:
+        return any(
+            is_local(outer) for member in program.reachable(subgraph) for outer in member.finished_body().captured
+        )
+    except DefinitionError:
+        return False
+
+
+def _common(subgraph: SubGraph, tensors: list[tf.Tensor], rows: bool) -> dict[str, Any]:
+    specs = tf.nest.flatten(subgraph.outputs)
+    lead = tensors[0].shape[:1] if rows and tensors else tf.TensorShape([])
+    return {
+        "args": tensors,
+        "Tout": [spec.dtype for spec in specs],
+        "output_shapes": [lead.concatenate(spec.shape) for spec in specs],
+        "map": rows,
+        "recompute": subgraph.gradient == "recompute",
+        "max_depth": subgraph.max_depth,
+        "name": _op_name(subgraph),
+    }
+
+
+def _op_name(subgraph: SubGraph) -> str:
+    return "".join(c if c.isalnum() and c.isascii() else "_" for c in subgraph.name).lstrip("_") or "invoke"
+
+
+def call_inside(
+    subgraph: SubGraph, body: BodyGraph, tensors: list[tf.Tensor], label: str, rows: bool
+) -> list[tf.Tensor]:
+    """A call in a body: it inherits the environment of the invocation that makes it."""
+    body.callees[subgraph.identity] = subgraph
+    made = native.ops().recgraph_invoke(
+        captures=[],
+        entry=subgraph.identity,
+        site=label,
+        **_common(subgraph, tensors, rows),
+    )
+    return list(made.results)
+
+
+def _call_from_outside(subgraph: SubGraph, tensors: list[tf.Tensor], label: str, rows: bool) -> list[tf.Tensor]:
+    """A call that opens an environment: it brings the program and the captured tensors along."""
+    for member in program.reachable(subgraph):
+        tf_private.watch_variables(member.finished_body())
+    eager = tf_private.executing_eagerly()
+    outer = _slots(subgraph.program(gradient=False)).tensors if eager else []
+    record = eager and tf_private.tape_is_recording([*tensors, *outer])
+    return list(_invoke_program(subgraph, _program_for(subgraph, record), tensors, label, rows).results)
+
+
+def _invoke_program(
+    subgraph: SubGraph, linked: program.Program, tensors: list[tf.Tensor], label: str, rows: bool
+) -> Any:
+    eager = tf_private.executing_eagerly()
+    if eager:
+        linked.register()
+    made = native.ops().recgraph_invoke(
+        captures=_captures(subgraph, linked),
+        reads=_slots(linked).reads,
+        entry=linked.entry,
+        key=linked.key,
+        program=b"" if eager else linked.library,
+        record=linked.contract is not None or not eager,
+        site=label,
+        **_common(subgraph, tensors, rows),
+    )
+    if eager:
+        made.frame.recgraph_program = linked  # a tape keeps the frame, the frame what its gradient needs
+    else:
+        _mark_in_graph(made.frame.op, linked)
+    return made
+
+
+def _program_for(subgraph: SubGraph, record: bool) -> program.Program:
+    """With gradients where one is sure to be asked for, or cannot be added later: a session has then taken the op."""
+    in_session_graph = not tf_private.executing_eagerly() and not tf_private.in_function_graph(
+        tf.compat.v1.get_default_graph()
+    )
+    if in_session_graph:
+        try:
+            return subgraph.program(gradient=True)
+        except GradientError:
+            return subgraph.program(gradient=False)
+    return subgraph.program(gradient=record)
+
+
+def _slots(linked: program.Program) -> Slots:
+    assert linked.slots is not None
+    return linked.slots
+
+
+def _captures(subgraph: SubGraph, linked: program.Program) -> list[tf.Tensor]:
+    tensors = _slots(linked).tensors
+    if tf_private.executing_eagerly():
+        for tensor in tensors:
+            if not isinstance(tensor, tf_private.EagerTensor):
+                raise _out_of_scope(subgraph, tensor)
+        return tensors
+    graph = tf.compat.v1.get_default_graph()
+    for tensor in tensors:
+        if not can_reach(graph, tensor):
+            raise _out_of_scope(subgraph, tensor)
+    return [graph.capture(tensor) for tensor in tensors] if tf_private.in_function_graph(graph) else tensors
+
+
+def _out_of_scope(subgraph: SubGraph, tensor: Any) -> ScopeError:
+    return ScopeError(
+        f"SubGraph '{subgraph.name}' cannot be called here: it captures a tensor of another graph",
+        where=origin.here(),
+        found=str(tensor),
+        next_step="define the SubGraph where it is called, or pass the tensor as an input",
+    )
+
+
+def _mark_in_graph(op: tf.Operation, linked: program.Program) -> None:
+    """Keeps the program alive with the graph, and lets calls run beside each other that only read variables."""
+    _keep_with_graph(op.graph, linked)
+    assert linked.slots is not None
+    _set_read_only(op, len(op.get_attr("Tin")), linked.slots)
+
+
+def _set_read_only(op: tf.Operation, first: int, slots: Slots) -> None:
+    """Says which captured resources, inputs from `first` on, an operation does not write."""
+    value = AttrValue()
+    value.list.i.extend(
+        first + i for i, tensor in enumerate(slots.tensors) if tensor.dtype == tf.resource and not slots.written(tensor)
+    )
+    tf_private.set_attribute(op, "_read_only_resource_inputs", value)
+    if not any(tensor.dtype == tf.resource for tensor in slots.tensors):
+        tf_private.run_independently(op)
+
+
+# Gradients.
+
+
+def _inner_rule(op: tf.Operation, gradients: list[Any]) -> list[Any]:
+    """The gradient of a call in a body: a call of the gradient SubGraph at the mirrored place."""
+    if op.get_attr("key"):
+        return _outer_rule(op, *gradients)
+    from recgraph.core.subgraph import by_identity
+
+    subgraph = by_identity(op.get_attr("entry").decode())
+    assert subgraph is not None, "a body keeps its callees"
+    targets = subgraph.differentiable_inputs()
+    made = native.ops().recgraph_invoke_gradient(
+        frame=op.outputs[-1],
+        grads=_seed_gradients(op, subgraph.differentiable_outputs(), gradients),
+        primals=[],
+        entry=subgraph.identity,
+        site=op.get_attr("site"),
+        map=op.get_attr("map"),
+        Tout=[op.inputs[i].dtype for i in targets],
+        Tsums=[],
+        results_shapes=[op.inputs[i].shape for i in targets],
+    )
+    results: list[Any] = [None] * len(op.inputs)
+    for i, result in zip(targets, _results(made), strict=True):
+        results[i] = result
+    return results
+
+
+def _results(made: Any) -> list[tf.Tensor]:
+    return [] if isinstance(made, tf.Operation) else list(made.results)
+
+
+def _seed_gradients(op: tf.Operation, positions: Sequence[int], gradients: Any) -> list[tf.Tensor]:
+    return [
+        tf.zeros_like(op.outputs[i]) if gradients[i] is None else tf.convert_to_tensor(gradients[i]) for i in positions
+    ]
+
+
+def _outer_rule(op: Any, *gradients: Any) -> list[Any]:
+    """The gradient of a call from outside of a body: it returns the sums for the captured tensors too."""
+    linked = _gradient_program(op)
+    contract = linked.contract
+    assert contract is not None
+    specs = [spec for total in contract.sums for spec in total.specs]
+    eager = tf_private.executing_eagerly()
+    made = native.ops().recgraph_invoke_gradient(
+        frame=op.outputs[-1],
+        grads=_seed_gradients(op, contract.seeds, gradients),
+        primals=list(op.inputs),
+        entry=linked.entry,
+        key=linked.key,
+        program=b"" if eager else linked.library,
+        site=op.get_attr("site"),
+        map=op.get_attr("map"),
+        slots=[total.slot for total in contract.sums],
+        kinds=[total.kind for total in contract.sums],
+        Tout=[op.inputs[i].dtype for i in contract.targets],
+        Tsums=[spec.dtype for spec in specs],
+        results_shapes=[op.inputs[i].shape for i in contract.targets],
+        sums_shapes=[spec.shape for spec in specs],
+    )
+    results: list[Any] = [None] * len(op.inputs)
+    if isinstance(made, tf.Operation):
+        return results
+    _note_gradient(made, linked)
+    for i, result in zip(contract.targets, made.results, strict=True):
+        results[i] = result
+    captures = list(op.inputs)[contract.arguments :]
+    for slot, total in _slot_gradients(contract, list(made.sums), captures).items():
+        results[contract.arguments + slot] = total
+    return results
+
+
+def _note_gradient(made: Any, linked: program.Program) -> None:
+    """Lets the gradient of the gradient find its program."""
+    tensors = [*made.results, *made.sums]
+    if not tensors:
+        return
+    if tf_private.executing_eagerly():
+        tensors[0].recgraph_program = linked
+        return
+    op = tensors[0].op
+    _keep_with_graph(op.graph, linked)
+    if linked.slots is not None:
+        contract = linked.contract
+        assert contract is not None
+        _set_read_only(op, 1 + len(contract.seeds) + contract.arguments, linked.slots)
+
+
+def _gradient_program(op: Any) -> program.Program:
+    """The program with gradients for a forward call; one in a graph is made to carry it."""
+    frame = op.outputs[-1]
+    linked = getattr(frame, "recgraph_program", None)
+    if linked is not None:
+        with_gradient: program.Program = linked.with_gradient()
+        with_gradient.register()
+        return with_gradient
+    real = frame.op
+    key = real.get_attr("key").decode()
+    linked = getattr(real.graph, "recgraph_programs", {}).get(key) or program.find(key)
+    if linked is None:
+        linked = program.revive(real.get_attr("entry").decode(), key, real.get_attr("program"))
+    with_gradient = linked.with_gradient()
+    if with_gradient.key != key:
+        tf_private.set_attribute(real, "key", AttrValue(s=with_gradient.key.encode()))
+        tf_private.set_attribute(real, "program", AttrValue(s=with_gradient.library))
+        tf_private.set_attribute(real, "entry", AttrValue(s=with_gradient.entry.encode()))
+    _keep_with_graph(real.graph, with_gradient)
+    return with_gradient
+
+
+def _keep_with_graph(graph: Any, linked: program.Program) -> None:
+    if not hasattr(graph, "recgraph_programs"):
+        graph.recgraph_programs = {}
+    graph.recgraph_programs[linked.key] = linked
+
+
+def _slot_gradients(contract: Any, values: list[tf.Tensor], captures: list[tf.Tensor]) -> dict[int, Any]:
+    """Slot -> its gradient, from what the kernel summed up: one matrix product a weight and step."""
+    parts: dict[int, list[Any]] = {}
+    for total in contract.sums:
+        taken, values = values[: len(total.specs)], values[len(total.specs) :]
+        parts.setdefault(total.slot, []).append(_total_of(total.kind, taken, captures[total.slot]))
+    return {slot: _sum_parts(gradients) for slot, gradients in parts.items()}
+
+
+def _total_of(kind: str, taken: list[tf.Tensor], capture: tf.Tensor) -> Any:
+    if kind == "dense":
+        return taken[0]
+    if kind == "outer":
+        return _product(taken[0], taken[1])
+    return tf.IndexedSlices(taken[1], taken[0], dense_shape=_shape_of(capture))
+
+
+@tf.custom_gradient
+def _product(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """transpose(a) @ b, summed over all invocations; its gradient goes on to the pullback as it is."""
+    return tf.linalg.matmul(a, b, transpose_a=True), lambda gradient: (gradient, None)
+
+
+def _shape_of(capture: tf.Tensor) -> tf.Tensor:
+    if capture.dtype == tf.resource:
+        data = tf_private.handle_data(capture)
+        return tf.constant([dim.size for dim in data.shape.dim], tf.int64)
+    return tf.shape(capture, out_type=tf.int64)
+
+
+def _sum_parts(gradients: list[Any]) -> Any:
+    if len(gradients) == 1:
+        return gradients[0]
+    return tf.add_n([tf.convert_to_tensor(part) for part in gradients])
+
+
+# Operations that count as stateful and do the same when they are run again.
+_SAME_AGAIN = READ_ONLY_RESOURCE_OPS | {"Recgraph>Invoke", "Placeholder", "Assert", "CheckNumerics", "CheckNumericsV2"}
+
+
+def check_recomputable(subgraph: SubGraph, why: str) -> None:
+    """A body that is run again must do the same again: no random numbers from a state, no side effects."""
+    for op, _ in program.all_operations(subgraph.finished_body(), subgraph.finished_body().environment):
+        if regions.region_of(op) is None and op.op_def.is_stateful and op.type not in _SAME_AGAIN:
+            raise DefinitionError(
+                f"SubGraph '{subgraph.name}': {why} runs the body a second time, and operation "
+                f"'{op.name}' (type {op.type}) would not do the same again",
+                where=origin.of_operation(op),
+                next_step="use tf.random.stateless_* functions, or gradient='cache' and first derivatives only",
+            )
+
+
+def _second_rule(op: Any, *gradients: Any) -> list[Any]:
+    """The gradient of the gradient of a call from outside: that of its pullback at the same arguments."""
+    linked = _program_of_gradient(op)
+    contract = linked.contract
+    if contract is None or linked.subgraph is None:
+        raise GradientError(
+            f"the gradient of SubGraph '{linked.entry}' cannot be differentiated again",
+            next_step="second derivatives need the SubGraph's definition: a SavedModel has first derivatives only",
+        )
+    rows = bool(op.get_attr("map"))
+    pullback, outers = linked.subgraph.pullback()
+    seeds = len(contract.seeds)
+    tensors = list(op.inputs)[1 + seeds : 1 + seeds + contract.arguments] + list(op.inputs)[1 : 1 + seeds]
+    with_gradient = pullback.program(gradient=True)
+    made = _invoke_program(pullback, with_gradient, tensors, op.get_attr("site").decode(), rows)
+    by_slot = _slot_cotangents(contract, op, gradients)
+    slots = {id(outer): slot for slot, outer in reversed(list(enumerate(_slots(linked).tensors)))}
+    upstream = list(gradients[: len(contract.targets)])
+    for outer in outers:
+        value = by_slot.get(slots[id(outer)])
+        if value is not None and rows:
+            value = tf.repeat(value[None], tf.shape(tensors[0])[:1], axis=0)
+        upstream.append(value)
+    found = _outer_rule(_Made(made, tensors, _captures(pullback, with_gradient), op), *upstream, None)
+    return _in_order(found, linked, with_gradient, contract, seeds)
+
+
+class _Made:
+    """What `_outer_rule` needs of a call: operations that ran eagerly are not kept."""
+
+    def __init__(self, made: Any, tensors: list[tf.Tensor], captures: list[tf.Tensor], op: Any) -> None:
+        self.inputs = [*tensors, *captures]
+        self.outputs = [*made.results, made.frame]
+        self.get_attr = op.get_attr
+
+
+def _program_of_gradient(op: Any) -> program.Program:
+    for tensor in op.outputs:
+        linked: program.Program | None = getattr(tensor, "recgraph_program", None)
+        if linked is not None:
+            return linked
+    key = op.get_attr("key").decode()
+    real = op.outputs[0].op
+    found = getattr(real.graph, "recgraph_programs", {}).get(key) or program.find(key)
+    return found or program.revive(op.get_attr("entry").decode(), key, op.get_attr("program"))
+
+
+def _slot_cotangents(contract: Any, op: Any, gradients: Any) -> dict[int, tf.Tensor]:
+    """Slot -> what arrives for the gradient of that slot, dense."""
+    arrived: dict[int, list[tf.Tensor]] = {}
+    position = len(contract.targets)
+    for total in contract.sums:
+        value = gradients[position + 1] if total.kind == "rows" else gradients[position]
+        if value is not None:
+            capture = op.inputs[1 + len(contract.seeds) + contract.arguments + total.slot]
+            if total.kind == "rows":
+                indices = tf.reshape(op.outputs[position], [-1, 1])
+                value = tf.tensor_scatter_nd_update(tf.zeros(_shape_of(capture), value.dtype), indices, value)
+            arrived.setdefault(total.slot, []).append(tf.convert_to_tensor(value))
+        position += len(total.specs)
+    return {slot: values[0] for slot, values in arrived.items()}
+
+
+def _in_order(
+    found: list[Any], linked: program.Program, pulled: program.Program, contract: Any, seeds: int
+) -> list[Any]:
+    """The pullback's gradients in the order of InvokeGradient's inputs: frame, gradients, arguments, captures."""
+    arguments = contract.arguments
+    results: list[Any] = [None, *found[arguments : arguments + seeds], *found[:arguments]]
+    by_outer: dict[int, list[Any]] = {}
+    for outer, value in zip(_slots(pulled).tensors, found[arguments + seeds :], strict=True):
+        if value is not None:
+            by_outer.setdefault(id(outer), []).append(value)
+    for outer in _slots(linked).tensors:
+        values = by_outer.pop(id(outer), [])
+        results.append(_sum_parts(values) if values else None)
+    return results
+
+
+tf.RegisterGradient("Recgraph>Invoke")(_outer_rule)
+tf.RegisterGradient("Recgraph>InvokeGradient")(_second_rule)
+gradient.RULES_OF_CALLS["Recgraph>Invoke"] = _inner_rule

@@ -1,0 +1,218 @@
+"""Programs: a SubGraph and all that it calls, linked into one function library that its `Invoke` carries.
+
+The library travels in a string attribute: `func` attributes that form a cycle are refused by
+`tf.saved_model.load`. Its hash is the program's name in the process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from recgraph import native, tf_private
+from recgraph.core import graph_optimizer, regions
+from recgraph.core.contract import GradientContract, Sum, sum_spec
+from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, Slots
+from recgraph.core.gradient import GradientGraph
+from recgraph.core.writing import Context, Source, write_function
+from recgraph.errors import GradientError
+
+if TYPE_CHECKING:
+    from recgraph.core.subgraph import SubGraph
+
+_registered: set[str] = set()
+_by_key: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
+
+
+@dataclasses.dataclass(eq=False)
+class Program:
+    """A linked program.
+
+    Attributes:
+        subgraph: what it runs; None for a program out of a SavedModel.
+        entry: the SubGraph's name in the library.
+        library: serialised FunctionDefLibrary.
+        key: hash of the library.
+        slots: the environment, in order; None for a program out of a SavedModel.
+        contract: how its gradient is called; None without one.
+        report: what TensorFlow's graph optimizer did.
+    """
+
+    subgraph: SubGraph | None
+    entry: str
+    library: bytes
+    key: str
+    slots: Slots | None
+    contract: GradientContract | None
+    report: graph_optimizer.Report | None
+
+    def register(self) -> None:
+        """Makes the program known to the kernels of this process."""
+        if self.key not in _registered:
+            with tf_private.eagerly():
+                native.ops().recgraph_register_program(self.key, self.library)
+            _registered.add(self.key)
+
+    def with_gradient(self) -> Program:
+        """The same with the gradients of all its SubGraphs.
+
+        Raises:
+            GradientError: one of them cannot be differentiated, or the gradient was not saved.
+        """
+        if self.contract is not None:
+            return self
+        if self.subgraph is None:
+            raise GradientError(
+                f"SubGraph '{self.entry}' was saved without its gradient",
+                next_step="take a gradient through it before saving the model: then the gradient is saved too",
+            )
+        return self.subgraph.program(gradient=True)
+
+
+def find(key: str) -> Program | None:
+    """The program with this key, if it is still in use."""
+    return _by_key.get(key)
+
+
+def link(root: SubGraph, gradient: bool) -> Program:
+    """Links the finished SubGraph `root`, with the gradients of all that it calls if `gradient`."""
+    members = list(reachable(root))
+    slots = _environment(members)
+    names = _names(members)
+    library = tf.compat.v1.GraphDef().library
+    context = Context(library, slots, lambda identity: names[identity])
+    for member in members:
+        _write(context, names[member.identity], member, gradient)
+    entry = names[root.identity]
+    contract = _contract(root, members, slots) if gradient else None
+    optimized, report = graph_optimizer.optimize(library)
+    if contract is not None:
+        contract.write(optimized, entry)
+    serialized = optimized.SerializeToString(deterministic=True)
+    key = hashlib.sha256(serialized).hexdigest()[:32]
+    program = Program(root, entry, serialized, key, slots, contract, report)
+    _by_key[key] = program
+    return program
+
+
+def reachable(root: SubGraph) -> Iterator[SubGraph]:
+    """`root` and every SubGraph that it calls in its own environment, each once."""
+    seen = {root.identity: root}
+    queue = [root]
+    while queue:
+        member = queue.pop(0)
+        yield member
+        for identity, callee in member.finished_body().callees.items():
+            if identity not in seen:
+                seen[identity] = callee
+                queue.append(callee)
+
+
+def _names(members: list[SubGraph]) -> dict[str, str]:
+    """A readable name for each member, unique in the program."""
+    names: dict[str, str] = {}
+    for member in members:
+        base = re.sub(r"[^A-Za-z0-9_]", "_", member.name)
+        base = base if base[0].isalnum() else f"subgraph{base}"
+        name, i = base, 1
+        while name in names.values():
+            i += 1
+            name = f"{base}_{i}"
+        names[member.identity] = name
+    return names
+
+
+def _environment(members: list[SubGraph]) -> Slots:
+    """All captures of all members, numbered alike with and without the gradient."""
+    slots = Slots(written=_written(members))
+    for member in members:
+        body = member.finished_body()
+        for outer in body.captured:
+            slots.number(outer)
+    for member in members:
+        body = member.finished_body()
+        for op, _ in all_operations(body, body.environment):
+            if op.type == "ReadVariableOp":
+                outer = body.environment.outer(op.inputs[0])
+                if outer is not None and slots.may_read_once(outer):
+                    slots.number(outer, read=True)
+    return slots
+
+
+def _written(members: list[SubGraph]) -> list[tf.Tensor]:
+    """Captured handles of resources that some body may write."""
+    written = []
+    for member in members:
+        body = member.finished_body()
+        for op, _ in all_operations(body, body.environment):
+            if op.type in READ_ONLY_RESOURCE_OPS or regions.region_of(op) is not None:
+                continue
+            for source in op.inputs:
+                outer = body.environment.outer(source)
+                if outer is not None and outer.dtype == tf.resource:
+                    written.append(outer)
+    return written
+
+
+def all_operations(graph: Any, environment: Any) -> Iterator[tuple[tf.Operation, Any]]:
+    """Every operation of a graph and of its branches and loops, with the graph it is in."""
+    for op in graph.get_operations():
+        yield op, graph
+        region = regions.region_of(op)
+        if region is not None:
+            regions.map_environment(region, environment)
+            for inner in region.graphs:
+                yield from all_operations(inner, environment)
+
+
+def _write(context: Context, name: str, member: SubGraph, gradient: bool) -> None:
+    body = member.finished_body()
+    arguments = member.placeholders
+    outputs = list(body.outputs)
+    write_function(context, name, Source(body, arguments, outputs, body.environment))
+    if not gradient:
+        return
+    derivative = member.derivative()
+    recorded = Source(body, arguments, outputs, body.environment, recorded_for=derivative.graph)
+    write_function(context, f"{name}.rec", recorded)
+    source = Source(derivative.graph, (), list(derivative.graph.outputs), body.environment)
+    write_function(context, f"{name}.grad", source)
+
+
+def _contract(root: SubGraph, members: list[SubGraph], slots: Slots) -> GradientContract:
+    found: dict[tuple[int, str], Sum] = {}
+    for member in members:
+        for graph in _gradient_graphs(member.derivative().graph):
+            for name, outer in graph.accumulated.items():
+                op = graph.get_operation_by_name(name)
+                key = (slots.number(outer), op.get_attr("kind").decode())
+                if key not in found:
+                    found[key] = Sum(*key, tuple(sum_spec(key[1], tensor) for tensor in op.inputs))
+    return GradientContract(
+        arguments=len(root.placeholders),
+        targets=tuple(root.differentiable_inputs()),
+        seeds=tuple(root.differentiable_outputs()),
+        sums=tuple(found.values()),
+    )
+
+
+def _gradient_graphs(graph: GradientGraph) -> Iterator[GradientGraph]:
+    yield graph
+    for region in graph.regions.values():
+        for inner in region.graphs:
+            yield from _gradient_graphs(inner)
+
+
+def revive(entry: str, key: str, library: bytes) -> Program:
+    """The program that an operation out of a SavedModel carries."""
+    functions = tf.compat.v1.GraphDef().library
+    functions.ParseFromString(library)
+    program = Program(None, entry, library, key, None, GradientContract.read(functions, entry), None)
+    _by_key[key] = program
+    return program

@@ -1,0 +1,119 @@
+"""What goes into a SubGraph and comes out of it: nests of `tf.TensorSpec`, and the checks of values against them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph import tf_private
+from recgraph.core import origin
+from recgraph.errors import SignatureError
+
+
+def flat_specs(nest: Any, what: str) -> list[tf.TensorSpec]:
+    """The leaves of a nest of TensorSpecs.
+
+    Raises:
+        SignatureError: a leaf is something else.
+    """
+    leaves = tf.nest.flatten(nest)
+    for leaf in leaves:
+        if not isinstance(leaf, tf.TensorSpec):
+            raise SignatureError(
+                f"{what} must be a nest of tf.TensorSpec",
+                where=origin.here(),
+                found=repr(leaf),
+                expected="tf.TensorSpec(shape, dtype)",
+            )
+    return leaves
+
+
+def spec_of(tensor: tf.Tensor) -> tf.TensorSpec:
+    """The static shape and dtype of a tensor."""
+    return tf.TensorSpec(tensor.shape, tensor.dtype)
+
+
+def to_tensors(name: str, values: Any, specs: Any, rows: bool = False) -> list[tf.Tensor]:
+    """Converts a nest of arguments to the tensors that `specs` (a nest alike) asks for, flat.
+
+    Args:
+        name: the SubGraph's, for messages.
+        values: a nest of anything that converts to tensors.
+        specs: the nest of TensorSpecs to fit.
+        rows: every value has one more leading dimension.
+
+    Raises:
+        SignatureError: structure, dtype or static shape differ; names the argument and the user's line.
+    """
+    try:
+        parts = tf_private.flatten_up_to(specs, values)
+    except (ValueError, TypeError):
+        raise SignatureError(
+            f"{name}: the arguments are arranged otherwise than the inputs",
+            where=origin.here(),
+            found=_outline(values),
+            expected=_outline(specs),
+        ) from None
+    flat = tf.nest.flatten(specs)
+    return [_to_tensor(name, i, value, spec, rows) for i, (value, spec) in enumerate(zip(parts, flat, strict=True))]
+
+
+def _to_tensor(name: str, index: int, value: Any, spec: tf.TensorSpec, rows: bool) -> tf.Tensor:
+    wanted = f"{spec.dtype.name} of shape {_rows_of(spec.shape) if rows else spec.shape}"
+    argument = f"argument {index + 1}" + (f" ('{spec.name}')" if spec.name else "")
+    try:
+        tensor = value if tf.is_tensor(value) else tf.convert_to_tensor(value, dtype=spec.dtype)
+        tensor = tf.convert_to_tensor(tensor)
+    except (TypeError, ValueError) as error:
+        raise SignatureError(
+            f"{name}: {argument} cannot be made a tensor", where=origin.here(), found=str(error), expected=wanted
+        ) from None
+    shape = _rows_of(spec.shape) if rows else spec.shape
+    if tensor.dtype != spec.dtype or not shape.is_compatible_with(tensor.shape):
+        raise SignatureError(
+            f"{name}: {argument} does not fit",
+            where=origin.here(),
+            found=f"{tensor.dtype.name} of shape {tensor.shape}",
+            expected=wanted,
+            next_step="convert the argument, or change the input's dtype or shape",
+        )
+    return tensor
+
+
+def _rows_of(shape: tf.TensorShape) -> tf.TensorShape:
+    return tf.TensorShape([None]).concatenate(shape)
+
+
+def _outline(nest: Any) -> str:
+    return str(tf.nest.map_structure(lambda leaf: "*", nest))
+
+
+def describe(nest: Any) -> str:
+    """A nest of specs or tensors as readable text: `{'h': float32[1, 150], 'loss': float32[]}`."""
+    return str(tf.nest.map_structure(_Leaf, nest))
+
+
+def describe_inputs(nest: Any) -> str:
+    """The same between parentheses, as the inputs of a function are written."""
+    if isinstance(nest, tuple) and not hasattr(nest, "_fields"):
+        return f"({', '.join(describe(part) for part in nest)})"
+    return f"({describe(nest)})"
+
+
+class _Leaf:
+    def __init__(self, spec: Any) -> None:
+        self._text = f"{spec.dtype.name}{spec.shape if spec.shape.rank is None else list(spec.shape)}"
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def relax(a: tf.TensorSpec, b: tf.TensorSpec) -> tf.TensorSpec:
+    """The least general spec that both fit; of equal dtype."""
+    return tf.TensorSpec(a.shape.most_specific_compatible_shape(b.shape), a.dtype)
+
+
+def fits(declared: tf.TensorSpec, actual: tf.TensorSpec) -> bool:
+    """Whether a tensor of `actual` may stand where `declared` is promised, as far as static shapes tell."""
+    return bool(declared.dtype == actual.dtype and declared.shape.is_compatible_with(actual.shape))

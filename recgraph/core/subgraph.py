@@ -1,0 +1,424 @@
+"""SubGraph: the unit of recursion (thesis, 5.3.1)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import weakref
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph import tf_private
+from recgraph.core import gradient, invoke, listing, origin, program, pullback, signature
+from recgraph.core.body import BodyGraph
+from recgraph.core.environment import is_differentiable
+from recgraph.errors import DefinitionError, GradientError, SignatureError
+
+_identities = itertools.count()
+_by_identity: weakref.WeakValueDictionary[str, SubGraph] = weakref.WeakValueDictionary()
+
+DEFAULT_MAX_DEPTH = 1_000_000
+
+# The thesis's listing declares no outputs; a recursive call in it gives one tensor like this.
+_ASSUMED_OUTPUT = tf.TensorSpec(None, tf.float32)
+
+
+class SubGraph:
+    """A graph function that may call itself.
+
+    Define it once, in a `with` block, and call it like a function: eagerly, in a `tf.function`, under a
+    `tf.GradientTape`, in a `tf.data` map, in a session.
+
+    Args:
+        name: how it is called in listings, errors and pictures.
+        inputs: a nest of `tf.TensorSpec`, to declare them before the body; then it may be called before its
+            body exists. Left out, the inputs are what `input` is asked for.
+        outputs: a nest of `tf.TensorSpec`: what a call gives. Needed where a call comes before `output`;
+            left out there, a call is taken to give one float32 tensor of unknown shape.
+        engine: "parallel" (every invocation's operations on TensorFlow's threads) or "auto".
+        gradient: "cache" keeps the activations that the gradient needs; "recompute" keeps the inputs and
+            results of calls only and runs every body a second time for its gradient.
+        max_depth: how deep invocations may nest before the step fails with `ResourceExhaustedError`.
+
+    Raises:
+        DefinitionError: an option has a value it cannot have.
+        SignatureError: `inputs` or `outputs` hold something other than TensorSpecs.
+
+    Example:
+        >>> with SubGraph("factorial", outputs=tf.TensorSpec([], tf.int64)) as factorial:
+        ...     n = factorial.input(tf.int64)
+        ...     factorial.output(tf.cond(n < 2, lambda: tf.constant(1, tf.int64), lambda: n * factorial(n - 1)))
+        >>> int(factorial(10))
+        3628800
+
+    Source: thesis, section 5.3; Jeong et al., EuroSys 2018.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        inputs: Any = None,
+        outputs: Any = None,
+        engine: str = "auto",
+        gradient: str = "cache",
+        max_depth: int | None = None,
+    ) -> None:
+        self.name = name or "subgraph"
+        self.identity = f"{self.name}#{next(_identities)}"
+        self.engine = _one_of("engine", engine, ("auto", "parallel"))
+        self.gradient = _one_of("gradient", gradient, ("cache", "recompute"))
+        self.max_depth = DEFAULT_MAX_DEPTH if max_depth is None else int(max_depth)
+        if self.max_depth < 1:
+            raise DefinitionError("max_depth must be at least 1", where=origin.here(), found=str(max_depth))
+        self._declared_inputs = inputs
+        self._declared_outputs = outputs
+        self._flat_inputs = None if inputs is None else signature.flat_specs(inputs, "inputs")
+        self._flat_outputs = None if outputs is None else signature.flat_specs(outputs, "outputs")
+        self.placeholders: list[tf.Tensor] = []
+        self._output_structure: Any = None
+        self._assumed_call: str | None = None
+        self._body: BodyGraph | None = None
+        self._finished = False
+        self._exits: contextlib.ExitStack | None = None
+        self._lock = threading.RLock()
+        self._derivative: gradient_module.Derivative | None = None
+        self._pullback: tuple[SubGraph, list[tf.Tensor]] | None = None
+        self._programs: dict[bool, program.Program] = {}
+        _by_identity[self.identity] = self
+
+    # Definition.
+
+    def __enter__(self) -> SubGraph:
+        if self._body is not None:
+            raise DefinitionError(f"SubGraph '{self.name}' has a body already", where=origin.here())
+        self._body = BodyGraph(self.name)
+        self._exits = contextlib.ExitStack()
+        self._exits.enter_context(self._body.as_default())
+        self._control = self._exits.enter_context(tf_private.AutomaticControlDependencies())
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        assert self._exits is not None
+        assert self._body is not None
+        exits, self._exits = self._exits, None
+        if kind is None and self._output_structure is None:
+            kind = DefinitionError
+            error = DefinitionError(
+                f"SubGraph '{self.name}' was given no output",
+                where=origin.here(),
+                next_step=f"call {self.name}.output(...) at the end of the with block",
+            )
+            exits.__exit__(kind, error, None)
+            self._abandon()
+            raise error
+        exits.__exit__(kind, error, trace)
+        if kind is not None:
+            self._abandon()
+            if kind is AssertionError and origin.raised_by("cond_v2.py", trace):
+                raise DefinitionError(
+                    f"SubGraph '{self.name}': the branches of a cond or switch_case give different numbers of tensors",
+                    where=origin.of_traceback(trace),
+                    found=str(error),
+                    next_step="return the same structure from every branch",
+                ) from error
+            return
+        self._body.control_outputs.extend(self._control.ops_which_must_run)
+        self._finished = True
+
+    def _abandon(self) -> None:
+        """A definition that failed leaves nothing behind: the `with` block can be run again."""
+        self._body = None
+        self.placeholders = []
+        self._output_structure = None
+        self._assumed_call = None
+
+    @tf.autograph.experimental.do_not_convert
+    def input(self, dtype: Any = tf.float32, shape: Any = (), name: str | None = None) -> tf.Tensor:
+        """The next input of the body: a tensor of the given dtype and static shape (scalar by default).
+
+        Raises:
+            DefinitionError: not inside of the `with` block.
+            SignatureError: it contradicts the inputs that were declared.
+        """
+        body = self._open_body("input")
+        index = len(self.placeholders)
+        spec = tf.TensorSpec(shape, dtype)
+        if self._flat_inputs is not None:
+            spec = self._declared_input(index, spec)
+        with tf.control_dependencies(None):
+            placeholder = tf.compat.v1.placeholder(spec.dtype, spec.shape, name or spec.name or f"input_{index}")
+        body.inputs.append(placeholder)
+        self.placeholders.append(placeholder)
+        return placeholder
+
+    def _declared_input(self, index: int, asked: tf.TensorSpec) -> tf.TensorSpec:
+        assert self._flat_inputs is not None
+        declared = self._flat_inputs[index] if index < len(self._flat_inputs) else None
+        if declared is None or not signature.fits(declared, asked):
+            raise SignatureError(
+                f"{self.name}: input {index + 1} contradicts the declared inputs",
+                where=origin.here(),
+                found=signature.describe(asked),
+                expected=f"no more than {index} inputs" if declared is None else signature.describe(declared),
+            )
+        return declared
+
+    def declared_arguments(self) -> Any:
+        """The declared inputs as a nest of tensors of the body: all `input` calls in one."""
+        assert self._flat_inputs is not None
+        while len(self.placeholders) < len(self._flat_inputs):
+            spec = self._flat_inputs[len(self.placeholders)]
+            self.input(spec.dtype, spec.shape, spec.name)
+        return tf.nest.pack_sequence_as(self._declared_inputs, self.placeholders)
+
+    @tf.autograph.experimental.do_not_convert
+    def output(self, value: Any, check: bool = True) -> None:
+        """Sets what the body gives: a nest of tensors. Ends the definition.
+
+        Args:
+            value: the nest.
+            check: whether it must be what was declared.
+
+        Raises:
+            DefinitionError: not inside of the `with` block, or set a second time.
+            SignatureError: it is not what was declared, or what a call before it was taken to give.
+        """
+        body = self._open_body("output")
+        if self._output_structure is not None:
+            raise DefinitionError(f"{self.name}: the output was set before", where=origin.here())
+        tensors = tf.nest.map_structure(lambda leaf: self._control.mark_as_return(_as_tensor(self, leaf)), value)
+        if check:
+            self._check_outputs(tensors)
+        self._output_structure = tf.nest.map_structure(lambda leaf: 0, tensors)
+        body.outputs = tf.nest.flatten(tensors)
+
+    def _open_body(self, what: str) -> BodyGraph:
+        if self._body is None or self._exits is None:
+            raise DefinitionError(
+                f"{self.name}.{what}() belongs inside of `with {self.name}:`",
+                where=origin.here(),
+            )
+        return self._body
+
+    def _check_outputs(self, tensors: Any) -> None:
+        actual = [signature.spec_of(tensor) for tensor in tf.nest.flatten(tensors)]
+        if self._declared_outputs is not None:
+            expected, why = self._declared_outputs, "the outputs that were declared"
+        elif self._assumed_call is not None:
+            expected, why = _ASSUMED_OUTPUT, f"what the call at {self._assumed_call} was taken to give"
+        else:
+            return
+        try:
+            tf.nest.assert_same_structure(expected, tensors, check_types=False)
+            fit = all(signature.fits(d, a) for d, a in zip(tf.nest.flatten(expected), actual, strict=True))
+        except (ValueError, TypeError):
+            fit = False
+        if not fit:
+            declaration = str(tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), tensors))
+            raise SignatureError(
+                f"{self.name}: the output is not {why}",
+                where=origin.here(),
+                found=signature.describe(tensors),
+                expected=signature.describe(expected),
+                next_step=f"declare it: SubGraph({self.name!r}, outputs={declaration})",
+            )
+
+    # Signature.
+
+    @property
+    def inputs(self) -> Any:
+        """The nest of TensorSpecs of the inputs; known once declared or defined."""
+        if self._declared_inputs is not None:
+            return self._declared_inputs
+        return tuple(signature.spec_of(placeholder) for placeholder in self.placeholders)
+
+    @property
+    def outputs(self) -> Any:
+        """The nest of TensorSpecs of the outputs, as precise as is known."""
+        if self._declared_outputs is not None:
+            return self._declared_outputs
+        if self._finished or self._output_structure is not None:
+            assert self._body is not None
+            specs = [signature.spec_of(tensor) for tensor in self._body.outputs]
+            return tf.nest.pack_sequence_as(self._output_structure, specs)
+        return _ASSUMED_OUTPUT
+
+    def body_outputs(self) -> Any:
+        """The nest of TensorSpecs of what the body gives, whatever was declared."""
+        specs = [signature.spec_of(tensor) for tensor in self.finished_body().outputs]
+        return tf.nest.pack_sequence_as(self._output_structure, specs)
+
+    def note_assumed_call(self) -> None:
+        """A call was made whose outputs had to be assumed."""
+        if self._declared_outputs is not None or self._output_structure is not None:
+            return
+        if self._body is None:
+            raise DefinitionError(
+                f"SubGraph '{self.name}' is called before it has a body",
+                where=origin.here(),
+                next_step="declare inputs= and outputs= to call it before its body exists",
+            )
+        self._assumed_call = self._assumed_call or origin.here()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the body is complete."""
+        return self._finished
+
+    def finished_body(self) -> BodyGraph:
+        """The body.
+
+        Raises:
+            DefinitionError: it is not complete.
+        """
+        if not self._finished or self._body is None:
+            raise DefinitionError(
+                f"SubGraph '{self.name}' was declared and called, and its body was never defined",
+                where=origin.here(),
+                next_step=f"define it first: `with {self.name}: ...`",
+            )
+        return self._body
+
+    # Calls.
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, *args: Any, name: str | None = None) -> Any:
+        """One invocation.
+
+        Args:
+            *args: values for the inputs, in order.
+            name: the label of this call site in call paths; by default the first name in the argument.
+
+        Returns:
+            The outputs, a nest as declared or as given to `output`.
+
+        Raises:
+            SignatureError: number, dtype or static shape of the arguments.
+            tf.errors.OpError: what an operation of a body raised, with the operation, the user's line that made
+                it, and the call path.
+        """
+        return invoke.call(self, args, name, rows=False)
+
+    @tf.autograph.experimental.do_not_convert
+    def map(self, *args: Any, name: str | None = None) -> Any:
+        """One invocation per row of the arguments, all started at once.
+
+        Args:
+            *args: as for a call, each tensor with one more leading dimension, the same for all.
+            name: the label of this call site.
+
+        Returns:
+            The outputs of the invocations, stacked along a new leading dimension.
+        """
+        return invoke.call(self, args, name, rows=True)
+
+    # Differentiation and linking.
+
+    def differentiable_inputs(self) -> list[int]:
+        """Positions of the flat inputs that gradients flow to."""
+        return [i for i, spec in enumerate(tf.nest.flatten(self.inputs)) if is_differentiable(spec)]
+
+    def differentiable_outputs(self) -> list[int]:
+        """Positions of the flat outputs that gradients come from."""
+        return [i for i, spec in enumerate(tf.nest.flatten(self.outputs)) if is_differentiable(spec)]
+
+    def derivative(self) -> gradient_module.Derivative:
+        """The gradient of the body, made at the first use.
+
+        Raises:
+            GradientError: an operation of the body has none.
+        """
+        with self._lock:
+            if self._derivative is None:
+                self._derivative = self._differentiate()
+            return self._derivative
+
+    def _differentiate(self) -> gradient_module.Derivative:
+        body = self.finished_body()
+        targets = [self.placeholders[i] for i in self.differentiable_inputs()]
+        try:
+            derivative = gradient_module.differentiate(body, targets, self.differentiable_outputs(), body.environment)
+        except LookupError as error:
+            raise GradientError(
+                f"SubGraph '{self.name}' cannot be differentiated",
+                found=str(error),
+                next_step="use an operation that has a gradient, or tf.stop_gradient on its inputs",
+            ) from error
+        gradient_module.set_outputs(derivative, targets)
+        if self.gradient == "recompute":
+            invoke.check_recomputable(self, "gradient='recompute'")
+        return derivative
+
+    def pullback(self) -> tuple[SubGraph, list[tf.Tensor]]:
+        """The gradient as a SubGraph of tensors alone, made at the first use, and the captures it has gradients for.
+
+        Raises:
+            GradientError: an operation of the body has no gradient.
+            DefinitionError: running the body again would not do the same again.
+        """
+        with self._lock:
+            if self._pullback is None:
+                invoke.check_recomputable(self, "a second derivative")
+                outers = pullback.outers_of(self)
+                inputs, outputs = pullback.declare(self, outers)
+                made = SubGraph(f"{self.name}_pullback", inputs, outputs, max_depth=self.max_depth)
+                self._pullback = made, outers  # declared before it is defined: the recursion calls it
+                body = made._begin_generated(pullback.PullbackBody(made.name, self.finished_body()))
+                pullback.fill(self, body, made.placeholders, outers)
+                made._finished = True
+            return self._pullback
+
+    def _begin_generated(self, body: Any) -> Any:
+        """Takes a generated body in place of a `with` block, and gives it the declared inputs."""
+        self._body = body
+        self._output_structure = tf.nest.map_structure(lambda spec: 0, self._declared_outputs)
+        for spec in self._flat_inputs or []:
+            with body.as_default():
+                placeholder = tf.compat.v1.placeholder(spec.dtype, spec.shape)
+            body.inputs.append(placeholder)
+            self.placeholders.append(placeholder)
+        return body
+
+    def program(self, gradient: bool) -> program.Program:
+        """The linked program, with or without gradients; linked at the first use."""
+        with self._lock:
+            if gradient not in self._programs:
+                self._programs[gradient] = program.link(self, gradient)
+            return self._programs[gradient]
+
+    def report(self) -> str:
+        """What TensorFlow's graph optimizer removed from the body, per function of the program."""
+        return str(self.program(gradient=True in self._programs).report)
+
+    def __repr__(self) -> str:
+        return f"<SubGraph {self.name!r}>"
+
+    def __str__(self) -> str:
+        return listing.of_subgraph(self)
+
+
+gradient_module = gradient
+
+
+def by_identity(identity: str) -> SubGraph | None:
+    """The SubGraph with this identity, if it is still in use."""
+    return _by_identity.get(identity)
+
+
+def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise DefinitionError(
+            f"{option} cannot be {value!r}", where=origin.here(), expected=" or ".join(map(repr, allowed))
+        )
+    return value
+
+
+def _as_tensor(subgraph: SubGraph, leaf: Any) -> tf.Tensor:
+    try:
+        return tf.identity(tf.convert_to_tensor(leaf))
+    except (TypeError, ValueError) as error:
+        raise SignatureError(
+            f"{subgraph.name}: the output cannot be made a tensor", where=origin.here(), found=str(error)
+        ) from None

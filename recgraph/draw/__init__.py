@@ -1,0 +1,70 @@
+"""Pictures: of the body of a SubGraph, and of a tree with a value at every node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from recgraph.core.decorator import RecursiveFunction
+from recgraph.core.subgraph import SubGraph
+from recgraph.draw import bodies, trees
+from recgraph.draw.trees import TreeLike
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw"]
+
+
+def draw(
+    what: SubGraph | RecursiveFunction | TreeLike | tuple[Sequence[Any], Sequence[int], Sequence[int]],
+    values: Sequence[float] | None = None,
+    true: Sequence[float] | None = None,
+    *,
+    classes: int = 5,
+    names: Sequence[str] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Draws a SubGraph or a tree with matplotlib; in a notebook the figure shows itself.
+
+    Args:
+        what: a SubGraph, or a function under `@rg.subgraph` that has been called; or a `recgraph.data.Tree`; or a tree
+            of N nodes as arrays `(word, left, right)` in post-order, where `left` and `right` are -1 at a leaf.
+        values: for a tree: one number per node, in its order. Integers are classes from 0 (one end of a scale) to
+            `classes - 1` (the other), -1 for none; floats are coloured continuously.
+        true: a second number per node, drawn as a ring around the first: for instance the true label.
+        classes: how many classes integers stand for.
+        names: of the classes, for the legend.
+        title: above the picture.
+
+    Returns:
+        A matplotlib Figure; `.savefig("tree.png")` writes it. No window and no outside program is needed.
+
+    Raises:
+        DefinitionError: the SubGraph has no body yet.
+        TypeError: `what` is neither a SubGraph nor a tree, or values were given for a SubGraph.
+        ValueError: the arrays are not a tree in post-order, or there are not as many values as nodes.
+
+    Example:
+        >>> figure = draw((["not", "bad", ""], [-1, -1, 0], [-1, -1, 1]), values=[1, 0, 3])
+        >>> figure.savefig("/dev/null", format="png")
+    """
+    if isinstance(what, RecursiveFunction):
+        what = _only_subgraph(what)
+    if isinstance(what, SubGraph):
+        if values is not None or true is not None:
+            raise TypeError("draw: values belong to the nodes of a tree; a SubGraph is drawn without any")
+        return bodies.figure(what, title)
+    tree = trees.as_arrays(what)
+    colours = trees.Colours.of(values, true, len(tree.words), classes, names)
+    return trees.figure(tree, colours, title or "")
+
+
+def _only_subgraph(function: RecursiveFunction) -> SubGraph:
+    made = function.subgraphs
+    if len(made) != 1:
+        raise TypeError(
+            f"draw: the function stands for {len(made)} SubGraphs, one for each kind of arguments it was called with; "
+            "call it first, or draw one of its `.subgraphs`"
+        )
+    return made[0]

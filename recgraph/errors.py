@@ -1,0 +1,83 @@
+"""The exceptions of recgraph: what went wrong, where, what was found and expected, and what to do."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RecgraphError(Exception):
+    """Base of all exceptions that recgraph raises on purpose.
+
+    Every subclass sets `id`, a word that stays the same from release to release, to search for and to test.
+
+    Args:
+        message: one sentence, what went wrong.
+        where: the place in the user's program, `file:line`, or the file that is at fault.
+        found: what was there.
+        expected: what should have been there.
+        next_step: what the reader can do about it.
+
+    Example:
+        >>> print(RecgraphError("no such tree", where="trees.txt:3", next_step="check the file"))
+        no such tree [recgraph]
+          where:     trees.txt:3
+          next step: check the file
+    """
+
+    id: ClassVar[str] = "recgraph"
+    ag_pass_through: ClassVar[bool] = True  # AutoGraph leaves an exception with this mark the type that it has
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str | None = None,
+        found: str | None = None,
+        expected: str | None = None,
+        next_step: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.where = where
+        self.found = found
+        self.expected = expected
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        parts = {
+            "where": self.where,
+            "found": self.found,
+            "expected": self.expected,
+            "next step": self.next_step,
+        }
+        lines = [f"  {name + ':':<10} {text}" for name, text in parts.items() if text is not None]
+        return "\n".join([f"{self.args[0]} [{self.id}]", *lines])
+
+
+class NativeLibraryError(RecgraphError, ImportError):
+    """The op library is missing, or does not fit the installed TensorFlow."""
+
+    id = "native-library"
+
+
+class DefinitionError(RecgraphError):
+    """A SubGraph's definition is incomplete or contradicts itself."""
+
+    id = "definition"
+
+
+class SignatureError(RecgraphError, TypeError):
+    """Arguments or results do not fit a SubGraph's signature."""
+
+    id = "signature"
+
+
+class ScopeError(RecgraphError):
+    """A SubGraph is used where the tensors it captures cannot be reached."""
+
+    id = "scope"
+
+
+class GradientError(RecgraphError, LookupError):
+    """A SubGraph cannot be differentiated."""
+
+    id = "gradient"

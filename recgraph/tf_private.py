@@ -1,0 +1,176 @@
+"""The only file that imports TensorFlow's private modules; each name says why there is no public way."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2 as config_pb2
+from tensorflow.core.protobuf import device_properties_pb2 as _device_properties_pb2
+from tensorflow.core.protobuf import meta_graph_pb2 as meta_graph_pb2
+from tensorflow.python.eager import context as _context
+
+# A gradient function is offered to a tape before anything is recorded: whether a tape is listening decides
+# whether an eager call keeps its activations.
+from tensorflow.python.eager import record as _record
+from tensorflow.python.framework import auto_control_deps as _auto_control_deps
+from tensorflow.python.framework import func_graph as _func_graph
+from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
+from tensorflow.python.framework import ops as _ops
+from tensorflow.python.grappler import cluster as _tf_cluster
+from tensorflow.python.grappler import tf_optimizer as _tf_optimizer
+from tensorflow.python.ops import handle_data_util as _handle_data_util
+from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
+from tensorflow.python.util import nest as _nest
+from tensorflow.python.util import tf_stack as _tf_stack
+
+# Public only as the graph of a tf.function that has been traced; a SubGraph is a graph under construction.
+FuncGraph = _func_graph.FuncGraph
+
+# The type of tensors that have a value now; public code can only ask for a `numpy` method.
+EagerTensor = _ops.EagerTensor
+
+# tf.function orders side effects with it; the body of a `with` block has no other way to.
+AutomaticControlDependencies = _auto_control_deps.AutomaticControlDependencies
+
+
+def gradient_function(op: tf.Operation) -> Any:
+    """The registered gradient function of an operation, custom gradients included.
+
+    The table behind `tf.RegisterGradient` cannot be read publicly. None for an operation without inputs or
+    with a gradient that is deliberately none.
+
+    Raises:
+        LookupError: the operation's type has no gradient.
+    """
+    return _ops.get_gradient_function(op)
+
+
+def function_graph(graph: Any, name: str) -> Any:
+    """The FuncGraph of a function that `graph` knows by name: the branch of a cond, the body of a loop.
+
+    The original graph, if there is one in this process: gradients that close over its tensors need it.
+    """
+    place = graph
+    while place is not None:
+        function = place._get_function(name)
+        if function is not None:
+            original = getattr(function, "graph", None)
+            if original is not None:
+                return original
+            with graph.as_default():
+                return _function_def_to_graph.function_def_to_graph(function.cached_definition)
+        place = getattr(place, "outer_graph", None)
+    raise KeyError(f"no function {name} in graph {graph.name}")
+
+
+def function_definition(graph: Any, name: str) -> Any:
+    """The FunctionDef that `graph`, or a graph around it, knows by name."""
+    place = graph
+    while place is not None:
+        function = place._get_function(name)
+        if function is not None:
+            return function.cached_definition
+        place = getattr(place, "outer_graph", None)
+    raise KeyError(f"no function {name} in graph {graph.name}")
+
+
+def capture_by_placeholder(graph: Any, tensor: Any, name: str | None = None) -> tf.Tensor:
+    """A placeholder of `graph` for an outer tensor: also for a small eager one, which FuncGraph freezes."""
+    captures = graph._function_captures
+    if isinstance(tensor, _ops.EagerTensor):
+        return captures._create_placeholder_helper(graph, tensor, name or "capture")
+    return captures.capture_by_value(graph, tensor, name)
+
+
+def set_attribute(op: tf.Operation, name: str, value: Any) -> None:
+    """Sets an attribute of an operation that exists already; op creation has no place for `_` attributes."""
+    op._set_attr(name, value)
+
+
+def handle_data(tensor: tf.Tensor) -> Any:
+    """Shape and dtype of the variable behind a resource tensor, or None; not readable publicly."""
+    data = _resource_variable_ops.get_eager_safe_handle_data(tensor)
+    return data.shape_and_type[0] if data is not None and data.is_set and data.shape_and_type else None
+
+
+def copy_handle_data(source: tf.Tensor, target: tf.Tensor) -> None:
+    """Lets shape inference see what variable is behind `target`."""
+    _handle_data_util.copy_handle_data(source, target)
+
+
+def tape_is_recording(tensors: list[tf.Tensor]) -> bool:
+    """Whether a gradient tape would record an eager operation on these inputs."""
+    return bool(_record.could_possibly_record()) and bool(_record.should_record_backprop(tensors))
+
+
+def run_grappler(graph_def: Any, fetches: list[str], config: Any) -> Any:
+    """TensorFlow's graph optimizer on a GraphDef with its library; there is no public door to it."""
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.graph_util.import_graph_def(graph_def, name="")
+        meta_graph = tf.compat.v1.train.export_meta_graph(graph=graph)
+    collection = meta_graph.collection_def["train_op"]
+    collection.node_list.value.extend(fetches)
+    return _tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False, cluster=_described_cpu())
+
+
+@functools.cache
+def _described_cpu() -> Any:
+    """One CPU as grappler knows it by description; a real cluster would open a session for every graph."""
+    device = _device_properties_pb2.NamedDevice(name="/job:localhost/replica:0/task:0/device:CPU:0")
+    device.properties.type = "CPU"
+    device.properties.num_cores = 1
+    device.properties.frequency = 1000
+    return _tf_cluster.Cluster(devices=[device])
+
+
+def in_function_graph(graph: Any) -> bool:
+    """Whether `graph` is the graph of a function being traced."""
+    return isinstance(graph, FuncGraph)
+
+
+def watch_variables(graph: Any) -> None:
+    """Tells the tapes of this thread that the variables `graph` reads are used, as reading them would."""
+    for variable in graph._watched_variables:
+        _resource_variable_ops.variable_accessed(variable)
+
+
+def variable_names(graph: Any) -> dict[int, str]:
+    """The names of the variables that `graph` reads, by the id of their handles; a handle does not know its name."""
+    return {id(variable.handle): variable.name.split(":")[0] for variable in graph._watched_variables}
+
+
+def executing_eagerly() -> bool:
+    """Whether operations run at once; `tf.executing_eagerly` is false inside of autographed Python."""
+    return bool(_context.executing_eagerly())
+
+
+def flatten_up_to(shallow: Any, nest: Any) -> list[Any]:
+    """The parts of `nest` that stand where `shallow` has its leaves: a list may stand for one tensor.
+
+    Raises:
+        ValueError, TypeError: `nest` is not arranged like `shallow`.
+    """
+    return list(_nest.flatten_up_to(shallow, nest, check_types=False))
+
+
+def extract_stack() -> Any:
+    """This thread's stack, with the lines that AutoGraph's generated code was made from."""
+    return _tf_stack.extract_stack()
+
+
+def eagerly() -> Any:
+    """A context in which operations run at once, also inside of an explicit graph, which `tf.init_scope` keeps."""
+    return _context.eager_mode()
+
+
+def run_independently(op: tf.Operation) -> None:
+    """Exempts a stateful operation from the order that automatic control dependencies give to all of them.
+
+    Two calls of a SubGraph that neither writes what the other reads may run at the same time.
+    """
+    manager = getattr(op.graph, "experimental_acd_manager", None)
+    if manager is not None:
+        manager.run_independently(op)

@@ -1,0 +1,1 @@
+"""Training, evaluating, drawing and saving the models of `recgraph.models`: what the `recgraph` command does."""

@@ -1,0 +1,92 @@
+"""Checkpoints that survive being killed at any moment: written whole or not at all, and checked before use."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import tensorflow as tf
+
+from recgraph.errors import RecgraphError
+
+logger = logging.getLogger(__name__)
+
+_NAME = re.compile(r"epoch-(\d+)\.index$")
+
+
+class CheckpointError(RecgraphError):
+    """None of the checkpoints in a folder can be read."""
+
+    id = "checkpoint"
+
+
+class Checkpoints:
+    """The last few checkpoints of a run in one folder, `epoch-0007.index` and its data file.
+
+    TensorFlow writes both beside their place and renames them, the index last: where there is an index, the rest is
+    complete, unless the disk itself lost it. That is what the check before a restore is for.
+    """
+
+    def __init__(self, checkpoint: tf.train.Checkpoint, folder: Path, keep: int):
+        """Args: what to save, where, and how many to keep."""
+        self._checkpoint = checkpoint
+        self._folder = folder
+        self._keep = keep
+
+    def save(self, epoch: int) -> None:
+        """Writes the checkpoint of an epoch, then deletes the oldest beyond `keep`."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._checkpoint.write(str(self._folder / f"epoch-{epoch:04d}"))
+        for old in self.epochs()[: -self._keep]:
+            self._delete(old)
+
+    def epochs(self) -> list[int]:
+        """The epochs that have a checkpoint, oldest first."""
+        matches = [_NAME.search(path.name) for path in self._folder.glob("epoch-*.index")]
+        return sorted(int(match.group(1)) for match in matches if match)
+
+    def restore(self) -> int | None:
+        """Restores the newest checkpoint that is whole, and forgets newer ones that are not.
+
+        Returns:
+          Its epoch, or None if there is no checkpoint at all.
+
+        Raises:
+          CheckpointError: there are some, and all are damaged.
+        """
+        damaged: list[int] = []
+        for epoch in reversed(self.epochs()):
+            path = str(self._folder / f"epoch-{epoch:04d}")
+            problem = _problem(path)
+            if problem is None:
+                self._checkpoint.read(path).expect_partial()
+                for newer in damaged:
+                    self._delete(newer)
+                return epoch
+            logger.warning("checkpoint %s is damaged and is passed over: %s", path, problem)
+            damaged.append(epoch)
+        if damaged:
+            raise CheckpointError(
+                "every checkpoint in this folder is damaged",
+                where=str(self._folder),
+                found=f"{len(damaged)} that cannot be read; the last problem: {problem}",
+                next_step="restore the files from a backup, or start again with --fresh",
+            )
+        return None
+
+    def _delete(self, epoch: int) -> None:
+        # The index first: without it the other files are only litter.
+        for path in sorted(self._folder.glob(f"epoch-{epoch:04d}.*"), reverse=True):
+            path.unlink(missing_ok=True)
+
+
+def _problem(path: str) -> str | None:
+    """Reads all of a checkpoint, so that TensorFlow compares every checksum; what is wrong, or None."""
+    try:
+        reader = tf.train.load_checkpoint(path)
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+    except Exception as error:  # the reader raises whatever Python type is nearest to the status
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    return None

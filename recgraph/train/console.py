@@ -1,0 +1,155 @@
+"""What the commands print: progress bars, tables, and JSON lines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from recgraph.data import Tree, Vocabulary, load_sst, tree_dataset
+from recgraph.train import pictures, predictor, run, trainer
+from recgraph.train.history import Record
+from recgraph.train.settings import Settings
+from recgraph.train.steps import Steps
+
+
+def echo_json(record: Any) -> None:
+    """One JSON object on a line of its own."""
+    click.echo(json.dumps(record, ensure_ascii=False))
+
+
+def train(folder: Path, settings: Settings, fresh: bool, as_json: bool) -> list[Record]:
+    """Trains with a progress bar, or with a JSON line an epoch."""
+    prepared = run.prepare(folder, settings, fresh)
+    training = trainer.Trainer(prepared)
+    if as_json:
+        return training.fit(lambda sums: None, echo_json)
+    if training.continued_after:
+        click.echo(f"continuing {folder} after epoch {training.continued_after}")
+    with _bar() as bar:
+        task = bar.add_task("", total=None, figures="")
+        trees = len(load_sst(settings.data).train)
+
+        def report(sums: trainer.Sums) -> None:
+            figures = f"loss {sums.loss:.2f}  root {sums.accuracy:.1%}  {sums.speed:.0f} trees/s"
+            name = f"epoch {sums.epoch}/{settings.epochs}"
+            bar.update(task, description=name, completed=sums.trees, total=trees, figures=figures)
+
+        return training.fit(
+            report, lambda record: bar.console.print(_epoch_line(record), highlight=False, soft_wrap=True)
+        )
+
+
+def evaluate(folder: Path, data: Path | None, split: str, as_json: bool) -> dict[str, float]:
+    """Prints the accuracies of a run on a split of its own data, or of other data."""
+    loaded = run.load(folder)
+    trees = getattr(load_sst(data or loaded.settings.data), split)
+    dataset = tree_dataset(trees, loaded.vocabulary, loaded.model.hyper.batch_size, labels=loaded.settings.task)
+    accuracies = trainer.evaluate(Steps(loaded.model, loaded.settings.implementation), dataset)
+    if as_json:
+        echo_json({"split": split, "trees": len(trees), **accuracies})
+        return accuracies
+    table = Table(title=f"{folder}: {split}, {len(trees)} trees")
+    table.add_column("accuracy")
+    for name in ("root", "all nodes"):
+        table.add_column(name, justify="right")
+    for name, suffix in (("fine-grained", ""), ("binary", "_binary")):
+        if name == "binary" or loaded.settings.task == "fine":
+            table.add_row(name, *(_percent(accuracies.get(place + suffix)) for place in ("root", "nodes")))
+    Console().print(table)
+    return accuracies
+
+
+def prediction_line(prediction: predictor.Prediction, nodes: bool, as_json: bool) -> str:
+    """A line for one prediction."""
+    record = prediction.as_json(nodes)
+    if as_json:
+        return json.dumps(record, ensure_ascii=False)
+    line = f"{record['sentiment']:<13} {max(record['probabilities']):4.0%}  {record['sentence']}"
+    return f"{line}\n  {record['tree']}" if nodes else line
+
+
+def show(classify: predictor.Predictor, tree: Tree, out: Path, as_json: bool) -> None:
+    """Draws the prediction for one tree."""
+    (prediction,) = classify([tree])
+    classes = prediction.probabilities.shape[1]
+    pictures.draw_tree(tree, prediction.classes.tolist(), out, classes, f"predicted: {prediction.sentiment}")
+    if as_json:
+        echo_json({"picture": str(out), **prediction.as_json(nodes=True)})
+    else:
+        click.echo(f"{prediction_line(prediction, False, False)}\n{out}")
+
+
+def chosen_tree(text: str | None, data: Path | str, split: str, index: int) -> Tree:
+    """The tree or sentence that was typed, or a tree of a treebank."""
+    if text is not None:
+        return next(predictor.read_inputs([text], "--input"))
+    trees = getattr(load_sst(data), split)
+    if index >= len(trees):
+        raise ValueError(f"--index {index}: {split} has {len(trees)} trees, so the last is {len(trees) - 1}")
+    return trees[index]
+
+
+def stats(folder: Path, as_json: bool) -> None:
+    """Prints figures of the three splits."""
+    bank = load_sst(folder)
+    columns = {name: _describe(getattr(bank, name)) for name in bank._fields}
+    if as_json:
+        echo_json(columns)
+        return
+    table = Table(title=str(folder))
+    table.add_column("")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for row in next(iter(columns.values())):
+        table.add_row(row, *(str(column[row]) for column in columns.values()))
+    Console().print(table)
+
+
+def _describe(trees: list[Tree]) -> dict[str, Any]:
+    labels = Counter(label for tree in trees for label in tree.labels)
+    roots = Counter(tree.label for tree in trees)
+    depths = [tree.depth for tree in trees] or [0]
+    return {
+        "trees": len(trees),
+        "nodes": sum(map(len, trees)),
+        "words": len(Vocabulary.build(trees)) - 1,
+        "words in a tree, mean": round(float(np.mean([len(tree.tokens) for tree in trees] or [0])), 1),
+        "depth, mean": round(float(np.mean(depths)), 1),
+        "depth, max": max(depths),
+        "labels of nodes": {label: labels[label] for label in sorted(labels)},
+        "labels of roots": {label: roots[label] for label in sorted(roots)},
+    }
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[Progress]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figures]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        yield bar
+
+
+def _epoch_line(record: Record) -> str:
+    dev = "  ".join(f"{name.replace('_', ' ')} {_percent(value)}" for name, value in record["dev"].items())
+    speed = f"{record['trees_per_second']:.0f} trees/s"
+    mark = "  best so far" if record["best"] else ""
+    return f"epoch {record['epoch']}: loss {record['loss']:.2f}, dev: {dev}, {speed}{mark}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"

@@ -1,0 +1,96 @@
+"""What a run leaves to look at: `log.jsonl`, one record an epoch, the same for TensorBoard, and the learning curve."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph.data.files import atomic_file
+
+Record = dict[str, Any]
+
+
+class EventFile:
+    """Scalars for TensorBoard. Written as records of TensorFlow: `tf.summary` wants TensorBoard to be installed."""
+
+    def __init__(self, folder: Path):
+        """Opens a new file; TensorBoard joins the files of a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = tf.io.TFRecordWriter(str(folder / f"events.out.tfevents.{time.time_ns()}"))
+        self._write(tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2"))
+
+    def add(self, step: int, scalars: dict[str, float]) -> None:
+        """Writes the scalars of a step."""
+        values = [tf.compat.v1.Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()]
+        self._write(tf.compat.v1.Event(wall_time=time.time(), step=step, summary=tf.compat.v1.Summary(value=values)))
+
+    def close(self) -> None:
+        """Ends the file."""
+        self._file.close()
+
+    def _write(self, event: tf.compat.v1.Event) -> None:
+        self._file.write(event.SerializeToString())
+        self._file.flush()
+
+
+class History:
+    """The records of the epochs so far."""
+
+    def __init__(self, folder: Path, epoch: int):
+        """Opens the history of a run that continues after `epoch`: records beyond it are dropped and made again."""
+        self._folder = folder
+        self._path = folder / "log.jsonl"
+        self.records = [record for record in read_log(self._path) if record["epoch"] <= epoch]
+        self._write()
+        self._events = EventFile(folder / "tensorboard")
+
+    def add(self, record: Record) -> None:
+        """Adds the record of an epoch everywhere."""
+        self.records.append(record)
+        self._write()
+        self._events.add(record["epoch"], _scalars(record))
+
+    def close(self) -> None:
+        """Ends the TensorBoard file."""
+        self._events.close()
+
+    def _write(self) -> None:
+        with atomic_file(self._path) as file:
+            file.writelines(json.dumps(record).encode() + b"\n" for record in self.records)
+
+
+def read_log(path: Path) -> list[Record]:
+    """The records of a `log.jsonl`; none if there is no file."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def draw_curve(records: list[Record], path: Path) -> None:
+    """Draws loss and accuracies over the epochs into a PNG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    epochs = [record["epoch"] for record in records]
+    left.plot(epochs, [record["loss"] for record in records], marker=".", color="tab:blue")
+    left.set(title="Training loss", xlabel="epoch", ylabel="mean loss of a tree")
+    for name in records[-1]["dev"] if records else ():
+        values = [100 * record["dev"][name] for record in records]
+        right.plot(epochs, values, marker=".", label=name.replace("_", ", "))
+    right.set(title="Accuracy on dev", xlabel="epoch", ylabel="%")
+    if records:
+        right.legend()
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    figure.savefig(path, dpi=120)
+
+
+def _scalars(record: Record) -> dict[str, float]:
+    dev = {f"dev/{name}": value for name, value in record["dev"].items()}
+    return {"loss": record["loss"], "train/root": record["root"], "trees_per_second": record["trees_per_second"], **dev}

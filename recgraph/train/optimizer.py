@@ -1,0 +1,50 @@
+"""Adagrad for the weights, plain gradient descent for the used rows of the embedding, in one small graph a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph.models import TreeModel
+
+EPSILON = 1e-10
+
+Gradient = Any  # tf.Tensor, tf.IndexedSlices or None
+
+
+class TreeOptimizer(tf.Module):
+    """Updates a `TreeModel` as Tai et al. do. The L2 term is added here: its gradient is known without a tape."""
+
+    def __init__(self, model: TreeModel):
+        """Creates one accumulator for each weight; the embedding has none."""
+        super().__init__(name="optimizer")
+        self.accumulators = [tf.Variable(tf.zeros_like(weight), trainable=False) for weight in model.weights]
+
+    def apply(self, model: TreeModel, weights: list[Gradient], embedding: Gradient) -> None:
+        """One step.
+
+        Args:
+          model: the model that this was made for.
+          weights: gradients of `model.weights`, without the L2 term.
+          embedding: gradient of `model.embedding`; only rows that occur in sparse gradients are touched.
+        """
+        for weight, accumulator, gradient in zip(model.weights, self.accumulators, weights, strict=True):
+            self._adagrad(model, weight, accumulator, gradient)
+        rate = model.hyper.embedding_rate
+        if isinstance(embedding, tf.IndexedSlices):
+            tf.raw_ops.ResourceScatterSub(
+                resource=model.embedding.handle, indices=embedding.indices, updates=rate * embedding.values
+            )
+        elif embedding is not None:
+            model.embedding.assign_sub(rate * embedding)
+
+    def _adagrad(self, model: TreeModel, weight: tf.Variable, accumulator: tf.Variable, gradient: Gradient) -> None:
+        decay = model.hyper.l2 * weight
+        tf.raw_ops.ResourceApplyAdagradV2(
+            var=weight.handle,
+            accum=accumulator.handle,
+            lr=model.hyper.learning_rate,
+            epsilon=EPSILON,
+            grad=decay if gradient is None else tf.convert_to_tensor(gradient) + decay,
+        )

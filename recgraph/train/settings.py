@@ -1,0 +1,97 @@
+"""`Settings`: everything that a training run was asked for, written to `settings.json` in the folder of the run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from recgraph.data.files import atomic_file
+from recgraph.errors import RecgraphError
+from recgraph.models import MODELS, Hyper
+
+# These may change when a run is continued: they do not change what was learned so far.
+CONTINUABLE = ("epochs", "patience", "engine", "gradient")
+CLASSES = {"fine": 5, "binary": 2}
+
+
+class RunError(RecgraphError):
+    """The folder of a run cannot be used as asked."""
+
+    id = "run"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What to train, on what, and for how long.
+
+    Attributes:
+      model: a key of `recgraph.models.MODELS`.
+      data: the folder with train.txt, dev.txt and test.txt, trees in PTB form.
+      task: "fine", five classes, or "binary": two classes, neutral nodes have no loss, neutral trees are left out.
+      epochs: at most this many passes over the training trees.
+      patience: stop after so many epochs without a better accuracy at the roots of `dev`.
+      seed: of the first weights, the order of the trees and the dropout.
+      vectors: a file of pre-trained word vectors, or None.
+      hyper: hyper-parameters that differ from the model's defaults.
+      implementation: "recursive", or "iterative" for the baseline.
+      engine, gradient: as in `recgraph.SubGraph`.
+    """
+
+    model: str
+    data: str
+    task: str = "fine"
+    epochs: int = 30
+    patience: int = 6
+    seed: int = 0
+    vectors: str | None = None
+    hyper: dict[str, Any] = dataclasses.field(default_factory=dict)
+    implementation: str = "recursive"
+    engine: str = "auto"
+    gradient: str = "cache"
+
+    def full_hyper(self, **known: Any) -> Hyper:
+        """The model's defaults with what was asked for, the classes of the task, and `known` put in."""
+        changes = {"classes": CLASSES[self.task], **known, **self.hyper}
+        return dataclasses.replace(MODELS[self.model].defaults, **changes)
+
+    def save(self, folder: Path) -> None:
+        """Writes `settings.json`, whole or not at all."""
+        with atomic_file(folder / "settings.json") as file:
+            file.write(json.dumps(dataclasses.asdict(self), indent=2).encode() + b"\n")
+
+
+def load_settings(folder: Path) -> Settings:
+    """Reads `settings.json` of a run.
+
+    Raises:
+      RunError: there is none, or it is damaged.
+    """
+    path = folder / "settings.json"
+    try:
+        return Settings(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise RunError(
+            "this folder holds no training run", where=str(folder), next_step="`recgraph train --out DIR` makes one"
+        ) from None
+    except (ValueError, TypeError) as cause:
+        raise RunError("the settings of this run cannot be read", where=str(path), found=str(cause)) from cause
+
+
+def require_same(old: Settings, new: Settings, folder: Path) -> None:
+    """Refuses to continue a run under other settings.
+
+    Raises:
+      RunError: names the settings that differ.
+    """
+    before, after = dataclasses.asdict(old), dataclasses.asdict(new)
+    changed = [key for key in before if key not in CONTINUABLE and before[key] != after[key]]
+    if changed:
+        raise RunError(
+            "this folder holds a run with other settings",
+            where=str(folder),
+            expected=", ".join(f"{key}={before[key]!r}" for key in changed),
+            found=", ".join(f"{key}={after[key]!r}" for key in changed),
+            next_step="give another --out, or --fresh to throw the old run away",
+        )

@@ -1,0 +1,156 @@
+"""The training loop: epochs, early stop, and continuing exactly where a killed run had its last checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.data import TreeBatch, tree_dataset
+from recgraph.train import metrics, treebank
+from recgraph.train.checkpoints import Checkpoints
+from recgraph.train.history import History, Record, draw_curve
+from recgraph.train.run import KEPT, Run
+from recgraph.train.steps import Steps
+
+
+class Sums:
+    """The figures of an epoch so far."""
+
+    def __init__(self, epoch: int):
+        """At the beginning of an epoch; the clock starts."""
+        self.epoch = epoch
+        self.trees = 0
+        self._sums = np.zeros(4)
+        self._start = time.perf_counter()
+
+    def add(self, figures: np.ndarray) -> None:
+        """Adds what `Steps.train` returned."""
+        self._sums += figures
+        self.trees = int(self._sums[3])
+
+    @property
+    def loss(self) -> float:
+        """Mean loss of a tree."""
+        return float(self._sums[0] / max(self.trees, 1))
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the labelled roots that were right."""
+        return float(self._sums[1] / max(self._sums[2], 1))
+
+    @property
+    def speed(self) -> float:
+        """Trees a second."""
+        return self.trees / (time.perf_counter() - self._start)
+
+
+Report = Callable[[Sums], None]
+
+
+TREES_A_REPORT = 250
+
+
+class Progress(tf.Module):
+    """Where the training is; saved with the weights."""
+
+    def __init__(self) -> None:
+        """At the beginning."""
+        super().__init__(name="progress")
+        self.epoch = tf.Variable(0, trainable=False, name="epoch")
+        self.best_epoch = tf.Variable(0, trainable=False, name="best_epoch")
+        self.best = tf.Variable(-1.0, trainable=False, dtype=tf.float64, name="best")
+
+    def record(self, epoch: int, accuracy: float) -> bool:
+        """Notes the accuracy of an epoch; is it the best so far?"""
+        self.epoch.assign(epoch)
+        if accuracy <= float(self.best):
+            return False
+        self.best.assign(accuracy)
+        self.best_epoch.assign(epoch)
+        return True
+
+    def exhausted(self, patience: int) -> bool:
+        """Has the best epoch been too long ago?"""
+        return int(self.epoch) - int(self.best_epoch) >= patience
+
+
+class Trainer:
+    """Trains a run. All state is in variables that a checkpoint holds, or follows from the seed and the epoch."""
+
+    def __init__(self, run: Run):
+        """Restores the last checkpoint of the run, if there is one."""
+        self.run = run
+        self.progress = Progress()
+        self._steps = Steps(run.model, run.settings.implementation, run.settings.seed)
+        state = tf.train.Checkpoint(
+            model=run.model, optimizer=self._steps.optimizer, step=self._steps.step, progress=self.progress
+        )
+        self._checkpoints = Checkpoints(state, run.folder / "checkpoints", KEPT)
+        self._best = run.best()
+        self.continued_after = self._checkpoints.restore() or 0
+
+    def fit(self, report: Report, finished: Callable[[Record], None]) -> list[Record]:
+        """Trains until the last epoch or until dev gets no better.
+
+        Args:
+          report: called every now and then.
+          finished: called with the record of every epoch.
+
+        Returns:
+          The records of all epochs, those of an earlier process included.
+        """
+        history = History(self.run.folder, self.continued_after)
+        epochs = range(self.continued_after + 1, self.run.settings.epochs + 1)
+        if not self.progress.exhausted(self.run.settings.patience) and epochs:
+            self._epochs(epochs, history, report, finished)
+        history.close()
+        return history.records
+
+    def _epochs(self, epochs: range, history: History, report: Report, finished: Callable[[Record], None]) -> None:
+        run = self.run
+        bank = treebank.load(run.settings.data)
+        task, size = run.settings.task, run.model.hyper.batch_size
+        train = tree_dataset(
+            bank.train,
+            run.vocabulary,
+            size,
+            labels=task,
+            shuffle_seed=run.settings.seed,
+            first_epoch=epochs[0],
+            epochs=len(epochs),
+        )
+        dev = tree_dataset(bank.dev, run.vocabulary, size, labels=task)
+        steps, batches = int(train.cardinality()) // len(epochs), iter(train)
+        for epoch in epochs:
+            record = self._epoch(epoch, self._pass(epoch, batches, steps, report), dev)
+            history.add(record)
+            draw_curve(history.records, run.folder / "curve.png")
+            finished(record)
+            if self.progress.exhausted(run.settings.patience):
+                break
+
+    def _pass(self, epoch: int, batches: Iterator[TreeBatch], steps: int, report: Report) -> Sums:
+        sums = Sums(epoch)
+        chunk = max(1, TREES_A_REPORT // self.run.model.hyper.batch_size)
+        for start in range(0, steps, chunk):
+            sums.add(self._steps.train(batches, min(chunk, steps - start)))
+            report(sums)
+        return sums
+
+    def _epoch(self, epoch: int, sums: Sums, dev: tf.data.Dataset) -> Record:
+        """Evaluation after a pass, and its checkpoint: best weights first, so that a restart never lacks them."""
+        training = {"loss": sums.loss, "root": sums.accuracy, "trees_per_second": sums.speed}
+        accuracy = evaluate(self._steps, dev)
+        best = self.progress.record(epoch, accuracy[treebank.TARGET[self.run.settings.task]])
+        if best:
+            self._best.save(epoch)
+        self._checkpoints.save(epoch)
+        return {"epoch": epoch, **training, "dev": accuracy, "best": best}
+
+
+def evaluate(steps: Steps, dataset: tf.data.Dataset) -> dict[str, float]:
+    """Accuracies over a data set, by the names of `metrics.NAMES`."""
+    return metrics.accuracies(steps.evaluate(iter(dataset), int(dataset.cardinality())))

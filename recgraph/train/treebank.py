@@ -1,0 +1,47 @@
+"""The data of a run: its trees, its vocabulary, its word vectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recgraph.data import Treebank, Vocabulary, load_embeddings, load_sst
+
+if TYPE_CHECKING:
+    from recgraph.train.settings import Settings
+
+# The accuracy on dev that early stopping and the choice of the best weights look at.
+TARGET = {"fine": "root", "binary": "root_binary"}
+
+
+def load(folder: str) -> Treebank:
+    """The three splits of a treebank, of which training may not be empty.
+
+    Raises:
+      ValueError: no tree in one of train.txt and dev.txt.
+    """
+    bank = load_sst(folder)
+    for name in ("train", "dev"):
+        if not getattr(bank, name):
+            raise ValueError(f"{folder}: {name}.txt holds no tree: there is nothing to learn from or to choose by")
+    return bank
+
+
+def build_vocabulary(settings: Settings, bank: Treebank) -> Vocabulary:
+    """The words of the training trees in lower case, and with vectors also words of dev and test that have one."""
+    vocabulary = Vocabulary.build(bank.train, lowercase=True)
+    if settings.vectors is None:
+        return vocabulary
+    seen = Vocabulary.build([*bank.dev, *bank.test], lowercase=True).words
+    other = Vocabulary((seen[0], *(word for word in seen[1:] if word not in vocabulary)))
+    found = load_embeddings(other, settings.vectors).found
+    return Vocabulary((*vocabulary.words, *(word for word, has in zip(other.words, found, strict=True) if has)))
+
+
+def vectors(settings: Settings, vocabulary: Vocabulary) -> tuple[np.ndarray | None, dict[str, Any]]:
+    """Pre-trained vectors `[V, E]`, or None, and what they say about the hyper-parameters."""
+    if settings.vectors is None:
+        return None, {}
+    matrix = load_embeddings(vocabulary, settings.vectors, seed=settings.seed).matrix
+    return matrix, {"embedding": matrix.shape[1]}

@@ -1,0 +1,31 @@
+"""What all tests share: a quiet, CPU-only TensorFlow and reproducible examples from hypothesis."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+# matplotlib draws into files; a test never opens a window.
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+# A first example compiles and traces, so hypothesis's own deadline would measure TensorFlow's start.
+settings.register_profile(
+    "recgraph",
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("recgraph")
+
+
+@pytest.fixture(autouse=True)
+def _seeded(request: pytest.FixtureRequest) -> None:
+    """TensorFlow's random numbers start the same in every test that uses TensorFlow."""
+    tf = getattr(request.module, "tf", None)
+    if tf is not None:
+        tf.random.set_seed(0)

@@ -1,0 +1,84 @@
+"""`@rg.subgraph`: recursive Python functions whose signature is inferred."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import recgraph as rg
+from recgraph.errors import DefinitionError
+
+
+def test_a_recursive_function_with_a_plain_if() -> None:
+    """The outputs are inferred from what comes out."""
+
+    @rg.subgraph
+    def factorial(n):  # type: ignore[no-untyped-def]
+        if n < 2:
+            return tf.constant(1, tf.int64)
+        return n * factorial(n - 1)
+
+    assert int(factorial(tf.constant(10, tf.int64))) == 3628800
+    assert [int(value) for value in factorial.map(tf.constant([1, 2, 3], tf.int64))] == [1, 2, 6]
+
+
+def test_several_outputs_of_different_dtypes() -> None:
+    """No single tensor will do as a guess: the base case shows the structure."""
+
+    @rg.subgraph
+    def fibonacci(n):  # type: ignore[no-untyped-def]
+        if n < 2:
+            return n, tf.cast(n, tf.float32)
+        a, b = fibonacci(n - 1)
+        c, d = fibonacci(n - 2)
+        return a + c, b + 2.0 * d
+
+    first, second = fibonacci(10)
+    assert int(first) == 55
+    assert float(second) == 341.0
+
+
+def test_a_while_loop_around_the_recursive_call() -> None:
+    """A loop over children, and the gradient through it."""
+
+    @rg.subgraph
+    def tree(n, x):  # type: ignore[no-untyped-def]
+        total = x
+        i = 0
+        while i < n:
+            total = total + tree(n - 1, x * 0.5)
+            i += 1
+        return total
+
+    x = tf.constant([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tree(3, x)
+    np.testing.assert_allclose(y, [4.75, 9.5])
+    np.testing.assert_allclose(tape.gradient(y, x), [4.75, 4.75])
+
+
+def test_a_shape_that_grows_with_the_recursion() -> None:
+    """What differs from level to level becomes an unknown dimension."""
+
+    @rg.subgraph
+    def grow(n):  # type: ignore[no-untyped-def]
+        if n == 0:
+            return tf.zeros([0])
+        return tf.concat([grow(n - 1), [1.0]], 0)
+
+    np.testing.assert_allclose(grow(3), [1.0, 1.0, 1.0])
+    assert grow.subgraphs[0].outputs.shape.as_list() == [None]
+
+
+def test_what_cannot_be_inferred_says_what_to_declare() -> None:
+    """A recursion without a base case gives no type."""
+
+    @rg.subgraph
+    def nothing(n):  # type: ignore[no-untyped-def]
+        a, b = nothing(n)
+        return a, b
+
+    with pytest.raises(DefinitionError, match=r"cannot be inferred[\s\S]*test_decorator.py[\s\S]*declare them"):
+        nothing(1)

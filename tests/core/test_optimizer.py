@@ -1,0 +1,52 @@
+"""TensorFlow's graph optimizer reaches the bodies, and changes no value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import recgraph as rg
+
+ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "none": tf.identity,
+    "relu": tf.nn.relu,
+    "tanh": tf.tanh,
+    "elu": tf.nn.elu,
+    "gelu": tf.nn.gelu,
+    "add": lambda x: x + 1.3 * x,
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_fused_products_have_a_kernel_and_the_same_values(name: str) -> None:
+    """Some fusions exist for oneDNN only: a body with one of them must still run."""
+    activation = ACTIVATIONS[name]
+    rng = np.random.default_rng(0)
+    w, b = tf.Variable(rng.normal(size=(3, 3)).astype("f") / 2), tf.Variable([0.1, 0.2, 0.3])
+    with rg.SubGraph(name, outputs=tf.TensorSpec([1, 3])) as f:
+        n, x = f.input(tf.int32), f.input(tf.float32, [1, 3])
+        step = lambda: activation(tf.nn.bias_add(tf.matmul(f(n - 1, x), w), b)) + f(n - 2, x)  # noqa: E731
+        f.output(tf.cond(n <= 0, lambda: x, step))
+
+    def reference(n: int, x: tf.Tensor) -> tf.Tensor:
+        if n <= 0:
+            return x
+        return activation(tf.nn.bias_add(tf.matmul(reference(n - 1, x), w), b)) + reference(n - 2, x)
+
+    x = tf.constant([[0.1, 0.2, 0.3]])
+    np.testing.assert_allclose(f(3, x), reference(3, x), rtol=1e-5, atol=1e-5)
+
+
+def test_constants_and_common_subexpressions_are_removed_and_reported() -> None:
+    with rg.SubGraph("wasteful", outputs=tf.TensorSpec([])) as f:
+        n, x = f.input(tf.int32), f.input()
+        twice = tf.sin(x) * tf.sin(x) + tf.constant(2.0) * tf.constant(3.0)
+        f.output(tf.cond(n <= 0, lambda: twice, lambda: f(n - 1, twice)))
+    np.testing.assert_allclose(f(0, 1.0), np.sin(1.0) ** 2 + 6, rtol=1e-6)
+    report = f.program(gradient=False).report
+    assert report is not None
+    assert report.removed > 0
+    assert "wasteful" in f.report()

@@ -1,0 +1,55 @@
+"""The order in which ready invocations run changes nothing but speed: the shared programs under every policy."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+from core import programs
+
+from recgraph import testing
+
+
+@pytest.mark.parametrize("gradient", ["cache", "recompute"])
+@pytest.mark.parametrize("policy", testing.POLICIES)
+@pytest.mark.parametrize("program", programs.PROGRAMS, ids=str)
+def test_results_do_not_depend_on_the_order(program: programs.Program, policy: str, gradient: str) -> None:
+    """Values and gradients are those of the Python program."""
+    with testing.policy(policy):
+        programs.check(program, gradient=gradient)
+
+
+def test_random_order_many_times() -> None:
+    """One lucky order proves nothing."""
+    program = next(program for program in programs.PROGRAMS if program.name == "zero_trips")
+    subgraph = tf.function(program.make())
+    expected = programs.run(program.reference, program.arguments[-1], program.variables())
+    with testing.policy("random"):
+        for _ in range(20):
+            programs.assert_same(programs.run(subgraph, program.arguments[-1], program.variables()), expected)
+
+
+def test_a_policy_ends_with_its_block() -> None:
+    """Even when a step inside of it fails."""
+
+    def fail() -> None:
+        raise RuntimeError("out")
+
+    before = current_policy()
+    with pytest.raises(RuntimeError, match="out"), testing.policy("random"):
+        fail()
+    assert current_policy() == before
+
+
+def current_policy() -> str:
+    """The policy that steps start with now."""
+    from recgraph import native
+
+    previous = native.ops().recgraph_set_policy("fifo")
+    native.ops().recgraph_set_policy(previous)
+    return previous.numpy().decode()
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    """The message tells which there are."""
+    with pytest.raises(tf.errors.InvalidArgumentError, match="lifo"), testing.policy("lifo"):
+        pass

@@ -1,0 +1,41 @@
+"""Random recursive programs: as SubGraphs they give what eager Python gives, values and gradients, in both modes."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import tensorflow as tf
+from core import programs, random_programs
+from hypothesis import Phase, given, seed, settings
+
+from recgraph import testing
+
+
+def check(program: random_programs.Program) -> None:
+    """Two captured variables, two captured tensors and all float inputs are differentiated for."""
+    captured = [tf.Variable(0.9, dtype=program.dtype), tf.constant(-0.6, program.dtype)]
+    captured += [tf.Variable(-1.1, dtype=program.dtype), tf.constant(0.3, program.dtype)]
+    inputs = [tf.constant(value, program.dtype) for value in (0.8, -0.5, 1.3)][: program.functions[0].arity]
+    n, tolerance = tf.constant(program.n), 1e-4 if program.dtype == tf.float32 else 1e-9
+    expected = programs.run(random_programs.as_python(program, captured), (n, *inputs), captured)
+    for gradient in ("cache", "recompute"):
+        subgraph = random_programs.as_subgraph(program, captured, gradient)
+        programs.assert_same(programs.run(subgraph, (n, *inputs), captured), expected, tolerance)
+    assert testing.counters().live_frames == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "policy"), [(0, None), (1, None), (2, None), (3, None), (4, "random")])
+def test_programs(part: int, policy: str | None) -> None:
+    """Forty of two hundred; the last forty in random order."""
+
+    @seed(part)
+    # Not made smaller when one fails: that takes minutes, and the program is printed as it is.
+    @settings(max_examples=40, derandomize=False, database=None, phases=[Phase.generate])
+    @given(random_programs.programs())
+    def many(program: random_programs.Program) -> None:
+        with testing.policy(policy) if policy else contextlib.nullcontext():
+            check(program)
+
+    many()

@@ -1,0 +1,131 @@
+"""Second and third derivatives equal those of the same recursion in eager TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import recgraph as rg
+from recgraph.errors import DefinitionError
+
+SCALAR = tf.TensorSpec([])
+Function = Callable[..., Any]
+
+
+def second(function: Function, sources: list[Any]) -> list[Any]:
+    """The gradient of the squared norm of the gradient."""
+    tensors = [source for source in sources if not isinstance(source, tf.Variable)]
+    with tf.GradientTape() as outer:
+        outer.watch(tensors)
+        with tf.GradientTape() as inner:
+            inner.watch(tensors)
+            value = function()
+        gradients = inner.gradient(value, sources)
+        norm = tf.add_n([tf.reduce_sum(tf.convert_to_tensor(gradient) ** 2) for gradient in gradients])
+    return [tf.convert_to_tensor(gradient) for gradient in outer.gradient(norm, sources)]
+
+
+def check(function: Function, reference: Function, sources: list[Any]) -> None:
+    """In eager mode, with both tapes in a tf.function, and with the SubGraph's call alone in one."""
+    expected = second(reference, sources)
+    traced = tf.function(function, autograph=False)
+    both = tf.function(lambda: second(function, sources), autograph=False)
+    for actual in (second(function, sources), second(traced, sources), both()):
+        for a, b in zip(actual, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def make_branches(w: tf.Variable) -> tuple[rg.SubGraph, Function]:
+    with rg.SubGraph("branches", outputs=SCALAR) as f:
+        n, v = f.input(tf.int32), f.input()
+        f.output(tf.cond(n <= 0, lambda: v * w, lambda: tf.sin(f(n - 1, v * w)) * f(n - 2, v) + w))
+
+    def reference(n: int, v: tf.Tensor) -> tf.Tensor:
+        return v * w if n <= 0 else tf.sin(reference(n - 1, v * w)) * reference(n - 2, v) + w
+
+    return f, reference
+
+
+def test_branches() -> None:
+    w, x = tf.Variable(0.7), tf.constant(1.3)
+    f, reference = make_branches(w)
+    check(lambda: f(4, x), lambda: reference(4, x), [x, w])
+
+
+def test_mapped_calls() -> None:
+    w, x = tf.Variable(0.7), tf.constant([0.5, 1.5])
+    f, reference = make_branches(w)
+    check(
+        lambda: tf.reduce_sum(f.map([3, 2], x) ** 2),
+        lambda: reference(3, x[0]) ** 2 + reference(2, x[1]) ** 2,
+        [x, w],
+    )
+
+
+def test_weights_and_embeddings() -> None:
+    rng = np.random.default_rng(0)
+    w = tf.Variable(rng.normal(size=(3, 3)).astype("f"))
+    e = tf.Variable(rng.normal(size=(5, 3)).astype("f"))
+    with rg.SubGraph("matrices", outputs=tf.TensorSpec([1, 3])) as f:
+        n = f.input(tf.int32)
+        f.output(tf.cond(n <= 0, lambda: tf.gather(e, [n + 1]), lambda: tf.tanh(f(n - 1) @ w) + f(n - 2)))
+
+    def reference(n: int) -> tf.Tensor:
+        return tf.gather(e, [n + 1]) if n <= 0 else tf.tanh(reference(n - 1) @ w) + reference(n - 2)
+
+    check(lambda: tf.reduce_sum(f(3) ** 2), lambda: tf.reduce_sum(reference(3) ** 2), [w, e])
+
+
+def test_loops() -> None:
+    w, x = tf.Variable(0.7), tf.constant(1.3)
+    with rg.SubGraph("loops", outputs=SCALAR) as f:
+        n, v = f.input(tf.int32), f.input()
+        body = lambda i, t: (i + 1, tf.sin(t * w) + f(i, t * 0.5) * v)  # noqa: E731
+        f.output(tf.while_loop(lambda i, t: i < n, body, (0, v * w))[1])
+
+    def reference(n: int, v: tf.Tensor) -> tf.Tensor:
+        t = v * w
+        for i in range(n):
+            t = tf.sin(t * w) + reference(i, t * 0.5) * v
+        return t
+
+    check(lambda: f(3, x), lambda: reference(3, x), [x, w])
+
+
+def test_third_derivatives() -> None:
+    w, x = tf.Variable(0.7), tf.constant(1.3)
+    f, reference = make_branches(w)
+
+    def third(function: Function) -> float:
+        with tf.GradientTape() as c:
+            c.watch(x)
+            with tf.GradientTape() as b:
+                b.watch(x)
+                with tf.GradientTape() as a:
+                    a.watch(x)
+                    value = function(3, x)
+                first = a.gradient(value, x)
+            second_ = b.gradient(first, x)
+        return float(c.gradient(second_, x))
+
+    assert third(f) == pytest.approx(third(reference), rel=1e-4)
+
+
+def test_random_numbers_from_a_state_are_refused() -> None:
+    """Running the body again would draw others."""
+    with rg.SubGraph("noise", outputs=SCALAR) as f:
+        x = f.input()
+        f.output(x * x * tf.random.uniform([]))
+    x = tf.constant(1.0)
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = f(x)
+        gradient = inner.gradient(y, x)
+    with pytest.raises(DefinitionError, match=r"a second derivative runs the body a second time[\s\S]*stateless"):
+        outer.gradient(gradient, x)

@@ -1,0 +1,64 @@
+"""The shapes of the binarisers."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recgraph.data import SHAPES, balanced, binarize, linear, moderate
+
+SENTENCE = ["a", "b", "c", "d", "e", "f", "g"]
+
+
+def test_each_shape_of_one_sentence():
+    assert str(balanced(SENTENCE[:5])).replace("? ", "") == "((((a) (b)) (c)) ((d) (e)))"
+    assert str(linear(SENTENCE[:3])) == "(? (? a) (? (? b) (? c)))"
+    assert str(linear(SENTENCE[:3], "left")) == "(? (? (? a) (? b)) (? c))"
+
+
+@given(st.integers(1, 200), st.sampled_from(sorted(SHAPES)))
+def test_any_length_keeps_its_words_and_has_two_n_minus_one_nodes(count, shape):
+    tokens = [f"w{number}" for number in range(count)]
+    tree = binarize(tokens, shape, rng=count)
+    assert list(tree.tokens) == tokens
+    assert len(tree) == 2 * count - 1
+    assert set(tree.labels) == {-1}
+    assert math.ceil(math.log2(count)) <= tree.depth <= count - 1
+
+
+@given(st.integers(1, 300))
+def test_depths_are_least_and_greatest(count):
+    assert balanced(["w"] * count).depth == math.ceil(math.log2(count))
+    assert linear(["w"] * count).depth == linear(["w"] * count, "left").depth == count - 1
+
+
+def test_moderate_lies_between_and_is_seeded():
+    tokens = ["w"] * 64
+    depths = [moderate(tokens, seed).depth for seed in range(200)]
+    assert 6 < np.mean(depths) < 25
+    assert moderate(tokens, 5) == moderate(tokens, 5)
+    rng = np.random.default_rng(0)
+    assert moderate(tokens, rng) != moderate(tokens, rng)
+
+
+def test_moderate_of_100000_words_works():
+    assert moderate(["w"] * 100_000).depth < 200
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+def test_an_empty_sentence_is_refused(shape):
+    with pytest.raises(ValueError, match="an empty sentence has no tree: at least one word is needed"):
+        binarize([], shape)
+
+
+def test_wrong_arguments_are_named():
+    with pytest.raises(ValueError, match="shape is one of balanced, moderate, linear; found 'flat'"):
+        binarize(SENTENCE, "flat")
+    with pytest.raises(ValueError, match='branching is "right" or "left"; found \'up\''):
+        linear(SENTENCE, "up")
+    with pytest.raises(TypeError, match="a sentence is a sequence of words; found the string 'a b'"):
+        balanced("a b")
+    with pytest.raises(ValueError, match="holds no blank or bracket; found '\\('"):
+        balanced(["("])

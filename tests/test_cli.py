@@ -1,0 +1,137 @@
+"""The `recgraph` command, as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from recgraph.cli import main
+
+TINY = ["--embedding", "8", "--hidden", "8", "--batch-size", "10", "--epochs", "1"]
+
+
+def run(*arguments: object, text: str | None = None) -> Result:
+    """Runs a command; standard output and standard error are in the result."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], input=text)
+
+
+def lines(result: Result) -> list[dict[str, object]]:
+    """The JSON lines that a command printed."""
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a treebank and a run."""
+    folder = tmp_path_factory.mktemp("cli")
+    assert run("data", "generate", "--out", folder / "bank", "--sizes", 30, 10, 10).exit_code == 0
+    done = run("train", "--data", folder / "bank", "--out", folder / "run", *TINY)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+COMMANDS = [
+    "train",
+    "evaluate",
+    "predict",
+    "show",
+    "export",
+    "demo",
+    "data",
+    "data-generate",
+    "data-fetch",
+    "data-stats",
+]
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_every_command_explains_itself(command: str) -> None:
+    """The first thing that a user tries."""
+    done = run(*command.split("-"), "--help") if command else run("--help")
+    assert done.exit_code == 0
+    assert "Usage:" in done.output
+
+
+def test_stats_count_the_trees(folder: Path) -> None:
+    """Both forms."""
+    (record,) = lines(run("data", "stats", folder / "bank", "--json"))
+    assert {name: split["trees"] for name, split in record.items()} == {"train": 30, "dev": 10, "test": 10}
+    assert "labels of roots" in run("data", "stats", folder / "bank").output
+
+
+def test_training_prints_a_record_an_epoch(folder: Path, tmp_path: Path) -> None:
+    """JSON lines for other programs."""
+    (record,) = lines(run("train", "--data", folder / "bank", "--out", tmp_path, *TINY, "--json"))
+    assert record["epoch"] == 1
+    assert set(record["dev"]) == {"root", "nodes", "root_binary", "nodes_binary"}
+
+
+def test_the_same_command_again_continues(folder: Path) -> None:
+    """And says so."""
+    done = run("train", "--data", folder / "bank", "--out", folder / "run", *TINY)
+    assert done.exit_code == 0
+    assert "continuing" in done.output
+    assert "after epoch 1" in done.output
+
+
+def test_evaluate(folder: Path) -> None:
+    """A table, or JSON."""
+    (record,) = lines(run("evaluate", folder / "run", "--json"))
+    assert record["split"] == "test"
+    assert record["trees"] == 10
+    assert 0 <= record["root"] <= 1
+    assert "fine-grained" in run("evaluate", folder / "run").output
+
+
+def test_predict_reads_sentences_and_trees_from_standard_input(folder: Path) -> None:
+    """One line in, one line out."""
+    records = lines(run("predict", folder / "run", "--json", "--nodes", text="It is good.\n(3 (2 quite) (3 good))\n"))
+    assert [record["sentence"] for record in records] == ["It is good .", "quite good"]
+    assert records[1]["tree"].count("(") == 3
+    assert sum(records[0]["probabilities"]) == pytest.approx(1, abs=1e-4)
+
+
+def test_predict_reads_a_file(folder: Path) -> None:
+    """The trees of the treebank."""
+    done = run("predict", folder / "run", folder / "bank" / "dev.txt")
+    assert done.exit_code == 0
+    assert len(done.stdout.splitlines()) == 10
+
+
+def test_show_draws(folder: Path, tmp_path: Path) -> None:
+    """A tree of the treebank, and a sentence."""
+    assert run("show", folder / "run", "--out", tmp_path / "a.png", "--index", 3).exit_code == 0
+    (record,) = lines(run("show", folder / "run", "--out", tmp_path / "b.svg", "--input", "not bad", "--json"))
+    assert record["sentence"] == "not bad"
+    assert (tmp_path / "a.png").exists()
+    assert (tmp_path / "b.svg").exists()
+
+
+def test_export_writes_a_saved_model(folder: Path, tmp_path: Path) -> None:
+    """It is there."""
+    assert run("export", folder / "run", "--out", tmp_path / "saved").exit_code == 0
+    assert (tmp_path / "saved" / "saved_model.pb").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["predict", "{run}", "--json"], "<stdin>:1:1: expected a tree or a sentence, found an empty line"),
+        (["evaluate", "{bank}"], "this folder holds no training run"),
+        (["train", "--data", "{bank}", "--out", "{run}", "--seed", "9", *TINY], "a run with other settings"),
+        (["train", "--data", "{run}", "--out", "{run}/x"], "no treebank in"),
+        (["train", "--model", "rntn", "--hidden", "3", "--data", "{bank}", "--out", "{run}/x"], "must be equal"),
+        (["show", "{run}", "--index", "99"], "--index 99: dev has 10 trees, so the last is 9"),
+    ],
+)
+def test_mistakes_get_a_sentence_and_no_traceback(folder: Path, arguments: list[str], message: str) -> None:
+    """And the exit code of a failure."""
+    filled = [argument.format(run=folder / "run", bank=folder / "bank") for argument in arguments]
+    done = run(*filled, text="\n")
+    assert done.exit_code == 1
+    assert message in done.output
+    assert "Traceback" not in done.output

@@ -1,0 +1,190 @@
+"""Pictures: what is in them, that nothing overlaps, and what is said about values that do not fit."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from recgraph import SubGraph, subgraph
+from recgraph.data import parse_tree
+from recgraph.draw import bodies, draw, layout, scene, trees
+from recgraph.errors import DefinitionError
+from recgraph.testing import random_tree
+
+
+def fibonacci() -> SubGraph:
+    """A branch, two calls."""
+    with SubGraph("fibonacci", outputs=tf.TensorSpec([], tf.int64)) as fib:
+        n = fib.input(tf.int64, name="n")
+        fib.output(tf.cond(n < 2, lambda: n, lambda: fib(n - 1) + fib(n - 2)))
+    return fib
+
+
+def sum_of_children() -> SubGraph:
+    """A loop in a branch, a captured variable, two outputs."""
+    weights = tf.Variable([1.0, 2.0], name="weights")
+    outputs = {"sum": tf.TensorSpec([]), "count": tf.TensorSpec([], tf.int32)}
+    with SubGraph("sum_of_children", outputs=outputs) as tree:
+        node = tree.input(tf.int32, name="node")
+
+        def children() -> tuple[tf.Tensor, tf.Tensor]:
+            def add(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                return i + 1, total + tree(2 * node + i)["sum"] * weights[0]
+
+            return tf.while_loop(lambda i, _: i < 2, add, (tf.constant(1), tf.constant(0.0)))[1], tf.constant(2)
+
+        total, count = tf.cond(node > 3, lambda: (tf.constant(1.0), tf.constant(0)), children)
+        tree.output({"sum": total, "count": count})
+    return tree
+
+
+def labels(of: scene.Scene) -> list[str]:
+    """The texts of a scene's boxes, in order."""
+    return [f"{node.label} {node.detail}".strip() for node in of.nodes]
+
+
+def test_a_body_shows_inputs_calls_and_branches_and_no_plumbing() -> None:
+    """What a reader looks for."""
+    made = scene.of_subgraph(fibonacci())
+    assert labels(made) == ["n", "< 2", "if", "output"]
+    (then, then_scene), (otherwise, else_scene) = made.nodes[2].parts
+    assert (then, labels(then_scene)) == ("then", ["n", "result"])
+    assert otherwise == "else"
+    assert labels(else_scene) == ["n", "− 1", "fibonacci at n", "− 2", "fibonacci at n", "+", "result"]
+    assert else_scene.edges == [(0, 1), (1, 2), (0, 3), (3, 4), (2, 5), (4, 5), (5, 6)]
+
+
+def test_a_loop_shows_what_it_carries_and_not_tensorflows_counter() -> None:
+    """Loops over the children of a node."""
+    made = scene.of_subgraph(sum_of_children())
+    assert labels(made)[-2:] == ["output['count']", "output['sum']"]
+    loop = next(node for node in made.nodes[-3].parts[1][1].nodes if node.kind == scene.REGION)
+    (condition, condition_scene), (_, body) = loop.parts
+    assert (condition, labels(condition_scene)) == ("while", ["carried 1", "< 2", "go on?"])
+    assert {"weights", "carried 1", "carried 2", "node"} <= set(labels(body))
+    assert sum(node.kind == scene.INVOKE for node in body.nodes) == 1
+
+
+@pytest.mark.parametrize("subgraph", [fibonacci, sum_of_children])
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_subgraph_is_drawn_without_a_window(subgraph: object, ending: str) -> None:
+    """The whole way."""
+    file = io.BytesIO()
+    draw(subgraph()).savefig(file, format=ending)  # type: ignore[operator]
+    assert file.tell() > 5000
+
+
+def test_boxes_never_overlap_and_edges_run_downwards() -> None:
+    """On random graphs."""
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        boxes = [layout.Box(*random.uniform(0.2, 2, 2)) for _ in range(15)]
+        edges = sorted({tuple(sorted(map(int, random.choice(15, 2, replace=False)))) for _ in range(25)})
+        placed = layout.place(boxes, edges)
+        for i, a in enumerate(boxes):
+            assert a.x - a.width / 2 >= -1e-9
+            assert a.x + a.width / 2 <= placed.width + 1e-9
+            for b in boxes[i + 1 :]:
+                beside = abs(a.x - b.x) >= (a.width + b.width) / 2
+                assert beside or a.y + a.height <= b.y or b.y + b.height <= a.y
+        for (source, target), route in zip(edges, placed.routes, strict=True):
+            assert boxes[source].layer < boxes[target].layer
+            assert all(a[1] <= b[1] for a, b in zip(route, route[1:], strict=False))
+
+
+def test_the_layout_avoids_a_crossing_that_can_be_avoided() -> None:
+    """Two edges that would cross in the order in which the boxes were made."""
+    boxes = [layout.Box(1, 1) for _ in range(4)]
+    layout.place(boxes, [(0, 3), (1, 2)])
+    assert (boxes[0].x < boxes[1].x) == (boxes[3].x < boxes[2].x)
+
+
+def test_a_body_that_is_not_there_cannot_be_drawn() -> None:
+    """A declaration."""
+    with pytest.raises(DefinitionError, match="its body was never defined"):
+        draw(SubGraph("later", inputs=(), outputs=tf.TensorSpec([])))
+
+
+def test_leaves_stand_side_by_side_and_parents_above() -> None:
+    """The layout of a tree."""
+    places = trees.layout(trees.as_arrays(parse_tree("(3 (2 a) (4 (2 b) (1 c)))")))
+    np.testing.assert_allclose(places, [[0, 0], [1, 0], [2, 0], [1.5, 1], [0.75, 2]])
+
+
+@pytest.mark.parametrize("values", [None, range(5), [0.5, -2.0, 1.0, np.nan, 3.0], np.array([-1, 0, 1, 2, 3])])
+def test_a_tree_is_drawn_with_any_kind_of_values(values: object) -> None:
+    """Classes, classes that are missing, numbers, numbers that are missing, nothing."""
+    tree = parse_tree("(3 (2 costs) (4 (2 $5) (1 $_^2)))")
+    file = io.BytesIO()
+    draw(tree, values, tree.labels).savefig(file, format="png")  # type: ignore[arg-type]
+    assert file.tell() > 5000
+
+
+def test_arrays_are_a_tree_too() -> None:
+    """As they come from `recgraph.testing` and from batches."""
+    figure = draw(random_tree(6, np.random.default_rng(0)), title="six words")
+    axes = figure.axes[0]
+    assert axes.get_title() == "six words"
+    assert len(axes.texts) == 6
+
+
+def test_classes_have_a_legend_and_numbers_a_scale_with_zero_in_its_middle() -> None:
+    """What a colour means."""
+    tree = parse_tree("(? (? a) (? b))")
+    assert [text.get_text() for text in draw(tree, [0, 2, 1], classes=3).legends[0].texts] == ["0", "1", "2"]
+    scale = trees.Colours.of([-1.0, 3.0, 0.0], None, 3, 5, None)
+    assert scale.limits == (-3.0, 3.0)
+    np.testing.assert_allclose(scale.inner, [1 / 3, 1, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("what", "values", "options", "message"),
+    [
+        ((["a"], [-1], [-1]), [0, 1], {}, r"a tree of 1 nodes needs 1 values; found shape \(2,\)"),
+        ((["a"], [-1], [-1]), [5], {}, r"classes run from 0 to 4, -1 for none; found \[5.0\]"),
+        ((["a"], [-1], [-1]), [0], {"names": ("bad", "good")}, "5 classes need 5 names; found 2"),
+        ((["a", ""], [-1, 1], [-1, 0]), None, {}, r"node 1 has children \(1, 0\); in post-order both come before it"),
+        ((["a"], [-1, 0], [-1]), None, {}, r"need one entry per node; found \[1, 2, 1\]"),
+    ],
+)
+def test_what_does_not_fit_is_named(what: tuple, values: object, options: dict, message: str) -> None:
+    """Found and expected."""
+    with pytest.raises(ValueError, match=message):
+        draw(what, values, **options)
+
+
+def test_something_else_than_a_tree_is_refused() -> None:
+    """And values for a SubGraph."""
+    with pytest.raises(TypeError, match="expected a SubGraph, a Tree or arrays"):
+        draw("tree")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a SubGraph is drawn without any"):
+        draw(fibonacci(), [1])
+
+
+def test_a_recursive_function_is_drawn_once_it_has_been_called() -> None:
+    """Before that it has no body, and with two kinds of arguments it has two."""
+
+    @subgraph
+    def halvings(n: tf.Tensor) -> tf.Tensor:
+        return tf.cond(n < 2, lambda: n * 0, lambda: 1 + halvings(n // 2))
+
+    with pytest.raises(TypeError, match="stands for 0 SubGraphs"):
+        draw(halvings)
+    halvings(tf.constant(9))
+    assert len(draw(halvings).axes) == 1
+    halvings(tf.constant(9, tf.int64))
+    with pytest.raises(TypeError, match="stands for 2 SubGraphs"):
+        draw(halvings)
+
+
+def test_a_picture_is_as_large_as_its_boxes() -> None:
+    """Nothing is cut off."""
+    figure = bodies.figure(fibonacci(), None)
+    width, height = figure.get_size_inches()
+    for patch in figure.axes[0].patches:
+        box = patch.get_path().get_extents()
+        assert -0.01 <= box.x0 <= box.x1 <= width + 0.01
+        assert -0.01 <= box.y0 <= box.y1 <= height + 0.01

@@ -1,0 +1,211 @@
+"""The shape of the source tree: which room may import which, and how long files and functions may be."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+MAX_FILE = 500  # lines
+MAX_FUNCTION = 60  # lines, without its docstring
+
+# A room is a folder or a module of the package `recgraph`; `recgraph` alone is its __init__.
+# Each may import itself and what is listed. A room that is missing here fails the test: add it.
+FOUNDATION = {"errors", "tf_private"}
+CORE = {*FOUNDATION, "native", "core"}
+FEATURES = {"batch", "speculate", "coexec"}
+PUBLIC = {*CORE, *FEATURES, "optimize", "draw", "testing", "function", "recgraph"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "tf_private": {"errors"},
+    "native": FOUNDATION,
+    "core": CORE,
+    # The features never import one another.
+    "batch": CORE,
+    "speculate": CORE,
+    "coexec": CORE,
+    "optimize": CORE,
+    "draw": CORE,
+    "testing": CORE,
+    "function": CORE | FEATURES,
+    "recgraph": PUBLIC,
+    "data": {"errors"},
+    "models": PUBLIC | {"data"},
+    "train": PUBLIC | {"data", "models"},
+    "benchmarks": PUBLIC | {"data", "models", "train"},
+    "cli": PUBLIC | {"data", "models", "train", "benchmarks"},
+}
+# Rooms without TensorFlow, each with the one file in it that may.
+WITHOUT_TENSORFLOW = {"optimize": "recgraph/optimize/bridge.py"}
+
+
+def python_files(*folders: str) -> Iterator[Path]:
+    """The project's Python files, relative to the repository."""
+    for folder in folders:
+        yield from (path.relative_to(REPOSITORY) for path in sorted((REPOSITORY / folder).rglob("*.py")))
+
+
+PACKAGE = [path for path in python_files("recgraph", "models", "data", "benchmarks") if path.name != "_build_info.py"]
+EVERYTHING = [*PACKAGE, *python_files("tests"), Path("setup.py")]
+NATIVE = sorted(p.relative_to(REPOSITORY) for p in (REPOSITORY / "cc").rglob("*") if p.suffix in {".cc", ".h"})
+
+
+def parse(path: Path) -> ast.Module:
+    """The syntax tree of a file of the repository."""
+    return ast.parse((REPOSITORY / path).read_text(encoding="utf-8"), filename=str(path))
+
+
+def module_name(path: Path) -> str:
+    """The name under which an installed file is imported: `models/rntn.py` is `recgraph.models.rntn`."""
+    parts = path.with_suffix("").parts
+    parts = parts if parts[0] == "recgraph" else ("recgraph", *parts)
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def room_of(module: str) -> str:
+    """The room of a module of ours."""
+    return (module.split(".") + ["recgraph"])[1]
+
+
+def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything that a file imports, at the top or inside a function."""
+    package = module_name(path).split(".")
+    if path.name != "__init__.py":
+        package = package[:-1]
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{source}.{alias.name}") for alias in node.names)
+
+
+def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and room of every import of ours; `from recgraph import SubGraph` is of the public names."""
+    for line, name in imported_modules(path):
+        if name.split(".")[0] != "recgraph":
+            continue
+        room = room_of(name)
+        yield line, room if room in MAY_IMPORT else "recgraph"
+
+
+def wrong_imports(path: Path) -> list[str]:
+    """The imports of a file that run against the table."""
+    room = room_of(module_name(path))
+    allowed = MAY_IMPORT.get(room, set()) | {room}
+    return [f"{path}:{line}: {room} imports {other}" for line, other in imported_rooms(path) if other not in allowed]
+
+
+def functions_over(limit: int, tree: ast.Module) -> Iterator[tuple[int, str, int]]:
+    """Line, name and length of the functions that are longer than `limit` lines, docstrings not counted."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if ast.get_docstring(node, clean=False) is not None:
+                text = node.body[0]
+                length -= (text.end_lineno or text.lineno) - text.lineno + 1
+            if length > limit:
+                yield node.lineno, node.name, length
+
+
+def test_every_room_is_in_the_table() -> None:
+    """A new room has to say what it stands on."""
+    assert {room_of(module_name(path)) for path in PACKAGE} - set(MAY_IMPORT) == set()
+
+
+def test_the_table_itself_has_no_cycle() -> None:
+    """Otherwise the test below would allow imports both ways."""
+    order: list[str] = []
+    waiting = {room: allowed - {room} for room, allowed in MAY_IMPORT.items()}
+    while ready := [room for room, allowed in waiting.items() if allowed <= set(order)]:
+        order += ready
+        waiting = {room: allowed for room, allowed in waiting.items() if room not in ready}
+    assert waiting == {}
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=str)
+def test_imports_run_one_way(path: Path) -> None:
+    """A room that imports what stands on it cannot be read, tested or loaded alone."""
+    assert wrong_imports(path) == []
+
+
+@pytest.mark.parametrize("path", EVERYTHING, ids=str)
+def test_only_one_file_imports_tensorflows_private_modules(path: Path) -> None:
+    """They change without notice; with a new TensorFlow one file has to be looked at."""
+    if path != Path("recgraph/tf_private.py"):
+        private = [f"{path}:{line}: {name}" for line, name in imported_modules(path) if is_private(name)]
+        assert private == []
+
+
+def is_private(module: str) -> bool:
+    """Whether a module is one that TensorFlow does not export."""
+    return module.startswith("tensorflow.python")
+
+
+@pytest.mark.parametrize("room", WITHOUT_TENSORFLOW)
+def test_a_room_without_tensorflow_has_one_bridge_to_it(room: str) -> None:
+    """What works on graphs alone can be tested, and proven, without running one."""
+    files = [path for path in PACKAGE if room_of(module_name(path)) == room and str(path) != WITHOUT_TENSORFLOW[room]]
+    found = [f"{path}:{line}" for path in files for line, name in imported_modules(path) if is_tensorflow(name)]
+    assert found == []
+
+
+def is_tensorflow(module: str) -> bool:
+    """Whether importing a module imports TensorFlow."""
+    return module.split(".")[0] in {"tensorflow", "keras"}
+
+
+@pytest.mark.parametrize("path", [*EVERYTHING, *NATIVE], ids=str)
+def test_a_file_can_be_read_in_a_sitting(path: Path) -> None:
+    """Split it by idea."""
+    assert len((REPOSITORY / path).read_text(encoding="utf-8").splitlines()) <= MAX_FILE
+
+
+@pytest.mark.parametrize("path", EVERYTHING, ids=str)
+def test_a_function_can_be_seen_whole(path: Path) -> None:
+    """Split it by idea."""
+    assert list(functions_over(MAX_FUNCTION, parse(path))) == []
+
+
+@pytest.mark.parametrize("path", EVERYTHING, ids=str)
+def test_every_module_says_what_it_is(path: Path) -> None:
+    """The first thing a reader sees."""
+    assert ast.get_docstring(parse(path))
+
+
+@pytest.mark.parametrize("path", NATIVE, ids=str)
+def test_every_native_file_says_what_it_is(path: Path) -> None:
+    """The first thing a reader sees."""
+    assert (REPOSITORY / path).read_text(encoding="utf-8").startswith("// ")
+
+
+def test_the_build_and_the_installation_ask_for_the_same_tensorflow() -> None:
+    """A library built for one minor version does not load into another."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = [name for name in project["build-system"]["requires"] if name.startswith("tensorflow")]
+    assert wanted == [name for name in project["project"]["dependencies"] if name.startswith("tensorflow")]
+    assert f'"{wanted[0]}"' in (REPOSITORY / "setup.py").read_text(encoding="utf-8")
+
+
+def test_the_checkers_above_catch_what_they_look_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checker that finds nothing would agree with anything."""
+    monkeypatch.setitem(globals(), "REPOSITORY", tmp_path)
+    path = Path("recgraph/core/sample.py")
+    (tmp_path / path).parent.mkdir(parents=True)
+    body = "\n".join(["    x = 1"] * MAX_FUNCTION)
+    (tmp_path / path).write_text(
+        "from .. import batch\nfrom tensorflow.python import ops\n"
+        f"def long():\n{body}\n    from recgraph.models.rntn import RNTN\n",
+        encoding="utf-8",
+    )
+    assert wrong_imports(path) == [
+        "recgraph/core/sample.py:1: core imports batch",
+        "recgraph/core/sample.py:64: core imports models",
+    ]
+    assert [name for _, name in imported_modules(path) if is_private(name)] == ["tensorflow.python.ops"]
+    assert list(functions_over(MAX_FUNCTION, parse(path))) == [(3, "long", MAX_FUNCTION + 2)]
