@@ -126,14 +126,14 @@ class InvokeGradientOp : public CallOp {
     auto* again = new Invocation(call->scope, std::move(arguments), results);
     again->replay = recording;
     again->Start(replay, [this, call, i, again, body](const absl::Status& status) {
-      const Tensor frame = again->results().back();
+      // No local variable keeps the frame: the step may end while this thread has yet to return.
+      call->invocations[i]->SetArgument(0, std::move(again->results().back()));
+      call->frames[i] = FramePtr<Frame>();
       delete again;
       if (!status.ok()) {
         OneDone(call, status);
         return;
       }
-      call->frames[i] = FramePtr<Frame>();
-      call->invocations[i]->SetArgument(0, frame);
       StartGradient(call, i, body);
     });
   }

@@ -25,7 +25,6 @@ struct Registry {
   std::mutex mutex;
   std::unordered_map<std::string, std::string> libraries;
   std::map<std::pair<const void*, std::string>, std::weak_ptr<Program>> in_use;
-     ;
 };
 
 Registry& TheRegistry() {

@@ -212,3 +212,23 @@ def test_a_process_that_forks() -> None:
         [sys.executable, "-c", FORK], cwd=Path(__file__).parents[1], capture_output=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
+
+
+@both_modes
+def test_no_frame_outlives_its_step(gradient: str) -> None:
+    """Not for an instant: what a thread still holds when the step's result is there would be seen here."""
+    weight = tf.Variable(0.9)
+    with rg.SubGraph("fork", outputs=tf.TensorSpec([]), gradient=gradient) as fork:
+        n, x = fork.input(tf.int32), fork.input(tf.float32)
+        fork.output(
+            tf.cond(n > 0, lambda: fork(n - 1, x) * weight + tf.sin(fork(n - 2, x * weight)), lambda: tf.tanh(x))
+        )
+    late = 0
+    with testing.policy("random"):
+        for _ in range(300):
+            with tf.GradientTape() as tape:
+                y = fork(3, 0.5)
+            tape.gradient(y, weight)
+            del y, tape
+            late += live()[0] > 0
+    assert late == 0
