@@ -74,7 +74,8 @@ def _all_scores(tree: Any, batch: Any, classes: int) -> tf.Tensor:
     """The scores of all trees, float32 `[N, C]`. `map` stacks its results, so trees are filled up to the largest."""
     sizes = batch.offsets[1:] - batch.offsets[:-1]
     largest = tf.reduce_max(tf.concat([[0], sizes], 0))
-    with rg.SubGraph("filled_up", inputs=tf.TensorSpec([], tf.int32), outputs=tf.TensorSpec([None, classes])) as filled:
+    shape = tf.TensorSpec([None, classes])
+    with rg.SubGraph("filled_up", tf.TensorSpec([], tf.int32), shape, tree.engine) as filled:
         scores = tree(filled.input(tf.int32))["logits"]
         filled.output(tf.pad(scores, [[0, largest - tf.shape(scores)[0]], [0, 0]]))
     return tf.boolean_mask(filled.map(batch.roots), tf.sequence_mask(sizes, largest))

@@ -1,10 +1,10 @@
 """recgraph: recursive dataflow graphs on TensorFlow."""
 
-from recgraph import errors, native
+from recgraph import batch, errors, native
 from recgraph.core.decorator import subgraph
 from recgraph.core.subgraph import SubGraph
 from recgraph.draw import draw
 
-__all__ = ["SubGraph", "draw", "errors", "subgraph"]
+__all__ = ["SubGraph", "batch", "draw", "errors", "subgraph"]
 
 native.ops()  # a SavedModel loads in a process that has done no more than `import recgraph`

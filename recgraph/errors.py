@@ -81,3 +81,16 @@ class GradientError(RecgraphError, LookupError):
     """A SubGraph cannot be differentiated."""
 
     id = "gradient"
+
+
+class Unbatchable(RecgraphError):
+    """A SubGraph holds what the batched engine cannot run; the parallel engine can."""
+
+    id = "unbatchable"
+
+    def __init__(self, what: str, where: str = "") -> None:
+        super().__init__(
+            f"{what} cannot be batched",
+            where=where or None,
+            next_step="use engine='auto' or 'parallel', or write it another way",
+        )

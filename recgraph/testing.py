@@ -12,6 +12,7 @@ import tensorflow as tf
 from recgraph import native, tf_private
 
 POLICIES = ("fifo", "depth_first", "random")
+BATCH_POLICIES = ("agenda", "depth", "height", "random")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +62,22 @@ def policy(name: str) -> Iterator[None]:
     finally:
         with tf_private.eagerly():
             native.ops().recgraph_set_policy(previous)
+
+
+@contextlib.contextmanager
+def batch_policy(name: str) -> Iterator[None]:
+    """Runs the steps that start inside of it with a policy of the batched engine, one of `BATCH_POLICIES`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: no such policy.
+    """
+    with tf_private.eagerly():
+        previous = native.ops().recgraph_set_batch_policy(name)
+    try:
+        yield
+    finally:
+        with tf_private.eagerly():
+            native.ops().recgraph_set_batch_policy(previous)
 
 
 def check_gradients(

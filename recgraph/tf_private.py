@@ -17,6 +17,8 @@ from tensorflow.python.eager import record as _record
 from tensorflow.python.framework import auto_control_deps as _auto_control_deps
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
+from tensorflow.python.framework import graph_to_function_def as _graph_to_function_def
+from tensorflow.python.framework import op_def_registry as _op_def_registry
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.grappler import cluster as _tf_cluster
 from tensorflow.python.grappler import tf_optimizer as _tf_optimizer
@@ -174,3 +176,24 @@ def run_independently(op: tf.Operation) -> None:
     manager = getattr(op.graph, "experimental_acd_manager", None)
     if manager is not None:
         manager.run_independently(op)
+
+
+def op_definition(name: str) -> Any:
+    """The OpDef of a registered operation type; the public list leaves out those of op libraries.
+
+    Raises:
+        KeyError: there is none.
+    """
+    definition = _op_def_registry.get(name)
+    if definition is None:
+        raise KeyError(f"no operation type {name}")
+    return definition
+
+
+def function_of_graph(graph: Any, name: str, inputs: list[tf.Tensor], outputs: list[tf.Tensor]) -> Any:
+    """A graph's operations as a FunctionDef; the public way, tf.function, traces Python."""
+    placeholders = {tensor.op for tensor in inputs}
+    operations = [op for op in graph.get_operations() if op not in placeholders]
+    definition = _graph_to_function_def.graph_to_function_def(graph, operations, inputs, outputs)
+    definition.signature.name = name
+    return definition

@@ -1,6 +1,7 @@
 // Ops that read and set process-wide state: counters, the default scheduling policy, programs.
 #include <string>
 
+#include "cc/core/batch_machine.h"
 #include "cc/core/frame_base.h"
 #include "cc/core/scheduler.h"
 #include "cc/kernels/invocation.h"
@@ -62,6 +63,23 @@ class SetPolicyOp : public OpKernel {
   }
 };
 
+class SetBatchPolicyOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    batch::Order order;
+    const tstring& name = ctx->input(0).scalar<tstring>()();
+    OP_REQUIRES(ctx, batch::ParseOrder(name, &order),
+                errors::InvalidArgument("no batch policy '", std::string(name),
+                                        "': there are 'agenda', 'depth', 'height' and 'random'"));
+    Tensor* previous = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({}), &previous));
+    previous->scalar<tstring>()() = batch::OrderName(batch::DefaultOrder());
+    batch::SetDefaultOrder(order);
+  }
+};
+
 class RegisterProgramOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -73,6 +91,8 @@ class RegisterProgramOp : public OpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("Recgraph>Counters").Device(tensorflow::DEVICE_CPU), CountersOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>SetPolicy").Device(tensorflow::DEVICE_CPU), SetPolicyOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>SetBatchPolicy").Device(tensorflow::DEVICE_CPU),
+                        SetBatchPolicyOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>RegisterProgram").Device(tensorflow::DEVICE_CPU),
                         RegisterProgramOp);
 

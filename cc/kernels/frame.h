@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/core/batch_machine.h"
 #include "cc/core/frame_base.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/variant_tensor_data.h"
@@ -45,6 +46,9 @@ class Frame : public FrameBase {
 
   // Set for gradient="recompute"; null otherwise.
   std::unique_ptr<Recording> recording;
+  // Of a call that the batched engine ran: the record of each root. Then `values` is empty.
+  std::vector<batch::Value> roots;
+  bool is_batched = false;
   // Set on the frame of an invocation that opened an environment; null otherwise.
   std::shared_ptr<const Environment> environment;
 

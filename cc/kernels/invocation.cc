@@ -71,6 +71,14 @@ InvocationCounts CountInvocations() {
   return {total_invocations.load(), live_invocations.load(), peak_invocations.load()};
 }
 
+void CountBatchedInvocations(int64_t total, int64_t peak) {
+  total_invocations.fetch_add(total, std::memory_order_relaxed);
+  const int64_t live = live_invocations.load(std::memory_order_relaxed) + peak;
+  int64_t known = peak_invocations.load(std::memory_order_relaxed);
+  while (live > known && !peak_invocations.compare_exchange_weak(known, live)) {
+  }
+}
+
 void ResetPeakInvocations() { peak_invocations.store(live_invocations.load()); }
 
 RootCall::RootCall(OpKernelContext* ctx, std::shared_ptr<Program> program)
@@ -86,10 +94,16 @@ RootCall::RootCall(OpKernelContext* ctx, std::shared_ptr<Program> program)
   options_.run_all_kernels_inline = true;
 }
 
-void RootCall::NoteError(const Invocation& invocation, const absl::Status& status) {
+absl::Status TooDeep(int64_t max_depth) {
+  return errors::ResourceExhausted(
+      "the recursion is more than max_depth = ", max_depth,
+      " invocations deep: it may never end; if it does, give the SubGraph a larger max_depth");
+}
+
+void RootCall::NoteError(const std::vector<std::string>& call_path, const absl::Status& status) {
   if (absl::IsCancelled(status)) return;
   std::lock_guard<std::mutex> lock(mutex_);
-  if (first_error_.ok()) first_error_ = Explain(invocation, status);
+  if (first_error_.ok()) first_error_ = Explain(call_path, status);
 }
 
 absl::Status RootCall::FirstError(const absl::Status& status) {
@@ -97,7 +111,8 @@ absl::Status RootCall::FirstError(const absl::Status& status) {
   return first_error_.ok() ? status : first_error_;
 }
 
-absl::Status RootCall::Explain(const Invocation& invocation, const absl::Status& status) const {
+absl::Status RootCall::Explain(const std::vector<std::string>& call_path,
+                               const absl::Status& status) const {
   std::string message(status.message());
   const std::string node = FailedNode(message);
   if (!node.empty()) {
@@ -105,7 +120,7 @@ absl::Status RootCall::Explain(const Invocation& invocation, const absl::Status&
     const std::string origin = program_->Origin(node);
     if (!origin.empty()) message += " (" + origin + ")";
   }
-  message += "\n  call path: " + FormatCallPath(invocation.CallPath());
+  message += "\n  call path: " + FormatCallPath(call_path);
   return absl::Status(status.code(), message);
 }
 
@@ -136,7 +151,7 @@ void Invocation::Start(Program::Handle body, Done done) {
   options.runner = &runner;  // copied by Run before it returns
   scope_.root->program()->runtime()->Run(
       options, body, this, [this, done = std::move(done)](const absl::Status& status) {
-        if (!status.ok()) root()->NoteError(*this, status);
+        if (!status.ok()) root()->NoteError(CallPath(), status);
         done(status);
       });
 }

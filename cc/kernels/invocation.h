@@ -34,8 +34,13 @@ struct InvocationCounts {
   int64_t peak = 0;
 };
 InvocationCounts CountInvocations();
+// Adds those of a batched run, which has ended.
+void CountBatchedInvocations(int64_t total, int64_t peak);
 // Forgets the peak: it starts again from what is live.
 void ResetPeakInvocations();
+
+// The error of a recursion that is too deep.
+absl::Status TooDeep(int64_t max_depth);
 
 // One call from outside of any body: what all invocations below it share.
 class RootCall {
@@ -48,12 +53,12 @@ class RootCall {
   bool cancelled() { return cancellation_.IsCancelled(); }
 
   // Keeps the first error that is not a consequence of another one, with where it happened.
-  void NoteError(const Invocation& invocation, const absl::Status& status);
+  void NoteError(const std::vector<std::string>& call_path, const absl::Status& status);
   // What the call from outside is to report in place of `status`.
   absl::Status FirstError(const absl::Status& status);
 
  private:
-  absl::Status Explain(const Invocation& invocation, const absl::Status& status) const;
+  absl::Status Explain(const std::vector<std::string>& call_path, const absl::Status& status) const;
 
   const std::shared_ptr<Program> program_;
   tensorflow::CancellationManager cancellation_;

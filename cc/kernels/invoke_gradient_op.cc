@@ -1,9 +1,11 @@
 // The kernel of Recgraph>InvokeGradient.
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cc/kernels/batch_run.h"
 #include "cc/kernels/call_op.h"
 #include "cc/kernels/errors.h"
 #include "cc/kernels/rows.h"
@@ -44,6 +46,7 @@ class InvokeGradientOp : public CallOp {
       call->own_sums = std::make_unique<Sums>(frame->environment->slots().size());
       call->scope.sums = call->own_sums.get();
     }
+    if (frame->is_batched) return absl::OkStatus();
     std::vector<Tensors> arguments;
     if (map()) {
       TF_RETURN_IF_ERROR(SplitFrames(*frame, grads, &arguments));
@@ -57,6 +60,10 @@ class InvokeGradientOp : public CallOp {
   }
 
   void Launch(Call* call) override {
+    if (IsBatched(call->ctx->input(0))) {
+      LaunchBatched(call, [this](Call* launched) { return RunBatched(launched); });
+      return;
+    }
     Program::Handle body;
     Program::Handle replay = 0;
     absl::Status found = Function(call, ".grad", &body);
@@ -80,6 +87,34 @@ class InvokeGradientOp : public CallOp {
   }
 
  private:
+  static bool IsBatched(const Tensor& tensor) {
+    FramePtr<Frame> frame;
+    return FromTensor(tensor, &frame).ok() && frame->is_batched;
+  }
+
+  absl::Status RunBatched(Call* call) const {
+    OpInputList grads;
+    FramePtr<Frame> frame;
+    std::vector<std::vector<batch::Value>> roots;
+    TF_RETURN_IF_ERROR(FromTensor(call->ctx->input(0), &frame));
+    TF_RETURN_IF_ERROR(call->ctx->input_list("grads", &grads));
+    if (grads.size() > 0) {
+      TF_RETURN_IF_ERROR(batch::RootsOf(grads, map(), &roots));
+    } else {
+      roots.resize(frame->roots.size());
+    }
+    if (roots.size() != frame->roots.size()) {
+      return errors::InvalidArgument("gradient of ", frame->roots.size(), " mapped invocations for ",
+                                     roots.size(), " rows");
+    }
+    for (size_t i = 0; i < roots.size(); ++i) roots[i].insert(roots[i].begin(), frame->roots[i]);
+    frame = FramePtr<Frame>();
+    batch::Run run(call->scope, std::numeric_limits<int64_t>::max());
+    TF_RETURN_IF_ERROR(run.Call(entry() + ".grad", std::move(roots)));
+    TF_RETURN_IF_ERROR(batch::SetResults(call->ctx, &run, map(), results_shapes_));
+    return SetSums(call);
+  }
+
   static absl::Status SplitFrames(const Frame& frame, const OpInputList& grads,
                                   std::vector<Tensors>* arguments) {
     const int64_t rows = frame.values().size();
@@ -143,8 +178,12 @@ class InvokeGradientOp : public CallOp {
   }
 
   absl::Status SetOutputs(Call* call) const override {
-    const int results = results_shapes_.size();
     TF_RETURN_IF_ERROR(SetResults(call, results_shapes_));
+    return SetSums(call);
+  }
+
+  absl::Status SetSums(Call* call) const {
+    const int results = results_shapes_.size();
     int output = results;
     for (size_t i = 0; i < slots_.size(); ++i) {
       TF_RETURN_IF_ERROR(SetSum(call, i, results, &output));

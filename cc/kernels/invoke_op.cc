@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/kernels/batch_run.h"
 #include "cc/kernels/call_op.h"
 #include "cc/kernels/errors.h"
 #include "cc/kernels/rows.h"
@@ -49,6 +50,9 @@ class InvokeOp : public CallOp {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("recompute", &recompute_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("max_depth", &max_depth_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("site_id", &site_id_));
+    std::string engine;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("engine", &engine));
+    batched_ = engine == "batched";
     OP_REQUIRES_OK(ctx, ctx->GetAttr("output_shapes", &shapes_));
     frame_output_ = ctx->num_outputs() - 1;
   }
@@ -67,6 +71,7 @@ class InvokeOp : public CallOp {
       call->opens_environment = true;
     }
     if (parent != nullptr && parent->replay != nullptr) return absl::OkStatus();
+    if (IsBatched(call)) return absl::OkStatus();
     std::vector<Tensors> arguments;
     TF_RETURN_IF_ERROR(SplitArguments(inputs, map(), &arguments));
     const bool record = Records(call);
@@ -87,6 +92,10 @@ class InvokeOp : public CallOp {
     if (parent != nullptr && parent->replay != nullptr) {
       call->Update(Replay(call, parent));
       call->Finish();
+      return;
+    }
+    if (IsBatched(call)) {
+      LaunchBatched(call, [this](Call* launched) { return RunBatched(launched); });
       return;
     }
     Program::Handle body;
@@ -114,6 +123,32 @@ class InvokeOp : public CallOp {
            (parent != nullptr && parent->recording != nullptr);
   }
 
+  bool IsBatched(Call* call) const {
+    return batched_ && call->own_root != nullptr && call->scope.root->program()->plan() != nullptr;
+  }
+
+  absl::Status RunBatched(Call* call) const {
+    OpInputList inputs;
+    TF_RETURN_IF_ERROR(call->ctx->input_list("args", &inputs));
+    std::vector<std::vector<batch::Value>> roots;
+    TF_RETURN_IF_ERROR(batch::RootsOf(inputs, map(), &roots));
+    const bool record = Records(call);
+    batch::Run run(call->scope, max_depth_);
+    TF_RETURN_IF_ERROR(run.Call(entry() + (record ? ".rec" : ""), std::move(roots)));
+    TF_RETURN_IF_ERROR(batch::SetResults(call->ctx, &run, map(), shapes_));
+    FramePtr<Frame> frame;
+    if (record) {
+      frame = FramePtr<Frame>(new Frame({}));
+      frame->is_batched = true;
+      frame->roots = run.Raw(frame_output_);
+      frame->environment = call->scope.environment;
+    }
+    if (call->ctx->output_required(frame_output_)) {
+      call->ctx->set_output(frame_output_, ToTensor(std::move(frame)));
+    }
+    return absl::OkStatus();
+  }
+
   static FramePtr<Frame> NewRecording(const Tensors& arguments) {
     FramePtr<Frame> frame(new Frame({}));
     frame->recording = std::make_unique<Recording>();
@@ -126,10 +161,8 @@ class InvokeOp : public CallOp {
     if (call->invocations.empty()) return absl::OkStatus();
     const Invocation& first = *call->invocations[0];
     if (first.depth() <= max_depth_) return absl::OkStatus();
-    const absl::Status status = errors::ResourceExhausted(
-        "the recursion is more than max_depth = ", max_depth_,
-        " invocations deep: it may never end; if it does, give the SubGraph a larger max_depth");
-    call->scope.root->NoteError(first, status);
+    const absl::Status status = TooDeep(max_depth_);
+    call->scope.root->NoteError(first.CallPath(), status);
     return status;
   }
 
@@ -195,6 +228,7 @@ class InvokeOp : public CallOp {
   std::vector<bool> reads_;
   bool record_;
   bool recompute_;
+  bool batched_;
   int64_t max_depth_;
   int64_t site_id_;
   std::vector<tensorflow::PartialTensorShape> shapes_;

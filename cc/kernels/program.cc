@@ -20,6 +20,9 @@ using tensorflow::FunctionLibraryRuntime;
 
 namespace {
 
+// The function that carries the plan of the batched engine in its attributes.
+constexpr char kPlan[] = "recgraph_plan";
+
 // Sources by key, and the programs in use by device and key.
 struct Registry {
   std::mutex mutex;
@@ -83,8 +86,44 @@ absl::Status Program::Make(FunctionLibraryRuntime* parent, const std::string& li
   if (made->runtime_ == nullptr) {
     return errors::Internal("no function runtime for device ", parent->device()->name());
   }
+  TF_RETURN_IF_ERROR(made->ReadPlan(parent));
   *program = std::move(made);
   return absl::OkStatus();
+}
+
+absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
+  const tensorflow::FunctionDef* const carrier = definitions_->Find(kPlan);
+  if (carrier == nullptr) return absl::OkStatus();
+  const auto& code = carrier->attr().at("code").list().i();
+  const auto& strings = carrier->attr().at("strings").list().s();
+  plan_ = std::make_unique<batch::Plan>();
+  const std::string wrong =
+      batch::DecodePlan({code.begin(), code.end()}, {strings.begin(), strings.end()}, plan_.get());
+  if (!wrong.empty()) return errors::DataLoss("the program of this SubGraph holds ", wrong);
+  block_handles_ = std::vector<std::atomic<Handle>>(2 * plan_->blocks.size());
+  for (auto& handle : block_handles_) handle.store(tensorflow::kInvalidHandle);
+  batch_device_ = MakeOneDevice(parent->device());
+  batch_process_runtime_ = std::make_unique<tensorflow::ProcessFunctionLibraryRuntime>(
+      batch_device_.get(), parent->env(), parent->config_proto(), TF_GRAPH_DEF_VERSION,
+      definitions_.get(), tensorflow::OptimizerOptions());
+  batch_runtime_ = batch_process_runtime_->GetFLR(parent->device()->name());
+  return absl::OkStatus();
+}
+
+absl::Status Program::RunBlock(const batch::Block& block, bool large,
+                               FunctionLibraryRuntime::Options options,
+                               tensorflow::CallFrameInterface* frame) {
+  FunctionLibraryRuntime* const runtime = large ? batch_runtime_ : runtime_;
+  std::atomic<Handle>& known = block_handles_[2 * (&block - plan_->blocks.data()) + (large ? 1 : 0)];
+  Handle handle = known.load(std::memory_order_acquire);
+  if (handle == tensorflow::kInvalidHandle) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    FunctionLibraryRuntime::InstantiateOptions how;
+    how.executor_type = "SINGLE_THREADED_EXECUTOR";
+    TF_RETURN_IF_ERROR(runtime->Instantiate(block.name, tensorflow::AttrSlice(), how, &handle));
+    known.store(handle, std::memory_order_release);
+  }
+  return runtime->RunSync(std::move(options), handle, frame);
 }
 
 absl::Status Program::Function(const std::string& name, Handle* handle) {

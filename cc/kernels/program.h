@@ -4,11 +4,14 @@
 #ifndef RECGRAPH_CC_KERNELS_PROGRAM_H_
 #define RECGRAPH_CC_KERNELS_PROGRAM_H_
 
-#include <mutex>
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
+#include "cc/core/batch_plan.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/common_runtime/process_function_library_runtime.h"
 #include "tensorflow/core/framework/function.h"
@@ -39,8 +42,16 @@ class Program {
 
   tensorflow::FunctionLibraryRuntime* runtime() const { return runtime_; }
 
+  // What the batched engine runs; null for a program without it.
+  const batch::Plan* plan() const { return plan_.get(); }
+  // Runs a block of the plan. Its kernels may split their work among threads only if it is `large`.
+  absl::Status RunBlock(const batch::Block& block, bool large,
+                        tensorflow::FunctionLibraryRuntime::Options options,
+                        tensorflow::CallFrameInterface* frame);
+
  private:
   Program() = default;
+  absl::Status ReadPlan(tensorflow::FunctionLibraryRuntime* parent);
   static absl::Status Make(tensorflow::FunctionLibraryRuntime* parent, const std::string& library,
                            std::shared_ptr<Program>* program);
 
@@ -48,6 +59,13 @@ class Program {
   std::unique_ptr<tensorflow::FunctionLibraryDefinition> definitions_;
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> process_runtime_;
   tensorflow::FunctionLibraryRuntime* runtime_ = nullptr;  // owned by process_runtime_
+
+  std::unique_ptr<batch::Plan> plan_;
+  std::unique_ptr<tensorflow::DeviceMgr> batch_device_;
+  std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> batch_process_runtime_;
+  tensorflow::FunctionLibraryRuntime* batch_runtime_ = nullptr;
+  // Per block, for small and large batches; kInvalidHandle before the first use.
+  std::vector<std::atomic<Handle>> block_handles_;
 
   std::mutex mutex_;
   std::unordered_map<std::string, Handle> handles_;

@@ -66,6 +66,11 @@ class OneDevice : public tensorflow::DeviceMgr {
 
 }  // namespace
 
+std::unique_ptr<tensorflow::DeviceMgr> MakeOneDevice(Device* underlying) {
+  return std::make_unique<OneDevice>(tensorflow::RenamedDevice::NewRenamedDevice(
+      underlying->name(), underlying, /*owns_underlying=*/false, /*isolate_session_state=*/false));
+}
+
 std::unique_ptr<tensorflow::DeviceMgr> MakeSerialDevice(Device* underlying) {
   return std::make_unique<OneDevice>(tensorflow::RenamedDevice::NewRenamedDevice(
       underlying->name(), underlying, /*owns_underlying=*/false, /*isolate_session_state=*/false,

@@ -15,6 +15,9 @@ namespace recgraph {
 // outlive it.
 std::unique_ptr<tensorflow::DeviceMgr> MakeSerialDevice(tensorflow::Device* underlying);
 
+// The same with kernels that may split their work among the threads of `underlying`.
+std::unique_ptr<tensorflow::DeviceMgr> MakeOneDevice(tensorflow::Device* underlying);
+
 }  // namespace recgraph
 
 #endif  // RECGRAPH_CC_KERNELS_SERIAL_DEVICE_H_

@@ -82,6 +82,13 @@ REGISTER_OP("Recgraph>SetPolicy")
     .SetShapeFn(ScalarShape)
     .Doc("Sets the scheduling policy of steps to come; returns the one it replaces.");
 
+REGISTER_OP("Recgraph>SetBatchPolicy")
+    .Input("policy: string")
+    .Output("previous: string")
+    .SetIsStateful()
+    .SetShapeFn(ScalarShape)
+    .Doc("Sets which block the batched engine runs next, in steps to come; returns the policy it replaces.");
+
 REGISTER_OP("Recgraph>RegisterProgram")
     .Input("key: string")
     .Input("program: string")

@@ -108,6 +108,7 @@ def _invoke_program(
         key=linked.key,
         program=b"" if eager else linked.library,
         record=linked.contract is not None or not eager,
+        engine="batched" if _runs_batched(subgraph, linked) else "parallel",
         site=label,
         **_common(subgraph, tensors, rows),
     )
@@ -116,6 +117,10 @@ def _invoke_program(
     else:
         _mark_in_graph(made.frame.op, linked)
     return made
+
+
+def _runs_batched(subgraph: SubGraph, linked: program.Program) -> bool:
+    return linked.plan is not None and subgraph.engine == "batched"
 
 
 def _program_for(subgraph: SubGraph, record: bool) -> program.Program:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from recgraph import native, tf_private
-from recgraph.core import graph_optimizer, regions
+from recgraph.core import engines, graph_optimizer, regions
 from recgraph.core.contract import GradientContract, Sum, sum_spec
 from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, Slots
 from recgraph.core.gradient import GradientGraph
 from recgraph.core.writing import Context, Source, write_function
-from recgraph.errors import GradientError
+from recgraph.errors import GradientError, Unbatchable
 
 if TYPE_CHECKING:
     from recgraph.core.subgraph import SubGraph
@@ -42,6 +42,8 @@ class Program:
         slots: the environment, in order; None for a program out of a SavedModel.
         contract: how its gradient is called; None without one.
         report: what TensorFlow's graph optimizer did.
+        plan: what the batched engine runs; None where it cannot or was not asked to.
+        unbatchable: why it cannot.
     """
 
     subgraph: SubGraph | None
@@ -51,6 +53,8 @@ class Program:
     slots: Slots | None
     contract: GradientContract | None
     report: graph_optimizer.Report | None
+    plan: engines.Plan | None = None
+    unbatchable: Unbatchable | None = None
 
     def register(self) -> None:
         """Makes the program known to the kernels of this process."""
@@ -91,14 +95,32 @@ def link(root: SubGraph, gradient: bool) -> Program:
         _write(context, names[member.identity], member, gradient)
     entry = names[root.identity]
     contract = _contract(root, members, slots) if gradient else None
+    plan, unbatchable = _plan(root, library, entry)
     optimized, report = graph_optimizer.optimize(library)
+    if plan is not None:
+        optimized.function.append(plan.carrier())
     if contract is not None:
         contract.write(optimized, entry)
     serialized = optimized.SerializeToString(deterministic=True)
     key = hashlib.sha256(serialized).hexdigest()[:32]
-    program = Program(root, entry, serialized, key, slots, contract, report)
+    program = Program(root, entry, serialized, key, slots, contract, report, plan, unbatchable)
     _by_key[key] = program
     return program
+
+
+def _plan(root: SubGraph, library: Any, entry: str) -> tuple[engines.Plan | None, Unbatchable | None]:
+    """The plan of the batched engine; the functions of its blocks go into the library."""
+    if root.engine != "batched":
+        return None, None
+    try:
+        plan = engines.compile_batched(library, [entry, f"{entry}.rec", f"{entry}.grad"])
+    except Unbatchable as why:
+        if root.engine == "batched":
+            raise
+        return None, why
+    if plan is not None:
+        library.function.extend(plan.functions)
+    return plan, None
 
 
 def reachable(root: SubGraph) -> Iterator[SubGraph]:

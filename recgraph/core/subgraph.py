@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import gradient, invoke, listing, origin, program, pullback, signature
+from recgraph.core import engines, gradient, invoke, listing, origin, program, pullback, signature
 from recgraph.core.body import BodyGraph
 from recgraph.core.environment import is_differentiable
 from recgraph.errors import DefinitionError, GradientError, SignatureError
@@ -37,7 +37,8 @@ class SubGraph:
             body exists. Left out, the inputs are what `input` is asked for.
         outputs: a nest of `tf.TensorSpec`: what a call gives. Needed where a call comes before `output`;
             left out there, a call is taken to give one float32 tensor of unknown shape.
-        engine: "parallel" (every invocation's operations on TensorFlow's threads) or "auto".
+        engine: "parallel" (every invocation's operations on TensorFlow's threads), "batched" (invocations at the
+            same place are rows of one batch) or "auto".
         gradient: "cache" keeps the activations that the gradient needs; "recompute" keeps the inputs and
             results of calls only and runs every body a second time for its gradient.
         max_depth: how deep invocations may nest before the step fails with `ResourceExhaustedError`.
@@ -67,7 +68,7 @@ class SubGraph:
     ) -> None:
         self.name = name or "subgraph"
         self.identity = f"{self.name}#{next(_identities)}"
-        self.engine = _one_of("engine", engine, ("auto", "parallel"))
+        self.engine = _one_of("engine", engine, engines.ENGINES)
         self.gradient = _one_of("gradient", gradient, ("cache", "recompute"))
         self.max_depth = DEFAULT_MAX_DEPTH if max_depth is None else int(max_depth)
         if self.max_depth < 1:

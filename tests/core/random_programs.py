@@ -217,14 +217,14 @@ def body(program: Program, f: int, n: tf.Tensor, arguments: Sequence[Any], captu
     return way.when(n > 0, on_the_way, at_the_end)
 
 
-def as_subgraph(program: Program, captured: Sequence[Any], gradient: str) -> rg.SubGraph:
+def as_subgraph(program: Program, captured: Sequence[Any], **options: Any) -> rg.SubGraph:
     """All functions declared, then all defined; the first of them."""
     subgraphs = []
     for i, function in enumerate(program.functions):
         inputs = (tf.TensorSpec([], tf.int32), *[tf.TensorSpec([], program.dtype)] * function.arity)
         dtypes = [*[program.dtype] * len(function.base), *function.extras]
         outputs = tuple(tf.TensorSpec([], dtype) for dtype in dtypes)
-        subgraphs.append(rg.SubGraph(f"f{i}", inputs=inputs, outputs=outputs, gradient=gradient))
+        subgraphs.append(rg.SubGraph(f"f{i}", inputs=inputs, outputs=outputs, **options))
     for i, subgraph in enumerate(subgraphs):
         with subgraph:
             n, *arguments = subgraph.declared_arguments()

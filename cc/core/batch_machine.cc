@@ -1,0 +1,428 @@
+// How activations begin, wait, meet in batches and end. Nothing here recurs: depth costs heap.
+#include "cc/core/batch_machine.h"
+
+#include <algorithm>
+#include <new>
+#include <random>
+
+namespace recgraph {
+namespace batch {
+namespace {
+
+class Agenda : public BatchPolicy {
+ public:
+  size_t Pick(const std::vector<ReadyBlock>& ready) override {
+    size_t best = 0;
+    for (size_t i = 1; i < ready.size(); ++i) {
+      const bool earlier = ready[i].priority < ready[best].priority;
+      const bool larger =
+          ready[i].priority == ready[best].priority && ready[i].rows > ready[best].rows;
+      if (earlier || larger) best = i;
+    }
+    return best;
+  }
+};
+
+class ByDepth : public BatchPolicy {
+ public:
+  explicit ByDepth(bool deepest) : sign_(deepest ? 1.0 : -1.0) {}
+  size_t Pick(const std::vector<ReadyBlock>& ready) override {
+    size_t best = 0;
+    for (size_t i = 1; i < ready.size(); ++i) {
+      if (sign_ * ready[i].depth > sign_ * ready[best].depth) best = i;
+    }
+    return best;
+  }
+
+ private:
+  const double sign_;
+};
+
+class AtRandom : public BatchPolicy {
+ public:
+  AtRandom() : random_(std::random_device{}()) {}
+  size_t Pick(const std::vector<ReadyBlock>& ready) override { return random_() % ready.size(); }
+
+ private:
+  std::mt19937 random_;
+};
+
+constexpr struct {
+  Order order;
+  const char* name;
+} kOrders[] = {{Order::kAgenda, "agenda"},
+               {Order::kDepth, "depth"},
+               {Order::kHeight, "height"},
+               {Order::kRandom, "random"}};
+
+std::atomic<Order> default_order{Order::kAgenda};
+
+}  // namespace
+
+std::unique_ptr<BatchPolicy> MakeBatchPolicy(Order order) {
+  switch (order) {
+    case Order::kDepth:
+      return std::make_unique<ByDepth>(true);
+    case Order::kHeight:
+      return std::make_unique<ByDepth>(false);
+    case Order::kRandom:
+      return std::make_unique<AtRandom>();
+    case Order::kAgenda:
+      break;
+  }
+  return std::make_unique<Agenda>();
+}
+
+bool ParseOrder(const std::string& name, Order* order) {
+  for (const auto& entry : kOrders) {
+    if (name == entry.name) {
+      *order = entry.order;
+      return true;
+    }
+  }
+  return false;
+}
+
+const char* OrderName(Order order) {
+  for (const auto& entry : kOrders) {
+    if (order == entry.order) return entry.name;
+  }
+  return "unknown";
+}
+
+Order DefaultOrder() { return default_order.load(std::memory_order_relaxed); }
+
+void SetDefaultOrder(Order order) { default_order.store(order, std::memory_order_relaxed); }
+
+Record::Record(Kind kind, std::vector<Value> values) : Holder(kind), values_(std::move(values)) {
+  AccountFor(sizeof(Record) + values_.size() * sizeof(Value));
+}
+
+void Record::SetJoined(Value whole) const {
+  const Value* expected = nullptr;
+  const Value* const mine = new Value(std::move(whole));
+  if (!joined_.compare_exchange_strong(expected, mine)) delete mine;
+}
+
+Machine::Machine(const Plan& plan, Backend* backend, BatchPolicy* policy, int64_t max_depth)
+    : plan_(plan), backend_(backend), policy_(policy), max_depth_(max_depth),
+      free_(plan.functions.size()), queues_(plan.blocks.size()) {}
+
+Machine::~Machine() {
+  while (live_ != nullptr) Release(live_);
+  for (auto& list : free_) {
+    for (Activation* activation : list) ::operator delete(activation);
+  }
+}
+
+void Machine::AddRoot(int function, std::vector<Value> arguments) {
+  Activation* const root = NewActivation(&plan_.functions[function], nullptr, nullptr);
+  root->root = results_.size();
+  results_.emplace_back(root->function->results.size());
+  std::move(arguments.begin(), arguments.end(), root->slots);
+  Fire(root, 0);
+}
+
+Machine::End Machine::Run() {
+  // Roots were added first to last; they begin in that order.
+  std::reverse(fired_.begin(), fired_.end());
+  const End end = RunNative();
+  return end == End::kDone ? RunBlocks() : end;
+}
+
+Machine::End Machine::RunBlocks() {
+  while (!with_rows_.empty()) {
+    if (backend_->Cancelled()) return End::kCancelled;
+    ready_.clear();
+    for (int block : with_rows_) {
+      const Queue& queue = queues_[block];
+      ready_.push_back({block, plan_.blocks[block].priority, queue.rows.size(),
+                        static_cast<double>(queue.depths) / queue.rows.size()});
+    }
+    const size_t picked = with_rows_.size() == 1 ? 0 : policy_->Pick(ready_);
+    const int block = with_rows_[picked];
+    with_rows_.erase(with_rows_.begin() + picked);
+    const End end = RunOne(block);
+    if (end != End::kDone) return end;
+  }
+  return End::kDone;
+}
+
+Machine::End Machine::RunOne(int block) {
+  Queue& queue = queues_[block];
+  const Block& what = plan_.blocks[block];
+  const Node& node = plan_.functions[what.function].nodes[what.node];
+  std::vector<Activation*> rows;
+  rows.swap(queue.rows);
+  queue.depths = 0;
+  size_t taken = rows.size();
+  if (!backend_->RunBlock(what, node, rows.data(), rows.size(), &taken)) return End::kFailed;
+  ++counts_.batches;
+  counts_.rows += taken;
+  for (size_t i = taken; i < rows.size(); ++i) Ready(rows[i], what.node);
+  for (size_t i = taken; i-- > 0;) Fire(rows[i], node.event);
+  return RunNative();
+}
+
+// Everything that is not a block, until only blocks are left to run.
+Machine::End Machine::RunNative() {
+  while (!fired_.empty()) {
+    const Fired fired = fired_.back();
+    fired_.pop_back();
+    Process(fired.activation, fired.event);
+    if (deepest_ != nullptr) return End::kTooDeep;
+    if (failed_) return End::kFailed;
+  }
+  return End::kDone;
+}
+
+void Machine::Process(Activation* activation, int event) {
+  const Event& what = activation->function->events[event];
+  for (int group : what.groups) Deliver(activation, group);
+  // Loops and maps have no event of their own but their beginning; what arrives from below ends them.
+  if (activation->function->kind == FunctionKind::kLoop) return CallFromLoop(activation, 0);
+  if (activation->function->kind == FunctionKind::kMap) return BeginMap(activation);
+  for (int node : what.consumers) {
+    if (--activation->pending[node] == 0) Ready(activation, node);
+  }
+  Retire(activation);
+}
+
+void Machine::Ready(Activation* activation, int index) {
+  const Node& node = activation->function->nodes[index];
+  Value* const slots = activation->slots;
+  switch (node.kind) {
+    case NodeKind::kBlock: {
+      Queue& queue = queues_[node.block];
+      if (queue.rows.empty()) with_rows_.push_back(node.block);
+      queue.rows.push_back(activation);
+      queue.depths += activation->depth;
+      return;
+    }
+    case NodeKind::kCall:
+      Call(activation, node);
+      return;
+    case NodeKind::kPack:
+    case NodeKind::kJoin: {
+      std::vector<Value> values;
+      values.reserve(node.reads.size());
+      for (int slot : node.reads) values.push_back(slots[slot]);
+      const auto kind =
+          node.kind == NodeKind::kPack ? Holder::Kind::kRecord : Holder::Kind::kJoin;
+      slots[node.writes[0]] = {FramePtr<Holder>(new Record(kind, std::move(values))), 0};
+      break;
+    }
+    case NodeKind::kUnpack: {
+      const Value frame = slots[node.reads[0]];
+      const auto& values = static_cast<const Record*>(frame.holder.get())->values();
+      for (size_t i = 0; i < node.writes.size(); ++i) {
+        if (node.writes[i] >= 0) slots[node.writes[i]] = values[node.indices[i]];
+      }
+      break;
+    }
+    case NodeKind::kIsEmpty: {
+      const auto* frame = static_cast<const Record*>(slots[node.reads[0]].holder.get());
+      slots[node.writes[0]] = backend_->Bool(frame->values().empty());
+      break;
+    }
+  }
+  Fire(activation, node.event);
+}
+
+void Machine::Call(Activation* activation, const Node& node) {
+  const int first = node.selector == Selector::kNone ? 0 : 1;
+  int target = 0;
+  if (first == 1) {
+    target = backend_->Select(node.selector, activation->slots[node.reads[0]]);
+    // As TensorFlow's Case: out of range means the last branch.
+    const int last = static_cast<int>(node.targets.size()) - 1;
+    if (target < 0 || target > last) target = last;
+  }
+  const Function* const callee = &plan_.functions[node.targets[target]];
+  Activation* const child = NewActivation(callee, activation, &node);
+  for (int i = 0; i < callee->arguments; ++i) {
+    child->slots[i] = activation->slots[node.reads[first + i]];
+  }
+  if (child->depth > max_depth_) deepest_ = child;
+  Fire(child, 0);
+}
+
+// Hands the results of a group to whoever called.
+void Machine::Deliver(Activation* activation, int group) {
+  const Function& function = *activation->function;
+  Activation* const parent = activation->parent;
+  for (int result : function.groups[group]) {
+    Value& value = activation->slots[function.results[result]];
+    if (parent == nullptr) {
+      results_[activation->root][result] = value;
+    } else if (parent->gathered != nullptr) {
+      parent->gathered[activation->index * function.results.size() + result] = value;
+    } else if (activation->call->writes[result] >= 0) {
+      parent->slots[activation->call->writes[result]] = value;
+    }
+  }
+  if (parent == nullptr) return;
+  switch (parent->function->kind) {
+    case FunctionKind::kLoop:
+      ArriveInLoop(parent, *activation->call);
+      break;
+    case FunctionKind::kMap:
+      if (--parent->arriving == 0) EndMap(parent);
+      break;
+    case FunctionKind::kPlain:
+      Fire(parent, activation->call->event + group);
+      break;
+  }
+}
+
+void Machine::CallFromLoop(Activation* loop, int index) {
+  const Node& node = loop->function->nodes[index];
+  loop->arriving = plan_.functions[node.targets[0]].groups.size();
+  Call(loop, node);
+}
+
+// Some results of the condition or of the body are there.
+void Machine::ArriveInLoop(Activation* loop, const Node& node) {
+  if (--loop->arriving > 0) return;
+  const Function& function = *loop->function;
+  if (&node == &function.nodes[1]) {
+    for (int i = 0; i < function.arguments; ++i) {
+      loop->slots[i] = loop->slots[function.nodes[1].writes[i]];
+    }
+    CallFromLoop(loop, 0);
+  } else if (backend_->Select(Selector::kBool, loop->slots[function.nodes[0].writes[0]]) == 0) {
+    CallFromLoop(loop, 1);  // branch 0 is the one for true
+  } else {
+    for (size_t group = 0; group < function.groups.size(); ++group) Deliver(loop, group);
+    Retire(loop);
+  }
+}
+
+void Machine::BeginMap(Activation* map) {
+  const Node& node = map->function->nodes[0];
+  const Function& callee = plan_.functions[node.targets[0]];
+  std::vector<std::vector<Value>> arguments(callee.arguments);
+  for (int i = 0; i < callee.arguments; ++i) {
+    const Value& value = map->slots[i];
+    if (value.holder->kind == Holder::Kind::kRecord) {
+      arguments[i] = static_cast<const Record*>(value.holder.get())->values();
+    } else if (!backend_->Split(value, &arguments[i])) {
+      failed_ = true;
+    }
+  }
+  size_t rows = failed_ || arguments.empty() ? 0 : arguments[0].size();
+  for (const auto& argument : arguments) {
+    if (failed_ || argument.size() == rows) continue;
+    backend_->Mismatch(rows, argument.size());
+    failed_ = true;
+  }
+  if (failed_) return;
+  map->gathered = new Value[rows * callee.results.size() + 1];
+  map->arriving = rows * callee.groups.size();
+  map->rows = rows;
+  const size_t first = fired_.size();
+  for (size_t row = 0; row < rows; ++row) {
+    Activation* const child = NewActivation(&callee, map, &node);
+    child->index = row;
+    for (int i = 0; i < callee.arguments; ++i) child->slots[i] = std::move(arguments[i][row]);
+    if (child->depth > max_depth_) deepest_ = child;
+    Fire(child, 0);
+  }
+  std::reverse(fired_.begin() + first, fired_.end());  // the first row begins first
+  if (map->arriving == 0) EndMap(map);
+}
+
+void Machine::EndMap(Activation* map) {
+  const Function& function = *map->function;
+  const size_t results = function.results.size();
+  const Function& callee = plan_.functions[function.nodes[0].targets[0]];
+  const size_t rows = map->rows;
+  for (size_t result = 0; result < results; ++result) {
+    std::vector<Value> values(rows);
+    for (size_t row = 0; row < rows; ++row) {
+      values[row] = std::move(map->gathered[row * callee.results.size() + result]);
+    }
+    Value* const whole = &map->slots[function.results[result]];
+    if (function.map_results[result].is_frame) {
+      *whole = {FramePtr<Holder>(new Record(Holder::Kind::kRecord, std::move(values))), 0};
+    } else if (!backend_->Stack(values, function.map_results[result], whole)) {
+      failed_ = true;
+      return;
+    }
+  }
+  for (size_t group = 0; group < function.groups.size(); ++group) Deliver(map, group);
+  Retire(map);
+}
+
+Activation* Machine::NewActivation(const Function* function, Activation* parent, const Node* call) {
+  const size_t index = function - plan_.functions.data();
+  Activation* activation;
+  if (!free_[index].empty()) {
+    activation = free_[index].back();
+    free_[index].pop_back();
+  } else {
+    const size_t size = sizeof(Activation) + function->slots * sizeof(Value) +
+                        function->nodes.size() * sizeof(uint16_t);
+    char* const memory = static_cast<char*>(::operator new(size));
+    activation = reinterpret_cast<Activation*>(memory);
+    activation->slots = reinterpret_cast<Value*>(memory + sizeof(Activation));
+    activation->pending = reinterpret_cast<uint16_t*>(activation->slots + function->slots);
+    activation->function = function;
+  }
+  for (int i = 0; i < function->slots; ++i) new (&activation->slots[i]) Value;
+  for (size_t i = 0; i < function->nodes.size(); ++i) {
+    activation->pending[i] = function->nodes[i].pending;
+  }
+  activation->parent = parent;
+  activation->call = call;
+  activation->root = parent == nullptr ? 0 : parent->root;
+  const bool is_invocation = parent == nullptr || call->site != 0;  // and not a branch or a loop
+  activation->depth = (parent == nullptr ? 0 : parent->depth) + (is_invocation ? 1 : 0);
+  activation->outstanding = function->events.size();
+  activation->index = 0;
+  activation->gathered = nullptr;
+  activation->previous = nullptr;
+  activation->next = live_;
+  if (live_ != nullptr) live_->previous = activation;
+  live_ = activation;
+  if (parent != nullptr) ++parent->outstanding;
+  if (is_invocation) {
+    ++counts_.invocations;
+    counts_.peak = std::max(counts_.peak, ++live_count_);
+  }
+  return activation;
+}
+
+// One event or child less to wait for; ends the activation, and its callers', when that was the last.
+void Machine::Retire(Activation* activation) {
+  while (activation != nullptr && --activation->outstanding == 0) {
+    Activation* const parent = activation->parent;
+    Release(activation);
+    activation = parent;
+  }
+}
+
+void Machine::Release(Activation* activation) {
+  delete[] activation->gathered;
+  for (int i = 0; i < activation->function->slots; ++i) activation->slots[i].~Value();
+  (activation->previous == nullptr ? live_ : activation->previous->next) = activation->next;
+  if (activation->next != nullptr) activation->next->previous = activation->previous;
+  if (activation->call == nullptr || activation->call->site != 0) --live_count_;
+  free_[activation->function - plan_.functions.data()].push_back(activation);
+}
+
+std::vector<std::string> Machine::CallPath(const Activation* activation) const {
+  std::vector<std::string> labels;
+  for (; activation != nullptr && activation->call != nullptr; activation = activation->parent) {
+    const size_t site = activation->call->site;
+    // Branches and loops have no label of their own.
+    if (site < plan_.labels.size() && !plan_.labels[site].empty()) {
+      labels.push_back(plan_.labels[site]);
+    }
+  }
+  std::reverse(labels.begin(), labels.end());
+  return labels;
+}
+
+}  // namespace batch
+}  // namespace recgraph

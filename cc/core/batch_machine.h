@@ -1,0 +1,204 @@
+// The batched engine without TensorFlow: activations of functions, values by reference, and the order in
+// which blocks run. All activations that stand at the same block, of any tree and at any depth, are run
+// as the rows of one batch. One thread runs a machine; what runs a block may use as many as it likes.
+#ifndef RECGRAPH_CC_CORE_BATCH_MACHINE_H_
+#define RECGRAPH_CC_CORE_BATCH_MACHINE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/core/batch_plan.h"
+#include "cc/core/frame_base.h"
+
+namespace recgraph {
+namespace batch {
+
+// What values refer to. Reference-counted: a record may outlive its run, for the gradient.
+class Holder : public FrameBase {
+ public:
+  // A stacked buffer; a frame's values; parts to be joined along their first dimension.
+  enum class Kind { kBuffer, kRecord, kJoin };
+  explicit Holder(Kind kind) : kind(kind) {}
+  const Kind kind;
+};
+
+// One row of a buffer; row -1 is the whole of it, a value that all activations share. Of a record or a
+// join, everything.
+struct Value {
+  FramePtr<Holder> holder;
+  int64_t row = 0;
+};
+
+// Values of an activation that are kept together: what its gradient needs, or parts of a join.
+class Record final : public Holder {
+ public:
+  Record(Kind kind, std::vector<Value> values);
+  const std::vector<Value>& values() const { return values_; }
+
+  // The one value that a join has become, null before its first use. Any thread may set it; the first counts.
+  const Value* joined() const { return joined_.load(std::memory_order_acquire); }
+  void SetJoined(Value whole) const;
+
+ private:
+  ~Record() override { delete joined_.load(); }
+
+  const std::vector<Value> values_;
+  mutable std::atomic<const Value*> joined_{nullptr};
+};
+
+// One run of a function.
+struct Activation {
+  const Function* function;
+  Activation* parent;   // null for a root
+  const Node* call;     // the parent's node that made it
+  int root;             // which root it belongs to
+  int depth;
+  int outstanding;      // events that it has yet to fire, and live children
+  int index;            // which row of a map it runs for
+  int rows;             // of a map
+  int64_t arriving;     // groups of results that a loop or map waits for
+  Value* gathered;      // of a map: the results of all rows; null otherwise
+  Activation* previous;  // of all live ones
+  Activation* next;
+  Value* slots;
+  uint16_t* pending;  // per node
+};
+
+// What a machine needs of the world of tensors.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // Runs a block on `count` activations and sets the slots that its node writes. May run a part of them
+  // only: it puts those first and says how many they are in `taken`. False ends the run.
+  virtual bool RunBlock(const Block& block, const Node& node, Activation** activations,
+                        size_t count, size_t* taken) = 0;
+  // The number of the branch that a selector picks.
+  virtual int Select(Selector selector, const Value& value) = 0;
+  virtual Value Bool(bool value) = 0;
+  // Told where the arguments of a map have different numbers of rows, which ends the run.
+  virtual void Mismatch(size_t rows, size_t others) = 0;
+  // The rows of a tensor. False ends the run, as in Stack.
+  virtual bool Split(const Value& value, std::vector<Value>* rows) = 0;
+  // The values along a new first dimension.
+  virtual bool Stack(const std::vector<Value>& values, const MapResult& like, Value* whole) = 0;
+  virtual bool Cancelled() = 0;
+};
+
+// What a policy knows of a block with ready rows.
+struct ReadyBlock {
+  int block;
+  int priority;
+  size_t rows;
+  double depth;  // mean depth of the activations
+};
+
+// Which block runs next.
+class BatchPolicy {
+ public:
+  virtual ~BatchPolicy() = default;
+  // An index into `ready`, which is not empty.
+  virtual size_t Pick(const std::vector<ReadyBlock>& ready) = 0;
+};
+
+enum class Order {
+  // The block whose rows can least be joined by more later; of equals the one with most rows.
+  kAgenda,
+  // The block with the deepest activations.
+  kDepth,
+  // The block with the shallowest activations.
+  kHeight,
+  // Any, for tests of everything else.
+  kRandom,
+};
+std::unique_ptr<BatchPolicy> MakeBatchPolicy(Order order);
+// "agenda", "depth", "height" or "random"; false for another name.
+bool ParseOrder(const std::string& name, Order* order);
+const char* OrderName(Order order);
+
+// The order of runs that start from now on. Atomic.
+Order DefaultOrder();
+void SetDefaultOrder(Order order);
+
+struct MachineCounts {
+  int64_t invocations = 0;  // branches and iterations not counted
+  int64_t batches = 0;      // runs of blocks
+  int64_t rows = 0;         // of all batches
+  int64_t peak = 0;         // invocations that were live at once
+};
+
+class Machine {
+ public:
+  enum class End { kDone, kFailed, kCancelled, kTooDeep };
+
+  Machine(const Plan& plan, Backend* backend, BatchPolicy* policy, int64_t max_depth);
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  // Adds a root. Only before Run.
+  void AddRoot(int function, std::vector<Value> arguments);
+  // Runs until every root has its results.
+  End Run();
+
+  // The results of a root, once Run is done.
+  std::vector<Value>& results(int root) { return results_[root]; }
+  const MachineCounts& counts() const { return counts_; }
+  // Labels of the calls from the root, which has none, to `activation`.
+  std::vector<std::string> CallPath(const Activation* activation) const;
+  // Where kTooDeep was found.
+  const Activation* deepest() const { return deepest_; }
+
+ private:
+  struct Fired {
+    Activation* activation;
+    int event;
+  };
+  struct Queue {
+    std::vector<Activation*> rows;
+    int64_t depths = 0;
+  };
+
+  Activation* NewActivation(const Function* function, Activation* parent, const Node* call);
+  void Retire(Activation* activation);
+  void Release(Activation* activation);
+
+  void Process(Activation* activation, int event);
+  void Ready(Activation* activation, int node);
+  void Call(Activation* activation, const Node& node);
+  void Deliver(Activation* activation, int group);
+  void Fire(Activation* activation, int event) { fired_.push_back({activation, event}); }
+  void CallFromLoop(Activation* loop, int node);
+  void ArriveInLoop(Activation* loop, const Node& node);
+  void BeginMap(Activation* map);
+  void EndMap(Activation* map);
+  End RunNative();
+  End RunBlocks();
+  End RunOne(int block);
+
+  const Plan& plan_;
+  Backend* const backend_;
+  BatchPolicy* const policy_;
+  const int64_t max_depth_;
+  std::vector<std::vector<Activation*>> free_;  // per function
+  std::vector<Queue> queues_;                   // per block
+  std::vector<int> with_rows_;                  // blocks whose queue is not empty
+  std::vector<ReadyBlock> ready_;
+  std::vector<Fired> fired_;
+  std::vector<std::vector<Value>> results_;  // per root
+  Activation* live_ = nullptr;
+  int64_t live_count_ = 0;  // invocations only
+  const Activation* deepest_ = nullptr;
+  bool failed_ = false;
+  MachineCounts counts_;
+};
+
+}  // namespace batch
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_CORE_BATCH_MACHINE_H_

@@ -1,0 +1,342 @@
+// Blocks as TensorFlow functions: their inputs gathered, their outputs kept as buffers.
+#include "cc/kernels/batch_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cc/kernels/errors.h"
+#include "cc/kernels/rows.h"
+#include "tensorflow/core/framework/function.h"
+
+namespace recgraph {
+namespace batch {
+
+using tensorflow::FunctionLibraryRuntime;
+using tensorflow::Tensor;
+
+namespace {
+
+// A block's inputs and outputs. An input that was copied for the block may be overwritten by it.
+class BlockFrame final : public tensorflow::CallFrameInterface {
+ public:
+  BlockFrame(std::vector<Tensor> inputs, std::vector<bool> fresh, size_t outputs)
+      : inputs_(std::move(inputs)), fresh_(std::move(fresh)), outputs_(outputs) {}
+
+  std::vector<Tensor>* outputs() { return &outputs_; }
+
+  size_t num_args() const override { return inputs_.size(); }
+  size_t num_retvals() const override { return outputs_.size(); }
+  absl::Status GetArg(int index, const Tensor** value) override {
+    *value = &inputs_[index];
+    return absl::OkStatus();
+  }
+  bool CanConsumeArg(int index) const override { return fresh_[index]; }
+  void ConsumeArg(int index, Tensor* value) override { *value = std::move(inputs_[index]); }
+  absl::Status SetRetval(int index, const Tensor& value) override {
+    outputs_[index] = value;
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<Tensor> inputs_;
+  const std::vector<bool> fresh_;
+  std::vector<Tensor> outputs_;
+};
+
+// Multiplications from which on a batch is worth the waking of other threads.
+constexpr int64_t kLarge = 4'000'000;
+
+// Results of a map, stacked: an error where they differ in shape.
+absl::Status GatherAlike(std::vector<const Value*> values, Tensor* stacked) {
+  const Buffer* first = nullptr;
+  for (size_t row = 0; row < values.size(); ++row) {
+    const Buffer* buffer = nullptr;
+    TF_RETURN_IF_ERROR(BufferOf(&values[row], &buffer));
+    if (row == 0) first = buffer;
+    if (buffer->shape() != first->shape()) {
+      return errors::InvalidArgument("map: the results of rows 0 and ", row, " differ in shape: ",
+                                     first->shape().DebugString(), " and ",
+                                     buffer->shape().DebugString());
+    }
+  }
+  bool fresh = false;
+  return Gather(std::move(values), stacked, &fresh);
+}
+
+void RunHere(std::function<void()> task) { task(); }
+
+}  // namespace
+
+Run::Run(const Scope& scope, int64_t max_depth)
+    : scope_(scope), plan_(*scope.root->program()->plan()), max_depth_(max_depth),
+      policy_(MakeBatchPolicy(DefaultOrder())),
+      machine_(std::make_unique<Machine>(plan_, this, policy_.get(), max_depth)) {}
+
+absl::Status Run::Call(const std::string& function, std::vector<std::vector<Value>> roots) {
+  const int index = plan_.Find(function);
+  if (index < 0) return errors::NotFound("the batched program has no function ", function);
+  root_count_ = roots.size();
+  for (auto& root : roots) {
+    if (root.size() != static_cast<size_t>(plan_.functions[index].arguments)) {
+      return errors::InvalidArgument(function, " was given ", root.size(), " arguments");
+    }
+    machine_->AddRoot(index, std::move(root));
+  }
+  const Machine::End end = machine_->Run();
+  CountBatchedInvocations(machine_->counts().invocations, machine_->counts().peak);
+  switch (end) {
+    case Machine::End::kDone:
+      return absl::OkStatus();
+    case Machine::End::kCancelled:
+      return errors::Cancelled("the step was cancelled");
+    case Machine::End::kTooDeep:
+      NoteError(TooDeep(max_depth_), machine_->deepest());
+      break;
+    case Machine::End::kFailed:
+      break;
+  }
+  return scope_.root->FirstError(status_);
+}
+
+absl::Status Run::Stacked(size_t index, tensorflow::DataType dtype,
+                          const tensorflow::PartialTensorShape& shape, Tensor* result) {
+  if (root_count_ == 0) {
+    *result = NoRows(dtype, shape);
+    return absl::OkStatus();
+  }
+  std::vector<const Value*> values;
+  for (size_t root = 0; root < root_count_; ++root) {
+    values.push_back(&machine_->results(root)[index]);
+  }
+  return GatherAlike(std::move(values), result);
+}
+
+absl::Status Run::Single(size_t index, Tensor* result) {
+  return TensorOf(machine_->results(0)[index], result);
+}
+
+std::vector<Value> Run::Raw(size_t index) {
+  std::vector<Value> values;
+  for (size_t root = 0; root < root_count_; ++root) {
+    values.push_back(machine_->results(root)[index]);
+  }
+  return values;
+}
+
+bool Run::RunBlock(const Block& block, const Node& node, Activation** activations, size_t count,
+                   size_t* taken) {
+  if (block.ragged && !block.by_row) count = PutAlikeFirst(node, activations, count);
+  *taken = count;
+  absl::Status status;
+  const size_t step = block.by_row ? 1 : count;
+  for (size_t i = 0; i < count && status.ok(); i += step) {
+    status = TryBlock(block, node, activations + i, step);
+    if (!status.ok() && step > 1) {
+      // Which row is it? They are run once more, one by one, until one fails.
+      for (size_t row = 0; row < count; ++row) {
+        const absl::Status alone = TryBlock(block, node, activations + row, 1);
+        if (alone.ok()) continue;
+        NoteError(alone, activations[row]);
+        return false;
+      }
+    }
+    if (!status.ok()) NoteError(status, activations[i]);
+  }
+  return status.ok();
+}
+
+absl::Status Run::TryBlock(const Block& block, const Node& node, Activation** activations,
+                           size_t count) {
+  std::vector<Tensor> inputs;
+  std::vector<bool> fresh;
+  TF_RETURN_IF_ERROR(Inputs(block, node, activations, count, &inputs, &fresh));
+  size_t outputs = block.shared.size();
+  for (size_t i = 0; i < block.sums.size(); i += 3) {
+    const bool pair = block.sums[i] != static_cast<int>(SumKind::kDense);
+    outputs = std::max<size_t>(outputs, block.sums[i + 2] + (pair ? 2 : 1));
+  }
+  BlockFrame frame(std::move(inputs), std::move(fresh), outputs);
+  FunctionLibraryRuntime::Options options = scope_.root->options();
+  std::function<void(std::function<void()>)> runner = RunHere;
+  options.runner = &runner;
+  const bool large = static_cast<int64_t>(block.work) * static_cast<int64_t>(count) >= kLarge;
+  TF_RETURN_IF_ERROR(scope_.root->program()->RunBlock(block, large, std::move(options), &frame));
+  TF_RETURN_IF_ERROR(Keep(block, node, activations, count, frame.outputs()));
+  return AddSums(block, *frame.outputs());
+}
+
+absl::Status Run::Inputs(const Block& block, const Node& node, Activation** activations,
+                         size_t count, std::vector<Tensor>* inputs, std::vector<bool>* fresh) {
+  inputs->resize(node.reads.size());
+  std::vector<const Value*> values(count);
+  for (size_t i = 0; i < node.reads.size(); ++i) {
+    bool copied = false;
+    for (size_t row = 0; row < count; ++row) values[row] = &activations[row]->slots[node.reads[i]];
+    if (block.by_row) {
+      TF_RETURN_IF_ERROR(TensorOf(*values[0], &(*inputs)[i]));
+    } else {
+      TF_RETURN_IF_ERROR(Gather(values, &(*inputs)[i], &copied));
+    }
+    fresh->push_back(copied);
+  }
+  for (int slot : block.captures) {
+    inputs->push_back(scope_.environment->slots()[slot]);
+    fresh->push_back(false);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run::Keep(const Block& block, const Node& node, Activation** activations, size_t count,
+                       std::vector<Tensor>* outputs) {
+  for (size_t i = 0; i < node.writes.size(); ++i) {
+    const bool shared = block.shared[i] || block.by_row;
+    Tensor& output = (*outputs)[i];
+    if (!shared && (output.dims() == 0 || output.dim_size(0) != static_cast<int64_t>(count))) {
+      return errors::Internal("block ", block.name, ": output ", i, " has shape ",
+                              output.shape().DebugString(), " for ", count, " rows");
+    }
+    const FramePtr<Holder> buffer(new Buffer(std::move(output), shared));
+    for (size_t row = 0; row < count; ++row) {
+      activations[row]->slots[node.writes[i]] = {buffer, shared ? -1 : static_cast<int64_t>(row)};
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run::AddSums(const Block& block, const std::vector<Tensor>& outputs) {
+  for (size_t i = 0; i < block.sums.size(); i += 3) {
+    const auto kind = static_cast<SumKind>(block.sums[i]);
+    const int slot = block.sums[i + 1];
+    const Tensor& first = outputs[block.sums[i + 2]];
+    if (kind == SumKind::kDense) {
+      TF_RETURN_IF_ERROR(scope_.sums->AddDense(slot, first));
+    } else {
+      scope_.sums->AddPair(kind, slot, first, outputs[block.sums[i + 2] + 1]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Brings the activations whose inputs have the shapes of the first one's to the front; how many there are.
+size_t Run::PutAlikeFirst(const Node& node, Activation** activations, size_t count) {
+  const auto shape_of = [](const Value& value) -> const tensorflow::TensorShape* {
+    const Buffer* buffer = nullptr;
+    const Value* settled = &value;
+    return BufferOf(&settled, &buffer).ok() ? &buffer->shape() : nullptr;
+  };
+  const Activation* const first = activations[0];
+  const auto middle =
+      std::stable_partition(activations, activations + count, [&](const Activation* activation) {
+        for (int slot : node.reads) {
+          const auto* mine = shape_of(activation->slots[slot]);
+          const auto* wanted = shape_of(first->slots[slot]);
+          if (mine != nullptr && wanted != nullptr && *mine != *wanted) return false;
+        }
+        return true;
+      });
+  return middle - activations;
+}
+
+int Run::Select(Selector selector, const Value& value) {
+  const Buffer* buffer = nullptr;
+  const Value* settled = &value;
+  if (!BufferOf(&settled, &buffer).ok()) return 0;
+  const char* const data = buffer->data(settled->row);
+  if (selector == Selector::kBool) return *reinterpret_cast<const bool*>(data) ? 0 : 1;
+  return *reinterpret_cast<const int32_t*>(data);
+}
+
+Value Run::Bool(bool value) {
+  Value& known = bools_[value ? 1 : 0];
+  if (!known.holder) {
+    Tensor tensor(tensorflow::DT_BOOL, tensorflow::TensorShape({}));
+    tensor.scalar<bool>()() = value;
+    known = Whole(std::move(tensor));
+  }
+  return known;
+}
+
+void Run::Mismatch(size_t rows, size_t others) {
+  Succeeded(errors::InvalidArgument("map: the arguments must have the same first dimension, found ",
+                                    rows, " and ", others));
+}
+
+bool Run::Split(const Value& value, std::vector<Value>* rows) {
+  Tensor tensor;
+  if (!Succeeded(TensorOf(value, &tensor))) return false;
+  if (tensor.dims() == 0) return Succeeded(errors::InvalidArgument("map: an argument is a scalar"));
+  const int64_t count = tensor.dim_size(0);
+  const FramePtr<Holder> buffer(new Buffer(std::move(tensor), false));
+  for (int64_t row = 0; row < count; ++row) rows->push_back({buffer, row});
+  return true;
+}
+
+bool Run::Stack(const std::vector<Value>& values, const MapResult& like, Value* whole) {
+  Tensor stacked;
+  if (values.empty()) {
+    tensorflow::TensorShape shape({0});
+    for (int dim : like.shape) shape.AddDim(dim);
+    stacked = Tensor(static_cast<tensorflow::DataType>(like.dtype), shape);
+  } else {
+    std::vector<const Value*> pointers;
+    for (const Value& value : values) pointers.push_back(&value);
+    if (!Succeeded(GatherAlike(pointers, &stacked))) return false;
+  }
+  *whole = Whole(std::move(stacked));
+  return true;
+}
+
+// Keeps an error that no activation of its own is to blame for.
+bool Run::Succeeded(const absl::Status& status) {
+  if (!status.ok()) NoteError(status, nullptr);
+  return status.ok();
+}
+
+absl::Status RootsOf(const tensorflow::OpInputList& inputs, bool map,
+                     std::vector<std::vector<Value>>* roots) {
+  if (!map) {
+    roots->emplace_back();
+    for (const Tensor& input : inputs) roots->back().push_back(Whole(input));
+    return absl::OkStatus();
+  }
+  for (int i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].dims() == 0 || inputs[i].dim_size(0) != inputs[0].dim_size(0)) {
+      return errors::InvalidArgument(
+          "map: the arguments must have the same first dimension, found shapes ",
+          inputs[0].shape().DebugString(), " and ", inputs[i].shape().DebugString());
+    }
+  }
+  if (inputs.size() == 0) return errors::InvalidArgument("map: no arguments to map over");
+  roots->resize(inputs[0].dim_size(0));
+  for (const Tensor& input : inputs) {
+    const FramePtr<Holder> buffer(new Buffer(input, false));
+    for (size_t row = 0; row < roots->size(); ++row) {
+      (*roots)[row].push_back({buffer, static_cast<int64_t>(row)});
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetResults(tensorflow::OpKernelContext* ctx, Run* run, bool map,
+                        const std::vector<tensorflow::PartialTensorShape>& shapes) {
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    Tensor result;
+    if (map) {
+      TF_RETURN_IF_ERROR(run->Stacked(i, ctx->expected_output_dtype(i), shapes[i], &result));
+    } else {
+      TF_RETURN_IF_ERROR(run->Single(i, &result));
+    }
+    ctx->set_output(i, std::move(result));
+  }
+  return absl::OkStatus();
+}
+
+void Run::NoteError(const absl::Status& status, const Activation* activation) {
+  std::vector<std::string> path = machine_->CallPath(activation);
+  path.insert(path.begin(), *scope_.label);
+  status_ = status;
+  scope_.root->NoteError(path, status);
+}
+
+}  // namespace batch
+}  // namespace recgraph

@@ -1,0 +1,76 @@
+// One call from outside, run by the batched engine: the machine of cc/core with blocks that are TensorFlow
+// functions.
+#ifndef RECGRAPH_CC_KERNELS_BATCH_RUN_H_
+#define RECGRAPH_CC_KERNELS_BATCH_RUN_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/core/batch_machine.h"
+#include "cc/kernels/batch_buffer.h"
+#include "cc/kernels/environment.h"
+#include "cc/kernels/invocation.h"
+#include "cc/kernels/program.h"
+
+namespace recgraph {
+namespace batch {
+
+class Run final : public Backend {
+ public:
+  // `scope` as of a call of the other engine; its sums may be null in a forward run.
+  Run(const Scope& scope, int64_t max_depth);
+
+  // Runs `function` once for each root; on the calling thread.
+  absl::Status Call(const std::string& function, std::vector<std::vector<Value>> roots);
+
+  // Result `index` of all roots, or of the only one.
+  absl::Status Stacked(size_t index, tensorflow::DataType dtype,
+                       const tensorflow::PartialTensorShape& shape, tensorflow::Tensor* result);
+  absl::Status Single(size_t index, tensorflow::Tensor* result);
+  // Result `index` of every root, as it is.
+  std::vector<Value> Raw(size_t index);
+
+  bool RunBlock(const Block& block, const Node& node, Activation** activations, size_t count,
+                size_t* taken) override;
+  int Select(Selector selector, const Value& value) override;
+  Value Bool(bool value) override;
+  void Mismatch(size_t rows, size_t others) override;
+  bool Split(const Value& value, std::vector<Value>* rows) override;
+  bool Stack(const std::vector<Value>& values, const MapResult& like, Value* whole) override;
+  bool Cancelled() override { return scope_.root->cancelled(); }
+
+ private:
+  absl::Status TryBlock(const Block& block, const Node& node, Activation** activations, size_t count);
+  absl::Status Inputs(const Block& block, const Node& node, Activation** activations, size_t count,
+                      std::vector<tensorflow::Tensor>* inputs, std::vector<bool>* fresh);
+  absl::Status Keep(const Block& block, const Node& node, Activation** activations, size_t count,
+                    std::vector<tensorflow::Tensor>* outputs);
+  absl::Status AddSums(const Block& block, const std::vector<tensorflow::Tensor>& outputs);
+  size_t PutAlikeFirst(const Node& node, Activation** activations, size_t count);
+  void NoteError(const absl::Status& status, const Activation* activation);
+  bool Succeeded(const absl::Status& status);
+
+  const Scope scope_;
+  const Plan& plan_;
+  const int64_t max_depth_;
+  std::unique_ptr<BatchPolicy> policy_;
+  std::unique_ptr<Machine> machine_;
+  absl::Status status_;
+  Value bools_[2];
+  size_t root_count_ = 0;
+};
+
+// The arguments of each root: the tensors as they are or, mapped, a row of each.
+absl::Status RootsOf(const tensorflow::OpInputList& inputs, bool map,
+                     std::vector<std::vector<Value>>* roots);
+
+// Sets outputs `0..shapes.size()` to the results of the only root or, mapped, of all roots stacked.
+absl::Status SetResults(tensorflow::OpKernelContext* ctx, Run* run, bool map,
+                        const std::vector<tensorflow::PartialTensorShape>& shapes);
+
+}  // namespace batch
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_KERNELS_BATCH_RUN_H_

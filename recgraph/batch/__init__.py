@@ -1,0 +1,7 @@
+"""The batched engine: every invocation that stands at the same place runs as one row of the same kernels."""
+
+from recgraph.batch import rules as rules  # enters its rules
+from recgraph.batch.compiler import compile_program
+from recgraph.core import engines
+
+engines.register("batched", compile_program)

@@ -1,0 +1,409 @@
+"""One function of a program as nodes of the plan: its operations gathered into blocks, its values in slots."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph import tf_private
+from recgraph.batch import plan, vectorize
+from recgraph.batch.flow import NOTHING, Call, Flow, Program, Value, frame_kind
+from recgraph.batch.nodes import attribute, origin
+from recgraph.batch.vectorize import IsJoin, NoRule, Rows
+
+
+class Redo(Exception):
+    """An operation turned out to have no batched form, or to be a join: the flow has to be made again."""
+
+    def __init__(self, function: str, node: str, reason: str | None) -> None:
+        super().__init__(function, node, reason)
+        self.function, self.node, self.reason = function, node, reason
+
+
+@dataclasses.dataclass
+class Unit:
+    """What becomes one node of the plan: operations that run together, or a single call or frame operation."""
+
+    names: list[str]
+    reads: list[Value] = dataclasses.field(default_factory=list)
+    writes: list[Value] = dataclasses.field(default_factory=list)
+    waits: list[str] = dataclasses.field(default_factory=list)
+    node: plan.Node | None = None
+
+
+class Assembler:
+    """Makes the plan of one function, and the functions of its blocks."""
+
+    def __init__(self, program: Program, flow: Flow) -> None:
+        self.program, self.flow = program, flow
+        self.labels = program.labels(flow.name)
+        self.units: dict[Any, Unit] = {}
+        self.unit_of: dict[str, Unit] = {}
+        self.slots: dict[Value, int] = {("", i): i for i in range(flow.arguments)}
+        self.specs: dict[Value, tf.TensorSpec] = {}
+        self.definitions: list[Any] = []
+
+    def assemble(self) -> plan.Function:
+        """The function's plan."""
+        for name in self.flow.nodes:
+            if name not in self.flow.shared:
+                self._unit(self._key(name)).names.append(name)
+                self.unit_of[name] = self._unit(self._key(name))
+        self._connect()
+        ordered = self._in_order()
+        self._argument_specs()
+        for unit in ordered:
+            unit.node = self._node(unit)
+        return self._function(ordered)
+
+    def _unit(self, key: Any) -> Unit:
+        return self.units.setdefault(key, Unit([]))
+
+    def _key(self, name: str) -> Any:
+        if self._is_single(name):
+            return ("single", name)
+        return ("block", self.labels[name])
+
+    def _is_single(self, name: str) -> bool:
+        flow = self.flow
+        return (
+            name in flow.calls or name in flow.by_row or name in flow.joins or frame_kind(flow.nodes[name]) is not None
+        )
+
+    # What passes between units.
+
+    def _inputs(self, name: str) -> list[Value]:
+        """The values that a node reads, those that only say how to join left out."""
+        call = self.flow.calls.get(name)
+        if call is not None:
+            return call.arguments if call.selector is None else [call.selector, *call.arguments]
+        inputs = self.flow.inputs(name)
+        return inputs[:-1] if name in self.flow.joins else inputs
+
+    def _connect(self) -> None:
+        """Finds what each unit reads and what of its results is read elsewhere."""
+        wanted: dict[Value, None] = {}
+        for key, unit in list(self.units.items()):
+            reads: dict[Value, None] = {}
+            plain = key[0] == "block" or unit.names[0] in self.flow.by_row
+            for name in unit.names:
+                for value in self._inputs(name):
+                    inside = value[0] and self.unit_of.get(value[0]) is unit
+                    if not inside and not (plain and self.flow.is_shared(value)):
+                        reads[value] = None
+            unit.reads = list(reads)
+            unit.waits = [source for name in unit.names for source in self.flow.waits(self.flow.nodes[name])]
+            wanted.update(reads)
+        wanted.update((value, None) for value in self.flow.results)
+        for value in wanted:
+            if value[0] == "":
+                continue
+            unit = self._unit(("block", NOTHING)) if self.flow.is_shared(value) else self.unit_of[value[0]]
+            unit.writes.append(value)
+            self.slots[value] = len(self.slots)
+
+    def _producer(self, value: Value) -> Unit | None:
+        if value[0] == "":
+            return None
+        return self.units["block", NOTHING] if self.flow.is_shared(value) else self.unit_of[value[0]]
+
+    def _in_order(self) -> list[Unit]:
+        """Units after those that they read from."""
+        ordered: dict[int, Unit] = {}
+        stack = list(reversed(self.units.values()))
+        while stack:
+            unit = stack[-1]
+            sources = [*map(self._producer, unit.reads), *(self.unit_of[name] for name in unit.waits)]
+            before = [p for p in sources if p is not None and id(p) not in ordered]
+            if before:
+                stack.extend(before)
+            else:
+                ordered.setdefault(id(stack.pop()), unit)
+        return list(ordered.values())
+
+    # Nodes.
+
+    def _argument_specs(self) -> None:
+        definition = self.flow.definition
+        for i, argument in enumerate(definition.signature.input_arg):
+            shape = tf.TensorShape(None)
+            shapes = attribute(definition.arg_attr[i], "_output_shapes").list.shape if i in definition.arg_attr else []
+            if shapes:
+                shape = tf.TensorShape(shapes[0])
+            self.specs["", i] = tf.TensorSpec(shape, tf.as_dtype(argument.type))
+
+    def _node(self, unit: Unit) -> plan.Node:
+        name = unit.names[0] if unit.names else ""
+        if not name or not self._is_single(name) or name in self.flow.by_row:
+            return self._block(unit)
+        if name in self.flow.calls:
+            return self._call(name)
+        reads = [self.slots[value] for value in self._inputs(name)]
+        if name in self.flow.joins:
+            self._join_spec(name)
+            return plan.Node(plan.JOIN, reads, [self.slots[name, 0]])
+        return self._frame(name, reads)
+
+    def _frame(self, name: str, reads: list[int]) -> plan.Node:
+        node = self.flow.nodes[name]
+        kind = frame_kind(node)
+        assert kind is not None
+        if kind != plan.UNPACK:
+            dtype = tf.bool if kind == plan.IS_EMPTY else tf.variant
+            self.specs[name, 0] = tf.TensorSpec([], dtype)
+            return plan.Node(kind, reads, [self.slots.get((name, 0), -1)])
+        indices = list(attribute(node, "indices").list.i)
+        shapes, types = attribute(node, "shapes").list.shape, attribute(node, "T").list.type
+        for i, (shape, dtype) in enumerate(zip(shapes, types, strict=True)):
+            self.specs[name, i] = tf.TensorSpec(tf.TensorShape(shape), tf.as_dtype(dtype))
+        return plan.Node(kind, reads, [self.slots.get((name, i), -1) for i in range(len(indices))], indices=indices)
+
+    def _join_spec(self, name: str) -> None:
+        specs = [self.specs[value] for value in self._inputs(name)]
+        inner = specs[0].shape[1:]
+        self.specs[name, 0] = tf.TensorSpec(tf.TensorShape([None]).concatenate(inner), specs[0].dtype)
+
+    def _call(self, name: str) -> plan.Node:
+        call = self.flow.calls[name]
+        for i, spec in enumerate(result_specs(call)):
+            self.specs[name, i] = spec
+        return plan.Node(
+            plan.CALL,
+            [self.slots[value] for value in self._inputs(name)],
+            [self.slots.get((name, i), -1) for i in range(call.results)],
+            targets=call.targets,
+            selector=call.kind,
+            site="" if call.made else call.site,
+        )
+
+    def _block(self, unit: Unit) -> plan.Node:
+        name = f"{self.flow.name.replace('/', '.')}.block{len(self.definitions)}"
+        made = _BlockGraph(self.flow, self.specs, unit, name)
+        block, definition = made.build()
+        for value, rows in zip(unit.writes, made.written, strict=True):
+            self.specs[value] = tf.TensorSpec(rows.shape, rows.tensor.dtype)
+        self.definitions.append(definition)
+        return plan.Node(
+            plan.BLOCK,
+            [self.slots[value] for value in unit.reads],
+            [self.slots[value] for value in unit.writes],
+            block=block,
+        )
+
+    # Events.
+
+    def _function(self, ordered: list[Unit]) -> plan.Function:
+        program, flow = self.program, self.flow
+        events: list[tuple[list[int], list[int]]] = [([], [])]
+        for unit in ordered:
+            assert unit.node is not None
+            unit.node.event = len(events)
+            fired = len(program.groups[unit.node.targets[0]]) if unit.node.kind == plan.CALL else 1
+            events.extend(([], []) for _ in range(fired))
+        for i, unit in enumerate(ordered):
+            assert unit.node is not None
+            sources = [*unit.reads, *((name, 0) for name in unit.waits)]
+            waits = sorted({self._event(value) for value in sources}) or [0]
+            unit.node.pending = len(waits)
+            for event in waits:
+                events[event][0].append(i)
+        for number, group in enumerate(program.groups[flow.name]):
+            arrived = {self._event(flow.results[result]) for result in group}
+            assert len(arrived) == 1, (flow.name, group, arrived)
+            events[arrived.pop()][1].append(number)
+        results = [self.slots[value] for value in flow.results]
+        nodes = [unit.node for unit in ordered if unit.node is not None]
+        return plan.Function(
+            flow.name, flow.arguments, len(self.slots), results, program.groups[flow.name], events, nodes
+        )
+
+    def _event(self, value: Value) -> int:
+        unit = self._producer(value)
+        if unit is None:
+            return 0
+        assert unit.node is not None
+        if unit.node.kind == plan.CALL:
+            return unit.node.event + self.program.group_of(self.flow.calls[value[0]], value[1])
+        return unit.node.event
+
+
+def made_function(program: Program, name: str) -> plan.Function:
+    """The plan of a loop (node 0 calls its condition, node 1 its body) or of a map (node 0 runs for every row)."""
+    call = program.made[name]
+    arguments, events = list(range(len(call.arguments))), [([], [])]
+    if call.made == plan.LOOP:
+        count = len(arguments)
+        condition = plan.Node(plan.CALL, arguments, [count], targets=[call.inner[0]])
+        body = plan.Node(plan.CALL, arguments, [count + 1 + i for i in arguments], targets=[call.inner[1]])
+        slots, results, nodes = 2 * count + 1, arguments, [condition, body]
+    else:
+        slots = len(arguments) + call.results
+        results = list(range(len(arguments), slots))
+        nodes = [plan.Node(plan.CALL, arguments, results, targets=list(call.inner), site=call.site or name)]
+    function = plan.Function(name, len(arguments), slots, results, program.groups[name], events, nodes, call.made)
+    if call.made == plan.MAP:
+        function.map_results = [_map_result(spec) for spec in result_specs(call)]
+    return function
+
+
+def _map_result(spec: tf.TensorSpec) -> plan.MapResult:
+    shape = [] if spec.shape.rank is None else [dim or 0 for dim in spec.shape[1:]]
+    return plan.MapResult(spec.dtype == tf.variant, spec.dtype.as_datatype_enum, shape)
+
+
+def result_specs(call: Call) -> list[tf.TensorSpec]:
+    """What is known of the results of a call; the last one of a recorded call is its frame."""
+    node = call.node
+    shapes = attribute(node, "results_shapes" if node.op == "Recgraph>InvokeGradient" else "output_shapes").list.shape
+    types = attribute(node, "T" if node.op == "Recgraph>While" else "Tout").list.type
+    known = len(types)
+    specs = []
+    for i in range(call.results):
+        shape = tf.TensorShape(shapes[i] if i < len(shapes) else (None if i < known else []))
+        specs.append(tf.TensorSpec(shape, tf.as_dtype(types[i]) if i < known else tf.variant))
+    return specs
+
+
+class _BlockGraph:
+    """Builds the graph of one block."""
+
+    def __init__(self, flow: Flow, specs: dict[Value, tf.TensorSpec], unit: Unit, name: str) -> None:
+        self.flow, self.specs, self.unit, self.name = flow, specs, unit, name
+        self.graph = tf_private.FuncGraph(name)
+        self.values: dict[Value, Rows] = {}
+        self.captures: dict[int, tf.Tensor] = {}
+        self.inputs: list[tf.Tensor] = []
+        self.written: list[Rows] = []
+        self.by_row = flow.by_row.get(unit.names[0], "") if unit.names else ""
+
+    def build(self) -> tuple[plan.Block, Any]:
+        """The block and its function."""
+        with self.graph.as_default():
+            for value in self.unit.reads:
+                self._read(value)
+            sums: list[tuple[str, int, list[tf.Tensor]]] = []
+            for name in self.unit.names:
+                node = self.flow.nodes[name]
+                if node.op == "Recgraph>Accumulate":
+                    sums.append(self._sum(node))
+                else:
+                    self._run(node)
+            self.written = [self._get(value) for value in self.unit.writes]
+            outputs = [tf.identity(rows.tensor) for rows in self.written]
+            numbered = []
+            for kind, slot, tensors in sums:
+                numbered.append((kind, slot, len(outputs)))
+                outputs += tensors
+        inputs = [*self.inputs, *self.captures.values()]
+        definition = tf_private.function_of_graph(self.graph, self.name, inputs, outputs)
+        block = plan.Block(
+            self.name,
+            [self.flow.nodes[name].op for name in self.unit.names] or ["Const"],
+            list(self.captures),
+            [not rows.has_rows for rows in self.written],
+            numbered,
+            self.by_row,
+            any(not self.specs[value].shape.is_fully_defined() for value in self.unit.reads),
+            min(sum(map(_multiplications, self.graph.get_operations())), 1 << 30),
+        )
+        return block, definition
+
+    def _read(self, value: Value) -> None:
+        spec = self.specs[value]
+        shape = spec.shape if self.by_row else tf.TensorShape([None]).concatenate(spec.shape)
+        placeholder = tf.compat.v1.placeholder(spec.dtype, shape)
+        self.inputs.append(placeholder)
+        self.values[value] = Rows(placeholder, not self.by_row)
+
+    def _get(self, value: Value) -> Rows:
+        if value not in self.values:
+            assert self.flow.is_shared(value), value
+            self._run(self.flow.nodes[value[0]])
+        return self.values[value]
+
+    def _run(self, node: Any) -> None:
+        if node.op == "Recgraph>Capture":
+            outputs = [Rows(self._capture(node), False)]
+        else:
+            inputs = [self._get(value) for value in self.flow.inputs(node.name)]
+            try:
+                outputs = _with_origin(self.graph, node, vectorize.vectorize(node, inputs))
+            except NoRule as reason:
+                raise Redo(self.flow.name, node.name, str(reason)) from None
+            except IsJoin:
+                raise Redo(self.flow.name, node.name, None) from None
+        for i, output in enumerate(outputs):
+            self.values[node.name, i] = output
+
+    def _capture(self, node: Any) -> tf.Tensor:
+        slot = attribute(node, "slot").i
+        if slot not in self.captures:
+            shape = tf.TensorShape(attribute(node, "shape").shape)
+            self.captures[slot] = tf.compat.v1.placeholder(tf.as_dtype(attribute(node, "dtype").type), shape)
+        return self.captures[slot]
+
+    def _sum(self, node: Any) -> tuple[str, int, list[tf.Tensor]]:
+        """What a contribution of all rows adds to a sum."""
+        kind, slot = attribute(node, "kind").s.decode(), attribute(node, "slot").i
+        values = [self._get(value) for value in self.flow.inputs(node.name)]
+        count = self._count()
+        if kind == "dense":
+            (value,) = values
+            if value.has_rows:
+                return kind, slot, [tf.reduce_sum(value.tensor, 0)]
+            return kind, slot, [value.tensor * tf.cast(count[0], value.tensor.dtype)]
+        tensors = [vectorize.with_rows(value, count) for value in values]
+        return kind, slot, [_flat(tensor) for tensor in tensors]
+
+    def _count(self) -> tf.Tensor:
+        if self.by_row:
+            return tf.constant([1])
+        if not self.inputs:
+            raise Redo(self.flow.name, self.unit.names[0], "it reads nothing")
+        return tf.shape(self.inputs[0])[:1]
+
+
+def _multiplications(op: tf.Operation) -> int:
+    """Of a matrix product, for one row of the first factor."""
+    if op.type not in ("MatMul", "BatchMatMulV2"):
+        return 0
+    sizes = [dim for factor in op.inputs for dim in factor.shape[1 if factor is op.inputs[0] else 0 :] if dim]
+    inner = op.inputs[0].shape[-1] or 1
+    return int(np.prod(sizes, dtype=np.int64)) // inner
+
+
+def _flat(tensor: tf.Tensor) -> tf.Tensor:
+    """`[rows, m, ...]` as `[rows * m, ...]`."""
+    inner = tensor.shape[2:]
+    if inner.is_fully_defined():
+        return tf.reshape(tensor, [-1, *inner])
+    return tf.reshape(tensor, tf.concat([[-1], tf.shape(tensor)[2:]], 0))
+
+
+def _with_origin(graph: Any, node: Any, outputs: list[Rows]) -> list[Rows]:
+    """Notes the user's line on the operations that compute `outputs`."""
+    place = origin(node).encode()
+    if place:
+        for rows in outputs:
+            op = rows.tensor.op
+            if op.graph is graph and op.type != "Placeholder":
+                tf_private.set_attribute(op, "_recgraph_origin", tf.compat.v1.AttrValue(s=place))
+    return outputs
+
+
+def reachable(definitions: dict[str, Any], roots: Iterable[str], make: Any) -> dict[str, Flow]:
+    """The flows of all functions that can be reached from `roots`."""
+    flows: dict[str, Flow] = {}
+    queue = [root for root in roots if root in definitions]
+    while queue:
+        name = queue.pop(0)
+        if name in flows:
+            continue
+        flows[name] = make(definitions[name])
+        for call in flows[name].calls.values():
+            queue.extend(call.inner or call.targets)
+    return flows

@@ -1,0 +1,311 @@
+"""What depends on what in the functions of a program: which operations can run together, and which results of a
+call become known together.
+
+Every value has a *label*: the results of calls (by group) and operations without a batched form that it waits for.
+Values with the same label are there at the same time, so operations with the same label make one block. Groups start
+coarse, all results of a function in one, and are split until every group has one label in every function that a
+call may reach.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from recgraph import tf_private
+from recgraph.batch import plan
+from recgraph.batch.nodes import attribute, origin
+from recgraph.errors import Unbatchable
+
+# The output of a node: its name ("" for an argument) and the number of the output.
+Value: TypeAlias = tuple[str, int]
+# ("call", node, group) or ("row", node)
+Token: TypeAlias = tuple[Any, ...]
+Label: TypeAlias = frozenset[Token]
+NOTHING: Label = frozenset()
+
+_ALIASES = frozenset({"Identity", "StopGradient", "PreventGradient", "Snapshot"})
+_CALLS = frozenset(
+    {"Recgraph>Invoke", "Recgraph>InvokeGradient", "If", "Case", "Recgraph>While", "Recgraph>CallFunction"}
+)
+_FRAMES = {
+    "Recgraph>PackFrame": plan.PACK,
+    "Recgraph>UnpackFrame": plan.UNPACK,
+    "Recgraph>FrameIsEmpty": plan.IS_EMPTY,
+}
+_ROOTS = frozenset({"Const", "Recgraph>Capture"})
+
+
+@dataclasses.dataclass
+class Call:
+    """A call node.
+
+    Attributes:
+        arguments: without the selector.
+        results: how many the callee has.
+        made: for a loop or a map, the kind of the function that is made for it, its only target.
+        inner: what that function calls.
+    """
+
+    node: Any
+    targets: list[str]
+    arguments: list[Value]
+    results: int
+    selector: Value | None = None
+    kind: int = plan.NO_SELECTOR
+    site: str = ""
+    made: int = plan.PLAIN
+    inner: tuple[str, ...] = ()
+
+
+class Flow:
+    """One function of the library.
+
+    Attributes:
+        nodes: its operations by name, in order, aliases left out.
+        calls: those of them that are calls.
+        shared: names of operations whose values are the same for all invocations.
+        by_row: names of operations that run once for every row, with the reason.
+        joins: names of concatenations that only note their parts.
+        results: the values that it returns.
+    """
+
+    def __init__(self, definition: Any, by_row: dict[str, str], joins: set[str]) -> None:
+        self.definition = definition
+        self.name = definition.signature.name
+        self.by_row, self.joins = by_row, joins
+        self._arguments = {a.name: i for i, a in enumerate(definition.signature.input_arg)}
+        self._aliases: dict[Value, Value] = {}
+        self._raw = {node.name: node for node in definition.node_def}
+        self.nodes: dict[str, Any] = {}
+        self.shared: set[str] = set()
+        for node in self._in_order():
+            self._add(node)
+        self.used = {value for name in self.nodes for value in self.inputs(name)}
+        self.results = [self.value(definition.ret[a.name]) for a in definition.signature.output_arg]
+        self.used.update(self.results)
+        self.calls = {name: self._call(node) for name, node in self.nodes.items() if node.op in _CALLS}
+
+    @property
+    def arguments(self) -> int:
+        """How many there are."""
+        return len(self._arguments)
+
+    def value(self, reference: str) -> Value:
+        """What a reference in the FunctionDef stands for, aliases followed."""
+        parts = reference.split(":")
+        if parts[0] in self._arguments:
+            return ("", self._arguments[parts[0]])
+        value = (parts[0], _output_number(self._raw[parts[0]], parts[1], int(parts[2])))
+        return self._aliases.get(value, value)
+
+    def inputs(self, name: str) -> list[Value]:
+        """The values that a node reads, control inputs left out."""
+        return [self.value(reference) for reference in self.nodes[name].input if not reference.startswith("^")]
+
+    def _in_order(self) -> list[Any]:
+        """The operations after those that they read from."""
+        ordered: dict[str, Any] = {}
+        stack = list(reversed(self._raw))
+        while stack:
+            name = stack[-1]
+            sources = [r.split(":")[0] for r in self._raw[name].input if not r.startswith("^")]
+            sources += self.waits(self._raw[name])
+            before = [s for s in sources if s not in self._arguments and s not in ordered]
+            if before:
+                stack.extend(before)
+            else:
+                ordered.setdefault(stack.pop(), self._raw[name])
+        return list(ordered.values())
+
+    def waits(self, node: Any) -> list[str]:
+        """The operations with a state that `node` has to come after."""
+        sources = [reference[1:] for reference in node.input if reference.startswith("^")]
+        return [source for source in sources if source in self.by_row]
+
+    def is_shared(self, value: Value) -> bool:
+        """Whether a value is the same for all invocations of a call from outside."""
+        return value[0] in self.shared
+
+    def _add(self, node: Any) -> None:
+        if node.op in _ALIASES and not self.waits(node):
+            self._aliases[(node.name, 0)] = self.value(node.input[0])
+            return
+        if node.op == "NoOp":
+            return
+        self.nodes[node.name] = node
+        if node.op in _CALLS or node.op in _FRAMES or node.name in self.by_row or node.op == "Recgraph>Accumulate":
+            return
+        if self.waits(node):
+            return
+        if node.op in _ROOTS or (self.inputs(node.name) and all(map(self.is_shared, self.inputs(node.name)))):
+            self.shared.add(node.name)
+
+    def _call(self, node: Any) -> Call:
+        inputs = self.inputs(node.name)
+        site = attribute(node, "site").s.decode()
+        if node.op in ("Recgraph>Invoke", "Recgraph>InvokeGradient"):
+            if attribute(node, "key").s:
+                raise Unbatchable("a call with an environment of its own", origin(node))
+            return self._invocation(node, inputs, site)
+        results = len(attribute(node, "T" if node.op == "Recgraph>While" else "Tout").list.type)
+        if node.op == "If":
+            if attribute(node, "Tcond").type != tf.bool.as_datatype_enum:
+                raise Unbatchable("a condition that is not a bool", origin(node))
+            branches = [attribute(node, "then_branch").func.name, attribute(node, "else_branch").func.name]
+            return Call(node, branches, inputs[1:], results, inputs[0], plan.BOOL)
+        if node.op == "Case":
+            branches = [function.name for function in attribute(node, "branches").list.func]
+            return Call(node, branches, inputs[1:], results, inputs[0], plan.INDEX)
+        if node.op == "Recgraph>While":
+            loop = (attribute(node, "cond").func.name, attribute(node, "body").func.name)
+            return Call(node, [f"{self.name}/{node.name}#loop"], inputs, results, made=plan.LOOP, inner=loop)
+        return Call(node, [attribute(node, "f").func.name], inputs, results)
+
+    def _invocation(self, node: Any, inputs: list[Value], site: str) -> Call:
+        entry, results = attribute(node, "entry").s.decode(), len(attribute(node, "Tout").list.type)
+        if node.op == "Recgraph>InvokeGradient":
+            callee, inputs = f"{entry}.grad", inputs[: 1 + len(attribute(node, "Tgrads").list.type)]
+        elif (node.name, results) in self.used:
+            if attribute(node, "recompute").b:
+                raise Unbatchable("gradient='recompute'", origin(node))
+            callee, results = f"{entry}.rec", results + 1
+        else:
+            callee = entry
+        if not attribute(node, "map").b:
+            return Call(node, [callee], inputs, results, site=site)
+        name = f"{self.name}/{node.name}#map"
+        return Call(node, [name], inputs, results, site=site, made=plan.MAP, inner=(callee,))
+
+
+def frame_kind(node: Any) -> int | None:
+    """The kind of a node that handles frames, or None."""
+    return _FRAMES.get(node.op)
+
+
+def _output_number(node: Any, argument: str, index: int) -> int:
+    before = 0
+    for output in tf_private.op_definition(node.op).output_arg:
+        if output.name == argument:
+            return before + index
+        if output.number_attr:
+            before += attribute(node, output.number_attr).i
+        elif output.type_list_attr:
+            before += len(attribute(node, output.type_list_attr).list.type)
+        else:
+            before += 1
+    raise KeyError(f"{node.op} has no output {argument}")
+
+
+class Program:
+    """All functions that can be reached, their labels, and the groups of their results."""
+
+    def __init__(self, flows: dict[str, Flow]) -> None:
+        self.flows = flows
+        self.made = {call.targets[0]: call for flow in flows.values() for call in flow.calls.values() if call.made}
+        self._classes = self._alike()
+        self.groups = {name: [list(range(self._results(name)))] for name in self._names()}
+        while self._refine():
+            pass
+
+    def _names(self) -> list[str]:
+        return [*self.flows, *self.made]
+
+    def _results(self, name: str) -> int:
+        return self.made[name].results if name in self.made else len(self.flows[name].results)
+
+    def _alike(self) -> list[list[str]]:
+        """Functions that one call may reach must have the same groups."""
+        parent = {name: name for name in self._names()}
+
+        def find(name: str) -> str:
+            while parent[name] != name:
+                name = parent[name]
+            return name
+
+        for flow in self.flows.values():
+            for call in flow.calls.values():
+                for target in call.targets[1:]:
+                    parent[find(target)] = find(call.targets[0])
+        classes: dict[str, list[str]] = {}
+        for name in parent:
+            classes.setdefault(find(name), []).append(name)
+        return list(classes.values())
+
+    def _refine(self) -> bool:
+        labels = {name: self.labels(name) for name in self.flows}
+        changed = False
+        for members in self._classes:
+            if any(name in self.made for name in members):
+                continue  # the results of loops and maps are all there when they end
+            split = [part for group in self.groups[members[0]] for part in self._split(group, members, labels)]
+            if split != self.groups[members[0]]:
+                changed = True
+                for name in members:
+                    self.groups[name] = split
+        return changed
+
+    def _split(self, group: list[int], members: list[str], labels: dict[str, dict[str, Label]]) -> list[list[int]]:
+        """The parts of a group that each become known at once, whichever function runs."""
+        parts: dict[Any, list[int]] = {}
+        for result in group:
+            key = tuple(self._event_key(name, result, labels[name]) for name in members)
+            parts.setdefault(key, []).append(result)
+        return list(parts.values())
+
+    def group_of(self, call: Call, result: int) -> int:
+        """The number of the group that a result of a call belongs to."""
+        return next(g for g, group in enumerate(self.groups[call.targets[0]]) if result in group)
+
+    def _event_key(self, name: str, result: int, labels: dict[str, Label]) -> tuple[Any, ...]:
+        """What makes a result known."""
+        flow = self.flows[name]
+        node, output = flow.results[result]
+        if node == "":
+            return ("start",)
+        if node in flow.calls:
+            return ("call", node, self.group_of(flow.calls[node], output))
+        if frame_kind(flow.nodes[node]) is not None or node in flow.joins or node in flow.by_row:
+            return ("node", node)
+        return ("block", labels[node])
+
+    def labels(self, name: str) -> dict[str, Label]:
+        """The label of every node but the calls: of what it makes; frames pass on what they are made of."""
+        flow = self.flows[name]
+        labels: dict[str, Label] = {}
+        before: dict[Token, Label] = {}  # what a token has waited for itself
+        for node in flow.nodes:
+            if node in flow.calls:
+                waited = self._union(flow, node, self._call_inputs(flow.calls[node]), labels, before)
+                for group in range(len(self.groups[flow.calls[node].targets[0]])):
+                    before["call", node, group] = _closure(waited, before)
+                continue
+            label = self._union(flow, node, flow.inputs(node), labels, before)
+            if node in flow.by_row:
+                before["row", node] = _closure(label, before)
+                label = frozenset({("row", node)})
+            labels[node] = label
+        return labels
+
+    @staticmethod
+    def _call_inputs(call: Call) -> list[Value]:
+        return call.arguments if call.selector is None else [call.selector, *call.arguments]
+
+    def _union(
+        self, flow: Flow, name: str, values: Iterable[Value], labels: dict[str, Label], before: dict[Token, Label]
+    ) -> Label:
+        tokens: set[Token] = {("row", source) for source in flow.waits(flow.nodes[name])}
+        for node, output in values:
+            if node in flow.calls:
+                tokens.add(("call", node, self.group_of(flow.calls[node], output)))
+            elif node:
+                tokens |= labels[node]
+        implied = {earlier for token in tokens for earlier in before[token]}
+        return frozenset(tokens - implied)
+
+
+def _closure(label: Label, before: dict[Token, Label]) -> Label:
+    return label.union(*(before[token] for token in label))

@@ -1,0 +1,19 @@
+"""Reading NodeDefs: asking a protobuf map for a missing attribute would put an empty one there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+_MISSING = tf.compat.v1.AttrValue()
+
+
+def attribute(node: Any, name: str) -> Any:
+    """An attribute's AttrValue, empty where the node has none."""
+    return node.attr.get(name, _MISSING)
+
+
+def origin(node: Any) -> str:
+    """The user's line that made the operation, or ""."""
+    return str(attribute(node, "_recgraph_origin").s.decode())

@@ -1,0 +1,171 @@
+"""Operations for one invocation, turned into operations for many: every value gets a leading dimension of rows.
+
+Rules are written for the operations that cells are made of; they give what a person would write by hand. Values that
+are the same for all invocations (weights, constants) have no rows, so a product with a weight matrix stays one product.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.batch import nodes
+
+
+class NoRule(Exception):
+    """An operation has no form for many rows; it is run once for each."""
+
+
+class IsJoin(Exception):
+    """A concatenation of parts whose length is not known: the engine only notes the parts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """A value of a block under construction: `tensor` with a leading dimension of rows or, shared, without."""
+
+    tensor: tf.Tensor
+    has_rows: bool
+
+    @property
+    def rank(self) -> int:
+        """Of one row's value."""
+        rank = self.tensor.shape.rank
+        if rank is None:
+            raise NoRule("rank unknown")
+        return rank - self.has_rows
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        """Of one row's value."""
+        return self.tensor.shape[1:] if self.has_rows else self.tensor.shape
+
+    @property
+    def static(self) -> np.ndarray | None:
+        """The value, where it is shared and known now."""
+        return None if self.has_rows else tf.get_static_value(self.tensor)
+
+
+Rule: TypeAlias = Callable[["Site"], Any]
+RULES: dict[str, Rule] = {}
+
+
+@dataclasses.dataclass
+class Site:
+    """An operation to vectorise: its node and inputs, at least one with rows."""
+
+    node: Any
+    inputs: list[Rows]
+
+    def tensors(self) -> list[tf.Tensor]:
+        """The inputs' tensors."""
+        return [value.tensor for value in self.inputs]
+
+    @property
+    def count(self) -> tf.Tensor:
+        """How many rows there are, int32 `[1]`."""
+        rows = next(value.tensor for value in self.inputs if value.has_rows)
+        return tf.shape(rows)[:1]
+
+    def attribute(self, name: str) -> Any:
+        """An attribute's AttrValue."""
+        return nodes.attribute(self.node, name)
+
+    def same(self, tensors: Sequence[tf.Tensor], **changed: Any) -> list[tf.Tensor]:
+        """The same operation on other tensors."""
+        return copy_operation(self.node, tensors, changed)
+
+
+def vectorize(node: Any, inputs: list[Rows]) -> list[Rows]:
+    """The outputs of `node` for many rows.
+
+    Raises:
+        NoRule: there is no such form.
+        IsJoin: see there.
+    """
+    if not any(value.has_rows for value in inputs):
+        return [Rows(tensor, False) for tensor in copy_operation(node, [value.tensor for value in inputs], {})]
+    rule = RULES.get(node.op)
+    if rule is None:
+        raise NoRule(f"{node.op} has no batched form")
+    made = rule(Site(node, inputs))
+    return [value if isinstance(value, Rows) else Rows(value, True) for value in _listed(made)]
+
+
+def copy_operation(node: Any, tensors: Sequence[tf.Tensor], changed: dict[str, Any]) -> list[tf.Tensor]:
+    """Adds an operation like `node` to the current graph."""
+    attributes = {key: value for key, value in node.attr.items() if not key.startswith("_")}
+    attributes |= changed
+    graph = tf.compat.v1.get_default_graph()
+    op = graph.create_op(node.op, list(tensors), attrs=attributes, name=node.name.rsplit("/", 1)[-1])
+    return list(op.outputs)
+
+
+def has_rule(op: str) -> bool:
+    """Whether operations of this type may have a batched form."""
+    return op in RULES
+
+
+def _listed(made: Any) -> list[Any]:
+    return list(made) if isinstance(made, list | tuple) else [made]
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Enters a rule for operation types."""
+
+    def enter(function: Rule) -> Rule:
+        for name in names:
+            RULES[name] = function
+        return function
+
+    return enter
+
+
+def with_rows(value: Rows, count: tf.Tensor) -> tf.Tensor:
+    """The value with rows: a shared one is repeated."""
+    if value.has_rows:
+        return value.tensor
+    return tf.broadcast_to(value.tensor, tf.concat([count, tf.shape(value.tensor)], 0))
+
+
+def known(value: Rows, what: str) -> np.ndarray:
+    """The value of an input that must be known now."""
+    static = value.static
+    if static is None:
+        raise NoRule(f"{what} is computed")
+    return static
+
+
+def dims(shape: tf.TensorShape) -> list[int] | None:
+    """The dimensions with at most one -1 for an unknown one, or None where that does not say it."""
+    if shape.rank is None:
+        return None
+    found = [-1 if dim is None else dim for dim in shape.as_list()]
+    return found if found.count(-1) <= 1 else None
+
+
+def reshape_rows(tensor: tf.Tensor, shape: Sequence[int] | tf.Tensor, count: tf.Tensor | None = None) -> tf.Tensor:
+    """`tensor` with rows of the given shape."""
+    if isinstance(shape, tf.Tensor) or -1 in shape:
+        lead = tf.shape(tensor)[:1] if count is None else count
+        made = tf.reshape(tensor, tf.concat([lead, tf.cast(shape, tf.int32)], 0))
+        if not isinstance(shape, tf.Tensor):
+            made.set_shape([None, *(None if dim == -1 else dim for dim in shape)])
+        return made
+    return tf.reshape(tensor, [-1, *shape]) if 0 not in shape else tf.reshape(tensor, [tf.shape(tensor)[0], *shape])
+
+
+def expanded(value: Rows, rank: int) -> tf.Tensor:
+    """The tensor with ones after the rows, so that it broadcasts against values of a higher rank."""
+    missing = rank - value.rank
+    if not value.has_rows or missing <= 0:
+        return value.tensor
+    shape = dims(value.shape)
+    if shape is None:
+        lead = tf.shape(value.tensor)
+        return tf.reshape(value.tensor, tf.concat([lead[:1], [1] * missing, lead[1:]], 0))
+    return reshape_rows(value.tensor, [1] * missing + shape)
