@@ -64,7 +64,28 @@ absl::Status Add(const Tensor& value, Tensor* total) {
   }
 }
 
-// Stacks `parts` along their first dimension; keeps `whole` where there are none.
+// Tensors as messages show them: `float [2,3]`.
+std::string Describe(const Tensor& tensor) {
+  return absl::StrCat(tensorflow::DataTypeString(tensor.dtype()), " ",
+                      tensor.shape().DebugString());
+}
+
+absl::Status Differ(int slot, const char* what, const Tensor& first, const Tensor& other) {
+  return errors::InvalidArgument("gradients of one captured tensor (slot ", slot, ") ", what, ": ",
+                                 Describe(first), " and ", Describe(other));
+}
+
+// Whether the rows of two tensors can lie in one.
+bool RowsFit(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.dims() != b.dims()) return false;
+  for (int i = 1; i < a.dims(); ++i) {
+    if (a.dim_size(i) != b.dim_size(i)) return false;
+  }
+  return true;
+}
+
+// Stacks `parts` along their first dimension; keeps `whole` where there are none. Their rows fit:
+// `Concat` copies whatever there is, beyond the end of its result if need be.
 absl::Status Stack(const std::vector<Tensor>& parts, Tensor* whole) {
   if (parts.empty()) return absl::OkStatus();
   return tensorflow::tensor::Concat(parts, whole);
@@ -94,20 +115,28 @@ absl::Status Sums::AddDense(int slot, const Tensor& value) {
     sum.dense = tensorflow::tensor::DeepCopy(value);
     return absl::OkStatus();
   }
-  if (value.shape() != sum.dense.shape()) {
-    return errors::InvalidArgument("gradients of one capture differ in shape: ",
-                                               value.shape().DebugString(), " and ",
-                                               sum.dense.shape().DebugString());
+  if (value.dtype() != sum.dense.dtype() || value.shape() != sum.dense.shape()) {
+    return Differ(slot, "differ in shape or dtype", sum.dense, value);
   }
   return Add(value, &sum.dense);
 }
 
-void Sums::AddPair(SumKind kind, int slot, const Tensor& first, const Tensor& second) {
+absl::Status Sums::AddPair(SumKind kind, int slot, const Tensor& first, const Tensor& second) {
+  if (first.dims() == 0 || second.dims() == 0 || first.dim_size(0) != second.dim_size(0)) {
+    return Differ(slot, "are a pair of different length", first, second);
+  }
   Slot& sum = slots_[slot];
   std::lock_guard<std::mutex> lock(sum.mutex);
   Pairs* pairs = Select(kind, &sum);
+  for (const auto& [others, added] : {std::make_pair(&pairs->first, &first),
+                                      std::make_pair(&pairs->second, &second)}) {
+    if (!others->empty() && !RowsFit(others->front(), *added)) {
+      return Differ(slot, "have rows of different width or dtype", others->front(), *added);
+    }
+  }
   pairs->first.push_back(first);
   pairs->second.push_back(second);
+  return absl::OkStatus();
 }
 
 absl::Status Sums::TakeDense(OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
@@ -182,7 +211,7 @@ class AccumulateOp : public OpKernel {
     if (kind_ == SumKind::kDense) {
       OP_REQUIRES_OK(ctx, sums->AddDense(slot_, ctx->input(0)));
     } else {
-      sums->AddPair(kind_, slot_, ctx->input(0), ctx->input(1));
+      OP_REQUIRES_OK(ctx, sums->AddPair(kind_, slot_, ctx->input(0), ctx->input(1)));
     }
   }
   bool IsExpensive() override { return false; }

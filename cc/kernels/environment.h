@@ -48,9 +48,11 @@ class Sums {
  public:
   explicit Sums(int slots) : slots_(slots) {}
 
+  // All contributions to a slot have one shape and dtype or, in pairs, rows of one: an
+  // InvalidArgument error otherwise, and nothing is added.
   absl::Status AddDense(int slot, const tensorflow::Tensor& value);
-  void AddPair(SumKind kind, int slot, const tensorflow::Tensor& first,
-               const tensorflow::Tensor& second);
+  absl::Status AddPair(SumKind kind, int slot, const tensorflow::Tensor& first,
+                       const tensorflow::Tensor& second);
 
   // The total of a slot; `like` gives shape and dtype where nothing was added.
   absl::Status TakeDense(tensorflow::OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
