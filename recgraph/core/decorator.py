@@ -58,6 +58,8 @@ class _BaseCase(Exception):
 class RecursiveFunction:
     """A Python function that is run as SubGraphs, one for each kind of arguments."""
 
+    autograph_info__ = None  # as of SubGraph: AutoGraph leaves the object alone
+
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
         self._function = function
@@ -73,16 +75,16 @@ class RecursiveFunction:
         return list(self._eager.values())
 
     @tf.autograph.experimental.do_not_convert
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, name: str | None = None) -> Any:
         """One invocation; see `SubGraph.__call__`."""
         if getattr(self._defining, "probing", False):
             raise _BaseCase(self._function(*args))
-        return self._for(args, rows=False)(*args)
+        return self._for(args, rows=False)(*args, name=name)
 
     @tf.autograph.experimental.do_not_convert
-    def map(self, *args: Any) -> Any:
+    def map(self, *args: Any, name: str | None = None) -> Any:
         """One invocation per row; see `SubGraph.map`."""
-        return self._for(args, rows=True).map(*args)
+        return self._for(args, rows=True).map(*args, name=name)
 
     def _for(self, args: tuple[Any, ...], rows: bool) -> SubGraph:
         current: SubGraph | None = getattr(self._defining, "subgraph", None)

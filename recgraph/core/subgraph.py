@@ -56,6 +56,8 @@ class SubGraph:
     Source: thesis, section 5.3; Jeong et al., EuroSys 2018.
     """
 
+    autograph_info__ = None  # AutoGraph calls an object with this mark as it is, in place of rewriting its `__call__`
+
     def __init__(
         self,
         name: str | None = None,
