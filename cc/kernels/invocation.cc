@@ -3,7 +3,6 @@
 
 #include <mutex>
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "cc/core/call_path.h"
@@ -109,12 +108,6 @@ absl::Status RootCall::Explain(const Invocation& invocation, const absl::Status&
   return absl::Status(status.code(), message);
 }
 
-// Counts the calls made at each call site; calls at different sites may come from any thread.
-struct Invocation::Occurrences {
-  std::mutex mutex;
-  std::map<int64_t, int64_t> next;
-};
-
 Invocation::Invocation(const Scope& scope, Tensors arguments, int results)
     : scope_(scope), depth_(scope.parent == nullptr ? 1 : scope.parent->depth() + 1),
       arguments_(std::move(arguments)), results_(results) {
@@ -148,11 +141,6 @@ std::vector<std::string> Invocation::CallPath() const {
   }
   std::reverse(labels.begin(), labels.end());
   return labels;
-}
-
-Recording::Key Invocation::NextCall(int64_t site) {
-  std::lock_guard<std::mutex> lock(occurrences_->mutex);
-  return {site, occurrences_->next[site]++};
 }
 
 absl::Status Invocation::GetArg(int index, const Tensor** value) {
