@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -11,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import origin, signature
+from recgraph.core import listing, origin, regions, signature
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import DefinitionError, RecgraphError
 
@@ -74,6 +76,13 @@ class RecursiveFunction:
         """The SubGraphs that eager calls have made."""
         return list(self._eager.values())
 
+    def __repr__(self) -> str:
+        made = "".join(f", {listing.signature_of(subgraph)}" for subgraph in self.subgraphs)
+        return f"<recursive function {self._options['name']!r}{made or ', not yet called'}>"
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.subgraphs)) or repr(self)
+
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *args: Any, name: str | None = None) -> Any:
         """One invocation; see `SubGraph.__call__`."""
@@ -90,13 +99,21 @@ class RecursiveFunction:
         current: SubGraph | None = getattr(self._defining, "subgraph", None)
         if current is not None:
             return current
-        specs = tuple(_specs(arg, rows) for arg in args)
+        specs = tuple(_specs(arg, rows, name) for arg, name in zip(args, self._names(len(args)), strict=True))
         key = str(signature.describe(specs))
         with self._lock:
             known = self._known()
             if key not in known:
                 known[key] = self._define(specs, args)
             return known[key]
+
+    def _names(self, count: int) -> list[str]:
+        """The parameters' names for `count` arguments, as names of operations."""
+        names: list[str] = []
+        for name, parameter in inspect.signature(self._function).parameters.items():
+            many = count - len(names) if parameter.kind is inspect.Parameter.VAR_POSITIONAL else 1
+            names += [f"{name}_{i}" for i in range(many)] if many != 1 else [name]
+        return [re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9_]", "", name) or "input" for name in names[:count]]
 
     def _known(self) -> dict[Any, SubGraph]:
         if tf_private.executing_eagerly():
@@ -109,7 +126,7 @@ class RecursiveFunction:
         first_error: Exception | None = None
         for guess in self._guesses(specs, args):
             try:
-                return self._settle(specs, guess)
+                return self._sharpen(specs, self._settle(specs, guess))
             except RecgraphError:
                 raise
             except Exception as error:  # a wrong guess can fail anywhere in the user's code
@@ -159,6 +176,17 @@ class RecursiveFunction:
             guess = _merge(guess, actual)
         raise DefinitionError(f"the outputs of '{self._options['name']}' change with every level of the recursion")
 
+    def _sharpen(self, specs: Any, made: SubGraph) -> SubGraph:
+        """Where the guess left a shape unknown: the shape that some branch gives, if the recursion keeps to it."""
+        outputs = made.finished_body().outputs
+        found = [tf.TensorSpec(_shape_in_some_branch(tensor), tensor.dtype) for tensor in outputs]
+        if all(spec.shape.rank == tensor.shape.rank for spec, tensor in zip(found, outputs, strict=True)):
+            return made
+        try:
+            return self._settle(specs, tf.nest.pack_sequence_as(made.body_outputs(), found))
+        except Exception:  # the guess was wrong: an unknown shape is right, too
+            return made
+
     def _trace(self, specs: Any, outputs: Any, check: bool = True) -> SubGraph:
         options = {**self._options, "outputs": outputs}
         made = SubGraph(inputs=specs, **options)
@@ -172,21 +200,33 @@ class RecursiveFunction:
         return made
 
 
-def _specs(value: Any, rows: bool) -> Any:
-    """The nest of specs of an argument; a list is a tensor, a tuple or dict is a nest."""
+def _specs(value: Any, rows: bool, name: str) -> Any:
+    """The nest of specs of an argument, named after its parameter; a list is a tensor, a tuple or dict is a nest."""
     if isinstance(value, dict):
-        return {key: _specs(part, rows) for key, part in value.items()}
+        return {key: _specs(part, rows, f"{name}_{key}") for key, part in value.items()}
     if isinstance(value, tuple):
-        parts = [_specs(part, rows) for part in value]
+        parts = [_specs(part, rows, f"{name}_{i}") for i, part in enumerate(value)]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     tensor = tf.convert_to_tensor(value)
-    return tf.TensorSpec(tensor.shape[1:] if rows else tensor.shape, tensor.dtype)
+    return tf.TensorSpec(tensor.shape[1:] if rows else tensor.shape, tensor.dtype, name)
 
 
 def _zeros(spec: tf.TensorSpec) -> tf.Tensor:
     """A value of zeros, empty strings for text; 1 for an unknown dimension."""
     shape = [1 if size is None else size for size in (spec.shape.as_list() if spec.shape.rank is not None else [])]
     return tf.fill(shape, "") if spec.dtype == tf.string else tf.zeros(shape, spec.dtype)
+
+
+def _shape_in_some_branch(tensor: tf.Tensor) -> tf.TensorShape:
+    """The shape of a tensor or, if that is unknown, what one of the branches that give it knows."""
+    shape = tensor.shape
+    if shape.rank is None and tensor.op.type == "Identity":
+        return _shape_in_some_branch(tensor.op.inputs[0])
+    region = regions.region_of(tensor.op) if shape.rank is None else None
+    if region is None or region.kind not in (regions.IF, regions.CASE):
+        return shape
+    found = (_shape_in_some_branch(graph.outputs[tensor.value_index]) for graph in region.graphs)
+    return next((one for one in found if one.rank is not None), shape)
 
 
 def _without_name(spec: tf.TensorSpec) -> tf.TensorSpec:

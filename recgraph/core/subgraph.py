@@ -395,7 +395,7 @@ class SubGraph:
         return str(self.program(gradient=True in self._programs).report)
 
     def __repr__(self) -> str:
-        return f"<SubGraph {self.name!r}>"
+        return f"<SubGraph {listing.signature_of(self)}>"
 
     def __str__(self) -> str:
         return listing.of_subgraph(self)

@@ -72,6 +72,39 @@ def test_a_shape_that_grows_with_the_recursion() -> None:
     assert grow.subgraphs[0].outputs.shape.as_list() == [None]
 
 
+def test_a_recursive_function_shows_as_text() -> None:
+    """With the names of its parameters, and the shape that the base case gives."""
+
+    @rg.subgraph
+    def power(x, exponents):  # type: ignore[no-untyped-def]
+        if exponents["n"] < 1:
+            return tf.ones_like(x)
+        return x * power(x, {"n": exponents["n"] - 1})
+
+    assert repr(power) == str(power) == "<recursive function 'power', not yet called>"
+    power(2.0, {"n": 3})
+    head = "power(x: float32[], exponents_n: int32[]) -> float32[]"
+    assert repr(power) == f"<recursive function 'power', {head}>"
+    assert repr(power.subgraphs[0]) == f"<SubGraph {head}>"
+    assert str(power) == str(power.subgraphs[0])
+    assert str(power).startswith(f"{head}\n")
+    power.map([1.0, 2.0], {"n": [1, 2]})
+    power([2.0], {"n": 3})
+    assert str(power).count("Invoke power(") == 2
+    assert [one.outputs.shape.as_list() for one in power.subgraphs] == [[], [1]]
+
+
+def test_parameters_with_names_that_operations_cannot_have() -> None:
+    """Python allows more: they are cut to what is left, and told apart."""
+
+    @rg.subgraph
+    def adding(_n, größe, __, *more):  # type: ignore[no-untyped-def]
+        return _n + größe + __ + tf.add_n(more)
+
+    assert int(adding(1, 2, 3, 4, 5)) == 15
+    assert str(adding).startswith("adding(n: int32[], gre: int32[], input: int32[], more_0: int32[], more_1: int32[])")
+
+
 def test_what_cannot_be_inferred_says_what_to_declare() -> None:
     """A recursion without a base case gives no type."""
 
