@@ -15,7 +15,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.core import listing, origin, regions, signature
 from recgraph.core.subgraph import SubGraph
-from recgraph.errors import DefinitionError, RecgraphError
+from recgraph.errors import BranchError, DefinitionError, RecgraphError
 
 
 def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -127,9 +127,9 @@ class RecursiveFunction:
         for guess in self._guesses(specs, args):
             try:
                 return self._sharpen(specs, self._settle(specs, guess))
-            except RecgraphError:
-                raise
             except Exception as error:  # a wrong guess can fail anywhere in the user's code
+                if isinstance(error, RecgraphError) and not isinstance(error, BranchError):
+                    raise
                 first_error = first_error or error
         raise DefinitionError(
             f"the outputs of '{self._options['name']}' cannot be inferred",

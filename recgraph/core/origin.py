@@ -69,11 +69,11 @@ def of_traceback(trace: TracebackType | None) -> str:
     return ""
 
 
-def raised_by(file: str, trace: TracebackType | None) -> bool:
-    """Whether an exception was raised in, or below, a file of TensorFlow."""
+def raised_in(file: str, trace: TracebackType | None) -> FrameType | None:
+    """The frame that raised an exception, if it is of a file of TensorFlow's."""
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_code.co_filename.endswith(file)
+    return trace.tb_frame if trace is not None and trace.tb_frame.f_code.co_filename.endswith(file) else None
 
 
 def call_label() -> str:
