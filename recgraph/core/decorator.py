@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import listing, origin, regions, signature
+from recgraph.core import base_case, listing, origin, regions, signature
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import BranchError, DefinitionError, RecgraphError
 
@@ -24,6 +24,10 @@ def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     Plain `if`, `for` and `while` on tensors work (AutoGraph). Inputs are inferred from the arguments of the first
     call; outputs by tracing with a guess until what comes out is what was guessed. One SubGraph is made for each
     dtype and rank of the arguments.
+
+    Tracing runs the function's Python more than once. Where no single tensor will do as a guess, the function is also
+    run as plain Python, on zeros and then on the arguments, until it returns without calling itself, for five seconds
+    at most: what it does besides, an assignment to a variable say, is then done. With `outputs=` nothing is guessed.
 
     Args:
         function: the function; it calls itself by name.
@@ -47,14 +51,6 @@ def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     if function is None:
         return functools.partial(subgraph, **options)
     return RecursiveFunction(function, options)
-
-
-class _BaseCase(Exception):
-    """Carries the first value that a function returns without calling itself."""
-
-    def __init__(self, value: Any) -> None:
-        super().__init__()
-        self.value = value
 
 
 class RecursiveFunction:
@@ -87,12 +83,15 @@ class RecursiveFunction:
     def __call__(self, *args: Any, name: str | None = None) -> Any:
         """One invocation; see `SubGraph.__call__`."""
         if getattr(self._defining, "probing", False):
-            raise _BaseCase(self._function(*args))
+            base_case.check_depth()
+            raise base_case.Reached(self._function(*args))
         return self._for(args, rows=False)(*args, name=name)
 
     @tf.autograph.experimental.do_not_convert
     def map(self, *args: Any, name: str | None = None) -> Any:
         """One invocation per row; see `SubGraph.map`."""
+        if getattr(self._defining, "probing", False):
+            return self(*tf.nest.map_structure(lambda rows: tf.convert_to_tensor(rows)[0], args))
         return self._for(args, rows=True).map(*args, name=name)
 
     def _for(self, args: tuple[Any, ...], rows: bool) -> SubGraph:
@@ -121,10 +120,14 @@ class RecursiveFunction:
         return self._in_graphs.setdefault(tf.compat.v1.get_default_graph(), {})
 
     def _define(self, specs: Any, args: tuple[Any, ...]) -> SubGraph:
+        known = inspect.getclosurevars(self._function)
+        if any(value is self._function for value in [*known.nonlocals.values(), *known.globals.values()]):
+            raise self._calls_itself_undecorated()
         if "outputs" in self._options:
             return self._trace(specs, self._options["outputs"])
         first_error: Exception | None = None
-        for guess in self._guesses(specs, args):
+        failures: list[str] = []
+        for guess in self._guesses(specs, args, failures):
             try:
                 return self._sharpen(specs, self._settle(specs, guess))
             except Exception as error:  # a wrong guess can fail anywhere in the user's code
@@ -134,37 +137,46 @@ class RecursiveFunction:
         raise DefinitionError(
             f"the outputs of '{self._options['name']}' cannot be inferred",
             where=origin.here(),
-            found=f"{type(first_error).__name__}: {first_error}",
-            next_step="declare them: @rg.subgraph(outputs=tf.TensorSpec(shape, dtype)), or any nest of such",
+            found="; ".join([f"{type(first_error).__name__}: {first_error}", *failures]),
+            next_step="mend that or, if only the guess at what a call gives was wrong, declare them: "
+            "@rg.subgraph(outputs=tf.TensorSpec(shape, dtype)), or any nest of such",
         ) from first_error
 
-    def _guesses(self, specs: Any, args: tuple[Any, ...]) -> Iterator[Any]:
-        """What a recursive call might give: one tensor of a common dtype; else what the base case gives."""
+    def _calls_itself_undecorated(self) -> DefinitionError:
+        name = self._options["name"]
+        return DefinitionError(
+            f"'{name}' refers to the undecorated function by its own name: a call of that would never end",
+            where=origin.here(),
+            next_step=f"write @rg.subgraph above `def {name}`, so that the name is that of the decorated function",
+        )
+
+    def _guesses(self, specs: Any, args: tuple[Any, ...], failures: list[str]) -> Iterator[Any]:
+        """What a recursive call might give: one tensor of a common dtype; else what the base case gives.
+
+        Adds to `failures` why no base case was found.
+        """
         inputs = tf.nest.flatten(specs)
         dtypes = [tf.float32, *(spec.dtype for spec in inputs), tf.int32, tf.int64, tf.float64, tf.bool, tf.string]
         for dtype in dict.fromkeys(dtypes):
             yield tf.TensorSpec(None, dtype)
         zeros = tf.nest.map_structure(_zeros, specs)
         yield from dict.fromkeys(inputs)
-        for values in [zeros, args]:
-            found = self._base_case(values)
-            if found is not None:
-                yield found
-                yield tf.nest.map_structure(lambda spec: tf.TensorSpec(None, spec.dtype), found)
+        for what, values in [("zeros", zeros), ("its arguments", args)]:
+            try:
+                found = self._base_case(values)
+            except base_case.NotReachedError as error:  # the function cannot be run on these values
+                failures.append(f"run as plain Python on {what}: {error}")
+                continue
+            yield found
+            yield tf.nest.map_structure(lambda spec: tf.TensorSpec(None, spec.dtype), found)
 
     def _base_case(self, args: tuple[Any, ...]) -> Any:
         """The specs of the first value that the function returns without calling itself, run as plain Python."""
         self._defining.probing = True
         try:
-            with tf.init_scope():
-                value = self._function(*args)
-        except _BaseCase as base:
-            value = base.value
-        except Exception:  # the function cannot be run on these values; another guess may do
-            return None
+            return base_case.specs_of(self._function, args)
         finally:
             self._defining.probing = False
-        return tf.nest.map_structure(lambda leaf: signature.spec_of(tf.convert_to_tensor(leaf)), value)
 
     def _settle(self, specs: Any, guess: Any) -> SubGraph:
         """Traces until what comes out is what recursive calls were taken to give."""
