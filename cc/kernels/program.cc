@@ -87,6 +87,10 @@ absl::Status Program::Make(FunctionLibraryRuntime* parent, const std::string& li
   return absl::OkStatus();
 }
 
+Program::~Program() {
+  for (const auto& [name, handle] : handles_) runtime_->ReleaseHandle(handle).IgnoreError();
+}
+
 absl::Status Program::Function(const std::string& name, Handle* handle) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = handles_.find(name);
