@@ -65,6 +65,12 @@ class DefinitionError(RecgraphError):
     id = "definition"
 
 
+class BranchError(DefinitionError, TypeError):
+    """The branches of a `tf.cond` or `tf.switch_case` in a body give different structures or dtypes."""
+
+    id = "branches"
+
+
 class SignatureError(RecgraphError, TypeError):
     """Arguments or results do not fit a SubGraph's signature."""
 

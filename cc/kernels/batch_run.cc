@@ -211,7 +211,7 @@ absl::Status Run::AddSums(const Block& block, const std::vector<Tensor>& outputs
     if (kind == SumKind::kDense) {
       TF_RETURN_IF_ERROR(scope_.sums->AddDense(slot, first));
     } else {
-      scope_.sums->AddPair(kind, slot, first, outputs[block.sums[i + 2] + 1]);
+      TF_RETURN_IF_ERROR(scope_.sums->AddPair(kind, slot, first, outputs[block.sums[i + 2] + 1]));
     }
   }
   return absl::OkStatus();

@@ -1,7 +1,7 @@
 // Environments and gradient sums, and the ops that invocations reach them by.
 #include "cc/kernels/environment.h"
 
-#include <mutex>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -64,11 +64,34 @@ absl::Status Add(const Tensor& value, Tensor* total) {
   }
 }
 
-// Stacks `parts` along their first dimension; keeps `whole` where there are none.
+// Tensors as messages show them: `float [2,3]`.
+std::string Describe(const Tensor& tensor) {
+  return absl::StrCat(tensorflow::DataTypeString(tensor.dtype()), " ",
+                      tensor.shape().DebugString());
+}
+
+absl::Status Differ(int slot, const char* what, const Tensor& first, const Tensor& other) {
+  return errors::InvalidArgument("gradients of one captured tensor (slot ", slot, ") ", what, ": ",
+                                 Describe(first), " and ", Describe(other));
+}
+
+// Whether the rows of two tensors can lie in one.
+bool RowsFit(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.dims() != b.dims()) return false;
+  for (int i = 1; i < a.dims(); ++i) {
+    if (a.dim_size(i) != b.dim_size(i)) return false;
+  }
+  return true;
+}
+
+// Stacks `parts` along their first dimension; keeps `whole` where there are none. Their rows fit:
+// `Concat` copies whatever there is, beyond the end of its result if need be.
 absl::Status Stack(const std::vector<Tensor>& parts, Tensor* whole) {
   if (parts.empty()) return absl::OkStatus();
   return tensorflow::tensor::Concat(parts, whole);
 }
+
+int PairKind(SumKind kind) { return kind == SumKind::kOuter ? 0 : 1; }
 
 }  // namespace
 
@@ -87,49 +110,44 @@ absl::Status Environment::Make(OpKernelContext* ctx, const OpInputList& captures
 }
 
 absl::Status Sums::AddDense(int slot, const Tensor& value) {
-  Slot& sum = slots_[slot];
-  std::lock_guard<std::mutex> lock(sum.mutex);
-  if (!sum.any_dense) {
-    sum.any_dense = true;
-    sum.dense = tensorflow::tensor::DeepCopy(value);
+  const auto begin = [&value](Tensor* total) {
+    *total = tensorflow::tensor::DeepCopy(value);
     return absl::OkStatus();
-  }
-  if (value.shape() != sum.dense.shape()) {
-    return errors::InvalidArgument("gradients of one capture differ in shape: ",
-                                               value.shape().DebugString(), " and ",
-                                               sum.dense.shape().DebugString());
-  }
-  return Add(value, &sum.dense);
+  };
+  return sums_.AddTotal(slot, begin, [slot, &value](Tensor* total) {
+    if (value.dtype() != total->dtype() || value.shape() != total->shape()) {
+      return Differ(slot, "differ in shape or dtype", *total, value);
+    }
+    return Add(value, total);
+  });
 }
 
-void Sums::AddPair(SumKind kind, int slot, const Tensor& first, const Tensor& second) {
-  Slot& sum = slots_[slot];
-  std::lock_guard<std::mutex> lock(sum.mutex);
-  Pairs* pairs = Select(kind, &sum);
-  pairs->first.push_back(first);
-  pairs->second.push_back(second);
+absl::Status Sums::AddPair(SumKind kind, int slot, const Tensor& first, const Tensor& second) {
+  if (first.dims() == 0 || second.dims() == 0 || first.dim_size(0) != second.dim_size(0)) {
+    return Differ(slot, "are a pair of different length", first, second);
+  }
+  const auto fits = [&](const SlotSums<Tensor>::Pairs& pairs) {
+    for (const auto& [others, added] : {std::make_pair(&pairs.first, &first),
+                                        std::make_pair(&pairs.second, &second)}) {
+      if (!others->empty() && !RowsFit(others->front(), *added)) {
+        return Differ(slot, "have rows of different width or dtype", others->front(), *added);
+      }
+    }
+    return absl::OkStatus();
+  };
+  return sums_.AddPair(PairKind(kind), slot, first, second, fits);
 }
 
 absl::Status Sums::TakeDense(OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
                              const TensorShape& like, Tensor* total) {
-  Slot& sum = slots_[slot];
-  std::lock_guard<std::mutex> lock(sum.mutex);
-  if (sum.any_dense) {
-    *total = std::move(sum.dense);
-    return absl::OkStatus();
-  }
+  if (sums_.TakeTotal(slot, total)) return absl::OkStatus();
   TF_RETURN_IF_ERROR(ctx->allocate_temp(dtype, like, total));
   if (total->TotalBytes() > 0) std::memset(total->data(), 0, total->TotalBytes());
   return absl::OkStatus();
 }
 
 absl::Status Sums::TakePairs(SumKind kind, int slot, Tensor* first, Tensor* second) {
-  Pairs pairs;
-  {
-    Slot& sum = slots_[slot];
-    std::lock_guard<std::mutex> lock(sum.mutex);
-    pairs = std::move(*Select(kind, &sum));
-  }
+  const SlotSums<Tensor>::Pairs pairs = sums_.TakePairs(PairKind(kind), slot);
   TF_RETURN_IF_ERROR(Stack(pairs.first, first));
   return Stack(pairs.second, second);
 }
@@ -182,7 +200,7 @@ class AccumulateOp : public OpKernel {
     if (kind_ == SumKind::kDense) {
       OP_REQUIRES_OK(ctx, sums->AddDense(slot_, ctx->input(0)));
     } else {
-      sums->AddPair(kind_, slot_, ctx->input(0), ctx->input(1));
+      OP_REQUIRES_OK(ctx, sums->AddPair(kind_, slot_, ctx->input(0), ctx->input(1)));
     }
   }
   bool IsExpensive() override { return false; }

@@ -4,12 +4,10 @@
 #ifndef RECGRAPH_CC_KERNELS_ENVIRONMENT_H_
 #define RECGRAPH_CC_KERNELS_ENVIRONMENT_H_
 
-#include <mutex>
-#include <cstdint>
-#include <deque>
 #include <string>
 #include <vector>
 
+#include "cc/core/slot_sums.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -46,11 +44,13 @@ absl::Status ParseSumKind(const std::string& name, SumKind* kind);
 // Thread-safe.
 class Sums {
  public:
-  explicit Sums(int slots) : slots_(slots) {}
+  explicit Sums(int slots) : sums_(slots) {}
 
+  // All contributions to a slot have one shape and dtype or, in pairs, rows of one: an
+  // InvalidArgument error otherwise, and nothing is added.
   absl::Status AddDense(int slot, const tensorflow::Tensor& value);
-  void AddPair(SumKind kind, int slot, const tensorflow::Tensor& first,
-               const tensorflow::Tensor& second);
+  absl::Status AddPair(SumKind kind, int slot, const tensorflow::Tensor& first,
+                       const tensorflow::Tensor& second);
 
   // The total of a slot; `like` gives shape and dtype where nothing was added.
   absl::Status TakeDense(tensorflow::OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
@@ -61,22 +61,7 @@ class Sums {
                          tensorflow::Tensor* second);
 
  private:
-  struct Pairs {
-    std::vector<tensorflow::Tensor> first;
-    std::vector<tensorflow::Tensor> second;
-  };
-  struct Slot {
-    std::mutex mutex;
-    bool any_dense = false;
-    tensorflow::Tensor dense;
-    Pairs outer;
-    Pairs rows;
-  };
-  static Pairs* Select(SumKind kind, Slot* slot) {
-    return kind == SumKind::kOuter ? &slot->outer : &slot->rows;
-  }
-
-  std::deque<Slot> slots_;
+  SlotSums<tensorflow::Tensor> sums_;
 };
 
 }  // namespace recgraph

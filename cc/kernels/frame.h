@@ -5,15 +5,13 @@
 #ifndef RECGRAPH_CC_KERNELS_FRAME_H_
 #define RECGRAPH_CC_KERNELS_FRAME_H_
 
-#include <mutex>
-#include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cc/core/batch_machine.h"
+#include "cc/core/call_log.h"
 #include "cc/core/frame_base.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/variant_tensor_data.h"
@@ -29,13 +27,10 @@ struct RecordedCall {
 };
 
 // What gradient="recompute" keeps of an invocation: its arguments, and of every call it made the
-// outputs and the frame, by call site and occurrence (a call site in a loop occurs in order).
+// outputs and the frame.
 struct Recording {
-  using Key = std::pair<int64_t, int64_t>;
-
   std::vector<tensorflow::Tensor> arguments;
-  std::mutex mutex;
-  std::map<Key, RecordedCall> calls;
+  CallLog<RecordedCall> calls;
 };
 
 class Frame : public FrameBase {

@@ -3,7 +3,6 @@
 
 #include <mutex>
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "cc/core/call_path.h"
@@ -124,12 +123,6 @@ absl::Status RootCall::Explain(const std::vector<std::string>& call_path,
   return absl::Status(status.code(), message);
 }
 
-// Counts the calls made at each call site; calls at different sites may come from any thread.
-struct Invocation::Occurrences {
-  std::mutex mutex;
-  std::map<int64_t, int64_t> next;
-};
-
 Invocation::Invocation(const Scope& scope, Tensors arguments, int results)
     : scope_(scope), depth_(scope.parent == nullptr ? 1 : scope.parent->depth() + 1),
       arguments_(std::move(arguments)), results_(results) {
@@ -163,11 +156,6 @@ std::vector<std::string> Invocation::CallPath() const {
   }
   std::reverse(labels.begin(), labels.end());
   return labels;
-}
-
-Recording::Key Invocation::NextCall(int64_t site) {
-  std::lock_guard<std::mutex> lock(occurrences_->mutex);
-  return {site, occurrences_->next[site]++};
 }
 
 absl::Status Invocation::GetArg(int index, const Tensor** value) {

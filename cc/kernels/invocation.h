@@ -108,7 +108,7 @@ class Invocation final : public tensorflow::CallFrameInterface {
   Recording* recording = nullptr;
   Recording* replay = nullptr;
   // The key of the next call at call site `site` of this invocation.
-  Recording::Key NextCall(int64_t site);
+  CallKey NextCall(int64_t site) { return occurrences_->Next(site); }
 
   size_t num_args() const override { return arguments_.size(); }
   size_t num_retvals() const override { return results_.size(); }
@@ -118,8 +118,6 @@ class Invocation final : public tensorflow::CallFrameInterface {
   absl::Status SetRetval(int index, const tensorflow::Tensor& value) override;
 
  private:
-  struct Occurrences;
-
   const Scope scope_;
   const int64_t depth_;
   Tensors arguments_;

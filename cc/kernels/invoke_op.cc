@@ -1,6 +1,5 @@
 // The kernel of Recgraph>Invoke.
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -168,18 +167,17 @@ class InvokeOp : public CallOp {
 
   // Answers the call from what the forward run recorded.
   absl::Status Replay(Call* call, Invocation* parent) const {
-    const Recording::Key key = parent->NextCall(site_id_);
-    std::lock_guard<std::mutex> lock(parent->replay->mutex);
-    const auto found = parent->replay->calls.find(key);
-    if (found == parent->replay->calls.end()) {
+    const CallKey key = parent->NextCall(site_id_);
+    RecordedCall recorded;
+    if (!parent->replay->calls.Read(key, &recorded)) {
       return errors::FailedPrecondition(
           "gradient=\"recompute\": the body took another way when it was run again (call site ",
-          key.first, ", call ", key.second, ")");
+          key.site, ", call ", key.occurrence, ")");
     }
     for (int i = 0; i < frame_output_; ++i) {
-      call->ctx->set_output(i, found->second.outputs[i]);
+      call->ctx->set_output(i, recorded.outputs[i]);
     }
-    call->ctx->set_output(frame_output_, found->second.frame);
+    call->ctx->set_output(frame_output_, recorded.frame);
     return absl::OkStatus();
   }
 
@@ -220,9 +218,7 @@ class InvokeOp : public CallOp {
       recorded.outputs.push_back(*call->ctx->mutable_output(i));
     }
     recorded.frame = std::move(frame);
-    const Recording::Key key = parent->NextCall(site_id_);
-    std::lock_guard<std::mutex> lock(parent->recording->mutex);
-    parent->recording->calls.emplace(key, std::move(recorded));
+    parent->recording->calls.Write(parent->NextCall(site_id_), std::move(recorded));
   }
 
   std::vector<bool> reads_;

@@ -91,6 +91,15 @@ absl::Status Program::Make(FunctionLibraryRuntime* parent, const std::string& li
   return absl::OkStatus();
 }
 
+Program::~Program() {
+  for (const auto& [name, handle] : handles_) runtime_->ReleaseHandle(handle).IgnoreError();
+  for (size_t i = 0; i < block_handles_.size(); ++i) {
+    const Handle handle = block_handles_[i].load();
+    if (handle == tensorflow::kInvalidHandle) continue;
+    (i % 2 == 1 ? batch_runtime_ : runtime_)->ReleaseHandle(handle).IgnoreError();
+  }
+}
+
 absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
   const tensorflow::FunctionDef* const carrier = definitions_->Find(kPlan);
   if (carrier == nullptr) return absl::OkStatus();
@@ -118,10 +127,13 @@ absl::Status Program::RunBlock(const batch::Block& block, bool large,
   Handle handle = known.load(std::memory_order_acquire);
   if (handle == tensorflow::kInvalidHandle) {
     std::lock_guard<std::mutex> lock(mutex_);
-    FunctionLibraryRuntime::InstantiateOptions how;
-    how.executor_type = "SINGLE_THREADED_EXECUTOR";
-    TF_RETURN_IF_ERROR(runtime->Instantiate(block.name, tensorflow::AttrSlice(), how, &handle));
-    known.store(handle, std::memory_order_release);
+    handle = known.load(std::memory_order_relaxed);
+    if (handle == tensorflow::kInvalidHandle) {
+      FunctionLibraryRuntime::InstantiateOptions how;
+      how.executor_type = "SINGLE_THREADED_EXECUTOR";
+      TF_RETURN_IF_ERROR(runtime->Instantiate(block.name, tensorflow::AttrSlice(), how, &handle));
+      known.store(handle, std::memory_order_release);
+    }
   }
   return runtime->RunSync(std::move(options), handle, frame);
 }

@@ -26,6 +26,10 @@ class Program {
  public:
   using Handle = tensorflow::FunctionLibraryRuntime::Handle;
 
+  // Releases its functions first: kernels that hold functions themselves, such as If, must find
+  // the runtime alive.
+  ~Program();
+
   // The program `key` on the device of `parent`. `library` may be empty where the program has been
   // registered.
   static absl::Status Get(tensorflow::FunctionLibraryRuntime* parent, const std::string& key,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -11,9 +13,9 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import origin, signature
+from recgraph.core import base_case, listing, origin, regions, signature
 from recgraph.core.subgraph import SubGraph
-from recgraph.errors import DefinitionError, RecgraphError
+from recgraph.errors import BranchError, DefinitionError, RecgraphError
 
 
 def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -22,6 +24,10 @@ def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     Plain `if`, `for` and `while` on tensors work (AutoGraph). Inputs are inferred from the arguments of the first
     call; outputs by tracing with a guess until what comes out is what was guessed. One SubGraph is made for each
     dtype and rank of the arguments.
+
+    Tracing runs the function's Python more than once. Where no single tensor will do as a guess, the function is also
+    run as plain Python, on zeros and then on the arguments, until it returns without calling itself, for five seconds
+    at most: what it does besides, an assignment to a variable say, is then done. With `outputs=` nothing is guessed.
 
     Args:
         function: the function; it calls itself by name.
@@ -47,16 +53,10 @@ def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return RecursiveFunction(function, options)
 
 
-class _BaseCase(Exception):
-    """Carries the first value that a function returns without calling itself."""
-
-    def __init__(self, value: Any) -> None:
-        super().__init__()
-        self.value = value
-
-
 class RecursiveFunction:
     """A Python function that is run as SubGraphs, one for each kind of arguments."""
+
+    autograph_info__ = None  # as of SubGraph: AutoGraph leaves the object alone
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
@@ -72,23 +72,33 @@ class RecursiveFunction:
         """The SubGraphs that eager calls have made."""
         return list(self._eager.values())
 
-    @tf.autograph.experimental.do_not_convert
-    def __call__(self, *args: Any) -> Any:
-        """One invocation; see `SubGraph.__call__`."""
-        if getattr(self._defining, "probing", False):
-            raise _BaseCase(self._function(*args))
-        return self._for(args, rows=False)(*args)
+    def __repr__(self) -> str:
+        made = "".join(f", {listing.signature_of(subgraph)}" for subgraph in self.subgraphs)
+        return f"<recursive function {self._options['name']!r}{made or ', not yet called'}>"
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.subgraphs)) or repr(self)
 
     @tf.autograph.experimental.do_not_convert
-    def map(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, name: str | None = None) -> Any:
+        """One invocation; see `SubGraph.__call__`."""
+        if getattr(self._defining, "probing", False):
+            base_case.check_depth()
+            raise base_case.Reached(self._function(*args))
+        return self._for(args, rows=False)(*args, name=name)
+
+    @tf.autograph.experimental.do_not_convert
+    def map(self, *args: Any, name: str | None = None) -> Any:
         """One invocation per row; see `SubGraph.map`."""
-        return self._for(args, rows=True).map(*args)
+        if getattr(self._defining, "probing", False):
+            return self(*tf.nest.map_structure(lambda rows: tf.convert_to_tensor(rows)[0], args))
+        return self._for(args, rows=True).map(*args, name=name)
 
     def _for(self, args: tuple[Any, ...], rows: bool) -> SubGraph:
         current: SubGraph | None = getattr(self._defining, "subgraph", None)
         if current is not None:
             return current
-        specs = tuple(_specs(arg, rows) for arg in args)
+        specs = tuple(_specs(arg, rows, name) for arg, name in zip(args, self._names(len(args)), strict=True))
         key = str(signature.describe(specs))
         with self._lock:
             known = self._known()
@@ -96,56 +106,77 @@ class RecursiveFunction:
                 known[key] = self._define(specs, args)
             return known[key]
 
+    def _names(self, count: int) -> list[str]:
+        """The parameters' names for `count` arguments, as names of operations."""
+        names: list[str] = []
+        for name, parameter in inspect.signature(self._function).parameters.items():
+            many = count - len(names) if parameter.kind is inspect.Parameter.VAR_POSITIONAL else 1
+            names += [f"{name}_{i}" for i in range(many)] if many != 1 else [name]
+        return [re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9_]", "", name) or "input" for name in names[:count]]
+
     def _known(self) -> dict[Any, SubGraph]:
         if tf_private.executing_eagerly():
             return self._eager
         return self._in_graphs.setdefault(tf.compat.v1.get_default_graph(), {})
 
     def _define(self, specs: Any, args: tuple[Any, ...]) -> SubGraph:
+        known = inspect.getclosurevars(self._function)
+        if any(value is self._function for value in [*known.nonlocals.values(), *known.globals.values()]):
+            raise self._calls_itself_undecorated()
         if "outputs" in self._options:
             return self._trace(specs, self._options["outputs"])
         first_error: Exception | None = None
-        for guess in self._guesses(specs, args):
+        failures: list[str] = []
+        for guess in self._guesses(specs, args, failures):
             try:
-                return self._settle(specs, guess)
-            except RecgraphError:
-                raise
+                return self._sharpen(specs, self._settle(specs, guess))
             except Exception as error:  # a wrong guess can fail anywhere in the user's code
+                if isinstance(error, RecgraphError) and not isinstance(error, BranchError):
+                    raise
                 first_error = first_error or error
         raise DefinitionError(
             f"the outputs of '{self._options['name']}' cannot be inferred",
             where=origin.here(),
-            found=f"{type(first_error).__name__}: {first_error}",
-            next_step="declare them: @rg.subgraph(outputs=tf.TensorSpec(shape, dtype)), or any nest of such",
+            found="; ".join([f"{type(first_error).__name__}: {first_error}", *failures]),
+            next_step="mend that or, if only the guess at what a call gives was wrong, declare them: "
+            "@rg.subgraph(outputs=tf.TensorSpec(shape, dtype)), or any nest of such",
         ) from first_error
 
-    def _guesses(self, specs: Any, args: tuple[Any, ...]) -> Iterator[Any]:
-        """What a recursive call might give: one tensor of a common dtype; else what the base case gives."""
+    def _calls_itself_undecorated(self) -> DefinitionError:
+        name = self._options["name"]
+        return DefinitionError(
+            f"'{name}' refers to the undecorated function by its own name: a call of that would never end",
+            where=origin.here(),
+            next_step=f"write @rg.subgraph above `def {name}`, so that the name is that of the decorated function",
+        )
+
+    def _guesses(self, specs: Any, args: tuple[Any, ...], failures: list[str]) -> Iterator[Any]:
+        """What a recursive call might give: one tensor of a common dtype; else what the base case gives.
+
+        Adds to `failures` why no base case was found.
+        """
         inputs = tf.nest.flatten(specs)
         dtypes = [tf.float32, *(spec.dtype for spec in inputs), tf.int32, tf.int64, tf.float64, tf.bool, tf.string]
         for dtype in dict.fromkeys(dtypes):
             yield tf.TensorSpec(None, dtype)
         zeros = tf.nest.map_structure(_zeros, specs)
         yield from dict.fromkeys(inputs)
-        for values in [zeros, args]:
-            found = self._base_case(values)
-            if found is not None:
-                yield found
-                yield tf.nest.map_structure(lambda spec: tf.TensorSpec(None, spec.dtype), found)
+        for what, values in [("zeros", zeros), ("its arguments", args)]:
+            try:
+                found = self._base_case(values)
+            except base_case.NotReachedError as error:  # the function cannot be run on these values
+                failures.append(f"run as plain Python on {what}: {error}")
+                continue
+            yield found
+            yield tf.nest.map_structure(lambda spec: tf.TensorSpec(None, spec.dtype), found)
 
     def _base_case(self, args: tuple[Any, ...]) -> Any:
         """The specs of the first value that the function returns without calling itself, run as plain Python."""
         self._defining.probing = True
         try:
-            with tf.init_scope():
-                value = self._function(*args)
-        except _BaseCase as base:
-            value = base.value
-        except Exception:  # the function cannot be run on these values; another guess may do
-            return None
+            return base_case.specs_of(self._function, args)
         finally:
             self._defining.probing = False
-        return tf.nest.map_structure(lambda leaf: signature.spec_of(tf.convert_to_tensor(leaf)), value)
 
     def _settle(self, specs: Any, guess: Any) -> SubGraph:
         """Traces until what comes out is what recursive calls were taken to give."""
@@ -156,6 +187,17 @@ class RecursiveFunction:
                 return made
             guess = _merge(guess, actual)
         raise DefinitionError(f"the outputs of '{self._options['name']}' change with every level of the recursion")
+
+    def _sharpen(self, specs: Any, made: SubGraph) -> SubGraph:
+        """Where the guess left a shape unknown: the shape that some branch gives, if the recursion keeps to it."""
+        outputs = made.finished_body().outputs
+        found = [tf.TensorSpec(_shape_in_some_branch(tensor), tensor.dtype) for tensor in outputs]
+        if all(spec.shape.rank == tensor.shape.rank for spec, tensor in zip(found, outputs, strict=True)):
+            return made
+        try:
+            return self._settle(specs, tf.nest.pack_sequence_as(made.body_outputs(), found))
+        except Exception:  # the guess was wrong: an unknown shape is right, too
+            return made
 
     def _trace(self, specs: Any, outputs: Any, check: bool = True) -> SubGraph:
         options = {**self._options, "outputs": outputs}
@@ -170,21 +212,33 @@ class RecursiveFunction:
         return made
 
 
-def _specs(value: Any, rows: bool) -> Any:
-    """The nest of specs of an argument; a list is a tensor, a tuple or dict is a nest."""
+def _specs(value: Any, rows: bool, name: str) -> Any:
+    """The nest of specs of an argument, named after its parameter; a list is a tensor, a tuple or dict is a nest."""
     if isinstance(value, dict):
-        return {key: _specs(part, rows) for key, part in value.items()}
+        return {key: _specs(part, rows, f"{name}_{key}") for key, part in value.items()}
     if isinstance(value, tuple):
-        parts = [_specs(part, rows) for part in value]
+        parts = [_specs(part, rows, f"{name}_{i}") for i, part in enumerate(value)]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     tensor = tf.convert_to_tensor(value)
-    return tf.TensorSpec(tensor.shape[1:] if rows else tensor.shape, tensor.dtype)
+    return tf.TensorSpec(tensor.shape[1:] if rows else tensor.shape, tensor.dtype, name)
 
 
 def _zeros(spec: tf.TensorSpec) -> tf.Tensor:
     """A value of zeros, empty strings for text; 1 for an unknown dimension."""
     shape = [1 if size is None else size for size in (spec.shape.as_list() if spec.shape.rank is not None else [])]
     return tf.fill(shape, "") if spec.dtype == tf.string else tf.zeros(shape, spec.dtype)
+
+
+def _shape_in_some_branch(tensor: tf.Tensor) -> tf.TensorShape:
+    """The shape of a tensor or, if that is unknown, what one of the branches that give it knows."""
+    shape = tensor.shape
+    if shape.rank is None and tensor.op.type == "Identity":
+        return _shape_in_some_branch(tensor.op.inputs[0])
+    region = regions.region_of(tensor.op) if shape.rank is None else None
+    if region is None or region.kind not in (regions.IF, regions.CASE):
+        return shape
+    found = (_shape_in_some_branch(graph.outputs[tensor.value_index]) for graph in region.graphs)
+    return next((one for one in found if one.rank is not None), shape)
 
 
 def _without_name(spec: tf.TensorSpec) -> tf.TensorSpec:

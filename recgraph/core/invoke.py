@@ -124,16 +124,16 @@ def _runs_batched(subgraph: SubGraph, linked: program.Program) -> bool:
 
 
 def _program_for(subgraph: SubGraph, record: bool) -> program.Program:
-    """With gradients where one is sure to be asked for, or cannot be added later: a session has then taken the op."""
-    in_session_graph = not tf_private.executing_eagerly() and not tf_private.in_function_graph(
-        tf.compat.v1.get_default_graph()
-    )
-    if in_session_graph:
-        try:
-            return subgraph.program(gradient=True)
-        except GradientError:
-            return subgraph.program(gradient=False)
-    return subgraph.program(gradient=record)
+    """With gradients where one is sure to be asked for, or cannot be added later.
+
+    A session may have taken the operation by then, and a SavedModel has the function as it was when it was traced.
+    """
+    if tf_private.executing_eagerly():
+        return subgraph.program(gradient=record)
+    try:
+        return subgraph.program(gradient=True)
+    except (GradientError, DefinitionError):  # raised again if a gradient is asked for
+        return subgraph.program(gradient=False)
 
 
 def _slots(linked: program.Program) -> Slots:

@@ -7,6 +7,7 @@ import linecache
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 
 import tensorflow as tf
@@ -19,28 +20,35 @@ _FOREIGN = tuple(os.path.join("site-packages", name) + os.sep for name in ("tens
 _OUR_FILES = tuple(os.path.join(_HERE, name) for name in ("tf_private.py", "testing.py", "errors.py"))
 
 
-def _is_users(filename: str) -> bool:
+_REWRITTEN = "__autograph_generated_file"  # in the name of the file that AutoGraph writes its code to
+_OF_AUTOGRAPH = "ag__"  # the name of its helpers in that code
+
+
+def _is_users(filename: str, function: str) -> bool:
     if filename.startswith(_OURS) or filename in _OUR_FILES:
         return False
-    if filename.startswith("<") or "__autograph_generated_file" in filename:
-        return filename.startswith("<stdin") or filename.startswith("<string") or filename.startswith("<ipython")
+    if filename.startswith("<string"):
+        return not function.startswith("recgraph_")  # the wrappers of our ops, which TensorFlow generates
+    if filename.startswith("<") or _REWRITTEN in filename:
+        return filename.startswith(("<stdin", "<ipython"))
     return not any(part in filename for part in _FOREIGN) and "contextlib.py" not in filename
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame of the user's code on this thread's stack; None where AutoGraph has rewritten it."""
+    """The innermost frame of the user's code on this thread's stack, as written or as AutoGraph has rewritten it."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not _is_users(frame.f_code.co_filename):
-        if "__autograph_generated_file" in frame.f_code.co_filename:
-            return None
+    while frame is not None:
+        code = frame.f_code
+        if _REWRITTEN in code.co_filename or _is_users(code.co_filename, code.co_name):
+            return frame
         frame = frame.f_back
-    return frame
+    return None
 
 
 def here() -> str:
     """The user's `file:line` that is being executed, or `""`."""
     for entry in reversed(tf_private.extract_stack()):  # knows the lines that AutoGraph's code was made from
-        if _is_users(entry.filename):
+        if _is_users(entry.filename, entry.name):
             return f"{entry.filename}:{entry.lineno}"
     return ""
 
@@ -48,7 +56,7 @@ def here() -> str:
 def of_operation(op: tf.Operation) -> str:
     """The user's `file:line` that made `op`, or `""`."""
     for entry in reversed(op.traceback):
-        if _is_users(entry.filename):
+        if _is_users(entry.filename, entry.name):
             return f"{entry.filename}:{entry.lineno}"
     return ""
 
@@ -56,34 +64,57 @@ def of_operation(op: tf.Operation) -> str:
 def of_traceback(trace: TracebackType | None) -> str:
     """The user's `file:line` that an exception passed through last, or `""`."""
     for entry in reversed(traceback.extract_tb(trace)):
-        if _is_users(entry.filename):
+        if _is_users(entry.filename, entry.name):
             return f"{entry.filename}:{entry.lineno}"
     return ""
 
 
-def raised_by(file: str, trace: TracebackType | None) -> bool:
-    """Whether an exception was raised in, or below, a file of TensorFlow."""
+def raised_in(file: str, trace: TracebackType | None) -> FrameType | None:
+    """The frame that raised an exception, if it is of a file of TensorFlow's."""
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_code.co_filename.endswith(file)
+    return trace.tb_frame if trace is not None and trace.tb_frame.f_code.co_filename.endswith(file) else None
 
 
 def call_label() -> str:
     """A label for the call that is being executed: the first name in its arguments.
 
-    `tree_lstm(left[node])` is labelled `left`. Empty where the source cannot be read.
+    `tree_lstm(left[node])` is labelled `left`, also where AutoGraph has rewritten it. Empty where the source cannot
+    be read.
     """
     frame = user_frame()
-    if frame is None:
-        return ""
-    call = _call_expression(frame)
-    if call is None or not call.args:
-        return ""
-    names = [node for node in ast.walk(call.args[0]) if isinstance(node, ast.Name | ast.Attribute)]
+    call = None if frame is None else _call_expression(frame)
+    arguments = [] if call is None else _arguments(call)
+    names = [] if not arguments else list(_names(arguments[0]))
     if not names:
         return ""
     first = min(names, key=lambda node: (node.lineno, node.col_offset, -(node.end_col_offset or 0)))
     return first.attr if isinstance(first, ast.Attribute) else first.id
+
+
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    """The positional arguments as the user wrote them; AutoGraph makes `f(x)` `ag__.converted_call(f, (x,), ...)`."""
+    if not _is_autographs(call.func):
+        return call.args
+    packed = call.args[1] if len(call.args) > 1 else None
+    while isinstance(packed, ast.BinOp):  # f(x, *more): (x,) + tuple(more)
+        packed = packed.left
+    if isinstance(packed, ast.Call):  # f(*more): tuple(more)
+        return packed.args
+    return packed.elts if isinstance(packed, ast.Tuple) else []
+
+
+def _names(expression: ast.expr) -> Iterator[ast.Name | ast.Attribute]:
+    """The names in it that are the user's: AutoGraph reads `x` by `ag__.ld(x)`."""
+    for node in ast.walk(expression):
+        if isinstance(node, ast.Name | ast.Attribute) and not _is_autographs(node):
+            yield node
+
+
+def _is_autographs(node: ast.AST) -> bool:
+    """Whether a node is AutoGraph's module of helpers, or one of them."""
+    base = node.value if isinstance(node, ast.Attribute) else node
+    return isinstance(base, ast.Name) and base.id == _OF_AUTOGRAPH
 
 
 def _call_expression(frame: FrameType) -> ast.Call | None:

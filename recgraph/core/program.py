@@ -73,8 +73,8 @@ class Program:
             return self
         if self.subgraph is None:
             raise GradientError(
-                f"SubGraph '{self.entry}' was saved without its gradient",
-                next_step="take a gradient through it before saving the model: then the gradient is saved too",
+                f"SubGraph '{self.entry}' was saved without a gradient",
+                next_step="take a gradient through it where it is saved: the error there says why it has none",
             )
         return self.subgraph.program(gradient=True)
 

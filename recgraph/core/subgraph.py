@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import engines, gradient, invoke, listing, origin, program, pullback, signature
+from recgraph.core import branches, engines, gradient, invoke, listing, origin, program, pullback, signature
 from recgraph.core.body import BodyGraph
 from recgraph.core.environment import is_differentiable
 from recgraph.errors import DefinitionError, GradientError, SignatureError
@@ -56,6 +56,8 @@ class SubGraph:
 
     Source: thesis, section 5.3; Jeong et al., EuroSys 2018.
     """
+
+    autograph_info__ = None  # AutoGraph calls an object with this mark as it is, in place of rewriting its `__call__`
 
     def __init__(
         self,
@@ -117,13 +119,9 @@ class SubGraph:
         exits.__exit__(kind, error, trace)
         if kind is not None:
             self._abandon()
-            if kind is AssertionError and origin.raised_by("cond_v2.py", trace):
-                raise DefinitionError(
-                    f"SubGraph '{self.name}': the branches of a cond or switch_case give different numbers of tensors",
-                    where=origin.of_traceback(trace),
-                    found=str(error),
-                    next_step="return the same structure from every branch",
-                ) from error
+            explained = branches.explain(self.name, error, trace)
+            if explained is not None:
+                raise explained from error
             return
         self._body.control_outputs.extend(self._control.ops_which_must_run)
         self._finished = True
@@ -394,7 +392,7 @@ class SubGraph:
         return str(self.program(gradient=True in self._programs).report)
 
     def __repr__(self) -> str:
-        return f"<SubGraph {self.name!r}>"
+        return f"<SubGraph {listing.signature_of(self)}>"
 
     def __str__(self) -> str:
         return listing.of_subgraph(self)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import recgraph as rg
+from recgraph.core import base_case
 from recgraph.errors import DefinitionError
 
 
@@ -70,6 +74,132 @@ def test_a_shape_that_grows_with_the_recursion() -> None:
 
     np.testing.assert_allclose(grow(3), [1.0, 1.0, 1.0])
     assert grow.subgraphs[0].outputs.shape.as_list() == [None]
+
+
+def test_a_recursive_function_shows_as_text() -> None:
+    """With the names of its parameters, and the shape that the base case gives."""
+
+    @rg.subgraph
+    def power(x, exponents):  # type: ignore[no-untyped-def]
+        if exponents["n"] < 1:
+            return tf.ones_like(x)
+        return x * power(x, {"n": exponents["n"] - 1})
+
+    assert repr(power) == str(power) == "<recursive function 'power', not yet called>"
+    power(2.0, {"n": 3})
+    head = "power(x: float32[], exponents_n: int32[]) -> float32[]"
+    assert repr(power) == f"<recursive function 'power', {head}>"
+    assert repr(power.subgraphs[0]) == f"<SubGraph {head}>"
+    assert str(power) == str(power.subgraphs[0])
+    assert str(power).startswith(f"{head}\n")
+    power.map([1.0, 2.0], {"n": [1, 2]})
+    power([2.0], {"n": 3})
+    assert str(power).count("Invoke power(") == 2
+    assert [one.outputs.shape.as_list() for one in power.subgraphs] == [[], [1]]
+
+
+def test_parameters_with_names_that_operations_cannot_have() -> None:
+    """Python allows more: they are cut to what is left, and told apart."""
+
+    @rg.subgraph
+    def adding(_n, größe, __, *more):  # type: ignore[no-untyped-def]
+        return _n + größe + __ + tf.add_n(more)
+
+    assert int(adding(1, 2, 3, 4, 5)) == 15
+    assert str(adding).startswith("adding(n: int32[], gre: int32[], input: int32[], more_0: int32[], more_1: int32[])")
+
+
+def test_a_base_case_that_zeros_do_not_reach() -> None:
+    """Division by zero, or no end: then the arguments are tried."""
+
+    @rg.subgraph
+    def dividing(n):  # type: ignore[no-untyped-def]
+        quotient = 12 // n
+        if n > 3:
+            return quotient, n
+        a, b = dividing(n + 1)
+        return a, b
+
+    assert [int(value) for value in dividing(1)] == [3, 4]
+
+    @rg.subgraph
+    def downwards(n):  # type: ignore[no-untyped-def]
+        if n == 5:
+            return n, 2.0
+        a, b = downwards(n - 1)
+        return a + 1, b * 2.0
+
+    assert [float(value) for value in downwards(7)] == [7, 8]
+
+
+def test_a_mapped_call_before_the_base_case() -> None:
+    """The structure is found through `map`, too."""
+
+    @rg.subgraph
+    def bushy(n):  # type: ignore[no-untyped-def]
+        if n < 1:
+            return n, 1.0
+        below, weights = bushy.map(tf.stack([n - 1, n - 2]))
+        return tf.reduce_sum(below), tf.reduce_sum(weights)
+
+    assert [float(value) for value in bushy(3)] == [-2, 5]
+
+
+def test_no_base_case_at_all() -> None:
+    """It ends, and the error says what was tried."""
+
+    @rg.subgraph
+    def never(n):  # type: ignore[no-untyped-def]
+        if n > 1_000_000_000:
+            return n, n
+        a, b = never(n + 1)
+        return a, b
+
+    with pytest.raises(DefinitionError, match="on zeros: no base case within Python's limit of recursion"):
+        never(1)
+
+
+def test_an_endless_loop_before_the_base_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zero never becomes one: five seconds, here half of one, are enough."""
+    monkeypatch.setattr(base_case.specs_of, "__defaults__", (0.5,))
+
+    @rg.subgraph
+    def collatz(n):  # type: ignore[no-untyped-def]
+        steps = 0
+        while n != 1:
+            n = n // 2 if n % 2 == 0 else 3 * n + 1
+            steps += 1
+        a, b = collatz(n)
+        return a, b + steps
+
+    start = time.monotonic()
+    with pytest.raises(DefinitionError, match=r"on zeros: no base case within 0\.5 seconds[\s\S]*declare them"):
+        collatz(6)
+    assert time.monotonic() - start < 30
+    assert sys.gettrace() is None
+
+
+def test_a_recursion_past_the_decorator() -> None:
+    """The function knows itself by the name of the undecorated one."""
+
+    def plain(n):  # type: ignore[no-untyped-def]
+        return 1 if n < 2 else n * plain(n - 1)
+
+    with pytest.raises(
+        DefinitionError, match=r"'plain' refers to the undecorated function[\s\S]*write @rg.subgraph above `def plain`"
+    ):
+        rg.subgraph(plain)(5)
+
+
+def test_a_mistake_in_the_function_is_shown() -> None:
+    """It is none of the guess's."""
+
+    @rg.subgraph
+    def mistaken(n):  # type: ignore[no-untyped-def]
+        return n if n < 1 else mistaken(n - undefined_name)  # noqa: F821
+
+    with pytest.raises(DefinitionError, match=r"NameError: name 'undefined_name' is not defined[\s\S]*mend that or"):
+        mistaken(1)
 
 
 def test_what_cannot_be_inferred_says_what_to_declare() -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from core import programs
 from core.failing import check_text, line, nothing_is_left_behind  # noqa: F401  (the fixture serves every test)
 
 import recgraph as rg
-from recgraph.errors import DefinitionError, GradientError, ScopeError, SignatureError
+from recgraph.errors import BranchError, DefinitionError, GradientError, ScopeError, SignatureError
 
 INT = tf.TensorSpec([], tf.int32)
 FLOAT = tf.TensorSpec([])
@@ -141,23 +142,70 @@ def test_inputs_that_contradict_the_declaration() -> None:
     check_text(caught.value, None, "declared: input 2 contradicts", "no more than 1 inputs")
 
 
-def test_branches_that_give_different_numbers_of_tensors() -> None:
-    """TensorFlow's own message is a bare pair of numbers."""
-    with pytest.raises(DefinitionError) as caught, rg.SubGraph("uneven", outputs=tf.TensorSpec([])) as uneven:
-        n = uneven.input(tf.int32)
-        uneven.output(tf.cond(n < 2, lambda: (1.0, 2.0), lambda: 3.0))
-    assert "'uneven': the branches of a cond or switch_case give different numbers of tensors" in str(caught.value)
-    assert "test_failures.py" in str(caught.value)
+TWO = lambda: (1.0, 2.0)  # noqa: E731
+BRANCHES: dict[str, tuple[Callable[[tf.Tensor], Any], str, str]] = {
+    "number": (
+        lambda n: tf.cond(n < 2, TWO, lambda: 3.0),
+        "of a cond",
+        "true_fn: (float32[], float32[]); false_fn: float32[]",
+    ),
+    "keys": (
+        lambda n: tf.cond(n < 2, lambda: {"x": 1.0}, lambda: {"y": 1.0}),
+        "of a cond",
+        "true_fn: {'x': float32[]}; false_fn: {'y': float32[]}",
+    ),
+    "nesting": (
+        lambda n: tf.cond(n < 2, lambda: (1.0, TWO()), lambda: (1.0, 2.0, 3.0)),
+        "of a cond",
+        "true_fn: (float32[], (float32[], float32[])); false_fn: (float32[], float32[], float32[])",
+    ),
+    "dtype": (lambda n: tf.cond(n < 2, lambda: 1.0, lambda: n), "of a cond", "true_fn: float32[]; false_fn: int32[]"),
+    "nothing": (lambda n: tf.cond(n < 2, lambda: 1.0, lambda: None), "of a cond", "true_fn: float32[]; false_fn: None"),
+    "case": (
+        lambda n: tf.switch_case(n, [TWO, TWO, lambda: [tf.zeros([3])]]),
+        "of a switch_case",
+        "branch 0: (float32[], float32[]); branch 1: (float32[], float32[]); branch 2: [float32[3]]",
+    ),
+}
 
 
-def test_branches_of_different_structure() -> None:
-    """TensorFlow's own error passes through, and the name can be used again."""
+@pytest.mark.parametrize("kind", BRANCHES)
+def test_branches_that_give_different_things(kind: str) -> None:
+    """TensorFlow's own messages are a bare pair of numbers, or a page; the name can be used again."""
+    branch, of_what, found = BRANCHES[kind]
+    where = branch.__code__.co_firstlineno
     uneven = rg.SubGraph("uneven", outputs=FLOAT)
-    with pytest.raises(TypeError, match="true_fn and false_fn"), uneven:
-        uneven.output(tf.cond(uneven.input(tf.int32) > 0, lambda: {"x": 1.0}, lambda: 1.0))
+    with pytest.raises(BranchError) as caught, uneven:
+        uneven.output(branch(uneven.input(tf.int32)))
+    check_text(
+        caught.value, where, f"'uneven': the branches {of_what} give different things", found, "the same structure"
+    )
     with uneven:
         uneven.output(1.0)
     assert float(uneven()) == 1
+
+
+def test_branches_in_rewritten_code() -> None:
+    """At least the definition is named where AutoGraph's own code is all that an exception passes."""
+
+    def define(x: tf.Tensor) -> tf.Tensor:
+        with rg.SubGraph("uneven", outputs=FLOAT) as uneven:
+            uneven.output(tf.cond(uneven.input() > 0.0, TWO, lambda: 3.0))
+        return uneven(x)
+
+    with pytest.raises(BranchError) as caught:
+        tf.function(define)(tf.constant(1.0))
+    check_text(caught.value, None, "true_fn: (float32[], float32[]); false_fn: float32[]", f"{HERE}:")
+
+
+def test_a_wrong_guess_that_only_shows_in_a_branch() -> None:
+    """A recursive function's dtype is guessed; that guess is no error of the user's."""
+
+    @rg.subgraph
+    def last_digit(n):  # type: ignore[no-untyped-def]
+        return tf.cond(n < 10, lambda: tf.cast(n, tf.int64), lambda: last_digit(n // 10))
+
+    assert int(last_digit(732)) == 7
 
 
 # At a call.

@@ -209,3 +209,65 @@ def test_recovery() -> None:
         with pytest.raises(tf.errors.InvalidArgumentError):
             failing(6)
         assert int(failing(2)) == 1
+
+
+Contribution = Callable[[tf.Tensor], Any]
+
+
+def _pair(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(a, b, transpose_a=True)
+
+
+MISMATCHES: dict[str, tuple[Contribution, str, set[str]]] = {
+    "outer, other width": (
+        lambda n: _pair(tf.ones([1, n]), tf.ones([1, 2])),
+        "rows of different width or dtype",
+        {"float [1,2]", "float [1,3]"},
+    ),
+    "outer, no pair": (
+        lambda n: _pair(tf.ones([n, 2]), tf.ones([2, 2])),
+        "are a pair of different length",
+        {"float [3,2]", "float [2,2]"},
+    ),
+    "rows, other width": (
+        lambda n: tf.IndexedSlices(tf.ones([1, n]), tf.constant([0]), tf.constant([3, 2])),
+        "rows of different width or dtype",
+        {"float [1,2]", "float [1,3]"},
+    ),
+    "rows, no pair": (
+        lambda n: tf.IndexedSlices(tf.ones([n, 2]), tf.constant([0, 1]), tf.constant([3, 2])),
+        "are a pair of different length",
+        {"int64 [2]", "float [3,2]"},
+    ),
+    "dense": (
+        lambda n: tf.ones([n, 2]),
+        "differ in shape or dtype",
+        {"float [2,2]", "float [3,2]"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MISMATCHES)
+def test_gradients_of_one_capture_that_do_not_fit_together(kind: str) -> None:
+    """Added up they would be copied beyond the end of the sum: seen as numbers out of nowhere, or not at all."""
+    contribution, message, shapes = MISMATCHES[kind]
+
+    @tf.custom_gradient
+    def strange(x: tf.Tensor, n: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], Any]]:
+        return tf.reduce_sum(x), lambda upstream: (contribution(n), None)
+
+    weights = tf.Variable(tf.ones([3, 2]), shape=tf.TensorShape([None, None]))
+    with rg.SubGraph("strange", outputs=FLOAT) as subgraph:
+        n = subgraph.input(tf.int32)
+        more = lambda: strange(weights.read_value(), n) + subgraph(n - 1)  # noqa: E731
+        subgraph.output(tf.cond(n > 1, more, lambda: 0.0))
+    with tf.GradientTape() as tape:
+        y = subgraph(3)
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        tape.gradient(y, weights)
+    text = str(caught.value)
+    found = re.search(rf"gradients of one captured tensor \(slot 0\) .*{message}: (.*) and (.*)$", text, re.MULTILINE)
+    assert found is not None, text
+    assert set(found.groups()) == shapes  # whichever invocation came first
+    assert "call path: strange" in text
+    del tape, y

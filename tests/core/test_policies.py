@@ -53,3 +53,34 @@ def test_an_unknown_policy_is_refused() -> None:
     """The message tells which there are."""
     with pytest.raises(tf.errors.InvalidArgumentError, match="lifo"), testing.policy("lifo"):
         pass
+
+
+def test_counters_and_policies_inside_of_a_graph() -> None:
+    """They are of the process: read and set at once, and no operation of theirs is left in the user's graph."""
+    before = current_policy()
+    with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
+        with testing.policy("fifo"):
+            counted = testing.counters().invocations
+            result = programs.make_fibonacci()(5)
+            operations = len(graph.get_operations())
+            assert session.run(result) == 5
+            assert testing.counters(reset_peak=True).invocations == counted + 15
+        with pytest.raises(tf.errors.InvalidArgumentError, match="lifo"), testing.policy("lifo"):
+            pass
+        assert len(graph.get_operations()) == operations
+    assert current_policy() == before
+
+
+def test_counters_inside_of_a_function_are_those_of_its_tracing() -> None:
+    """Not an operation of the function, either."""
+    read: list[testing.Counters] = []
+
+    @tf.function
+    def traced(n: tf.Tensor) -> tf.Tensor:
+        with testing.policy("fifo"):
+            read.append(testing.counters())
+        return n + 1
+
+    assert int(traced(tf.constant(1))) == 2
+    assert read[0].live_invocations == 0
+    assert not any("Recgraph" in op.type for op in traced.get_concrete_function(tf.constant(1)).graph.get_operations())

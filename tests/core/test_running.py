@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -274,3 +277,24 @@ def test_garbage_is_collected_while_a_program_is_in_use() -> None:
     del staged
     gc.collect()
     assert int(concrete(tf.constant(10))) == 55
+
+
+ENDING = """
+import tensorflow as tf
+import recgraph as rg
+with rg.SubGraph("chain", outputs=tf.TensorSpec([])) as chain:
+    n = chain.input(tf.int32)
+    chain.output(tf.cond(n > 0, lambda: chain(n - 1), lambda: 1.0))
+chain(3)
+tf.function(chain)(tf.constant(3))
+list(tf.data.Dataset.range(3).map(lambda i: chain(tf.cast(i, tf.int32))))
+"""
+
+
+def test_a_process_ends_quietly() -> None:
+    """A program lets go of its functions while their runtime is alive: branches would complain at TensorFlow's log."""
+    command = [sys.executable, "-W", "ignore", "-c", ENDING]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "destroyed" not in done.stderr

@@ -263,11 +263,33 @@ def test_a_single_invocation_may_have_no_inputs() -> None:
 def test_body_shows_as_text() -> None:
     """Signature, captures, branches and calls, by the names that the user gave."""
     text = str(programs.make_tree_sum())
-    assert text.startswith("tree_sum(int32[]) -> float32[]\n  captures ")
-    for piece in ("then(", "else(", "Invoke tree_sum(", "captures", "input_0 = input", "return "):
+    assert text.startswith("tree_sum(input_0: int32[]) -> float32[]\n  captures ")
+    for piece in ("then:", "else:", "Invoke tree_sum(", "node_values: variable float32[9]", "return "):
         assert piece in text
-    assert repr(programs.make_even()) == "<SubGraph 'even'>"
+    assert repr(programs.make_even()) == "<SubGraph even(input_0: int32[]) -> bool[]>"
     assert "do(" in str(programs.make_zero_trips())
+
+
+def test_the_listing_has_no_operation_that_does_nothing() -> None:
+    """A use of an Identity shows what it is of; a branch uses the names from around it."""
+    with rg.SubGraph("quiet", outputs=FLOAT) as quiet:
+        n, x = quiet.input(tf.int32, name="n"), quiet.input(name="x")
+        deeper = lambda: tf.identity(quiet(n - 1, tf.identity(x) * 2.0, name="deeper"))  # noqa: E731
+        with tf.control_dependencies([tf.no_op()]):
+            quiet.output(tf.cond(n > 0, deeper, lambda: x))
+    expected = """\
+        quiet(n: int32[], x: float32[]) -> float32[]
+          Greater = Greater(n, 0)
+          cond = If(Greater, n, x)
+            then:
+              cond/sub = Sub(n, 1)
+              cond/mul = Mul(x, 2.0)
+              cond/quiet = Invoke quiet(cond/sub, cond/mul)
+              return cond/quiet
+            else:
+              return x
+          return cond"""
+    assert str(quiet) == textwrap.dedent(expected)
 
 
 def test_a_declared_subgraph_prints() -> None:
