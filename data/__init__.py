@@ -1,10 +1,12 @@
 """Trees and where they come from: treebanks, reviews, generated sentences, binarisers, batches for models."""
 
 from recgraph.data.binarize import SHAPES, balanced, binarize, linear, moderate
+from recgraph.data.dependency import DependencyTree
 from recgraph.data.fetch import SOURCES, FetchError, Source, fetch
 from recgraph.data.files import DATA_VARIABLE, DataFormatError, data_dir
 from recgraph.data.generate import evaluate, generate_treebank, write_treebank
 from recgraph.data.imdb import Review, ReviewFormatError, escape, read_imdb, review_trees, sentences, tokenize
+from recgraph.data.pairs import PairBatch, pair_dataset
 from recgraph.data.pipeline import TreeBatch, encode, tree_dataset
 from recgraph.data.ptb import (
     TreeFormatError,
@@ -15,6 +17,7 @@ from recgraph.data.ptb import (
     to_nltk,
     write_trees,
 )
+from recgraph.data.sick import Pair, PairFormatError, Pairs, load_sick, read_pairs, sick_dir
 from recgraph.data.sst import SENTIMENTS, Treebank, load_sst, sst_dir
 from recgraph.data.trees import Tree, TreeBuilder
 from recgraph.data.vectors import Embeddings, VectorFormatError, load_embeddings, read_vectors
@@ -27,8 +30,13 @@ __all__ = [
     "SOURCES",
     "UNKNOWN",
     "DataFormatError",
+    "DependencyTree",
     "Embeddings",
     "FetchError",
+    "Pair",
+    "PairBatch",
+    "PairFormatError",
+    "Pairs",
     "Review",
     "ReviewFormatError",
     "Source",
@@ -50,16 +58,20 @@ __all__ = [
     "generate_treebank",
     "linear",
     "load_embeddings",
+    "load_sick",
     "load_sst",
     "lookup",
     "moderate",
+    "pair_dataset",
     "parse_lines",
     "parse_tree",
     "read_imdb",
+    "read_pairs",
     "read_trees",
     "read_vectors",
     "review_trees",
     "sentences",
+    "sick_dir",
     "sst_dir",
     "to_nltk",
     "tokenize",
