@@ -1,6 +1,14 @@
 """Trees and where they come from: treebanks, reviews, generated sentences, binarisers, batches for models."""
 
 from recgraph.data.binarize import SHAPES, balanced, binarize, linear, moderate
+from recgraph.data.completion import (
+    Question,
+    TopDownBatch,
+    completion_questions,
+    generate_dependencies,
+    head_tree,
+    top_down_batch,
+)
 from recgraph.data.dependency import DependencyTree
 from recgraph.data.fetch import SOURCES, FetchError, Source, fetch
 from recgraph.data.files import DATA_VARIABLE, DataFormatError, data_dir
@@ -37,9 +45,11 @@ __all__ = [
     "PairBatch",
     "PairFormatError",
     "Pairs",
+    "Question",
     "Review",
     "ReviewFormatError",
     "Source",
+    "TopDownBatch",
     "Tree",
     "TreeBatch",
     "TreeBuilder",
@@ -49,13 +59,16 @@ __all__ = [
     "Vocabulary",
     "balanced",
     "binarize",
+    "completion_questions",
     "data_dir",
     "encode",
     "escape",
     "evaluate",
     "fetch",
     "from_nltk",
+    "generate_dependencies",
     "generate_treebank",
+    "head_tree",
     "linear",
     "load_embeddings",
     "load_sick",
@@ -75,6 +88,7 @@ __all__ = [
     "sst_dir",
     "to_nltk",
     "tokenize",
+    "top_down_batch",
     "tree_dataset",
     "write_treebank",
     "write_trees",

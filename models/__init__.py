@@ -3,6 +3,7 @@
 from recgraph.models.child_sum import ChildSum, RelatednessHyper
 from recgraph.models.common import Hyper, TreeModel
 from recgraph.models.rntn import RNTN
+from recgraph.models.td_tree_lstm import TopDownTreeLSTM
 from recgraph.models.tree_lstm import TreeLSTM
 from recgraph.models.tree_rnn import TreeRNN
 
@@ -16,6 +17,7 @@ __all__ = [
     "ChildSum",
     "Hyper",
     "RelatednessHyper",
+    "TopDownTreeLSTM",
     "TreeLSTM",
     "TreeModel",
     "TreeRNN",
