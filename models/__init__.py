@@ -1,7 +1,13 @@
-"""Recursive networks: `TreeRNN`, `RNTN` and `TreeLSTM` for sentiment treebanks, `ChildSum` for related sentences."""
+"""Recursive networks: over given trees (`TreeRNN`, `RNTN`, `TreeLSTM`, `ChildSum`), and such whose shape is computed.
+
+The latter are `TopDownTreeLSTM` and `DRNN`, which make trees, `MixtureOfExperts` and `HMRNN`.
+"""
 
 from recgraph.models.child_sum import ChildSum, RelatednessHyper
 from recgraph.models.common import Hyper, TreeModel
+from recgraph.models.drnn import DRNN
+from recgraph.models.hm_rnn import HMRNN
+from recgraph.models.moe import MixtureOfExperts
 from recgraph.models.rntn import RNTN
 from recgraph.models.td_tree_lstm import TopDownTreeLSTM
 from recgraph.models.tree_lstm import TreeLSTM
@@ -11,11 +17,14 @@ MODELS: dict[str, type[TreeModel]] = {"tree_rnn": TreeRNN, "rntn": RNTN, "tree_l
 PAIR_MODELS: dict[str, type[ChildSum]] = {"child_sum": ChildSum}
 
 __all__ = [
+    "DRNN",
+    "HMRNN",
     "MODELS",
     "PAIR_MODELS",
     "RNTN",
     "ChildSum",
     "Hyper",
+    "MixtureOfExperts",
     "RelatednessHyper",
     "TopDownTreeLSTM",
     "TreeLSTM",

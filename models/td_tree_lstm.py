@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.models.common import Hyper, State, WordNetwork
+from recgraph.models.texts import to_numbers, to_text
 
 # The four LSTMs: from a head to its first dependent, and from a dependent to the next on the same side.
 LEFT, RIGHT, NEXT_LEFT, NEXT_RIGHT = range(4)
@@ -167,11 +168,10 @@ class TopDownTreeLSTM(WordNetwork):
         with self.subgraph("words", (tf.TensorSpec([], tf.int32), seed_spec), tf.TensorSpec([2], tf.string)) as tree:
             word, seed = tree.input(tf.int32)[None], tree.input(tf.int32, [2])
             left, right = grow(word, tf.constant(0), seed, self.root_state(), down)
-            # As text: `map` stacks its results, and trees differ in size.
-            tree.output(tf.strings.reduce_join(tf.strings.as_string(_attach(left, word, right)), 1, separator=" "))
+            tree.output(to_text(_attach(left, word, right)))
         seeds = tf.zeros([tf.size(words), 2], tf.int32) if seeds is None else seeds
         texts = tree.map(words, seeds)
-        return _numbers(texts[:, 0]), _numbers(texts[:, 1])
+        return to_numbers(texts[:, 0]), to_numbers(texts[:, 1])
 
 
 class Draw:
@@ -213,7 +213,3 @@ def _attach(left: tf.Tensor, word: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
     words, heads = tf.unstack(_join([left, tf.stack([word, [-1]]), right]), num=2)
     place = tf.shape(left)[1]
     return tf.stack([words, tf.where((heads < 0) & (tf.range(tf.size(words)) != place), place, heads)])
-
-
-def _numbers(texts: tf.Tensor) -> tf.RaggedTensor:
-    return tf.ragged.map_flat_values(tf.strings.to_number, tf.strings.split(texts), tf.int32)
