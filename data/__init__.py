@@ -1,6 +1,6 @@
 """Trees and where they come from: treebanks, reviews, generated sentences, binarisers, batches for models."""
 
-from recgraph.data.binarize import SHAPES, balanced, binarize, linear, moderate
+from recgraph.data.binarize import SHAPES, balanced, binarize, brackets, linear, moderate, tree_of_spans
 from recgraph.data.completion import (
     Question,
     TopDownBatch,
@@ -13,7 +13,16 @@ from recgraph.data.dependency import DependencyTree
 from recgraph.data.fetch import SOURCES, FetchError, Source, fetch
 from recgraph.data.files import DATA_VARIABLE, DataFormatError, data_dir
 from recgraph.data.generate import evaluate, generate_treebank, write_treebank
-from recgraph.data.imdb import Review, ReviewFormatError, escape, read_imdb, review_trees, sentences, tokenize
+from recgraph.data.imdb import (
+    REVIEW_LABELS,
+    Review,
+    ReviewFormatError,
+    escape,
+    read_imdb,
+    review_trees,
+    sentences,
+    tokenize,
+)
 from recgraph.data.pairs import PairBatch, pair_dataset
 from recgraph.data.pipeline import TreeBatch, encode, tree_dataset
 from recgraph.data.ptb import (
@@ -27,12 +36,14 @@ from recgraph.data.ptb import (
 )
 from recgraph.data.sick import Pair, PairFormatError, Pairs, load_sick, read_pairs, sick_dir
 from recgraph.data.sst import SENTIMENTS, Treebank, load_sst, sst_dir
-from recgraph.data.trees import Tree, TreeBuilder
+from recgraph.data.trees import NO_LABEL, Tree, TreeBuilder
 from recgraph.data.vectors import Embeddings, VectorFormatError, load_embeddings, read_vectors
 from recgraph.data.vocabulary import UNKNOWN, Vocabulary, lookup
 
 __all__ = [
     "DATA_VARIABLE",
+    "NO_LABEL",
+    "REVIEW_LABELS",
     "SENTIMENTS",
     "SHAPES",
     "SOURCES",
@@ -59,6 +70,7 @@ __all__ = [
     "Vocabulary",
     "balanced",
     "binarize",
+    "brackets",
     "completion_questions",
     "data_dir",
     "encode",
@@ -90,6 +102,7 @@ __all__ = [
     "tokenize",
     "top_down_batch",
     "tree_dataset",
+    "tree_of_spans",
     "write_treebank",
     "write_trees",
 ]

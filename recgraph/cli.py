@@ -13,7 +13,8 @@ import click
 FOLDER = click.Path(file_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 # Named here and not read from `recgraph.models`, which imports TensorFlow.
-MODELS = ["tree_lstm", "tree_rnn", "rntn", "child_sum"]
+MODELS = ["tree_lstm", "tree_rnn", "rntn", "child_sum", "parser"]
+TASKS = ["fine", "binary", "relatedness", "parsing"]
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -82,7 +83,7 @@ def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--model", type=click.Choice(MODELS), default="tree_lstm", show_default=True)
 @data_option
 @click.option("--out", type=FOLDER, required=True, help="Folder of the run; a run that is there is continued.")
-@click.option("--task", type=click.Choice(["fine", "binary", "relatedness"]), default="fine", show_default=True)
+@click.option("--task", type=click.Choice(TASKS), default="fine", show_default=True)
 @click.option("--epochs", type=click.IntRange(1), default=30, show_default=True)
 @click.option("--patience", type=click.IntRange(1), default=6, show_default=True, help="Epochs without a better dev.")
 @click.option("--seed", type=int, default=0, show_default=True)
@@ -97,14 +98,13 @@ def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
 @json_option
 def train(out: Path, data: Path | None, vectors: Path | None, fresh: bool, as_json: bool, **options: Any) -> None:
     """Train a model, or continue where it was stopped: give the same command again."""
-    from recgraph.train import console
+    from recgraph.train import console, tasks
     from recgraph.train.settings import Settings
-    from recgraph.train.tasks import TASKS
 
     names = ("embedding", "hidden", "dropout", "l2", "batch_size", "learning_rate", "embedding_rate")
     hyper = {name: options.pop(name) for name in names}
     settings = Settings(
-        data=str(TASKS[options["task"]].folder(data).resolve()),
+        data=str(tasks.TASKS[options["task"]].folder(data).resolve()),
         vectors=str(vectors.resolve()) if vectors else None,
         hyper={name: value for name, value in hyper.items() if value is not None},
         **options,
@@ -196,6 +196,27 @@ def fetch(name: str, out: Path, url: str | None) -> None:
     from recgraph.data import fetch as download
 
     click.echo(str(download(name, out, url=url)))
+
+
+@data.command()
+@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@click.option("--parser", type=EXISTING_FOLDER, required=True, help="A run of `train --model parser --task parsing`.")
+@click.option("--model", type=EXISTING_FOLDER, help="A run that labels every node with its sentiment.")
+@click.option("--reviews", type=click.Choice(["train", "test", "unsup"]), help="Parse movie reviews in place of FILE.")
+@data_option
+@click.option("--limit", type=click.IntRange(0), help="So many lines or reviews, and no more.")
+@click.option("--max-words", type=click.IntRange(1), help="Longer sentences are passed over.")
+@click.option("--out", type=FILE, help="Write the trees here and not to standard output.")
+def parse(file: Any, parser: Path, model: Path | None, out: Path | None, **options: Any) -> None:
+    """Put trees over the sentences of FILE (or standard input), in PTB form, one a line.
+
+    Without --model a node has no label, ?, but for the roots of reviews, 0 or 4.
+    """
+    from recgraph.train import parsing
+
+    written = parsing.parse(parsing.Request(file, parser, model, **options), out)
+    if out is not None:
+        click.echo(f"{written} trees in {out}")
 
 
 @data.command()

@@ -44,6 +44,7 @@ COMMANDS = [
     "data",
     "data-generate",
     "data-fetch",
+    "data-parse",
     "data-stats",
 ]
 

@@ -62,7 +62,7 @@ def evaluate(folder: Path, data: Path | None, split: str, as_json: bool) -> dict
         echo_json({"split": split, task.unit: len(examples), **figures})
         return figures
     title = f"{folder}: {split}, {len(examples)} {task.unit}"
-    Console().print(_accuracy_table(title, figures, task.classes) if task.unit == "trees" else _table(title, figures))
+    Console().print(_accuracy_table(title, figures, task.classes) if task.hit == "root" else _table(title, figures))
     return figures
 
 

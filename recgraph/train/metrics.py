@@ -55,6 +55,20 @@ def relatedness(predicted: np.ndarray, true: np.ndarray) -> dict[str, float]:
     }
 
 
+def count_brackets(predicted: tf.Tensor, true: tf.Tensor) -> tf.Tensor:
+    """Of the spans of inner nodes but the roots, how many are predicted, and how many there are, float32 `[2]`.
+
+    Args:
+      predicted: int32 `[B, T, 2]`, the spans (i, j) of each sentence, then zeros; each at most once.
+      true: the same.
+    """
+    width = tf.shape(true)[1] + 1
+    keys, expected = (spans[:, :, 0] * width + spans[:, :, 1] for spans in (predicted, true))
+    inside = (expected > 0) & (expected != tf.reduce_max(true[:, :, 1], 1, keepdims=True))
+    found = tf.reduce_any(expected[:, :, tf.newaxis] == keys[:, tf.newaxis], 2)
+    return tf.math.count_nonzero(tf.stack([inside & found, inside]), [1, 2], dtype=tf.float32)
+
+
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:
     a, b = a - a.mean(), b - b.mean()
     scale = float(np.sqrt(np.sum(a * a) * np.sum(b * b)))

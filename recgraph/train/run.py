@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from recgraph.data import Vocabulary
 from recgraph.data.files import atomic_file
-from recgraph.models import TreeModel
 from recgraph.train import treebank
 from recgraph.train.checkpoints import Checkpoints
 from recgraph.train.settings import RunError, Settings, load_settings, require_same
@@ -97,13 +96,26 @@ def load_classifier(folder: Path) -> Run:
     Raises:
       RunError: as `load`, or the run has learned something else.
     """
+    return _load_able(folder, "classify sentences", ("fine", "binary"))
+
+
+def load_parser(folder: Path) -> Run:
+    """Opens a trained run that parses.
+
+    Raises:
+      RunError: as `load`, or the run has learned something else.
+    """
+    return _load_able(folder, "parse sentences", ("parsing",))
+
+
+def _load_able(folder: Path, what: str, tasks: tuple[str, ...]) -> Run:
     run = load(folder)
-    if not isinstance(run.model, TreeModel):
+    if run.settings.task not in tasks:
         raise RunError(
-            "this run does not classify sentences",
+            f"this run does not {what}",
             where=str(folder),
             found=f"task={run.settings.task!r}",
-            expected="a run of the task fine or binary",
+            expected=f"a run of the task {' or '.join(tasks)}",
             next_step="`recgraph evaluate` says how well it has learned its own task",
         )
     return run

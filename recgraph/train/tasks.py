@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.data import PairBatch, TreeBatch, load_sick, load_sst, pair_dataset, sick_dir, sst_dir, tree_dataset
-from recgraph.models import MODELS, PAIR_MODELS
+from recgraph.models import MODELS, PAIR_MODELS, PARSERS
+from recgraph.models.parser import true_spans
 from recgraph.train import metrics
 
 
@@ -62,21 +63,12 @@ class Task(Protocol):
         """What is told of a data set."""
 
 
-class Sentiment:
-    """Classes at the nodes of binary trees; `labels` as in `tree_dataset`."""
+class Trees:
+    """What tasks over a treebank share."""
 
-    models: dict[str, Any] = MODELS
-    unit, hit = "trees", "root"
+    unit = "trees"
     signature = TreeBatch(*[tf.TensorSpec([None], tf.int32, name=field) for field in TreeBatch._fields])
-
-    def __init__(self, labels: str, classes: int, target: str):
-        """Args: the labels, how many there are, and the target."""
-        self._labels, self.classes, self.target = labels, classes, target
-
-    @property
-    def nothing(self) -> tf.Tensor:
-        """As `metrics.count`."""
-        return tf.zeros([4, 2])
+    _labels = "fine"
 
     def folder(self, data: Path | None) -> Path:
         """See `sst_dir`."""
@@ -98,6 +90,22 @@ class Sentiment:
         """A tree has one root."""
         return tf.size(batch.roots)
 
+
+class Sentiment(Trees):
+    """Classes at the nodes of binary trees; `labels` as in `tree_dataset`."""
+
+    models: dict[str, Any] = MODELS
+    hit = "root"
+
+    def __init__(self, labels: str, classes: int, target: str):
+        """Args: the labels, how many there are, and the target."""
+        self._labels, self.classes, self.target = labels, classes, target
+
+    @property
+    def nothing(self) -> tf.Tensor:
+        """As `metrics.count`."""
+        return tf.zeros([4, 2])
+
     def hits(self, batch: Any, output: tf.Tensor) -> tf.Tensor:
         """Labelled roots that are right, and labelled roots."""
         labels = tf.gather(batch.labels, batch.roots)
@@ -111,6 +119,30 @@ class Sentiment:
     def figures(self, tally: np.ndarray) -> dict[str, float]:
         """Accuracies."""
         return metrics.accuracies(tally)
+
+
+class Parsing(Trees):
+    """Binary trees over sentences; labels do not matter."""
+
+    models: dict[str, Any] = PARSERS
+    classes, hit, target = 0, "cuts", "f1"
+
+    @property
+    def nothing(self) -> tf.Tensor:
+        """Brackets that are right, and all that there are."""
+        return tf.zeros([2])
+
+    def hits(self, batch: Any, output: tf.Tensor) -> tf.Tensor:
+        """True cuts that would be made, and all true cuts."""
+        return tf.reduce_sum(output, 0)
+
+    def tally(self, before: tf.Tensor, batch: Any, output: tf.Tensor) -> tf.Tensor:
+        """Counts add up."""
+        return before + metrics.count_brackets(output, true_spans(batch))
+
+    def figures(self, tally: np.ndarray) -> dict[str, float]:
+        """F1 of the brackets, which is precision and recall too: two trees over a sentence have as many."""
+        return {"f1": float(tally[0] / tally[1])} if tally[1] > 0 else {}
 
 
 class Relatedness:
@@ -166,4 +198,5 @@ TASKS: dict[str, Task] = {
     "fine": Sentiment("fine", 5, "root"),
     "binary": Sentiment("binary", 2, "root_binary"),
     "relatedness": Relatedness(),
+    "parsing": Parsing(),
 }
