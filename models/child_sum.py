@@ -75,7 +75,7 @@ class ChildSum(WordNetwork):
         return tf.reshape(tree.map(nodes)[0], [-1, size])
 
     def logits(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-        """Class scores, float32 `[B, C]`, of the roots' hidden rows, each `[B, H]`; equation 15 without its softmax."""
+        """Class scores, float32 `[B, C]`, of the roots' hidden rows, each `[B, H]`."""
         features = tf.concat([left * right, tf.abs(left - right)], 1)
         compared = tf.sigmoid(tf.nn.bias_add(tf.matmul(features, self.similarity_kernel), self.similarity_bias))
         return tf.nn.bias_add(tf.matmul(compared, self.output_kernel), self.output_bias)
@@ -109,7 +109,7 @@ class ChildSum(WordNetwork):
 def sparse_target(scores: tf.Tensor, classes: int) -> tf.Tensor:
     """The distribution over 1 .. classes whose mean is the score and that has two neighbours at most, float32 `[B, C]`.
 
-    Equation 16, a hat function around the score.
+    Section 4.2 of the paper; a hat function around the score.
     """
     whole = tf.range(1.0, classes + 1.0)
     return tf.maximum(0.0, 1.0 - tf.abs(scores[:, tf.newaxis] - whole))

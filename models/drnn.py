@@ -34,8 +34,8 @@ class OrderedBatch(NamedTuple):
 class DRNN(WordNetwork):
     """Two recurrences meet in a node: one comes down from its parent, one goes on from the sibling before it.
 
-    From both it decides its label, whether it has children and whether it has a further sibling: sections 3.1 and 3.2,
-    with GRUs, both decisions being known to the label (equation 8).
+    From both it decides whether it has children, whether it has a further sibling, and then, knowing both decisions,
+    its label. The recurrences are GRUs.
     """
 
     defaults: ClassVar[Hyper] = Hyper(embedding=50, hidden=50)

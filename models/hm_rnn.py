@@ -25,7 +25,7 @@ class MultiscaleHyper(Hyper):
 
 
 class HMRNN(WordNetwork):
-    """Equations 1 to 8 of the paper, the time step as an invocation that calls the next.
+    """The cell and the output module of the paper, a time step being an invocation that calls the next.
 
     Where a layer copies its state, nothing of it is computed, a branch and not a product with 0. The price: a layer
     that copies finds no end, and its gates have no gradient there. Elsewhere it is the paper's straight-through one.

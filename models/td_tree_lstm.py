@@ -1,5 +1,5 @@
 """The top-down TreeLSTM of Zhang, Lu and Lapata, "Top-down Tree Long Short-Term Memory Networks" (NAACL 2016), without
-the left-dependent extension of its section 2.3: a model that makes dependency trees (Jeong's thesis, section 5.6.4)."""
+its left-dependent extension: a model that makes dependency trees (Jeong's thesis, section 5.6.4)."""
 
 from __future__ import annotations
 

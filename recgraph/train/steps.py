@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.data import TreeBatch
+from recgraph.models import TreeModel
 from recgraph.models.baselines import Iterative
 from recgraph.train.optimizer import TreeOptimizer
 from recgraph.train.tasks import TASKS, Task
@@ -25,8 +26,16 @@ class Network(Protocol):
 
 
 def network(model: Any, implementation: str) -> Network:
-    """The model itself, or its iterative twin."""
-    return Iterative(model) if implementation == "iterative" else model
+    """The model itself, or its iterative twin.
+
+    Raises:
+      ValueError: it has none.
+    """
+    if implementation != "iterative":
+        return model
+    if not isinstance(model, TreeModel):
+        raise ValueError(f"{type(model).__name__} has no iterative twin; leave --implementation out")
+    return Iterative(model)
 
 
 def batch_signature() -> TreeBatch:
