@@ -1,7 +1,7 @@
 """Generated dependency trees and sentence completion: which of five words was taken out of a sentence?
 
-Stands in for the Microsoft Research Sentence Completion Challenge, whose sentences may not be passed on. The sentences
-are those of `generate.py`. A word's class decides where it may stand, so the wrong candidates are of other classes.
+Stands in for the Microsoft Research Sentence Completion Challenge, which `fetch` cannot get. The sentences are those of
+`generate.py`. A word's class decides where it may stand, so the wrong candidates are of other classes.
 """
 
 from __future__ import annotations
