@@ -1,10 +1,29 @@
 """Trees and where they come from: treebanks, reviews, generated sentences, binarisers, batches for models."""
 
-from recgraph.data.binarize import SHAPES, balanced, binarize, linear, moderate
+from recgraph.data.binarize import SHAPES, balanced, binarize, brackets, linear, moderate, tree_of_spans
+from recgraph.data.completion import (
+    Question,
+    TopDownBatch,
+    completion_questions,
+    generate_dependencies,
+    head_tree,
+    top_down_batch,
+)
+from recgraph.data.dependency import DependencyTree
 from recgraph.data.fetch import SOURCES, FetchError, Source, fetch
 from recgraph.data.files import DATA_VARIABLE, DataFormatError, data_dir
 from recgraph.data.generate import evaluate, generate_treebank, write_treebank
-from recgraph.data.imdb import Review, ReviewFormatError, escape, read_imdb, review_trees, sentences, tokenize
+from recgraph.data.imdb import (
+    REVIEW_LABELS,
+    Review,
+    ReviewFormatError,
+    escape,
+    read_imdb,
+    review_trees,
+    sentences,
+    tokenize,
+)
+from recgraph.data.pairs import PairBatch, pair_dataset
 from recgraph.data.pipeline import TreeBatch, encode, tree_dataset
 from recgraph.data.ptb import (
     TreeFormatError,
@@ -15,23 +34,33 @@ from recgraph.data.ptb import (
     to_nltk,
     write_trees,
 )
+from recgraph.data.sick import Pair, PairFormatError, Pairs, load_sick, read_pairs, sick_dir
 from recgraph.data.sst import SENTIMENTS, Treebank, load_sst, sst_dir
-from recgraph.data.trees import Tree, TreeBuilder
+from recgraph.data.trees import NO_LABEL, Tree, TreeBuilder
 from recgraph.data.vectors import Embeddings, VectorFormatError, load_embeddings, read_vectors
 from recgraph.data.vocabulary import UNKNOWN, Vocabulary, lookup
 
 __all__ = [
     "DATA_VARIABLE",
+    "NO_LABEL",
+    "REVIEW_LABELS",
     "SENTIMENTS",
     "SHAPES",
     "SOURCES",
     "UNKNOWN",
     "DataFormatError",
+    "DependencyTree",
     "Embeddings",
     "FetchError",
+    "Pair",
+    "PairBatch",
+    "PairFormatError",
+    "Pairs",
+    "Question",
     "Review",
     "ReviewFormatError",
     "Source",
+    "TopDownBatch",
     "Tree",
     "TreeBatch",
     "TreeBuilder",
@@ -41,29 +70,39 @@ __all__ = [
     "Vocabulary",
     "balanced",
     "binarize",
+    "brackets",
+    "completion_questions",
     "data_dir",
     "encode",
     "escape",
     "evaluate",
     "fetch",
     "from_nltk",
+    "generate_dependencies",
     "generate_treebank",
+    "head_tree",
     "linear",
     "load_embeddings",
+    "load_sick",
     "load_sst",
     "lookup",
     "moderate",
+    "pair_dataset",
     "parse_lines",
     "parse_tree",
     "read_imdb",
+    "read_pairs",
     "read_trees",
     "read_vectors",
     "review_trees",
     "sentences",
+    "sick_dir",
     "sst_dir",
     "to_nltk",
     "tokenize",
+    "top_down_batch",
     "tree_dataset",
+    "tree_of_spans",
     "write_treebank",
     "write_trees",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from recgraph.data.trees import Tree, TreeBuilder
+from recgraph.data.trees import NO_CHILD, Tree, TreeBuilder
 
 
 def balanced(tokens: Sequence[str]) -> Tree:
@@ -69,6 +69,39 @@ def binarize(tokens: Sequence[str], shape: str = "balanced", rng: np.random.Gene
     if shape not in SHAPES:
         raise ValueError(f"shape is one of {', '.join(SHAPES)}; found {shape!r}")
     return SHAPES[shape](tokens, np.random.default_rng(rng))
+
+
+def tree_of_spans(tokens: Sequence[str], spans: Sequence[tuple[int, int]]) -> Tree:
+    """The tree whose brackets are given.
+
+    Args:
+        tokens: n words.
+        spans: for each of the n - 1 gaps between words, from left to right, the span that is cut there: (i, j) for the
+            words i .. j-1.
+
+    Raises:
+        ValueError: an empty sentence, or spans that do not make a tree.
+    """
+    cuts = {(int(low), int(high)): gap + 1 for gap, (low, high) in enumerate(spans)}
+    if len(cuts) != len(tokens) - 1 or any(not low < cut < high for (low, high), cut in cuts.items()):
+        raise ValueError(f"{len(tokens)} words need {len(tokens) - 1} spans, each around its gap; found {list(spans)}")
+    try:
+        return _split_tree(tokens, lambda low, high: cuts[low, high])
+    except KeyError as missing:
+        raise ValueError(f"the spans do not make a tree: {missing} is not among them") from None
+
+
+def brackets(tree: Tree) -> set[tuple[int, int]]:
+    """The spans (i, j), words i .. j-1, of a tree's inner nodes but its root."""
+    starts: list[int] = []
+    words = 0
+    found = set()
+    for left in tree.left:
+        words += left == NO_CHILD
+        starts.append(words - 1 if left == NO_CHILD else starts[left])
+        if left != NO_CHILD:
+            found.add((starts[-1], words))
+    return found - {(0, words)}
 
 
 def _split_tree(tokens: Sequence[str], split: Callable[[int, int], int]) -> Tree:

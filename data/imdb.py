@@ -17,7 +17,7 @@ from recgraph.data.trees import NO_LABEL, Tree
 SPLITS = ("train", "test", "unsup")
 
 _RATINGS = {"neg": range(1, 5), "pos": range(7, 11), "unsup": range(0, 1)}
-_ROOT_LABELS = {"neg": 0, "pos": 4, "unsup": NO_LABEL}
+REVIEW_LABELS = {"neg": 0, "pos": 4, "unsup": NO_LABEL}
 _FILE_NAME = re.compile(r"(\d+)_(\d+)\.txt", re.ASCII)
 _BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)
 _BRACKETS = {"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}
@@ -165,4 +165,4 @@ def review_trees(
             tokens = tokenize(sentence)
             if tokens and (max_tokens is None or len(tokens) <= max_tokens):
                 tree = binarize(tokens, shape, rng)
-                yield tree.with_labels(tree.labels[:-1] + (_ROOT_LABELS[review.label],))
+                yield tree.with_labels(tree.labels[:-1] + (REVIEW_LABELS[review.label],))

@@ -6,7 +6,7 @@ graph, so no Python runs while a model trains.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -106,14 +106,10 @@ def tree_dataset(
     Raises:
         ValueError: a batch size below 1, an epoch below 0, an unknown task or label.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size is at least 1; found {batch_size}")
-    if first_epoch < 0 or epochs < 0:
-        raise ValueError(f"first_epoch and epochs are at least 0; found {first_epoch} and {epochs}")
     if drop_neutral if drop_neutral is not None else labels == "binary":
         trees = [tree for tree in trees if tree.label != NEUTRAL]
-    flat = _flatten(trees, vocabulary, labels)
-    return _batches(flat, batch_size, shuffle_seed, first_epoch, epochs)
+    make = _batch_maker(_flatten(trees, vocabulary, labels))
+    return batches(len(trees), batch_size, make, shuffle_seed, first_epoch, epochs)
 
 
 def _flatten(trees: Sequence[Tree], vocabulary: Vocabulary, task: str) -> _Flat:
@@ -138,20 +134,49 @@ def _task_labels(labels: np.ndarray, task: str) -> np.ndarray:
     return _TASKS[task][labels + 1]
 
 
-def _batches(flat: _Flat, batch_size: int, seed: int | None, first_epoch: int, epochs: int) -> tf.data.Dataset:
+def _batch_maker(flat: _Flat) -> Callable[[tf.Tensor], TreeBatch]:
     import tensorflow as tf
 
-    count = len(flat.splits) - 1
-    steps = -(-count // batch_size)
     columns = tf.constant(np.stack([flat.words, flat.back, flat.labels], axis=1))
     splits = tf.constant(flat.splits)
+    return lambda rows: _gather(columns, splits, rows)
+
+
+def batches(
+    count: int,
+    batch_size: int,
+    make: Callable[[tf.Tensor], Any],
+    seed: int | None = None,
+    first_epoch: int = 0,
+    epochs: int = 1,
+) -> tf.data.Dataset:
+    """Batches of examples 0 .. count-1, in an order that depends on seed and epoch alone; see `tree_dataset`.
+
+    Args:
+        count: how many examples.
+        batch_size: examples in a batch.
+        make: makes a batch of the numbers of its examples, int32 [B]; called while the dataset is traced.
+        seed: of the order; None keeps it.
+        first_epoch: number of the first epoch.
+        epochs: how many epochs.
+
+    Raises:
+        ValueError: a batch size below 1, an epoch below 0.
+    """
+    import tensorflow as tf
+
+    if batch_size < 1:
+        raise ValueError(f"batch_size is at least 1; found {batch_size}")
+    if first_epoch < 0 or epochs < 0:
+        raise ValueError(f"first_epoch and epochs are at least 0; found {first_epoch} and {epochs}")
+    steps = -(-count // batch_size)
 
     def epoch_batches(epoch: tf.Tensor) -> tf.data.Dataset:
         order = tf.range(count) if seed is None else _order(count, seed, epoch)
 
-        def batch(step: tf.Tensor) -> TreeBatch:
+        def batch(step: tf.Tensor) -> Any:
             first = tf.cast(step, tf.int32) * batch_size
-            return _gather(columns, splits, order[first : first + batch_size])
+            return make(order[first : first + batch_size])
 
         return tf.data.Dataset.range(steps).map(batch)
 

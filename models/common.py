@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
+import recgraph as rg
 from recgraph.models import recursion
 
 State = tuple[tf.Tensor, ...]
@@ -45,7 +46,66 @@ class Hyper:
     embedding_scale: float = 0.05
 
 
-class TreeModel(tf.Module):
+class Network(tf.Module):
+    """Weights with seeded first values, and the SubGraphs that use them. `hyper` has `l2` and the optimizer's rates."""
+
+    def __init__(self, hyper: Any, seed: int = 0):
+        """Args: the hyper-parameters, and the seed of the first weights."""
+        super().__init__(name=type(self).__name__.lower())
+        self.hyper = hyper
+        self.engine, self.gradient = "auto", "cache"
+        self._random = np.random.default_rng(seed)
+
+    def subgraph(self, purpose: str, inputs: Any, outputs: Any) -> Any:
+        """A SubGraph with the model's engine and way to the gradient."""
+        return rg.SubGraph(
+            f"{self.name}_{purpose}", inputs=inputs, outputs=outputs, engine=self.engine, gradient=self.gradient
+        )
+
+    def _matrix(self, name: str, rows: int, columns: int, bound: float | None = None) -> tf.Variable:
+        """A weight matrix, uniform within `bound`, by default 1/sqrt(rows)."""
+        bound = 1.0 / math.sqrt(rows) if bound is None else bound
+        return tf.Variable(self._random.uniform(-bound, bound, (rows, columns)).astype(np.float32), name=name)
+
+    def _zeros(self, name: str, size: int) -> tf.Variable:
+        return tf.Variable(tf.zeros([size]), name=name)
+
+
+class WordNetwork(Network):
+    """A network that reads words: it has an embedding, which L2 and Adagrad leave alone."""
+
+    def __init__(self, vocabulary_size: int, hyper: Any, vectors: np.ndarray | None = None, seed: int = 0):
+        """See `TreeModel`."""
+        super().__init__(hyper, seed)
+        self.embedding = tf.Variable(self._first_vectors(vocabulary_size, vectors), name="embedding")
+
+    def embed(self, words: tf.Tensor) -> tf.Tensor:
+        """Word vectors, float32 `[n, E]`, of words int32 `[n]`. Read from the variable, so the gradient is sparse."""
+        return tf.gather(self.embedding, words)
+
+    @property
+    def weights(self) -> tuple[tf.Variable, ...]:
+        """All variables but the embedding."""
+        return tuple(v for v in self.trainable_variables if v is not self.embedding)
+
+    def penalty(self) -> tf.Tensor:
+        """The L2 term, float32 scalar."""
+        return self.hyper.l2 * tf.add_n([tf.nn.l2_loss(v) for v in self.weights])
+
+    def _first_vectors(self, rows: int, vectors: np.ndarray | None) -> np.ndarray:
+        shape = (rows, self.hyper.embedding)
+        if vectors is None:
+            scale = self.hyper.embedding_scale
+            return self._random.uniform(-scale, scale, shape).astype(np.float32)
+        if vectors.shape != shape:
+            raise ValueError(
+                f"vectors: expected shape {shape} (vocabulary, embedding), found {vectors.shape}. "
+                f"Set Hyper.embedding to {vectors.shape[-1]}, or look the vectors up for this vocabulary."
+            )
+        return np.asarray(vectors, np.float32)
+
+
+class TreeModel(WordNetwork):
     """A network over binary trees, given by what it does at a leaf and at an inner node.
 
     A subclass has `defaults`, `state_sizes`, `leaf` and `compose`; the recursion itself is in `recursion.py`.
@@ -68,11 +128,7 @@ class TreeModel(tf.Module):
           vectors: float32 `[vocabulary_size, E]`, the first values of the embedding; random where left out.
           seed: of the initial weights.
         """
-        super().__init__(name=type(self).__name__.lower())
-        self.hyper = hyper or self.defaults
-        self.engine, self.gradient = "auto", "cache"
-        self._random = np.random.default_rng(seed)
-        self.embedding = tf.Variable(self._first_vectors(vocabulary_size, vectors), name="embedding")
+        super().__init__(vocabulary_size, hyper or self.defaults, vectors, seed)
         self.output_kernel = self._matrix("output_kernel", self.hyper.hidden, self.hyper.classes)
         self.output_bias = self._zeros("output_bias", self.hyper.classes)
 
@@ -84,19 +140,10 @@ class TreeModel(tf.Module):
         """The state of an inner node, given the states of its children."""
         raise NotImplementedError
 
-    def embed(self, words: tf.Tensor) -> tf.Tensor:
-        """Word vectors, float32 `[n, E]`, of words int32 `[n]`. Read from the variable, so the gradient is sparse."""
-        return tf.gather(self.embedding, words)
-
     @property
     def state_sizes(self) -> tuple[int, ...]:
         """The sizes of the rows that make up a state, the hidden row first."""
         return (self.hyper.hidden,)
-
-    @property
-    def weights(self) -> tuple[tf.Variable, ...]:
-        """All variables but the embedding."""
-        return tuple(v for v in self.trainable_variables if v is not self.embedding)
 
     def logits(self, hidden: tf.Tensor) -> tf.Tensor:
         """Class scores, float32 `[n, C]`, of hidden rows, float32 `[n, H]`."""
@@ -117,27 +164,3 @@ class TreeModel(tf.Module):
     def predict(self, batch: Any) -> tf.Tensor:
         """Class scores of every node of a batch, float32 `[N, C]`, in the order of the batch."""
         return recursion.predict(self, batch)
-
-    def penalty(self) -> tf.Tensor:
-        """The L2 term, float32 scalar."""
-        return self.hyper.l2 * tf.add_n([tf.nn.l2_loss(v) for v in self.weights])
-
-    def _first_vectors(self, rows: int, vectors: np.ndarray | None) -> np.ndarray:
-        shape = (rows, self.hyper.embedding)
-        if vectors is None:
-            scale = self.hyper.embedding_scale
-            return self._random.uniform(-scale, scale, shape).astype(np.float32)
-        if vectors.shape != shape:
-            raise ValueError(
-                f"vectors: expected shape {shape} (vocabulary, embedding), found {vectors.shape}. "
-                f"Set Hyper.embedding to {vectors.shape[-1]}, or look the vectors up for this vocabulary."
-            )
-        return np.asarray(vectors, np.float32)
-
-    def _matrix(self, name: str, rows: int, columns: int, bound: float | None = None) -> tf.Variable:
-        """A weight matrix, uniform within `bound`, by default 1/sqrt(rows)."""
-        bound = 1.0 / math.sqrt(rows) if bound is None else bound
-        return tf.Variable(self._random.uniform(-bound, bound, (rows, columns)).astype(np.float32), name=name)
-
-    def _zeros(self, name: str, size: int) -> tf.Variable:
-        return tf.Variable(tf.zeros([size]), name=name)

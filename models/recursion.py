@@ -82,14 +82,8 @@ def _all_scores(tree: Any, batch: Any, classes: int) -> tf.Tensor:
 
 
 def _subgraph(model: TreeModel, purpose: str, outputs: Any) -> Any:
-    """A SubGraph over node numbers, with the model's engine and way to the gradient."""
-    return rg.SubGraph(
-        f"{model.name}_{purpose}",
-        inputs=tf.TensorSpec([], tf.int32),
-        outputs=outputs,
-        engine=model.engine,
-        gradient=model.gradient,
-    )
+    """A SubGraph over node numbers."""
+    return model.subgraph(purpose, tf.TensorSpec([], tf.int32), outputs)
 
 
 def _state_spec(model: TreeModel) -> tuple[tf.TensorSpec, ...]:

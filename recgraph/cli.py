@@ -12,11 +12,18 @@ import click
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+# Named here and not read from `recgraph.models`, which imports TensorFlow.
+MODELS = ["tree_lstm", "tree_rnn", "rntn", "child_sum", "parser"]
+TASKS = ["fine", "binary", "relatedness", "parsing"]
+
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 data_option = click.option(
-    "--data", type=EXISTING_FOLDER, envvar="RECGRAPH_DATA", help="Folder with train.txt, dev.txt and test.txt."
+    "--data",
+    type=EXISTING_FOLDER,
+    envvar="RECGRAPH_DATA",
+    help="Folder with train.txt, dev.txt and test.txt, or with SICK.",
 )
 
 
@@ -63,7 +70,7 @@ def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
         click.option("--hidden", type=click.IntRange(1), help="Size of a node's state."),
         click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), help="Rate before the output."),
         click.option("--l2", type=click.FloatRange(0), help="Weight decay, not of the embedding."),
-        click.option("--batch-size", type=click.IntRange(1), help="Trees a step."),
+        click.option("--batch-size", type=click.IntRange(1), help="Trees, or pairs, a step."),
         click.option("--learning-rate", type=click.FloatRange(0), help="Adagrad, for the weights."),
         click.option("--embedding-rate", type=click.FloatRange(0), help="Gradient descent, for the embedding."),
     ]
@@ -73,10 +80,10 @@ def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @main.command()
-@click.option("--model", type=click.Choice(["tree_lstm", "tree_rnn", "rntn"]), default="tree_lstm", show_default=True)
+@click.option("--model", type=click.Choice(MODELS), default="tree_lstm", show_default=True)
 @data_option
 @click.option("--out", type=FOLDER, required=True, help="Folder of the run; a run that is there is continued.")
-@click.option("--task", type=click.Choice(["fine", "binary"]), default="fine", show_default=True)
+@click.option("--task", type=click.Choice(TASKS), default="fine", show_default=True)
 @click.option("--epochs", type=click.IntRange(1), default=30, show_default=True)
 @click.option("--patience", type=click.IntRange(1), default=6, show_default=True, help="Epochs without a better dev.")
 @click.option("--seed", type=int, default=0, show_default=True)
@@ -91,14 +98,13 @@ def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
 @json_option
 def train(out: Path, data: Path | None, vectors: Path | None, fresh: bool, as_json: bool, **options: Any) -> None:
     """Train a model, or continue where it was stopped: give the same command again."""
-    from recgraph.data import sst_dir
-    from recgraph.train import console
+    from recgraph.train import console, tasks
     from recgraph.train.settings import Settings
 
     names = ("embedding", "hidden", "dropout", "l2", "batch_size", "learning_rate", "embedding_rate")
     hyper = {name: options.pop(name) for name in names}
     settings = Settings(
-        data=str(sst_dir(data).resolve()),
+        data=str(tasks.TASKS[options["task"]].folder(data).resolve()),
         vectors=str(vectors.resolve()) if vectors else None,
         hyper={name: value for name, value in hyper.items() if value is not None},
         **options,
@@ -112,7 +118,7 @@ def train(out: Path, data: Path | None, vectors: Path | None, fresh: bool, as_js
 @click.option("--split", type=click.Choice(["train", "dev", "test"]), default="test", show_default=True)
 @json_option
 def evaluate(run: Path, data: Path | None, split: str, as_json: bool) -> None:
-    """Accuracy of a trained RUN: fine-grained and binary, at the root and at all nodes."""
+    """Accuracy of a trained RUN, fine-grained and binary, at the root and at all nodes; or its correlations."""
     from recgraph.train import console
 
     console.evaluate(run, data, split, as_json)
@@ -126,10 +132,10 @@ def evaluate(run: Path, data: Path | None, split: str, as_json: bool) -> None:
 def predict(run: Path, file: Any, nodes: bool, as_json: bool) -> None:
     """Classify the lines of FILE (or standard input): trees in PTB form, or plain sentences."""
     from recgraph.train import console, predictor
-    from recgraph.train.run import load
+    from recgraph.train.run import load_classifier
 
     source = getattr(file, "name", "<stdin>")
-    for prediction in predictor.Predictor(load(run))(predictor.read_inputs(file, source)):
+    for prediction in predictor.Predictor(load_classifier(run))(predictor.read_inputs(file, source)):
         click.echo(console.prediction_line(prediction, nodes, as_json))
 
 
@@ -144,9 +150,9 @@ def predict(run: Path, file: Any, nodes: bool, as_json: bool) -> None:
 def show(run: Path, out: Path, text: str | None, data: Path | None, split: str, index: int, as_json: bool) -> None:
     """Draw a tree with the predicted and the true sentiment of every phrase."""
     from recgraph.train import console, predictor
-    from recgraph.train.run import load
+    from recgraph.train.run import load_classifier
 
-    loaded = load(run)
+    loaded = load_classifier(run)
     tree = console.chosen_tree(text, data or loaded.settings.data, split, index)
     console.show(predictor.Predictor(loaded), tree, out, as_json)
 
@@ -157,9 +163,9 @@ def show(run: Path, out: Path, text: str | None, data: Path | None, split: str, 
 def export(run: Path, out: Path) -> None:
     """Save a trained RUN as a SavedModel with signatures for sentences and for trees."""
     from recgraph.train import export as exporting
-    from recgraph.train.run import load
+    from recgraph.train.run import load_classifier
 
-    loaded = load(run)
+    loaded = load_classifier(run)
     exporting.save(loaded.model, loaded.vocabulary, out)
     click.echo(str(out))
 
@@ -193,6 +199,27 @@ def fetch(name: str, out: Path, url: str | None) -> None:
 
 
 @data.command()
+@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@click.option("--parser", type=EXISTING_FOLDER, required=True, help="A run of `train --model parser --task parsing`.")
+@click.option("--model", type=EXISTING_FOLDER, help="A run that labels every node with its sentiment.")
+@click.option("--reviews", type=click.Choice(["train", "test", "unsup"]), help="Parse movie reviews in place of FILE.")
+@data_option
+@click.option("--limit", type=click.IntRange(0), help="So many lines or reviews, and no more.")
+@click.option("--max-words", type=click.IntRange(1), help="Longer sentences are passed over.")
+@click.option("--out", type=FILE, help="Write the trees here and not to standard output.")
+def parse(file: Any, parser: Path, model: Path | None, out: Path | None, **options: Any) -> None:
+    """Put trees over the sentences of FILE (or standard input), in PTB form, one a line.
+
+    Without --model a node has no label, ?, but for the roots of reviews, 0 or 4.
+    """
+    from recgraph.train import parsing
+
+    written = parsing.parse(parsing.Request(file, parser, model, **options), out)
+    if out is not None:
+        click.echo(f"{written} trees in {out}")
+
+
+@data.command()
 @click.argument("folder", type=EXISTING_FOLDER)
 @json_option
 def stats(folder: Path, as_json: bool) -> None:
@@ -202,7 +229,7 @@ def stats(folder: Path, as_json: bool) -> None:
     console.stats(folder, as_json)
 
 
-BENCHMARKS = ("throughput", "invocation", "depth", "memory", "threads")
+BENCHMARKS = ("throughput", "generation", "invocation", "depth", "memory", "threads")
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})

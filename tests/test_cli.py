@@ -44,6 +44,7 @@ COMMANDS = [
     "data",
     "data-generate",
     "data-fetch",
+    "data-parse",
     "data-stats",
 ]
 
@@ -125,6 +126,7 @@ def test_export_writes_a_saved_model(folder: Path, tmp_path: Path) -> None:
         (["train", "--data", "{bank}", "--out", "{run}", "--seed", "9", *TINY], "a run with other settings"),
         (["train", "--data", "{run}", "--out", "{run}/x"], "no treebank in"),
         (["train", "--model", "rntn", "--hidden", "3", "--data", "{bank}", "--out", "{run}/x"], "must be equal"),
+        (["train", "--model", "child_sum", "--data", "{bank}", "--out", "{run}/x"], "give --task relatedness"),
         (["show", "{run}", "--index", "99"], "--index 99: dev has 10 trees, so the last is 9"),
     ],
 )
@@ -135,3 +137,28 @@ def test_mistakes_get_a_sentence_and_no_traceback(folder: Path, arguments: list[
     assert done.exit_code == 1
     assert message in done.output
     assert "Traceback" not in done.output
+
+
+def write_pairs(folder: Path) -> None:
+    """A tiny SICK, three times the same."""
+    for split in ("train", "dev", "test"):
+        (folder / split).mkdir(parents=True)
+        texts = {"toks": "a dog barks\nno\nit is", "parents": "2 3 0\n0\n2 0"}
+        for name, text in {f"{side}.{kind}": text for side in "ab" for kind, text in texts.items()}.items():
+            (folder / split / name).write_text(text + "\n", encoding="utf-8")
+        (folder / split / "sim.txt").write_text("5\n1.2\n3\n", encoding="utf-8")
+
+
+def test_relatedness_is_trained_and_evaluated(tmp_path: Path) -> None:
+    """Correlations in place of accuracies; what needs a classifier says so."""
+    write_pairs(tmp_path / "sick")
+    options = ["--model", "child_sum", "--task", "relatedness", "--data", tmp_path, "--out", tmp_path / "run", *TINY]
+    (record,) = lines(run("train", *options, "--json"))
+    assert set(record["dev"]) == {"pearson", "spearman", "mse"}
+    assert {"loss", "mse", "pairs_per_second"} <= set(record)
+    (figures,) = lines(run("evaluate", tmp_path / "run", "--json"))
+    assert figures["pairs"] == 3
+    assert "spearman" in run("evaluate", tmp_path / "run").output
+    done = run("predict", tmp_path / "run", text="a dog\n")
+    assert done.exit_code == 1
+    assert "this run does not classify sentences" in done.output

@@ -15,11 +15,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from recgraph.data import Tree, Vocabulary, load_sst, tree_dataset
+from recgraph.data import Tree, Vocabulary, load_sst
 from recgraph.train import pictures, predictor, run, trainer
 from recgraph.train.history import Record
 from recgraph.train.settings import Settings
 from recgraph.train.steps import Steps
+from recgraph.train.tasks import TASKS
 
 
 def echo_json(record: Any) -> None:
@@ -36,13 +37,14 @@ def train(folder: Path, settings: Settings, fresh: bool, as_json: bool) -> list[
     if training.continued_after:
         click.echo(f"continuing {folder} after epoch {training.continued_after}")
     with _bar() as bar:
-        task = bar.add_task("", total=None, figures="")
-        trees = len(load_sst(settings.data).train)
+        shown = bar.add_task("", total=None, figures="")
+        examples = len(training.task.load(settings.data).train)
 
         def report(sums: trainer.Sums) -> None:
-            figures = f"loss {sums.loss:.2f}  root {sums.accuracy:.1%}  {sums.speed:.0f} trees/s"
+            task_figure = f"{training.task.hit} {_figure(training.task.hit, sums.hits)}"
+            figures = f"loss {sums.loss:.2f}  {task_figure}  {sums.speed:.0f} {training.task.unit}/s"
             name = f"epoch {sums.epoch}/{settings.epochs}"
-            bar.update(task, description=name, completed=sums.trees, total=trees, figures=figures)
+            bar.update(shown, description=name, completed=sums.examples, total=examples, figures=figures)
 
         return training.fit(
             report, lambda record: bar.console.print(_epoch_line(record), highlight=False, soft_wrap=True)
@@ -50,23 +52,36 @@ def train(folder: Path, settings: Settings, fresh: bool, as_json: bool) -> list[
 
 
 def evaluate(folder: Path, data: Path | None, split: str, as_json: bool) -> dict[str, float]:
-    """Prints the accuracies of a run on a split of its own data, or of other data."""
+    """Prints the figures of a run on a split of its own data, or of other data."""
     loaded = run.load(folder)
-    trees = getattr(load_sst(data or loaded.settings.data), split)
-    dataset = tree_dataset(trees, loaded.vocabulary, loaded.model.hyper.batch_size, labels=loaded.settings.task)
-    accuracies = trainer.evaluate(Steps(loaded.model, loaded.settings.implementation), dataset)
+    task = TASKS[loaded.settings.task]
+    examples = getattr(task.load(data or loaded.settings.data), split)
+    dataset = task.dataset(examples, loaded.vocabulary, loaded.model.hyper.batch_size)
+    figures = trainer.evaluate(Steps(loaded.model, loaded.settings.implementation, task=task), dataset)
     if as_json:
-        echo_json({"split": split, "trees": len(trees), **accuracies})
-        return accuracies
-    table = Table(title=f"{folder}: {split}, {len(trees)} trees")
+        echo_json({"split": split, task.unit: len(examples), **figures})
+        return figures
+    title = f"{folder}: {split}, {len(examples)} {task.unit}"
+    Console().print(_accuracy_table(title, figures, task.classes) if task.hit == "root" else _table(title, figures))
+    return figures
+
+
+def _table(title: str, figures: dict[str, float]) -> Table:
+    table = Table("", "", title=title, show_header=False)
+    for name, value in figures.items():
+        table.add_row(name, _figure(name, value))
+    return table
+
+
+def _accuracy_table(title: str, accuracies: dict[str, float], classes: int) -> Table:
+    table = Table(title=title)
     table.add_column("accuracy")
     for name in ("root", "all nodes"):
         table.add_column(name, justify="right")
     for name, suffix in (("fine-grained", ""), ("binary", "_binary")):
-        if name == "binary" or loaded.settings.task == "fine":
+        if name == "binary" or classes > 2:
             table.add_row(name, *(_percent(accuracies.get(place + suffix)) for place in ("root", "nodes")))
-    Console().print(table)
-    return accuracies
+    return table
 
 
 def prediction_line(prediction: predictor.Prediction, nodes: bool, as_json: bool) -> str:
@@ -145,10 +160,15 @@ def _bar() -> Iterator[Progress]:
 
 
 def _epoch_line(record: Record) -> str:
-    dev = "  ".join(f"{name.replace('_', ' ')} {_percent(value)}" for name, value in record["dev"].items())
-    speed = f"{record['trees_per_second']:.0f} trees/s"
+    dev = "  ".join(f"{name.replace('_', ' ')} {_figure(name, value)}" for name, value in record["dev"].items())
+    speed = "".join(f"{record[key]:.0f} {key.split('_')[0]}/s" for key in record if key.endswith("_per_second"))
     mark = "  best so far" if record["best"] else ""
     return f"epoch {record['epoch']}: loss {record['loss']:.2f}, dev: {dev}, {speed}{mark}"
+
+
+def _figure(name: str, value: float) -> str:
+    """Accuracies in percent; correlations and errors as they are."""
+    return f"{value:.3f}" if name in ("pearson", "spearman", "mse") else _percent(value)
 
 
 def _percent(value: float | None) -> str:

@@ -71,18 +71,18 @@ def read_log(path: Path) -> list[Record]:
 
 
 def draw_curve(records: list[Record], path: Path) -> None:
-    """Draws loss and accuracies over the epochs into a PNG."""
+    """Draws the loss and the figures on dev over the epochs into a PNG."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     epochs = [record["epoch"] for record in records]
     left.plot(epochs, [record["loss"] for record in records], marker=".", color="tab:blue")
-    left.set(title="Training loss", xlabel="epoch", ylabel="mean loss of a tree")
+    left.set(title="Training loss", xlabel="epoch", ylabel="mean loss of an example")
     for name in records[-1]["dev"] if records else ():
-        values = [100 * record["dev"][name] for record in records]
+        values = [record["dev"][name] for record in records]
         right.plot(epochs, values, marker=".", label=name.replace("_", ", "))
-    right.set(title="Accuracy on dev", xlabel="epoch", ylabel="%")
+    right.set(title="Figures on dev", xlabel="epoch")
     if records:
         right.legend()
     for axes in (left, right):
@@ -92,5 +92,6 @@ def draw_curve(records: list[Record], path: Path) -> None:
 
 
 def _scalars(record: Record) -> dict[str, float]:
-    dev = {f"dev/{name}": value for name, value in record["dev"].items()}
-    return {"loss": record["loss"], "train/root": record["root"], "trees_per_second": record["trees_per_second"], **dev}
+    own = {name: value for name, value in record.items() if name not in ("epoch", "dev", "best")}
+    training = {name if name == "loss" or "per_second" in name else f"train/{name}": own[name] for name in own}
+    return {**training, **{f"dev/{name}": value for name, value in record["dev"].items()}}

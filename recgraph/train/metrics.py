@@ -1,9 +1,10 @@
-"""Accuracy, fine-grained and binary, at the root and at all nodes, as sums that add up over batches."""
+"""Accuracy, fine-grained and binary, at the root and at all nodes, as sums that add up; correlations of scores."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 NEUTRAL = 2
@@ -37,6 +38,48 @@ def positive(probabilities: tf.Tensor) -> tf.Tensor:
 def accuracies(counts: Any) -> dict[str, float]:
     """Fractions by name; a metric without a single labelled node is left out."""
     return {name: float(hits / trials) for name, (hits, trials) in zip(NAMES, counts, strict=True) if trials > 0}
+
+
+def relatedness(predicted: np.ndarray, true: np.ndarray) -> dict[str, float]:
+    """Pearson's and Spearman's correlation and the mean squared error, of scores float32 `[n]`; nothing for no scores.
+
+    A correlation with a constant is 0 here, where the formula divides by zero.
+    """
+    if not len(true):
+        return {}
+    predicted, true = np.asarray(predicted, np.float64), np.asarray(true, np.float64)
+    return {
+        "pearson": _correlation(predicted, true),
+        "spearman": _correlation(_ranks(predicted), _ranks(true)),
+        "mse": float(np.mean((predicted - true) ** 2)),
+    }
+
+
+def count_brackets(predicted: tf.Tensor, true: tf.Tensor) -> tf.Tensor:
+    """Of the spans of inner nodes but the roots, how many are predicted, and how many there are, float32 `[2]`.
+
+    Args:
+      predicted: int32 `[B, T, 2]`, the spans (i, j) of each sentence, then zeros; each at most once.
+      true: the same.
+    """
+    width = tf.shape(true)[1] + 1
+    keys, expected = (spans[:, :, 0] * width + spans[:, :, 1] for spans in (predicted, true))
+    inside = (expected > 0) & (expected != tf.reduce_max(true[:, :, 1], 1, keepdims=True))
+    found = tf.reduce_any(expected[:, :, tf.newaxis] == keys[:, tf.newaxis], 2)
+    return tf.math.count_nonzero(tf.stack([inside & found, inside]), [1, 2], dtype=tf.float32)
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    a, b = a - a.mean(), b - b.mean()
+    scale = float(np.sqrt(np.sum(a * a) * np.sum(b * b)))
+    return float(np.sum(a * b)) / scale if scale > 0 else 0.0
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks, float64 `[n]`; equal values share the mean of theirs."""
+    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(sizes)
+    return (ends - (sizes - 1) / 2)[group]
 
 
 def _binary_labels(labels: tf.Tensor, classes: int) -> tf.Tensor:

@@ -6,13 +6,13 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from recgraph.data import Vocabulary
 from recgraph.data.files import atomic_file
-from recgraph.models import MODELS, Hyper, TreeModel
 from recgraph.train import treebank
 from recgraph.train.checkpoints import Checkpoints
 from recgraph.train.settings import RunError, Settings, load_settings, require_same
@@ -37,7 +37,7 @@ class Run:
     folder: Path
     settings: Settings
     vocabulary: Vocabulary
-    model: TreeModel
+    model: Any
 
     def best(self) -> Checkpoints:
         """The weights that were best on dev."""
@@ -50,13 +50,14 @@ def prepare(folder: Path, settings: Settings, fresh: bool = False) -> Run:
     Raises:
       RunError: a run with other settings is there and `fresh` is not set.
     """
+    settings.model_class()
     if fresh:
         _clear(folder)
     if (folder / "settings.json").exists():
         require_same(load_settings(folder), settings, folder)
         vocabulary = Vocabulary.load(folder / VOCABULARY)
     else:
-        vocabulary = treebank.build_vocabulary(settings, treebank.load(settings.data))
+        vocabulary = treebank.build_vocabulary(settings, treebank.load(settings))
     matrix, known = treebank.vectors(settings, vocabulary)
     hyper = settings.full_hyper(**known)
     model = _build(settings, hyper, len(vocabulary), matrix)
@@ -77,7 +78,8 @@ def load(folder: Path) -> Run:
     """
     settings = load_settings(folder)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
-    hyper = Hyper(**json.loads((folder / HYPER).read_text(encoding="utf-8")))
+    made = type(settings.model_class().defaults)
+    hyper = made(**json.loads((folder / HYPER).read_text(encoding="utf-8")))
     run = Run(folder, settings, vocabulary, _build(settings, hyper, len(vocabulary), None))
     if run.best().restore() is None:
         raise RunError(
@@ -88,8 +90,39 @@ def load(folder: Path) -> Run:
     return run
 
 
-def _build(settings: Settings, hyper: Hyper, words: int, matrix: np.ndarray | None) -> TreeModel:
-    model = MODELS[settings.model](words, hyper, matrix, settings.seed)
+def load_classifier(folder: Path) -> Run:
+    """Opens a trained run that classifies trees.
+
+    Raises:
+      RunError: as `load`, or the run has learned something else.
+    """
+    return _load_able(folder, "classify sentences", ("fine", "binary"))
+
+
+def load_parser(folder: Path) -> Run:
+    """Opens a trained run that parses.
+
+    Raises:
+      RunError: as `load`, or the run has learned something else.
+    """
+    return _load_able(folder, "parse sentences", ("parsing",))
+
+
+def _load_able(folder: Path, what: str, tasks: tuple[str, ...]) -> Run:
+    run = load(folder)
+    if run.settings.task not in tasks:
+        raise RunError(
+            f"this run does not {what}",
+            where=str(folder),
+            found=f"task={run.settings.task!r}",
+            expected=f"a run of the task {' or '.join(tasks)}",
+            next_step="`recgraph evaluate` says how well it has learned its own task",
+        )
+    return run
+
+
+def _build(settings: Settings, hyper: Any, words: int, matrix: np.ndarray | None) -> Any:
+    model = settings.model_class()(words, hyper, matrix, settings.seed)
     model.engine, model.gradient = settings.engine, settings.gradient
     return model
 

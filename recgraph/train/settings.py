@@ -9,11 +9,11 @@ from typing import Any
 
 from recgraph.data.files import atomic_file
 from recgraph.errors import RecgraphError
-from recgraph.models import MODELS, Hyper
+from recgraph.models import Hyper
+from recgraph.train.tasks import TASKS
 
 # These may change when a run is continued: they do not change what was learned so far.
 CONTINUABLE = ("epochs", "patience", "engine", "gradient")
-CLASSES = {"fine": 5, "binary": 2}
 
 
 class RunError(RecgraphError):
@@ -27,11 +27,12 @@ class Settings:
     """What to train, on what, and for how long.
 
     Attributes:
-      model: a key of `recgraph.models.MODELS`.
-      data: the folder with train.txt, dev.txt and test.txt, trees in PTB form.
-      task: "fine", five classes, or "binary": two classes, neutral nodes have no loss, neutral trees are left out.
-      epochs: at most this many passes over the training trees.
-      patience: stop after so many epochs without a better accuracy at the roots of `dev`.
+      model: the name of a model that can learn the task.
+      data: the folder with train.txt, dev.txt and test.txt, trees in PTB form; for relatedness that of SICK.
+      task: "fine", five classes; "binary": two classes, neutral nodes have no loss, neutral trees are left out; or
+        "relatedness" of pairs of sentences.
+      epochs: at most this many passes over the training examples.
+      patience: stop after so many epochs without a better accuracy at the roots of `dev`, or Pearson's correlation.
       seed: of the first weights, the order of the trees and the dropout.
       vectors: a file of pre-trained word vectors, or None.
       hyper: hyper-parameters that differ from the model's defaults.
@@ -53,8 +54,25 @@ class Settings:
 
     def full_hyper(self, **known: Any) -> Hyper:
         """The model's defaults with what was asked for, the classes of the task, and `known` put in."""
-        changes = {"classes": CLASSES[self.task], **known, **self.hyper}
-        return dataclasses.replace(MODELS[self.model].defaults, **changes)
+        changes = {"classes": TASKS[self.task].classes, **known, **self.hyper}
+        return dataclasses.replace(self.model_class().defaults, **changes)
+
+    def model_class(self) -> Any:
+        """The class of the model.
+
+        Raises:
+          RunError: it cannot learn the task.
+        """
+        models = TASKS[self.task].models
+        if self.model not in models:
+            able = [name for name, task in TASKS.items() if self.model in task.models]
+            raise RunError(
+                f"{self.model} does not learn the task {self.task}",
+                found=f"--model {self.model} --task {self.task}",
+                expected=f"one of {', '.join(models)} for this task",
+                next_step=f"give --task {' or '.join(able)}" if able else "give another --model",
+            )
+        return models[self.model]
 
     def save(self, folder: Path) -> None:
         """Writes `settings.json`, whole or not at all."""

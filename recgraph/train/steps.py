@@ -11,8 +11,8 @@ import tensorflow as tf
 from recgraph.data import TreeBatch
 from recgraph.models import TreeModel
 from recgraph.models.baselines import Iterative
-from recgraph.train import metrics
 from recgraph.train.optimizer import TreeOptimizer
+from recgraph.train.tasks import TASKS, Task
 
 
 class Network(Protocol):
@@ -25,67 +25,74 @@ class Network(Protocol):
         """As `TreeModel.predict`."""
 
 
-def network(model: TreeModel, implementation: str) -> Network:
-    """The model itself, or its iterative twin."""
-    return Iterative(model) if implementation == "iterative" else model
+def network(model: Any, implementation: str) -> Network:
+    """The model itself, or its iterative twin.
+
+    Raises:
+      ValueError: it has none.
+    """
+    if implementation != "iterative":
+        return model
+    if not isinstance(model, TreeModel):
+        raise ValueError(f"{type(model).__name__} has no iterative twin; leave --implementation out")
+    return Iterative(model)
 
 
 def batch_signature() -> TreeBatch:
     """The type of a batch of any size: with it a step is traced once."""
-    return TreeBatch(*[tf.TensorSpec([None], tf.int32, name=field) for field in TreeBatch._fields])
+    return TASKS["fine"].signature
 
 
 class Steps(tf.Module):
     """The steps of one run. Many steps are one loop in a graph: calling a graph from Python costs 0.3 ms."""
 
-    def __init__(self, model: TreeModel, implementation: str = "recursive", seed: int = 0):
-        """Args: the model to train, how to run it, and the seed of the dropout."""
+    def __init__(self, model: Any, implementation: str = "recursive", seed: int = 0, task: Task = TASKS["fine"]):
+        """Args: the model to train, how to run it, the seed of the dropout, and what is learned."""
         super().__init__(name="steps")
         self.model = model
         self.optimizer = TreeOptimizer(model)
         self.step = tf.Variable(0, dtype=tf.int32, trainable=False, name="step")
         self._network = network(model, implementation)
-        self._seed = seed
-        self._train_loop = tf.function(lambda it, n: _loop(self._train, it, n, [4]), autograph=False)
-        self._evaluate_loop = tf.function(lambda it, n: _loop(self._evaluate, it, n, [4, 2]), autograph=False)
+        self.task, self._seed = task, seed
+        self._train_loop = tf.function(lambda it, n: _loop(self._train, it, n, tf.zeros([4])), autograph=False)
+        self._evaluate_loop = tf.function(lambda it, n: _loop(self._evaluate, it, n, task.nothing), autograph=False)
 
-    def train(self, batches: Iterator[TreeBatch], steps: int) -> np.ndarray:
+    def train(self, batches: Iterator[Any], steps: int) -> np.ndarray:
         """Trains on the next batches of a `tf.data` iterator.
 
         Returns:
-          Sums, float32 `[4]`: loss of all nodes, roots that are right, roots with a label, trees.
+          Sums, float32 `[4]`: loss, the task's hits and what to divide them by, examples.
         """
         return self._train_loop(batches, tf.constant(steps)).numpy()
 
-    def evaluate(self, batches: Iterator[TreeBatch], steps: int) -> np.ndarray:
-        """Classifies the next batches of a `tf.data` iterator; the sums of `metrics.count`, float32 `[4, 2]`."""
+    def evaluate(self, batches: Iterator[Any], steps: int) -> np.ndarray:
+        """The task's tally of the next batches of a `tf.data` iterator."""
         return self._evaluate_loop(batches, tf.constant(steps)).numpy()
 
-    def _train(self, batch: TreeBatch) -> tf.Tensor:
+    def _train(self, sums: tf.Tensor, batch: Any) -> tf.Tensor:
         model = self.model
         sources = [*model.weights, model.embedding]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            loss, logits = self._network.loss(batch, tf.stack([self._seed, self.step]))
-            trees = tf.cast(tf.size(batch.roots), tf.float32)
-            objective = loss / tf.maximum(trees, 1.0)
+            loss, output = self._network.loss(batch, tf.stack([self._seed, self.step]))
+            examples = tf.cast(self.task.size(batch), tf.float32)
+            objective = loss / tf.maximum(examples, 1.0)
         *weights, embedding = tape.gradient(objective, sources)
         self.optimizer.apply(model, weights, embedding)
         self.step.assign_add(1)
-        labels = tf.gather(batch.labels, batch.roots)
-        right = tf.math.count_nonzero(tf.argmax(logits, 1, tf.int32) == labels, dtype=tf.float32)
-        return tf.stack([loss, right, tf.math.count_nonzero(labels >= 0, dtype=tf.float32), trees])
+        return sums + tf.concat([loss[None], self.task.hits(batch, output), examples[None]], 0)
 
-    def _evaluate(self, batch: TreeBatch) -> tf.Tensor:
-        return metrics.count(batch, self._network.predict(batch))
+    def _evaluate(self, tally: tf.Tensor, batch: Any) -> tf.Tensor:
+        return self.task.tally(tally, batch, self._network.predict(batch))
 
 
-def _loop(step: Callable[[TreeBatch], tf.Tensor], batches: Any, steps: tf.Tensor, shape: list[int]) -> tf.Tensor:
-    """Runs a step on so many batches, strictly one after the other, and adds up what it returns."""
+def _loop(step: Callable[[tf.Tensor, Any], tf.Tensor], batches: Any, steps: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
+    """Runs a step on so many batches, strictly one after the other; it makes a new value of the last one."""
     _, sums = tf.while_loop(
         lambda done, _: done < steps,
-        lambda done, sums: (done + 1, sums + step(batches.get_next())),
-        (0, tf.zeros(shape)),
+        lambda done, value: (done + 1, step(value, batches.get_next())),
+        (0, start),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, *start.shape[1:]])),
         parallel_iterations=1,  # a step reads the weights that the step before has written
     )
     return sums

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from recgraph.data import TreeBatch, tree_dataset
-from recgraph.train import metrics, treebank
+from recgraph.train import treebank
 from recgraph.train.checkpoints import Checkpoints
 from recgraph.train.history import History, Record, draw_curve
 from recgraph.train.run import KEPT, Run
 from recgraph.train.steps import Steps
+from recgraph.train.tasks import TASKS
 
 
 class Sums:
@@ -22,35 +23,35 @@ class Sums:
     def __init__(self, epoch: int):
         """At the beginning of an epoch; the clock starts."""
         self.epoch = epoch
-        self.trees = 0
+        self.examples = 0
         self._sums = np.zeros(4)
         self._start = time.perf_counter()
 
     def add(self, figures: np.ndarray) -> None:
         """Adds what `Steps.train` returned."""
         self._sums += figures
-        self.trees = int(self._sums[3])
+        self.examples = int(self._sums[3])
 
     @property
     def loss(self) -> float:
-        """Mean loss of a tree."""
-        return float(self._sums[0] / max(self.trees, 1))
+        """Mean loss of an example."""
+        return float(self._sums[0] / max(self.examples, 1))
 
     @property
-    def accuracy(self) -> float:
-        """Share of the labelled roots that were right."""
+    def hits(self) -> float:
+        """The task's figure of training: the share of the labelled roots that were right, or the squared error."""
         return float(self._sums[1] / max(self._sums[2], 1))
 
     @property
     def speed(self) -> float:
-        """Trees a second."""
-        return self.trees / (time.perf_counter() - self._start)
+        """Examples a second."""
+        return self.examples / (time.perf_counter() - self._start)
 
 
 Report = Callable[[Sums], None]
 
 
-TREES_A_REPORT = 250
+EXAMPLES_A_REPORT = 250
 
 
 class Progress(tf.Module):
@@ -83,8 +84,9 @@ class Trainer:
     def __init__(self, run: Run):
         """Restores the last checkpoint of the run, if there is one."""
         self.run = run
+        self.task = TASKS[run.settings.task]
         self.progress = Progress()
-        self._steps = Steps(run.model, run.settings.implementation, run.settings.seed)
+        self._steps = Steps(run.model, run.settings.implementation, run.settings.seed, self.task)
         state = tf.train.Checkpoint(
             model=run.model, optimizer=self._steps.optimizer, step=self._steps.step, progress=self.progress
         )
@@ -111,18 +113,17 @@ class Trainer:
 
     def _epochs(self, epochs: range, history: History, report: Report, finished: Callable[[Record], None]) -> None:
         run = self.run
-        bank = treebank.load(run.settings.data)
-        task, size = run.settings.task, run.model.hyper.batch_size
-        train = tree_dataset(
+        bank = treebank.load(run.settings)
+        size = run.model.hyper.batch_size
+        train = self.task.dataset(
             bank.train,
             run.vocabulary,
             size,
-            labels=task,
             shuffle_seed=run.settings.seed,
             first_epoch=epochs[0],
             epochs=len(epochs),
         )
-        dev = tree_dataset(bank.dev, run.vocabulary, size, labels=task)
+        dev = self.task.dataset(bank.dev, run.vocabulary, size)
         steps, batches = int(train.cardinality()) // len(epochs), iter(train)
         for epoch in epochs:
             record = self._epoch(epoch, self._pass(epoch, batches, steps, report), dev)
@@ -132,9 +133,9 @@ class Trainer:
             if self.progress.exhausted(run.settings.patience):
                 break
 
-    def _pass(self, epoch: int, batches: Iterator[TreeBatch], steps: int, report: Report) -> Sums:
+    def _pass(self, epoch: int, batches: Iterator[Any], steps: int, report: Report) -> Sums:
         sums = Sums(epoch)
-        chunk = max(1, TREES_A_REPORT // self.run.model.hyper.batch_size)
+        chunk = max(1, EXAMPLES_A_REPORT // self.run.model.hyper.batch_size)
         for start in range(0, steps, chunk):
             sums.add(self._steps.train(batches, min(chunk, steps - start)))
             report(sums)
@@ -142,15 +143,15 @@ class Trainer:
 
     def _epoch(self, epoch: int, sums: Sums, dev: tf.data.Dataset) -> Record:
         """Evaluation after a pass, and its checkpoint: best weights first, so that a restart never lacks them."""
-        training = {"loss": sums.loss, "root": sums.accuracy, "trees_per_second": sums.speed}
-        accuracy = evaluate(self._steps, dev)
-        best = self.progress.record(epoch, accuracy[treebank.TARGET[self.run.settings.task]])
+        training = {"loss": sums.loss, self.task.hit: sums.hits, f"{self.task.unit}_per_second": sums.speed}
+        figures = evaluate(self._steps, dev)
+        best = self.progress.record(epoch, figures[self.task.target])
         if best:
             self._best.save(epoch)
         self._checkpoints.save(epoch)
-        return {"epoch": epoch, **training, "dev": accuracy, "best": best}
+        return {"epoch": epoch, **training, "dev": figures, "best": best}
 
 
 def evaluate(steps: Steps, dataset: tf.data.Dataset) -> dict[str, float]:
-    """Accuracies over a data set, by the names of `metrics.NAMES`."""
-    return metrics.accuracies(steps.evaluate(iter(dataset), int(dataset.cardinality())))
+    """The figures of the task over a data set."""
+    return steps.task.figures(steps.evaluate(iter(dataset), int(dataset.cardinality())))

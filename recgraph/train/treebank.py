@@ -6,34 +6,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recgraph.data import Treebank, Vocabulary, load_embeddings, load_sst
+from recgraph.data import Vocabulary, load_embeddings
+from recgraph.train.tasks import TASKS
 
 if TYPE_CHECKING:
     from recgraph.train.settings import Settings
 
-# The accuracy on dev that early stopping and the choice of the best weights look at.
-TARGET = {"fine": "root", "binary": "root_binary"}
 
-
-def load(folder: str) -> Treebank:
-    """The three splits of a treebank, of which training may not be empty.
+def load(settings: Settings) -> Any:
+    """The three splits of the data, of which training may not be empty.
 
     Raises:
-      ValueError: no tree in one of train.txt and dev.txt.
+      ValueError: no example in train or dev.
     """
-    bank = load_sst(folder)
+    bank = TASKS[settings.task].load(settings.data)
     for name in ("train", "dev"):
         if not getattr(bank, name):
-            raise ValueError(f"{folder}: {name}.txt holds no tree: there is nothing to learn from or to choose by")
+            raise ValueError(f"{settings.data}: {name}.txt is empty: there is nothing to learn from or to choose by")
     return bank
 
 
-def build_vocabulary(settings: Settings, bank: Treebank) -> Vocabulary:
+def build_vocabulary(settings: Settings, bank: Any) -> Vocabulary:
     """The words of the training trees in lower case, and with vectors also words of dev and test that have one."""
-    vocabulary = Vocabulary.build(bank.train, lowercase=True)
+    trees = TASKS[settings.task].trees
+    vocabulary = Vocabulary.build(trees(bank.train), lowercase=True)
     if settings.vectors is None:
         return vocabulary
-    seen = Vocabulary.build([*bank.dev, *bank.test], lowercase=True).words
+    seen = Vocabulary.build(trees([*bank.dev, *bank.test]), lowercase=True).words
     other = Vocabulary((seen[0], *(word for word in seen[1:] if word not in vocabulary)))
     found = load_embeddings(other, settings.vectors).found
     return Vocabulary((*vocabulary.words, *(word for word, has in zip(other.words, found, strict=True) if has)))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recgraph.data import SHAPES, balanced, binarize, linear, moderate
+from recgraph.data import SHAPES, balanced, binarize, brackets, linear, moderate, tree_of_spans
 
 SENTENCE = ["a", "b", "c", "d", "e", "f", "g"]
 
@@ -62,3 +62,27 @@ def test_wrong_arguments_are_named():
         balanced("a b")
     with pytest.raises(ValueError, match="holds no blank or bracket; found '\\('"):
         balanced(["("])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9, 40])
+def test_a_tree_is_made_again_from_the_spans_of_its_gaps(count):
+    """What a parser gives is a tree."""
+    tree = moderate([f"w{number}" for number in range(count)], 5)
+    bounds = brackets(tree) | {(0, count)}
+    spans = [min((s for s in bounds if s[0] < gap < s[1]), key=lambda s: s[1] - s[0]) for gap in range(1, count)]
+    assert tree_of_spans(tree.tokens, spans) == tree
+    assert len(brackets(tree)) == max(count - 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("spans", "message"),
+    [
+        ([(0, 3)], "3 words need 2 spans, each around its gap"),
+        ([(1, 3), (0, 3)], "3 words need 2 spans, each around its gap"),
+        ([(0, 2), (1, 3)], r"the spans do not make a tree: \(0, 3\) is not among them"),
+    ],
+)
+def test_spans_that_are_no_tree_are_refused(spans, message):
+    """And the message says which is missing."""
+    with pytest.raises(ValueError, match=message):
+        tree_of_spans(list("abc"), spans)

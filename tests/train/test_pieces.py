@@ -48,6 +48,17 @@ def test_a_metric_without_trials_is_left_out() -> None:
     assert metrics.accuracies(np.zeros([4, 2])) == {}
 
 
+def test_correlations_of_scores() -> None:
+    """Known values; equal values share a rank; a constant has no correlation, and no scores have no figures."""
+    true = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    figures = metrics.relatedness(np.array([1.0, 1.0, 2.0, 4.0, 8.0]), true)
+    assert figures["pearson"] == pytest.approx(np.corrcoef([1, 1, 2, 4, 8], true)[0, 1])
+    assert figures["spearman"] == pytest.approx(np.corrcoef([1.5, 1.5, 3, 4, 5], true)[0, 1])
+    assert figures["mse"] == pytest.approx((0 + 1 + 1 + 0 + 9) / 5)
+    assert metrics.relatedness(np.full(5, 3.0), true)["pearson"] == 0
+    assert metrics.relatedness(np.zeros(0), np.zeros(0)) == {}
+
+
 @pytest.mark.parametrize("sparse", [True, False])
 def test_the_optimizer_is_adagrad_with_decay_and_plain_descent(sparse: bool) -> None:
     """Against the formulas in numpy, two steps, with a word that occurs twice."""

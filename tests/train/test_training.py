@@ -46,7 +46,7 @@ def test_a_killed_run_continues_as_if_nothing_had_happened(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Weights, order of the trees, dropout, step, and log: 4 steps an epoch, killed in the middle of epoch 2."""
-    monkeypatch.setattr(trainer, "TREES_A_REPORT", 20)
+    monkeypatch.setattr(trainer, "EXAMPLES_A_REPORT", 20)
     three = dataclasses.replace(settings, epochs=3)
     whole = train(tmp_path / "whole", three)
     with pytest.raises(Killed):

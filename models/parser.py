@@ -1,0 +1,202 @@
+"""A binary bracketing parser, top-down as that of Stern, Andreas and Klein, "A Minimal Span-Based Neural Constituency
+Parser" (ACL 2017), without labels and trained on the likelihood of the true cuts: any sentence gets a tree."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+import recgraph as rg
+from recgraph.models.common import Hyper, WordNetwork
+
+Fences = tuple[tf.Tensor, tf.Tensor]
+# How to cut a span, given its node in the given tree, sentence and ends: the place of the cut, and the parts' nodes.
+Chooser = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
+
+
+@dataclasses.dataclass(frozen=True)
+class ParserHyper(Hyper):
+    """As `Hyper`; `hidden` is the size of each direction's LSTM, `dropout` the share of words read as unknown.
+
+    Attributes:
+      span: size of the hidden layer that scores a span.
+    """
+
+    span: int = 150
+
+
+class SpanParser(WordNetwork):
+    """An LSTM from each side reads the sentence; a span is what changes in both between its ends, and has a score.
+
+    From the whole sentence down, a span is cut where the scores of the two parts are largest together; then both parts
+    are cut, at the same time. Words i to j-1 are the span (i, j). A sentence of n words has n - 1 gaps between words,
+    and each is the cut of one span: a tree is a list of spans, one for each gap.
+
+    The hidden layer is a tanh. Adagrad moves every bias by the whole learning rate in its first step, and rectifiers
+    under small word vectors are dead after that.
+    """
+
+    defaults: ClassVar[ParserHyper] = ParserHyper(embedding=100, hidden=100, dropout=0.05)
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        hyper: ParserHyper | None = None,
+        vectors: np.ndarray | None = None,
+        seed: int = 0,
+    ):
+        """See `TreeModel`. `Hyper.classes` has no meaning here."""
+        super().__init__(vocabulary_size, hyper or self.defaults, vectors, seed)
+        embedding, hidden, span = self.hyper.embedding, self.hyper.hidden, self.hyper.span
+        for side in ("forward", "backward"):
+            setattr(self, f"{side}_kernel", self._matrix(f"{side}_kernel", embedding, 4 * hidden))
+            setattr(self, f"{side}_recurrent", self._matrix(f"{side}_recurrent", hidden, 4 * hidden))
+            setattr(self, f"{side}_bias", self._zeros(f"{side}_bias", 4 * hidden))
+        self.span_kernel = self._matrix("span_kernel", 2 * hidden, span)
+        self.span_bias = self._zeros("span_bias", span)
+        self.score_kernel = self._matrix("score_kernel", span, 1)
+
+    def loss(self, batch: Any, dropout_seed: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Minus the log-probability of the cuts of given trees, each against the other cuts of its span.
+
+        Args:
+          batch: a `recgraph.data.TreeBatch`; its labels are not used.
+          dropout_seed: int32 `[2]`, draws the words that are read as unknown; none where left out.
+
+        Returns:
+          The sum over the nodes, float32 scalar; and for each tree how many cuts are where they would be made, and how
+          many there are, float32 `[B, 2]`.
+        """
+        words = sentences(batch)
+        fences = self.fences(words if dropout_seed is None else self._drop(words, dropout_seed), words)
+        number = tf.TensorSpec([], tf.int32)
+        with self.subgraph("loss", (number,) * 4, tf.TensorSpec([3])) as tree:
+            sentence, node, start, end = (tree.input(tf.int32) for _ in range(4))
+
+            def inner() -> tf.Tensor:
+                scores = self.cut_scores(fences, sentence, start, end)[tf.newaxis]
+                cut, left, right = true_cut(batch, node, end)
+                target = (cut - start - 1)[tf.newaxis]
+                own = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=target, logits=scores)
+                hit = tf.cast(tf.argmax(scores, 1, tf.int32) == target, tf.float32)
+                below = tree(sentence, left, start, cut) + tree(sentence, right, cut, end)
+                return below + tf.stack([own[0], hit[0], 1.0])
+
+            tree.output(tf.cond(end - start > 1, inner, lambda: tf.zeros([3])))
+        results = tree.map(*_whole(batch, words))
+        return tf.reduce_sum(results[:, 0]), tf.stop_gradient(results[:, 1:])
+
+    def predict(self, batch: Any) -> tf.Tensor:
+        """The spans of the trees that the parser makes, int32 `[B, T, 2]`: those of a sentence's gaps, then zeros."""
+        words = sentences(batch)
+        fences = self.fences(words, words)
+
+        def best(node: tf.Tensor, sentence: tf.Tensor, start: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            scores = self.cut_scores(fences, sentence, start, end)
+            return start + 1 + tf.argmax(scores, 0, tf.int32), node, node
+
+        return _spans(self.subgraph, batch, words, best)
+
+    def fences(self, read: tf.Tensor, words: tf.Tensor) -> Fences:
+        """A row for each place between words, before the first and after the last, float32 `[B * (T + 1), S]`; T + 1.
+
+        The difference of two rows is the hidden layer of the span between them, but for its bias.
+
+        Args:
+          read: int32 `[B, T]`, the words as the LSTMs are to see them.
+          words: int32 `[B, T]`, -1 after the last word of a sentence.
+        """
+        inside = words >= 0
+        lengths = tf.math.count_nonzero(inside, 1, dtype=tf.int32)
+        vectors = self.embed(tf.maximum(tf.reshape(read, [-1]), 0))
+        vectors = tf.reshape(vectors, [tf.shape(words)[0], -1, self.hyper.embedding])
+        ahead = self._sweep("forward", vectors)
+        back = tf.reverse_sequence(
+            self._sweep("backward", tf.reverse_sequence(vectors, lengths, seq_axis=1)), lengths, seq_axis=1
+        )
+        back *= tf.cast(inside, tf.float32)[:, :, tf.newaxis]
+        both = tf.concat([tf.pad(ahead, [[0, 0], [1, 0], [0, 0]]), tf.pad(back, [[0, 0], [0, 1], [0, 0]])], 2)
+        return tf.matmul(tf.reshape(both, [-1, 2 * self.hyper.hidden]), self.span_kernel), tf.shape(both)[1]
+
+    def _sweep(self, side: str, vectors: tf.Tensor) -> tf.Tensor:
+        """Hidden rows `[B, T, H]` of an LSTM over vectors `[B, T, E]`."""
+        hidden = self.hyper.hidden
+        entries = tf.einsum("bte,eg->tbg", vectors, getattr(self, f"{side}_kernel")) + getattr(self, f"{side}_bias")
+
+        def step(state: tuple[tf.Tensor, tf.Tensor], entry: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            gates = entry + tf.matmul(state[0], getattr(self, f"{side}_recurrent"))
+            sigmoids, update = tf.split(gates, [3 * hidden, hidden], 1)
+            enter, exit_, keep = tf.split(tf.sigmoid(sigmoids), 3, 1)
+            memory = enter * tf.tanh(update) + keep * state[1]
+            return exit_ * tf.tanh(memory), memory
+
+        nothing = tf.zeros([tf.shape(vectors)[0], hidden])
+        rows, _ = tf.scan(step, entries, (nothing, nothing))
+        return tf.transpose(rows, [1, 0, 2])
+
+    def cut_scores(self, fences: Fences, sentence: tf.Tensor, start: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+        """For each place inside a span, the scores of the two parts together, float32 `[end - start - 1]`."""
+        table, width = fences
+        rows = tf.gather(table, sentence * width + tf.range(start, end + 1))  # of the flat table: a sparse gradient
+        left = tf.tanh(rows[1:-1] - rows[:1] + self.span_bias)
+        right = tf.tanh(rows[-1:] - rows[1:-1] + self.span_bias)
+        return tf.matmul(left + right, self.score_kernel)[:, 0]
+
+    def _drop(self, words: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Some of the words as the unknown one, of which training would see none otherwise."""
+        return tf.where(tf.random.stateless_uniform(tf.shape(words), seed) < self.hyper.dropout, 0, words)
+
+
+def sentences(batch: Any) -> tf.Tensor:
+    """The words of each tree of a `TreeBatch` from left to right, int32 `[B, T]`, and -1 after the last of them.
+
+    T is one more than the longest has words, so that there is a column where there is no sentence.
+    """
+    leaf = batch.words >= 0
+    before = tf.cumsum(tf.cast(leaf, tf.int32), exclusive=True)
+    splits = tf.gather(tf.concat([before, [tf.math.count_nonzero(leaf, dtype=tf.int32)]], 0), batch.offsets)
+    ragged = tf.RaggedTensor.from_row_splits(tf.boolean_mask(batch.words, leaf), splits)
+    return tf.pad(ragged.to_tensor(-1), [[0, 0], [0, 1]], constant_values=-1)
+
+
+def true_cut(batch: Any, node: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Where a node's span is cut, and its children: in post-order, the right one's nodes come after the left one."""
+    left = batch.left[node]
+    return end - (node - left) // 2, left, node - 1
+
+
+def _whole(batch: Any, words: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """Sentence, root, start and end of all trees."""
+    lengths = tf.math.count_nonzero(words >= 0, 1, dtype=tf.int32)
+    return tf.range(tf.size(lengths)), batch.roots, tf.zeros_like(lengths), lengths
+
+
+def true_spans(batch: Any) -> tf.Tensor:
+    """As `SpanParser.predict`, of the batch's own trees."""
+
+    def cut(node: tf.Tensor, sentence: tf.Tensor, start: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return true_cut(batch, node, end)
+
+    return _spans(rg.SubGraph, batch, sentences(batch), cut)
+
+
+def _spans(subgraph: Callable[..., Any], batch: Any, words: tf.Tensor, choose: Chooser) -> tf.Tensor:
+    number, spans = tf.TensorSpec([], tf.int32), tf.TensorSpec([None, 2], tf.int32)
+    with subgraph("spans", (number,) * 4, spans) as tree:
+        sentence, node, start, end = (tree.input(tf.int32) for _ in range(4))
+
+        def inner() -> tf.Tensor:
+            cut, left, right = choose(node, sentence, start, end)
+            own = tf.stack([start, end])[tf.newaxis]
+            return tf.concat([tree(sentence, left, start, cut), own, tree(sentence, right, cut, end)], 0)
+
+        tree.output(tf.cond(end - start > 1, inner, lambda: tf.zeros([0, 2], tf.int32)))
+    width = tf.shape(words)[1]
+    with subgraph("filled_up", (number,) * 4, spans) as filled:
+        found = tree(*(filled.input(tf.int32) for _ in range(4)))
+        filled.output(tf.pad(found, [[0, width - tf.shape(found)[0]], [0, 0]]))
+    return filled.map(*_whole(batch, words))

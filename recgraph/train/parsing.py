@@ -1,0 +1,97 @@
+"""Trees over plain text: a trained parser makes them, a trained classifier labels their nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import tensorflow as tf
+
+from recgraph.data import NO_LABEL, REVIEW_LABELS, Tree, balanced, encode, read_imdb, sentences, tokenize, tree_of_spans
+from recgraph.data.files import atomic_file
+from recgraph.train.predictor import Predictor
+from recgraph.train.run import Run, load_classifier, load_parser
+from recgraph.train.steps import batch_signature
+
+BATCH = 25
+
+Sentence = tuple[list[str], int]  # tokens, and a label for the root
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to parse, and how.
+
+    Attributes:
+      lines: of text, each of any number of sentences.
+      parser: the folder of a run that parses.
+      model: the folder of a run that classifies, or None.
+      reviews: a split of the movie reviews that takes the place of the lines, or None.
+      data: the data folder of the reviews.
+      limit: of the lines or reviews, or None.
+      max_words: of a sentence; longer ones are passed over. None for any.
+    """
+
+    lines: Iterable[str]
+    parser: Path
+    model: Path | None = None
+    reviews: str | None = None
+    data: Path | None = None
+    limit: int | None = None
+    max_words: int | None = None
+
+    def sentences(self) -> Iterator[Sentence]:
+        """All sentences, in order."""
+        if self.reviews is None:
+            texts: Iterator[tuple[str, int]] = ((line.strip("\r\n"), NO_LABEL) for line in self.lines)
+        else:
+            texts = ((review.text, REVIEW_LABELS[review.label]) for review in read_imdb(self.data, self.reviews))
+        for text, label in itertools.islice(texts, self.limit):
+            for sentence in sentences(text):
+                tokens = tokenize(sentence)
+                if 0 < len(tokens) <= (self.max_words or len(tokens)):
+                    yield tokens, label
+
+
+class Parser:
+    """A run, ready to parse."""
+
+    def __init__(self, run: Run):
+        """Args: what `run.load_parser` returned."""
+        self._run = run
+        self._spans = tf.function(run.model.predict, input_signature=[batch_signature()], autograph=False)
+
+    def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Tree]:
+        """A tree for each sentence, without labels but at the root."""
+        waiting = iter(sentences)
+        while some := list(itertools.islice(waiting, BATCH)):
+            batch = encode([balanced(tokens) for tokens, _ in some], self._run.vocabulary)
+            for (tokens, label), spans in zip(some, self._spans(batch).numpy(), strict=True):
+                tree = tree_of_spans(tokens, spans[: len(tokens) - 1].tolist())
+                yield tree.with_labels((*tree.labels[:-1], label))
+
+
+def parse(request: Request, out: Path | None) -> int:
+    """Writes the trees to a file, whole or not at all, or to standard output; how many there were.
+
+    Raises:
+      RunError: a run that has not learned what is asked of it.
+    """
+    trees = labelled(request)
+    if out is None:
+        return sum(1 for _ in map(click.echo, map(str, trees)))
+    with atomic_file(out) as file:
+        return sum(1 for _ in map(file.write, (f"{tree}\n".encode() for tree in trees)))
+
+
+def labelled(request: Request) -> Iterator[Tree]:
+    """The trees of a request, with the labels that its model gives, if it has one."""
+    trees: Any = Parser(load_parser(request.parser))(request.sentences())
+    if request.model is None:
+        return iter(trees)
+    predictions = Predictor(load_classifier(request.model))(trees, BATCH)
+    return (prediction.tree.with_labels(prediction.classes.tolist()) for prediction in predictions)
