@@ -140,8 +140,10 @@ def build(name: str, weights: Mapping[str, np.ndarray]) -> Model:
 
 def trainer(model: Model, learning_rate: float, embedding_rate: float, l2: float) -> Callable[[Trees], float]:
     """A training step as `recgraph train` does it: Adagrad for the weights, sparse descent for the embedding."""
-    weights = [value for name, value in model.named_parameters() if name != "embedding"]
-    adagrad = torch.optim.Adagrad(weights, learning_rate, weight_decay=l2, foreach=True)
+    weights = {name: value for name, value in model.named_parameters() if name != "embedding"}
+    slow = [weights.pop(name) for name in ("tensor",) if name in weights]  # as `RNTN.rate`
+    groups = [{"params": list(weights.values())}, {"params": slow, "lr": 0.1 * learning_rate}]
+    adagrad = torch.optim.Adagrad(groups, learning_rate, weight_decay=l2, foreach=True)
     descent = torch.optim.SGD([model.embedding], embedding_rate)
 
     def step(trees: Trees) -> float:

@@ -30,7 +30,7 @@ class Hyper:
       dropout: probability that a hidden unit is dropped before the output, in training.
       l2: coefficient of half the squared norm of all weights but the embedding.
       batch_size: trees a step.
-      learning_rate: Adagrad's, for all weights but the embedding.
+      learning_rate: Adagrad's, for all weights but the embedding; a model may have smaller ones, see `rate`.
       embedding_rate: plain gradient descent's, for the rows of the embedding that a step uses.
       embedding_scale: new word vectors are uniform in [-scale, scale].
     """
@@ -87,6 +87,10 @@ class WordNetwork(Network):
     def weights(self) -> tuple[tf.Variable, ...]:
         """All variables but the embedding."""
         return tuple(v for v in self.trainable_variables if v is not self.embedding)
+
+    def rate(self, weight: tf.Variable) -> float:
+        """Adagrad's learning rate for one of `weights`."""
+        return self.hyper.learning_rate
 
     def penalty(self) -> tf.Tensor:
         """The L2 term, float32 scalar."""

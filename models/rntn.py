@@ -16,11 +16,10 @@ class RNTN(TreeModel):
     """`h_k = tanh(c V_k c' + (c W + b)_k)` with `c = [h_left, h_right]`: every pair of children's units has a weight.
 
     `V` is kept as a `[4HH, H]` matrix, so a node multiplies the outer product of `c`, as one row, by it.
-    It starts small and learns slowly: Adagrad's first steps move every weight by the whole learning rate, and with a
-    larger one the sum over all pairs saturates the tanh for good.
+    It starts small and learns slowly, see `rate`.
     """
 
-    defaults: ClassVar[Hyper] = Hyper(embedding=30, hidden=30, learning_rate=0.01, embedding_rate=3.0)
+    defaults: ClassVar[Hyper] = Hyper(embedding=30, hidden=30, learning_rate=0.02, embedding_rate=1.0)
 
     def __init__(
         self,
@@ -36,6 +35,11 @@ class RNTN(TreeModel):
         self.kernel = self._matrix("kernel", 2 * hidden, hidden)
         self.bias = self._zeros("bias", hidden)
         self.tensor = self._matrix("tensor", 4 * hidden * hidden, hidden, bound=0.1 / (4 * hidden))
+
+    def rate(self, weight: tf.Variable) -> float:
+        """A tenth for the tensor. Adagrad's first steps move each of its weights by the whole rate, however small the
+        gradients are, and the sum over all pairs then saturates the tanh for good."""
+        return super().rate(weight) * (0.1 if weight is self.tensor else 1.0)
 
     def leaf(self, vector: tf.Tensor) -> State:
         """The word's own vector, squashed as all hidden rows are."""

@@ -13,7 +13,7 @@ from recgraph.models.common import Hyper, State, TreeModel
 class TreeRNN(TreeModel):
     """`h = tanh([h_left, h_right] W + b)`, and at a leaf the tanh of the word's vector."""
 
-    defaults: ClassVar[Hyper] = Hyper(embedding=30, hidden=30)
+    defaults: ClassVar[Hyper] = Hyper(embedding=30, hidden=30, learning_rate=0.02, embedding_rate=3.0)
 
     def __init__(
         self,

@@ -91,7 +91,7 @@ def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
     "--vectors", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Pre-trained word vectors."
 )
 @_hyper_options
-@click.option("--engine", type=click.Choice(["auto", "parallel"]), default="auto", show_default=True)
+@click.option("--engine", type=click.Choice(["auto", "parallel", "batched"]), default="auto", show_default=True)
 @click.option("--gradient", type=click.Choice(["cache", "recompute"]), default="cache", show_default=True)
 @click.option("--implementation", type=click.Choice(["recursive", "iterative"]), default="recursive", hidden=True)
 @click.option("--fresh", is_flag=True, help="Throw away a run that is in the folder.")

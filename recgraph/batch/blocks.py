@@ -234,7 +234,8 @@ class Assembler:
 def made_function(program: Program, name: str) -> plan.Function:
     """The plan of a loop (node 0 calls its condition, node 1 its body) or of a map (node 0 runs for every row)."""
     call = program.made[name]
-    arguments, events = list(range(len(call.arguments))), [([], [])]
+    arguments = list(range(len(call.arguments)))
+    events: list[tuple[list[int], list[int]]] = [([], [])]
     if call.made == plan.LOOP:
         count = len(arguments)
         condition = plan.Node(plan.CALL, arguments, [count], targets=[call.inner[0]])

@@ -44,7 +44,7 @@ class TreeOptimizer(tf.Module):
         tf.raw_ops.ResourceApplyAdagradV2(
             var=weight.handle,
             accum=accumulator.handle,
-            lr=model.hyper.learning_rate,
+            lr=model.rate(weight),
             epsilon=EPSILON,
             grad=decay if gradient is None else tf.convert_to_tensor(gradient) + decay,
         )

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from recgraph.data import TreeBatch
-from recgraph.models import Hyper, TreeRNN
+from recgraph.models import RNTN, Hyper, TreeRNN
 from recgraph.train import metrics
 from recgraph.train.checkpoints import CheckpointError, Checkpoints
 from recgraph.train.history import History, read_log
@@ -77,6 +77,15 @@ def test_the_optimizer_is_adagrad_with_decay_and_plain_descent(sparse: bool) -> 
         embedding[[1, 4]] -= 0.2 * np.array([[2.0], [1.0]], np.float32)
     np.testing.assert_allclose(model.weights[0], weight, rtol=1e-5)
     np.testing.assert_allclose(model.embedding, embedding, rtol=1e-5)
+
+
+def test_the_tensor_of_an_rntn_learns_at_a_tenth_of_the_rate() -> None:
+    """At the whole rate the sum over all pairs saturates the tanh, and the model hardly learns."""
+    model = RNTN(6, Hyper(embedding=2, hidden=2, l2=0.0, learning_rate=0.5))
+    before = [weight.numpy() for weight in model.weights]
+    TreeOptimizer(model).apply(model, [tf.ones_like(weight) for weight in model.weights], None)
+    for weight, value in zip(model.weights, before, strict=True):
+        np.testing.assert_allclose(value - weight, 0.05 if weight is model.tensor else 0.5, rtol=1e-5)
 
 
 def checkpoints(folder: Path, value: float = 0.0, keep: int = 3) -> tuple[tf.Variable, Checkpoints]:
