@@ -83,6 +83,7 @@ absl::Status Run::Call(const std::string& function, std::vector<std::vector<Valu
     machine_->AddRoot(index, std::move(root));
   }
   const Machine::End end = machine_->Run();
+  scope_.root->CountInvocations(machine_->counts().invocations);
   CountBatchedInvocations(machine_->counts().invocations, machine_->counts().peak);
   switch (end) {
     case Machine::End::kDone:

@@ -29,6 +29,11 @@ void Call::Finish() {
     ctx->SetStatus(own_root != nullptr ? own_root->FirstError(result)
                                        : errors::Cancelled("an invocation below has failed"));
   }
+  if (result.ok() && measured) {
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - measured->start;
+    own_root->program()->choice()->Add(measured->call, measured->engine, measured->gradient,
+                                       elapsed.count(), own_root->invocations());
+  }
   const tensorflow::AsyncOpKernel::DoneCallback report = std::move(done);
   delete this;
   report();

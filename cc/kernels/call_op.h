@@ -4,12 +4,15 @@
 #define RECGRAPH_CC_KERNELS_CALL_OP_H_
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cc/core/engine_choice.h"
 #include "cc/kernels/environment.h"
 #include "cc/kernels/frame.h"
 #include "cc/kernels/invocation.h"
@@ -27,9 +30,18 @@ struct Call {
   std::unique_ptr<RootCall> own_root;  // set where the call comes from outside of any body
   std::unique_ptr<Sums> own_sums;
   bool opens_environment = false;
+  Engine engine = Engine::kParallel;
   std::vector<std::unique_ptr<Invocation>> invocations;
   std::vector<FramePtr<Frame>> frames;  // per invocation: recorded, or being replayed
   std::atomic<int64_t> pending{0};
+  // Of a call whose cost is noted, for the choice between engines.
+  struct Measured {
+    CallClass call;
+    Engine engine;
+    bool gradient;
+    std::chrono::steady_clock::time_point start;
+  };
+  std::optional<Measured> measured;
   std::mutex mutex;
   absl::Status status;  // guarded by mutex
 

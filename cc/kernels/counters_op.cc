@@ -80,6 +80,17 @@ class SetBatchPolicyOp : public OpKernel {
   }
 };
 
+class EngineReportOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    Tensor* report = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({}), &report));
+    report->scalar<tstring>()() = Program::ChoiceReport(ctx->input(0).scalar<tstring>()());
+  }
+};
+
 class RegisterProgramOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -91,6 +102,8 @@ class RegisterProgramOp : public OpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("Recgraph>Counters").Device(tensorflow::DEVICE_CPU), CountersOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>SetPolicy").Device(tensorflow::DEVICE_CPU), SetPolicyOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>EngineReport").Device(tensorflow::DEVICE_CPU),
+                        EngineReportOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>SetBatchPolicy").Device(tensorflow::DEVICE_CPU),
                         SetBatchPolicyOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>RegisterProgram").Device(tensorflow::DEVICE_CPU),

@@ -127,6 +127,7 @@ Invocation::Invocation(const Scope& scope, Tensors arguments, int results)
     : scope_(scope), depth_(scope.parent == nullptr ? 1 : scope.parent->depth() + 1),
       arguments_(std::move(arguments)), results_(results) {
   CountBirth();
+  scope.root->CountInvocations(1);
 }
 
 Invocation::~Invocation() { live_invocations.fetch_sub(1, std::memory_order_relaxed); }

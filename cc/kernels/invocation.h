@@ -50,6 +50,9 @@ class RootCall {
   Program* program() const { return program_.get(); }
   Scheduler* scheduler() const { return scheduler_.get(); }
   const tensorflow::FunctionLibraryRuntime::Options& options() const { return options_; }
+  // How many invocations there were so far.
+  int64_t invocations() const { return invocations_.load(std::memory_order_relaxed); }
+  void CountInvocations(int64_t count) { invocations_.fetch_add(count, std::memory_order_relaxed); }
   bool cancelled() { return cancellation_.IsCancelled(); }
 
   // Keeps the first error that is not a consequence of another one, with where it happened.
@@ -63,6 +66,7 @@ class RootCall {
   const std::shared_ptr<Program> program_;
   tensorflow::CancellationManager cancellation_;
   std::shared_ptr<Scheduler> scheduler_;
+  std::atomic<int64_t> invocations_{0};
   tensorflow::FunctionLibraryRuntime::Options options_;
   std::mutex mutex_;
   absl::Status first_error_;

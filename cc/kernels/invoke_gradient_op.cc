@@ -46,6 +46,11 @@ class InvokeGradientOp : public CallOp {
       call->own_sums = std::make_unique<Sums>(frame->environment->slots().size());
       call->scope.sums = call->own_sums.get();
     }
+    if (call->own_root != nullptr && map()) {
+      const int64_t roots = frame->is_batched ? frame->roots.size() : frame->values().size();
+      const Engine engine = frame->is_batched ? Engine::kBatched : Engine::kParallel;
+      call->measured = {{true, roots}, engine, true, std::chrono::steady_clock::now()};
+    }
     if (frame->is_batched) return absl::OkStatus();
     std::vector<Tensors> arguments;
     if (map()) {

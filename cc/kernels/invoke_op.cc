@@ -51,7 +51,8 @@ class InvokeOp : public CallOp {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("site_id", &site_id_));
     std::string engine;
     OP_REQUIRES_OK(ctx, ctx->GetAttr("engine", &engine));
-    batched_ = engine == "batched";
+    batched_ = engine != "parallel";
+    by_cost_ = engine == "auto";
     OP_REQUIRES_OK(ctx, ctx->GetAttr("output_shapes", &shapes_));
     frame_output_ = ctx->num_outputs() - 1;
   }
@@ -70,7 +71,7 @@ class InvokeOp : public CallOp {
       call->opens_environment = true;
     }
     if (parent != nullptr && parent->replay != nullptr) return absl::OkStatus();
-    if (IsBatched(call)) return absl::OkStatus();
+    if (ChooseEngine(call) == Engine::kBatched) return absl::OkStatus();
     std::vector<Tensors> arguments;
     TF_RETURN_IF_ERROR(SplitArguments(inputs, map(), &arguments));
     const bool record = Records(call);
@@ -93,7 +94,7 @@ class InvokeOp : public CallOp {
       call->Finish();
       return;
     }
-    if (IsBatched(call)) {
+    if (call->engine == Engine::kBatched) {
       LaunchBatched(call, [this](Call* launched) { return RunBatched(launched); });
       return;
     }
@@ -122,8 +123,21 @@ class InvokeOp : public CallOp {
            (parent != nullptr && parent->recording != nullptr);
   }
 
-  bool IsBatched(Call* call) const {
-    return batched_ && call->own_root != nullptr && call->scope.root->program()->plan() != nullptr;
+  Engine ChooseEngine(Call* call) const {
+    Program* const program = call->scope.root->program();
+    if (!batched_ || call->own_root == nullptr || program->plan() == nullptr) {
+      return call->engine = Engine::kParallel;
+    }
+    call->engine = Engine::kBatched;
+    if (by_cost_) {
+      const int64_t roots = map() && call->ctx->num_inputs() > 0 && call->ctx->input(0).dims() > 0
+                                ? call->ctx->input(0).dim_size(0)
+                                : 1;
+      const CallClass which{Records(call), roots};
+      call->engine = program->choice()->Pick(which);
+      call->measured = {which, call->engine, false, std::chrono::steady_clock::now()};
+    }
+    return call->engine;
   }
 
   absl::Status RunBatched(Call* call) const {
@@ -225,6 +239,7 @@ class InvokeOp : public CallOp {
   bool record_;
   bool recompute_;
   bool batched_;
+  bool by_cost_;
   int64_t max_depth_;
   int64_t site_id_;
   std::vector<tensorflow::PartialTensorShape> shapes_;

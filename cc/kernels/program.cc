@@ -119,6 +119,17 @@ absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
   return absl::OkStatus();
 }
 
+std::string Program::ChoiceReport(const std::string& key) {
+  Registry& registry = TheRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  std::string report;
+  for (const auto& [place, program] : registry.in_use) {
+    if (place.second != key) continue;
+    if (const auto alive = program.lock()) report += alive->choice_.Report();
+  }
+  return report;
+}
+
 absl::Status Program::RunBlock(const batch::Block& block, bool large,
                                FunctionLibraryRuntime::Options options,
                                tensorflow::CallFrameInterface* frame) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cc/core/batch_plan.h"
+#include "cc/core/engine_choice.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/common_runtime/process_function_library_runtime.h"
 #include "tensorflow/core/framework/function.h"
@@ -48,6 +49,11 @@ class Program {
 
   // What the batched engine runs; null for a program without it.
   const batch::Plan* plan() const { return plan_.get(); }
+  // What its calls have cost by either engine.
+  EngineChoice* choice() { return &choice_; }
+  // The report of the program with this key, on any device; "" where there is none.
+  static std::string ChoiceReport(const std::string& key);
+
   // Runs a block of the plan. Its kernels may split their work among threads only if it is `large`.
   absl::Status RunBlock(const batch::Block& block, bool large,
                         tensorflow::FunctionLibraryRuntime::Options options,
@@ -64,6 +70,7 @@ class Program {
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> process_runtime_;
   tensorflow::FunctionLibraryRuntime* runtime_ = nullptr;  // owned by process_runtime_
 
+  EngineChoice choice_;
   std::unique_ptr<batch::Plan> plan_;
   std::unique_ptr<tensorflow::DeviceMgr> batch_device_;
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> batch_process_runtime_;

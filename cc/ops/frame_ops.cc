@@ -89,6 +89,13 @@ REGISTER_OP("Recgraph>SetBatchPolicy")
     .SetShapeFn(ScalarShape)
     .Doc("Sets which block the batched engine runs next, in steps to come; returns the policy it replaces.");
 
+REGISTER_OP("Recgraph>EngineReport")
+    .Input("key: string")
+    .Output("report: string")
+    .SetIsStateful()
+    .SetShapeFn(ScalarShape)
+    .Doc("What the calls of a program have cost by either engine, and which is chosen; for people.");
+
 REGISTER_OP("Recgraph>RegisterProgram")
     .Input("key: string")
     .Input("program: string")

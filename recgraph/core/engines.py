@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
+
+from recgraph import native, tf_private
+from recgraph.errors import Unbatchable
 
 ENGINES = ("auto", "parallel", "batched")
 
@@ -18,6 +21,14 @@ class Plan(Protocol):
 
     def __str__(self) -> str:
         """The plan, readable."""
+
+
+class Linked(Protocol):
+    """What `explain` needs of a program."""
+
+    key: str
+    plan: Plan | None
+    unbatchable: Unbatchable | None
 
 
 _compilers: dict[str, Callable[[Any, list[str]], Plan]] = {}
@@ -36,3 +47,21 @@ def compile_batched(library: Any, roots: list[str]) -> Plan | None:
     """
     compiler = _compilers.get("batched")
     return None if compiler is None else compiler(library, roots)
+
+
+def is_batched(engine: str, rows: bool) -> bool:
+    """Whether a call may be run by the batched engine: "auto" lets it try calls of `map`."""
+    return engine == "batched" or (engine == "auto" and rows)
+
+
+def explain(engine: str, programs: Sequence[Linked]) -> str:
+    """See `SubGraph.explain`."""
+    lines = [f'engine "{engine}"']
+    for linked in programs:
+        if linked.unbatchable is not None:
+            lines.append(f"runs parallel: {linked.unbatchable}")
+            continue
+        with tf_private.eagerly():
+            report = native.ops().recgraph_engine_report(linked.key).numpy().decode()
+        lines += [*report.splitlines(), str(linked.plan)]
+    return "\n".join(lines)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from recgraph import native, tf_private
-from recgraph.core import gradient, origin, program, regions, signature
+from recgraph.core import engines, gradient, origin, program, regions, signature
 from recgraph.core.body import BodyGraph, can_reach, enclosing_body, is_local
 from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, Slots
 from recgraph.errors import DefinitionError, GradientError, ScopeError
@@ -92,7 +92,8 @@ def _call_from_outside(subgraph: SubGraph, tensors: list[tf.Tensor], label: str,
     eager = tf_private.executing_eagerly()
     outer = _slots(subgraph.program(gradient=False)).tensors if eager else []
     record = eager and tf_private.tape_is_recording([*tensors, *outer])
-    return list(_invoke_program(subgraph, _program_for(subgraph, record), tensors, label, rows).results)
+    linked = _program_for(subgraph, record, engines.is_batched(subgraph.engine, rows))
+    return list(_invoke_program(subgraph, linked, tensors, label, rows).results)
 
 
 def _invoke_program(
@@ -108,7 +109,7 @@ def _invoke_program(
         key=linked.key,
         program=b"" if eager else linked.library,
         record=linked.contract is not None or not eager,
-        engine="batched" if _runs_batched(subgraph, linked) else "parallel",
+        engine=subgraph.engine if linked.plan is not None else "parallel",
         site=label,
         **_common(subgraph, tensors, rows),
     )
@@ -119,21 +120,17 @@ def _invoke_program(
     return made
 
 
-def _runs_batched(subgraph: SubGraph, linked: program.Program) -> bool:
-    return linked.plan is not None and subgraph.engine == "batched"
-
-
-def _program_for(subgraph: SubGraph, record: bool) -> program.Program:
+def _program_for(subgraph: SubGraph, record: bool, batched: bool) -> program.Program:
     """With gradients where one is sure to be asked for, or cannot be added later.
 
     A session may have taken the operation by then, and a SavedModel has the function as it was when it was traced.
     """
     if tf_private.executing_eagerly():
-        return subgraph.program(gradient=record)
+        return subgraph.program(record, batched)
     try:
-        return subgraph.program(gradient=True)
+        return subgraph.program(True, batched)
     except (GradientError, DefinitionError):  # raised again if a gradient is asked for
-        return subgraph.program(gradient=False)
+        return subgraph.program(False, batched)
 
 
 def _slots(linked: program.Program) -> Slots:

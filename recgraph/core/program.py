@@ -42,7 +42,8 @@ class Program:
         slots: the environment, in order; None for a program out of a SavedModel.
         contract: how its gradient is called; None without one.
         report: what TensorFlow's graph optimizer did.
-        plan: what the batched engine runs; None where it cannot or was not asked to.
+        batched: whether it was linked for the batched engine, too.
+        plan: what that runs; None where it cannot.
         unbatchable: why it cannot.
     """
 
@@ -53,6 +54,7 @@ class Program:
     slots: Slots | None
     contract: GradientContract | None
     report: graph_optimizer.Report | None
+    batched: bool = False
     plan: engines.Plan | None = None
     unbatchable: Unbatchable | None = None
 
@@ -76,7 +78,7 @@ class Program:
                 f"SubGraph '{self.entry}' was saved without a gradient",
                 next_step="take a gradient through it where it is saved: the error there says why it has none",
             )
-        return self.subgraph.program(gradient=True)
+        return self.subgraph.program(gradient=True, batched=self.batched)
 
 
 def find(key: str) -> Program | None:
@@ -84,8 +86,8 @@ def find(key: str) -> Program | None:
     return _by_key.get(key)
 
 
-def link(root: SubGraph, gradient: bool) -> Program:
-    """Links the finished SubGraph `root`, with the gradients of all that it calls if `gradient`."""
+def link(root: SubGraph, gradient: bool, batched: bool) -> Program:
+    """Links the finished SubGraph `root`, with the gradients of all that it calls, for the batched engine, too."""
     members = list(reachable(root))
     slots = _environment(members)
     names = _names(members)
@@ -95,7 +97,7 @@ def link(root: SubGraph, gradient: bool) -> Program:
         _write(context, names[member.identity], member, gradient)
     entry = names[root.identity]
     contract = _contract(root, members, slots) if gradient else None
-    plan, unbatchable = _plan(root, library, entry)
+    plan, unbatchable = _plan(root, library, entry) if batched else (None, None)
     optimized, report = graph_optimizer.optimize(library)
     if plan is not None:
         optimized.function.append(plan.carrier())
@@ -103,15 +105,13 @@ def link(root: SubGraph, gradient: bool) -> Program:
         contract.write(optimized, entry)
     serialized = optimized.SerializeToString(deterministic=True)
     key = hashlib.sha256(serialized).hexdigest()[:32]
-    program = Program(root, entry, serialized, key, slots, contract, report, plan, unbatchable)
+    program = Program(root, entry, serialized, key, slots, contract, report, batched, plan, unbatchable)
     _by_key[key] = program
     return program
 
 
 def _plan(root: SubGraph, library: Any, entry: str) -> tuple[engines.Plan | None, Unbatchable | None]:
     """The plan of the batched engine; the functions of its blocks go into the library."""
-    if root.engine != "batched":
-        return None, None
     try:
         plan = engines.compile_batched(library, [entry, f"{entry}.rec", f"{entry}.grad"])
     except Unbatchable as why:

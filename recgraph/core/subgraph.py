@@ -88,7 +88,7 @@ class SubGraph:
         self._lock = threading.RLock()
         self._derivative: gradient_module.Derivative | None = None
         self._pullback: tuple[SubGraph, list[tf.Tensor]] | None = None
-        self._programs: dict[bool, program.Program] = {}
+        self._programs: dict[tuple[bool, bool], program.Program] = {}
         _by_identity[self.identity] = self
 
     # Definition.
@@ -380,16 +380,27 @@ class SubGraph:
             self.placeholders.append(placeholder)
         return body
 
-    def program(self, gradient: bool) -> program.Program:
-        """The linked program, with or without gradients; linked at the first use."""
+    def program(self, gradient: bool, batched: bool | None = None) -> program.Program:
+        """The linked program, with or without gradients and the batched engine; linked at the first use."""
+        key = gradient, self.engine == "batched" if batched is None else batched
         with self._lock:
-            if gradient not in self._programs:
-                self._programs[gradient] = program.link(self, gradient)
-            return self._programs[gradient]
+            if key not in self._programs:
+                self._programs[key] = program.link(self, *key)
+            return self._programs[key]
+
+    def explain(self) -> str:
+        """How calls are run and why: the plan of the batched engine, what it cannot batch, what calls have cost.
+
+        Engine "auto" lets the batched engine try calls of `map`, and takes the one that costs less per invocation.
+        """
+        linked = [p for p in self._programs.values() if p.batched]
+        if self.engine != "parallel" and not linked:
+            linked = [self.program(gradient=False, batched=True)]
+        return engines.explain(self.engine, linked)
 
     def report(self) -> str:
         """What TensorFlow's graph optimizer removed from the body, per function of the program."""
-        return str(self.program(gradient=True in self._programs).report)
+        return str(self.program(gradient=any(gradient for gradient, _ in self._programs)).report)
 
     def __repr__(self) -> str:
         return f"<SubGraph {listing.signature_of(self)}>"
