@@ -128,26 +128,31 @@ bool Run::RunBlock(const Block& block, const Node& node, Activation** activation
                    size_t* taken) {
   if (block.ragged && !block.by_row) count = PutAlikeFirst(node, activations, count);
   *taken = count;
-  absl::Status status;
+  const bool large = static_cast<int64_t>(block.work) * static_cast<int64_t>(count) >= kLarge;
+  const auto mode = large ? Program::BlockMode::kLarge : Program::BlockMode::kSmall;
   const size_t step = block.by_row ? 1 : count;
-  for (size_t i = 0; i < count && status.ok(); i += step) {
-    status = TryBlock(block, node, activations + i, step);
-    if (!status.ok() && step > 1) {
-      // Which row is it? They are run once more, one by one, until one fails.
-      for (size_t row = 0; row < count; ++row) {
-        const absl::Status alone = TryBlock(block, node, activations + row, 1);
-        if (alone.ok()) continue;
-        NoteError(alone, activations[row]);
-        return false;
-      }
-    }
-    if (!status.ok()) NoteError(status, activations[i]);
+  for (size_t i = 0; i < count; i += step) {
+    const absl::Status status = TryBlock(block, node, activations + i, step, mode);
+    if (status.ok()) continue;
+    FindFailure(block, node, activations + i, step, status);
+    return false;
   }
-  return status.ok();
+  return true;
+}
+
+// Which row was it, and which operation? They are run once more, one by one, until one fails.
+void Run::FindFailure(const Block& block, const Node& node, Activation** activations, size_t count,
+                      const absl::Status& status) {
+  for (size_t row = 0; row < count; ++row) {
+    const absl::Status alone =
+        TryBlock(block, node, activations + row, 1, Program::BlockMode::kDiagnosis);
+    if (!alone.ok()) return NoteError(alone, activations[row]);
+  }
+  NoteError(status, activations[0]);
 }
 
 absl::Status Run::TryBlock(const Block& block, const Node& node, Activation** activations,
-                           size_t count) {
+                           size_t count, Program::BlockMode mode) {
   std::vector<Tensor> inputs;
   std::vector<bool> fresh;
   TF_RETURN_IF_ERROR(Inputs(block, node, activations, count, &inputs, &fresh));
@@ -160,8 +165,7 @@ absl::Status Run::TryBlock(const Block& block, const Node& node, Activation** ac
   FunctionLibraryRuntime::Options options = scope_.root->options();
   std::function<void(std::function<void()>)> runner = RunHere;
   options.runner = &runner;
-  const bool large = static_cast<int64_t>(block.work) * static_cast<int64_t>(count) >= kLarge;
-  TF_RETURN_IF_ERROR(scope_.root->program()->RunBlock(block, large, std::move(options), &frame));
+  TF_RETURN_IF_ERROR(scope_.root->program()->RunBlock(block, mode, std::move(options), &frame));
   TF_RETURN_IF_ERROR(Keep(block, node, activations, count, frame.outputs()));
   return AddSums(block, *frame.outputs());
 }

@@ -42,7 +42,10 @@ class Run final : public Backend {
   bool Cancelled() override { return scope_.root->cancelled(); }
 
  private:
-  absl::Status TryBlock(const Block& block, const Node& node, Activation** activations, size_t count);
+  absl::Status TryBlock(const Block& block, const Node& node, Activation** activations, size_t count,
+                        Program::BlockMode mode);
+  void FindFailure(const Block& block, const Node& node, Activation** activations, size_t count,
+                   const absl::Status& status);
   absl::Status Inputs(const Block& block, const Node& node, Activation** activations, size_t count,
                       std::vector<tensorflow::Tensor>* inputs, std::vector<bool>* fresh);
   absl::Status Keep(const Block& block, const Node& node, Activation** activations, size_t count,

@@ -96,7 +96,7 @@ Program::~Program() {
   for (size_t i = 0; i < block_handles_.size(); ++i) {
     const Handle handle = block_handles_[i].load();
     if (handle == tensorflow::kInvalidHandle) continue;
-    (i % 2 == 1 ? batch_runtime_ : runtime_)->ReleaseHandle(handle).IgnoreError();
+    (i % 3 == 1 ? batch_runtime_ : runtime_)->ReleaseHandle(handle).IgnoreError();
   }
 }
 
@@ -109,7 +109,7 @@ absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
   const std::string wrong =
       batch::DecodePlan({code.begin(), code.end()}, {strings.begin(), strings.end()}, plan_.get());
   if (!wrong.empty()) return errors::DataLoss("the program of this SubGraph holds ", wrong);
-  block_handles_ = std::vector<std::atomic<Handle>>(2 * plan_->blocks.size());
+  block_handles_ = std::vector<std::atomic<Handle>>(3 * plan_->blocks.size());
   for (auto& handle : block_handles_) handle.store(tensorflow::kInvalidHandle);
   batch_device_ = MakeOneDevice(parent->device());
   batch_process_runtime_ = std::make_unique<tensorflow::ProcessFunctionLibraryRuntime>(
@@ -130,18 +130,19 @@ std::string Program::ChoiceReport(const std::string& key) {
   return report;
 }
 
-absl::Status Program::RunBlock(const batch::Block& block, bool large,
+absl::Status Program::RunBlock(const batch::Block& block, BlockMode mode,
                                FunctionLibraryRuntime::Options options,
                                tensorflow::CallFrameInterface* frame) {
-  FunctionLibraryRuntime* const runtime = large ? batch_runtime_ : runtime_;
-  std::atomic<Handle>& known = block_handles_[2 * (&block - plan_->blocks.data()) + (large ? 1 : 0)];
+  FunctionLibraryRuntime* const runtime = mode == BlockMode::kLarge ? batch_runtime_ : runtime_;
+  const size_t index = &block - plan_->blocks.data();
+  std::atomic<Handle>& known = block_handles_[3 * index + static_cast<size_t>(mode)];
   Handle handle = known.load(std::memory_order_acquire);
   if (handle == tensorflow::kInvalidHandle) {
     std::lock_guard<std::mutex> lock(mutex_);
     handle = known.load(std::memory_order_relaxed);
     if (handle == tensorflow::kInvalidHandle) {
       FunctionLibraryRuntime::InstantiateOptions how;
-      how.executor_type = "SINGLE_THREADED_EXECUTOR";
+      if (mode != BlockMode::kDiagnosis) how.executor_type = "SINGLE_THREADED_EXECUTOR";
       TF_RETURN_IF_ERROR(runtime->Instantiate(block.name, tensorflow::AttrSlice(), how, &handle));
       known.store(handle, std::memory_order_release);
     }

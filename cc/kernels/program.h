@@ -54,8 +54,11 @@ class Program {
   // The report of the program with this key, on any device; "" where there is none.
   static std::string ChoiceReport(const std::string& key);
 
-  // Runs a block of the plan. Its kernels may split their work among threads only if it is `large`.
-  absl::Status RunBlock(const batch::Block& block, bool large,
+  // How the kernels of a block run: on the calling thread, with their work split among threads, or on the
+  // calling thread by an executor that is slower and says in its errors which operation failed.
+  enum class BlockMode { kSmall = 0, kLarge = 1, kDiagnosis = 2 };
+  // Runs a block of the plan.
+  absl::Status RunBlock(const batch::Block& block, BlockMode mode,
                         tensorflow::FunctionLibraryRuntime::Options options,
                         tensorflow::CallFrameInterface* frame);
 
@@ -75,7 +78,7 @@ class Program {
   std::unique_ptr<tensorflow::DeviceMgr> batch_device_;
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> batch_process_runtime_;
   tensorflow::FunctionLibraryRuntime* batch_runtime_ = nullptr;
-  // Per block, for small and large batches; kInvalidHandle before the first use.
+  // Per block and mode; kInvalidHandle before the first use.
   std::vector<std::atomic<Handle>> block_handles_;
 
   std::mutex mutex_;

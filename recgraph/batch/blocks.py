@@ -332,13 +332,22 @@ class _BlockGraph:
         else:
             inputs = [self._get(value) for value in self.flow.inputs(node.name)]
             try:
-                outputs = _with_origin(self.graph, node, vectorize.vectorize(node, inputs))
+                outputs = self._vectorized(node, inputs)
             except NoRule as reason:
                 raise Redo(self.flow.name, node.name, str(reason)) from None
             except IsJoin:
                 raise Redo(self.flow.name, node.name, None) from None
         for i, output in enumerate(outputs):
             self.values[node.name, i] = output
+
+    def _vectorized(self, node: Any, inputs: list[Rows]) -> list[Rows]:
+        """The outputs of a node; the user's line is noted on every operation that computes them."""
+        before = len(self.graph.get_operations())
+        outputs = vectorize.vectorize(node, inputs)
+        place = tf.compat.v1.AttrValue(s=origin(node).encode())
+        for op in self.graph.get_operations()[before:] if place.s else ():
+            tf_private.set_attribute(op, "_recgraph_origin", place)
+        return outputs
 
     def _capture(self, node: Any) -> tf.Tensor:
         slot = attribute(node, "slot").i
@@ -370,7 +379,7 @@ class _BlockGraph:
 
 def _multiplications(op: tf.Operation) -> int:
     """Of a matrix product, for one row of the first factor."""
-    if op.type not in ("MatMul", "BatchMatMulV2"):
+    if op.type not in ("MatMul", "BatchMatMulV2") or any(factor.shape.rank is None for factor in op.inputs):
         return 0
     sizes = [dim for factor in op.inputs for dim in factor.shape[1 if factor is op.inputs[0] else 0 :] if dim]
     inner = op.inputs[0].shape[-1] or 1
@@ -383,17 +392,6 @@ def _flat(tensor: tf.Tensor) -> tf.Tensor:
     if inner.is_fully_defined():
         return tf.reshape(tensor, [-1, *inner])
     return tf.reshape(tensor, tf.concat([[-1], tf.shape(tensor)[2:]], 0))
-
-
-def _with_origin(graph: Any, node: Any, outputs: list[Rows]) -> list[Rows]:
-    """Notes the user's line on the operations that compute `outputs`."""
-    place = origin(node).encode()
-    if place:
-        for rows in outputs:
-            op = rows.tensor.op
-            if op.graph is graph and op.type != "Placeholder":
-                tf_private.set_attribute(op, "_recgraph_origin", tf.compat.v1.AttrValue(s=place))
-    return outputs
 
 
 def reachable(definitions: dict[str, Any], roots: Iterable[str], make: Any) -> dict[str, Flow]:

@@ -92,7 +92,11 @@ def vectorize(node: Any, inputs: list[Rows]) -> list[Rows]:
     rule = RULES.get(node.op)
     if rule is None:
         raise NoRule(f"{node.op} has no batched form")
-    made = rule(Site(node, inputs))
+    try:
+        with tf.name_scope(_name(node)):
+            made = rule(Site(node, inputs))
+    except (ValueError, TypeError, IndexError) as error:
+        raise NoRule(f"{node.op} has no batched form here ({error})") from error
     return [value if isinstance(value, Rows) else Rows(value, True) for value in _listed(made)]
 
 
@@ -101,8 +105,13 @@ def copy_operation(node: Any, tensors: Sequence[tf.Tensor], changed: dict[str, A
     attributes = {key: value for key, value in node.attr.items() if not key.startswith("_")}
     attributes |= changed
     graph = tf.compat.v1.get_default_graph()
-    op = graph.create_op(node.op, list(tensors), attrs=attributes, name=node.name.rsplit("/", 1)[-1])
+    op = graph.create_op(node.op, list(tensors), attrs=attributes, name=_name(node))
     return list(op.outputs)
+
+
+def _name(node: Any) -> str:
+    """The operation's name within its function, as errors show it."""
+    return str(node.name.split("/", 1)[-1].replace(">", "_"))
 
 
 def has_rule(op: str) -> bool:
