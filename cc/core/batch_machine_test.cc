@@ -1,0 +1,294 @@
+// The batched engine on plans written by hand, with integers for tensors.
+#include "cc/core/batch_machine.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cc/core/engine_choice.h"
+#include "gtest/gtest.h"
+
+namespace recgraph {
+namespace batch {
+namespace {
+
+// A holder of one number.
+class Number final : public Holder {
+ public:
+  explicit Number(int64_t number) : Holder(Kind::kBuffer), number(number) {}
+  const int64_t number;
+};
+
+Value Of(int64_t number) { return {FramePtr<Holder>(new Number(number)), -1}; }
+int64_t In(const Value& value) { return static_cast<const Number*>(value.holder.get())->number; }
+
+// Blocks are named; each does one thing to the numbers it reads.
+class Numbers : public Backend {
+ public:
+  bool RunBlock(const Block& block, const Node& node, Activation** activations, size_t count,
+                size_t* taken) override {
+    *taken = std::min(count, most);
+    batches.push_back({block.name, *taken});
+    for (size_t i = 0; i < *taken; ++i) {
+      Value* const slots = activations[i]->slots;
+      const int64_t first = In(slots[node.reads[0]]);
+      if (block.name == "split") {  // n -> n < 2, n - 1, n - 2
+        slots[node.writes[0]] = Of(first < 2 ? 1 : 0);
+        slots[node.writes[1]] = Of(first - 1);
+        slots[node.writes[2]] = Of(first - 2);
+      } else if (block.name == "add") {
+        slots[node.writes[0]] = Of(first + In(slots[node.reads[1]]));
+      } else if (block.name == "fail") {
+        return false;
+      }
+    }
+    return true;
+  }
+  int Select(Selector, const Value& value) override { return In(value) != 0 ? 0 : 1; }
+  Value Bool(bool value) override { return Of(value ? 1 : 0); }
+  void Mismatch(size_t, size_t) override {}
+  bool Split(const Value& value, std::vector<Value>* rows) override {
+    for (int64_t i = 0; i < In(value); ++i) rows->push_back(Of(i));
+    return true;
+  }
+  bool Stack(const std::vector<Value>& values, const MapResult&, Value* whole) override {
+    int64_t sum = 0;
+    for (const Value& value : values) sum = sum * 10 + In(value);
+    *whole = Of(sum);
+    return true;
+  }
+  bool Cancelled() override { return batches.size() >= cancel_after; }
+
+  size_t most = 1 << 20;
+  size_t cancel_after = 1 << 20;
+  std::vector<std::pair<std::string, size_t>> batches;
+};
+
+Node BlockNode(int block, std::vector<int> reads, std::vector<int> writes, int pending, int event) {
+  Node node;
+  node.kind = NodeKind::kBlock;
+  node.block = block;
+  node.reads = std::move(reads);
+  node.writes = std::move(writes);
+  node.pending = pending;
+  node.event = event;
+  return node;
+}
+
+Node CallNode(std::vector<int> targets, std::vector<int> reads, std::vector<int> writes, int event,
+              Selector selector, int site) {
+  Node node;
+  node.kind = NodeKind::kCall;
+  node.targets = std::move(targets);
+  node.reads = std::move(reads);
+  node.writes = std::move(writes);
+  node.pending = 1;
+  node.event = event;
+  node.selector = selector;
+  node.site = site;
+  return node;
+}
+
+Block Named(std::string name, int function, int node, int priority) {
+  Block block{};
+  block.function = function;
+  block.node = node;
+  block.priority = priority;
+  block.name = std::move(name);
+  block.shared.assign(3, false);
+  return block;
+}
+
+// fib(n) = n < 2 ? n : fib(n - 1) + fib(n - 2), with its branches as functions 1 and 2.
+Plan Fibonacci() {
+  Plan plan;
+  Function fib{};
+  fib.arguments = 1;
+  fib.slots = 5;
+  fib.results = {4};
+  fib.groups = {{0}};
+  fib.nodes = {BlockNode(0, {0}, {1, 2, 3}, 1, 1),
+               CallNode({1, 2}, {1, 0, 2, 3}, {4}, 2, Selector::kBool, 0)};
+  fib.events = {{{0}, {}}, {{1}, {}}, {{}, {0}}};
+  Function leaf{};
+  leaf.arguments = 3;
+  leaf.slots = 3;
+  leaf.results = {0};
+  leaf.groups = {{0}};
+  leaf.events = {{{}, {0}}};
+  Function inner{};
+  inner.arguments = 3;
+  inner.slots = 6;
+  inner.results = {5};
+  inner.groups = {{0}};
+  inner.nodes = {CallNode({0}, {1}, {3}, 1, Selector::kNone, 1),
+                 CallNode({0}, {2}, {4}, 2, Selector::kNone, 1), BlockNode(1, {3, 4}, {5}, 2, 3)};
+  inner.events = {{{0, 1}, {}}, {{2}, {}}, {{2}, {}}, {{}, {0}}};
+  plan.functions = {fib, leaf, inner};
+  plan.names = {"fib", "leaf", "inner"};
+  plan.labels = {"", "below"};
+  plan.blocks = {Named("split", 0, 0, 0), Named("add", 2, 2, 1)};
+  return plan;
+}
+
+class MachineTest : public ::testing::TestWithParam<Order> {};
+
+TEST_P(MachineTest, RecursionGivesTheRightNumbers) {
+  const Plan plan = Fibonacci();
+  for (const size_t most : {size_t{1}, size_t{3}, size_t{1000}}) {
+    Numbers numbers;
+    numbers.most = most;
+    const auto policy = MakeBatchPolicy(GetParam());
+    Machine machine(plan, &numbers, policy.get(), 1000);
+    machine.AddRoot(0, {Of(10)});
+    machine.AddRoot(0, {Of(1)});
+    ASSERT_EQ(machine.Run(), Machine::End::kDone);
+    EXPECT_EQ(In(machine.results(0)[0]), 55);
+    EXPECT_EQ(In(machine.results(1)[0]), 1);
+    EXPECT_EQ(machine.counts().invocations, 177 + 1);
+  }
+  EXPECT_EQ(FrameBase::Live().entries, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders, MachineTest,
+                         ::testing::Values(Order::kAgenda, Order::kDepth, Order::kHeight,
+                                           Order::kRandom));
+
+TEST(Machine, TheAgendaFillsItsBatches) {
+  const Plan plan = Fibonacci();
+  Numbers numbers;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  Machine machine(plan, &numbers, policy.get(), 1000);
+  for (int i = 0; i < 100; ++i) machine.AddRoot(0, {Of(10)});
+  ASSERT_EQ(machine.Run(), Machine::End::kDone);
+  // One "split" a level on the way down, one "add" a height on the way up.
+  EXPECT_EQ(numbers.batches.size(), 10u + 9u);
+  EXPECT_EQ(numbers.batches[0].second, 100u);
+}
+
+TEST(Machine, EndsWhenABlockFails) {
+  Plan plan = Fibonacci();
+  plan.blocks[1].name = "fail";
+  Numbers numbers;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  {
+    Machine machine(plan, &numbers, policy.get(), 1000);
+    machine.AddRoot(0, {Of(10)});
+    EXPECT_EQ(machine.Run(), Machine::End::kFailed);
+  }
+  EXPECT_EQ(FrameBase::Live().entries, 0);
+}
+
+TEST(Machine, EndsWhenItIsCancelled) {
+  const Plan plan = Fibonacci();
+  Numbers numbers;
+  numbers.cancel_after = 5;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  {
+    Machine machine(plan, &numbers, policy.get(), 1000);
+    machine.AddRoot(0, {Of(20)});
+    EXPECT_EQ(machine.Run(), Machine::End::kCancelled);
+  }
+  EXPECT_EQ(FrameBase::Live().entries, 0);
+}
+
+TEST(Machine, EndsWhereItIsTooDeep) {
+  const Plan plan = Fibonacci();
+  Numbers numbers;
+  const auto policy = MakeBatchPolicy(Order::kDepth);
+  Machine machine(plan, &numbers, policy.get(), 7);
+  machine.AddRoot(0, {Of(10)});
+  ASSERT_EQ(machine.Run(), Machine::End::kTooDeep);
+  EXPECT_EQ(machine.CallPath(machine.deepest()), std::vector<std::string>(7, "below"));
+}
+
+// count(n): while n < 2 is false, n = n - 1, by a loop; its condition is function 1, its body function 2.
+TEST(Machine, Loops) {
+  Plan plan;
+  Function loop{};
+  loop.kind = FunctionKind::kLoop;
+  loop.arguments = 1;
+  loop.slots = 3;
+  loop.results = {0};
+  loop.groups = {{0}};
+  loop.events = {{{}, {}}};
+  loop.nodes = {CallNode({1}, {0}, {1}, -1, Selector::kNone, 0),
+                CallNode({2}, {0}, {2}, -1, Selector::kNone, 0)};
+  Function condition{};
+  condition.arguments = 1;
+  condition.slots = 4;
+  condition.results = {3};  // n - 2, false when n is 2
+  condition.groups = {{0}};
+  condition.nodes = {BlockNode(0, {0}, {1, 2, 3}, 1, 1)};
+  condition.events = {{{0}, {}}, {{}, {0}}};
+  Function body = condition;
+  body.results = {2};  // n - 1
+  body.nodes[0].block = 1;
+  plan.functions = {loop, condition, body};
+  plan.blocks = {Named("split", 1, 0, 0), Named("split", 2, 0, 0)};
+  Numbers numbers;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  Machine machine(plan, &numbers, policy.get(), 10);
+  machine.AddRoot(0, {Of(9)});
+  machine.AddRoot(0, {Of(2)});
+  ASSERT_EQ(machine.Run(), Machine::End::kDone);
+  EXPECT_EQ(In(machine.results(0)[0]), 2);
+  EXPECT_EQ(In(machine.results(1)[0]), 2);
+}
+
+// Function 1 hands its argument back; function 0 maps it over the rows 0, 1, 2, ... of its own.
+TEST(Machine, MapsOverRows) {
+  Plan plan;
+  Function map{};
+  map.kind = FunctionKind::kMap;
+  map.arguments = 1;
+  map.slots = 2;
+  map.results = {1};
+  map.groups = {{0}};
+  map.events = {{{}, {}}};
+  map.nodes = {CallNode({1}, {0}, {1}, -1, Selector::kNone, 1)};
+  map.map_results = {MapResult{false, 1, {}}};
+  Function same{};
+  same.arguments = 1;
+  same.slots = 1;
+  same.results = {0};
+  same.groups = {{0}};
+  same.events = {{{}, {0}}};
+  plan.functions = {map, same};
+  Numbers numbers;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  Machine machine(plan, &numbers, policy.get(), 10);
+  machine.AddRoot(0, {Of(4)});
+  machine.AddRoot(0, {Of(0)});
+  ASSERT_EQ(machine.Run(), Machine::End::kDone);
+  EXPECT_EQ(In(machine.results(0)[0]), 123);  // 0123
+  EXPECT_EQ(In(machine.results(1)[0]), 0);
+}
+
+TEST(DecodePlan, RefusesWhatIsDamaged) {
+  Plan plan;
+  EXPECT_NE(DecodePlan({}, {}, &plan), "");
+  EXPECT_NE(DecodePlan({2, 0, 0, 0}, {}, &plan), "");
+  EXPECT_NE(DecodePlan({1, 1, 0, 0, 0}, {"f"}, &plan), "");
+  Plan empty;
+  EXPECT_EQ(DecodePlan({1, 0, 0, 0}, {}, &empty), "");
+}
+
+TEST(EngineChoice, TakesTheCheaperAndLooksAgain) {
+  EngineChoice choice;
+  const CallClass call{true, 25};
+  int batched = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const Engine engine = choice.Pick(call);
+    batched += engine == Engine::kBatched ? 1 : 0;
+    choice.Add(call, engine, false, engine == Engine::kBatched ? 1e-3 : 2e-3, 100);
+    choice.Add(call, engine, true, engine == Engine::kBatched ? 1e-3 : 5e-4, 100);
+  }
+  EXPECT_EQ(batched, 1000 - 4 - 3);
+  EXPECT_NE(choice.Report().find("training of 16 or more roots: batched"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace batch
+}  // namespace recgraph
