@@ -1,0 +1,231 @@
+"""The batched engine as a user meets it: what it explains, what it cannot batch, its errors, depth, saving."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from core.failing import nothing_is_left_behind  # noqa: F401  (the fixture serves every test)
+
+import recgraph as rg
+from recgraph import testing
+from recgraph.errors import Unbatchable
+
+FLOAT = tf.TensorSpec([])
+HERE = os.path.basename(__file__)
+
+
+def make_sum(engine: str = "batched", **options: Any) -> rg.SubGraph:
+    """n + (n - 1) + ... + 1, times a weight at every step."""
+    with rg.SubGraph("total", outputs=FLOAT, engine=engine, **options) as total:
+        n, x = total.input(tf.int32), total.input()
+        total.output(tf.cond(n > 0, lambda: tf.cast(n, tf.float32) * x + total(n - 1, x), lambda: 0.0 * x))
+    return total
+
+
+def test_rows_share_their_blocks() -> None:
+    """A hundred roots take as many batches as the deepest of them."""
+    total = make_sum()
+    result = total.map(tf.range(100), tf.ones([100]))
+    np.testing.assert_allclose(result, [n * (n + 1) / 2 for n in range(100)])
+    assert "pick by" in total.explain()
+    assert 'engine "batched"' in total.explain()
+
+
+def test_no_rows() -> None:
+    """An empty batch gives empty results and a zero gradient."""
+    total, x = make_sum(), tf.Variable(2.0)
+    with tf.GradientTape() as tape:
+        result = total.map(tf.zeros([0], tf.int32), tf.fill([0], 1.0) * x)
+    assert result.shape == [0]
+    assert tape.gradient(result, x) == 0.0
+
+
+@pytest.mark.parametrize("engine", ["auto", "parallel", "batched"])
+def test_engines_agree(engine: str) -> None:
+    """Often enough for "auto" to have tried both."""
+    total, x = make_sum(engine), tf.Variable(1.5)
+    step = tf.function(lambda: total.map(tf.constant([3, 0, 7]), tf.fill([3], x)))
+    for _ in range(12):
+        with tf.GradientTape() as tape:
+            result = tf.reduce_sum(step())
+        np.testing.assert_allclose(result, 1.5 * (6 + 28))
+        np.testing.assert_allclose(tape.gradient(result, x), 6 + 28)
+    if engine == "auto":
+        assert "us an invocation parallel" in total.explain()
+
+
+def test_a_result_that_only_some_need_does_not_hold_the_others_up() -> None:
+    """The sum over a tree is left behind while the states go up: one block for all of it at the end."""
+    with rg.SubGraph("tree", outputs=(FLOAT, FLOAT), engine="batched") as tree:
+        n = tree.input(tf.int32)
+
+        def inner() -> tuple[tf.Tensor, tf.Tensor]:
+            (left, left_sum), (right, right_sum) = tree(n - 1), tree(n - 2)
+            return tf.tanh(left + right), left_sum + right_sum
+
+        state, below = tf.cond(n > 1, inner, lambda: (tf.cast(n, tf.float32), tf.constant(0.0)))
+        tree.output((state, below + tf.exp(state)))
+    with testing.batch_policy("agenda"):
+        states, sums = tree.map(tf.constant([9, 5]))
+    expected = [eager_tree(9), eager_tree(5)]
+    np.testing.assert_allclose(states, [state for state, _ in expected], rtol=1e-5)
+    np.testing.assert_allclose(sums, [total for _, total in expected], rtol=1e-5)
+
+
+def eager_tree(n: int) -> tuple[float, float]:
+    """The same in Python."""
+    if n <= 1:
+        return float(n), float(np.exp(n))
+    (left, left_sum), (right, right_sum) = eager_tree(n - 1), eager_tree(n - 2)
+    state = float(np.tanh(left + right))
+    return state, left_sum + right_sum + float(np.exp(state))
+
+
+def test_what_has_no_batched_form_runs_row_by_row() -> None:
+    """And is named."""
+    with rg.SubGraph("determinants", outputs=FLOAT, engine="batched") as determinants:
+        n = determinants.input(tf.int32)
+        matrix = tf.eye(3) * tf.cast(n, tf.float32)
+        determinants.output(tf.cond(n > 1, lambda: tf.linalg.det(matrix) + determinants(n - 1), lambda: 0.0))
+    np.testing.assert_allclose(determinants.map(tf.constant([1, 2, 3])), [0, 8, 8 + 27])
+    assert "row by row, MatrixDeterminant has no batched form" in determinants.explain()
+
+
+def test_what_cannot_be_batched_at_all_says_so() -> None:
+    """With the user's line; "auto" runs it all the same."""
+    counter = tf.Variable(0)
+    subgraphs = {}
+    for engine in ("auto", "batched"):
+        with rg.SubGraph("counting", outputs=tf.TensorSpec([], tf.int32), engine=engine) as counting:
+            n = counting.input(tf.int32)
+            counter.assign_add(1)
+            counting.output(tf.cond(n > 0, lambda: counting(n - 1), lambda: 0))  # noqa: B023
+        subgraphs[engine] = counting
+    subgraphs["auto"].map(tf.constant([1, 2]))
+    assert counter == 5
+    assert "AssignAddVariableOp" in subgraphs["auto"].explain()
+    with pytest.raises(Unbatchable, match=f"(?s)AssignAddVariableOp.*{HERE}"):
+        subgraphs["batched"](1)
+
+
+def test_parts_of_unknown_length_are_joined() -> None:
+    """Concatenation up the recursion: every element is copied once."""
+    with rg.SubGraph("numbers", outputs=tf.TensorSpec([None]), engine="batched") as numbers:
+        n = numbers.input(tf.int32)
+        one = tf.cast(n, tf.float32)[None]
+        numbers.output(tf.cond(n > 0, lambda: tf.concat([numbers(n - 1), one, numbers(n - 2)], 0), lambda: one))
+    np.testing.assert_array_equal(numbers(3), [0, 1, -1, 2, 0, 3, 0, 1, -1])
+    assert "join" in numbers.explain()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="rows 0 and 1 differ in shape"):
+        numbers.map(tf.constant([3, 2]))
+
+
+def test_strings() -> None:
+    """Rows that are not plain memory."""
+    with rg.SubGraph("spelled", outputs=tf.TensorSpec([], tf.string), engine="batched") as spelled:
+        n = spelled.input(tf.int32)
+        letter = tf.gather(["a", "b", "c"], n % 3)
+        spelled.output(tf.cond(n > 0, lambda: tf.strings.join([spelled(n - 1), letter]), lambda: letter))
+    assert spelled.map(tf.constant([0, 2, 4])).numpy().tolist() == [b"a", b"abc", b"abcab"]
+
+
+def test_a_failing_row_is_named() -> None:
+    """Operation, line and call path, though it failed in a batch."""
+    with rg.SubGraph("failing", outputs=tf.TensorSpec([], tf.int32), engine="batched") as failing:
+        n = failing.input(tf.int32)
+        checked = lambda: tf.gather([1, 2], n + 4)  # noqa: E731
+        failing.output(tf.cond(n > 0, lambda: failing(n - 1) + failing(n - 2), checked))
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        failing.map(tf.constant([2, 3]))
+    assert "call path: failing > n" in str(caught.value)
+    assert f"{HERE}:" in str(caught.value)
+    assert testing.counters().live_frames == 0
+
+
+def test_nan_in_one_tree_touches_no_other() -> None:
+    """Neither forward nor backward."""
+    total = make_sum()
+    x = tf.constant([1.0, float("nan"), 2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        result = total.map(tf.constant([3, 3, 3]), x)
+    assert np.isnan(result.numpy()).tolist() == [False, True, False]
+    np.testing.assert_allclose(tape.gradient(result, x).numpy()[[0, 2]], [6, 6])
+
+
+def test_a_recursion_without_end() -> None:
+    """Stops at max_depth with the call path."""
+    with rg.SubGraph("endless", outputs=FLOAT, engine="batched", max_depth=1000) as endless:
+        x = endless.input()
+        endless.output(endless(x + 1.0))
+    with pytest.raises(tf.errors.ResourceExhaustedError, match=r"(?s)max_depth = 1000.*call path: endless > x > x"):
+        endless(0.0)
+
+
+@pytest.mark.slow
+def test_a_long_chain() -> None:
+    """Depth costs heap, never stack: forward, backward and when the frames are let go."""
+    total, x = make_sum(), tf.constant([1.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        result = total.map(tf.constant([20_000]), x)
+    np.testing.assert_allclose(tape.gradient(result, x), [20_000 * 20_001 / 2], rtol=1e-3)
+    del tape, result
+    assert testing.counters().live_frames == 0
+
+
+def test_two_steps_at_once() -> None:
+    """On one SubGraph, from two threads."""
+    total, wrong = make_sum(), []
+
+    def work(n: int) -> None:
+        for _ in range(20):
+            with tf.GradientTape() as tape:
+                x = tf.fill([8], 1.0)
+                tape.watch(x)
+                result = total.map(tf.fill([8], n), x)
+            if not np.allclose(tape.gradient(result, x), n * (n + 1) / 2):
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (5, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_persistent_tape() -> None:
+    """The frames of one forward run serve two gradients."""
+    total, x = make_sum(), tf.constant([1.0, 2.0])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        result = total.map(tf.constant([2, 4]), x)
+    for _ in range(2):
+        np.testing.assert_allclose(tape.gradient(result, x), [3, 10])
+    del tape
+
+
+def test_it_is_saved_and_served(tmp_path: Path) -> None:
+    """The plan travels with the program."""
+    module = tf.Module()
+    module.weight = tf.Variable(3.0)
+    total = make_sum()
+    signature = [tf.TensorSpec([None], tf.int32)]
+    module.serve = tf.function(lambda n: total.map(n, tf.fill(tf.shape(n), module.weight)), signature)
+    expected = module.serve(tf.constant([1, 4]))
+    tf.saved_model.save(module, str(tmp_path), module.serve)
+    loaded = tf.saved_model.load(str(tmp_path))
+    np.testing.assert_allclose(loaded.serve(tf.constant([1, 4])), expected)
+    loaded.weight.assign(1.0)
+    np.testing.assert_allclose(loaded.serve(tf.constant([1, 4])), [1, 10])
+    with tf.compat.v1.Session(graph=tf.Graph()) as session:
+        served = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path)).signature_def["serving_default"]
+        (given,), (result,) = served.inputs.values(), served.outputs.values()
+        np.testing.assert_allclose(session.run(result.name, {given.name: [1, 4]}), expected)
