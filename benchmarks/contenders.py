@@ -94,12 +94,12 @@ class TensorFlow:
 class PyTorch:
     """PyTorch in a process of its own, which waits for orders and is idle while others run."""
 
-    def __init__(self, task: Task, python: str = sys.executable):
-        """Args: the task, and the interpreter that can import torch."""
+    def __init__(self, task: Task, folded: bool, python: str = sys.executable):
+        """Args: the task, whether to fold the trees by height, and the interpreter that can import torch."""
         self._task = task
         self._folder = tempfile.TemporaryDirectory()
         path = Path(self._folder.name, "task.npz")
-        _write_task(task, path)
+        _write_task(task, path, folded)
         worker = str(Path(__file__).with_name("pytorch_worker.py"))
         self._process = subprocess.Popen(
             [python, worker, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -195,7 +195,7 @@ def _chunks(trees: Sequence[Tree], size: int) -> Iterator[Sequence[Tree]]:
         yield trees[start : start + size]
 
 
-def _write_task(task: Task, path: Path) -> None:
+def _write_task(task: Task, path: Path, folded: bool) -> None:
     """For the other process: weights, trees, and what to do with them."""
     model = task.network()
     weights = {name: value.numpy() for name, value in vars(model).items() if isinstance(value, tf.Variable)}
@@ -205,6 +205,7 @@ def _write_task(task: Task, path: Path) -> None:
         "model": task.model,
         "batch_size": task.batch_size,
         "training": task.training,
+        "folded": folded,
         "rates": [hyper.learning_rate, hyper.embedding_rate, hyper.l2],
     }
     arrays = {f"weight/{k}": v for k, v in weights.items()} | {f"trees/{k}": v for k, v in trees.items()}

@@ -1,4 +1,5 @@
-"""The three models in PyTorch, node by node: a recursive Python function and one fused product a node.
+"""The three models in PyTorch: node by node, a recursive Python function with one fused product a node, and folded by
+height, as people batch by hand.
 
 Weights come from a `recgraph.models.TreeModel`, so that both must compute the same loss. Trees are the flat arrays of a
 `recgraph.data.TreeBatch`, turned into Python lists before the clock starts.
@@ -28,6 +29,9 @@ class Trees:
     right: Sequence[int]
     roots: Sequence[int]
     labels: Tensor  # int64 [N], -1 where there is none
+    leaves: Tensor  # int64, node numbers
+    levels: Sequence[tuple[Tensor, Tensor]]  # by height from 1: where the children are in the order of computation
+    order: Tensor  # int64 [N], where each node is in that order
 
 
 def from_batch(batch: Any) -> Trees:
@@ -35,6 +39,7 @@ def from_batch(batch: Any) -> Trees:
     words, left, right, labels, roots = (
         np.asarray(array, np.int64) for array in (batch.words, batch.left, batch.right, batch.labels, batch.roots)
     )
+    leaves, levels, order = fold(words, left, right)
     return Trees(
         torch.from_numpy(np.maximum(words, 0)),
         (words >= 0).tolist(),
@@ -42,15 +47,31 @@ def from_batch(batch: Any) -> Trees:
         right.tolist(),
         roots.tolist(),
         torch.from_numpy(labels),
+        leaves,
+        levels,
+        order,
     )
+
+
+def fold(words: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[Tensor, list[tuple[Tensor, Tensor]], Tensor]:
+    """Leaves, levels and order of `Trees`; children come before their parents."""
+    heights = np.zeros(len(words), np.int64)
+    for node in np.flatnonzero(words < 0):
+        heights[node] = 1 + max(heights[left[node]], heights[right[node]])
+    groups = [np.flatnonzero(heights == height) for height in range(heights.max(initial=0) + 1)]
+    order = np.empty(len(words), np.int64)
+    order[np.concatenate(groups)] = np.arange(len(words))
+    levels = [(torch.from_numpy(order[left[group]]), torch.from_numpy(order[right[group]])) for group in groups[1:]]
+    return torch.from_numpy(groups[0]), levels, torch.from_numpy(order)
 
 
 class Model(torch.nn.Module):
     """What the three share: the embedding with sparse gradients, the recursion, and the loss at every node."""
 
-    def __init__(self, weights: Mapping[str, np.ndarray]):
+    def __init__(self, weights: Mapping[str, np.ndarray], folded: bool = False):
         """Takes over `weights`, from the attribute names of the TensorFlow model to their values."""
         super().__init__()
+        self.folded = folded
         for name, value in weights.items():
             setattr(self, name, torch.nn.Parameter(torch.from_numpy(np.array(value))))
 
@@ -62,8 +83,19 @@ class Model(torch.nn.Module):
         """The state of an inner node."""
         raise NotImplementedError
 
+    def folded_hidden(self, trees: Trees) -> Tensor:
+        """As `hidden`, every height of all trees at once."""
+        vectors = functional.embedding(trees.words[trees.leaves], self.embedding, sparse=True)
+        states = self.leaf(vectors)
+        for left, right in trees.levels:
+            made = self.compose(tuple(part[left] for part in states), tuple(part[right] for part in states))
+            states = tuple(torch.cat(parts) for parts in zip(states, made, strict=True))
+        return states[0][trees.order]
+
     def hidden(self, trees: Trees) -> Tensor:
         """Hidden rows of all nodes, `[N, H]`. Rows of all words are looked up at once: one sparse gradient a batch."""
+        if self.folded:
+            return self.folded_hidden(trees)
         vectors = functional.embedding(trees.words, self.embedding, sparse=True).split(1)
         rows: list[Tensor] = []
 
@@ -126,16 +158,19 @@ class RNTN(Model):
 
     def compose(self, left: State, right: State) -> State:
         children = torch.cat((left[0], right[0]), 1)
-        pairs = (children.T * children).reshape(1, -1)
+        if len(children) == 1:
+            pairs = (children.T * children).reshape(1, -1)
+        else:
+            pairs = (children.unsqueeze(2) * children.unsqueeze(1)).flatten(1)
         return (torch.tanh(torch.addmm(torch.addmm(self.bias, children, self.kernel), pairs, self.tensor)),)
 
 
 MODELS: dict[str, type[Model]] = {"tree_lstm": TreeLSTM, "tree_rnn": TreeRNN, "rntn": RNTN}
 
 
-def build(name: str, weights: Mapping[str, np.ndarray]) -> Model:
-    """The named model with these weights, `{attribute of the TensorFlow model: value}`."""
-    return MODELS[name](weights)
+def build(name: str, weights: Mapping[str, np.ndarray], folded: bool = False) -> Model:
+    """The named model with these weights, `{attribute of the TensorFlow model: value}`; node by node or folded."""
+    return MODELS[name](weights, folded)
 
 
 def trainer(model: Model, learning_rate: float, embedding_rate: float, l2: float) -> Callable[[Trees], float]:

@@ -37,10 +37,11 @@ def group(arrays: Any, prefix: str) -> dict[str, np.ndarray]:
 
 def main(path: str) -> None:
     """Answers `{"loss": ...}` once, then `{"speed": ...}` to every number, until 0."""
-    torch.set_num_threads(1)  # one row at a time gives a second thread nothing to do
     arrays = np.load(path)
     options = json.loads(str(arrays["options"]))
-    model = pytorch_models.build(options["model"], group(arrays, "weight/"))
+    if not options["folded"]:
+        torch.set_num_threads(1)  # one row at a time gives a second thread nothing to do
+    model = pytorch_models.build(options["model"], group(arrays, "weight/"), options["folded"])
     work = batches(group(arrays, "trees/"), options["batch_size"])
     with torch.inference_mode():
         print(json.dumps({"loss": float(model.loss(work[0]))}), flush=True)

@@ -18,8 +18,11 @@ pytest.importorskip("torch", reason="PyTorch is optional: pip install torch==2.1
 HYPER = Hyper(embedding=6, hidden=6, learning_rate=0.1, embedding_rate=0.2, l2=0.01)
 
 
+@pytest.mark.parametrize("folded", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_three_training_steps_in_pytorch_give_the_same_losses(name: str, make_batch: Callable[..., TreeBatch]) -> None:
+def test_three_training_steps_in_pytorch_give_the_same_losses(
+    name: str, folded: bool, make_batch: Callable[..., TreeBatch]
+) -> None:
     """Forward, gradients, both optimizers and L2 agree."""
     from recgraph.benchmarks import pytorch_models
 
@@ -27,7 +30,7 @@ def test_three_training_steps_in_pytorch_give_the_same_losses(name: str, make_ba
     optimizer = TreeOptimizer(model)
     weights = {key: value.numpy() for key, value in vars(model).items() if isinstance(value, tf.Variable)}
     step = pytorch_models.trainer(
-        pytorch_models.build(name, weights), HYPER.learning_rate, HYPER.embedding_rate, HYPER.l2
+        pytorch_models.build(name, weights, folded), HYPER.learning_rate, HYPER.embedding_rate, HYPER.l2
     )
     theirs, mine = [], []
     for seed in range(3):
