@@ -26,6 +26,8 @@ class SlotSums {
 
   explicit SlotSums(int slots) : slots_(slots) {}
 
+  int slots() const { return static_cast<int>(slots_.size()); }
+
   // Calls `begin(&total)` for the first contribution to the slot's total and `add(&total)` for every
   // later one, under the slot's lock; returns what that returns.
   template <typename Begin, typename Add>

@@ -2,6 +2,7 @@
 #include "cc/kernels/batch_run.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "cc/kernels/errors.h"
@@ -63,19 +64,22 @@ absl::Status GatherAlike(std::vector<const Value*> values, Tensor* stacked) {
   return Gather(std::move(values), stacked, &fresh);
 }
 
+// Fewer roots than this are not worth a thread of their own.
+constexpr size_t kRootsPerRun = 4;
+
 void RunHere(std::function<void()> task) { task(); }
 
 }  // namespace
 
-Run::Run(const Scope& scope, int64_t max_depth)
+Run::Run(const Scope& scope, int64_t max_depth, std::atomic<bool>* stop, bool alone)
     : scope_(scope), plan_(*scope.root->program()->plan()), max_depth_(max_depth),
       policy_(MakeBatchPolicy(DefaultOrder())),
-      machine_(std::make_unique<Machine>(plan_, this, policy_.get(), max_depth)) {}
+      machine_(std::make_unique<Machine>(plan_, this, policy_.get(), max_depth)), stop_(stop),
+      alone_(alone) {}
 
 absl::Status Run::Call(const std::string& function, std::vector<std::vector<Value>> roots) {
   const int index = plan_.Find(function);
   if (index < 0) return errors::NotFound("the batched program has no function ", function);
-  root_count_ = roots.size();
   for (auto& root : roots) {
     if (root.size() != static_cast<size_t>(plan_.functions[index].arguments)) {
       return errors::InvalidArgument(function, " was given ", root.size(), " arguments");
@@ -96,39 +100,16 @@ absl::Status Run::Call(const std::string& function, std::vector<std::vector<Valu
     case Machine::End::kFailed:
       break;
   }
+  stop_->store(true, std::memory_order_relaxed);
   return scope_.root->FirstError(status_);
-}
-
-absl::Status Run::Stacked(size_t index, tensorflow::DataType dtype,
-                          const tensorflow::PartialTensorShape& shape, Tensor* result) {
-  if (root_count_ == 0) {
-    *result = NoRows(dtype, shape);
-    return absl::OkStatus();
-  }
-  std::vector<const Value*> values;
-  for (size_t root = 0; root < root_count_; ++root) {
-    values.push_back(&machine_->results(root)[index]);
-  }
-  return GatherAlike(std::move(values), result);
-}
-
-absl::Status Run::Single(size_t index, Tensor* result) {
-  return TensorOf(machine_->results(0)[index], result);
-}
-
-std::vector<Value> Run::Raw(size_t index) {
-  std::vector<Value> values;
-  for (size_t root = 0; root < root_count_; ++root) {
-    values.push_back(machine_->results(root)[index]);
-  }
-  return values;
 }
 
 bool Run::RunBlock(const Block& block, const Node& node, Activation** activations, size_t count,
                    size_t* taken) {
   if (block.ragged && !block.by_row) count = PutAlikeFirst(node, activations, count);
   *taken = count;
-  const bool large = static_cast<int64_t>(block.work) * static_cast<int64_t>(count) >= kLarge;
+  const bool large =
+      alone_ && static_cast<int64_t>(block.work) * static_cast<int64_t>(count) >= kLarge;
   const auto mode = large ? Program::BlockMode::kLarge : Program::BlockMode::kSmall;
   const size_t step = block.by_row ? 1 : count;
   for (size_t i = 0; i < count; i += step) {
@@ -322,14 +303,83 @@ absl::Status RootsOf(const tensorflow::OpInputList& inputs, bool map,
   return absl::OkStatus();
 }
 
-absl::Status SetResults(tensorflow::OpKernelContext* ctx, Run* run, bool map,
+void Runs::Start(const std::string& function, std::vector<std::vector<Value>> roots, Done done) {
+  function_ = function;
+  done_ = std::move(done);
+  const size_t wanted = std::min<size_t>(scope_.root->threads(), roots.size() / kRootsPerRun);
+  parts_ = std::vector<Part>(std::max<size_t>(wanted, 1));
+  const size_t count = parts_.size();
+  for (size_t i = 0; i < count; ++i) {
+    Part& part = parts_[i];
+    Scope scope = scope_;
+    if (i > 0 && scope_.sums != nullptr) {
+      part.sums = std::make_unique<Sums>(scope_.environment->slots().size());
+      scope.sums = part.sums.get();
+    }
+    const auto begin = roots.begin() + roots.size() * i / count;
+    const auto end = roots.begin() + roots.size() * (i + 1) / count;
+    part.roots.assign(std::make_move_iterator(begin), std::make_move_iterator(end));
+    part.count = part.roots.size();
+    part.run = std::make_unique<Run>(scope, max_depth_, &stop_, count == 1);
+  }
+  pending_.store(count, std::memory_order_relaxed);
+  // This object, and the root call, may be gone when the last part has been scheduled.
+  const std::shared_ptr<Scheduler> scheduler = scope_.root->scheduler()->shared_from_this();
+  for (size_t i = 0; i < count; ++i) {
+    scheduler->Schedule([this, part = &parts_[i]] { RunPart(part); });
+  }
+}
+
+void Runs::RunPart(Part* part) {
+  part->status = part->run->Call(function_, std::move(part->roots));
+  if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) End();
+}
+
+void Runs::End() {
+  absl::Status status;
+  for (Part& part : parts_) {
+    // The others were told to stop by the one that failed.
+    if (!part.status.ok() && (status.ok() || absl::IsCancelled(status))) status = part.status;
+  }
+  for (Part& part : parts_) {
+    if (status.ok() && part.sums != nullptr) status = scope_.sums->Absorb(part.sums.get());
+  }
+  const Done done = std::move(done_);
+  done(this, status);
+}
+
+std::vector<Value> Runs::Raw(size_t index) const {
+  std::vector<Value> values;
+  for (const Part& part : parts_) {
+    for (int root = 0; root < part.count; ++root) values.push_back(part.run->result(root, index));
+  }
+  return values;
+}
+
+absl::Status Runs::Stacked(size_t index, tensorflow::DataType dtype,
+                           const tensorflow::PartialTensorShape& shape, Tensor* result) const {
+  const std::vector<Value> values = Raw(index);
+  if (values.empty()) {
+    *result = NoRows(dtype, shape);
+    return absl::OkStatus();
+  }
+  std::vector<const Value*> pointers;
+  for (const Value& value : values) pointers.push_back(&value);
+  return GatherAlike(std::move(pointers), result);
+}
+
+absl::Status Runs::Single(size_t index, Tensor* result) const {
+  return TensorOf(parts_[0].run->result(0, index), result);
+}
+
+absl::Status SetResults(tensorflow::OpKernelContext* ctx, const Runs& runs, bool map,
                         const std::vector<tensorflow::PartialTensorShape>& shapes) {
   for (size_t i = 0; i < shapes.size(); ++i) {
     Tensor result;
     if (map) {
-      TF_RETURN_IF_ERROR(run->Stacked(i, ctx->expected_output_dtype(i), shapes[i], &result));
+      TF_RETURN_IF_ERROR(runs.Stacked(i, ctx->expected_output_dtype(i), shapes[i], &result));
     } else {
-      TF_RETURN_IF_ERROR(run->Single(i, &result));
+      TF_RETURN_IF_ERROR(runs.Single(i, &result));
     }
     ctx->set_output(i, std::move(result));
   }

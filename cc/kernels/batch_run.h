@@ -1,9 +1,11 @@
-// One call from outside, run by the batched engine: the machine of cc/core with blocks that are TensorFlow
-// functions.
+// Calls from outside, run by the batched engine: the machine of cc/core with blocks that are TensorFlow
+// functions, one machine for each thread.
 #ifndef RECGRAPH_CC_KERNELS_BATCH_RUN_H_
 #define RECGRAPH_CC_KERNELS_BATCH_RUN_H_
 
+#include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,18 +21,14 @@ namespace batch {
 
 class Run final : public Backend {
  public:
-  // `scope` as of a call of the other engine; its sums may be null in a forward run.
-  Run(const Scope& scope, int64_t max_depth);
+  // `scope` as of a call of the other engine; its sums may be null in a forward run. The run gives up
+  // when `stop` is set, and sets it when it fails; large batches may use other threads where it is `alone`.
+  Run(const Scope& scope, int64_t max_depth, std::atomic<bool>* stop, bool alone);
 
   // Runs `function` once for each root; on the calling thread.
   absl::Status Call(const std::string& function, std::vector<std::vector<Value>> roots);
 
-  // Result `index` of all roots, or of the only one.
-  absl::Status Stacked(size_t index, tensorflow::DataType dtype,
-                       const tensorflow::PartialTensorShape& shape, tensorflow::Tensor* result);
-  absl::Status Single(size_t index, tensorflow::Tensor* result);
-  // Result `index` of every root, as it is.
-  std::vector<Value> Raw(size_t index);
+  const Value& result(int root, size_t index) { return machine_->results(root)[index]; }
 
   bool RunBlock(const Block& block, const Node& node, Activation** activations, size_t count,
                 size_t* taken) override;
@@ -39,7 +37,9 @@ class Run final : public Backend {
   void Mismatch(size_t rows, size_t others) override;
   bool Split(const Value& value, std::vector<Value>* rows) override;
   bool Stack(const std::vector<Value>& values, const MapResult& like, Value* whole) override;
-  bool Cancelled() override { return scope_.root->cancelled(); }
+  bool Cancelled() override {
+    return stop_->load(std::memory_order_relaxed) || scope_.root->cancelled();
+  }
 
  private:
   absl::Status TryBlock(const Block& block, const Node& node, Activation** activations, size_t count,
@@ -61,8 +61,47 @@ class Run final : public Backend {
   std::unique_ptr<BatchPolicy> policy_;
   std::unique_ptr<Machine> machine_;
   absl::Status status_;
+  std::atomic<bool>* const stop_;
+  const bool alone_;
   Value bools_[2];
-  size_t root_count_ = 0;
+};
+
+// The runs of one call: its roots are dealt out to as many threads as pay, in a way that depends on their
+// number alone. Each run has sums of its own, which are added up in order.
+class Runs {
+ public:
+  using Done = std::function<void(Runs*, const absl::Status&)>;
+
+  Runs(const Scope& scope, int64_t max_depth) : scope_(scope), max_depth_(max_depth) {}
+
+  // Starts the runs and returns; `done` runs on the thread that ends last, and deletes this object.
+  void Start(const std::string& function, std::vector<std::vector<Value>> roots, Done done);
+
+  // Result `index` of every root.
+  std::vector<Value> Raw(size_t index) const;
+  // Of all roots stacked, or of the only one.
+  absl::Status Stacked(size_t index, tensorflow::DataType dtype,
+                       const tensorflow::PartialTensorShape& shape, tensorflow::Tensor* result) const;
+  absl::Status Single(size_t index, tensorflow::Tensor* result) const;
+
+ private:
+  struct Part {
+    std::unique_ptr<Sums> sums;  // null where it adds to the call's own
+    std::unique_ptr<Run> run;
+    std::vector<std::vector<Value>> roots;
+    int count = 0;
+    absl::Status status;
+  };
+  void RunPart(Part* part);
+  void End();
+
+  const Scope scope_;
+  const int64_t max_depth_;
+  std::string function_;
+  Done done_;
+  std::vector<Part> parts_;
+  std::atomic<int> pending_{0};
+  std::atomic<bool> stop_{false};
 };
 
 // The arguments of each root: the tensors as they are or, mapped, a row of each.
@@ -70,7 +109,7 @@ absl::Status RootsOf(const tensorflow::OpInputList& inputs, bool map,
                      std::vector<std::vector<Value>>* roots);
 
 // Sets outputs `0..shapes.size()` to the results of the only root or, mapped, of all roots stacked.
-absl::Status SetResults(tensorflow::OpKernelContext* ctx, Run* run, bool map,
+absl::Status SetResults(tensorflow::OpKernelContext* ctx, const Runs& runs, bool map,
                         const std::vector<tensorflow::PartialTensorShape>& shapes);
 
 }  // namespace batch

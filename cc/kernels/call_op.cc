@@ -107,13 +107,6 @@ void CallOp::AllDone(Call* call) const {
   call->Finish();
 }
 
-void CallOp::LaunchBatched(Call* call, std::function<absl::Status(Call*)> work) {
-  call->own_root->scheduler()->Schedule([call, work = std::move(work)] {
-    call->Update(work(call));
-    call->Finish();
-  });
-}
-
 absl::Status CallOp::SetResults(Call* call,
                                 const std::vector<tensorflow::PartialTensorShape>& shapes) const {
   for (size_t i = 0; i < shapes.size(); ++i) {

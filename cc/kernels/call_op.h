@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -64,9 +63,6 @@ class CallOp : public tensorflow::AsyncOpKernel {
   virtual void Launch(Call* call) = 0;
   // Sets the kernel's outputs when all invocations have succeeded.
   virtual absl::Status SetOutputs(Call* call) const = 0;
-
-  // Has the batched engine run the call on one of the executor's threads: `work` sets the outputs.
-  static void LaunchBatched(Call* call, std::function<absl::Status(Call*)> work);
 
   // A function of the call's program: the entry's name with `suffix`.
   absl::Status Function(Call* call, const char* suffix, Program::Handle* handle) const;

@@ -138,6 +138,20 @@ absl::Status Sums::AddPair(SumKind kind, int slot, const Tensor& first, const Te
   return sums_.AddPair(PairKind(kind), slot, first, second, fits);
 }
 
+absl::Status Sums::Absorb(Sums* others) {
+  for (int slot = 0; slot < others->sums_.slots(); ++slot) {
+    Tensor total;
+    if (others->sums_.TakeTotal(slot, &total)) TF_RETURN_IF_ERROR(AddDense(slot, total));
+    for (const SumKind kind : {SumKind::kOuter, SumKind::kRows}) {
+      const SlotSums<Tensor>::Pairs pairs = others->sums_.TakePairs(PairKind(kind), slot);
+      for (size_t i = 0; i < pairs.first.size(); ++i) {
+        TF_RETURN_IF_ERROR(AddPair(kind, slot, pairs.first[i], pairs.second[i]));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Sums::TakeDense(OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
                              const TensorShape& like, Tensor* total) {
   if (sums_.TakeTotal(slot, total)) return absl::OkStatus();

@@ -52,6 +52,9 @@ class Sums {
   absl::Status AddPair(SumKind kind, int slot, const tensorflow::Tensor& first,
                        const tensorflow::Tensor& second);
 
+  // Adds all that `others` has, which is given up.
+  absl::Status Absorb(Sums* others);
+
   // The total of a slot; `like` gives shape and dtype where nothing was added.
   absl::Status TakeDense(tensorflow::OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
                          const tensorflow::TensorShape& like, tensorflow::Tensor* total);

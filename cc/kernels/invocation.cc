@@ -82,8 +82,8 @@ void ResetPeakInvocations() { peak_invocations.store(live_invocations.load()); }
 
 RootCall::RootCall(OpKernelContext* ctx, std::shared_ptr<Program> program)
     : program_(std::move(program)), cancellation_(ctx->cancellation_manager()),
-      options_(ctx->step_id()) {
-  scheduler_ = MakeScheduler(DefaultPolicy(), InterOpThreads(program_->runtime()), Pool(ctx));
+      threads_(InterOpThreads(program_->runtime())), options_(ctx->step_id()) {
+  scheduler_ = MakeScheduler(DefaultPolicy(), threads_, Pool(ctx));
   options_.rendezvous = ctx->rendezvous();
   options_.cancellation_manager = &cancellation_;
   options_.collective_executor = ctx->collective_executor();

@@ -49,6 +49,8 @@ class RootCall {
 
   Program* program() const { return program_.get(); }
   Scheduler* scheduler() const { return scheduler_.get(); }
+  // How many the executor has.
+  int threads() const { return threads_; }
   const tensorflow::FunctionLibraryRuntime::Options& options() const { return options_; }
   // How many invocations there were so far.
   int64_t invocations() const { return invocations_.load(std::memory_order_relaxed); }
@@ -67,6 +69,7 @@ class RootCall {
   tensorflow::CancellationManager cancellation_;
   std::shared_ptr<Scheduler> scheduler_;
   std::atomic<int64_t> invocations_{0};
+  const int threads_;
   tensorflow::FunctionLibraryRuntime::Options options_;
   std::mutex mutex_;
   absl::Status first_error_;

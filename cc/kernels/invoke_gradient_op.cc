@@ -66,7 +66,7 @@ class InvokeGradientOp : public CallOp {
 
   void Launch(Call* call) override {
     if (IsBatched(call->ctx->input(0))) {
-      LaunchBatched(call, [this](Call* launched) { return RunBatched(launched); });
+      LaunchBatched(call);
       return;
     }
     Program::Handle body;
@@ -97,27 +97,45 @@ class InvokeGradientOp : public CallOp {
     return FromTensor(tensor, &frame).ok() && frame->is_batched;
   }
 
-  absl::Status RunBatched(Call* call) const {
+  void LaunchBatched(Call* call) const {
+    std::vector<std::vector<batch::Value>> roots;
+    const absl::Status status = BatchedRoots(call, &roots);
+    if (!status.ok()) {
+      call->Update(status);
+      return call->Finish();
+    }
+    auto* runs = new batch::Runs(call->scope, std::numeric_limits<int64_t>::max());
+    runs->Start(entry() + ".grad", std::move(roots),
+                [this, call](batch::Runs* ended, const absl::Status& status) {
+                  call->Update(status);
+                  if (status.ok()) {
+                    call->Update(batch::SetResults(call->ctx, *ended, map(), results_shapes_));
+                  }
+                  delete ended;
+                  if (call->Status().ok()) call->Update(SetSums(call));
+                  call->Finish();
+                });
+  }
+
+  // The frame of each root, and its row of the gradients.
+  absl::Status BatchedRoots(Call* call, std::vector<std::vector<batch::Value>>* roots) const {
     OpInputList grads;
     FramePtr<Frame> frame;
-    std::vector<std::vector<batch::Value>> roots;
     TF_RETURN_IF_ERROR(FromTensor(call->ctx->input(0), &frame));
     TF_RETURN_IF_ERROR(call->ctx->input_list("grads", &grads));
     if (grads.size() > 0) {
-      TF_RETURN_IF_ERROR(batch::RootsOf(grads, map(), &roots));
+      TF_RETURN_IF_ERROR(batch::RootsOf(grads, map(), roots));
     } else {
-      roots.resize(frame->roots.size());
+      roots->resize(frame->roots.size());
     }
-    if (roots.size() != frame->roots.size()) {
+    if (roots->size() != frame->roots.size()) {
       return errors::InvalidArgument("gradient of ", frame->roots.size(), " mapped invocations for ",
-                                     roots.size(), " rows");
+                                     roots->size(), " rows");
     }
-    for (size_t i = 0; i < roots.size(); ++i) roots[i].insert(roots[i].begin(), frame->roots[i]);
-    frame = FramePtr<Frame>();
-    batch::Run run(call->scope, std::numeric_limits<int64_t>::max());
-    TF_RETURN_IF_ERROR(run.Call(entry() + ".grad", std::move(roots)));
-    TF_RETURN_IF_ERROR(batch::SetResults(call->ctx, &run, map(), results_shapes_));
-    return SetSums(call);
+    for (size_t i = 0; i < roots->size(); ++i) {
+      (*roots)[i].insert((*roots)[i].begin(), frame->roots[i]);
+    }
+    return absl::OkStatus();
   }
 
   static absl::Status SplitFrames(const Frame& frame, const OpInputList& grads,

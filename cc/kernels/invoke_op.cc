@@ -95,7 +95,7 @@ class InvokeOp : public CallOp {
       return;
     }
     if (call->engine == Engine::kBatched) {
-      LaunchBatched(call, [this](Call* launched) { return RunBatched(launched); });
+      LaunchBatched(call);
       return;
     }
     Program::Handle body;
@@ -140,20 +140,31 @@ class InvokeOp : public CallOp {
     return call->engine;
   }
 
-  absl::Status RunBatched(Call* call) const {
+  void LaunchBatched(Call* call) const {
     OpInputList inputs;
-    TF_RETURN_IF_ERROR(call->ctx->input_list("args", &inputs));
     std::vector<std::vector<batch::Value>> roots;
-    TF_RETURN_IF_ERROR(batch::RootsOf(inputs, map(), &roots));
-    const bool record = Records(call);
-    batch::Run run(call->scope, max_depth_);
-    TF_RETURN_IF_ERROR(run.Call(entry() + (record ? ".rec" : ""), std::move(roots)));
-    TF_RETURN_IF_ERROR(batch::SetResults(call->ctx, &run, map(), shapes_));
+    absl::Status status = call->ctx->input_list("args", &inputs);
+    if (status.ok()) status = batch::RootsOf(inputs, map(), &roots);
+    if (!status.ok()) {
+      call->Update(status);
+      return call->Finish();
+    }
+    const std::string function = entry() + (Records(call) ? ".rec" : "");
+    auto* runs = new batch::Runs(call->scope, max_depth_);
+    runs->Start(function, std::move(roots), [this, call](batch::Runs* ended, const absl::Status& status) {
+      call->Update(status.ok() ? SetBatchedOutputs(call, *ended) : status);
+      delete ended;
+      call->Finish();
+    });
+  }
+
+  absl::Status SetBatchedOutputs(Call* call, const batch::Runs& runs) const {
+    TF_RETURN_IF_ERROR(batch::SetResults(call->ctx, runs, map(), shapes_));
     FramePtr<Frame> frame;
-    if (record) {
+    if (Records(call)) {
       frame = FramePtr<Frame>(new Frame({}));
       frame->is_batched = true;
-      frame->roots = run.Raw(frame_output_);
+      frame->roots = runs.Raw(frame_output_);
       frame->environment = call->scope.environment;
     }
     if (call->ctx->output_required(frame_output_)) {
