@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -45,9 +46,8 @@ def counters(reset_peak: bool = False) -> Counters:
     return Counters(*(int(value) for value in values))
 
 
-@contextlib.contextmanager
-def policy(name: str) -> Iterator[None]:
-    """Runs the steps that start inside of it with a scheduling policy, one of `POLICIES`.
+def policy(name: str) -> contextlib.AbstractContextManager[None]:
+    """Runs the steps that start inside of it with a scheduling policy of the parallel engine, one of `POLICIES`.
 
     "random" picks a ready task at random after a random delay: a program whose results depend on the order of
     its invocations is found out.
@@ -55,29 +55,27 @@ def policy(name: str) -> Iterator[None]:
     Raises:
         tf.errors.InvalidArgumentError: no such policy.
     """
-    with tf_private.eagerly():
-        previous = native.ops().recgraph_set_policy(name)
-    try:
-        yield
-    finally:
-        with tf_private.eagerly():
-            native.ops().recgraph_set_policy(previous)
+    return _policy(native.ops().recgraph_set_policy, name)
 
 
-@contextlib.contextmanager
-def batch_policy(name: str) -> Iterator[None]:
+def batch_policy(name: str) -> contextlib.AbstractContextManager[None]:
     """Runs the steps that start inside of it with a policy of the batched engine, one of `BATCH_POLICIES`.
 
     Raises:
         tf.errors.InvalidArgumentError: no such policy.
     """
+    return _policy(native.ops().recgraph_set_batch_policy, name)
+
+
+@contextlib.contextmanager
+def _policy(exchange: Callable[[Any], tf.Tensor], name: Any) -> Iterator[None]:
     with tf_private.eagerly():
-        previous = native.ops().recgraph_set_batch_policy(name)
+        previous = exchange(name)
     try:
         yield
     finally:
         with tf_private.eagerly():
-            native.ops().recgraph_set_batch_policy(previous)
+            exchange(previous)
 
 
 def check_gradients(
