@@ -170,7 +170,7 @@ def test_a_session_with_a_timeout() -> None:
         with pytest.raises(tf.errors.DeadlineExceededError):
             session.run(result, options=tf.compat.v1.RunOptions(timeout_in_ms=500))
     wait_until(lambda: testing.counters().live_invocations == 0)
-    assert time.monotonic() - start < 8
+    assert time.monotonic() - start < 30
 
 
 def test_a_loop_of_calls_is_cancelled() -> None:
@@ -199,7 +199,7 @@ def test_a_data_set_that_is_dropped_while_it_runs() -> None:
     del iterator, data
     wait_until(lambda: testing.counters().live_invocations == 0)
     assert testing.counters().live_invocations == 0
-    assert time.monotonic() - start < 8
+    assert time.monotonic() - start < 30
 
 
 def test_recovery() -> None:

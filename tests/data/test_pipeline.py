@@ -1,7 +1,5 @@
 """Batches: the flat arrays, their order, and the two tasks."""
 
-import time
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -137,20 +135,3 @@ def test_batches_are_made_without_python():
     graph = dataset._as_serialized_graph().numpy()
     assert b"PyFunc" not in graph
     assert b"GeneratorDataset" not in graph
-
-
-def test_a_batch_of_25_costs_little():
-    # 35 us beside the 60 us that tf.data and the loop take themselves; the bound leaves room for a busy machine.
-    dataset = tree_dataset(generate_treebank(1000), VOCABULARY, 25, shuffle_seed=1, epochs=10)
-
-    @tf.function
-    def run():
-        return dataset.reduce(0, lambda total, batch: total + tf.size(batch.words))
-
-    run()
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    assert min(times) / len(dataset) < 1e-3
