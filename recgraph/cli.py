@@ -229,7 +229,7 @@ def stats(folder: Path, as_json: bool) -> None:
     console.stats(folder, as_json)
 
 
-BENCHMARKS = ("throughput", "generation", "invocation", "depth", "memory", "threads")
+BENCHMARKS = ("throughput", "generation", "invocation", "depth", "large", "memory", "threads")
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
