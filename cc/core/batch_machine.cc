@@ -157,8 +157,6 @@ Machine::End Machine::RunOne(int block) {
   queue.depths = 0;
   size_t taken = rows.size();
   if (!backend_->RunBlock(what, node, rows.data(), rows.size(), &taken)) return End::kFailed;
-  ++counts_.batches;
-  counts_.rows += taken;
   for (size_t i = taken; i < rows.size(); ++i) Ready(rows[i], what.node);
   for (size_t i = taken; i-- > 0;) Fire(rows[i], node.event);
   return RunNative();

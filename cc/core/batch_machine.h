@@ -127,8 +127,6 @@ void SetDefaultOrder(Order order);
 
 struct MachineCounts {
   int64_t invocations = 0;  // branches and iterations not counted
-  int64_t batches = 0;      // runs of blocks
-  int64_t rows = 0;         // of all batches
   int64_t peak = 0;         // invocations that were live at once
 };
 

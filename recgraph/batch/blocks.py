@@ -80,7 +80,7 @@ class Assembler:
         """The values that a node reads, those that only say how to join left out."""
         call = self.flow.calls.get(name)
         if call is not None:
-            return call.arguments if call.selector is None else [call.selector, *call.arguments]
+            return call.inputs
         inputs = self.flow.inputs(name)
         return inputs[:-1] if name in self.flow.joins else inputs
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.batch import blocks, plan, priority, vectorize
+from recgraph.batch import blocks, plan, priority
 from recgraph.batch.flow import Flow, Program
 from recgraph.batch.nodes import origin
 from recgraph.errors import Unbatchable
@@ -93,10 +93,7 @@ def _stateful(definition: Any) -> dict[str, str]:
     for node in definition.node_def:
         if node.op.startswith("Recgraph>") or node.op in ("If", "Case", "NoOp") or node.op in _HARMLESS:
             continue
-        operation = tf_private.op_definition(node.op)
-        if not operation.is_stateful:
-            if not vectorize.has_rule(node.op) and operation.input_arg:
-                continue  # found out when it is vectorised: with shared inputs it needs no rule
+        if not tf_private.op_definition(node.op).is_stateful:
             continue
         if not node.op.startswith(_INDEPENDENT):
             raise Unbatchable(f"{node.op}, which has a state,", origin(node))

@@ -60,6 +60,11 @@ class Call:
     made: int = plan.PLAIN
     inner: tuple[str, ...] = ()
 
+    @property
+    def inputs(self) -> list[Value]:
+        """The selector, if there is one, and the arguments."""
+        return self.arguments if self.selector is None else [self.selector, *self.arguments]
+
 
 class Flow:
     """One function of the library.
@@ -279,7 +284,7 @@ class Program:
         before: dict[Token, Label] = {}  # what a token has waited for itself
         for node in flow.nodes:
             if node in flow.calls:
-                waited = self._union(flow, node, self._call_inputs(flow.calls[node]), labels, before)
+                waited = self._union(flow, node, flow.calls[node].inputs, labels, before)
                 for group in range(len(self.groups[flow.calls[node].targets[0]])):
                     before["call", node, group] = _closure(waited, before)
                 continue
@@ -289,10 +294,6 @@ class Program:
                 label = frozenset({("row", node)})
             labels[node] = label
         return labels
-
-    @staticmethod
-    def _call_inputs(call: Call) -> list[Value]:
-        return call.arguments if call.selector is None else [call.selector, *call.arguments]
 
     def _union(
         self, flow: Flow, name: str, values: Iterable[Value], labels: dict[str, Label], before: dict[Token, Label]

@@ -283,11 +283,6 @@ def _concat(site: Site) -> tf.Tensor:
     return tf.concat([with_rows(value, count) for value in values], position + 1)
 
 
-@rule("ConcatOffset")
-def _concat_offset(site: Site) -> list[tf.Tensor]:
-    raise NoRule("ConcatOffset of computed shapes")
-
-
 @rule("Split")
 def _split(site: Site) -> list[tf.Tensor]:
     axis, value = site.inputs
@@ -312,6 +307,15 @@ def _slice(site: Site) -> tf.Tensor:
     return tf.slice(value.tensor, tf.concat([zero, begin.tensor], 0), tf.concat([all_rows, size.tensor], 0))
 
 
+def _masks(site: Site) -> dict[str, tf.compat.v1.AttrValue]:
+    """The masks of a StridedSlice with one more dimension in front, which is taken whole."""
+    names = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    masks = {f"{name}_mask": site.attribute(f"{name}_mask").i << 1 for name in names}
+    masks["begin_mask"] |= 1
+    masks["end_mask"] |= 1
+    return {name: tf.compat.v1.AttrValue(i=mask) for name, mask in masks.items()}
+
+
 @rule("StridedSlice")
 def _strided_slice(site: Site) -> list[tf.Tensor]:
     value, begin, end, strides = site.inputs
@@ -324,11 +328,6 @@ def _strided_slice(site: Site) -> list[tf.Tensor]:
         ):
             return [_element(site, value, begin)]
         raise NoRule("StridedSlice at a computed place")
-    masks = {
-        name: site.attribute(f"{name}_mask").i << 1 for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-    }
-    masks["begin"] |= 1
-    masks["end"] |= 1
     front = tf.zeros([1], begin.tensor.dtype)
     ones = tf.ones([1], begin.tensor.dtype)
     return site.same(
@@ -336,7 +335,7 @@ def _strided_slice(site: Site) -> list[tf.Tensor]:
             value.tensor,
             *(tf.concat([lead, part.tensor], 0) for lead, part in ((front, begin), (front, end), (ones, strides))),
         ],
-        **{f"{name}_mask": tf.compat.v1.AttrValue(i=mask) for name, mask in masks.items()},
+        **_masks(site),
     )
 
 
@@ -408,11 +407,6 @@ def _pad(site: Site) -> list[tf.Tensor]:
     return site.same([value.tensor, tf.concat([front, paddings.tensor], 0), *(part.tensor for part in constant)])
 
 
-@rule("BroadcastArgs")
-def _broadcast_args(site: Site) -> tf.Tensor:
-    raise NoRule("BroadcastArgs of computed shapes")
-
-
 @rule("Einsum")
 def _einsum(site: Site) -> tf.Tensor:
     equation = site.attribute("equation").s.decode()
@@ -431,18 +425,13 @@ def _strided_slice_grad(site: Site) -> list[tf.Tensor]:
     shape, begin, end, strides, gradient = site.inputs
     if any(part.has_rows for part in (shape, begin, end, strides)):
         raise NoRule("StridedSliceGrad at a computed place")
-    masks = {
-        name: site.attribute(f"{name}_mask").i << 1 for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-    }
-    masks["begin"] |= 1
-    masks["end"] |= 1
     dtype = begin.tensor.dtype
     count = tf.cast(tf.shape(gradient.tensor)[:1], dtype)
     zero, one = tf.zeros([1], dtype), tf.ones([1], dtype)
     parts = [(count, shape), (zero, begin), (zero, end), (one, strides)]
     return site.same(
         [*(tf.concat([lead, part.tensor], 0) for lead, part in parts), gradient.tensor],
-        **{f"{name}_mask": tf.compat.v1.AttrValue(i=mask) for name, mask in masks.items()},
+        **_masks(site),
     )
 
 
@@ -466,8 +455,3 @@ def _unsorted_segment_sum(site: Site) -> tf.Tensor:
     made = tf.reshape(flat, tf.concat([tf.stack([rows, many]), tf.cast(tf.shape(values)[2:], ids.dtype)], 0))
     made.set_shape(tf.TensorShape([None, tf.get_static_value(number.tensor)]).concatenate(values.shape[2:]))
     return made
-
-
-@rule("Range")
-def _range(site: Site) -> tf.Tensor:
-    raise NoRule("Range of a computed length")

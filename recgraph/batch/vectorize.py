@@ -114,11 +114,6 @@ def _name(node: Any) -> str:
     return str(node.name.split("/", 1)[-1].replace(">", "_"))
 
 
-def has_rule(op: str) -> bool:
-    """Whether operations of this type may have a batched form."""
-    return op in RULES
-
-
 def _listed(made: Any) -> list[Any]:
     return list(made) if isinstance(made, list | tuple) else [made]
 

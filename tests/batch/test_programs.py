@@ -27,9 +27,7 @@ def test_shared_programs(program: programs.Program, policy: str) -> None:
 
 def check(program: random_programs.Program) -> None:
     """As in the tests of the parallel engine; mapped over three rows, too."""
-    captured = [tf.Variable(0.9, dtype=program.dtype), tf.constant(-0.6, program.dtype)]
-    captured += [tf.Variable(-1.1, dtype=program.dtype), tf.constant(0.3, program.dtype)]
-    inputs = [tf.constant(value, program.dtype) for value in (0.8, -0.5, 1.3)][: program.functions[0].arity]
+    captured, inputs = random_programs.captures_and_inputs(program)
     n, tolerance = tf.constant(program.n), 1e-4 if program.dtype == tf.float32 else 1e-9
     expected = programs.run(random_programs.as_python(program, captured), (n, *inputs), captured)
     subgraph = random_programs.as_subgraph(program, captured, engine="batched")

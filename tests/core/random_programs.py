@@ -232,6 +232,13 @@ def as_subgraph(program: Program, captured: Sequence[Any], **options: Any) -> rg
     return subgraphs[0]
 
 
+def captures_and_inputs(program: Program) -> tuple[list[Any], list[tf.Tensor]]:
+    """Two captured variables and two captured tensors; the float inputs of the first function."""
+    captured = [tf.Variable(0.9, dtype=program.dtype), tf.constant(-0.6, program.dtype)]
+    captured += [tf.Variable(-1.1, dtype=program.dtype), tf.constant(0.3, program.dtype)]
+    return captured, [tf.constant(value, program.dtype) for value in (0.8, -0.5, 1.3)][: program.functions[0].arity]
+
+
 def as_python(program: Program, captured: Sequence[Any]) -> Callable[..., Any]:
     """The first function in plain Python."""
 

@@ -14,9 +14,7 @@ from recgraph import testing
 
 def check(program: random_programs.Program) -> None:
     """Two captured variables, two captured tensors and all float inputs are differentiated for."""
-    captured = [tf.Variable(0.9, dtype=program.dtype), tf.constant(-0.6, program.dtype)]
-    captured += [tf.Variable(-1.1, dtype=program.dtype), tf.constant(0.3, program.dtype)]
-    inputs = [tf.constant(value, program.dtype) for value in (0.8, -0.5, 1.3)][: program.functions[0].arity]
+    captured, inputs = random_programs.captures_and_inputs(program)
     n, tolerance = tf.constant(program.n), 1e-4 if program.dtype == tf.float32 else 1e-9
     expected = programs.run(random_programs.as_python(program, captured), (n, *inputs), captured)
     for gradient in ("cache", "recompute"):
