@@ -1,0 +1,53 @@
+// What a block spends its time on, for floats in rows: elementwise functions, and products with a matrix that
+// all rows share. Written once, compiled for each instruction set that it pays for, chosen at run time.
+#ifndef RECGRAPH_CC_CORE_ROW_KERNELS_H_
+#define RECGRAPH_CC_CORE_ROW_KERNELS_H_
+
+#include <cstdint>
+
+namespace recgraph {
+
+// In the order of their numbers in an expression (recgraph/batch/expressions.py).
+enum class Unary { kCopy, kNeg, kAbs, kSquare, kSqrt, kRsqrt, kReciprocal, kExp, kTanh, kSigmoid, kRelu, kCount };
+// The last three are gradients, their second operand what comes from above: of tanh and sigmoid by their
+// results, of relu by its argument or result.
+enum class Binary { kAdd, kSub, kMul, kDiv, kMax, kMin, kSquaredDifference, kTanhGrad, kSigmoidGrad, kReluGrad, kCount };
+
+// Some floats of every row: `stride` from a row to the next. A scalar is one float a row, the same for all
+// of the row's results.
+struct Rows {
+  const float* data;
+  int64_t stride;
+  bool scalar = false;
+};
+
+using UnaryKernel = void (*)(int64_t rows, int64_t width, Rows a, float* out, int64_t out_stride);
+using BinaryKernel = void (*)(int64_t rows, int64_t width, Rows a, Rows b, float* out,
+                              int64_t out_stride);
+
+// A matrix [inner, width] rearranged so that a product reads it from front to back.
+struct PackedShape {
+  int64_t inner;
+  int64_t width;
+  int64_t floats() const;
+};
+
+struct RowKernels {
+  const char* name;
+  UnaryKernel unary[static_cast<int>(Unary::kCount)];
+  BinaryKernel binary[static_cast<int>(Binary::kCount)];
+  // `matrix` is [inner, width] or, transposed, [width, inner].
+  void (*pack)(PackedShape shape, const float* matrix, bool transposed, float* packed);
+  // out[rows, width] = a[rows, inner] * matrix. Each row's result is the same whatever rows it is computed with.
+  void (*product)(int64_t rows, PackedShape shape, const float* a, const float* packed, float* out);
+};
+
+// The fastest of this machine.
+const RowKernels& BestRowKernels();
+
+// Every form that this machine can run, for tests: `null` after the last.
+const RowKernels* RowKernelsAt(int index);
+
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_CORE_ROW_KERNELS_H_

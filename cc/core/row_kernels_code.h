@@ -1,0 +1,243 @@
+// The row kernels themselves, for the vectors `Vec` of the instruction set of whoever includes this. Everything
+// is in an anonymous namespace: code for one instruction set must not be merged with that for another.
+//
+// Vec: kWidth floats. Load/Store, with the number of floats that there are for the last ones of a row;
+// Broadcast; + - * /; Fma(a, b, c) = a * b + c; Max, Min (the second operand where one is NaN); Abs; Sqrt;
+// Round; Less(a, b, x, y) = a < b ? x : y; Scale(a, n) = a * 2^n; CopySign(magnitude, sign).
+#ifndef RECGRAPH_CC_CORE_ROW_KERNELS_CODE_H_
+#define RECGRAPH_CC_CORE_ROW_KERNELS_CODE_H_
+
+#include "cc/core/row_kernels.h"
+
+namespace recgraph {
+namespace {
+
+inline Vec Constant(float value) { return Vec::Broadcast(value); }
+
+// 2^n times a polynomial in what the nearest multiple n of log 2 leaves: relative error under 2e-7.
+inline Vec Exp(Vec x) {
+  x = Min(Constant(89.0f), Max(Constant(-104.0f), x));
+  const Vec n = Round(x * Constant(1.44269504f));
+  Vec r = Fma(n, Constant(-0.693359375f), x);  // log 2 in two parts, the first of few bits
+  r = Fma(n, Constant(2.12194440e-4f), r);
+  Vec p = Constant(0.0013814465f);
+  p = Fma(p, r, Constant(0.008368781f));
+  p = Fma(p, r, Constant(0.041668393f));
+  p = Fma(p, r, Constant(0.1666652f));
+  p = Fma(p, r, Constant(0.49999994f));
+  p = Fma(p, r * r, r);
+  return Scale(p + Constant(1.0f), n);
+}
+
+// Near zero an odd polynomial, else by Exp; no cancellation in either.
+inline Vec Tanh(Vec x) {
+  const Vec size = Abs(x);
+  const Vec square = x * x;
+  Vec p = Constant(-0.005717037f);
+  p = Fma(p, square, Constant(0.020650579f));
+  p = Fma(p, square, Constant(-0.053743497f));
+  p = Fma(p, square, Constant(0.13331491f));
+  p = Fma(p, square, Constant(-0.33333284f));
+  const Vec near = Fma(p * square, x, x);
+  const Vec far = Constant(1.0f) - Constant(2.0f) / (Exp(size + size) + Constant(1.0f));
+  return Less(size, Constant(0.625f), near, CopySign(far, x));
+}
+
+inline Vec Sigmoid(Vec x) {
+  return Constant(1.0f) / (Constant(1.0f) + Exp(Constant(0.0f) - x));
+}
+
+template <Unary kOp>
+inline Vec Apply(Vec a) {
+  const Vec zero = Constant(0.0f), one = Constant(1.0f);
+  switch (kOp) {
+    case Unary::kNeg: return CopySign(a, zero - a);
+    case Unary::kAbs: return Abs(a);
+    case Unary::kSquare: return a * a;
+    case Unary::kSqrt: return Sqrt(a);
+    case Unary::kRsqrt: return one / Sqrt(a);
+    case Unary::kReciprocal: return one / a;
+    case Unary::kExp: return Exp(a);
+    case Unary::kTanh: return Tanh(a);
+    case Unary::kSigmoid: return Sigmoid(a);
+    case Unary::kRelu: return Max(zero, a);
+    default: return a;
+  }
+}
+
+template <Binary kOp>
+inline Vec Apply(Vec a, Vec b) {
+  const Vec one = Constant(1.0f);
+  switch (kOp) {
+    case Binary::kAdd: return a + b;
+    case Binary::kSub: return a - b;
+    case Binary::kMul: return a * b;
+    case Binary::kDiv: return a / b;
+    case Binary::kMax: return Max(a, b);
+    case Binary::kMin: return Min(a, b);
+    case Binary::kSquaredDifference: return (a - b) * (a - b);
+    case Binary::kTanhGrad: return b * (one - a * a);
+    case Binary::kSigmoidGrad: return b * a * (one - a);
+    case Binary::kReluGrad: return Less(Constant(0.0f), a, b, Constant(0.0f));
+    default: return a;
+  }
+}
+
+template <Unary kOp>
+void RunUnary(int64_t rows, int64_t width, Rows a, float* out, int64_t out_stride) {
+  for (int64_t row = 0; row < rows; ++row, a.data += a.stride, out += out_stride) {
+    int64_t i = 0;
+    if (a.scalar) {
+      const Vec value = Apply<kOp>(Vec::Broadcast(*a.data));
+      for (; i + Vec::kWidth <= width; i += Vec::kWidth) value.Store(out + i);
+      if (i < width) value.Store(out + i, width - i);
+      continue;
+    }
+    for (; i + Vec::kWidth <= width; i += Vec::kWidth) Apply<kOp>(Vec::Load(a.data + i)).Store(out + i);
+    if (i < width) Apply<kOp>(Vec::Load(a.data + i, width - i)).Store(out + i, width - i);
+  }
+}
+
+template <Binary kOp, bool kScalarA, bool kScalarB>
+void RunBinaryRows(int64_t rows, int64_t width, Rows a, Rows b, float* out, int64_t out_stride) {
+  for (int64_t row = 0; row < rows; ++row, a.data += a.stride, b.data += b.stride, out += out_stride) {
+    const Vec all_a = kScalarA ? Vec::Broadcast(*a.data) : Vec::Broadcast(0.0f);
+    const Vec all_b = kScalarB ? Vec::Broadcast(*b.data) : Vec::Broadcast(0.0f);
+    int64_t i = 0;
+    for (; i + Vec::kWidth <= width; i += Vec::kWidth) {
+      const Vec x = kScalarA ? all_a : Vec::Load(a.data + i);
+      const Vec y = kScalarB ? all_b : Vec::Load(b.data + i);
+      Apply<kOp>(x, y).Store(out + i);
+    }
+    if (i < width) {
+      const Vec x = kScalarA ? all_a : Vec::Load(a.data + i, width - i);
+      const Vec y = kScalarB ? all_b : Vec::Load(b.data + i, width - i);
+      Apply<kOp>(x, y).Store(out + i, width - i);
+    }
+  }
+}
+
+template <Binary kOp>
+void RunBinary(int64_t rows, int64_t width, Rows a, Rows b, float* out, int64_t out_stride) {
+  if (a.scalar && b.scalar) return RunBinaryRows<kOp, true, true>(rows, width, a, b, out, out_stride);
+  if (a.scalar) return RunBinaryRows<kOp, true, false>(rows, width, a, b, out, out_stride);
+  if (b.scalar) return RunBinaryRows<kOp, false, true>(rows, width, a, b, out, out_stride);
+  RunBinaryRows<kOp, false, false>(rows, width, a, b, out, out_stride);
+}
+
+template <int... kOps>
+struct Numbers {};
+template <int kCount, int... kOps>
+struct UpTo : UpTo<kCount - 1, kCount - 1, kOps...> {};
+template <int... kOps>
+struct UpTo<0, kOps...> {
+  using Type = Numbers<kOps...>;
+};
+
+// A packed matrix is made of panels, kPanel vectors wide (the last as wide as it has to be), each the rows of
+// the matrix from first to last. A product keeps kTall rows of a panel's results in registers.
+constexpr int kPanel = 3;
+constexpr int kTall = Vec::kWidth == 1 ? 2 : Vec::kWidth == 8 ? 4 : 8;
+
+inline int64_t Vectors(int64_t floats) { return (floats + Vec::kWidth - 1) / Vec::kWidth; }
+
+void Pack(PackedShape shape, const float* matrix, bool transposed, float* packed) {
+  constexpr int64_t kFull = kPanel * Vec::kWidth;
+  for (int64_t first = 0; first < shape.width; first += kFull) {
+    const int64_t left = shape.width - first;
+    const int64_t there = left < kFull ? left : kFull;
+    const int64_t padded = Vectors(there) * Vec::kWidth;
+    if (transposed) {
+      for (int64_t j = 0; j < padded; ++j) {
+        const float* const row = matrix + (first + j) * shape.inner;
+        for (int64_t k = 0; k < shape.inner; ++k) packed[k * padded + j] = j < there ? row[k] : 0.0f;
+      }
+    } else {
+      for (int64_t k = 0; k < shape.inner; ++k) {
+        const float* const row = matrix + k * shape.width + first;
+        for (int64_t j = 0; j < padded; ++j) packed[k * padded + j] = j < there ? row[j] : 0.0f;
+      }
+    }
+    packed += padded * shape.inner;
+  }
+}
+
+// The loops over a tile are unrolled so that its sums are registers.
+// `there` floats of the panel's last vector are results.
+template <int kRows, int kVectors>
+void Tile(int64_t inner, const float* a, const float* panel, float* out, int64_t width, int64_t there) {
+  Vec sums[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sums[row][v] = Vec::Broadcast(0.0f);
+  }
+  for (int64_t k = 0; k < inner; ++k, panel += kVectors * Vec::kWidth) {
+    Vec values[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) values[v] = Vec::Load(panel + v * Vec::kWidth);
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) {
+      const Vec factor = Vec::Broadcast(a[row * inner + k]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sums[row][v] = Fma(factor, values[v], sums[row][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row, out += width) {
+#pragma GCC unroll 8
+    for (int v = 0; v + 1 < kVectors; ++v) sums[row][v].Store(out + v * Vec::kWidth);
+    sums[row][kVectors - 1].Store(out + (kVectors - 1) * Vec::kWidth, there);
+  }
+}
+
+using TileKernel = void (*)(int64_t inner, const float* a, const float* panel, float* out, int64_t width,
+                            int64_t there);
+
+template <int... kRows>
+TileKernel TileFor(int rows, int64_t vectors, Numbers<kRows...>) {
+  static constexpr TileKernel kTiles[kPanel][kTall] = {
+      {Tile<kRows + 1, 1>...}, {Tile<kRows + 1, 2>...}, {Tile<kRows + 1, 3>...}};
+  return kTiles[vectors - 1][rows - 1];
+}
+
+void Product(int64_t rows, PackedShape shape, const float* a, const float* packed, float* out) {
+  if (rows == 0) return;
+  constexpr int64_t kFull = kPanel * Vec::kWidth;
+  // As many tiles as there have to be, of the same height or one less.
+  const int64_t tiles = (rows + kTall - 1) / kTall;
+  const int64_t height = rows / tiles, higher = rows % tiles;
+  for (int64_t first = 0; first < shape.width; first += kFull) {
+    const int64_t left = shape.width - first;
+    const int64_t vectors = left < kFull ? Vectors(left) : kPanel;
+    const int64_t there = left < kFull ? left - (vectors - 1) * Vec::kWidth : Vec::kWidth;
+    const float* from = a;
+    float* to = out + first;
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t now = height + (tile < higher ? 1 : 0);
+      TileFor(now, vectors, UpTo<kTall>::Type{})(shape.inner, from, packed, to, shape.width, there);
+      from += now * shape.inner;
+      to += now * shape.width;
+    }
+    packed += vectors * Vec::kWidth * shape.inner;
+  }
+}
+
+template <int... kUnary, int... kBinary>
+constexpr RowKernels Make(const char* name, Numbers<kUnary...>, Numbers<kBinary...>) {
+  return {name,
+          {RunUnary<static_cast<Unary>(kUnary)>...},
+          {RunBinary<static_cast<Binary>(kBinary)>...},
+          Pack,
+          Product};
+}
+
+constexpr RowKernels MakeRowKernels(const char* name) {
+  return Make(name, UpTo<static_cast<int>(Unary::kCount)>::Type{},
+              UpTo<static_cast<int>(Binary::kCount)>::Type{});
+}
+
+}  // namespace
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_CORE_ROW_KERNELS_CODE_H_
