@@ -29,6 +29,7 @@ inline Vec Sqrt(Vec a) { return {std::sqrt(a.v)}; }
 inline Vec Round(Vec a) { return {std::nearbyint(a.v)}; }
 inline Vec Scale(Vec a, Vec n) { return {std::isnan(n.v) ? n.v : std::ldexp(a.v, static_cast<int>(n.v))}; }
 inline Vec Less(Vec a, Vec b, Vec x, Vec y) { return a.v < b.v ? x : y; }
+inline Vec OrNan(Vec x, Vec a) { return std::isnan(a.v) ? a : x; }
 inline Vec CopySign(Vec magnitude, Vec sign) { return {std::copysign(magnitude.v, sign.v)}; }
 
 }  // namespace

@@ -50,6 +50,9 @@ inline Vec Scale(Vec a, Vec n) {
 inline Vec Less(Vec a, Vec b, Vec x, Vec y) {
   return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ))};
 }
+inline Vec OrNan(Vec x, Vec a) {
+  return {_mm256_blendv_ps(x.v, a.v, _mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q))};
+}
 inline Vec CopySign(Vec magnitude, Vec sign) {
   const __m256 bit = _mm256_set1_ps(-0.0f);
   return {_mm256_or_ps(_mm256_andnot_ps(bit, magnitude.v), _mm256_and_ps(bit, sign.v))};

@@ -41,6 +41,9 @@ inline Vec Scale(Vec a, Vec n) { return {_mm512_scalef_ps(a.v, n.v)}; }
 inline Vec Less(Vec a, Vec b, Vec x, Vec y) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), y.v, x.v)};
 }
+inline Vec OrNan(Vec x, Vec a) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), x.v, a.v)};
+}
 inline Vec CopySign(Vec magnitude, Vec sign) {
   const __m512 bit = _mm512_set1_ps(-0.0f);
   return {_mm512_or_ps(_mm512_andnot_ps(bit, magnitude.v), _mm512_and_ps(bit, sign.v))};

@@ -3,7 +3,7 @@
 //
 // Vec: kWidth floats. Load/Store, with the number of floats that there are for the last ones of a row;
 // Broadcast; + - * /; Fma(a, b, c) = a * b + c; Max, Min (the second operand where one is NaN); Abs; Sqrt;
-// Round; Less(a, b, x, y) = a < b ? x : y; Scale(a, n) = a * 2^n; CopySign(magnitude, sign).
+// Round; Less(a, b, x, y) = a < b ? x : y; OrNan(x, a) = a where that is NaN, else x; Scale(a, n) = a * 2^n; CopySign(magnitude, sign).
 #ifndef RECGRAPH_CC_CORE_ROW_KERNELS_CODE_H_
 #define RECGRAPH_CC_CORE_ROW_KERNELS_CODE_H_
 
@@ -73,8 +73,8 @@ inline Vec Apply(Vec a, Vec b) {
     case Binary::kSub: return a - b;
     case Binary::kMul: return a * b;
     case Binary::kDiv: return a / b;
-    case Binary::kMax: return Max(a, b);
-    case Binary::kMin: return Min(a, b);
+    case Binary::kMax: return OrNan(Max(a, b), a);
+    case Binary::kMin: return OrNan(Min(a, b), a);
     case Binary::kSquaredDifference: return (a - b) * (a - b);
     case Binary::kTanhGrad: return b * (one - a * a);
     case Binary::kSigmoidGrad: return b * a * (one - a);
