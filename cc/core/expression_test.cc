@@ -1,0 +1,91 @@
+// Expressions against the same arithmetic written out, and damaged ones.
+#include "cc/core/expression.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+namespace recgraph {
+namespace {
+
+using Code = std::vector<int64_t>;
+
+constexpr int64_t kTanh = static_cast<int64_t>(Unary::kTanh);
+constexpr int64_t kCopy = static_cast<int64_t>(Unary::kCopy);
+constexpr int64_t kAdd = static_cast<int64_t>(Binary::kAdd);
+constexpr int64_t kMul = static_cast<int64_t>(Binary::kMul);
+
+// Inputs: x [n, 6], shared bias [3], factor [n, 1], shared scalar [1].
+// r = tanh(x[:, :3] + bias); out0 = [r * x[:, 3:], x[:, 1:3]]; out1 = (r * factor) * scalar.
+const Code kCode = {
+    4, 6, 0, 3, 1, 1, 0, 1, 1,  // inputs
+    2, 3, 3,                    // registers
+    2, 5, 3,                    // outputs
+    6,                          // instructions
+    2, kAdd, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0,   // r0 = x[:3] + bias
+    1, kTanh, 3, 1, 0, 0, 0, 1, 0, 0, 0,              // r0 = tanh(r0)
+    2, kMul, 3, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 3, 0,   // out0[:3] = r0 * x[3:]
+    1, kCopy, 2, 2, 0, 3, 0, 0, 0, 1, 0,              // out0[3:] = x[1:3]
+    2, kMul, 3, 1, 1, 0, 0, 1, 0, 0, 0, 0, 2, 0, 1,   // r1 = r0 * factor
+    2, kMul, 3, 2, 1, 0, 0, 1, 1, 0, 0, 0, 3, 0, 1,   // out1 = r1 * scalar
+};
+
+TEST(ExpressionTest, ComputesWhatItSays) {
+  Expression expression;
+  ASSERT_EQ(Expression::Decode(kCode, &expression), "");
+  ASSERT_EQ(expression.inputs().size(), 4u);
+  ASSERT_EQ(expression.outputs(), (std::vector<int64_t>{5, 3}));
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  for (int64_t rows : {0, 1, 2, 7, 3000}) {
+    std::vector<float> x(rows * 6), bias(3), factor(rows), scalar(1), out0(rows * 5 + 1, 77.0f), out1(rows * 3 + 1, 77.0f);
+    for (auto* values : {&x, &bias, &factor, &scalar}) {
+      for (float& value : *values) value = normal(random);
+    }
+    const float* inputs[] = {x.data(), bias.data(), factor.data(), scalar.data()};
+    float* outputs[] = {out0.data(), out1.data()};
+    const int64_t middle = rows / 2;
+    expression.Run(0, middle, inputs, outputs);
+    expression.Run(middle, rows, inputs, outputs);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < 3; ++j) {
+        const float r = std::tanh(x[i * 6 + j] + bias[j]);
+        EXPECT_NEAR(out0[i * 5 + j], r * x[i * 6 + 3 + j], 1e-5);
+        EXPECT_NEAR(out1[i * 3 + j], r * factor[i] * scalar[0], 1e-5);
+      }
+      EXPECT_EQ(out0[i * 5 + 3], x[i * 6 + 1]);
+      EXPECT_EQ(out0[i * 5 + 4], x[i * 6 + 2]);
+    }
+    EXPECT_EQ(out0.back(), 77.0f);
+    EXPECT_EQ(out1.back(), 77.0f);
+  }
+}
+
+TEST(ExpressionTest, RefusesDamagedCode) {
+  Expression expression;
+  EXPECT_NE(Expression::Decode({}, &expression), "");
+  for (size_t length = 0; length < kCode.size(); ++length) {
+    EXPECT_NE(Expression::Decode(Code(kCode.begin(), kCode.begin() + length), &expression), "");
+  }
+  // Whatever number is replaced by whatever: it is refused, or stays within its arrays (sanitizers look).
+  std::mt19937 random(4);
+  std::vector<float> memory(4 * 1024, 0.5f);
+  for (int round = 0; round < 20000; ++round) {
+    Code code = kCode;
+    code[random() % code.size()] = static_cast<int64_t>(random() % 9) - 1;
+    if (!Expression::Decode(code, &expression).empty()) continue;
+    std::vector<std::vector<float>> inputs, outputs;
+    std::vector<const float*> from;
+    std::vector<float*> to;
+    for (const auto& input : expression.inputs()) inputs.emplace_back(3 * input.width, 0.5f);
+    for (int64_t width : expression.outputs()) outputs.emplace_back(3 * width);
+    for (const auto& input : inputs) from.push_back(input.data());
+    for (auto& output : outputs) to.push_back(output.data());
+    expression.Run(0, 3, from.data(), to.data());
+  }
+}
+
+}  // namespace
+}  // namespace recgraph
