@@ -102,6 +102,11 @@ def copy_handle_data(source: tf.Tensor, target: tf.Tensor) -> None:
     _handle_data_util.copy_handle_data(source, target)
 
 
+def describe_variable(handle: tf.Tensor, shape: tf.TensorShape, dtype: tf.DType) -> None:
+    """Lets shape inference know what variable will be behind a placeholder for a handle."""
+    _handle_data_util.set_handle_data(handle, _handle_data_util.create_handle_data(shape, dtype))
+
+
 def tape_is_recording(tensors: list[tf.Tensor]) -> bool:
     """Whether a gradient tape would record an eager operation on these inputs."""
     return bool(_record.could_possibly_record()) and bool(_record.should_record_backprop(tensors))

@@ -8,7 +8,7 @@ namespace recgraph {
 namespace batch {
 namespace {
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 
 class Reader {
  public:
@@ -119,7 +119,12 @@ Block ReadBlock(Reader* in) {
   block.by_row = in->Int(0, 1) == 1;
   block.ragged = in->Int(0, 1) == 1;
   block.work = in->Any();
-  block.captures = in->List(0, 1 << 20);
+  const std::vector<int> captures = in->List(0, 1 << 20);
+  if (captures.size() % 2 != 0) in->Fail();
+  for (size_t i = 0; i + 1 < captures.size(); i += 2) {
+    if (captures[i + 1] > static_cast<int>(Form::kPackedTransposed)) in->Fail();
+    block.captures.push_back({captures[i], static_cast<Form>(captures[i + 1])});
+  }
   for (int shared : in->List(0, 1)) block.shared.push_back(shared == 1);
   block.sums = in->List(0, 1 << 20);
   block.name = in->String();

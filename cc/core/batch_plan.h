@@ -63,6 +63,14 @@ struct Function {
   std::vector<MapResult> map_results;  // kMap
 };
 
+// A captured tensor as a block reads it: as it is or, a matrix, packed for products with its rows.
+enum class Form { kRaw = 0, kPacked = 1, kPackedTransposed = 2 };
+
+struct Capture {
+  int slot;  // of the environment
+  Form form;
+};
+
 struct Block {
   int function;
   int node;
@@ -71,7 +79,7 @@ struct Block {
   bool by_row;  // its operations have no form for many rows
   bool ragged;  // rows may differ in shape
   int work;     // multiplications in the matrix products of one row
-  std::vector<int> captures;        // slots of the environment, inputs after those the node reads
+  std::vector<Capture> captures;    // inputs after those the node reads
   std::vector<bool> shared;         // outputs without rows, one for each slot that the node writes
   std::vector<int> sums;            // triples (kind, slot of the environment, first output)
   std::string name;                 // of its function in the program

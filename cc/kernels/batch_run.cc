@@ -165,9 +165,15 @@ absl::Status Run::Inputs(const Block& block, const Node& node, Activation** acti
     }
     fresh->push_back(copied);
   }
-  for (int slot : block.captures) {
-    inputs->push_back(scope_.environment->slots()[slot]);
+  for (const Capture& capture : block.captures) {
+    inputs->emplace_back();
     fresh->push_back(false);
+    if (capture.form == Form::kRaw) {
+      inputs->back() = scope_.environment->slots()[capture.slot];
+    } else {
+      const bool transposed = capture.form == Form::kPackedTransposed;
+      TF_RETURN_IF_ERROR(scope_.environment->Packed(capture.slot, transposed, &inputs->back()));
+    }
   }
   return absl::OkStatus();
 }

@@ -4,7 +4,10 @@
 #ifndef RECGRAPH_CC_KERNELS_ENVIRONMENT_H_
 #define RECGRAPH_CC_KERNELS_ENVIRONMENT_H_
 
+#include <map>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/core/slot_sums.h"
@@ -13,7 +16,7 @@
 
 namespace recgraph {
 
-// Immutable once a call has begun.
+// Immutable to whoever reads it once a call has begun.
 class Environment {
  public:
   // A slot is the tensor itself or, where `reads[i]`, the value that the variable behind a
@@ -24,8 +27,14 @@ class Environment {
 
   const std::vector<tensorflow::Tensor>& slots() const { return slots_; }
 
+  // A slot's matrix, or its transpose, packed for products with rows (cc/core/row_kernels.h): at its first use,
+  // once for all invocations.
+  absl::Status Packed(int slot, bool transposed, tensorflow::Tensor* packed) const;
+
  private:
   std::vector<tensorflow::Tensor> slots_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::pair<int, bool>, tensorflow::Tensor> packed_;
 };
 
 // How the contributions to one slot's gradient are kept until the call ends.

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.batch import plan, vectorize
+from recgraph.batch.fuse import Fusion
 from recgraph.batch.flow import NOTHING, Call, Flow, Program, Value, frame_kind
 from recgraph.batch.nodes import attribute, origin
 from recgraph.batch.vectorize import IsJoin, NoRule, Rows
@@ -294,17 +295,16 @@ class _BlockGraph:
                 else:
                     self._run(node)
             self.written = [self._get(value) for value in self.unit.writes]
-            outputs = [tf.identity(rows.tensor) for rows in self.written]
+            outputs = [rows.tensor for rows in self.written]
             numbered = []
             for kind, slot, tensors in sums:
                 numbered.append((kind, slot, len(outputs)))
                 outputs += tensors
-        inputs = [*self.inputs, *self.captures.values()]
-        definition = tf_private.function_of_graph(self.graph, self.name, inputs, outputs)
+        definition, captures = self._define(outputs)
         block = plan.Block(
             self.name,
             [self.flow.nodes[name].op for name in self.unit.names] or ["Const"],
-            list(self.captures),
+            captures,
             [not rows.has_rows for rows in self.written],
             numbered,
             self.by_row,
@@ -312,6 +312,20 @@ class _BlockGraph:
             min(sum(map(_multiplications, self.graph.get_operations())), 1 << 30),
         )
         return block, definition
+
+    def _define(self, outputs: list[tf.Tensor]) -> tuple[Any, list[tuple[int, int]]]:
+        """The block's function, made cheaper where it has rows, and the captured tensors that it reads."""
+        if self.by_row:
+            inputs = [*self.inputs, *self.captures.values()]
+            with self.graph.as_default():
+                outputs = [tf.identity(tensor) for tensor in outputs]
+            definition = tf_private.function_of_graph(self.graph, self.name, inputs, outputs)
+            return definition, [(slot, plan.RAW) for slot in self.captures]
+        with_rows = [rows.tensor for rows in self.values.values() if rows.has_rows]
+        fusion = Fusion(self.inputs, self.captures, outputs, with_rows, self.name)
+        inputs = [*fusion.inputs, *fusion.captures.placeholders]
+        definition = tf_private.function_of_graph(fusion.graph, self.name, inputs, fusion.outputs)
+        return definition, fusion.captures.forms
 
     def _read(self, value: Value) -> None:
         spec = self.specs[value]
@@ -354,6 +368,10 @@ class _BlockGraph:
         if slot not in self.captures:
             shape = tf.TensorShape(attribute(node, "shape").shape)
             self.captures[slot] = tf.compat.v1.placeholder(tf.as_dtype(attribute(node, "dtype").type), shape)
+            dtype = attribute(node, "_variable_dtype").type
+            if dtype:
+                shape = tf.TensorShape(attribute(node, "_variable_shape").shape)
+                tf_private.describe_variable(self.captures[slot], shape, tf.as_dtype(dtype))
         return self.captures[slot]
 
     def _sum(self, node: Any) -> tuple[str, int, list[tf.Tensor]]:

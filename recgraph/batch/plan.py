@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-VERSION = 1
+VERSION = 2
 BLOCK, CALL, PACK, UNPACK, IS_EMPTY, JOIN = range(6)
 PLAIN, LOOP, MAP = range(3)
 NO_SELECTOR, BOOL, INDEX = range(3)
 SUM_KINDS = ("dense", "outer", "rows")
+# How a block reads a captured tensor: as it is or, a matrix, packed for products with rows.
+RAW, PACKED, PACKED_TRANSPOSED = range(3)
 
 
 @dataclasses.dataclass
@@ -22,7 +24,7 @@ class Block:
     Attributes:
         name: of its function in the library.
         operations: what it runs, for people.
-        captures: slots of the environment that it reads, after the slots of its node.
+        captures: (slot of the environment, form) of what it reads from there, after the slots of its node.
         shared: per slot that its node writes, whether all rows share one value.
         sums: (kind, slot of the environment, number of its first output).
         by_row: why it runs once for every row, or "".
@@ -33,7 +35,7 @@ class Block:
 
     name: str
     operations: list[str]
-    captures: list[int] = dataclasses.field(default_factory=list)
+    captures: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     shared: list[bool] = dataclasses.field(default_factory=list)
     sums: list[tuple[str, int, int]] = dataclasses.field(default_factory=list)
     by_row: str = ""
@@ -184,7 +186,7 @@ class _Encoder:
 
     def add_block(self, function: int, node: int, block: Block) -> None:
         self.add(function, node, block.priority, bool(block.by_row), block.ragged, block.work)
-        self.add_list(block.captures)
+        self.add_list(number for capture in block.captures for number in capture)
         self.add_list(block.shared)
         self.add_list(number for kind, slot, output in block.sums for number in (SUM_KINDS.index(kind), slot, output))
         self.add_string(block.name)

@@ -303,6 +303,8 @@ def _slice(site: Site) -> tf.Tensor:
     value, begin, size = site.inputs
     if begin.has_rows or size.has_rows:
         raise NoRule("Slice at a computed place")
+    if begin.static is not None and size.static is not None:
+        return tf.slice(value.tensor, [0, *begin.static.tolist()], [-1, *size.static.tolist()])
     zero, all_rows = tf.zeros([1], begin.tensor.dtype), tf.constant([-1], size.tensor.dtype)
     return tf.slice(value.tensor, tf.concat([zero, begin.tensor], 0), tf.concat([all_rows, size.tensor], 0))
 

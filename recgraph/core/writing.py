@@ -210,6 +210,10 @@ class _Writer:
             node.attr["slot"].i = slot
             node.attr["dtype"].type = tensor.dtype.as_datatype_enum
             node.attr["shape"].shape.CopyFrom(tensor.shape.as_proto())
+            data = tf_private.handle_data(outer) if tensor.dtype == tf.resource else None
+            if data is not None:
+                node.attr["_variable_dtype"].type = data.dtype
+                node.attr["_variable_shape"].shape.CopyFrom(data.shape)
             self._captures[slot] = f"{node.name}:value:0"
         return self._captures[slot]
 

@@ -1,0 +1,134 @@
+// The kernels of what the batched engine puts into its blocks.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc/core/expression.h"
+#include "cc/core/row_kernels.h"
+#include "cc/kernels/errors.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/util/work_sharder.h"
+
+namespace recgraph {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::PartialTensorShape;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+namespace {
+
+// Rows are dealt out to threads where the device has some and there is enough to do.
+template <typename Work>
+void ForRows(OpKernelContext* ctx, int64_t rows, int64_t cycles_a_row, const Work& work) {
+  const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
+  if (threads->num_threads <= 1 || rows * cycles_a_row < 100'000) return work(0, rows);
+  tensorflow::Shard(threads->num_threads, threads->workers, rows, cycles_a_row, work);
+}
+
+class ExpressionOp : public OpKernel {
+ public:
+  explicit ExpressionOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    std::vector<int64_t> code;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("code", &code));
+    const std::string wrong = Expression::Decode(code, &expression_);
+    OP_REQUIRES(ctx, wrong.empty(), errors::InvalidArgument(wrong));
+    std::vector<PartialTensorShape> shapes;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("output_shapes", &shapes));
+    OP_REQUIRES(ctx,
+                static_cast<int>(expression_.inputs().size()) == ctx->num_inputs() &&
+                    static_cast<int>(expression_.outputs().size()) == ctx->num_outputs() &&
+                    static_cast<int>(shapes.size()) == ctx->num_outputs(),
+                errors::InvalidArgument("an expression of other inputs or outputs"));
+    for (const PartialTensorShape& shape : shapes) {
+      TensorShape one({1});
+      for (int i = 1; i < shape.dims(); ++i) {
+        OP_REQUIRES(ctx, shape.dim_size(i) >= 0, errors::InvalidArgument("an output of unknown shape"));
+        one.AddDim(shape.dim_size(i));
+      }
+      shapes_.push_back(one);
+    }
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      const int64_t width = expression_.outputs()[i];
+      OP_REQUIRES(ctx, shapes_[i].num_elements() > 0 && width % shapes_[i].num_elements() == 0,
+                  errors::InvalidArgument("an output that does not fit its rows"));
+      cycles_ += width * 8;
+    }
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    const auto& inputs = expression_.inputs();
+    std::vector<const float*> from(inputs.size());
+    std::vector<float*> to(shapes_.size());
+    int64_t rows = -1;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor& input = ctx->input(i);
+      const int64_t count = input.NumElements();
+      from[i] = input.flat<float>().data();
+      const int64_t own = inputs[i].shared ? 1 : inputs[i].width == 0 ? rows : count / inputs[i].width;
+      if (!inputs[i].shared && rows < 0) rows = own;
+      OP_REQUIRES(ctx, (inputs[i].shared || own == rows) && own * inputs[i].width == count,
+                  errors::InvalidArgument("input ", i, " has ", count, " elements for ", rows, " rows of ",
+                                          inputs[i].width));
+    }
+    rows = std::max<int64_t>(rows, 0);
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      TensorShape shape = shapes_[i];
+      shape.set_dim(0, rows * expression_.outputs()[i] / shape.num_elements());
+      Tensor* output = nullptr;
+      OP_REQUIRES_OK(ctx, ctx->allocate_output(i, shape, &output));
+      to[i] = output->flat<float>().data();
+    }
+    ForRows(ctx, rows, cycles_,
+            [&](int64_t begin, int64_t end) { expression_.Run(begin, end, from.data(), to.data()); });
+  }
+
+  bool IsExpensive() override { return false; }
+
+ private:
+  Expression expression_;
+  std::vector<TensorShape> shapes_;  // of one row
+  int64_t cycles_ = 0;
+};
+
+class PackedProductOp : public OpKernel {
+ public:
+  explicit PackedProductOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("inner", &shape_.inner));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("width", &shape_.width));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& rows = ctx->input(0);
+    const Tensor& packed = ctx->input(1);
+    OP_REQUIRES(ctx, rows.dims() == 2 && rows.dim_size(1) == shape_.inner,
+                errors::InvalidArgument("rows of ", shape_.inner, " expected, found shape ",
+                                        rows.shape().DebugString()));
+    OP_REQUIRES(ctx, packed.NumElements() == shape_.floats(),
+                errors::InvalidArgument("not a packed matrix of ", shape_.inner, " x ", shape_.width));
+    const int64_t count = rows.dim_size(0);
+    Tensor* product = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({count, shape_.width}), &product));
+    const float* const from = rows.flat<float>().data();
+    const float* const matrix = packed.flat<float>().data();
+    float* const to = product->flat<float>().data();
+    ForRows(ctx, count, shape_.inner * shape_.width / 16, [&](int64_t begin, int64_t end) {
+      BestRowKernels().product(end - begin, shape_, from + begin * shape_.inner, matrix,
+                               to + begin * shape_.width);
+    });
+  }
+
+  bool IsExpensive() override { return false; }
+
+ private:
+  PackedShape shape_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("Recgraph>Expression").Device(tensorflow::DEVICE_CPU), ExpressionOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>PackedProduct").Device(tensorflow::DEVICE_CPU), PackedProductOp);
+
+}  // namespace
+}  // namespace recgraph
