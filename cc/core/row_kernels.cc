@@ -12,6 +12,7 @@ struct Vec {
 
   static Vec Load(const float* from) { return {*from}; }
   static Vec Load(const float* from, int64_t) { return {*from}; }
+  static Vec Gather(const float* from, int64_t, int64_t) { return {*from}; }
   static Vec Broadcast(float value) { return {value}; }
   void Store(float* to) const { *to = v; }
   void Store(float* to, int64_t) const { *to = v; }

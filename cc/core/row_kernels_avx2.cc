@@ -20,6 +20,12 @@ struct Vec {
   }
   static Vec Load(const float* from) { return {_mm256_loadu_ps(from)}; }
   static Vec Load(const float* from, int64_t count) { return {_mm256_maskload_ps(from, First(count))}; }
+  static Vec Gather(const float* from, int64_t stride, int64_t count) {
+    const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i places = _mm256_mullo_epi32(index, _mm256_set1_epi32(static_cast<int>(stride)));
+    const __m256 mask = _mm256_castsi256_ps(First(count));
+    return {_mm256_mask_i32gather_ps(_mm256_setzero_ps(), from, places, mask, 4)};
+  }
   static Vec Broadcast(float value) { return {_mm256_set1_ps(value)}; }
   void Store(float* to) const { _mm256_storeu_ps(to, v); }
   void Store(float* to, int64_t count) const { _mm256_maskstore_ps(to, First(count), v); }

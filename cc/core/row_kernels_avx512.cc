@@ -22,6 +22,11 @@ struct Vec {
   static Vec Load(const float* from, int64_t count) {
     return {_mm512_maskz_loadu_ps(First(count), from)};
   }
+  static Vec Gather(const float* from, int64_t stride, int64_t count) {
+    const __m512i index = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i places = _mm512_mullo_epi32(index, _mm512_set1_epi32(static_cast<int>(stride)));
+    return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), First(count), places, from, 4)};
+  }
   static Vec Broadcast(float value) { return {_mm512_set1_ps(value)}; }
   void Store(float* to) const { _mm512_storeu_ps(to, v); }
   void Store(float* to, int64_t count) const { _mm512_mask_storeu_ps(to, First(count), v); }

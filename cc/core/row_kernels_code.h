@@ -2,7 +2,7 @@
 // is in an anonymous namespace: code for one instruction set must not be merged with that for another.
 //
 // Vec: kWidth floats. Load/Store, with the number of floats that there are for the last ones of a row;
-// Broadcast; + - * /; Fma(a, b, c) = a * b + c; Max, Min (the second operand where one is NaN); Abs; Sqrt;
+// Gather, of floats a stride apart; Broadcast; + - * /; Fma(a, b, c) = a * b + c; Max, Min (the second operand where one is NaN); Abs; Sqrt;
 // Round; Less(a, b, x, y) = a < b ? x : y; OrNan(x, a) = a where that is NaN, else x; Scale(a, n) = a * 2^n; CopySign(magnitude, sign).
 #ifndef RECGRAPH_CC_CORE_ROW_KERNELS_CODE_H_
 #define RECGRAPH_CC_CORE_ROW_KERNELS_CODE_H_
@@ -146,19 +146,15 @@ void Pack(PackedShape shape, const float* matrix, bool transposed, float* packed
   for (int64_t first = 0; first < shape.width; first += kFull) {
     const int64_t left = shape.width - first;
     const int64_t there = left < kFull ? left : kFull;
-    const int64_t padded = Vectors(there) * Vec::kWidth;
-    if (transposed) {
-      for (int64_t j = 0; j < padded; ++j) {
-        const float* const row = matrix + (first + j) * shape.inner;
-        for (int64_t k = 0; k < shape.inner; ++k) packed[k * padded + j] = j < there ? row[k] : 0.0f;
-      }
-    } else {
-      for (int64_t k = 0; k < shape.inner; ++k) {
-        const float* const row = matrix + k * shape.width + first;
-        for (int64_t j = 0; j < padded; ++j) packed[k * padded + j] = j < there ? row[j] : 0.0f;
+    const float* const from = matrix + first * (transposed ? shape.inner : 1);
+    for (int64_t k = 0; k < shape.inner; ++k) {
+      for (int64_t j = 0; j < there; j += Vec::kWidth, packed += Vec::kWidth) {
+        const int64_t count = there - j < Vec::kWidth ? there - j : Vec::kWidth;
+        const Vec values = transposed ? Vec::Gather(from + j * shape.inner + k, shape.inner, count)
+                                      : Vec::Load(from + k * shape.width + j, count);
+        values.Store(packed);
       }
     }
-    packed += padded * shape.inner;
   }
 }
 

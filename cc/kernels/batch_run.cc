@@ -71,11 +71,11 @@ void RunHere(std::function<void()> task) { task(); }
 
 }  // namespace
 
-Run::Run(const Scope& scope, int64_t max_depth, std::atomic<bool>* stop, bool alone)
+Run::Run(const Scope& scope, int64_t max_depth, std::atomic<bool>* stop, bool alone, bool records)
     : scope_(scope), plan_(*scope.root->program()->plan()), max_depth_(max_depth),
       policy_(MakeBatchPolicy(DefaultOrder())),
       machine_(std::make_unique<Machine>(plan_, this, policy_.get(), max_depth)), stop_(stop),
-      alone_(alone) {}
+      alone_(alone), kept_(scope.sums == nullptr && !records ? scope.root->program()->packed() : nullptr) {}
 
 absl::Status Run::Call(const std::string& function, std::vector<std::vector<Value>> roots) {
   const int index = plan_.Find(function);
@@ -172,7 +172,7 @@ absl::Status Run::Inputs(const Block& block, const Node& node, Activation** acti
       inputs->back() = scope_.environment->slots()[capture.slot];
     } else {
       const bool transposed = capture.form == Form::kPackedTransposed;
-      TF_RETURN_IF_ERROR(scope_.environment->Packed(capture.slot, transposed, &inputs->back()));
+      TF_RETURN_IF_ERROR(scope_.environment->Packed(capture.slot, transposed, kept_, &inputs->back()));
     }
   }
   return absl::OkStatus();
@@ -326,14 +326,15 @@ void Runs::Start(const std::string& function, std::vector<std::vector<Value>> ro
     const auto end = roots.begin() + roots.size() * (i + 1) / count;
     part.roots.assign(std::make_move_iterator(begin), std::make_move_iterator(end));
     part.count = part.roots.size();
-    part.run = std::make_unique<Run>(scope, max_depth_, &stop_, count == 1);
+    part.run = std::make_unique<Run>(scope, max_depth_, &stop_, count == 1, records_);
   }
   pending_.store(count, std::memory_order_relaxed);
   // This object, and the root call, may be gone when the last part has been scheduled.
   const std::shared_ptr<Scheduler> scheduler = scope_.root->scheduler()->shared_from_this();
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 1; i < count; ++i) {
     scheduler->Schedule([this, part = &parts_[i]] { RunPart(part); });
   }
+  RunPart(&parts_[0]);
 }
 
 void Runs::RunPart(Part* part) {

@@ -22,8 +22,9 @@ namespace batch {
 class Run final : public Backend {
  public:
   // `scope` as of a call of the other engine; its sums may be null in a forward run. The run gives up
-  // when `stop` is set, and sets it when it fails; large batches may use other threads where it is `alone`.
-  Run(const Scope& scope, int64_t max_depth, std::atomic<bool>* stop, bool alone);
+  // when `stop` is set, and sets it when it fails; large batches may use other threads where it is `alone`;
+  // one that records, for a gradient, does not expect to see its weights again.
+  Run(const Scope& scope, int64_t max_depth, std::atomic<bool>* stop, bool alone, bool records);
 
   // Runs `function` once for each root; on the calling thread.
   absl::Status Call(const std::string& function, std::vector<std::vector<Value>> roots);
@@ -63,6 +64,7 @@ class Run final : public Backend {
   absl::Status status_;
   std::atomic<bool>* const stop_;
   const bool alone_;
+  PackedMatrices* const kept_;  // null where nothing is to be kept
   Value bools_[2];
 };
 
@@ -72,9 +74,11 @@ class Runs {
  public:
   using Done = std::function<void(Runs*, const absl::Status&)>;
 
-  Runs(const Scope& scope, int64_t max_depth) : scope_(scope), max_depth_(max_depth) {}
+  Runs(const Scope& scope, int64_t max_depth, bool records)
+      : scope_(scope), max_depth_(max_depth), records_(records) {}
 
-  // Starts the runs and returns; `done` runs on the thread that ends last, and deletes this object.
+  // Runs the first part here, the others on other threads; `done` runs on the thread that ends last, perhaps
+  // before this returns, and deletes this object.
   void Start(const std::string& function, std::vector<std::vector<Value>> roots, Done done);
 
   // Result `index` of every root.
@@ -97,6 +101,7 @@ class Runs {
 
   const Scope scope_;
   const int64_t max_depth_;
+  const bool records_;
   std::string function_;
   Done done_;
   std::vector<Part> parts_;

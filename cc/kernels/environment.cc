@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "cc/core/row_kernels.h"
 #include "cc/kernels/invocation.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tensorflow/core/framework/resource_var.h"
@@ -110,18 +109,13 @@ absl::Status Environment::Make(OpKernelContext* ctx, const OpInputList& captures
   return absl::OkStatus();
 }
 
-absl::Status Environment::Packed(int slot, bool transposed, Tensor* packed) const {
-  const Tensor& matrix = slots_[slot];
-  if (matrix.dtype() != tensorflow::DT_FLOAT || matrix.dims() != 2) {
-    return errors::InvalidArgument("slot ", slot, " is no matrix of floats: ", Describe(matrix));
-  }
+absl::Status Environment::Packed(int slot, bool transposed, PackedMatrices* kept,
+                                 Tensor* packed) const {
   std::lock_guard<std::mutex> lock(mutex_);
   Tensor& known = packed_[{slot, transposed}];
   if (known.NumElements() == 0) {
-    const int inner = transposed ? 1 : 0;
-    const PackedShape shape{matrix.dim_size(inner), matrix.dim_size(1 - inner)};
-    known = Tensor(tensorflow::DT_FLOAT, TensorShape({shape.floats()}));
-    BestRowKernels().pack(shape, matrix.flat<float>().data(), transposed, known.flat<float>().data());
+    TF_RETURN_IF_ERROR(kept != nullptr ? kept->Get(slot, transposed, slots_[slot], &known)
+                                       : PackMatrix(slots_[slot], transposed, &known));
   }
   *packed = known;
   return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cc/core/slot_sums.h"
+#include "cc/kernels/packed_matrices.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -27,9 +28,9 @@ class Environment {
 
   const std::vector<tensorflow::Tensor>& slots() const { return slots_; }
 
-  // A slot's matrix, or its transpose, packed for products with rows (cc/core/row_kernels.h): at its first use,
-  // once for all invocations.
-  absl::Status Packed(int slot, bool transposed, tensorflow::Tensor* packed) const;
+  // A slot's matrix packed, at its first use, once for all invocations; found in `kept`, or put there, where
+  // that is not null.
+  absl::Status Packed(int slot, bool transposed, PackedMatrices* kept, tensorflow::Tensor* packed) const;
 
  private:
   std::vector<tensorflow::Tensor> slots_;

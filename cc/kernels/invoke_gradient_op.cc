@@ -104,7 +104,7 @@ class InvokeGradientOp : public CallOp {
       call->Update(status);
       return call->Finish();
     }
-    auto* runs = new batch::Runs(call->scope, std::numeric_limits<int64_t>::max());
+    auto* runs = new batch::Runs(call->scope, std::numeric_limits<int64_t>::max(), true);
     runs->Start(entry() + ".grad", std::move(roots),
                 [this, call](batch::Runs* ended, const absl::Status& status) {
                   call->Update(status);

@@ -150,7 +150,7 @@ class InvokeOp : public CallOp {
       return call->Finish();
     }
     const std::string function = entry() + (Records(call) ? ".rec" : "");
-    auto* runs = new batch::Runs(call->scope, max_depth_);
+    auto* runs = new batch::Runs(call->scope, max_depth_, Records(call));
     runs->Start(function, std::move(roots), [this, call](batch::Runs* ended, const absl::Status& status) {
       call->Update(status.ok() ? SetBatchedOutputs(call, *ended) : status);
       delete ended;

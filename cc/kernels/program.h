@@ -13,6 +13,7 @@
 
 #include "cc/core/batch_plan.h"
 #include "cc/core/engine_choice.h"
+#include "cc/kernels/packed_matrices.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/common_runtime/process_function_library_runtime.h"
 #include "tensorflow/core/framework/function.h"
@@ -49,6 +50,8 @@ class Program {
 
   // What the batched engine runs; null for a program without it.
   const batch::Plan* plan() const { return plan_.get(); }
+  // What its calls without a gradient have packed.
+  PackedMatrices* packed() { return &packed_; }
   // What its calls have cost by either engine.
   EngineChoice* choice() { return &choice_; }
   // The report of the program with this key, on any device; "" where there is none.
@@ -74,6 +77,7 @@ class Program {
   tensorflow::FunctionLibraryRuntime* runtime_ = nullptr;  // owned by process_runtime_
 
   EngineChoice choice_;
+  PackedMatrices packed_;
   std::unique_ptr<batch::Plan> plan_;
   std::unique_ptr<tensorflow::DeviceMgr> batch_device_;
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> batch_process_runtime_;
