@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cc/kernels/errors.h"
+#include "cc/kernels/pool_allocator.h"
 #include "tensorflow/core/framework/types.h"
 
 namespace recgraph {
@@ -75,7 +76,7 @@ absl::Status Join(const Value& join, Tensor* whole) {
     }
   }
   shape.set_dim(0, rows);
-  *whole = Tensor(static_cast<const Buffer*>(parts[0]->holder.get())->tensor().dtype(), shape);
+  *whole = Tensor(ThePoolAllocator(), static_cast<const Buffer*>(parts[0]->holder.get())->tensor().dtype(), shape);
   int64_t offset = 0;
   for (const Value* part : parts) {
     const auto* buffer = static_cast<const Buffer*>(part->holder.get());
@@ -142,7 +143,7 @@ absl::Status Gather(std::vector<const Value*> values, Tensor* stacked, bool* fre
   if (count == 1 && values[0]->row < 0) {
     if (stacked->CopyFrom(first->tensor(), shape)) return absl::OkStatus();
   }
-  *stacked = Tensor(first->tensor().dtype(), shape);
+  *stacked = Tensor(ThePoolAllocator(), first->tensor().dtype(), shape);
   *fresh = true;
   const size_t bytes = first->value_bytes();
   const bool plain = DataTypeCanUseMemcpy(stacked->dtype());
@@ -176,7 +177,7 @@ absl::Status TensorOf(const Value& value, Tensor* tensor) {
     }
     return absl::OkStatus();
   }
-  *tensor = Tensor(buffer->tensor().dtype(), buffer->shape());
+  *tensor = Tensor(ThePoolAllocator(), buffer->tensor().dtype(), buffer->shape());
   CopyElements(*buffer, settled->row, 0, tensor);
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 
 #include "cc/core/row_kernels.h"
 #include "cc/kernels/errors.h"
+#include "cc/kernels/pool_allocator.h"
 
 namespace recgraph {
 
@@ -14,7 +15,7 @@ absl::Status PackMatrix(const Tensor& matrix, bool transposed, Tensor* packed) {
   }
   const int inner = transposed ? 1 : 0;
   const PackedShape shape{matrix.dim_size(inner), matrix.dim_size(1 - inner)};
-  *packed = Tensor(tensorflow::DT_FLOAT, tensorflow::TensorShape({shape.floats()}));
+  *packed = Tensor(ThePoolAllocator(), tensorflow::DT_FLOAT, tensorflow::TensorShape({shape.floats()}));
   BestRowKernels().pack(shape, matrix.flat<float>().data(), transposed, packed->flat<float>().data());
   return absl::OkStatus();
 }

@@ -11,8 +11,8 @@
 
 namespace recgraph {
 
-// A manager of one such device. It shares memory, resources and name with `underlying`, which must
-// outlive it.
+// A manager of one such device, whose tensors are in the memory pool. It shares resources and name with
+// `underlying`, which must outlive it.
 std::unique_ptr<tensorflow::DeviceMgr> MakeSerialDevice(tensorflow::Device* underlying);
 
 // The same with kernels that may split their work among the threads of `underlying`.

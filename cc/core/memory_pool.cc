@@ -1,0 +1,162 @@
+// Lists of free blocks by size class. Sizes between two powers of two have eight classes: at most an eighth of
+// a block is unused.
+#include "cc/core/memory_pool.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+namespace recgraph {
+namespace {
+
+// In front of the memory that is handed out, and as large as its alignment.
+struct Block {
+  Block* next;
+  int32_t size_class;  // kUnpooled: freed at once
+};
+static_assert(sizeof(Block) <= MemoryPool::kAlignment, "the header fits");
+
+constexpr int32_t kUnpooled = -1;
+constexpr size_t kSmallest = 64;
+constexpr int kSteps = 8;   // classes between powers of two
+constexpr int kPowers = 16;  // up to 64 * 2^16 bytes = 4 MiB
+constexpr int kClasses = kSteps * kPowers + 1;
+// What a thread keeps to itself of each class.
+constexpr size_t kListBytes = 256 << 10;
+
+size_t SizeOf(int size_class) {
+  const size_t base = kSmallest << (size_class / kSteps);
+  return base + base / kSteps * (size_class % kSteps);
+}
+
+int ClassOf(size_t bytes) {
+  if (bytes <= kSmallest) return 0;
+  const int power = 63 - __builtin_clzll(bytes / kSmallest);
+  const size_t base = kSmallest << power;
+  const size_t step = base / kSteps;
+  return power * kSteps + static_cast<int>((bytes - base + step - 1) / step);
+}
+
+struct List {
+  Block* first = nullptr;
+  int count = 0;
+};
+
+int ListLength(int size_class) {
+  const size_t length = kListBytes / (SizeOf(size_class) + MemoryPool::kAlignment);
+  return length < 2 ? 2 : length > 64 ? 64 : static_cast<int>(length);
+}
+
+void Destroy(Block* block) { std::free(block); }
+
+// Never destroyed: threads may end after it would be.
+struct Shared {
+  std::mutex mutex;
+  std::vector<List> lists[kClasses];
+  std::atomic<int64_t> waiting{0};
+
+  static Shared* Get() {
+    static Shared* const shared = new Shared;
+    return shared;
+  }
+
+  bool Take(int size_class, List* list) {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto& there = lists[size_class];
+    if (there.empty()) return false;
+    *list = there.back();
+    there.pop_back();
+    waiting.fetch_sub(list->count * SizeOf(size_class), std::memory_order_relaxed);
+    return true;
+  }
+
+  void Give(int size_class, List list) {
+    if (list.first == nullptr) return;
+    const int64_t bytes = list.count * SizeOf(size_class);
+    if (waiting.load(std::memory_order_relaxed) + bytes <= MemoryPool::kMaxWaiting) {
+      std::lock_guard<std::mutex> lock(mutex);
+      waiting.fetch_add(bytes, std::memory_order_relaxed);
+      lists[size_class].push_back(list);
+      return;
+    }
+    for (Block* block = list.first; block != nullptr;) {
+      Block* const next = block->next;
+      Destroy(block);
+      block = next;
+    }
+  }
+};
+
+// A thread's own lists: one to take from and put to, and a full one, so that a thread that goes back and forth
+// at the end of a list does not go to the shared ones each time.
+struct Own {
+  List open[kClasses];
+  List full[kClasses];
+
+  ~Own();
+};
+
+// Set when the thread's lists are gone, while other objects of the thread are still being destroyed.
+thread_local bool own_is_gone = false;
+thread_local Own own;
+
+Own::~Own() {
+  own_is_gone = true;
+  for (int i = 0; i < kClasses; ++i) {
+    Shared::Get()->Give(i, open[i]);
+    Shared::Get()->Give(i, full[i]);
+  }
+}
+
+}  // namespace
+
+void* MemoryPool::Allocate(size_t bytes) {
+  const int size_class = bytes > SizeOf(kClasses - 1) ? kUnpooled : ClassOf(bytes);
+  Block* block = nullptr;
+  if (size_class != kUnpooled && !own_is_gone) {
+    List& open = own.open[size_class];
+    List& full = own.full[size_class];
+    if (open.first == nullptr) {
+      if (full.first != nullptr) {
+        open = full;
+        full = {};
+      } else {
+        Shared::Get()->Take(size_class, &open);
+      }
+    }
+    if (open.first != nullptr) {
+      block = open.first;
+      open.first = block->next;
+      --open.count;
+    }
+  }
+  if (block == nullptr) {
+    const size_t size = size_class == kUnpooled ? bytes : SizeOf(size_class);
+    const size_t rounded = (size + 2 * kAlignment - 1) / kAlignment * kAlignment;
+    block = static_cast<Block*>(std::aligned_alloc(kAlignment, rounded));
+    if (block == nullptr) return nullptr;
+    block->size_class = size_class;
+  }
+  return reinterpret_cast<char*>(block) + kAlignment;
+}
+
+void MemoryPool::Free(void* memory) {
+  if (memory == nullptr) return;
+  auto* const block = reinterpret_cast<Block*>(static_cast<char*>(memory) - kAlignment);
+  const int size_class = block->size_class;
+  if (size_class == kUnpooled || own_is_gone) return Destroy(block);
+  List& open = own.open[size_class];
+  if (open.count == ListLength(size_class)) {
+    Shared::Get()->Give(size_class, own.full[size_class]);
+    own.full[size_class] = open;
+    open = {};
+  }
+  block->next = open.first;
+  open.first = block;
+  ++open.count;
+}
+
+int64_t MemoryPool::Waiting() { return Shared::Get()->waiting.load(std::memory_order_relaxed); }
+
+}  // namespace recgraph

@@ -1,0 +1,103 @@
+// Blocks are disjoint, aligned and used again, on one thread and across threads.
+#include "cc/core/memory_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace recgraph {
+namespace {
+
+TEST(MemoryPoolTest, BlocksAreDisjointAlignedAndLargeEnough) {
+  std::mt19937 random(5);
+  std::vector<std::pair<unsigned char*, size_t>> live;
+  for (int round = 0; round < 20000; ++round) {
+    if (live.size() < 200 && random() % 3 != 0) {
+      const size_t bytes = random() % 8 == 0 ? random() % 6'000'000 : random() % 5000;
+      auto* memory = static_cast<unsigned char*>(MemoryPool::Allocate(bytes));
+      ASSERT_NE(memory, nullptr);
+      ASSERT_EQ(reinterpret_cast<uintptr_t>(memory) % MemoryPool::kAlignment, 0u);
+      const size_t marked = bytes < 512 ? bytes : 512;
+      std::memset(memory, round % 251, marked);
+      if (bytes > 0) memory[bytes - 1] = round % 251;
+      live.emplace_back(memory, bytes);
+    } else if (!live.empty()) {
+      const size_t which = random() % live.size();
+      auto [memory, bytes] = live[which];
+      if (bytes > 0) {
+        EXPECT_EQ(memory[0], memory[bytes - 1]);
+      }
+      MemoryPool::Free(memory);
+      live[which] = live.back();
+      live.pop_back();
+    }
+  }
+  for (auto& [memory, bytes] : live) MemoryPool::Free(memory);
+  MemoryPool::Free(nullptr);
+}
+
+TEST(MemoryPoolTest, ABlockIsUsedAgain) {
+  void* const first = MemoryPool::Allocate(1000);
+  MemoryPool::Free(first);
+  void* const second = MemoryPool::Allocate(990);
+  EXPECT_EQ(first, second);
+  MemoryPool::Free(second);
+}
+
+// One thread allocates, others free: what they free is found again, and nothing grows without end.
+TEST(MemoryPoolTest, WhatOneThreadFreesAnotherFinds) {
+  const int64_t before = MemoryPool::Waiting();
+  for (int round = 0; round < 50; ++round) {
+    std::vector<void*> blocks;
+    for (int i = 0; i < 2000; ++i) {
+      blocks.push_back(MemoryPool::Allocate(3000));
+      std::memset(blocks.back(), i, 3000);
+    }
+    std::thread other([&] {
+      for (void* block : blocks) MemoryPool::Free(block);
+    });
+    other.join();
+    EXPECT_LE(MemoryPool::Waiting(), before + int64_t{2} * 2000 * 3072);
+  }
+  EXPECT_GT(MemoryPool::Waiting(), 0);
+}
+
+TEST(MemoryPoolTest, ThreadsAtOnce) {
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::vector<unsigned char*> handed;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(t);
+      for (int i = 0; i < 5000; ++i) {
+        auto* mine = static_cast<unsigned char*>(MemoryPool::Allocate(random() % 3000 + 1));
+        mine[0] = static_cast<unsigned char>(t);
+        unsigned char* theirs = nullptr;
+        {
+          std::lock_guard<std::mutex> lock(mutex);
+          handed.push_back(mine);
+          if (handed.size() > 100) {
+            std::swap(handed[random() % handed.size()], handed.back());
+            theirs = handed.back();
+            handed.pop_back();
+          }
+        }
+        if (theirs != nullptr) {
+          EXPECT_LT(theirs[0], 4);
+          MemoryPool::Free(theirs);
+        }
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (unsigned char* memory : handed) MemoryPool::Free(memory);
+}
+
+}  // namespace
+}  // namespace recgraph

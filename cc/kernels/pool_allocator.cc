@@ -1,0 +1,27 @@
+// Tensors in blocks of the memory pool.
+#include "cc/kernels/pool_allocator.h"
+
+#include <string>
+
+#include "cc/core/memory_pool.h"
+
+namespace recgraph {
+namespace {
+
+class PoolAllocator : public tensorflow::Allocator {
+ public:
+  std::string Name() override { return "recgraph_pool"; }
+  void* AllocateRaw(size_t alignment, size_t bytes) override {
+    return alignment <= MemoryPool::kAlignment ? MemoryPool::Allocate(bytes) : nullptr;
+  }
+  void DeallocateRaw(void* memory) override { MemoryPool::Free(memory); }
+};
+
+}  // namespace
+
+tensorflow::Allocator* ThePoolAllocator() {
+  static PoolAllocator* const allocator = new PoolAllocator;
+  return allocator;
+}
+
+}  // namespace recgraph
