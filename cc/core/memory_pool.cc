@@ -20,7 +20,7 @@ static_assert(sizeof(Block) <= MemoryPool::kAlignment, "the header fits");
 constexpr int32_t kUnpooled = -1;
 constexpr size_t kSmallest = 64;
 constexpr int kSteps = 8;   // classes between powers of two
-constexpr int kPowers = 16;  // up to 64 * 2^16 bytes = 4 MiB
+constexpr int kPowers = 20;  // up to 64 * 2^20 bytes = 64 MiB
 constexpr int kClasses = kSteps * kPowers + 1;
 // What a thread keeps to itself of each class.
 constexpr size_t kListBytes = 256 << 10;

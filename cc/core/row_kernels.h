@@ -40,6 +40,11 @@ struct RowKernels {
   void (*pack)(PackedShape shape, const float* matrix, bool transposed, float* packed);
   // out[rows, width] = a[rows, inner] * matrix. Each row's result is the same whatever rows it is computed with.
   void (*product)(int64_t rows, PackedShape shape, const float* a, const float* packed, float* out);
+  // Columns `first` to `last` of out[inner, width] = transpose(a[rows, inner]) * b[rows, width]; `rows` is not 0.
+  // Work is best divided at multiples of `panel`.
+  int64_t panel;
+  void (*outer_product)(int64_t rows, PackedShape shape, const float* a, const float* b, int64_t first,
+                        int64_t last, float* out);
 };
 
 // The fastest of this machine.

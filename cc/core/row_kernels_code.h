@@ -139,34 +139,53 @@ struct UpTo<0, kOps...> {
 constexpr int kPanel = 3;
 constexpr int kTall = Vec::kWidth == 1 ? 2 : Vec::kWidth == 8 ? 4 : 8;
 
+constexpr int64_t kPanelWidth = kPanel * Vec::kWidth;
+
+inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t Vectors(int64_t floats) { return (floats + Vec::kWidth - 1) / Vec::kWidth; }
 
-void Pack(PackedShape shape, const float* matrix, bool transposed, float* packed) {
-  constexpr int64_t kFull = kPanel * Vec::kWidth;
-  for (int64_t first = 0; first < shape.width; first += kFull) {
-    const int64_t left = shape.width - first;
-    const int64_t there = left < kFull ? left : kFull;
-    const float* const from = matrix + first * (transposed ? shape.inner : 1);
-    for (int64_t k = 0; k < shape.inner; ++k) {
-      for (int64_t j = 0; j < there; j += Vec::kWidth, packed += Vec::kWidth) {
-        const int64_t count = there - j < Vec::kWidth ? there - j : Vec::kWidth;
-        const Vec values = transposed ? Vec::Gather(from + j * shape.inner + k, shape.inner, count)
-                                      : Vec::Load(from + k * shape.width + j, count);
-        values.Store(packed);
-      }
+// Element (k, j) of what is packed is matrix[k * step + j * stride], one of the two is 1.
+void PackPanel(int64_t inner, int64_t columns, const float* matrix, int64_t step, int64_t stride, float* packed) {
+  for (int64_t k = 0; k < inner; ++k) {
+    for (int64_t j = 0; j < columns; j += Vec::kWidth, packed += Vec::kWidth) {
+      const int64_t count = Least(columns - j, Vec::kWidth);
+      const float* const from = matrix + k * step + j * stride;
+      (stride == 1 ? Vec::Load(from, count) : Vec::Gather(from, stride, count)).Store(packed);
     }
   }
 }
 
-// The loops over a tile are unrolled so that its sums are registers.
-// `there` floats of the panel's last vector are results.
-template <int kRows, int kVectors>
-void Tile(int64_t inner, const float* a, const float* panel, float* out, int64_t width, int64_t there) {
+void Pack(PackedShape shape, const float* matrix, bool transposed, float* packed) {
+  const int64_t step = transposed ? 1 : shape.width;
+  const int64_t stride = transposed ? shape.inner : 1;
+  for (int64_t first = 0; first < shape.width; first += kPanelWidth) {
+    const int64_t columns = Least(shape.width - first, kPanelWidth);
+    PackPanel(shape.inner, columns, matrix + first * stride, step, stride, packed);
+    packed += shape.inner * Vectors(columns) * Vec::kWidth;
+  }
+}
+
+// The first factor of a tile: element (row, k) is data[row * row_stride + k * step].
+struct Factor {
+  const float* data;
+  int64_t row_stride;
+  int64_t step;
+};
+
+// The loops over a tile are unrolled so that its sums are registers. `there` floats of the panel's last vector
+// are results. Adds to `out`, or overwrites it.
+template <int kRows, int kVectors, bool kAdd>
+void Tile(int64_t inner, Factor a, const float* panel, float* out, int64_t width, int64_t there) {
   Vec sums[kRows][kVectors];
 #pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sums[row][v] = Vec::Broadcast(0.0f);
+    for (int v = 0; v < kVectors; ++v) {
+      const float* const before = out + row * width + v * Vec::kWidth;
+      sums[row][v] = !kAdd               ? Vec::Broadcast(0.0f)
+                     : v + 1 == kVectors ? Vec::Load(before, there)
+                                         : Vec::Load(before);
+    }
   }
   for (int64_t k = 0; k < inner; ++k, panel += kVectors * Vec::kWidth) {
     Vec values[kVectors];
@@ -174,7 +193,7 @@ void Tile(int64_t inner, const float* a, const float* panel, float* out, int64_t
     for (int v = 0; v < kVectors; ++v) values[v] = Vec::Load(panel + v * Vec::kWidth);
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
-      const Vec factor = Vec::Broadcast(a[row * inner + k]);
+      const Vec factor = Vec::Broadcast(a.data[row * a.row_stride + k * a.step]);
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sums[row][v] = Fma(factor, values[v], sums[row][v]);
     }
@@ -187,35 +206,55 @@ void Tile(int64_t inner, const float* a, const float* panel, float* out, int64_t
   }
 }
 
-using TileKernel = void (*)(int64_t inner, const float* a, const float* panel, float* out, int64_t width,
+using TileKernel = void (*)(int64_t inner, Factor a, const float* panel, float* out, int64_t width,
                             int64_t there);
 
-template <int... kRows>
+template <bool kAdd, int... kRows>
 TileKernel TileFor(int rows, int64_t vectors, Numbers<kRows...>) {
   static constexpr TileKernel kTiles[kPanel][kTall] = {
-      {Tile<kRows + 1, 1>...}, {Tile<kRows + 1, 2>...}, {Tile<kRows + 1, 3>...}};
+      {Tile<kRows + 1, 1, kAdd>...}, {Tile<kRows + 1, 2, kAdd>...}, {Tile<kRows + 1, 3, kAdd>...}};
   return kTiles[vectors - 1][rows - 1];
 }
 
-void Product(int64_t rows, PackedShape shape, const float* a, const float* packed, float* out) {
-  if (rows == 0) return;
-  constexpr int64_t kFull = kPanel * Vec::kWidth;
-  // As many tiles as there have to be, of the same height or one less.
+// The results of one panel: `columns` of them, as many tiles as there have to be, of the same height or one less.
+template <bool kAdd>
+void PanelProduct(int64_t rows, int64_t inner, Factor a, const float* panel, int64_t columns, float* out,
+                  int64_t width) {
+  const int64_t vectors = Vectors(columns);
+  const int64_t there = columns - (vectors - 1) * Vec::kWidth;
   const int64_t tiles = (rows + kTall - 1) / kTall;
-  const int64_t height = rows / tiles, higher = rows % tiles;
-  for (int64_t first = 0; first < shape.width; first += kFull) {
-    const int64_t left = shape.width - first;
-    const int64_t vectors = left < kFull ? Vectors(left) : kPanel;
-    const int64_t there = left < kFull ? left - (vectors - 1) * Vec::kWidth : Vec::kWidth;
-    const float* from = a;
-    float* to = out + first;
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t now = height + (tile < higher ? 1 : 0);
-      TileFor(now, vectors, UpTo<kTall>::Type{})(shape.inner, from, packed, to, shape.width, there);
-      from += now * shape.inner;
-      to += now * shape.width;
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const int64_t height = rows / tiles + (tile < rows % tiles ? 1 : 0);
+    TileFor<kAdd>(height, vectors, UpTo<kTall>::Type{})(inner, a, panel, out, width, there);
+    a.data += height * a.row_stride;
+    out += height * width;
+  }
+}
+
+void Product(int64_t rows, PackedShape shape, const float* a, const float* packed, float* out) {
+  for (int64_t first = 0; first < shape.width; first += kPanelWidth) {
+    const int64_t columns = Least(shape.width - first, kPanelWidth);
+    PanelProduct<false>(rows, shape.inner, {a, shape.inner, 1}, packed, columns, out + first, shape.width);
+    packed += Vectors(columns) * Vec::kWidth * shape.inner;
+  }
+}
+
+// Rows of the factors that are worked on together: those of the first stay in the second-level cache for all
+// panels of the second.
+constexpr int64_t kOuterRows = 256;
+
+void OuterProduct(int64_t rows, PackedShape shape, const float* a, const float* b, int64_t first, int64_t last,
+                  float* out) {
+  alignas(64) float panel[kOuterRows * kPanelWidth];
+  for (int64_t row = 0; row < rows; row += kOuterRows) {
+    const int64_t now = Least(rows - row, kOuterRows);
+    const Factor factor = {a + row * shape.inner, 1, shape.inner};
+    for (int64_t column = first; column < last; column += kPanelWidth) {
+      const int64_t columns = Least(last - column, kPanelWidth);
+      PackPanel(now, columns, b + row * shape.width + column, shape.width, 1, panel);
+      const auto run = row == 0 ? PanelProduct<false> : PanelProduct<true>;
+      run(shape.inner, now, factor, panel, columns, out + column, shape.width);
     }
-    packed += vectors * Vec::kWidth * shape.inner;
   }
 }
 
@@ -225,7 +264,9 @@ constexpr RowKernels Make(const char* name, Numbers<kUnary...>, Numbers<kBinary.
           {RunUnary<static_cast<Unary>(kUnary)>...},
           {RunBinary<static_cast<Binary>(kBinary)>...},
           Pack,
-          Product};
+          Product,
+          kPanelWidth,
+          OuterProduct};
 }
 
 constexpr RowKernels MakeRowKernels(const char* name) {

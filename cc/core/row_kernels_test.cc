@@ -170,6 +170,36 @@ TEST(RowKernelsTest, ProductsAreRightAndTheSameWithOtherRows) {
   }
 }
 
+TEST(RowKernelsTest, OuterProductsAreRightAndNoMatterHowDivided) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  for (const RowKernels* kernels : AllKernels()) {
+    for (const auto& [inner, width] : kSizes) {
+      for (int64_t rows : {1, 2, 30, 256, 257, 600}) {
+        const PackedShape shape{inner, width};
+        std::vector<float> a(rows * inner), b(rows * width), out(inner * width + 1, 77.0f);
+        for (float& x : a) x = normal(random);
+        for (float& x : b) x = normal(random);
+        const int64_t middle = width / 2 / kernels->panel * kernels->panel;
+        kernels->outer_product(rows, shape, a.data(), b.data(), 0, middle, out.data());
+        kernels->outer_product(rows, shape, a.data(), b.data(), middle, width, out.data());
+        EXPECT_EQ(out.back(), 77.0f) << "written past the end";
+        for (int64_t i = 0; i < inner; i += 1 + inner / 40) {
+          for (int64_t j = 0; j < width; ++j) {
+            double exact = 0, scale = 0;
+            for (int64_t row = 0; row < rows; ++row) {
+              const double term = static_cast<double>(a[row * inner + i]) * b[row * width + j];
+              exact += term;
+              scale += std::fabs(term);
+            }
+            ASSERT_NEAR(out[i * width + j], exact, 1e-6 * scale) << kernels->name;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(RowKernelsTest, ThereIsAFormForAnyMachine) {
   const auto all = AllKernels();
   ASSERT_FALSE(all.empty());

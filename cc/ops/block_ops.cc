@@ -1,4 +1,4 @@
-// Registration of the ops that the batched engine puts into its blocks in place of TensorFlow's.
+// Registration of ops on rows, in place of TensorFlow's: in the blocks of the batched engine, and for gradients.
 #include <cstdint>
 #include <vector>
 
@@ -47,5 +47,18 @@ REGISTER_OP("Recgraph>PackedProduct")
       return absl::OkStatus();
     })
     .Doc("Rows times a captured matrix [inner, width] that the engine has packed for it.");
+
+REGISTER_OP("Recgraph>OuterProduct")
+    .Input("a: float")
+    .Input("b: float")
+    .Output("product: float")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle a, b;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &a));
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 2, &b));
+      c->set_output(0, c->Matrix(c->Dim(a, 1), c->Dim(b, 1)));
+      return absl::OkStatus();
+    })
+    .Doc("transpose(a) b for many rows [m, k] and [m, n]: the gradient of a weight.");
 
 }  // namespace recgraph

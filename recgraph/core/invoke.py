@@ -317,7 +317,12 @@ def _total_of(kind: str, taken: list[tf.Tensor], capture: tf.Tensor) -> Any:
 @tf.custom_gradient
 def _product(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Any]:
     """transpose(a) @ b, summed over all invocations; its gradient goes on to the pullback as it is."""
-    return tf.linalg.matmul(a, b, transpose_a=True), lambda gradient: (gradient, None)
+    if a.dtype == tf.float32:
+        # The number of rows is another each step: TensorFlow's product would be compiled for it each time.
+        product = native.ops().recgraph_outer_product(a, b)
+    else:
+        product = tf.linalg.matmul(a, b, transpose_a=True)
+    return product, lambda gradient: (gradient, None)
 
 
 def _shape_of(capture: tf.Tensor) -> tf.Tensor:
