@@ -2,6 +2,7 @@
 #include "cc/core/batch_machine.h"
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <random>
 
@@ -55,6 +56,11 @@ constexpr struct {
                {Order::kHeight, "height"},
                {Order::kRandom, "random"}};
 
+// Of an activation with its slots and counters.
+size_t SizeOf(const Function& function) {
+  return sizeof(Activation) + function.slots * sizeof(Value) + function.nodes.size() * sizeof(uint16_t);
+}
+
 std::atomic<Order> default_order{Order::kAgenda};
 
 }  // namespace
@@ -94,7 +100,7 @@ Order DefaultOrder() { return default_order.load(std::memory_order_relaxed); }
 
 void SetDefaultOrder(Order order) { default_order.store(order, std::memory_order_relaxed); }
 
-Record::Record(Kind kind, std::vector<Value> values) : Holder(kind), values_(std::move(values)) {
+Record::Record(Kind kind, Values values) : Holder(kind), values_(std::move(values)) {
   AccountFor(sizeof(Record) + values_.size() * sizeof(Value));
 }
 
@@ -111,7 +117,7 @@ Machine::Machine(const Plan& plan, Backend* backend, BatchPolicy* policy, int64_
 Machine::~Machine() {
   while (live_ != nullptr) Release(live_);
   for (auto& list : free_) {
-    for (Activation* activation : list) ::operator delete(activation);
+    for (Activation* activation : list) MemoryPool::FreeObject(activation, SizeOf(*activation->function));
   }
 }
 
@@ -157,9 +163,18 @@ Machine::End Machine::RunOne(int block) {
   queue.depths = 0;
   size_t taken = rows.size();
   if (!backend_->RunBlock(what, node, rows.data(), rows.size(), &taken)) return End::kFailed;
+  Forget(node, rows.data(), taken);
   for (size_t i = taken; i < rows.size(); ++i) Ready(rows[i], what.node);
   for (size_t i = taken; i-- > 0;) Fire(rows[i], node.event);
   return RunNative();
+}
+
+// Lets go of what only this block needed.
+void Machine::Forget(const Node& node, Activation** activations, size_t count) {
+  for (size_t i = 0; i < node.reads.size(); ++i) {
+    if (!node.only_use[i]) continue;
+    for (size_t row = 0; row < count; ++row) activations[row]->slots[node.reads[i]] = Value();
+  }
 }
 
 // Everything that is not a block, until only blocks are left to run.
@@ -202,9 +217,12 @@ void Machine::Ready(Activation* activation, int index) {
       return;
     case NodeKind::kPack:
     case NodeKind::kJoin: {
-      std::vector<Value> values;
+      Values values;
       values.reserve(node.reads.size());
-      for (int slot : node.reads) values.push_back(slots[slot]);
+      for (size_t i = 0; i < node.reads.size(); ++i) {
+        Value& value = slots[node.reads[i]];
+        values.push_back(node.only_use[i] ? std::move(value) : value);
+      }
       const auto kind =
           node.kind == NodeKind::kPack ? Holder::Kind::kRecord : Holder::Kind::kJoin;
       slots[node.writes[0]] = {FramePtr<Holder>(new Record(kind, std::move(values))), 0};
@@ -239,7 +257,8 @@ void Machine::Call(Activation* activation, const Node& node) {
   const Function* const callee = &plan_.functions[node.targets[target]];
   Activation* const child = NewActivation(callee, activation, &node);
   for (int i = 0; i < callee->arguments; ++i) {
-    child->slots[i] = activation->slots[node.reads[first + i]];
+    Value& value = activation->slots[node.reads[first + i]];
+    child->slots[i] = node.only_use[first + i] ? std::move(value) : value;
   }
   if (child->depth > max_depth_) deepest_ = child;
   Fire(child, 0);
@@ -250,14 +269,17 @@ void Machine::Deliver(Activation* activation, int group) {
   const Function& function = *activation->function;
   Activation* const parent = activation->parent;
   for (int result : function.groups[group]) {
-    Value& value = activation->slots[function.results[result]];
+    Value* target = nullptr;
     if (parent == nullptr) {
-      results_[activation->root][result] = value;
+      target = &results_[activation->root][result];
     } else if (parent->gathered != nullptr) {
-      parent->gathered[activation->index * function.results.size() + result] = value;
+      target = &parent->gathered[activation->index * function.results.size() + result];
     } else if (activation->call->writes[result] >= 0) {
-      parent->slots[activation->call->writes[result]] = value;
+      target = &parent->slots[activation->call->writes[result]];
     }
+    if (target == nullptr) continue;
+    Value& value = activation->slots[function.results[result]];
+    *target = function.only_use[result] ? std::move(value) : value;
   }
   if (parent == nullptr) return;
   switch (parent->function->kind) {
@@ -303,7 +325,8 @@ void Machine::BeginMap(Activation* map) {
   for (int i = 0; i < callee.arguments; ++i) {
     const Value& value = map->slots[i];
     if (value.holder->kind == Holder::Kind::kRecord) {
-      arguments[i] = static_cast<const Record*>(value.holder.get())->values();
+      const Values& rows = static_cast<const Record*>(value.holder.get())->values();
+      arguments[i].assign(rows.begin(), rows.end());
     } else if (!backend_->Split(value, &arguments[i])) {
       failed_ = true;
     }
@@ -342,7 +365,8 @@ void Machine::EndMap(Activation* map) {
     }
     Value* const whole = &map->slots[function.results[result]];
     if (function.map_results[result].is_frame) {
-      *whole = {FramePtr<Holder>(new Record(Holder::Kind::kRecord, std::move(values))), 0};
+      Values frames(std::make_move_iterator(values.begin()), std::make_move_iterator(values.end()));
+      *whole = {FramePtr<Holder>(new Record(Holder::Kind::kRecord, std::move(frames))), 0};
     } else if (!backend_->Stack(values, function.map_results[result], whole)) {
       failed_ = true;
       return;
@@ -359,9 +383,7 @@ Activation* Machine::NewActivation(const Function* function, Activation* parent,
     activation = free_[index].back();
     free_[index].pop_back();
   } else {
-    const size_t size = sizeof(Activation) + function->slots * sizeof(Value) +
-                        function->nodes.size() * sizeof(uint16_t);
-    char* const memory = static_cast<char*>(::operator new(size));
+    char* const memory = static_cast<char*>(MemoryPool::AllocateObject(SizeOf(*function)));
     activation = reinterpret_cast<Activation*>(memory);
     activation->slots = reinterpret_cast<Value*>(memory + sizeof(Activation));
     activation->pending = reinterpret_cast<uint16_t*>(activation->slots + function->slots);

@@ -15,6 +15,7 @@
 
 #include "cc/core/batch_plan.h"
 #include "cc/core/frame_base.h"
+#include "cc/core/memory_pool.h"
 
 namespace recgraph {
 namespace batch {
@@ -25,6 +26,7 @@ class Holder : public FrameBase {
   // A stacked buffer; a frame's values; parts to be joined along their first dimension.
   enum class Kind { kBuffer, kRecord, kJoin };
   explicit Holder(Kind kind) : kind(kind) {}
+  RECGRAPH_POOLED_OBJECT
   const Kind kind;
 };
 
@@ -35,11 +37,13 @@ struct Value {
   int64_t row = 0;
 };
 
+using Values = std::vector<Value, PooledElements<Value>>;
+
 // Values of an activation that are kept together: what its gradient needs, or parts of a join.
 class Record final : public Holder {
  public:
-  Record(Kind kind, std::vector<Value> values);
-  const std::vector<Value>& values() const { return values_; }
+  Record(Kind kind, Values values);
+  const Values& values() const { return values_; }
 
   // The one value that a join has become, null before its first use. Any thread may set it; the first counts.
   const Value* joined() const { return joined_.load(std::memory_order_acquire); }
@@ -48,7 +52,7 @@ class Record final : public Holder {
  private:
   ~Record() override { delete joined_.load(); }
 
-  const std::vector<Value> values_;
+  const Values values_;
   mutable std::atomic<const Value*> joined_{nullptr};
 };
 
@@ -170,6 +174,7 @@ class Machine {
   void Ready(Activation* activation, int node);
   void Call(Activation* activation, const Node& node);
   void Deliver(Activation* activation, int group);
+  void Forget(const Node& node, Activation** activations, size_t count);
   void Fire(Activation* activation, int event) { fired_.push_back({activation, event}); }
   void CallFromLoop(Activation* loop, int node);
   void ArriveInLoop(Activation* loop, const Node& node);

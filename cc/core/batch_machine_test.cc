@@ -129,6 +129,7 @@ Plan Fibonacci() {
   plan.names = {"fib", "leaf", "inner"};
   plan.labels = {"", "below"};
   plan.blocks = {Named("split", 0, 0, 0), Named("add", 2, 2, 1)};
+  FindOnlyUses(&plan);
   return plan;
 }
 
@@ -227,6 +228,7 @@ TEST(Machine, Loops) {
   body.nodes[0].block = 1;
   plan.functions = {loop, condition, body};
   plan.blocks = {Named("split", 1, 0, 0), Named("split", 2, 0, 0)};
+  FindOnlyUses(&plan);
   Numbers numbers;
   const auto policy = MakeBatchPolicy(Order::kAgenda);
   Machine machine(plan, &numbers, policy.get(), 10);
@@ -256,6 +258,7 @@ TEST(Machine, MapsOverRows) {
   same.groups = {{0}};
   same.events = {{{}, {0}}};
   plan.functions = {map, same};
+  FindOnlyUses(&plan);
   Numbers numbers;
   const auto policy = MakeBatchPolicy(Order::kAgenda);
   Machine machine(plan, &numbers, policy.get(), 10);
@@ -269,10 +272,10 @@ TEST(Machine, MapsOverRows) {
 TEST(DecodePlan, RefusesWhatIsDamaged) {
   Plan plan;
   EXPECT_NE(DecodePlan({}, {}, &plan), "");
-  EXPECT_NE(DecodePlan({2, 0, 0, 0}, {}, &plan), "");
-  EXPECT_NE(DecodePlan({1, 1, 0, 0, 0}, {"f"}, &plan), "");
+  EXPECT_NE(DecodePlan({1, 0, 0, 0}, {}, &plan), "");
+  EXPECT_NE(DecodePlan({2, 1, 0, 0, 0}, {"f"}, &plan), "");
   Plan empty;
-  EXPECT_EQ(DecodePlan({1, 0, 0, 0}, {}, &empty), "");
+  EXPECT_EQ(DecodePlan({2, 0, 0, 0}, {}, &empty), "");
 }
 
 TEST(EngineChoice, TakesTheCheaperAndLooksAgain) {

@@ -165,7 +165,24 @@ bool IsConsistent(const Plan& plan) {
   return true;
 }
 
+// Loops and maps read their slots again and again.
+void FindOnlyUses(Function* function) {
+  std::vector<int> uses(function->slots, function->kind == FunctionKind::kPlain ? 0 : 2);
+  for (const Node& node : function->nodes) {
+    for (int slot : node.reads) ++uses[slot];
+  }
+  for (int slot : function->results) ++uses[slot];
+  for (Node& node : function->nodes) {
+    for (int slot : node.reads) node.only_use.push_back(uses[slot] == 1);
+  }
+  for (int slot : function->results) function->only_use.push_back(uses[slot] == 1);
+}
+
 }  // namespace
+
+void FindOnlyUses(Plan* plan) {
+  for (Function& function : plan->functions) FindOnlyUses(&function);
+}
 
 int Plan::Find(const std::string& name) const {
   for (size_t i = 0; i < names.size(); ++i) {
@@ -188,6 +205,7 @@ std::string DecodePlan(const std::vector<int64_t>& code, const std::vector<std::
   }
   for (int i = 0; i < blocks && in.ok(); ++i) plan->blocks.push_back(ReadBlock(&in));
   if (!in.ok() || !in.at_end() || !IsConsistent(*plan)) return "a damaged plan";
+  FindOnlyUses(plan);
   return "";
 }
 

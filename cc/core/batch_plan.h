@@ -24,6 +24,7 @@ struct Node {
   int pending;              // how many events it waits for
   std::vector<int> reads;   // slots; a call's selector comes first
   std::vector<int> writes;  // slots, or -1 for a result that nobody reads
+  std::vector<bool> only_use;  // per read: nothing else reads this slot, its value may be moved
   int event;                // the (first) event that it fires
   int block = -1;           // kBlock
   Selector selector = Selector::kNone;  // kCall
@@ -57,6 +58,7 @@ struct Function {
   int arguments;
   int slots;
   std::vector<int> results;              // slots
+  std::vector<bool> only_use;            // per result: nothing else reads its slot
   std::vector<std::vector<int>> groups;  // of results that become known together
   std::vector<Event> events;
   std::vector<Node> nodes;
@@ -94,6 +96,9 @@ struct Plan {
   // The number of a function, or -1.
   int Find(const std::string& name) const;
 };
+
+// Sets `only_use` of all functions and nodes. DecodePlan does it.
+void FindOnlyUses(Plan* plan);
 
 // Decodes what recgraph/batch/plan.py encodes. Returns "" or what is wrong with it.
 std::string DecodePlan(const std::vector<int64_t>& code, const std::vector<std::string>& strings,

@@ -18,9 +18,33 @@ class MemoryPool {
   // Takes back what Allocate returned, on any thread.
   static void Free(void* memory);
 
+  // The same for objects whose size is known when they are freed: no alignment beyond 16, no header.
+  static void* AllocateObject(size_t bytes);
+  static void FreeObject(void* memory, size_t bytes);
+
   // What waits in the shared lists, in bytes; at most kMaxWaiting.
   static int64_t Waiting();
   static constexpr int64_t kMaxWaiting = int64_t{256} << 20;
+};
+
+// For classes whose objects come and go with every invocation; sized deletion, so that derived classes work, too.
+#define RECGRAPH_POOLED_OBJECT                                                         \
+  static void* operator new(size_t bytes) { return MemoryPool::AllocateObject(bytes); } \
+  static void operator delete(void* memory, size_t bytes) { MemoryPool::FreeObject(memory, bytes); }
+
+// The same for what containers of the standard library hold.
+template <typename T>
+struct PooledElements {
+  using value_type = T;
+  PooledElements() = default;
+  template <typename Other>
+  PooledElements(const PooledElements<Other>&) {}
+  T* allocate(size_t count) { return static_cast<T*>(MemoryPool::AllocateObject(count * sizeof(T))); }
+  void deallocate(T* memory, size_t count) { MemoryPool::FreeObject(memory, count * sizeof(T)); }
+  template <typename Other>
+  bool operator==(const PooledElements<Other>&) const { return true; }
+  template <typename Other>
+  bool operator!=(const PooledElements<Other>&) const { return false; }
 };
 
 }  // namespace recgraph

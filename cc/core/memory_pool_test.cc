@@ -50,6 +50,34 @@ TEST(MemoryPoolTest, ABlockIsUsedAgain) {
   MemoryPool::Free(second);
 }
 
+TEST(MemoryPoolTest, ObjectsAreDisjointAndUsedAgain) {
+  std::mt19937 random(6);
+  std::vector<std::pair<unsigned char*, size_t>> live;
+  for (int round = 0; round < 20000; ++round) {
+    if (live.size() < 300 && random() % 3 != 0) {
+      const size_t bytes = random() % 1200 + 1;
+      auto* memory = static_cast<unsigned char*>(MemoryPool::AllocateObject(bytes));
+      ASSERT_EQ(reinterpret_cast<uintptr_t>(memory) % 16, 0u);
+      std::memset(memory, round % 251, bytes);
+      live.emplace_back(memory, bytes);
+    } else if (!live.empty()) {
+      std::swap(live[random() % live.size()], live.back());
+      auto [memory, bytes] = live.back();
+      live.pop_back();
+      EXPECT_EQ(memory[0], memory[bytes - 1]);
+      EXPECT_EQ(memory[0], memory[bytes / 2]);
+      MemoryPool::FreeObject(memory, bytes);
+    }
+  }
+  for (auto& [memory, bytes] : live) MemoryPool::FreeObject(memory, bytes);
+  void* const first = MemoryPool::AllocateObject(100);
+  MemoryPool::FreeObject(first, 100);
+  void* const second = MemoryPool::AllocateObject(97);
+  EXPECT_EQ(first, second);
+  MemoryPool::FreeObject(second, 97);
+  MemoryPool::FreeObject(nullptr, 10);
+}
+
 // One thread allocates, others free: what they free is found again, and nothing grows without end.
 TEST(MemoryPoolTest, WhatOneThreadFreesAnotherFinds) {
   const int64_t before = MemoryPool::Waiting();

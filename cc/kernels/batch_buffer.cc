@@ -53,7 +53,7 @@ void Parts(const Value& join, std::vector<const Value*>* parts) {
       parts->push_back(record->joined());
       continue;
     }
-    const std::vector<Value>& inner = record->values();
+    const Values& inner = record->values();
     for (size_t i = inner.size(); i-- > 0;) stack.push_back(&inner[i]);
   }
 }

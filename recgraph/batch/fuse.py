@@ -24,7 +24,9 @@ Translator: TypeAlias = Callable[["_Site"], "list[Pieces] | None"]
 _TRANSLATORS: dict[str, Translator] = {}
 _FREE = {"Identity", "StopGradient", "PreventGradient", "Reshape", "ExpandDims", "Squeeze"}
 _UNARY = {
-    **{name: name for name in ("Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Exp", "Tanh", "Sigmoid", "Relu")},
+    **{
+        name: name for name in ("Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Exp", "Tanh", "Sigmoid", "Relu")
+    },
     "Inv": "Reciprocal",
 }
 _BINARY = {
@@ -122,8 +124,10 @@ class Fusion:
 
     def _analyse(self, op: tf.Operation) -> None:
         """Which outputs depend on rows, how wide they are, and at which level the operation runs."""
-        if any(tensor.ref() in self._dependent for tensor in op.inputs) or op.outputs and (
-            op.outputs[0].ref() in self._row_inputs
+        if (
+            any(tensor.ref() in self._dependent for tensor in op.inputs)
+            or op.outputs
+            and (op.outputs[0].ref() in self._row_inputs)
         ):
             self._dependent.update(tensor.ref() for tensor in op.outputs)
         expression = Expression()
@@ -278,7 +282,12 @@ class Fusion:
         """Multiplies rows by a captured matrix in its packed form, where that is what the operation does."""
         rows, matrix = op.inputs
         slot = self._slots.get(matrix.ref())
-        if slot is None or op.get_attr("transpose_a") or matrix.dtype != tf.float32 or rows.ref() not in self._dependent:
+        if (
+            slot is None
+            or op.get_attr("transpose_a")
+            or matrix.dtype != tf.float32
+            or rows.ref() not in self._dependent
+        ):
             return False
         if not matrix.shape.is_fully_defined() or _size(matrix.shape) < _SMALLEST_PACKED:
             return False
@@ -452,11 +461,7 @@ def _concat(site: _Site) -> list[Pieces] | None:
         return None
     if sum(map(width_of, site.values)) != _size(inner):
         return None
-    return [
-        tuple(
-            piece for i in range(tall) for v in site.values for piece in _section_of(v, tall, i)
-        )
-    ]
+    return [tuple(piece for i in range(tall) for v in site.values for piece in _section_of(v, tall, i))]
 
 
 def _section_of(value: Pieces, tall: int, i: int) -> Pieces:
