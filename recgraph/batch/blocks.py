@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.batch import plan, vectorize
-from recgraph.batch.fuse import Fusion
 from recgraph.batch.flow import NOTHING, Call, Flow, Program, Value, frame_kind
+from recgraph.batch.fuse import Fusion
 from recgraph.batch.nodes import attribute, origin
 from recgraph.batch.vectorize import IsJoin, NoRule, Rows
 
