@@ -338,9 +338,12 @@ def _elementwise(site: _Site) -> list[Pieces] | None:
     shape = _inner(site.op.outputs[0])
     if shape is None:
         return None
-    operands = [_broadcast(value, tensor, shape) for value, tensor in zip(site.values, site.op.inputs, strict=True)]
-    if any(operand is None or width_of(operand) != width_of(operands[0] or ()) for operand in operands):
-        return None
+    operands: list[Pieces] = []
+    for value, tensor in zip(site.values, site.op.inputs, strict=True):
+        operand = _broadcast(value, tensor, shape)
+        if operand is None or width_of(operand) != width_of((operands or [operand])[0]):
+            return None
+        operands.append(operand)
     if site.op.type == "AddN":
         total, *others = operands
         for other in others:
