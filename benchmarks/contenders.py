@@ -16,13 +16,13 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from recgraph.benchmarks import measure
+from recgraph.benchmarks import measure, products
 from recgraph.data import Tree, TreeBatch, Vocabulary, encode, tree_dataset
 from recgraph.models import MODELS, Hyper, TreeModel
 from recgraph.train.steps import Steps, batch_signature, network
 
-# As in the published comparisons: TreeLSTM as Tai et al.; 35 and 150 for the two others.
-SIZES = {"tree_lstm": (300, 150), "rntn": (35, 35), "tree_rnn": (150, 150)}
+# As in the published comparisons: TreeLSTM as Tai et al.; 35 and 150 for the RNTN and the TreeRNN.
+SIZES = {"tree_lstm": (300, 150), "tree_gru": (300, 150), "rntn": (35, 35), "tree_rnn": (150, 150), "mv_rnn": (200, 25)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,30 +160,8 @@ class Limit:
     @functools.cached_property
     def _products(self) -> Any:
         """A graph of all products; training has two more for each: the gradients of rows and of weights."""
-        hyper, training, name = self._task.hyper, self._task.training, self._task.model
-        embedding, hidden = hyper.embedding, hyper.hidden
-        leaf = {"tree_lstm": [(embedding, 3 * hidden)]}.get(name, [])
-        merge = {"tree_lstm": [(2 * hidden, 5 * hidden)], "rntn": [(2 * hidden, hidden), (4 * hidden**2, hidden)]}
-        inner = merge.get(name, [(2 * hidden, hidden)])
-        every = [(hidden, hyper.classes)]
-        weights = {shape: tf.random.normal(shape) for shape in [*leaf, *inner, *every]}
         most = max(map(len, self._task.trees)) * self._task.batch_size
-        inputs = {shape: tf.random.normal([most, shape[0]]) for shape in weights}
-        outputs = {shape: tf.random.normal([most, shape[1]]) for shape in weights}
-
-        @tf.function(input_signature=[tf.TensorSpec([], tf.int32)] * 2, autograph=False)
-        def products(leaves: tf.Tensor, inners: tf.Tensor) -> tf.Tensor:
-            results = []
-            for rows, shapes in ((leaves, leaf), (inners, inner), (leaves + inners, every)):
-                for shape in shapes:
-                    left, right = inputs[shape][:rows], outputs[shape][:rows]
-                    results.append(tf.matmul(left, weights[shape]))
-                    if training:
-                        results.append(tf.matmul(right, weights[shape], transpose_b=True))
-                        results.append(tf.matmul(left, right, transpose_a=True))
-            return tf.add_n([result[0, 0] for result in results])
-
-        return products
+        return products.graph(products.products(self._task.model, self._task.hyper), most, self._task.training)
 
 
 def _first_batch(task: Task) -> TreeBatch:

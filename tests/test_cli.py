@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from recgraph import cli
 from recgraph.cli import main
+from recgraph.train.tasks import TASKS
 
 TINY = ["--embedding", "8", "--hidden", "8", "--batch-size", "10", "--epochs", "1"]
 
@@ -55,6 +57,12 @@ def test_every_command_explains_itself(command: str) -> None:
     done = run(*command.split("-"), "--help") if command else run("--help")
     assert done.exit_code == 0
     assert "Usage:" in done.output
+
+
+def test_every_model_of_every_task_can_be_asked_for() -> None:
+    """The command names them without importing them."""
+    assert set(cli.MODELS) == {name for task in TASKS.values() for name in task.models}
+    assert list(TASKS) == cli.TASKS
 
 
 def test_stats_count_the_trees(folder: Path) -> None:

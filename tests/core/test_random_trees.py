@@ -1,4 +1,4 @@
-"""A thousand random trees through the three models, in both gradient modes, against the plain eager network."""
+"""A thousand random trees through every model over binary trees, in both gradient modes, against the plain network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recgraph.models import MODELS, Hyper, TreeModel
 from recgraph.models.baselines import unrolled
 
 TREES, BATCHES, WORDS = 1000, 10, 20
-HYPER = Hyper(embedding=3, hidden=3)
+SIZES = {"mv_rnn": (12, 2)}  # of the embedding and of the hidden row, where they are not 3
 
 
 @functools.cache
@@ -38,7 +38,8 @@ def batch(number: int) -> TreeBatch:
 
 def make(name: str) -> TreeModel:
     """A tiny model, its embedding large enough for every gate to matter."""
-    model = MODELS[name](WORDS, HYPER, seed=7)
+    embedding, hidden = SIZES.get(name, (3, 3))
+    model = MODELS[name](WORDS, Hyper(embedding, hidden), seed=7)
     model.embedding.assign(20 * model.embedding)
     return model
 

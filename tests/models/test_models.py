@@ -10,15 +10,17 @@ import pytest
 import tensorflow as tf
 
 from recgraph.data import TreeBatch
-from recgraph.models import MODELS, RNTN, Hyper, TreeLSTM, TreeModel, TreeRNN
+from recgraph.models import MODELS, MVRNN, RNTN, Hyper, TreeLSTM, TreeModel, TreeRNN
 from recgraph.models.baselines import Iterative, unrolled
 
 VOCABULARY = 31
 SEED = tf.constant([3, 4])
 HYPER = {
     "tree_lstm": Hyper(embedding=6, hidden=5, dropout=0.4),
+    "tree_gru": Hyper(embedding=6, hidden=5, dropout=0.4),
     "tree_rnn": Hyper(embedding=5, hidden=5, dropout=0.4),
     "rntn": Hyper(embedding=4, hidden=4, dropout=0.4),
+    "mv_rnn": Hyper(embedding=18, hidden=3, dropout=0.4),
 }
 MakeBatch = Callable[..., TreeBatch]
 
@@ -159,6 +161,50 @@ def test_sizes_that_cannot_work_are_refused(model: type[TreeModel]) -> None:
     """A leaf's state is its word's vector."""
     with pytest.raises(ValueError, match=r"embedding and hidden must be equal in this model, found 300 and 150"):
         model(10, Hyper(embedding=300, hidden=150))
+
+
+def test_a_word_without_room_for_its_matrix_is_refused() -> None:
+    """Its vector, a diagonal and two factors share one row."""
+    with pytest.raises(ValueError, match=r"embedding must be an even multiple of hidden in this model, found 24 and 8"):
+        MVRNN(10, Hyper(embedding=24, hidden=8))
+
+
+def test_the_matrix_of_a_word_is_that_of_the_paper() -> None:
+    """Identity, diagonal and product of two factors, transposed."""
+    model = make("mv_rnn")
+    row = model.embed(tf.constant([3]))
+    vector, matrix = model.leaf(row)
+    own, diagonal, tall, wide = np.split(row.numpy()[0], [3, 6, 12])
+    np.testing.assert_array_equal(vector, own[None])
+    expected = np.eye(3) + np.diag(diagonal) + tall.reshape(3, 2) @ wide.reshape(2, 3)
+    np.testing.assert_allclose(np.reshape(matrix, [3, 3]), expected, rtol=1e-5)
+
+
+def test_a_matrix_changes_the_other_vector() -> None:
+    """Equations 2 and 3 of the paper: p = g(W [B a; A b]), P = W_M [A; B], with A, B and P as they are there."""
+    model, rng = make("mv_rnn"), np.random.default_rng(0)
+    (a, b), (left, right) = rng.normal(size=[2, 3]), rng.normal(size=[2, 3, 3])
+    state = [
+        (tf.constant(v[None], tf.float32), tf.constant(m.T.reshape(1, 9), tf.float32))
+        for v, m in ((a, left), (b, right))
+    ]
+    vector, matrix = model.compose(*state)
+    kernel, matrix_kernel = model.kernel.numpy().T, model.matrix_kernel.numpy().T
+    np.testing.assert_allclose(vector[0], np.tanh(kernel @ np.concatenate([right @ a, left @ b])), rtol=1e-5)
+    expected = matrix_kernel @ np.concatenate([left, right])
+    np.testing.assert_allclose(np.reshape(matrix, [3, 3]).T, expected, rtol=1e-5)
+
+
+def test_the_mixture_of_a_gated_node_lies_between_its_parts() -> None:
+    """With all weights zero the parts are equal: a third of each child, and the candidate is zero."""
+    model = make("tree_gru")
+    for weight in model.weights:
+        weight.assign(tf.zeros_like(weight))
+    left, right = tf.fill([1, 5], 3.0), tf.fill([1, 5], -1.5)
+    (state,) = model.compose((left,), (right,))
+    np.testing.assert_allclose(state, tf.fill([1, 5], 0.5), rtol=1e-6)
+    model.mixture_bias.assign(tf.repeat([0.0, 50.0, 0.0], 5))
+    np.testing.assert_allclose(model.compose((left,), (right,))[0], left, rtol=1e-6)
 
 
 def test_vectors_of_another_shape_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""The child-sum TreeLSTM over dependency trees equals its equations, written down node by node in eager Python."""
+"""Networks over dependency trees equal their equations, written down node by node and child by child."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from recgraph.data import DependencyTree, Pair, PairBatch, Vocabulary, pair_dataset
-from recgraph.models.child_sum import ChildSum, RelatednessHyper, expected_score, sparse_target
+from recgraph.models import PAIR_MODELS, ChildAttention, ChildSum, PairModel, RelatednessHyper
+from recgraph.models.relatedness import expected_score, sparse_target
 
 HYPER = RelatednessHyper(embedding=6, hidden=5, similarity=4)
 VOCABULARY = Vocabulary(("<unk>", *"abcdefgh"))
@@ -37,18 +38,16 @@ def batch_of(pairs: list[Pair]) -> PairBatch:
     return next(iter(pair_dataset(pairs, VOCABULARY, len(pairs))))
 
 
-def make_model(gradient: str = "cache") -> ChildSum:
+def make_model(name: str = "child_sum", gradient: str = "cache") -> PairModel:
     """A small model whose weights are large enough for every gate to matter."""
-    model = ChildSum(len(VOCABULARY), HYPER, seed=7)
+    model = PAIR_MODELS[name](len(VOCABULARY), HYPER, seed=7)
     model.gradient = gradient
     model.embedding.assign(20 * model.embedding)
     return model
 
 
-def state_of(model: ChildSum, tree: DependencyTree, node: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Equations 2 to 8 of the paper, one child at a time."""
-    states = [state_of(model, tree, child) for child in tree.children[node]]
-    vector = tf.gather(model.embedding, [VOCABULARY.id(tree.words[node])])
+def child_sum(model: ChildSum, vector: tf.Tensor, states: list[Any]) -> tuple[tf.Tensor, ...]:
+    """Equations 2 to 8 of Tai et al."""
     w_i, w_o, w_u, w_f = tf.split(model.word_kernel, 4, 1)
     u_i, u_o, u_u = tf.split(model.sum_kernel, 3, 1)
     b_i, b_o, b_u, b_f = tf.split(model.bias, 4)
@@ -61,7 +60,28 @@ def state_of(model: ChildSum, tree: DependencyTree, node: int) -> tuple[tf.Tenso
     return exit_ * tf.tanh(memory), memory
 
 
-def unrolled(model: ChildSum, pairs: list[Pair]) -> tuple[tf.Tensor, tf.Tensor]:
+def child_attention(model: ChildAttention, vector: tf.Tensor, states: list[Any]) -> tuple[tf.Tensor, ...]:
+    """The mean of the children's rows, each weighted by the exponential of its score."""
+    query = vector @ model.query_kernel
+    weights = [tf.exp(tf.reduce_sum(query * hidden)) for (hidden,) in states]
+    taken = tf.zeros([1, HYPER.hidden])
+    for weight, (hidden,) in zip(weights, states, strict=True):
+        taken += weight / tf.add_n(weights) * hidden
+    word, summary = model.kernel[: HYPER.embedding], model.kernel[HYPER.embedding :]
+    return (tf.tanh(vector @ word + taken @ summary + model.bias),)
+
+
+CELLS = {"child_sum": child_sum, "child_attention": child_attention}
+
+
+def state_of(model: Any, tree: DependencyTree, node: int) -> tuple[tf.Tensor, ...]:
+    """By the equations, one child at a time."""
+    states = [state_of(model, tree, child) for child in tree.children[node]]
+    (cell,) = (cell for name, cell in CELLS.items() if isinstance(model, PAIR_MODELS[name]))
+    return cell(model, tf.gather(model.embedding, [VOCABULARY.id(tree.words[node])]), states)
+
+
+def unrolled(model: PairModel, pairs: list[Pair]) -> tuple[tf.Tensor, tf.Tensor]:
     """Loss and predicted scores, section 4.2, one pair at a time."""
     losses, scores = [], []
     for pair in pairs:
@@ -76,7 +96,7 @@ def unrolled(model: ChildSum, pairs: list[Pair]) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.add_n(losses), tf.stack(scores)
 
 
-def loss_and_gradients(model: ChildSum, batch: PairBatch) -> tuple[tf.Tensor, tf.Tensor, list[Any]]:
+def loss_and_gradients(model: PairModel, batch: PairBatch) -> tuple[tf.Tensor, tf.Tensor, list[Any]]:
     """To be called inside of a `tf.function`."""
     with tf.GradientTape() as tape:
         loss, scores = model.loss(batch)
@@ -84,9 +104,10 @@ def loss_and_gradients(model: ChildSum, batch: PairBatch) -> tuple[tf.Tensor, tf
 
 
 @pytest.mark.parametrize("gradient", ["cache", "recompute"])
-def test_loss_and_gradients_equal_the_equations(gradient: str) -> None:
+@pytest.mark.parametrize("name", PAIR_MODELS)
+def test_loss_and_gradients_equal_the_equations(name: str, gradient: str) -> None:
     """On trees of every arity, words without children, single words."""
-    model = make_model(gradient)
+    model = make_model(name, gradient)
     step = tf.function(lambda batch: loss_and_gradients(model, batch), input_signature=[SIGNATURE])
     for seed in range(3):
         pairs = random_pairs(5, seed)
