@@ -14,10 +14,14 @@ Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh Softplus 
 ZerosLike AsString StringLower StringUpper StringLength StringStrip StringToNumber StringToHashBucketFast
 """
 _BINARY = """
-Add AddV2 ApproximateEqual Atan2 BitwiseAnd BitwiseOr BitwiseXor Div DivNoNan Equal FloorDiv FloorMod Greater
+Add AddV2 Atan2 BitwiseAnd BitwiseOr BitwiseXor Div DivNoNan Equal FloorDiv FloorMod Greater
 GreaterEqual Igamma LeftShift Less LessEqual LogicalAnd LogicalOr Maximum Minimum Mod Mul MulNoNan NextAfter
 NotEqual Polygamma Pow RealDiv RightShift SquaredDifference Sub TruncateDiv TruncateMod Xdivy Xlog1py Xlogy
-Zeta EluGrad InvGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad
+Zeta
+"""
+# Of two values of one shape: these do not broadcast.
+_PAIRWISE = """
+ApproximateEqual EluGrad InvGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad
 SoftplusGrad SoftsignGrad SqrtGrad TanhGrad
 """
 _REDUCTIONS = "All Any Max Mean Min Prod Sum"
@@ -32,6 +36,11 @@ def _unary(site: Site) -> list[tf.Tensor]:
 def _binary(site: Site) -> list[tf.Tensor]:
     rank = max(value.rank for value in site.inputs)
     return site.same([expanded(value, rank) for value in site.inputs])
+
+
+@rule(*_PAIRWISE.split())
+def _pairwise(site: Site) -> list[tf.Tensor]:
+    return site.same([with_rows(value, site.count) for value in site.inputs])
 
 
 @rule("SelectV2", "Select", "ClipByValue")
