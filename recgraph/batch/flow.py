@@ -175,8 +175,6 @@ class Flow:
         if node.op == "Recgraph>InvokeGradient":
             callee, inputs = f"{entry}.grad", inputs[: 1 + len(attribute(node, "Tgrads").list.type)]
         elif (node.name, results) in self.used:
-            if attribute(node, "recompute").b:
-                raise Unbatchable("gradient='recompute'", origin(node))
             callee, results = f"{entry}.rec", results + 1
         else:
             callee = entry

@@ -7,7 +7,6 @@ of frames) exists in the written functions only.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -249,8 +248,6 @@ class _Writer:
         node.input.extend(self._reference(tensor) for tensor in op.inputs)
         if op.type in ("Recgraph>Invoke", "Recgraph>InvokeGradient") and not op.get_attr("key"):
             node.attr["entry"].s = self.context.entry_of(op.get_attr("entry").decode()).encode()
-            if op.type == "Recgraph>Invoke":
-                node.attr["site_id"].i = _site_id(node.name)
         if op.type == "Recgraph>Accumulate":
             node.attr["slot"].i = self.context.slots.number(op.graph.accumulated[op.name])
         self._copy_functions(op, node)
@@ -345,15 +342,6 @@ class _Writer:
         source = Source(graph, (), list(graph.outputs), self.source.environment, on_stack=True)
         write_function(self.context, f"{base}/body", source)
         return [f"{base}/cond", f"{base}/body"]
-
-
-def _site_id(node: str) -> int:
-    """The number of a call site, from its path in the body.
-
-    The same in every version of the body, and another one for each call of a function that two calls share.
-    """
-    within = node.split("/", 1)[1]
-    return int.from_bytes(hashlib.sha256(within.encode()).digest()[:6], "big")
 
 
 def _is_free(op: tf.Operation) -> bool:
