@@ -24,6 +24,8 @@ _PAIRWISE = """
 ApproximateEqual EluGrad InvGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad
 SoftplusGrad SoftsignGrad SqrtGrad TanhGrad
 """
+# Dtypes of scalars that TensorFlow takes for conditions.
+_WITH_TRUTH = (tf.float32, tf.float64, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.bool, tf.string)
 _REDUCTIONS = "All Any Max Mean Min Prod Sum"
 
 
@@ -41,6 +43,16 @@ def _binary(site: Site) -> list[tf.Tensor]:
 @rule(*_PAIRWISE.split())
 def _pairwise(site: Site) -> list[tf.Tensor]:
     return site.same([with_rows(value, site.count) for value in site.inputs])
+
+
+@rule("ToBool")
+def _to_bool(site: Site) -> tf.Tensor:
+    (value,) = site.inputs
+    if value.rank > 0:
+        return tf.fill(site.count, tf.reduce_prod(tf.shape(value.tensor)[1:]) > 0)
+    if value.tensor.dtype not in _WITH_TRUTH:
+        raise NoRule(f"ToBool of {value.tensor.dtype.name}")
+    return tf.not_equal(value.tensor, tf.zeros([], value.tensor.dtype))
 
 
 @rule("SelectV2", "Select", "ClipByValue")

@@ -42,6 +42,7 @@ class Source:
         environment: which placeholders stand for outer tensors.
         recorded_for: the gradient whose items are packed into a frame, one more result; or None.
         on_stack: the function is the body of a recorded loop (or of its gradient): frames go on (come off) a stack.
+        is_condition: the function is the condition of a loop.
     """
 
     graph: Any
@@ -50,6 +51,7 @@ class Source:
     environment: EnvironmentMap
     recorded_for: GradientGraph | None = None
     on_stack: bool = False
+    is_condition: bool = False
 
 
 def write_function(context: Context, name: str, source: Source) -> None:
@@ -160,7 +162,10 @@ class _Writer:
         if gradient_on_stack:
             self._result(self._stack, tf.variant)
         for tensor in self.source.outputs:
-            self._result(self._reference(tensor), tensor.dtype)
+            reference, dtype = self._reference(tensor), tensor.dtype
+            if self.source.is_condition:
+                reference, dtype = self._truth(tensor, reference), tf.bool
+            self._result(reference, dtype)
         if self.source.recorded_for is not None:
             frame = self._pack("frame", [self._item(item) for item in self.source.recorded_for.items])
             if self.source.on_stack:
@@ -277,7 +282,7 @@ class _Writer:
         recorded = self._recorded_graphs(region)
         operands = [(self._reference(region.operands[i]), region.operands[i].dtype) for i in kept]
         name = self._node_name(region.op)
-        node_inputs = [] if region.selector is None else [self._reference(region.selector)]
+        node_inputs = [] if region.selector is None else [self._selector(region)]
         if recorded is not None and region.kind == regions.WHILE:
             operands.append((self._pack(f"{region.op.name}_frames", []), tf.variant))
         node = self.definition.node_def.add(name=name)
@@ -290,6 +295,20 @@ class _Writer:
         functions = self._write_graphs(region, kept, recorded)
         _fill_region(node, region, functions, [dtype for _, dtype in operands], specs)
         return node
+
+    def _selector(self, region: Region) -> str:
+        assert region.selector is not None
+        reference = self._reference(region.selector)
+        return reference if region.kind == regions.CASE else self._truth(region.selector, reference)
+
+    def _truth(self, condition: tf.Tensor, reference: str) -> str:
+        """A condition as a bool: TensorFlow's If and While take others, its graph optimizer does not."""
+        if condition.dtype == tf.bool:
+            return reference
+        node = self._node(f"truth_{len(self.definition.node_def)}", "ToBool", [reference])
+        node.attr["T"].type = condition.dtype.as_datatype_enum
+        node.attr["_recgraph_origin"].s = origin.of_operation(condition.op).encode()
+        return f"{node.name}:output:0"
 
     def _outputs(self, region: Region, kept: list[int]) -> list[tf.Tensor]:
         if region.kind == regions.WHILE:
@@ -329,6 +348,7 @@ class _Writer:
                 self.source.environment,
                 recorded_for,
                 on_stack=is_loop and recorded is not None,
+                is_condition=is_loop and i == 0,
             )
             names.append(f"{self.name}/{region.op.name}/{_PARTS[region.kind](i)}")
             write_function(self.context, names[-1], source)
@@ -380,8 +400,7 @@ def _fill_region(
         _set_types(node, "Tout", types)
         if region.kind == regions.IF:
             node.op = "If"
-            assert region.selector is not None
-            node.attr["Tcond"].type = region.selector.dtype.as_datatype_enum
+            node.attr["Tcond"].type = tf.bool.as_datatype_enum
             node.attr["then_branch"].func.name, node.attr["else_branch"].func.name = functions
         elif region.kind == regions.CASE:
             node.op = "Case"
