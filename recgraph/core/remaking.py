@@ -8,13 +8,14 @@ from recgraph.core import regions
 from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, EnvironmentMap
 
 # What is cheaper to make again than to keep, where nothing has to be kept for it.
-_CHEAP = frozenset({"Const", "Identity", "ReadVariableOp", "Shape", "ShapeN", "Size", "Rank", "VariableShape"})
+_CHEAP = frozenset({"Const", "Identity", "Shape", "ShapeN", "Size", "Rank", "VariableShape"})
 
 # Operations that count as stateful and do the same when they are run again.
 _SAME_AGAIN = READ_ONLY_RESOURCE_OPS | {"Recgraph>Invoke", "Placeholder", "Assert", "CheckNumerics", "CheckNumericsV2"}
 
-# What is never made again, but kept: inputs, and what calls gave.
-_KEPT = frozenset({"Recgraph>Invoke", "Placeholder"})
+# What is never made again, but kept: inputs, what calls gave, and variables, which may be written meanwhile. Where
+# nobody writes one, its value is a slot of the environment, and no item of the frame.
+_KEPT = frozenset({"Recgraph>Invoke", "Placeholder", "ReadVariableOp"})
 
 
 def does_the_same_again(op: tf.Operation) -> bool:
@@ -37,7 +38,8 @@ def is_remade(op: tf.Operation, environment: EnvironmentMap, recompute: bool) ->
         return not kept and _stands_alone(op) and does_the_same_again(op)
     if op.type not in _CHEAP or op.control_inputs:
         return False
-    return all(environment.outer(s) is not None or is_remade(s.op, environment, recompute) for s in op.inputs)
+    known = (environment.outer(s) is not None or s.op.type == "ReadVariableOp" for s in op.inputs)
+    return all(there or is_remade(s.op, environment, recompute) for there, s in zip(known, op.inputs, strict=True))
 
 
 def _stands_alone(op: tf.Operation) -> bool:

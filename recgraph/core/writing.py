@@ -140,9 +140,15 @@ class _Writer:
         if self.source.on_stack:
             top = self._unpack("pop", frame, [tf.TensorSpec([], tf.variant)] * 2)
             frame, self._stack = top
-        specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in graph.item_placeholders]
+        packed = []
+        for item, tensor in zip(graph.items, graph.item_placeholders, strict=True):
+            if self._is_packed(item):
+                packed.append(tensor)
+            else:
+                self._references[id(tensor)] = self._reference(item)
+        specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in packed]
         if specs:
-            for tensor, reference in zip(graph.item_placeholders, self._unpack("frame", frame, specs), strict=True):
+            for tensor, reference in zip(packed, self._unpack("frame", frame, specs), strict=True):
                 self._references[id(tensor)] = reference
 
     def _unpack(self, name: str, frame: str, specs: Sequence[tf.TensorSpec]) -> list[str]:
@@ -167,7 +173,8 @@ class _Writer:
                 reference, dtype = self._truth(tensor, reference), tf.bool
             self._result(reference, dtype)
         if self.source.recorded_for is not None:
-            frame = self._pack("frame", [self._item(item) for item in self.source.recorded_for.items])
+            packed = filter(self._is_packed, self.source.recorded_for.items)
+            frame = self._pack("frame", [self._item(item) for item in packed])
             if self.source.on_stack:
                 frame = self._pack("push", [(frame, tf.variant), (self._stack, tf.variant)])
             self._result(frame, tf.variant)
@@ -177,6 +184,10 @@ class _Writer:
         name = f"out{len(signature.output_arg)}"
         signature.output_arg.add(name=name, type=dtype.as_datatype_enum)
         self.definition.ret[name] = reference
+
+    def _is_packed(self, item: Any) -> bool:
+        """Whether an item goes into the frame: the value of a variable that nobody writes is in the environment."""
+        return isinstance(item, FrameOf) or not self._read_once(item.op)
 
     def _item(self, item: Any) -> tuple[str, tf.DType]:
         if isinstance(item, FrameOf):
@@ -235,11 +246,21 @@ class _Writer:
         node.input.extend(
             f"^{self._node_name(control)}"
             for control in op.control_inputs
-            if control in written and not self._read_once(control) and not (_is_free(op) and _is_free(control))
+            if control in written and not self._read_once(control) and not self._may_overtake(op, control)
         )
         place = origin.of_operation(op)
         if place:
             node.attr["_recgraph_origin"].s = place.encode()
+
+    def _may_overtake(self, op: tf.Operation, control: tf.Operation) -> bool:
+        """Whether a control input is one of those that automatic control dependencies add in vain.
+
+        They run all stateful operations of a body one after another, where calls are to run at the same time; and
+        hold back the results until everything is done, as an invocation does anyway.
+        """
+        if _is_call_or_read(op) and _is_call_or_read(control):
+            return True
+        return control.type == "NoOp" and any(output.op is op for output in self.source.graph.outputs)
 
     def _copy(self, op: tf.Operation) -> Any:
         node = self.definition.node_def.add()
@@ -364,12 +385,12 @@ class _Writer:
         return [f"{base}/cond", f"{base}/body"]
 
 
-def _is_free(op: tf.Operation) -> bool:
-    """Whether an operation is stateful only by the calls it makes.
+def _is_call_or_read(op: tf.Operation) -> bool:
+    return (regions.region_of(op) is not None or op.op_def.is_stateful) and _is_free(op)
 
-    Automatic control dependencies run all stateful operations of a body one after another; calls are to run at the
-    same time.
-    """
+
+def _is_free(op: tf.Operation) -> bool:
+    """Whether an operation is stateful only by the calls that it makes and what it reads."""
     region = regions.region_of(op)
     if region is not None:
         return all(_is_free(inner) for graph in region.graphs for inner in graph.get_operations())
