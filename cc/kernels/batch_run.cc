@@ -234,7 +234,12 @@ int Run::Select(Selector selector, const Value& value) {
   const Value* settled = &value;
   if (!BufferOf(&settled, &buffer).ok()) return 0;
   const char* const data = buffer->data(settled->row);
-  if (selector == Selector::kBool) return *reinterpret_cast<const bool*>(data) ? 0 : 1;
+  if (selector == Selector::kBool) {
+    // As in TensorFlow's If, what is no scalar is true where it has elements.
+    const bool is_scalar = buffer->shape().dims() == 0;
+    const bool truth = is_scalar ? *reinterpret_cast<const bool*>(data) : buffer->value_elements() > 0;
+    return truth ? 0 : 1;
+  }
   return *reinterpret_cast<const int32_t*>(data);
 }
 

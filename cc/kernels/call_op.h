@@ -31,7 +31,6 @@ struct Call {
   bool opens_environment = false;
   Engine engine = Engine::kParallel;
   std::vector<std::unique_ptr<Invocation>> invocations;
-  std::vector<FramePtr<Frame>> frames;  // per invocation: recorded, or being replayed
   std::atomic<int64_t> pending{0};
   // Of a call whose cost is noted, for the choice between engines.
   struct Measured {
@@ -57,7 +56,7 @@ class CallOp : public tensorflow::AsyncOpKernel {
   bool IsExpensive() override { return false; }
 
  protected:
-  // Fills in scope, invocations and frames; starts nothing.
+  // Fills in scope and invocations; starts nothing.
   virtual absl::Status Prepare(Call* call) = 0;
   // Starts the invocations, if there are any; ends the call when the last one is done.
   virtual void Launch(Call* call) = 0;

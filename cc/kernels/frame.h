@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "cc/core/batch_machine.h"
-#include "cc/core/call_log.h"
 #include "cc/core/frame_base.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/variant_tensor_data.h"
@@ -20,27 +19,12 @@ namespace recgraph {
 
 class Environment;
 
-// One call that a recomputing invocation made: what it returned, and its frame.
-struct RecordedCall {
-  std::vector<tensorflow::Tensor> outputs;
-  tensorflow::Tensor frame;
-};
-
-// What gradient="recompute" keeps of an invocation: its arguments, and of every call it made the
-// outputs and the frame.
-struct Recording {
-  std::vector<tensorflow::Tensor> arguments;
-  CallLog<RecordedCall> calls;
-};
-
 class Frame : public FrameBase {
  public:
   explicit Frame(std::vector<tensorflow::Tensor> values);
 
   const std::vector<tensorflow::Tensor>& values() const { return values_; }
 
-  // Set for gradient="recompute"; null otherwise.
-  std::unique_ptr<Recording> recording;
   // Of a call that the batched engine ran: the record of each root. Then `values` is empty.
   std::vector<batch::Value> roots;
   bool is_batched = false;

@@ -139,7 +139,6 @@ Invocation* Invocation::Current(OpKernelContext* ctx) {
 }
 
 void Invocation::Start(Program::Handle body, Done done) {
-  if (recording != nullptr || replay != nullptr) occurrences_ = std::make_unique<Occurrences>();
   std::function<void(Task)> runner = InvocationRunner{this};
   FunctionLibraryRuntime::Options options = scope_.root->options();
   options.runner = &runner;  // copied by Run before it returns

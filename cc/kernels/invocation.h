@@ -16,7 +16,6 @@
 #include "absl/container/inlined_vector.h"
 #include "cc/core/scheduler.h"
 #include "cc/kernels/environment.h"
-#include "cc/kernels/frame.h"
 #include "cc/kernels/program.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -107,15 +106,6 @@ class Invocation final : public tensorflow::CallFrameInterface {
   int64_t depth() const { return depth_; }
   std::vector<std::string> CallPath() const;
   Tensors& results() { return results_; }
-  // Replaces an argument. Only before Start.
-  void SetArgument(int index, tensorflow::Tensor value) { arguments_[index] = std::move(value); }
-
-  // Recompute: calls made while recording are kept in `recording`; while replaying they are
-  // answered from it. The owner of the frame outlives the invocation.
-  Recording* recording = nullptr;
-  Recording* replay = nullptr;
-  // The key of the next call at call site `site` of this invocation.
-  CallKey NextCall(int64_t site) { return occurrences_->Next(site); }
 
   size_t num_args() const override { return arguments_.size(); }
   size_t num_retvals() const override { return results_.size(); }
@@ -129,7 +119,6 @@ class Invocation final : public tensorflow::CallFrameInterface {
   const int64_t depth_;
   Tensors arguments_;
   Tensors results_;
-  std::unique_ptr<Occurrences> occurrences_;
 };
 
 }  // namespace recgraph

@@ -60,7 +60,10 @@ class InvokeGradientOp : public CallOp {
       arguments[0].push_back(call->ctx->input(0));
       arguments[0].insert(arguments[0].end(), grads.begin(), grads.end());
     }
-    for (Tensors& row : arguments) AddInvocation(call, std::move(row));
+    for (Tensors& row : arguments) {
+      call->invocations.push_back(
+          std::make_unique<Invocation>(call->scope, std::move(row), results_shapes_.size()));
+    }
     return absl::OkStatus();
   }
 
@@ -70,11 +73,7 @@ class InvokeGradientOp : public CallOp {
       return;
     }
     Program::Handle body;
-    Program::Handle replay = 0;
-    absl::Status found = Function(call, ".grad", &body);
-    for (const auto& frame : call->frames) {
-      if (found.ok() && frame) found = Function(call, ".rec", &replay);
-    }
+    const absl::Status found = Function(call, ".grad", &body);
     const size_t count = call->invocations.size();
     if (!found.ok() || count == 0) {
       call->Update(found);
@@ -83,11 +82,9 @@ class InvokeGradientOp : public CallOp {
     }
     call->pending.store(count, std::memory_order_relaxed);
     for (size_t i = 0; i < count; ++i) {
-      if (call->frames[i]) {
-        StartReplay(call, i, replay, body);
-      } else {
-        StartGradient(call, i, body);
-      }
+      call->invocations[i]->Start(body, [this, call](const absl::Status& status) {
+        OneDone(call, status);
+      });
     }
   }
 
@@ -154,50 +151,6 @@ class InvokeGradientOp : public CallOp {
       for (const Tensor& grad : grads) (*arguments)[row].push_back(CopyRow(grad, row));
     }
     return absl::OkStatus();
-  }
-
-  void AddInvocation(Call* call, Tensors arguments) const {
-    FramePtr<Frame> frame;
-    const bool is_frame = FromTensor(arguments[0], &frame).ok();
-    call->frames.push_back(is_frame && frame->recording ? std::move(frame) : FramePtr<Frame>());
-    call->invocations.push_back(std::make_unique<Invocation>(call->scope, std::move(arguments),
-                                                             results_shapes_.size()));
-  }
-
-  void StartGradient(Call* call, size_t i, Program::Handle body) {
-    call->invocations[i]->Start(body, [this, call](const absl::Status& status) {
-      OneDone(call, status);
-    });
-  }
-
-  // Runs the body again, its calls answered from the recording, then the gradient on the frame
-  // that this gives.
-  void StartReplay(Call* call, size_t i, Program::Handle replay, Program::Handle body) {
-    Recording* const recording = call->frames[i]->recording.get();
-    Tensors arguments(recording->arguments.begin(), recording->arguments.end());
-    int results = 0;
-    const absl::Status counted = CountResults(call, &results);
-    if (!counted.ok()) {
-      OneDone(call, counted);
-      return;
-    }
-    auto* again = new Invocation(call->scope, std::move(arguments), results);
-    again->replay = recording;
-    again->Start(replay, [this, call, i, again, body](const absl::Status& status) {
-      // No local variable keeps the frame: the step may end while this thread has yet to return.
-      call->invocations[i]->SetArgument(0, std::move(again->results().back()));
-      call->frames[i] = FramePtr<Frame>();
-      delete again;
-      if (!status.ok()) {
-        OneDone(call, status);
-        return;
-      }
-      StartGradient(call, i, body);
-    });
-  }
-
-  absl::Status CountResults(Call* call, int* count) const {
-    return call->scope.root->program()->ResultCount(entry() + ".rec", count);
   }
 
   absl::Status SetOutputs(Call* call) const override {

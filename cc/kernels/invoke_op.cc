@@ -46,9 +46,7 @@ class InvokeOp : public CallOp {
   explicit InvokeOp(OpKernelConstruction* ctx) : CallOp(ctx) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("reads", &reads_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("record", &record_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("recompute", &recompute_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("max_depth", &max_depth_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("site_id", &site_id_));
     std::string engine;
     OP_REQUIRES_OK(ctx, ctx->GetAttr("engine", &engine));
     batched_ = engine != "parallel";
@@ -63,43 +61,30 @@ class InvokeOp : public CallOp {
     OpInputList captures;
     TF_RETURN_IF_ERROR(call->ctx->input_list("args", &inputs));
     TF_RETURN_IF_ERROR(call->ctx->input_list("captures", &captures));
-    Invocation* const parent = call->scope.parent;
     if (call->own_root != nullptr || captures.size() > 0) {
       auto environment = std::make_shared<Environment>();
       TF_RETURN_IF_ERROR(Environment::Make(call->ctx, captures, reads_, environment.get()));
       call->scope.environment = std::move(environment);
       call->opens_environment = true;
     }
-    if (parent != nullptr && parent->replay != nullptr) return absl::OkStatus();
     if (ChooseEngine(call) == Engine::kBatched) return absl::OkStatus();
     std::vector<Tensors> arguments;
     TF_RETURN_IF_ERROR(SplitArguments(inputs, map(), &arguments));
-    const bool record = Records(call);
-    const int results = frame_output_ + (record && !recompute_ ? 1 : 0);
+    const int results = frame_output_ + (Records(call) ? 1 : 0);
     for (Tensors& row : arguments) {
-      if (record && recompute_) call->frames.push_back(NewRecording(row));
       call->invocations.push_back(
           std::make_unique<Invocation>(call->scope, std::move(row), results));
-      if (record && recompute_) {
-        call->invocations.back()->recording = call->frames.back()->recording.get();
-      }
     }
     return CheckDepth(call);
   }
 
   void Launch(Call* call) override {
-    Invocation* const parent = call->scope.parent;
-    if (parent != nullptr && parent->replay != nullptr) {
-      call->Update(Replay(call, parent));
-      call->Finish();
-      return;
-    }
     if (call->engine == Engine::kBatched) {
       LaunchBatched(call);
       return;
     }
     Program::Handle body;
-    const absl::Status found = Function(call, Records(call) && !recompute_ ? ".rec" : "", &body);
+    const absl::Status found = Function(call, Records(call) ? ".rec" : "", &body);
     if (!found.ok() || call->invocations.empty()) {
       call->Update(found);
       AllDone(call);
@@ -115,12 +100,9 @@ class InvokeOp : public CallOp {
   }
 
  private:
-  // Whether this call's frame is wanted: by an operation that reads it, or by the caller's
-  // recording.
+  // Whether this call's frame is wanted by an operation that reads it.
   bool Records(Call* call) const {
-    const Invocation* parent = call->scope.parent;
-    return (record_ && call->ctx->output_required(frame_output_)) ||
-           (parent != nullptr && parent->recording != nullptr);
+    return record_ && call->ctx->output_required(frame_output_);
   }
 
   Engine ChooseEngine(Call* call) const {
@@ -173,14 +155,6 @@ class InvokeOp : public CallOp {
     return absl::OkStatus();
   }
 
-  static FramePtr<Frame> NewRecording(const Tensors& arguments) {
-    FramePtr<Frame> frame(new Frame({}));
-    frame->recording = std::make_unique<Recording>();
-    frame->recording->arguments.assign(arguments.begin(), arguments.end());
-    for (const Tensor& argument : arguments) frame->AccountFor(argument.TotalBytes());
-    return frame;
-  }
-
   absl::Status CheckDepth(Call* call) const {
     if (call->invocations.empty()) return absl::OkStatus();
     const Invocation& first = *call->invocations[0];
@@ -188,22 +162,6 @@ class InvokeOp : public CallOp {
     const absl::Status status = TooDeep(max_depth_);
     call->scope.root->NoteError(first.CallPath(), status);
     return status;
-  }
-
-  // Answers the call from what the forward run recorded.
-  absl::Status Replay(Call* call, Invocation* parent) const {
-    const CallKey key = parent->NextCall(site_id_);
-    RecordedCall recorded;
-    if (!parent->replay->calls.Read(key, &recorded)) {
-      return errors::FailedPrecondition(
-          "gradient=\"recompute\": the body took another way when it was run again (call site ",
-          key.site, ", call ", key.occurrence, ")");
-    }
-    for (int i = 0; i < frame_output_; ++i) {
-      call->ctx->set_output(i, recorded.outputs[i]);
-    }
-    call->ctx->set_output(frame_output_, recorded.frame);
-    return absl::OkStatus();
   }
 
   absl::Status SetOutputs(Call* call) const override {
@@ -215,19 +173,15 @@ class InvokeOp : public CallOp {
       }
       return absl::OkStatus();
     }
-    Tensor frame = TakeFrame(call);
-    call->ctx->set_output(frame_output_, frame);
-    Invocation* const parent = call->scope.parent;
-    if (parent != nullptr && parent->recording != nullptr) Record(call, parent, std::move(frame));
+    call->ctx->set_output(frame_output_, TakeFrame(call));
     return absl::OkStatus();
   }
 
   // The frame of a recorded call: of its invocation or, mapped, of all rows.
   Tensor TakeFrame(Call* call) const {
     std::vector<Tensor> frames;
-    for (size_t i = 0; i < call->invocations.size(); ++i) {
-      frames.push_back(recompute_ ? ToTensor(call->frames[i])
-                                  : std::move(call->invocations[i]->results().back()));
+    for (auto& invocation : call->invocations) {
+      frames.push_back(std::move(invocation->results().back()));
     }
     Tensor frame = map() ? ToTensor(FramePtr<Frame>(new Frame(std::move(frames)))) : frames[0];
     if (call->opens_environment) {
@@ -237,22 +191,11 @@ class InvokeOp : public CallOp {
     return frame;
   }
 
-  void Record(Call* call, Invocation* parent, Tensor frame) const {
-    RecordedCall recorded;
-    for (int i = 0; i < frame_output_; ++i) {
-      recorded.outputs.push_back(*call->ctx->mutable_output(i));
-    }
-    recorded.frame = std::move(frame);
-    parent->recording->calls.Write(parent->NextCall(site_id_), std::move(recorded));
-  }
-
   std::vector<bool> reads_;
   bool record_;
-  bool recompute_;
   bool batched_;
   bool by_cost_;
   int64_t max_depth_;
-  int64_t site_id_;
   std::vector<tensorflow::PartialTensorShape> shapes_;
   int frame_output_;
 };

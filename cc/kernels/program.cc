@@ -165,15 +165,6 @@ absl::Status Program::Function(const std::string& name, Handle* handle) {
   return absl::OkStatus();
 }
 
-absl::Status Program::ResultCount(const std::string& name, int* count) const {
-  const tensorflow::FunctionDef* function = definitions_->Find(name);
-  if (function == nullptr) {
-    return errors::NotFound("the program of this SubGraph has no function ", name);
-  }
-  *count = function->signature().output_arg_size();
-  return absl::OkStatus();
-}
-
 std::string Program::Origin(const std::string& node) const {
   for (const std::string& name : definitions_->ListFunctionNames()) {
     const tensorflow::FunctionDef* function = definitions_->Find(name);

@@ -40,9 +40,6 @@ class Program {
   // A function of the program, instantiated at its first use.
   absl::Status Function(const std::string& name, Handle* handle);
 
-  // How many results the function has.
-  absl::Status ResultCount(const std::string& name, int* count) const;
-
   // The user's "file:line" that made `node`, or "" where that is not known.
   std::string Origin(const std::string& node) const;
 

@@ -46,11 +46,13 @@ class Loop {
     results_.clear();
     runtime_->Run(options_, condition_, variables_, &results_, [this](const absl::Status& status) {
       if (!status.ok()) return Finish(status);
-      const bool is_bool = results_.size() == 1 && results_[0].dtype() == tensorflow::DT_BOOL &&
-                           results_[0].NumElements() == 1;
-      if (!is_bool) return Finish(errors::InvalidArgument("a loop's condition is one bool"));
-      if (!results_[0].scalar<bool>()()) return Finish(absl::OkStatus());
-      RunBody();
+      if (results_.size() != 1 || results_[0].dtype() != tensorflow::DT_BOOL) {
+        return Finish(errors::InvalidArgument("a loop's condition is one bool"));
+      }
+      // As in TensorFlow's While, what is no scalar is true where it has elements.
+      const Tensor& more = results_[0];
+      if (more.dims() == 0 ? more.scalar<bool>()() : more.NumElements() > 0) return RunBody();
+      Finish(absl::OkStatus());
     });
   }
 

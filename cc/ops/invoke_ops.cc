@@ -49,10 +49,8 @@ REGISTER_OP("Recgraph>Invoke")
     .Attr("program: string = ''")
     .Attr("key: string = ''")
     .Attr("site: string = ''")
-    .Attr("site_id: int = 0")
     .Attr("map: bool = false")
     .Attr("record: bool = true")
-    .Attr("recompute: bool = false")
     .Attr("engine: {'parallel', 'batched', 'auto'} = 'parallel'")
     .Attr("max_depth: int = 1000000")
     .Attr("reads: list(bool) >= 0 = []")
@@ -76,10 +74,8 @@ entry: The SubGraph's name in its program.
 program: The program, a serialised FunctionDefLibrary; may be empty where `key` is registered.
 key: A hash of the program. Empty for a call inside of a body.
 site: The label of the call site in call paths.
-site_id: The number of the call site within its body.
 map: One invocation per row of the arguments, all started at once.
 record: Whether a frame may be made at all.
-recompute: The frame holds arguments and the results of calls only; the gradient runs the body again.
 engine: Whether invocations run one by one, beside each other, or as the rows of batches; "auto": whichever has cost less.
 max_depth: The depth of invocations at which the step fails.
 reads: For each capture, whether the slot is the value of the variable that the capture refers to.

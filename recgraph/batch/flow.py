@@ -13,8 +13,6 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-import tensorflow as tf
-
 from recgraph import tf_private
 from recgraph.batch import plan
 from recgraph.batch.nodes import attribute, origin
@@ -158,8 +156,6 @@ class Flow:
             return self._invocation(node, inputs, site)
         results = len(attribute(node, "T" if node.op == "Recgraph>While" else "Tout").list.type)
         if node.op == "If":
-            if attribute(node, "Tcond").type != tf.bool.as_datatype_enum:
-                raise Unbatchable("a condition that is not a bool", origin(node))
             branches = [attribute(node, "then_branch").func.name, attribute(node, "else_branch").func.name]
             return Call(node, branches, inputs[1:], results, inputs[0], plan.BOOL)
         if node.op == "Case":
@@ -175,8 +171,6 @@ class Flow:
         if node.op == "Recgraph>InvokeGradient":
             callee, inputs = f"{entry}.grad", inputs[: 1 + len(attribute(node, "Tgrads").list.type)]
         elif (node.name, results) in self.used:
-            if attribute(node, "recompute").b:
-                raise Unbatchable("gradient='recompute'", origin(node))
             callee, results = f"{entry}.rec", results + 1
         else:
             callee = entry

@@ -14,12 +14,18 @@ Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh Softplus 
 ZerosLike AsString StringLower StringUpper StringLength StringStrip StringToNumber StringToHashBucketFast
 """
 _BINARY = """
-Add AddV2 ApproximateEqual Atan2 BitwiseAnd BitwiseOr BitwiseXor Div DivNoNan Equal FloorDiv FloorMod Greater
+Add AddV2 Atan2 BitwiseAnd BitwiseOr BitwiseXor Div DivNoNan Equal FloorDiv FloorMod Greater
 GreaterEqual Igamma LeftShift Less LessEqual LogicalAnd LogicalOr Maximum Minimum Mod Mul MulNoNan NextAfter
 NotEqual Polygamma Pow RealDiv RightShift SquaredDifference Sub TruncateDiv TruncateMod Xdivy Xlog1py Xlogy
-Zeta EluGrad InvGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad
+Zeta
+"""
+# Of two values of one shape: these do not broadcast.
+_PAIRWISE = """
+ApproximateEqual EluGrad InvGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad
 SoftplusGrad SoftsignGrad SqrtGrad TanhGrad
 """
+# Dtypes of scalars that TensorFlow takes for conditions.
+_WITH_TRUTH = (tf.float32, tf.float64, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.bool, tf.string)
 _REDUCTIONS = "All Any Max Mean Min Prod Sum"
 
 
@@ -32,6 +38,21 @@ def _unary(site: Site) -> list[tf.Tensor]:
 def _binary(site: Site) -> list[tf.Tensor]:
     rank = max(value.rank for value in site.inputs)
     return site.same([expanded(value, rank) for value in site.inputs])
+
+
+@rule(*_PAIRWISE.split())
+def _pairwise(site: Site) -> list[tf.Tensor]:
+    return site.same([with_rows(value, site.count) for value in site.inputs])
+
+
+@rule("ToBool")
+def _to_bool(site: Site) -> tf.Tensor:
+    (value,) = site.inputs
+    if value.rank > 0:
+        return tf.fill(site.count, tf.reduce_prod(tf.shape(value.tensor)[1:]) > 0)
+    if value.tensor.dtype not in _WITH_TRUTH:
+        raise NoRule(f"ToBool of {value.tensor.dtype.name}")
+    return tf.not_equal(value.tensor, tf.zeros([], value.tensor.dtype))
 
 
 @rule("SelectV2", "Select", "ClipByValue")

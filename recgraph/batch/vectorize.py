@@ -111,7 +111,7 @@ def copy_operation(node: Any, tensors: Sequence[tf.Tensor], changed: dict[str, A
 
 def _name(node: Any) -> str:
     """The operation's name within its function, as errors show it."""
-    return str(node.name.split("/", 1)[-1].replace(">", "_"))
+    return str(node.name.split("/", 1)[-1].replace(">", "_").lstrip("_"))
 
 
 def _listed(made: Any) -> list[Any]:

@@ -11,30 +11,33 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from recgraph import native, tf_private
-from recgraph.core import regions
+from recgraph import tf_private
+from recgraph.core import regions, remaking, sums
 from recgraph.core.environment import EnvironmentMap, is_differentiable
 from recgraph.core.regions import FrameOf, Region
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 Item: TypeAlias = tf.Tensor | FrameOf
 
-# Forward values that are cheaper to make again than to keep.
-_REMADE = frozenset({"Const", "Identity", "ReadVariableOp", "Shape", "ShapeN", "Size", "Rank", "VariableShape"})
-
 
 class GradientGraph(tf_private.FuncGraph):
-    """A gradient body under construction: tensors of the forward graph that it uses become items of the frame."""
+    """A gradient body under construction.
 
-    def __init__(self, forward: Any, environment: EnvironmentMap) -> None:
+    Tensors of the forward graph that it uses become items of the frame or, with `recompute`, are computed again from
+    what the forward graph was given and what its calls, branches and loops gave.
+    """
+
+    def __init__(self, forward: Any, environment: EnvironmentMap, recompute: bool) -> None:
         super().__init__(f"{forward.name}_gradient")
         self.forward = forward
         self.environment = environment
+        self.recompute = recompute
         self.regions: dict[str, Region] = {}
         self.accumulated: dict[str, tf.Tensor] = {}
         self.frames: dict[FrameOf, Sequence[GradientGraph]] = {}
@@ -78,8 +81,9 @@ class GradientGraph(tf_private.FuncGraph):
         outer = self.environment.outer(tensor)
         if outer is not None:
             return self._environment_placeholder(tensor, outer)
-        if self._can_remake(tensor.op):
-            return self._remake(tensor)
+        if self._is_remade(tensor):
+            self._remake(tensor.op)
+            return self._inside[id(tensor)]
         return self._new_item(tensor, tf.TensorSpec(tensor.shape, tensor.dtype))
 
     def _bring_in_from_outside(self, tensor: Any) -> tf.Tensor:
@@ -102,14 +106,22 @@ class GradientGraph(tf_private.FuncGraph):
         self.item_placeholders.append(placeholder)
         return placeholder
 
+    def take(self, tensor: tf.Tensor) -> None:
+        """Makes an input of the forward graph an argument, in place of an item of the frame."""
+        placeholder = self.capture(tensor)
+        self._keep_items([known is not placeholder for known in self.item_placeholders])
+        self.gradient_inputs.append(placeholder)
+
     def drop_unused_items(self) -> None:
         """Forgets forward values that only unused gradients ask for: they need not be kept."""
         needed = {id(op) for op in needed_operations(self, [tensor.op for tensor in self.outputs])}
-        kept = [i for i, placeholder in enumerate(self.item_placeholders) if id(placeholder.op) in needed]
-        self.items = [self.items[i] for i in kept]
-        self.item_placeholders = [self.item_placeholders[i] for i in kept]
+        self._keep_items([id(placeholder.op) in needed for placeholder in self.item_placeholders])
         regions_kept = {item for item in self.items if isinstance(item, FrameOf)}
         self.frames = {item: graphs for item, graphs in self.frames.items() if item in regions_kept}
+
+    def _keep_items(self, kept: list[bool]) -> None:
+        self.items = list(itertools.compress(self.items, kept))
+        self.item_placeholders = list(itertools.compress(self.item_placeholders, kept))
 
     def _placeholder(self, spec: tf.TensorSpec) -> tf.Tensor:
         with self.as_default(), tf.control_dependencies(None):
@@ -117,13 +129,24 @@ class GradientGraph(tf_private.FuncGraph):
         self.inputs.append(placeholder)
         return placeholder
 
-    def _can_remake(self, op: tf.Operation) -> bool:
-        if op.type not in _REMADE or op.control_inputs:
+    def _is_remade(self, tensor: tf.Tensor) -> bool:
+        if self.environment.outer(tensor) is not None:
             return False
-        return all(self.environment.outer(source) is not None or self._can_remake(source.op) for source in op.inputs)
+        return remaking.is_remade(tensor.op, self.environment, self.recompute)
 
-    def _remake(self, tensor: tf.Tensor) -> tf.Tensor:
-        op = tensor.op
+    def _remake(self, op: tf.Operation) -> None:
+        """Makes an operation again, after those that it reads from."""
+        stack = [op]
+        while stack:
+            before = [s.op for s in stack[-1].inputs if id(s) not in self._inside and self._is_remade(s)]
+            if before:
+                stack.extend(before)
+            elif id(stack[-1].outputs[0]) in self._inside:
+                stack.pop()
+            else:
+                self._remake_one(stack.pop())
+
+    def _remake_one(self, op: tf.Operation) -> None:
         with self.as_default(), tf.control_dependencies(None):
             copy = self.create_op(
                 op.type,
@@ -134,7 +157,8 @@ class GradientGraph(tf_private.FuncGraph):
             )
         for made, original in zip(copy.outputs, op.outputs, strict=True):
             made.set_shape(original.shape)
-        return copy.outputs[tensor.value_index]
+            self._inside[id(original)] = made
+            self._kept.append(original)
 
 
 def has_effect(op: tf.Operation) -> bool:
@@ -175,14 +199,20 @@ class Derivative:
 
 
 def differentiate(
-    forward: Any, targets: Sequence[tf.Tensor], seeds: Sequence[int], environment: EnvironmentMap
+    forward: Any,
+    targets: Sequence[tf.Tensor],
+    seeds: Sequence[int],
+    environment: EnvironmentMap,
+    recompute: bool = False,
 ) -> Derivative:
     """Differentiates the outputs number `seeds` of `forward` with respect to its inputs `targets`.
+
+    With `recompute`, the gradient runs the operations of `forward` again in place of having their results kept.
 
     Raises:
         LookupError: an operation on the way has no gradient; names the operation and the user's line.
     """
-    graph = GradientGraph(forward, environment)
+    graph = GradientGraph(forward, environment, recompute)
     pass_ = ReversePass(graph, targets, environment)
     with graph.as_default():
         for seed in seeds:
@@ -193,7 +223,7 @@ def differentiate(
         pass_.run()
         results = tuple(pass_.gradient_of(target) for target in targets)
         for outer, gradient in pass_.outer_gradients():
-            _accumulate(graph, outer, gradient)
+            graph.accumulated[sums.add(gradient)] = outer
     return Derivative(graph, tuple(seeds), results)
 
 
@@ -327,40 +357,6 @@ def _total(gradients: list[Gradient]) -> Gradient | None:
     return tf.add_n([tf.convert_to_tensor(gradient) for gradient in gradients])
 
 
-def _accumulate(graph: GradientGraph, outer: tf.Tensor, gradient: Gradient) -> None:
-    """Adds one contribution to the sum for an outer tensor, in the cheapest form that it can be kept in."""
-    if isinstance(gradient, tf.IndexedSlices):
-        values = [tf.cast(gradient.indices, tf.int64), gradient.values]
-        kind = "rows"
-    elif (factors := _outer_product(gradient)) is not None:
-        values = list(factors)
-        kind = "outer"
-    else:
-        values = [gradient]
-        kind = "dense"
-    op = native.ops().recgraph_accumulate(values=values, slot=0, kind=kind)
-    graph.accumulated[op.name] = outer
-
-
-def _outer_product(gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
-    """`(a, b)` where the gradient is `transpose(a) @ b`: the weight gradient of a matrix product."""
-    op = gradient.op
-    if op.type != "MatMul":
-        return None
-    a, b = op.inputs
-    if not op.get_attr("transpose_a"):
-        a = _transposed(a)
-    if op.get_attr("transpose_b"):
-        b = _transposed(b)
-    return None if a is None or b is None else (a, b)
-
-
-def _transposed(matrix: tf.Tensor) -> tf.Tensor | None:
-    """The transpose of a single column, which costs nothing; None for a wider matrix."""
-    rows, columns = matrix.shape
-    return tf.reshape(matrix, [1, rows if rows is not None else -1]) if columns == 1 else None
-
-
 def seeds_of(outputs: Sequence[tf.Tensor], gradients: Sequence[Gradient | None]) -> list[int]:
     """The outputs whose gradients arrive."""
     return [i for i, gradient in enumerate(gradients) if gradient is not None and is_differentiable(outputs[i])]
@@ -385,16 +381,19 @@ def _branch_rule(
     environment = graph.environment
     indices = operands_to_differentiate(region, environment, wanted)
     derivatives = [
-        differentiate(branch, [branch.inputs[i] for i in indices], seeds, environment) for branch in region.graphs
+        differentiate(branch, [branch.inputs[i] for i in indices], seeds, environment, graph.recompute)
+        for branch in region.graphs
     ]
     used = [k for k in range(len(indices)) if any(d.results[k] is not None for d in derivatives)]
     for branch, derivative in zip(region.graphs, derivatives, strict=True):
         inputs = [branch.inputs[indices[k]] for k in used]
         _set_outputs(derivative, [derivative.results[k] for k in used], inputs)
+    handed = _hand_in(region, [d.graph for d in derivatives]) if graph.recompute else []
     inputs = [] if region.selector is None else [region.selector]
     inputs += [
         graph.frame_of(region.op, [d.graph for d in derivatives]),
         *(tf.convert_to_tensor(gradients[seed]) for seed in seeds),
+        *handed,
     ]
     specs = [tf.TensorSpec(region.operands[indices[k]].shape, region.operands[indices[k]].dtype) for k in used]
     made = regions.make_region(region.kind, [d.graph for d in derivatives], inputs, specs)
@@ -402,6 +401,16 @@ def _branch_rule(
     for k, gradient in zip(used, made, strict=True):
         results[regions.SELECTORS[region.kind] + indices[k]] = gradient
     return results
+
+
+def _hand_in(region: Region, graphs: Sequence[GradientGraph]) -> list[tf.Tensor]:
+    """The operands that the gradients of branches need: computed again around them, and handed in."""
+    places = {id(tensor): i for branch in region.graphs for i, tensor in enumerate(branch.inputs)}
+    needed = sorted({places[id(item)] for graph in graphs for item in graph.items if id(item) in places})
+    for graph in graphs:
+        for i in needed:
+            graph.take(graph.forward.inputs[i])
+    return [region.operands[i] for i in needed]
 
 
 def set_outputs(derivative: Derivative, targets: Sequence[tf.Tensor]) -> None:
@@ -429,7 +438,7 @@ def _loop_rule(
     skipped = regions.environment_operands(region, environment)
     body = region.graphs[1]
     carried = [i for i, operand in enumerate(region.operands) if i not in skipped and _is_carried(operand)]
-    derivative = differentiate(body, [body.inputs[i] for i in carried], carried, environment)
+    derivative = differentiate(body, [body.inputs[i] for i in carried], carried, environment, graph.recompute)
     _set_outputs(derivative, list(derivative.results), [body.inputs[i] for i in carried])
     initial = [
         tf.convert_to_tensor(gradients[i]) if gradients[i] is not None else tf.zeros_like(region.op.outputs[i])

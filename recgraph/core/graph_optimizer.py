@@ -39,8 +39,13 @@ class Report:
 def optimize(library: Any) -> tuple[Any, Report]:
     """The library with every function optimized, and what that did. The given one is left as it is."""
     optimized = _run(library, device=_CPU)  # operations are fused for a device that is known
-    if not _has_kernels(optimized):
-        optimized = _run(library, device="")
+    given = {function.signature.name: function for function in library.function}
+    failing = {function.signature.name for function in optimized.function if not _has_kernels(function, given)}
+    if failing:
+        plain = {function.signature.name: function for function in _run(library, device="").function}
+        for function in optimized.function:
+            if function.signature.name in failing:
+                function.CopyFrom(plain[function.signature.name])
     before = _sizes(library)
     return optimized, Report(before, _sizes(optimized, set(before)))
 
@@ -68,21 +73,34 @@ def _place(library: Any, device: str) -> None:
             node.device = device
 
 
-def _has_kernels(library: Any) -> bool:
+def _has_kernels(function: Any, given: dict[str, Any]) -> bool:
     """Whether all fusions have a kernel of TensorFlow's own: some are for oneDNN, which a later pass would put in."""
-    return all(_has_kernel(node) for function in library.function for node in function.node_def)
+    fused = [node for node in function.node_def if node.op.startswith(("_Fused", "_Mkl", "_OneDnn"))]
+    return all(_has_kernel(node, given.get(function.signature.name)) for node in fused)
 
 
-def _has_kernel(node: Any) -> bool:
-    if not node.op.startswith(("_Fused", "_Mkl", "_OneDnn")):
-        return True
+def _has_kernel(node: Any, given: Any) -> bool:
     fused = [name.decode() for name in node.attr["fused_ops"].list.s]
     return bool(
-        node.op == "_FusedMatMul"
+        given is not None
+        and node.op == "_FusedMatMul"
         and node.attr["T"].type == tf.float32.as_datatype_enum
         and fused[0] == "BiasAdd"
         and (len(fused) == 1 or fused[1:] in (["Relu"], ["Tanh"], ["Sigmoid"]))
+        and _adds_a_vector(node, given)
     )
+
+
+def _adds_a_vector(node: Any, given: Any) -> bool:
+    """Whether what a fused product adds is one: the sum with a matrix of one row is fused, too, and then fails."""
+    before = {other.name: other for other in given.node_def}
+    added = before.get(node.name)
+    if added is not None and added.op in ("Relu", "Tanh", "Sigmoid"):
+        added = before.get(added.input[0].split(":")[0])
+    if added is not None and added.op == "BiasAdd":
+        return True
+    bias = before.get(node.input[2].split(":")[0])
+    return bias is not None and bias.op == "Recgraph>Capture" and len(bias.attr["shape"].shape.dim) == 1
 
 
 def _is_root(function: Any) -> bool:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from recgraph import native, tf_private
-from recgraph.core import engines, gradient, origin, program, regions, signature
+from recgraph.core import engines, gradient, origin, program, remaking, signature
 from recgraph.core.body import BodyGraph, can_reach, enclosing_body, is_local
-from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, Slots
+from recgraph.core.environment import Slots
 from recgraph.errors import DefinitionError, GradientError, ScopeError
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ def _common(subgraph: SubGraph, tensors: list[tf.Tensor], rows: bool) -> dict[st
         "Tout": [spec.dtype for spec in specs],
         "output_shapes": [lead.concatenate(spec.shape) for spec in specs],
         "map": rows,
-        "recompute": subgraph.gradient == "recompute",
         "max_depth": subgraph.max_depth,
         "name": _op_name(subgraph),
     }
@@ -338,14 +337,10 @@ def _sum_parts(gradients: list[Any]) -> Any:
     return tf.add_n([tf.convert_to_tensor(part) for part in gradients])
 
 
-# Operations that count as stateful and do the same when they are run again.
-_SAME_AGAIN = READ_ONLY_RESOURCE_OPS | {"Recgraph>Invoke", "Placeholder", "Assert", "CheckNumerics", "CheckNumericsV2"}
-
-
 def check_recomputable(subgraph: SubGraph, why: str) -> None:
     """A body that is run again must do the same again: no random numbers from a state, no side effects."""
     for op, _ in program.all_operations(subgraph.finished_body(), subgraph.finished_body().environment):
-        if regions.region_of(op) is None and op.op_def.is_stateful and op.type not in _SAME_AGAIN:
+        if not remaking.does_the_same_again(op):
             raise DefinitionError(
                 f"SubGraph '{subgraph.name}': {why} runs the body a second time, and operation "
                 f"'{op.name}' (type {op.type}) would not do the same again",

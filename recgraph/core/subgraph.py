@@ -39,8 +39,8 @@ class SubGraph:
             left out there, a call is taken to give one float32 tensor of unknown shape.
         engine: "parallel" (every invocation's operations on TensorFlow's threads), "batched" (invocations at the
             same place are rows of one batch) or "auto".
-        gradient: "cache" keeps the activations that the gradient needs; "recompute" keeps the inputs and
-            results of calls only and runs every body a second time for its gradient.
+        gradient: "cache" keeps the activations that the gradient needs; "recompute" keeps the inputs, and the
+            results of calls, branches and loops, and runs the operations of a body a second time for its gradient.
         max_depth: how deep invocations may nest before the step fails with `ResourceExhaustedError`.
 
     Raises:
@@ -335,10 +335,12 @@ class SubGraph:
             return self._derivative
 
     def _differentiate(self) -> gradient_module.Derivative:
-        body = self.finished_body()
-        targets = [self.placeholders[i] for i in self.differentiable_inputs()]
+        body, recompute = self.finished_body(), self.gradient == "recompute"
+        if recompute:
+            invoke.check_recomputable(self, "gradient='recompute'")
+        targets, seeds = [self.placeholders[i] for i in self.differentiable_inputs()], self.differentiable_outputs()
         try:
-            derivative = gradient_module.differentiate(body, targets, self.differentiable_outputs(), body.environment)
+            derivative = gradient_module.differentiate(body, targets, seeds, body.environment, recompute)
         except LookupError as error:
             raise GradientError(
                 f"SubGraph '{self.name}' cannot be differentiated",
@@ -346,8 +348,6 @@ class SubGraph:
                 next_step="use an operation that has a gradient, or tf.stop_gradient on its inputs",
             ) from error
         gradient_module.set_outputs(derivative, targets)
-        if self.gradient == "recompute":
-            invoke.check_recomputable(self, "gradient='recompute'")
         return derivative
 
     def pullback(self) -> tuple[SubGraph, list[tf.Tensor]]:

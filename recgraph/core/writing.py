@@ -7,7 +7,6 @@ of frames) exists in the written functions only.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,6 +42,7 @@ class Source:
         environment: which placeholders stand for outer tensors.
         recorded_for: the gradient whose items are packed into a frame, one more result; or None.
         on_stack: the function is the body of a recorded loop (or of its gradient): frames go on (come off) a stack.
+        is_condition: the function is the condition of a loop.
     """
 
     graph: Any
@@ -51,6 +51,7 @@ class Source:
     environment: EnvironmentMap
     recorded_for: GradientGraph | None = None
     on_stack: bool = False
+    is_condition: bool = False
 
 
 def write_function(context: Context, name: str, source: Source) -> None:
@@ -139,9 +140,15 @@ class _Writer:
         if self.source.on_stack:
             top = self._unpack("pop", frame, [tf.TensorSpec([], tf.variant)] * 2)
             frame, self._stack = top
-        specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in graph.item_placeholders]
+        packed = []
+        for item, tensor in zip(graph.items, graph.item_placeholders, strict=True):
+            if self._is_packed(item):
+                packed.append(tensor)
+            else:
+                self._references[id(tensor)] = self._reference(item)
+        specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in packed]
         if specs:
-            for tensor, reference in zip(graph.item_placeholders, self._unpack("frame", frame, specs), strict=True):
+            for tensor, reference in zip(packed, self._unpack("frame", frame, specs), strict=True):
                 self._references[id(tensor)] = reference
 
     def _unpack(self, name: str, frame: str, specs: Sequence[tf.TensorSpec]) -> list[str]:
@@ -161,9 +168,13 @@ class _Writer:
         if gradient_on_stack:
             self._result(self._stack, tf.variant)
         for tensor in self.source.outputs:
-            self._result(self._reference(tensor), tensor.dtype)
+            reference, dtype = self._reference(tensor), tensor.dtype
+            if self.source.is_condition:
+                reference, dtype = self._truth(tensor, reference), tf.bool
+            self._result(reference, dtype)
         if self.source.recorded_for is not None:
-            frame = self._pack("frame", [self._item(item) for item in self.source.recorded_for.items])
+            packed = filter(self._is_packed, self.source.recorded_for.items)
+            frame = self._pack("frame", [self._item(item) for item in packed])
             if self.source.on_stack:
                 frame = self._pack("push", [(frame, tf.variant), (self._stack, tf.variant)])
             self._result(frame, tf.variant)
@@ -173,6 +184,10 @@ class _Writer:
         name = f"out{len(signature.output_arg)}"
         signature.output_arg.add(name=name, type=dtype.as_datatype_enum)
         self.definition.ret[name] = reference
+
+    def _is_packed(self, item: Any) -> bool:
+        """Whether an item goes into the frame: the value of a variable that nobody writes is in the environment."""
+        return isinstance(item, FrameOf) or not self._read_once(item.op)
 
     def _item(self, item: Any) -> tuple[str, tf.DType]:
         if isinstance(item, FrameOf):
@@ -235,11 +250,21 @@ class _Writer:
         node.input.extend(
             f"^{self._node_name(control)}"
             for control in op.control_inputs
-            if control in written and not self._read_once(control) and not (_is_free(op) and _is_free(control))
+            if control in written and not self._read_once(control) and not self._may_overtake(op, control)
         )
         place = origin.of_operation(op)
         if place:
             node.attr["_recgraph_origin"].s = place.encode()
+
+    def _may_overtake(self, op: tf.Operation, control: tf.Operation) -> bool:
+        """Whether a control input is one of those that automatic control dependencies add in vain.
+
+        They run all stateful operations of a body one after another, where calls are to run at the same time; and
+        hold back the results until everything is done, as an invocation does anyway.
+        """
+        if _is_call_or_read(op) and _is_call_or_read(control):
+            return True
+        return control.type == "NoOp" and any(output.op is op for output in self.source.graph.outputs)
 
     def _copy(self, op: tf.Operation) -> Any:
         node = self.definition.node_def.add()
@@ -253,8 +278,6 @@ class _Writer:
         node.input.extend(self._reference(tensor) for tensor in op.inputs)
         if op.type in ("Recgraph>Invoke", "Recgraph>InvokeGradient") and not op.get_attr("key"):
             node.attr["entry"].s = self.context.entry_of(op.get_attr("entry").decode()).encode()
-            if op.type == "Recgraph>Invoke":
-                node.attr["site_id"].i = _site_id(node.name)
         if op.type == "Recgraph>Accumulate":
             node.attr["slot"].i = self.context.slots.number(op.graph.accumulated[op.name])
         self._copy_functions(op, node)
@@ -284,7 +307,7 @@ class _Writer:
         recorded = self._recorded_graphs(region)
         operands = [(self._reference(region.operands[i]), region.operands[i].dtype) for i in kept]
         name = self._node_name(region.op)
-        node_inputs = [] if region.selector is None else [self._reference(region.selector)]
+        node_inputs = [] if region.selector is None else [self._selector(region)]
         if recorded is not None and region.kind == regions.WHILE:
             operands.append((self._pack(f"{region.op.name}_frames", []), tf.variant))
         node = self.definition.node_def.add(name=name)
@@ -297,6 +320,20 @@ class _Writer:
         functions = self._write_graphs(region, kept, recorded)
         _fill_region(node, region, functions, [dtype for _, dtype in operands], specs)
         return node
+
+    def _selector(self, region: Region) -> str:
+        assert region.selector is not None
+        reference = self._reference(region.selector)
+        return reference if region.kind == regions.CASE else self._truth(region.selector, reference)
+
+    def _truth(self, condition: tf.Tensor, reference: str) -> str:
+        """A condition as a bool: TensorFlow's If and While take others, its graph optimizer does not."""
+        if condition.dtype == tf.bool:
+            return reference
+        node = self._node(f"truth_{len(self.definition.node_def)}", "ToBool", [reference])
+        node.attr["T"].type = condition.dtype.as_datatype_enum
+        node.attr["_recgraph_origin"].s = origin.of_operation(condition.op).encode()
+        return f"{node.name}:output:0"
 
     def _outputs(self, region: Region, kept: list[int]) -> list[tf.Tensor]:
         if region.kind == regions.WHILE:
@@ -336,6 +373,7 @@ class _Writer:
                 self.source.environment,
                 recorded_for,
                 on_stack=is_loop and recorded is not None,
+                is_condition=is_loop and i == 0,
             )
             names.append(f"{self.name}/{region.op.name}/{_PARTS[region.kind](i)}")
             write_function(self.context, names[-1], source)
@@ -351,21 +389,12 @@ class _Writer:
         return [f"{base}/cond", f"{base}/body"]
 
 
-def _site_id(node: str) -> int:
-    """The number of a call site, from its path in the body.
-
-    The same in every version of the body, and another one for each call of a function that two calls share.
-    """
-    within = node.split("/", 1)[1]
-    return int.from_bytes(hashlib.sha256(within.encode()).digest()[:6], "big")
+def _is_call_or_read(op: tf.Operation) -> bool:
+    return (regions.region_of(op) is not None or op.op_def.is_stateful) and _is_free(op)
 
 
 def _is_free(op: tf.Operation) -> bool:
-    """Whether an operation is stateful only by the calls it makes.
-
-    Automatic control dependencies run all stateful operations of a body one after another; calls are to run at the
-    same time.
-    """
+    """Whether an operation is stateful only by the calls that it makes and what it reads."""
     region = regions.region_of(op)
     if region is not None:
         return all(_is_free(inner) for graph in region.graphs for inner in graph.get_operations())
@@ -396,8 +425,7 @@ def _fill_region(
         _set_types(node, "Tout", types)
         if region.kind == regions.IF:
             node.op = "If"
-            assert region.selector is not None
-            node.attr["Tcond"].type = region.selector.dtype.as_datatype_enum
+            node.attr["Tcond"].type = tf.bool.as_datatype_enum
             node.attr["then_branch"].func.name, node.attr["else_branch"].func.name = functions
         elif region.kind == regions.CASE:
             node.op = "Case"

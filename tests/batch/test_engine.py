@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,47 @@ def test_what_cannot_be_batched_at_all_says_so() -> None:
     assert "AssignAddVariableOp" in subgraphs["auto"].explain()
     with pytest.raises(Unbatchable, match=f"(?s)AssignAddVariableOp.*{HERE}"):
         subgraphs["batched"](1)
+
+
+CONDITIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "int32": lambda n: n,
+    "int64": lambda n: tf.cast(n, tf.int64),
+    "uint8": lambda n: tf.cast(n, tf.uint8),
+    "double": lambda n: tf.cast(n, tf.float64) / 3,
+    "unknown": lambda n: tf.reshape(n, tf.zeros([0 * n], tf.int32)),
+    "string": lambda n: tf.where(n > 0, "x", ""),
+    "vector": lambda n: tf.repeat([0], 2 * n),
+    "bools": lambda n: tf.repeat([False], 2 * n),
+}
+
+
+@pytest.mark.parametrize("engine", ["parallel", "batched"])
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_conditions_that_are_no_bool(name: str, engine: str) -> None:
+    """Of branches and loops: numbers, strings, and vectors, of which any element counts, whatever it is."""
+    with rg.SubGraph("counted", outputs=tf.TensorSpec([], tf.int32), engine=engine) as counted:
+        n = counted.input(tf.int32)
+        counted.output(tf.cond(CONDITIONS[name](n), lambda: 1 + counted(n - 1), lambda: 0))
+    with rg.SubGraph("looped", outputs=tf.TensorSpec([], tf.int32), engine=engine) as looped:
+        m = looped.input(tf.int32)
+        condition = lambda i, _: CONDITIONS[name](i)  # noqa: E731
+        looped.output(tf.while_loop(condition, lambda i, total: (i - 1, total + 1), [m, 0])[1])
+    for subgraph in (counted, looped):
+        assert subgraph.map(tf.constant([3, 0, 5])).numpy().tolist() == [3, 0, 5]
+
+
+@pytest.mark.parametrize("engine", ["parallel", "batched"])
+def test_what_cannot_be_a_condition(engine: str) -> None:
+    """The row is named."""
+    with rg.SubGraph("wrong", outputs=tf.TensorSpec([], tf.int32), engine=engine) as wrong:
+        n = wrong.input(tf.int32)
+        unusual = lambda: tf.cond(tf.cast(n, tf.float16), lambda: 1, lambda: 2)  # noqa: E731
+        wrong.output(tf.cond(n < 3, lambda: wrong(n + 1), unusual))
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="(?s)half cannot be converted to a boolean.*test_engine.*wrong > n > n"
+    ):
+        wrong(1)
+    assert testing.counters().live_frames == 0
 
 
 def test_parts_of_unknown_length_are_joined() -> None:

@@ -16,12 +16,13 @@ from recgraph import testing
 EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "60"))
 
 
+@pytest.mark.parametrize("gradient", ["cache", "recompute"])
 @pytest.mark.parametrize("policy", testing.BATCH_POLICIES)
 @pytest.mark.parametrize("program", programs.PROGRAMS, ids=str)
-def test_shared_programs(program: programs.Program, policy: str) -> None:
+def test_shared_programs(program: programs.Program, policy: str, gradient: str) -> None:
     """Values and gradients are those of the Python program, whatever block runs next."""
     with testing.batch_policy(policy):
-        programs.check(program, engine="batched")
+        programs.check(program, engine="batched", gradient=gradient)
     assert testing.counters().live_frames == 0
 
 
@@ -30,13 +31,13 @@ def check(program: random_programs.Program) -> None:
     captured, inputs = random_programs.captures_and_inputs(program)
     n, tolerance = tf.constant(program.n), 1e-4 if program.dtype == tf.float32 else 1e-9
     expected = programs.run(random_programs.as_python(program, captured), (n, *inputs), captured)
-    subgraph = random_programs.as_subgraph(program, captured, engine="batched")
-    programs.assert_same(programs.run(subgraph, (n, *inputs), captured), expected, tolerance)
     rows = (tf.stack([n, n - 1, n]), *(tf.stack([value, value / 2, value]) for value in inputs))
     parallel = random_programs.as_subgraph(program, captured, engine="parallel")
-    programs.assert_same(
-        programs.run(subgraph.map, rows, captured), programs.run(parallel.map, rows, captured), tolerance
-    )
+    expected_rows = programs.run(parallel.map, rows, captured)
+    for gradient in ("cache", "recompute"):
+        subgraph = random_programs.as_subgraph(program, captured, engine="batched", gradient=gradient)
+        programs.assert_same(programs.run(subgraph, (n, *inputs), captured), expected, tolerance)
+        programs.assert_same(programs.run(subgraph.map, rows, captured), expected_rows, tolerance)
     assert testing.counters().live_frames == 0
 
 

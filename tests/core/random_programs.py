@@ -5,6 +5,7 @@ A program is a list of functions that call one another. Function f takes `n` (in
 
     ("arg", i)  ("captured", i)  ("constant", c)  ("sin", a)  ("add", a, b)  ("mul", a, b)
     ("if", a, b, c)          b where a > 0, otherwise c
+    ("odd", a, b)            a where n % 2, a condition that is a number, otherwise b
     ("case", (a, b, c))      by n % 3
     ("loop", trips, a, b)    a loop from a, whose body b sees what is carried as its last argument
     ("call", f, drop, output, (a, ...))    f(n - drop, a, ...)
@@ -63,6 +64,7 @@ def _grown(below: Callable[[int], st.SearchStrategy[Expression]], arity: int) ->
         st.tuples(st.just("sin"), a),
         st.tuples(st.sampled_from(["add", "mul"]), a, a),
         st.tuples(st.just("if"), a, a, a),
+        st.tuples(st.just("odd"), a, a),
         st.tuples(st.just("case"), st.tuples(a, a, a)),
         st.tuples(st.just("loop"), st.integers(0, 2), a, below(arity + 1)),
     )
@@ -80,8 +82,8 @@ def _recursive(draw: st.DrawFn, arity: int, shapes: Sequence[tuple[int, int]]) -
     call = draw(_call(arity, shapes))
     other = draw(st.one_of(_simple(arity), _call(arity, shapes)))
     pair = draw(st.permutations([call, other]))
-    kind = draw(st.sampled_from(["add", "mul", "if", "case", "loop", "call"]))
-    if kind in ("add", "mul"):
+    kind = draw(st.sampled_from(["add", "mul", "if", "odd", "case", "loop", "call"]))
+    if kind in ("add", "mul", "odd"):
         return (kind, *pair)
     if kind == "if":
         return ("if", draw(_simple(arity)), *pair)
@@ -183,6 +185,8 @@ def evaluate(e: Expression, n: tf.Tensor, arguments: Sequence[Any], captured: Se
         return tf.constant(rest[0], arguments[0].dtype)
     if kind == "if":
         return way.when(of(rest[0]) > 0, lambda: of(rest[1]), lambda: of(rest[2]))
+    if kind == "odd":
+        return way.when(n % 2, lambda: of(rest[0]), lambda: of(rest[1]))
     if kind == "case":
         return way.case(n % 3, [lambda b=b: of(b) for b in rest[0]])
     if kind == "loop":

@@ -391,3 +391,27 @@ def test_training_converges() -> None:
     for _ in range(300):
         step()
     np.testing.assert_allclose(weight, 2.0, atol=1e-3)
+
+
+@pytest.mark.parametrize("reading", ["value", "read_value", "multiplied"])
+@pytest.mark.parametrize("gradient", ["cache", "recompute"])
+def test_a_variable_that_is_written_afterwards(gradient: str, reading: str) -> None:
+    """The gradient is that of the value that was read, also where a caller writes the variable."""
+    factor = tf.Variable(2.0)
+    with rg.SubGraph("scaled", outputs=FLOAT, gradient=gradient) as scaled:
+        x = scaled.input()
+        read = {"value": factor.value, "read_value": factor.read_value, "multiplied": lambda: 1.0 * factor}[reading]
+        scaled.output(x * x * read())
+    with rg.SubGraph("writing", outputs=FLOAT) as writing:
+        x = writing.input()
+        y = scaled(x) + factor * x
+        with tf.control_dependencies([y]):
+            factor.assign(10.0)
+        writing.output(y)
+    for function in (writing, tf.function(writing)):
+        factor.assign(2.0)
+        x = tf.constant(3.0)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        assert (float(y), float(tape.gradient(y, x)), float(factor)) == (24.0, 14.0, 10.0)

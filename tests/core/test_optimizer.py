@@ -40,6 +40,17 @@ def test_fused_products_have_a_kernel_and_the_same_values(name: str) -> None:
     np.testing.assert_allclose(f(3, x), reference(3, x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_product_and_a_matrix_of_one_row(rows: int) -> None:
+    """Their sum is fused as if the matrix were a bias, for which there is no kernel."""
+    w, b = tf.Variable([[1.0, 2.0], [3.0, 4.0]]), tf.Variable([[0.5, -0.5]])
+    with rg.SubGraph("sums", outputs=tf.TensorSpec([rows, 2])) as f:
+        x = f.input(tf.float32, [rows, 2])
+        f.output(tf.sigmoid(tf.matmul(tf.sin(x), w) + b))
+    x = tf.fill([rows, 2], 0.3)
+    np.testing.assert_allclose(f(x), tf.sigmoid(tf.matmul(tf.sin(x), w) + b), rtol=1e-6)
+
+
 def test_constants_and_common_subexpressions_are_removed_and_reported() -> None:
     with rg.SubGraph("wasteful", outputs=tf.TensorSpec([])) as f:
         n, x = f.input(tf.int32), f.input()

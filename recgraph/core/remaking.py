@@ -1,0 +1,48 @@
+"""Which values of the forward run a gradient computes again, in place of reading them from its frame."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from recgraph.core import regions
+from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, EnvironmentMap
+
+# What is cheaper to make again than to keep, where nothing has to be kept for it.
+_CHEAP = frozenset({"Const", "Identity", "Shape", "ShapeN", "Size", "Rank", "VariableShape"})
+
+# Operations that count as stateful and do the same when they are run again.
+_SAME_AGAIN = READ_ONLY_RESOURCE_OPS | {"Recgraph>Invoke", "Placeholder", "Assert", "CheckNumerics", "CheckNumericsV2"}
+
+# What is never made again, but kept: inputs, what calls gave, and variables, which may be written meanwhile. Where
+# nobody writes one, its value is a slot of the environment, and no item of the frame.
+_KEPT = frozenset({"Recgraph>Invoke", "Placeholder", "ReadVariableOp"})
+
+
+def does_the_same_again(op: tf.Operation) -> bool:
+    """Whether a body that holds `op` may be run a second time: no random numbers from a state, no side effects."""
+    return regions.region_of(op) is not None or not op.op_def.is_stateful or op.type in _SAME_AGAIN
+
+
+def is_remade(op: tf.Operation, environment: EnvironmentMap, recompute: bool) -> bool:
+    """Whether a gradient makes the results of `op` again.
+
+    Args:
+        op: of a forward graph.
+        environment: which tensors need not be kept, since they can be read at any time.
+        recompute: everything but what calls, branches and loops gave.
+    """
+    if op.control_inputs and op.type in READ_ONLY_RESOURCE_OPS:
+        return False  # it may have waited for a write
+    if recompute:
+        kept = op.type in _KEPT or regions.region_of(op) is not None
+        return not kept and _stands_alone(op) and does_the_same_again(op)
+    if op.type not in _CHEAP or op.control_inputs:
+        return False
+    known = (environment.outer(s) is not None or s.op.type == "ReadVariableOp" for s in op.inputs)
+    return all(there or is_remade(s.op, environment, recompute) for there, s in zip(known, op.inputs, strict=True))
+
+
+def _stands_alone(op: tf.Operation) -> bool:
+    """Whether an operation refers to no function, which the graph of the gradient would not know."""
+    attributes = op.node_def.attr.values()
+    return not any(value.HasField("func") or value.list.func for value in attributes)
