@@ -354,6 +354,9 @@ class _BlockGraph:
         if slot not in self.captures:
             shape = tf.TensorShape(attribute(node, "shape").shape)
             self.captures[slot] = tf.compat.v1.placeholder(tf.as_dtype(attribute(node, "dtype").type), shape)
+            if "_variable_shape" in node.attr:
+                behind = tf.TensorShape(node.attr["_variable_shape"].shape)
+                tf_private.set_handle_data(self.captures[slot], behind, tf.as_dtype(node.attr["_variable_dtype"].type))
         return self.captures[slot]
 
     def _sum(self, node: Any) -> tuple[str, int, list[tf.Tensor]]:
@@ -364,7 +367,7 @@ class _BlockGraph:
         if kind == "dense":
             (value,) = values
             if value.has_rows:
-                return kind, slot, [tf.reduce_sum(value.tensor, 0)]
+                return kind, slot, [tf.reduce_sum(value.tensor, 0) if value.total is None else value.total]
             return kind, slot, [value.tensor * tf.cast(count[0], value.tensor.dtype)]
         tensors = [vectorize.with_rows(value, count) for value in values]
         return kind, slot, [_flat(tensor) for tensor in tensors]

@@ -210,6 +210,10 @@ class _Writer:
             node.attr["slot"].i = slot
             node.attr["dtype"].type = tensor.dtype.as_datatype_enum
             node.attr["shape"].shape.CopyFrom(tensor.shape.as_proto())
+            variable = tf_private.handle_data(outer) if tensor.dtype == tf.resource else None
+            if variable is not None:
+                node.attr["_variable_dtype"].type = variable.dtype
+                node.attr["_variable_shape"].shape.CopyFrom(variable.shape)
             self._captures[slot] = f"{node.name}:value:0"
         return self._captures[slot]
 
