@@ -20,6 +20,7 @@ from tensorflow.python.framework import function_def_to_graph as _function_def_t
 from tensorflow.python.framework import graph_to_function_def as _graph_to_function_def
 from tensorflow.python.framework import op_def_registry as _op_def_registry
 from tensorflow.python.framework import ops as _ops
+from tensorflow.python.framework import tensor_util as _tensor_util
 from tensorflow.python.grappler import cluster as _tf_cluster
 from tensorflow.python.grappler import tf_optimizer as _tf_optimizer
 from tensorflow.python.ops import handle_data_util as _handle_data_util
@@ -105,6 +106,12 @@ def copy_handle_data(source: tf.Tensor, target: tf.Tensor) -> None:
 def describe_variable(handle: tf.Tensor, shape: tf.TensorShape, dtype: tf.DType) -> None:
     """Lets shape inference know what variable will be behind a placeholder for a handle."""
     _handle_data_util.set_handle_data(handle, _handle_data_util.create_handle_data(shape, dtype))
+
+
+def constant_value(tensor: tf.Tensor) -> Any:
+    """The value of a tensor that depends on constants alone, or None; `tf.get_static_value` knows few operations."""
+    value = tf.get_static_value(tensor)
+    return _tensor_util.try_evaluate_constant(tensor) if value is None else value
 
 
 def tape_is_recording(tensors: list[tf.Tensor]) -> bool:

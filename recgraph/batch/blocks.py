@@ -382,7 +382,7 @@ class _BlockGraph:
         if kind == "dense":
             (value,) = values
             if value.has_rows:
-                return kind, slot, [tf.reduce_sum(value.tensor, 0)]
+                return kind, slot, [tf.reduce_sum(value.tensor, 0) if value.total is None else value.total]
             return kind, slot, [value.tensor * tf.cast(count[0], value.tensor.dtype)]
         tensors = [vectorize.with_rows(value, count) for value in values]
         return kind, slot, [_flat(tensor) for tensor in tensors]

@@ -11,13 +11,12 @@ from recgraph import tf_private
 from recgraph.batch import blocks, plan, priority
 from recgraph.batch.flow import Flow, Program
 from recgraph.batch.nodes import origin
+from recgraph.core.environment import READ_ONLY_RESOURCE_OPS
 from recgraph.errors import Unbatchable
 
 # The function that carries the plan in its attributes; `Program::ReadPlan` looks for it.
 CARRIER = "recgraph_plan"
 
-# Stateful operations that have batched forms, or are part of the recursion.
-_HARMLESS = frozenset({"LookupTableFindV2", "LookupTableFind", "ResourceGather"})
 # Stateful operations whose order among rows is free.
 _INDEPENDENT = ("Random", "Multinomial", "Stateless", "Assert", "Print", "TruncatedNormal", "ParameterizedTruncated")
 
@@ -91,7 +90,7 @@ def _stateful(definition: Any) -> dict[str, str]:
     """The operations of a function that have to run once for every row because they are stateful."""
     found = {}
     for node in definition.node_def:
-        if node.op.startswith("Recgraph>") or node.op in ("If", "Case", "NoOp") or node.op in _HARMLESS:
+        if node.op.startswith("Recgraph>") or node.op in ("If", "Case", "NoOp") or node.op in READ_ONLY_RESOURCE_OPS:
             continue
         if not tf_private.op_definition(node.op).is_stateful:
             continue

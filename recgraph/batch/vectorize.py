@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from recgraph import tf_private
 from recgraph.batch import nodes
 
 
@@ -26,10 +27,16 @@ class IsJoin(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """A value of a block under construction: `tensor` with a leading dimension of rows or, shared, without."""
+    """A value of a block under construction.
+
+    Attributes:
+        tensor: with a leading dimension of rows or, shared, without.
+        total: the sum over all rows, where it can be had without the rows.
+    """
 
     tensor: tf.Tensor
     has_rows: bool
+    total: tf.Tensor | None = None
 
     @property
     def rank(self) -> int:
@@ -47,7 +54,7 @@ class Rows:
     @property
     def static(self) -> np.ndarray | None:
         """The value, where it is shared and known now."""
-        return None if self.has_rows else tf.get_static_value(self.tensor)
+        return None if self.has_rows else tf_private.constant_value(self.tensor)
 
 
 Rule: TypeAlias = Callable[["Site"], Any]
@@ -173,3 +180,25 @@ def expanded(value: Rows, rank: int) -> tf.Tensor:
         lead = tf.shape(value.tensor)
         return tf.reshape(value.tensor, tf.concat([lead[:1], [1] * missing, lead[1:]], 0))
     return reshape_rows(value.tensor, [1] * missing + shape)
+
+
+def aligned(values: Sequence[Rows]) -> list[tf.Tensor]:
+    """The tensors as they broadcast against each other."""
+    rank = max(value.rank for value in values)
+    return [expanded(value, rank) for value in values]
+
+
+def merged(tensor: tf.Tensor) -> tf.Tensor:
+    """`[rows, n, ...]` as `[rows * n, ...]`."""
+    inner = tensor.shape[2:]
+    if inner.is_fully_defined() and 0 not in inner:
+        return tf.reshape(tensor, [-1, *inner])
+    shape = tf.shape(tensor)
+    return tf.reshape(tensor, tf.concat([shape[:1] * shape[1], shape[2:]], 0))
+
+
+def parted(tensor: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """`[rows * n, ...]` as `[rows, n, ...]`, both dimensions those of `like`."""
+    made = tf.reshape(tensor, tf.concat([tf.shape(like)[:2], tf.shape(tensor)[1:]], 0))
+    made.set_shape(like.shape[:2].concatenate(tensor.shape[1:]))
+    return made

@@ -84,6 +84,9 @@ class GradientGraph(tf_private.FuncGraph):
         if self._is_remade(tensor):
             self._remake(tensor.op)
             return self._inside[id(tensor)]
+        if tensor.dtype.is_integer and (value := tf_private.constant_value(tensor)) is not None:
+            with self.as_default(), tf.control_dependencies(None):
+                return tf.constant(value, tensor.dtype)  # the order of a transposition, for instance
         return self._new_item(tensor, tf.TensorSpec(tensor.shape, tensor.dtype))
 
     def _bring_in_from_outside(self, tensor: Any) -> tf.Tensor:

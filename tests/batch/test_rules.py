@@ -1,0 +1,172 @@
+"""Batched forms of operations: many rows at once give what each row gives alone, values and gradients."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from batch import operations, vectorized
+from core import programs
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+import recgraph as rg
+from recgraph.batch import vectorize
+
+# Random shapes for each operation; the suite takes a few.
+EXAMPLES = int(os.environ.get("RECGRAPH_TEST_EXAMPLES", "2"))
+
+
+def values(spec: str, dims: dict[str, int], rows: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Random numbers for an input of `operations`."""
+    sign = spec[0] if spec and spec[0] in "+~?%#!" else ""
+    letters, _, most = spec[len(sign) :].partition("<")
+    shape = (*rows, *(dims.get(letter) or int(letter) for letter in letters))
+    if sign == "#":
+        return rng.integers(0, dims[most], shape).astype(np.int32)
+    if sign == "%":
+        return (rng.integers(1, 5, shape) * rng.choice([-1, 1], shape)).astype(np.int32)
+    if sign == "?":
+        return rng.random(shape) < 0.5
+    if sign == "!":
+        return np.float32(0.1) + rng.permutation(int(np.prod(shape))).reshape(shape).astype(np.float32) / 7
+    low, high = {"+": (0.2, 2.0), "~": (-0.9, 0.9), "": (-2.0, 2.0)}[sign]
+    return rng.uniform(low, high, shape).astype(np.float32)
+
+
+Drawn = tuple[
+    list[np.ndarray], list[bool], int, bool
+]  # values, which have rows, how many rows, whether shapes are known
+
+
+@st.composite
+def arguments(draw: st.DrawFn, case: operations.Case) -> Drawn:
+    """Random shapes, inputs with and without rows, shapes that are known and not."""
+    letters = sorted({letter for spec in case.inputs for letter in spec if letter.isalpha()})
+    dims = {letter: draw(st.integers(1, 4), label=letter) for letter in letters}
+    count = draw(st.integers(1, 4), label="rows")
+    patterns = st.lists(st.booleans(), min_size=len(case.inputs), max_size=len(case.inputs)).filter(any)
+    has_rows = draw(patterns, label="with rows")
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    made = [values(spec, dims, (count,) * rows, rng) for spec, rows in zip(case.inputs, has_rows, strict=True)]
+    return made, has_rows, count, draw(st.booleans(), label="shapes known")
+
+
+def check(case: operations.Case, drawn: Drawn) -> None:
+    """The same, row by row and all at once; operations that are not batched are those of the table."""
+    arrays, has_rows, count, known = drawn
+    single = [a[0] if rows else a for a, rows in zip(arrays, has_rows, strict=True)]
+    traced = vectorized.trace(vectorized.with_gradients(case.function), single, known)
+    expected = vectorized.row_after_row(traced, arrays, has_rows, count)
+    outcome = vectorized.all_rows(traced, arrays, has_rows, count)
+    programs.assert_same((outcome.values, []), (expected, []), 1e-4)
+    allowed = {*case.by_row, *(() if known else case.by_row_unknown)}
+    assert set(outcome.row_by_row) <= allowed, outcome.row_by_row
+
+
+@pytest.mark.parametrize("case", operations.CASES, ids=str)
+def test_all_rows_at_once(case: operations.Case) -> None:
+    """Values and gradients."""
+
+    @seed(zlib.crc32(case.name.encode()))
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=False,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(arguments(case))
+    def many(drawn: Drawn) -> None:
+        check(case, drawn)
+
+    many()
+
+
+def named(name: str) -> operations.Case:
+    """One of the table."""
+    return next(case for case in operations.CASES if case.name == name)
+
+
+def test_a_wrong_form_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that agrees with anything would not be one."""
+    drawn = ([np.ones([3, 2, 2], np.float32)], [True], 3, True)
+    check(named("softplus"), drawn)
+    for wrong, message in (
+        (lambda site: tf.nn.relu(site.inputs[0].tensor), "Not equal"),
+        (lambda site: tf.nn.softplus(site.inputs[0].tensor) / tf.cast(site.count, tf.float32), "Not equal"),
+    ):
+        monkeypatch.setitem(vectorize.RULES, "Softplus", wrong)
+        with pytest.raises(AssertionError, match=message):
+            check(named("softplus"), drawn)
+    monkeypatch.delitem(vectorize.RULES, "Softplus")
+    with pytest.raises(AssertionError, match="Softplus has no batched form"):
+        check(named("softplus"), drawn)
+
+
+def test_what_has_no_place_is_an_error_in_all_rows() -> None:
+    """As it is alone, and no element of another row."""
+    (traced,) = [
+        vectorized.trace(function, [np.ones([2, 3], np.float32), np.int32(0)], True)
+        for function in (lambda x, i: (x[i], tf.gather_nd(x, [[i]]), tf.math.unsorted_segment_sum(x[:, 0], [i, i], 2)),)
+    ]
+    x = np.ones([3, 2, 3], np.float32)
+    for wrong in (2, -3):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            traced(tf.constant(x[0]), tf.constant(wrong))
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            vectorized.all_rows(traced, [x, np.array([0, wrong, 1], np.int32)], [True, True], 3)
+
+
+WHOLE = """
+layer norm; attention; maxout; softmax over the first axis; element of both; gather along an axis; gather_nd of points;
+tensor_scatter_nd_update; sort; conv1d; matvec; einsum bij,bjk->bik; sparse cross entropy; split by sizes;
+where by a scalar
+"""
+
+
+@pytest.mark.parametrize("name", [name.strip() for name in WHOLE.split(";")])
+def test_in_the_engine(name: str) -> None:
+    """With the first input a row, the others captured: the gradients of those are summed over all rows."""
+    case, rng = named(name), np.random.default_rng(5)
+    dims = dict(zip("abcdijk", (3, 2, 4, 5, 1, 3, 2), strict=True))
+    single = [values(spec, dims, (), rng) for spec in case.inputs]
+    rows = tf.constant(values(case.inputs[0], dims, (5,), rng))
+    captured = [tf.Variable(array) for array in single[1:]]
+
+    def results(engine: str, spec: tf.TensorSpec) -> programs.Result:
+        traced = vectorized.trace(case.function, single, True)
+        outputs = tuple(tf.TensorSpec(value.shape, value.dtype) for value in tf.nest.flatten(traced.structured_outputs))
+        with rg.SubGraph("operation", outputs=outputs, engine=engine) as subgraph:
+            own = subgraph.input(spec.dtype, spec.shape)
+            subgraph.output(tuple(tf.nest.flatten(case.function(own, *(tf.identity(c) for c in captured)))))
+        sources = [variable for variable in captured if variable.dtype.is_floating]
+        return programs.run(subgraph.map, (rows,), sources)
+
+    known = tf.TensorSpec(rows.shape[1:], rows.dtype)
+    unknown = tf.TensorSpec([None] * known.shape.rank, rows.dtype)
+    for spec in (known, unknown):
+        programs.assert_same(results("batched", spec), results("parallel", spec), 1e-5)
+
+
+def test_the_gradient_of_a_table_is_not_a_table_for_every_row() -> None:
+    """A hundred thousand rows that each look up one of a hundred thousand numbers."""
+    count = 100_000
+    table = tf.Variable(tf.reshape(tf.range(float(count)), [-1, 10]))
+    lookups: list[Callable[[Any], tf.Tensor]] = [
+        lambda i: table[i // 10, i % 10],
+        lambda i: tf.gather_nd(table, [[i // 10, i % 10]])[0],
+        lambda i: tf.gather(tf.identity(table), i // 10)[i % 10],
+    ]
+    for lookup in lookups:
+        with rg.SubGraph("lookup", outputs=tf.TensorSpec([]), engine="batched") as subgraph:
+            subgraph.output(lookup(subgraph.input(tf.int32)) ** 2)
+        with tf.GradientTape() as tape:
+            total = tf.reduce_sum(subgraph.map(tf.range(count)))
+        gradient = tf.convert_to_tensor(tape.gradient(total, table))
+        np.testing.assert_allclose(tf.reshape(gradient, [-1]), 2 * np.arange(count))
