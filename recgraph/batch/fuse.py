@@ -15,8 +15,10 @@ from recgraph import native, tf_private
 from recgraph.batch import plan
 from recgraph.batch.expressions import Expression, Pieces, part, repeated, width_of
 
-# A broadcast or a split in the middle of a row becomes an instruction for each part: not for many.
+# A broadcast or a split in the middle of a row becomes an instruction for each part: not for many, unless they are long.
 _MAX_PIECES = 8
+_MAX_LONG_PIECES = 128
+_LONG = 16
 # Matrices smaller than this are multiplied by TensorFlow.
 _SMALLEST_PACKED = 64
 
@@ -381,7 +383,7 @@ def _broadcast(value: Pieces, tensor: tf.Tensor, shape: list[int]) -> Pieces | N
     run = _size(shape[same:])
     last = shape[same - 1] if same and run == 1 and own[same - 1] == 1 else 1
     before = same - 1 if last > 1 else same
-    if _size(shape[:before]) > _MAX_PIECES:
+    if _size(shape[:before]) > (_MAX_LONG_PIECES if max(run, last) >= _LONG else _MAX_PIECES):
         return None
     strides = [0 if dim == 1 else _size(own[i + 1 :]) for i, dim in enumerate(own)]
     pieces: list[Any] = []

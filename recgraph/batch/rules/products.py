@@ -51,7 +51,8 @@ def _as_matrix(value: Rows, adjoint: bool, column: bool) -> tf.Tensor:
     """A single column or row of every matrix, as it stands in an outer product."""
     if not adjoint:
         return value.tensor
-    return reshape_rows(value.tensor, [-1, 1] if column else [1, -1])
+    size = value.shape.num_elements() or -1
+    return reshape_rows(value.tensor, [size, 1] if column else [1, size])
 
 
 @rule("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
