@@ -229,7 +229,17 @@ def stats(folder: Path, as_json: bool) -> None:
     console.stats(folder, as_json)
 
 
-BENCHMARKS = ("throughput", "generation", "invocation", "depth", "large", "memory", "threads")
+BENCHMARKS = (
+    "throughput",
+    "generation",
+    "invocation",
+    "machinery",
+    "build",
+    "depth",
+    "large",
+    "memory",
+    "threads",
+)
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
