@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from recgraph.benchmarks import measure
+from recgraph.benchmarks import measure, report
 
 PHASES = ("inference", "gradient")
 ENGINES = ("parallel", "batched")
@@ -52,9 +52,9 @@ def build(name: str, phase: str, engine: str) -> dict[str, float]:
 @click.command()
 @click.option("--models", default="tree_lstm", show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Each in a process of its own.")
-@click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
+@report.out_option
 @click.option("--one", nargs=3, hidden=True, help="Model, phase and engine: measure in this process.")
-def main(models: str, rounds: int, out: str | None, one: tuple[str, str, str] | None) -> None:
+def main(models: str, rounds: int, out: Path | None, one: tuple[str, str, str] | None) -> None:
     """Measure tracing a step with either engine, and making the batched plan within it."""
     if one is not None:
         click.echo(json.dumps(build(*one)))
@@ -68,9 +68,8 @@ def main(models: str, rounds: int, out: str | None, one: tuple[str, str, str] | 
         {"model": model, "phase": phase, "engine": engine, "seconds": rows}
         for (model, phase, engine), rows in taken.items()
     ]
-    click.echo(measure.markdown(["step", "engine", "whole, s", "of it the plan, s"], [_row(r) for r in results]))
-    if out is not None:
-        Path(out).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    table = report.markdown(["step", "engine", "whole, s", "of it the plan, s"], [_row(r) for r in results])
+    report.leave("build", results, table, out)
 
 
 def _row(result: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from recgraph.benchmarks import measure
+from recgraph.benchmarks import measure, report
 from recgraph.data import DependencyTree, TopDownBatch, Vocabulary, generate_dependencies, top_down_batch
 
 TREES = 256  # of one measurement
@@ -36,7 +36,7 @@ def main(batch_sizes: str, rounds: int, hidden: int, engine: str, out: str | Non
         [str(r["batch_size"]), *(f"{s.median:,.0f} ±{s.spread / 2:.0%}" for s in r["series"].values()), _ratio(r)]
         for r in results
     ]
-    click.echo(measure.markdown(["batch", "recursive", "iterative", "recursive / iterative"], rows))
+    click.echo(report.markdown(["batch", "recursive", "iterative", "recursive / iterative"], rows))
     if out is not None:
         plain = [{**r, "series": {name: s.as_json() for name, s in r["series"].items()}} for r in results]
         Path(out).write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")

@@ -27,7 +27,7 @@ from typing import Any
 
 import click
 
-from recgraph.benchmarks import measure
+from recgraph.benchmarks import measure, report
 
 # By case: how many invocations a root makes that goes down so many levels.
 INVOCATIONS: dict[str, Callable[[int], int]] = {
@@ -99,9 +99,9 @@ def costs(rows: int, levels: int, rounds: int, threads: int) -> dict[str, list[f
 @click.option("--levels", type=click.IntRange(1), default=100, show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=9, show_default=True)
 @click.option("--threads", default="1,2", show_default=True, help="Inter-op threads.")
-@click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
+@report.out_option
 @click.option("--one", hidden=True, type=int, help="Measure in this process, with so many threads.")
-def main(rows: int, levels: int, rounds: int, threads: str, out: str | None, one: int | None) -> None:
+def main(rows: int, levels: int, rounds: int, threads: str, out: Path | None, one: int | None) -> None:
     """Measure all cases interleaved, each number of threads in a process of its own."""
     if one is not None:
         click.echo(json.dumps(costs(rows, levels, rounds, one)))
@@ -113,9 +113,7 @@ def main(rows: int, levels: int, rounds: int, threads: str, out: str | None, one
             made = INVOCATIONS[case](levels) * rows * int(count)
             results.append({"case": case, "threads": int(count), "invocations": made, "microseconds": times})
     header = ["case", "threads", "invocations", "median, us", "best, us"]
-    click.echo(measure.markdown(header, [_row(result) for result in results]))
-    if out is not None:
-        Path(out).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    report.leave("machinery", results, report.markdown(header, [_row(result) for result in results]), out)
 
 
 def _row(result: dict[str, Any]) -> list[str]:
