@@ -278,6 +278,32 @@ class Outcome:
     trees: float
 
 
+class Pace:
+    """Trees a second of one phase at one size, measured for about as long each time, whoever it is."""
+
+    def __init__(self, runner: Runner, phase: str, size: int, seconds: float):
+        """Args: whom to measure at what, and for how long each time."""
+        self._run = functools.partial(runner.run, phase, size)
+        self._tune = functools.partial(runner.tune, phase, size, seconds / 2)
+        self._seconds = seconds
+        self._steps = 0
+
+    def __call__(self) -> float:
+        """Runs, and gives the speed. The first time it also finds out how many steps to run, at least one."""
+        if self._steps == 0:
+            self._steps = self._find()
+        outcome = self._run(self._steps)
+        return outcome.trees / outcome.seconds
+
+    def _find(self) -> int:
+        """The first run of a graph is slower than all others, so a short one is not trusted."""
+        self._tune()
+        steps, seconds = 1, self._run(1).seconds
+        while seconds < self._seconds / 4:
+            steps, seconds = 2 * steps, self._run(2 * steps).seconds
+        return max(1, round(steps * self._seconds / seconds))
+
+
 @dataclasses.dataclass(frozen=True)
 class Entry:
     """A contender as it is shown, how it is made for a task with the interpreters that a command was given, and the
@@ -324,6 +350,7 @@ def taking_part(task: Task, names: Sequence[str], at: Mapping[str, Any]) -> Iter
       names: of `ENTRIES`.
       at: the options of `python_options`.
     """
+    tf.get_logger().setLevel("ERROR")  # that each contender has graphs of its own looks like retracing
     with contextlib.ExitStack() as stack:
         runners = {}
         for name in names:
@@ -353,6 +380,21 @@ def python_options(command: Callable[..., Any]) -> Callable[..., Any]:
         text = f"An interpreter that has {library}, if it is not this one; or {variable}."
         command = click.option(f"--{library}-python", envvar=variable, help=text)(command)
     return command
+
+
+def seconds_by_tree(runners: Mapping[str, Runner], phase: str, trees: int, rounds: int) -> dict[str, np.ndarray]:
+    """How long a step of one tree takes, called from Python each time: seconds `[rounds, trees]`, by contender.
+
+    All take the same tree one after the other, then the next. A whole round to warm up is not counted.
+    """
+    for runner in runners.values():
+        runner.tune(phase, 1, 0.2)
+        runner.finish_round(phase, 1)
+    seconds = {name: np.zeros((rounds, trees)) for name in runners}
+    for place in np.ndindex(rounds, trees):
+        for name, runner in runners.items():
+            seconds[name][place] = runner.run(phase, 1, 1).seconds
+    return seconds
 
 
 def require_agreement(runners: Mapping[str, Runner], sizes: Sequence[int], training: bool) -> None:

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 
 @dataclasses.dataclass(frozen=True)
 class Style:
-    """How one of several is drawn, the same in all pictures; a mark is a line across the bars in place of a bar."""
+    """How one of several is drawn, the same in all pictures; a mark is what others are compared with: a line across the
+    bars in place of a bar, a dashed curve."""
 
     label: str
     color: str
@@ -52,13 +53,17 @@ class Curves:
     curves: Mapping[str, Curve]
 
 
-def bars(rows: Sequence[Sequence[Bars]], styles: Mapping[str, Style], x: str, y: str) -> Figure:
-    """Panels of bars in a grid, the values on a logarithmic scale: they differ a hundredfold."""
+def bars(rows: Sequence[Sequence[Bars]], styles: Mapping[str, Style], x: str, y: str, log: bool = False) -> Figure:
+    """Panels of bars in a grid, from zero upwards or, on a logarithmic scale, from a power of ten."""
     figure, grid = _grid(len(rows), len(rows[0]))
     for panels, line in zip(rows, grid, strict=True):
         for panel, axes in zip(panels, line, strict=True):
             _draw_bars(axes, panel, styles)
-            axes.set(title=panel.title, xlabel=x, ylabel=y, yscale="log")
+            axes.set(title=panel.title, xlabel=x, ylabel=y)
+            if log:
+                least = min(min(values) for values in panel.values.values())
+                axes.set_yscale("log")
+                axes.set_ylim(bottom=10 ** np.floor(np.log10(least)))
             axes.grid(axis="y", which="both", alpha=0.25)
     return _with_legend(figure, grid)
 
@@ -78,33 +83,39 @@ def _draw_bars(axes: Axes, panel: Bars, styles: Mapping[str, Style]) -> None:
 
 
 def curves(
-    rows: Sequence[Sequence[Curves]], styles: Mapping[str, Style], x: str, y: str, log: str = "", points: bool = True
+    rows: Sequence[Sequence[Curves]],
+    styles: Mapping[str, Style],
+    x: str,
+    y: str,
+    log: bool = False,
+    bottom: float | None = 0.0,
 ) -> Figure:
-    """Panels of curves in a grid.
-
-    Args:
-      rows: the panels.
-      styles: by name of a curve.
-      x, y: what the axes are called.
-      log: "x", "y" or "xy", the axes on a logarithmic scale.
-      points: whether each point is marked.
-    """
+    """Panels of curves in a grid, the values on a logarithmic scale, or from `bottom` upwards if that is a number."""
     figure, grid = _grid(len(rows), len(rows[0]))
     for panels, line in zip(rows, grid, strict=True):
         for panel, axes in zip(panels, line, strict=True):
             for name, curve in panel.curves.items():
-                style = styles[name]
-                marker = "." if points else ""
-                axes.plot(curve.x, curve.y, marker=marker, label=style.label, color=style.color)
-                if curve.low is not None and curve.high is not None:
-                    axes.fill_between(curve.x, curve.low, curve.high, color=style.color, alpha=0.15, linewidth=0)
+                _draw_curve(axes, curve, styles[name])
             axes.set(title=panel.title, xlabel=x, ylabel=y)
-            axes.set_xscale("log" if "x" in log else "linear")
-            axes.set_yscale("log" if "y" in log else "linear")
             axes.grid(which="both" if log else "major", alpha=0.25)
-            if "y" not in log:
-                axes.set_ylim(bottom=0)
+            if log:
+                axes.set_yscale("log")
+            elif bottom is not None:
+                axes.set_ylim(bottom=bottom)
     return _with_legend(figure, grid)
+
+
+def _draw_curve(axes: Axes, curve: Curve, style: Style) -> None:
+    axes.plot(
+        curve.x,
+        curve.y,
+        linestyle="--" if style.mark else "-",
+        marker="" if style.mark else ".",
+        label=style.label,
+        color=style.color,
+    )
+    if curve.low is not None and curve.high is not None:
+        axes.fill_between(curve.x, curve.low, curve.high, color=style.color, alpha=0.15, linewidth=0)
 
 
 def _grid(rows: int, columns: int) -> tuple[Figure, np.ndarray]:

@@ -6,7 +6,6 @@ Dataset, and `folding`, which compares with those who batch (thesis, table 5.2).
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,36 +14,10 @@ from typing import Any
 import click
 
 from recgraph.benchmarks import contenders, measure, pictures, report
-from recgraph.benchmarks.contenders import ENTRIES, Runner, Task
+from recgraph.benchmarks.contenders import ENTRIES, Task
 from recgraph.benchmarks.trees import model_name, read, trees_option
 
 Result = dict[str, Any]
-
-
-class Pace:
-    """Trees a second of one phase at one size, measured for about as long each time, whoever it is."""
-
-    def __init__(self, runner: Runner, phase: str, size: int, seconds: float):
-        """Args: whom to measure at what, and for how long each time."""
-        self._run = functools.partial(runner.run, phase, size)
-        self._tune = functools.partial(runner.tune, phase, size, seconds / 2)
-        self._seconds = seconds
-        self._steps = 0
-
-    def __call__(self) -> float:
-        """Runs, and gives the speed. The first time it also finds out how many steps to run, at least one."""
-        if self._steps == 0:
-            self._steps = self._find()
-        outcome = self._run(self._steps)
-        return outcome.trees / outcome.seconds
-
-    def _find(self) -> int:
-        """The first run of a graph is slower than all others, so a short one is not trusted."""
-        self._tune()
-        steps, seconds = 1, self._run(1).seconds
-        while seconds < self._seconds / 4:
-            steps, seconds = 2 * steps, self._run(2 * steps).seconds
-        return max(1, round(steps * self._seconds / seconds))
 
 
 def _command(name: str, text: str, **defaults: str) -> click.Command:
@@ -93,7 +66,9 @@ def _results(trees: Any, options: Mapping[str, Any]) -> Any:
         with contenders.taking_part(task, options["names"], options) as runners:
             contenders.require_agreement(runners, sizes, "train" in phases)
             for phase, size in itertools.product(phases, sizes):
-                paces = {name: Pace(runner, phase, size, options["seconds"]) for name, runner in runners.items()}
+                paces = {
+                    name: contenders.Pace(runner, phase, size, options["seconds"]) for name, runner in runners.items()
+                }
                 series = measure.interleave(paces, options["rounds"])
                 yield {"model": model, "phase": phase, "batch_size": size, "series": series}
 
@@ -135,7 +110,7 @@ def picture(results: Sequence[Result]) -> Any:
             title = f"{model_name(model)}, {phase}"
             panels.append(pictures.Bars(title, [str(case["batch_size"]) for case in cases], values))
         rows.append(panels)
-    return pictures.bars(rows, contenders.styles(), "batch size", "trees a second")
+    return pictures.bars(rows, contenders.styles(), "batch size", "trees a second", log=True)
 
 
 def _plain(results: Sequence[Result]) -> list[Result]:

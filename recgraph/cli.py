@@ -234,8 +234,8 @@ BENCHMARKS = {
     "sst": ("throughput", "sst"),
     "movie-review": ("throughput", "movie_review"),
     "folding": ("throughput", "folding"),
-    **{name: (name, "main") for name in ("generation", "invocation", "machinery", "build", "depth", "large", "memory")},
-    "threads": ("threads", "main"),
+    **{name: (name, "main") for name in ("length", "balance", "convergence", "generation", "invocation", "machinery")},
+    **{name: (name, "main") for name in ("build", "depth", "large", "memory", "threads")},
 }
 
 
