@@ -1,22 +1,29 @@
-"""Who takes part in the throughput benchmark: each trains or classifies the same trees with the same first weights."""
+"""Who takes part in comparisons on trees: each trains and classifies the same trees with the same first weights."""
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
 import functools
+import gc
+import importlib.util
 import itertools
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import click
 import numpy as np
 import tensorflow as tf
 
-from recgraph.benchmarks import measure, products
+from recgraph.benchmarks import products
+from recgraph.benchmarks.pictures import Style
 from recgraph.data import Tree, TreeBatch, Vocabulary, encode, tree_dataset
 from recgraph.models import MODELS, Hyper, TreeModel
 from recgraph.train.steps import Steps, batch_signature, network
@@ -24,40 +31,56 @@ from recgraph.train.steps import Steps, batch_signature, network
 # As in the published comparisons: TreeLSTM as Tai et al.; 35 and 150 for the RNTN and the TreeRNN.
 SIZES = {"tree_lstm": (300, 150), "tree_gru": (300, 150), "rntn": (35, 35), "tree_rnn": (150, 150), "mv_rnn": (200, 25)}
 
+TOLERANCE = 1e-4  # of losses and gradients, relative
+
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What all contenders do: a model, its trees, and how many of them a step."""
+    """What all contenders do: a model and its trees, which are taken in order, again and again."""
 
     model: str
     trees: Sequence[Tree]
     vocabulary: Vocabulary
-    batch_size: int
-    training: bool
 
     @property
     def hyper(self) -> Hyper:
         """Of the model, without dropout: what is dropped would differ between libraries."""
         embedding, hidden = SIZES[self.model]
-        return Hyper(embedding=embedding, hidden=hidden, batch_size=self.batch_size)
+        return Hyper(embedding=embedding, hidden=hidden)
 
     def network(self) -> TreeModel:
         """A new model with the same weights each time."""
         return MODELS[self.model](len(self.vocabulary), self.hyper, seed=1)
 
-    def batches(self) -> tf.data.Dataset:
-        """The input pipeline, without an end."""
-        return tree_dataset(self.trees, self.vocabulary, self.batch_size, shuffle_seed=1, epochs=1_000_000)
+    def minibatches(self, size: int) -> list[Sequence[Tree]]:
+        """All full ones.
+
+        Raises:
+          ValueError: there is none.
+        """
+        starts = range(0, len(self.trees) - size + 1, size)
+        if not starts:
+            raise ValueError(f"a batch of {size} trees cannot be made of {len(self.trees)}: give more trees")
+        return [self.trees[start : start + size] for start in starts]
+
+    def batches(self, size: int) -> tf.data.Dataset:
+        """The input pipeline of full minibatches, without an end."""
+        full = self.trees[: len(self.minibatches(size)) * size]
+        return tree_dataset(full, self.vocabulary, size, epochs=1_000_000)
 
 
 class Contender(Protocol):
     """One way to run a task."""
 
-    def run(self, trees: int) -> float:
-        """Runs at least so many trees; trees a second."""
+    def first(self, size: int) -> dict[str, np.ndarray]:
+        """What is computed of the first minibatch, before any training: the summed loss, `loss`, and its gradient by
+        every weight, under the weight's name; nothing where nothing is learned."""
 
-    def first_loss(self) -> float:
-        """The summed loss of the first batch with the first weights, to compare with the others."""
+    def tune(self, phase: str, size: int, seconds: float) -> None:
+        """Finds out how this is done fastest, in a few times so many seconds, where there is a choice."""
+
+    def run(self, phase: str, size: int, steps: int) -> tuple[float, float]:
+        """The next steps of a phase, "train" or "infer": seconds, and the sum of the losses, NaN in inference."""
 
     def close(self) -> None:
         """Ends helper processes."""
@@ -69,65 +92,107 @@ class TensorFlow:
     def __init__(self, task: Task, implementation: str, engine: str = "auto"):
         """Args: the task, "recursive" or "iterative", and the engine of the recursion."""
         self._task = task
-        model = task.network()
-        model.engine = engine
-        runs = network(model, implementation)
-        options = {"input_signature": [batch_signature()], "autograph": False}
-        self._first = tf.function(runs.loss, **options)
-        self._steps = Steps(model, implementation)
-        self._input = iter(task.batches())
+        self._model = task.network()
+        self._model.engine = engine
+        self._runs = network(self._model, implementation)
+        self._steps = Steps(self._model, implementation)
+        self._first = tf.function(self._loss_and_gradients, input_signature=[batch_signature()], autograph=False)
+        self._batches = functools.cache(lambda phase, size: iter(task.batches(size)))
 
-    def run(self, trees: int) -> float:
+    def first(self, size: int) -> dict[str, np.ndarray]:
         """See `Contender`."""
-        run = self._steps.train if self._task.training else self._steps.evaluate
-        steps = -(-trees // self._task.batch_size)
-        return measure.speed(steps * self._task.batch_size, lambda: run(self._input, steps))
+        values = self._first(encode(self._task.minibatches(size)[0], self._task.vocabulary))
+        return {name: value.numpy() for name, value in values.items()}
 
-    def first_loss(self) -> float:
+    def tune(self, phase: str, size: int, seconds: float) -> None:
         """See `Contender`."""
-        return float(self._first(_first_batch(self._task))[0])
+
+    def run(self, phase: str, size: int, steps: int) -> tuple[float, float]:
+        """See `Contender`."""
+        run = {"train": self._steps.train, "infer": self._steps.evaluate}[phase]
+        batches = self._batches(phase, size)
+        start = time.perf_counter()
+        sums = run(batches, steps)
+        return time.perf_counter() - start, float(sums[0]) if phase == "train" else np.nan
 
     def close(self) -> None:
         """Nothing to end."""
 
+    def _loss_and_gradients(self, batch: TreeBatch) -> dict[str, tf.Tensor]:
+        weights = variables(self._model)
+        with tf.GradientTape() as tape:
+            loss, _ = self._runs.loss(batch)
+        gradients = tape.gradient(loss, list(weights.values()))
+        return {"loss": loss, **dict(zip(weights, map(tf.convert_to_tensor, gradients), strict=True))}
 
-class PyTorch:
-    """PyTorch in a process of its own, which waits for orders and is idle while others run."""
 
-    def __init__(self, task: Task, folded: bool, python: str = sys.executable):
-        """Args: the task, whether to fold the trees by height, and the interpreter that can import torch."""
-        self._task = task
+class Worker:
+    """Another library in a process of its own, which waits for orders and is idle while others run."""
+
+    def __init__(self, task: Task, module: str, python: str | None = None, way: str = ""):
+        """Starts the process.
+
+        Args:
+          task: the task.
+          module: of `peers/`.
+          python: the interpreter that has the library; this one where left out.
+          way: one of several that the module knows.
+        """
         self._folder = tempfile.TemporaryDirectory()
+        self._module = module
         path = Path(self._folder.name, "task.npz")
-        _write_task(task, path, folded)
-        worker = str(Path(__file__).with_name("pytorch_worker.py"))
-        self._process = subprocess.Popen(
-            [python, worker, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self._loss = float(self._read()["loss"])
+        hyper = task.hyper
+        rates = [hyper.learning_rate, hyper.embedding_rate, hyper.l2]
+        options = {"module": module, "model": task.model, "rates": rates, "way": way}
+        weights = {f"weight/{name}": value.numpy() for name, value in variables(task.network()).items()}
+        trees = {f"trees/{name}": value for name, value in encode(task.trees, task.vocabulary)._asdict().items()}
+        np.savez(path, options=json.dumps(options), **weights, **trees)
+        command = [python or sys.executable, str(Path(__file__).with_name("peers") / "worker.py"), str(path)]
+        self._complaints = Path(self._folder.name, "stderr.txt")
+        with self._complaints.open("w") as stderr:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
+            )
+        self._answer()
 
-    def run(self, trees: int) -> float:
+    def first(self, size: int) -> dict[str, np.ndarray]:
         """See `Contender`."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{-(-trees // self._task.batch_size)}\n")
-        self._process.stdin.flush()
-        return float(self._read()["speed"])
+        path = Path(self._folder.name, "first.npz")
+        self._order(do="first", size=size, path=str(path))
+        with np.load(path) as arrays:
+            return dict(arrays)
 
-    def first_loss(self) -> float:
+    def tune(self, phase: str, size: int, seconds: float) -> None:
+        """See `Contender`: one thread, or all."""
+        self._order(do="tune", phase=phase, size=size, seconds=seconds)
+
+    def run(self, phase: str, size: int, steps: int) -> tuple[float, float]:
         """See `Contender`."""
-        return self._loss
+        answer = self._order(do="run", phase=phase, size=size, steps=steps)
+        return answer["seconds"], np.nan if answer["loss"] is None else answer["loss"]
 
     def close(self) -> None:
         """Ends the process."""
-        self._process.communicate("0\n", timeout=60)
+        self._process.communicate(timeout=60)
         self._folder.cleanup()
 
-    def _read(self) -> Any:
+    def _order(self, **order: Any) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> Any:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError("the PyTorch process ended; `pip install torch==2.13.0`, or name its --torch-python")
-        return json.loads(line)
+        if line:
+            return json.loads(line)
+        wrote = self._complaints.read_text()
+        self.close()
+        raise RuntimeError(
+            f"the process of {self._module} ended; benchmarks/README.md says what to install, and which option names "
+            f"the interpreter that has it. It wrote:\n{wrote}"
+        )
 
 
 class Limit:
@@ -136,55 +201,231 @@ class Limit:
     def __init__(self, task: Task):
         """Args: the task."""
         self._task = task
-        batches = [encode(trees, task.vocabulary) for trees in _chunks(task.trees, task.batch_size)]
-        counts = [(int((batch.words >= 0).sum()), int((batch.words < 0).sum())) for batch in batches]
-        self._counts: Iterator[tuple[int, int]] = itertools.cycle(counts)
+        self._products = functools.cache(self._graph)
+        self._counts = functools.cache(lambda phase, size: itertools.cycle(self._rows(size)))
 
-    def run(self, trees: int) -> float:
+    def first(self, size: int) -> dict[str, np.ndarray]:
+        """See `Contender`: there is nothing to compare."""
+        return {}
+
+    def tune(self, phase: str, size: int, seconds: float) -> None:
         """See `Contender`."""
-        steps = -(-trees // self._task.batch_size)
 
-        def work() -> None:
-            for leaves, inner in itertools.islice(self._counts, steps):
-                self._products(leaves, inner).numpy()
-
-        return measure.speed(steps * self._task.batch_size, work)
-
-    def first_loss(self) -> float:
-        """It computes none."""
-        return float("nan")
+    def run(self, phase: str, size: int, steps: int) -> tuple[float, float]:
+        """See `Contender`."""
+        products, counts = self._products(phase, size), list(itertools.islice(self._counts(phase, size), steps))
+        start = time.perf_counter()
+        for leaves, inner in counts:
+            products(leaves, inner).numpy()
+        return time.perf_counter() - start, np.nan
 
     def close(self) -> None:
         """Nothing to end."""
 
-    @functools.cached_property
-    def _products(self) -> Any:
+    def _rows(self, size: int) -> list[tuple[int, int]]:
+        """Leaves and inner nodes of each minibatch."""
+        leaves = [sum(len(tree.tokens) for tree in trees) for trees in self._task.minibatches(size)]
+        return [(count, count - size) for count in leaves]
+
+    def _graph(self, phase: str, size: int) -> Any:
         """A graph of all products; training has two more for each: the gradients of rows and of weights."""
-        most = max(map(len, self._task.trees)) * self._task.batch_size
-        return products.graph(products.products(self._task.model, self._task.hyper), most, self._task.training)
+        leaves, inners = np.max(self._rows(size), 0)
+        most = {products.LEAF: leaves, products.INNER: inners, products.NODE: leaves + inners}
+        return products.graph(products.products(self._task.model, self._task.hyper), most, phase == "train")
 
 
-def _first_batch(task: Task) -> TreeBatch:
-    return TreeBatch(*map(tf.constant, encode(task.trees[: task.batch_size], task.vocabulary)))
+def variables(model: TreeModel) -> dict[str, tf.Variable]:
+    """The weights of a model under the names of its attributes, which all libraries use."""
+    return {name: value for name, value in vars(model).items() if isinstance(value, tf.Variable)}
 
 
-def _chunks(trees: Sequence[Tree], size: int) -> Iterator[Sequence[Tree]]:
-    for start in range(0, len(trees) - size + 1, size):
-        yield trees[start : start + size]
+class Runner:
+    """A contender, and where in the trees it stands."""
+
+    def __init__(self, contender: Contender, task: Task):
+        """Args: both."""
+        self._contender = contender
+        self.first, self.tune, self.close = contender.first, contender.tune, contender.close
+        mean = sum(map(len, task.trees)) / len(task.trees)
+        self._work = functools.cache(lambda size: [sum(map(len, some)) / mean for some in task.minibatches(size)])
+        self._done: collections.Counter[tuple[str, int]] = collections.Counter()
+
+    def run(self, phase: str, size: int, steps: int) -> Outcome:
+        """The next steps of a phase, "train" or "infer"."""
+        seconds, loss = self._contender.run(phase, size, steps)
+        work, done = self._work(size), self._done[phase, size]
+        self._done[phase, size] += steps
+        return Outcome(seconds, loss, sum(work[step % len(work)] for step in range(done, done + steps)))
+
+    def finish_round(self, phase: str, size: int) -> None:
+        """Goes on until the first minibatch is the next, and at least one step."""
+        round_ = len(self._work(size))
+        self.run(phase, size, round_ - self._done[phase, size] % round_)
 
 
-def _write_task(task: Task, path: Path, folded: bool) -> None:
-    """For the other process: weights, trees, and what to do with them."""
-    model = task.network()
-    weights = {name: value.numpy() for name, value in vars(model).items() if isinstance(value, tf.Variable)}
-    trees = encode(task.trees, task.vocabulary)._asdict()
-    hyper = task.hyper
-    options = {
-        "model": task.model,
-        "batch_size": task.batch_size,
-        "training": task.training,
-        "folded": folded,
-        "rates": [hyper.learning_rate, hyper.embedding_rate, hyper.l2],
-    }
-    arrays = {f"weight/{k}": v for k, v in weights.items()} | {f"trees/{k}": v for k, v in trees.items()}
-    np.savez(path, options=json.dumps(options), **arrays)
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """Of some steps.
+
+    Attributes:
+      seconds: how long they took.
+      loss: the sum of the losses, NaN where there are none.
+      trees: how many trees of mean size have as many nodes. Trees differ, and not everyone gets through all of them.
+    """
+
+    seconds: float
+    loss: float
+    trees: float
+
+
+class Pace:
+    """Trees a second of one phase at one size, measured for about as long each time, whoever it is."""
+
+    def __init__(self, runner: Runner, phase: str, size: int, seconds: float):
+        """Args: whom to measure at what, and for how long each time."""
+        self._run = functools.partial(runner.run, phase, size)
+        self._tune = functools.partial(runner.tune, phase, size, seconds / 2)
+        self._seconds = seconds
+        self._steps = 0
+
+    def __call__(self) -> float:
+        """Runs, and gives the speed. The first time it also finds out how many steps to run, at least one."""
+        if self._steps == 0:
+            self._steps = self._find()
+        outcome = self._run(self._steps)
+        return outcome.trees / outcome.seconds
+
+    def _find(self) -> int:
+        """The first run of a graph is slower than all others, so a short one is not trusted."""
+        self._tune()
+        steps, seconds = 1, self._run(1).seconds
+        while seconds < self._seconds / 4:
+            steps, seconds = 2 * steps, self._run(2 * steps).seconds
+        return max(1, round(steps * self._seconds / seconds))
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A contender as it is shown, how it is made for a task with the interpreters that a command was given, and the
+    library that it needs."""
+
+    style: Style
+    make: Callable[[Task, Mapping[str, Any]], Contender]
+    library: str = ""
+
+
+ENTRIES: dict[str, Entry] = {
+    "batched": Entry(Style("batched", "tab:red"), lambda task, _: TensorFlow(task, "recursive", "batched")),
+    "parallel": Entry(Style("parallel", "tab:orange"), lambda task, _: TensorFlow(task, "recursive", "parallel")),
+    "iterative": Entry(Style("TensorFlow loop", "tab:gray"), lambda task, _: TensorFlow(task, "iterative")),
+    "pytorch": Entry(
+        Style("PyTorch node by node", "tab:cyan"),
+        lambda task, at: Worker(task, "pytorch_models", at["torch_python"], "node_by_node"),
+        "torch",
+    ),
+    "pytorch_folded": Entry(
+        Style("PyTorch folded", "tab:blue"),
+        lambda task, at: Worker(task, "pytorch_models", at["torch_python"], "folded"),
+        "torch",
+    ),
+    "dynet": Entry(
+        Style("DyNet", "tab:green"), lambda task, at: Worker(task, "dynet_models", at["dynet_python"]), "dynet"
+    ),
+    "dgl": Entry(Style("DGL", "tab:olive"), lambda task, at: Worker(task, "dgl_models", at["dgl_python"]), "dgl"),
+    "limit": Entry(Style("limit", "black", mark=True), lambda task, _: Limit(task)),
+}
+
+
+def styles() -> dict[str, Style]:
+    """How each is drawn, by name."""
+    return {name: entry.style for name, entry in ENTRIES.items()}
+
+
+@contextlib.contextmanager
+def taking_part(task: Task, names: Sequence[str], at: Mapping[str, Any]) -> Iterator[dict[str, Runner]]:
+    """The named contenders, ended afterwards.
+
+    Args:
+      task: the task.
+      names: of `ENTRIES`.
+      at: the options of `python_options`.
+    """
+    tf.get_logger().setLevel("ERROR")  # that each contender has graphs of its own looks like retracing
+    with contextlib.ExitStack() as stack:
+        runners = {}
+        for name in names:
+            runners[name] = Runner(ENTRIES[name].make(task, at), task)
+            stack.callback(runners[name].close)
+        yield runners
+    gc.collect()  # graphs refer to themselves
+
+
+def chosen(names: str, at: Mapping[str, Any]) -> list[str]:
+    """The contenders of a comma-separated list; those whose library is not there are left out, and it is said."""
+    there = [name for name in names.split(",") if _is_there(ENTRIES[name].library, at)]
+    for name in names.split(","):
+        if name not in there:
+            click.echo(f"{name} is left out: --{ENTRIES[name].library}-python names no interpreter for it", err=True)
+    return there
+
+
+def _is_there(library: str, at: Mapping[str, Any]) -> bool:
+    return not library or at[f"{library}_python"] is not None or importlib.util.find_spec(library) is not None
+
+
+def python_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options for the interpreters of the other libraries, `torch_python` and so on."""
+    for library in ("dgl", "dynet", "torch"):
+        variable = f"RECGRAPH_{library.upper()}_PYTHON"
+        text = f"An interpreter that has {library}, if it is not this one; or {variable}."
+        command = click.option(f"--{library}-python", envvar=variable, help=text)(command)
+    return command
+
+
+def seconds_by_tree(runners: Mapping[str, Runner], phase: str, trees: int, rounds: int) -> dict[str, np.ndarray]:
+    """How long a step of one tree takes, called from Python each time: seconds `[rounds, trees]`, by contender.
+
+    All take the same tree one after the other, then the next. A whole round to warm up is not counted.
+    """
+    for runner in runners.values():
+        runner.tune(phase, 1, 0.2)
+        runner.finish_round(phase, 1)
+    seconds = {name: np.zeros((rounds, trees)) for name in runners}
+    for place in np.ndindex(rounds, trees):
+        for name, runner in runners.items():
+            seconds[name][place] = runner.run(phase, 1, 1).seconds
+    return seconds
+
+
+def require_agreement(runners: Mapping[str, Runner], sizes: Sequence[int], training: bool) -> None:
+    """Speeds are worth comparing only if all compute the same.
+
+    Compares the loss of the first minibatch of each size and its gradients by all weights and, if they are to be
+    trained, the losses of the first three steps, so that optimizers are compared, too.
+
+    Raises:
+      RuntimeError: two differ; says in what.
+    """
+    for size in sizes:
+        firsts = {name: runner.first(size) for name, runner in runners.items()}
+        _compare({name: values for name, values in firsts.items() if values}, f"on a first minibatch of {size}")
+    if training:
+        losses = {name: runner.run("train", sizes[0], 3).loss for name, runner in runners.items()}
+        trained = {name: {"loss": np.float64(loss)} for name, loss in losses.items() if not np.isnan(loss)}
+        _compare(trained, "after three steps")
+
+
+def _compare(found: dict[str, dict[str, np.ndarray]], where: str) -> None:
+    if not found:
+        return
+    (first, expected), *others = found.items()
+    for name, values in others:
+        if values.keys() != expected.keys():
+            raise RuntimeError(f"{first} has the weights {sorted(expected)}, {name} {sorted(values)}")
+        for weight, value in values.items():
+            difference = np.linalg.norm(value - expected[weight]) / max(np.linalg.norm(expected[weight]), 1e-30)
+            if not difference <= TOLERANCE:
+                what = "the loss" if weight == "loss" else f"the gradient of {weight}"
+                raise RuntimeError(
+                    f"{first} and {name} disagree on {what} {where}: relative difference {difference:.1e}"
+                )

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from recgraph.benchmarks import measure
+from recgraph.benchmarks import measure, report
 
 
 def resident() -> int:
@@ -63,20 +63,17 @@ def chain(depth: int, backward: bool) -> dict[str, Any]:
 @click.command()
 @click.option("--forward", default="1000,100000,1000000", show_default=True)
 @click.option("--backward", default="1000,100000", show_default=True)
-@click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
+@report.out_option
 @click.option("--one", nargs=2, type=int, hidden=True, help="Depth, and 1 for backward: measure in this process.")
-def main(forward: str, backward: str, out: str | None, one: tuple[int, int] | None) -> None:
+def main(forward: str, backward: str, out: Path | None, one: tuple[int, int] | None) -> None:
     """Measure each depth in a process of its own, so that its peak of memory is its own."""
     if one is not None:
         click.echo(json.dumps(chain(one[0], bool(one[1]))))
         return
     jobs = [(int(depth), 0) for depth in forward.split(",")] + [(int(depth), 1) for depth in backward.split(",")]
     results = [measure.in_child("recgraph.benchmarks.depth", ["--one", str(depth), str(back)]) for depth, back in jobs]
-    click.echo(
-        measure.markdown(["chain", "live at once", "us a level", "bytes a level", "right"], [_row(r) for r in results])
-    )
-    if out is not None:
-        Path(out).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    header = ["chain", "live at once", "us a level", "bytes a level", "right"]
+    report.leave("depth", results, report.markdown(header, [_row(r) for r in results]), out)
 
 
 def _row(result: dict[str, Any]) -> list[str]:

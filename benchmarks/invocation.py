@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from recgraph.benchmarks import measure
+from recgraph.benchmarks import measure, report
 
 
 def calls(n: int) -> int:
@@ -56,9 +56,9 @@ def fibonacci(n: int, rounds: int, policies: list[str], threads: int) -> dict[st
 @click.option("--rounds", default=9, show_default=True)
 @click.option("--threads", default="1,2", show_default=True, help="Inter-op threads.")
 @click.option("--policies", default="fifo,depth_first", show_default=True)
-@click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
+@report.out_option
 @click.option("--one", hidden=True, type=int, help="Measure in this process, with so many threads.")
-def main(n: int, rounds: int, threads: str, policies: str, out: str | None, one: int | None) -> None:
+def main(n: int, rounds: int, threads: str, policies: str, out: Path | None, one: int | None) -> None:
     """Measure the policies interleaved, each number of threads in a process of its own."""
     if one is not None:
         click.echo(json.dumps(fibonacci(n, rounds, policies.split(","), one)))
@@ -72,9 +72,7 @@ def main(n: int, rounds: int, threads: str, policies: str, out: str | None, one:
         [r["policy"], str(r["threads"]), f"{statistics.median(r['microseconds']):.2f}", f"{min(r['microseconds']):.2f}"]
         for r in results
     ]
-    click.echo(measure.markdown(["policy", "threads", "median, us", "best, us"], rows))
-    if out is not None:
-        Path(out).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    report.leave("invocation", results, report.markdown(["policy", "threads", "median, us", "best, us"], rows), out)
 
 
 if __name__ == "__main__":

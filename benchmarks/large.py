@@ -10,7 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
-from recgraph.benchmarks import measure
+from recgraph.benchmarks import measure, report
 from recgraph.benchmarks.depth import peak
 
 WORDS = 50
@@ -67,9 +67,9 @@ def step(case: str, engine: str) -> dict[str, Any]:
 
 @click.command()
 @click.option("--engines", default="batched,parallel", show_default=True)
-@click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
+@report.out_option
 @click.option("--one", nargs=2, hidden=True, help="Case and engine: measure in this process.")
-def main(engines: str, out: str | None, one: tuple[str, str] | None) -> None:
+def main(engines: str, out: Path | None, one: tuple[str, str] | None) -> None:
     """Measure each case by each engine in a process of its own."""
     if one is not None:
         click.echo(json.dumps(step(*one)))
@@ -77,9 +77,7 @@ def main(engines: str, out: str | None, one: tuple[str, str] | None) -> None:
     jobs = [(case, engine) for case in CASES for engine in engines.split(",")]
     results = [measure.in_child("recgraph.benchmarks.large", ["--one", *job]) for job in jobs]
     header = ["step", "engine", "nodes", "seconds", "peak of memory, GB", "loss"]
-    click.echo(measure.markdown(header, [_row(result) for result in results]))
-    if out is not None:
-        Path(out).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    report.leave("large", results, report.markdown(header, [_row(result) for result in results]), out)
 
 
 def _row(result: dict[str, Any]) -> list[str]:

@@ -61,13 +61,13 @@ def speed(work: float, run: Callable[[], object]) -> float:
 
 
 def in_child(module: str, options: Sequence[str]) -> Any:
-    """Runs a benchmark module in a process of its own and returns the JSON on the last line that it prints."""
+    """Runs a benchmark module in a process of its own and returns the JSON on the last line that it prints.
+
+    Raises:
+      RuntimeError: it failed; with what it wrote to standard error, which is of no interest otherwise.
+    """
     command = [sys.executable, "-m", module, *options]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, the first column to the left and the others to the right."""
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
+from recgraph.benchmarks import report
 from recgraph.benchmarks.depth import resident
 
 
@@ -16,18 +16,19 @@ from recgraph.benchmarks.depth import resident
 @click.option("--steps", default=5000, show_default=True, help="How many.")
 @click.option("--batch-size", default=1, show_default=True)
 @click.option("--model", default="tree_lstm", show_default=True)
-@click.option("--out", type=Path, help="Write the figures as JSON.")
+@report.out_option
 def main(data: str, steps: int, batch_size: int, model: str, out: Path | None) -> None:
     """Measure resident memory every 500 steps of training, and what the activation store holds between steps."""
     figures = measure(data, steps, batch_size, model)
     settled = [row["resident"] for row in figures["rows"][2:]]
     figures["spread"] = (max(settled) - min(settled)) / min(settled)
-    click.echo("\n| steps | resident MB | live frames | live bytes |\n| ---: | ---: | ---: | ---: |")
-    for row in figures["rows"]:
-        click.echo(f"| {row['steps']} | {row['resident'] / 1e6:.1f} | {row['frames']} | {row['bytes']} |")
-    click.echo(f"\nspread of resident memory after the first 1000 steps: {100 * figures['spread']:.2f} %")
-    if out is not None:
-        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    rows = [
+        [f"{row['steps']:,}", f"{row['resident'] / 1e6:.1f}", f"{row['frames']:,}", f"{row['bytes']:,}"]
+        for row in figures["rows"]
+    ]
+    table = report.markdown(["steps", "resident MB", "live frames", "live bytes"], rows)
+    spread = f"Spread of resident memory after the first 1,000 steps: {figures['spread']:.2%}"
+    report.leave("memory", figures, f"{table}\n\n{spread}", out)
 
 
 def measure(data: str, steps: int, batch_size: int, model: str) -> dict[str, Any]:

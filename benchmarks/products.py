@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -50,17 +50,22 @@ def products(model: str, hyper: Hyper) -> list[Product]:
     return [*found[model], Product(NODE, hidden, hyper.classes)]
 
 
-def graph(kinds: Sequence[Product], most: int, training: bool) -> Any:
-    """A graph of all products of up to `most` nodes, each kind that shares a weight as one product over all its rows.
+def graph(kinds: Sequence[Product], most: Mapping[str, int], training: bool) -> Any:
+    """A graph of all products, each kind that shares a weight as one product over all its rows.
 
     In training there are two more for each: the gradients of rows and of weights.
+
+    Args:
+      kinds: what `products` gave.
+      most: how many leaves, inner nodes and nodes there may be.
+      training: whether there are gradients.
 
     Returns:
       A function of the numbers of leaves and of inner nodes, int32 scalars, to a number that depends on all products.
     """
-    rows = [tf.random.normal([most, kind.rows, kind.depth]) for kind in kinds]
-    weights = [tf.random.normal([*([] if kind.shared else [most]), kind.depth, kind.width]) for kind in kinds]
-    gradients = [tf.random.normal([most, kind.rows, kind.width]) for kind in kinds]
+    rows = [tf.random.normal([most[kind.at], kind.rows, kind.depth]) for kind in kinds]
+    weights = [tf.random.normal([*([] if kind.shared else [most[kind.at]]), kind.depth, kind.width]) for kind in kinds]
+    gradients = [tf.random.normal([most[kind.at], kind.rows, kind.width]) for kind in kinds]
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.int32)] * 2, autograph=False)
     def run(leaves: tf.Tensor, inners: tf.Tensor) -> tf.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import subprocess
 import sys
@@ -11,11 +10,13 @@ from pathlib import Path
 
 import click
 
+from recgraph.benchmarks import report
+
 
 @click.command()
 @click.option("--leaves", default=256, show_default=True)
 @click.option("--rounds", default=5, show_default=True, help="Of both, interleaved, each in a process of its own.")
-@click.option("--out", type=Path, help="Write the figures as JSON.")
+@report.out_option
 def main(leaves: int, rounds: int, out: Path | None) -> None:
     """Measure inference on one balanced tree with one and two inter-op threads."""
     seconds: dict[int, list[float]] = {1: [], 2: []}
@@ -24,12 +25,9 @@ def main(leaves: int, rounds: int, out: Path | None) -> None:
             taken.append(_in_process(threads, leaves))
     medians = {threads: statistics.median(taken) for threads, taken in seconds.items()}
     ratios = [one / two for one, two in zip(seconds[1], seconds[2], strict=True)]
-    click.echo("\n| threads | median, ms |\n| ---: | ---: |")
-    for threads, median in medians.items():
-        click.echo(f"| {threads} | {1e3 * median:.2f} |")
-    click.echo(f"\ntwo threads are {statistics.median(ratios):.2f} times one ({min(ratios):.2f} to {max(ratios):.2f})")
-    if out is not None:
-        out.write_text(json.dumps({"leaves": leaves, "seconds": seconds}, indent=2) + "\n", encoding="utf-8")
+    rows = [[str(threads), f"{1e3 * median:.2f}"] for threads, median in medians.items()]
+    ratio = f"Two threads are {statistics.median(ratios):.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f})"
+    report.leave("threads", seconds, f"{report.markdown(['threads', 'median, ms'], rows)}\n\n{ratio}", out)
 
 
 def _in_process(threads: int, leaves: int) -> float:

@@ -1,106 +1,117 @@
-"""Trees a second on a treebank: both engines, iterative, PyTorch by hand, and the matrix products alone."""
+"""Trees a second: both engines beside loops, other libraries, and the matrix products alone.
+
+Three commands: `sst` on the Stanford Sentiment Treebank, `movie-review` on parsed sentences of the Large Movie Review
+Dataset, and `folding`, which compares with those who batch (thesis, table 5.2).
+"""
 
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from recgraph.benchmarks import contenders, measure
-from recgraph.data import Vocabulary, load_sst
+from recgraph.benchmarks import contenders, measure, pictures, report
+from recgraph.benchmarks.contenders import ENTRIES, Task
+from recgraph.benchmarks.trees import model_name, read, trees_option
 
-NAMES = ("batched", "parallel", "iterative", "pytorch", "pytorch_folded", "limit")
-# Of one measurement. The slow ones do fewer trees, so that a round takes about as long for everyone.
-TREES = {"batched": 800, "parallel": 400, "iterative": 100, "pytorch": 200, "pytorch_folded": 800, "limit": 2000}
-
-
-@click.command()
-@click.option("--data", type=click.Path(exists=True, file_okay=False), envvar="RECGRAPH_DATA", help="Treebank.")
-@click.option("--models", default="tree_lstm,rntn,tree_rnn", show_default=True)
-@click.option("--batch-sizes", default="1,10,25", show_default=True)
-@click.option("--phases", default="train,infer", show_default=True)
-@click.option("--contenders", "names", default=",".join(NAMES), show_default=True)
-@click.option("--rounds", type=click.IntRange(1), default=7, show_default=True)
-@click.option("--scale", type=float, default=1.0, show_default=True, help="Times as many trees a measurement.")
-@click.option("--trees", "count", type=int, default=2000, show_default=True, help="First trees of train.txt.")
-@click.option("--torch-python", default=None, help="An interpreter with torch, if it is not this one.")
-@click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
-def main(models: str, batch_sizes: str, phases: str, out: str | None, **options: Any) -> None:
-    """Measure training (with input pipeline and optimizer) and inference, every node with its loss or class."""
-    trees = load_sst(options["data"]).train[: options["count"]]
-    vocabulary = Vocabulary.build(trees, lowercase=True)
-    results = []
-    for model, phase, size in itertools.product(models.split(","), phases.split(","), map(int, batch_sizes.split(","))):
-        task = contenders.Task(model, trees, vocabulary, size, phase == "train")
-        series = _measure(task, options)
-        results.append({"model": model, "phase": phase, "batch_size": size, "series": series})
-        click.echo(_row_text(results[-1]))
-        if out is not None:
-            _write(results, Path(out))
-    click.echo("\n" + table(results))
+Result = dict[str, Any]
 
 
-def _measure(task: contenders.Task, options: dict[str, Any]) -> dict[str, measure.Series]:
-    makers: dict[str, Callable[[], contenders.Contender]] = {
-        "batched": lambda: contenders.TensorFlow(task, "recursive", "batched"),
-        "parallel": lambda: contenders.TensorFlow(task, "recursive", "parallel"),
-        "iterative": lambda: contenders.TensorFlow(task, "iterative"),
-        "pytorch": lambda: contenders.PyTorch(task, False, **_python(options["torch_python"])),
-        "pytorch_folded": lambda: contenders.PyTorch(task, True, **_python(options["torch_python"])),
-        "limit": lambda: contenders.Limit(task),
-    }
-    chosen = {name: makers[name]() for name in options["names"].split(",")}
-    try:
-        _require_equal_losses(chosen)
-        work = {name: _runner(chosen[name], int(TREES[name] * options["scale"])) for name in chosen}
-        return measure.interleave(work, options["rounds"])
-    finally:
-        for contender in chosen.values():
-            contender.close()
+def _command(name: str, text: str, **defaults: str) -> click.Command:
+    """A command that measures on trees; `defaults` of the options that differ."""
+
+    @click.command(name, help=text)
+    @trees_option(required=name == "movie-review")
+    @click.option("--models", default=defaults.get("models", "tree_lstm,rntn,tree_rnn"), show_default=True)
+    @click.option("--batch-sizes", default=defaults.get("batch_sizes", "1,10,25,64,256"), show_default=True)
+    @click.option("--phases", default="train,infer", show_default=True)
+    @click.option("--contenders", "names", default=defaults.get("names", ",".join(ENTRIES)), show_default=True)
+    @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="After one to warm up.")
+    @click.option("--seconds", type=float, default=0.5, show_default=True, help="Of one measurement, about.")
+    @click.option("--count", type=int, default=2000, show_default=True, help="First trees of the file.")
+    @contenders.python_options
+    @report.out_option
+    def command(trees: Path | None, count: int, out: Path | None, **options: Any) -> None:
+        results: list[Result] = []
+        names = contenders.chosen(options["names"], options)
+        for result in _results(read(trees, count), {**options, "names": names}):
+            results.append(result)
+            click.echo(_line(result))
+            report.save(name, _plain(results), out)
+        report.leave(name, _plain(results), table(results), out, {"": lambda: picture(results)})
+
+    return command
 
 
-def _runner(contender: contenders.Contender, trees: int) -> Callable[[], float]:
-    return lambda: contender.run(trees)
+sst = _command("sst", "Measure training, with input pipeline and optimizer, and inference on a treebank.")
+movie_review = _command("movie-review", "Measure the same on movie reviews, parsed by `recgraph data parse`.")
+folding = _command(
+    "folding",
+    "Measure a TreeLSTM beside loops and beside those who fold or batch (thesis, table 5.2).",
+    models="tree_lstm",
+    batch_sizes="1,10,25",
+    names="batched,parallel,iterative,pytorch_folded,dynet,dgl",
+)
 
 
-def _python(path: str | None) -> dict[str, str]:
-    return {} if path is None else {"python": path}
+def _results(trees: Any, options: Mapping[str, Any]) -> Any:
+    """One after the other, each when it is known."""
+    sizes = [int(size) for size in options["batch_sizes"].split(",")]
+    phases = options["phases"].split(",")
+    for model in options["models"].split(","):
+        task = Task(model, *trees)
+        with contenders.taking_part(task, options["names"], options) as runners:
+            contenders.require_agreement(runners, sizes, "train" in phases)
+            for phase, size in itertools.product(phases, sizes):
+                paces = {
+                    name: contenders.Pace(runner, phase, size, options["seconds"]) for name, runner in runners.items()
+                }
+                series = measure.interleave(paces, options["rounds"])
+                yield {"model": model, "phase": phase, "batch_size": size, "series": series}
 
 
-def _require_equal_losses(chosen: dict[str, contenders.Contender]) -> None:
-    """Speeds are worth comparing only if all compute the same."""
-    losses = {name: contender.first_loss() for name, contender in chosen.items() if name != "limit"}
-    if losses and max(losses.values()) - min(losses.values()) > 1e-4 * abs(max(losses.values())):
-        raise RuntimeError(f"the contenders disagree on the loss of the first batch: {losses}")
+def _title(result: Result) -> str:
+    return f"{model_name(result['model'])}, {result['phase']}, batch {result['batch_size']}"
 
 
-def _row_text(result: dict[str, Any]) -> str:
-    parts = [f"{name} {series.median:.0f} (±{series.spread / 2:.0%})" for name, series in result["series"].items()]
-    return f"{result['model']} {result['phase']} batch {result['batch_size']}: " + ", ".join(parts)
+def _line(result: Result) -> str:
+    parts = [f"{name} {series.median:,.0f} (±{series.spread / 2:.0%})" for name, series in result["series"].items()]
+    return f"{_title(result)}: " + ", ".join(parts)
 
 
-def table(results: list[dict[str, Any]]) -> str:
-    """Medians in trees a second, and how many times faster the first contender is: medians of ratios by round."""
+def table(results: Sequence[Result]) -> str:
+    """Medians in trees a second, and how many times as fast the first contender is: medians of ratios by round."""
     first, *others = results[0]["series"]
     names = [first, *others]
-    header = ["", *names, *(f"{first} / {name}" for name in others)]
+    header = [
+        "",
+        *(ENTRIES[name].style.label for name in names),
+        *(f"/ {ENTRIES[name].style.label}" for name in others),
+    ]
     rows = []
     for result in results:
         series = result["series"]
         figures = [f"{series[name].median:,.0f} ±{series[name].spread / 2:.0%}" for name in names]
-        ratios = [f"{series[first].over(series[name]):.2f}" for name in others]
-        rows.append([f"{result['model']}, {result['phase']}, batch {result['batch_size']}", *figures, *ratios])
-    return measure.markdown(header, rows)
+        rows.append([_title(result), *figures, *(f"{series[first].over(series[name]):.2f}" for name in others)])
+    return report.markdown(header, rows)
 
 
-def _write(results: list[dict[str, Any]], path: Path) -> None:
-    plain = [{**r, "series": {name: s.as_json() for name, s in r["series"].items()}} for r in results]
-    path.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+def picture(results: Sequence[Result]) -> Any:
+    """Bars by batch size, a row of panels for each model."""
+    rows = []
+    for model, of_model in itertools.groupby(results, lambda result: result["model"]):
+        panels = []
+        for phase, group in itertools.groupby(of_model, lambda result: result["phase"]):
+            cases = list(group)
+            values = {name: [case["series"][name].median for case in cases] for name in cases[0]["series"]}
+            title = f"{model_name(model)}, {phase}"
+            panels.append(pictures.Bars(title, [str(case["batch_size"]) for case in cases], values))
+        rows.append(panels)
+    return pictures.bars(rows, contenders.styles(), "batch size", "trees a second", log=True)
 
 
-if __name__ == "__main__":
-    main()
+def _plain(results: Sequence[Result]) -> list[Result]:
+    return [{**r, "series": {name: series.as_json() for name, series in r["series"].items()}} for r in results]

@@ -1,0 +1,145 @@
+"""What the shape of trees costs (thesis, table 5.1): balanced, moderate and linear trees over the same sentences; and
+the time for a balanced tree against its depth, which should grow with the levels, not with the nodes, until the cores
+are full."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from recgraph.benchmarks import contenders, measure, pictures, report
+from recgraph.benchmarks.trees import model_name, read, trees_option
+from recgraph.data import Tree, Vocabulary, balanced, binarize
+
+SHAPES = ("balanced", "moderate", "linear")
+
+
+@click.command()
+@trees_option()
+@click.option("--model", default="tree_rnn", show_default=True)
+@click.option("--batch-sizes", default="1,10,25", show_default=True)
+@click.option("--phases", default="train,infer", show_default=True)
+@click.option("--contenders", "names", default="batched,parallel", show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=7, show_default=True, help="After one to warm up.")
+@click.option("--seconds", type=float, default=0.5, show_default=True, help="Of one measurement, about.")
+@click.option("--count", type=int, default=1000, show_default=True, help="First sentences of the file.")
+@click.option("--depth", type=click.IntRange(1), default=12, show_default=True, help="Of the deepest balanced tree.")
+@contenders.python_options
+@report.out_option
+def main(trees: Path | None, count: int, out: Path | None, **options: Any) -> None:
+    """Measure trees a second by shape, and the time for one balanced tree by depth."""
+    options["names"] = contenders.chosen(options["names"], options)
+    results = {"shapes": by_shape(*read(trees, count), options), "depths": by_depth(options)}
+    tables = f"{table_of_shapes(results['shapes'])}\n\n{table_of_depths(results['depths'])}"
+    drawn = {
+        "shapes": lambda: picture_of_shapes(results["shapes"]),
+        "depths": lambda: picture_of_depths(results["depths"]),
+    }
+    report.leave("balance", results, tables, out, drawn)
+
+
+def reshaped(tree: Tree, shape: str, rng: np.random.Generator) -> Tree:
+    """Another tree over the same sentence; its root keeps its label, and no other node has one."""
+    made = binarize(tree.tokens, shape, rng)
+    return made.with_labels((*made.labels[:-1], tree.label))
+
+
+def by_shape(trees: Sequence[Tree], vocabulary: Vocabulary, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Trees a second of every shape, phase and batch size, shapes and contenders interleaved."""
+    sizes = [int(size) for size in options["batch_sizes"].split(",")]
+    phases = options["phases"].split(",")
+    results = []
+    with contextlib.ExitStack() as stack:
+        everyone = {}
+        for shape in SHAPES:
+            rng = np.random.default_rng(0)
+            task = contenders.Task(options["model"], [reshaped(tree, shape, rng) for tree in trees], vocabulary)
+            runners = stack.enter_context(contenders.taking_part(task, options["names"], options))
+            contenders.require_agreement(runners, sizes, "train" in phases)
+            everyone |= {(shape, name): runner for name, runner in runners.items()}
+        for phase, size in itertools.product(phases, sizes):
+            paces = {key: contenders.Pace(runner, phase, size, options["seconds"]) for key, runner in everyone.items()}
+            series = measure.interleave(paces, options["rounds"])
+            for shape in SHAPES:
+                of_shape = {name: series[shape, name].as_json() for name in options["names"]}
+                results.append({"shape": shape, "phase": phase, "batch_size": size, "series": of_shape})
+            click.echo(f"{model_name(options['model'])}, {phase}, batch {size} is done")
+    return results
+
+
+def by_depth(options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Seconds for one balanced tree of `2 ** depth` words, the median of all rounds, by depth."""
+    depths = range(options["depth"] + 1)
+    trees = [balanced(["word"] * 2**depth) for depth in depths]
+    trees = [tree.with_labels((*tree.labels[:-1], 0)) for tree in trees]
+    task = contenders.Task(options["model"], trees, Vocabulary.build(trees))
+    results = []
+    with contenders.taking_part(task, options["names"], options) as runners:
+        contenders.require_agreement(runners, [1], training=False)
+        for phase in options["phases"].split(","):
+            taken = contenders.seconds_by_tree(runners, phase, len(trees), options["rounds"])
+            medians = {name: np.median(values, 0).tolist() for name, values in taken.items()}
+            results.append({"phase": phase, "nodes": [len(tree) for tree in trees], "seconds": medians})
+    return results
+
+
+def table_of_shapes(results: Sequence[Mapping[str, Any]]) -> str:
+    """Trees a second; the last column is how many times as fast the first contender is as the second, by rounds."""
+    styles = contenders.styles()
+    names = list(results[0]["series"])
+    header = ["trees a second", *(styles[name].label for name in names)]
+    if len(names) > 1:
+        header.append(f"{styles[names[0]].label} / {styles[names[1]].label}")
+    rows = []
+    for result in results:
+        series = {name: measure.Series(tuple(values["rounds"])) for name, values in result["series"].items()}
+        row = [f"{result['shape']}, {result['phase']}, batch {result['batch_size']}"]
+        row += [f"{series[name].median:,.0f} ±{series[name].spread / 2:.0%}" for name in names]
+        rows.append([*row, f"{series[names[0]].over(series[names[1]]):.2f}"] if len(names) > 1 else row)
+    return report.markdown(header, rows)
+
+
+def table_of_depths(results: Sequence[Mapping[str, Any]]) -> str:
+    """Milliseconds for a balanced tree."""
+    styles = contenders.styles()
+    names = list(results[0]["seconds"])
+    header = ["depth", "nodes", *(f"{r['phase']}, {styles[name].label}, ms" for r in results for name in names)]
+    rows = []
+    for depth, nodes in enumerate(results[0]["nodes"]):
+        times = [f"{1e3 * r['seconds'][name][depth]:.2f}" for r in results for name in names]
+        rows.append([str(depth), f"{nodes:,}", *times])
+    return report.markdown(header, rows)
+
+
+def picture_of_shapes(results: Sequence[Mapping[str, Any]]) -> Any:
+    """A row for each phase, a panel for each batch size, the shapes side by side."""
+    rows = []
+    for phase, of_phase in itertools.groupby(results, lambda result: result["phase"]):
+        panels = []
+        for size, group in itertools.groupby(of_phase, lambda result: result["batch_size"]):
+            cases = list(group)
+            values = {name: [case["series"][name]["median"] for case in cases] for name in cases[0]["series"]}
+            panels.append(pictures.Bars(f"{phase}, batch {size}", [case["shape"] for case in cases], values))
+        rows.append(panels)
+    return pictures.bars(rows, contenders.styles(), "", "trees a second")
+
+
+def picture_of_depths(results: Sequence[Mapping[str, Any]]) -> Any:
+    """A panel for each phase; a line from the deepest tree shows what time in proportion to the nodes would be."""
+    panels = []
+    for result in results:
+        depths = list(range(len(result["nodes"])))
+        drawn = {name: pictures.Curve(depths, [1e3 * s for s in all_]) for name, all_ in result["seconds"].items()}
+        shortest, *_, longest = 1e3 * np.min(list(result["seconds"].values()), 0)
+        line = longest * np.array(result["nodes"]) / result["nodes"][-1]
+        seen = np.flatnonzero(line > shortest / 2)
+        drawn["nodes"] = pictures.Curve(seen, line[seen])
+        panels.append(pictures.Curves(f"balanced trees, {result['phase']}", drawn))
+    styles = {**contenders.styles(), "nodes": pictures.Style("in proportion to nodes", "black", mark=True)}
+    return pictures.curves([panels], styles, "depth", "milliseconds", log=True)

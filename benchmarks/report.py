@@ -1,0 +1,74 @@
+"""What a benchmark leaves: a table on standard output, and with `--out DIR` the figures, the table and pictures."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+def out_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option `--out`."""
+    text = "Folder for the figures as JSON, the table as Markdown, and pictures."
+    return click.option("--out", type=FOLDER, help=text)(command)
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, the first column to the left and the others to the right."""
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def leave(
+    name: str, results: Any, table: str, out: Path | None, pictures: Mapping[str, Callable[[], Figure]] | None = None
+) -> None:
+    """Prints the table and, if there is a folder, writes `NAME.json`, `NAME.md` and `NAME.png` or `NAME-part.png`.
+
+    Args:
+      name: of the benchmark.
+      results: the figures, as JSON has them.
+      table: Markdown.
+      out: the folder; made where it is not there.
+      pictures: what draws them, by part; "" for the only one.
+    """
+    click.echo("\n" + table)
+    if out is None:
+        return
+    save(name, results, out)
+    (out / f"{name}.md").write_text(table + "\n", encoding="utf-8")
+    for part, draw in (pictures or {}).items():
+        draw().savefig(out / f"{name}{'-' if part else ''}{part}.png", dpi=120)
+
+
+def save(name: str, results: Any, out: Path | None) -> None:
+    """Writes `NAME.json` if there is a folder: the figures so far, what was asked for, and the machine."""
+    if out is None:
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    context = click.get_current_context()
+    asked = {key: value for key, value in context.params.items() if not key.endswith(("out", "python", "one"))}
+    record = {"benchmark": name, "machine": machine(), "options": asked, "results": results}
+    (out / f"{name}.json").write_text(json.dumps(record, indent=1, default=str) + "\n", encoding="utf-8")
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    import tensorflow as tf
+
+    cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("model name", 1)[-1].splitlines()[0].strip("\t :")
+    return {
+        "processor": cpu,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+    }

@@ -1,0 +1,155 @@
+"""Every benchmark runs end to end, with small settings, and leaves figures, a table and pictures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from recgraph.cli import BENCHMARKS, main
+from recgraph.data import generate_treebank, write_treebank, write_trees
+
+ALONE = ["--contenders", "batched,iterative,limit"]
+QUICK = ["--rounds", "1", "--seconds", "0.01"]
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of a few trees."""
+    path = tmp_path_factory.mktemp("trees") / "train.txt"
+    write_trees(path, generate_treebank(60))
+    return path
+
+
+def run(name: str, out: Path, *options: object) -> tuple[Any, set[str]]:
+    """Runs a benchmark: its results, and the files that it left; the table that it printed is one of them."""
+    done = CliRunner().invoke(main, ["bench", name, *map(str, options), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert (out / f"{name}.md").read_text(encoding="utf-8") in done.output
+    record = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
+    assert record["benchmark"] == name
+    assert record["machine"]["cores"] > 0
+    return record["results"], {path.name for path in out.iterdir()}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_explains_itself(name: str) -> None:
+    """`--help` goes to the benchmark, not to `bench`."""
+    done = CliRunner().invoke(main, ["bench", name, "--help"])
+    assert done.exit_code == 0
+    assert f"bench {name}" in done.output
+    assert "--out" in done.output
+
+
+def test_throughput_of_every_model_phase_and_size(trees: Path, tmp_path: Path) -> None:
+    """One entry for each, with a speed for each contender."""
+    options = ["--models", "tree_rnn", "--batch-sizes", "1,8", *ALONE, *QUICK]
+    results, files = run("sst", tmp_path, "--trees", trees, *options)
+    assert [(r["model"], r["phase"], r["batch_size"]) for r in results] == [
+        ("tree_rnn", phase, size) for phase in ("train", "infer") for size in (1, 8)
+    ]
+    assert all(set(r["series"]) == {"batched", "iterative", "limit"} for r in results)
+    assert files == {"sst.json", "sst.md", "sst.png"}
+
+
+def test_contenders_whose_library_is_missing_are_left_out(
+    trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is said, whatever else is compared."""
+    monkeypatch.delenv("RECGRAPH_DGL_PYTHON", raising=False)
+    options = ["--models", "tree_rnn", "--batch-sizes", "2", "--phases", "infer", *QUICK]
+    done = CliRunner().invoke(
+        main, ["bench", "sst", "--trees", str(trees), *options, "--contenders", "iterative,dgl", "--out", str(tmp_path)]
+    )
+    assert done.exit_code == 0, done.output
+    assert "dgl is left out: --dgl-python names no interpreter for it" in done.output
+
+
+def test_machinery_counts_invocations(tmp_path: Path) -> None:
+    """The library's own count is compared with what the recursions make."""
+    results, _ = run("machinery", tmp_path, "--rows", 10, "--levels", 3, "--rounds", 1, "--threads", "1")
+    assert {r["case"]: r["invocations"] for r in results} == {"chain": 40, "pair": 70, "gradient": 80}
+
+
+@pytest.mark.slow
+def test_build_tells_the_plan_from_the_whole(tmp_path: Path) -> None:
+    """The plan is made for the batched engine only."""
+    results, _ = run("build", tmp_path, "--rounds", 1, "--models", "tree_rnn")
+    plans = {(r["phase"], r["engine"]): r["seconds"][0]["plan"] for r in results}
+    assert plans["inference", "parallel"] == plans["gradient", "parallel"] == 0
+    assert plans["inference", "batched"] > 0
+    assert plans["gradient", "batched"] > 0
+
+
+def test_length_measures_sentences_of_every_length(trees: Path, tmp_path: Path) -> None:
+    """As many of each, the shortest first; lengths with fewer are left out."""
+    options = ["--trees", trees, "--model", "tree_rnn", "--every", 4, "--each", 2, "--rounds", 1]
+    results, files = run("length", tmp_path, *options, "--contenders", "batched,iterative")
+    assert [r["phase"] for r in results] == ["train", "infer"]
+    for result in results:
+        lengths = result["lengths"]
+        assert lengths == sorted(lengths)
+        assert all(length % 4 == 0 and lengths.count(length) == 2 for length in lengths)
+        assert all(len(seconds) == len(lengths) for seconds in result["seconds"].values())
+    assert "length.png" in files
+    assert "TreeRNN, infer, a word more" in (tmp_path / "length.md").read_text(encoding="utf-8")
+
+
+def test_balance_measures_shapes_and_depths(trees: Path, tmp_path: Path) -> None:
+    """The same sentences in three shapes; balanced trees of 1, 3, 7, 15 nodes."""
+    options = ["--trees", trees, "--batch-sizes", 4, "--phases", "infer", "--count", 10, "--depth", 3, *QUICK]
+    results, files = run("balance", tmp_path, *options)
+    assert [r["shape"] for r in results["shapes"]] == ["balanced", "moderate", "linear"]
+    assert results["depths"][0]["nodes"] == [1, 3, 7, 15]
+    assert {"balance-shapes.png", "balance-depths.png"} <= files
+
+
+@pytest.mark.slow
+def test_convergence_trains_all_for_the_same_time(tmp_path: Path) -> None:
+    """From the same accuracy, which is that of the first weights."""
+    write_treebank(tmp_path / "bank", (60, 20, 20), 0)
+    options = ["--data", tmp_path / "bank", "--models", "tree_rnn", "--minutes", 0.01, "--points", 2]
+    results, files = run("convergence", tmp_path / "out", *options)
+    curves = results[0]["curves"]
+    assert len({curve["accuracy"][0] for curve in curves.values()}) == 1
+    for curve in curves.values():
+        assert curve["seconds"][0] == curve["examples"][0] == 0
+        assert curve["seconds"][2] >= 0.6
+        assert curve["examples"][2] >= curve["examples"][1] > 0
+    assert "convergence.png" in files
+
+
+def test_reviews_need_a_parser() -> None:
+    """An error of use, not a traceback."""
+    done = CliRunner().invoke(main, ["bench", "convergence", "--reviews", "3"])
+    assert done.exit_code == 2
+    assert "--reviews needs --parser" in done.output
+
+
+def test_a_review_has_the_label_of_most_of_its_sentences() -> None:
+    """And where they are even, that of which they are surer."""
+    from recgraph.benchmarks.convergence import Corpus, Judge
+    from recgraph.data import Vocabulary
+
+    corpus = Corpus([], [], np.array([0, 0, 0, 1, 1]), np.array([1, 0]), "reviews")
+    judge = Judge(corpus, Vocabulary(("<unk>",)))
+    negative, positive = [0.9, 0.1], [0.4, 0.6]
+    assert judge.accuracy(np.array([positive, negative, positive, negative, positive])) == 1.0
+    assert judge.accuracy(np.array([positive, negative, negative, negative, positive])) == 0.5
+    assert judge.accuracy(np.array([positive, positive, positive, [0.2, 0.8], [0.7, 0.3]])) == 0.5
+
+
+@pytest.mark.slow
+def test_generation_compares_engines_and_the_loop(tmp_path: Path) -> None:
+    """All make the same trees, or it would not get that far."""
+    options = ["--rounds", 1, "--trees", 4, "--hidden", 32, "--batch-sizes", "1,4"]
+    results, files = run("generation", tmp_path, *options)
+    assert [(r["phase"], r["batch_size"]) for r in results] == [
+        (phase, size) for phase in ("generation", "training") for size in (1, 4)
+    ]
+    assert set(results[0]["series"]) == {"batched", "parallel", "iterative"}
+    assert "generation.png" in files
