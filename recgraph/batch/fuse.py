@@ -15,7 +15,7 @@ from recgraph import native, tf_private
 from recgraph.batch import plan
 from recgraph.batch.expressions import Expression, Pieces, part, repeated, width_of
 
-# A broadcast or a split in the middle of a row becomes an instruction for each part: not for many, unless they are long.
+# A broadcast or a split in the middle of a row becomes an instruction for each part: not for many, or long ones.
 _MAX_PIECES = 8
 _MAX_LONG_PIECES = 128
 _LONG = 16
