@@ -13,7 +13,8 @@ from typing import Any
 import click
 import numpy as np
 
-from recgraph.benchmarks import contenders, measure, pictures, report
+from recgraph.benchmarks import contest, measure, pictures, report
+from recgraph.benchmarks.contenders import Task
 from recgraph.benchmarks.trees import model_name, read, trees_option
 from recgraph.data import Tree, Vocabulary, balanced, binarize
 
@@ -30,11 +31,11 @@ SHAPES = ("balanced", "moderate", "linear")
 @click.option("--seconds", type=float, default=0.5, show_default=True, help="Of one measurement, about.")
 @click.option("--count", type=int, default=1000, show_default=True, help="First sentences of the file.")
 @click.option("--depth", type=click.IntRange(1), default=12, show_default=True, help="Of the deepest balanced tree.")
-@contenders.python_options
+@contest.python_options
 @report.out_option
 def main(trees: Path | None, count: int, out: Path | None, **options: Any) -> None:
     """Measure trees a second by shape, and the time for one balanced tree by depth."""
-    options["names"] = contenders.chosen(options["names"], options)
+    options["names"] = contest.chosen(options["names"], options["model"], options)
     results = {"shapes": by_shape(*read(trees, count), options), "depths": by_depth(options)}
     tables = f"{table_of_shapes(results['shapes'])}\n\n{table_of_depths(results['depths'])}"
     drawn = {
@@ -59,15 +60,15 @@ def by_shape(trees: Sequence[Tree], vocabulary: Vocabulary, options: Mapping[str
         everyone = {}
         for shape in SHAPES:
             rng = np.random.default_rng(0)
-            task = contenders.Task(options["model"], [reshaped(tree, shape, rng) for tree in trees], vocabulary)
-            runners = stack.enter_context(contenders.taking_part(task, options["names"], options))
-            contenders.require_agreement(runners, sizes, "train" in phases)
+            task = Task(options["model"], [reshaped(tree, shape, rng) for tree in trees], vocabulary)
+            runners = stack.enter_context(contest.taking_part(task, options["names"], options))
+            contest.require_agreement(runners, sizes, "train" in phases)
             everyone |= {(shape, name): runner for name, runner in runners.items()}
         for phase, size in itertools.product(phases, sizes):
-            paces = {key: contenders.Pace(runner, phase, size, options["seconds"]) for key, runner in everyone.items()}
+            paces = {key: contest.Pace(runner, phase, size, options["seconds"]) for key, runner in everyone.items()}
             series = measure.interleave(paces, options["rounds"])
             for shape in SHAPES:
-                of_shape = {name: series[shape, name].as_json() for name in options["names"]}
+                of_shape = {name: series[shape, name] for name in options["names"]}
                 results.append({"shape": shape, "phase": phase, "batch_size": size, "series": of_shape})
             click.echo(f"{model_name(options['model'])}, {phase}, batch {size} is done")
     return results
@@ -78,36 +79,26 @@ def by_depth(options: Mapping[str, Any]) -> list[dict[str, Any]]:
     depths = range(options["depth"] + 1)
     trees = [balanced(["word"] * 2**depth) for depth in depths]
     trees = [tree.with_labels((*tree.labels[:-1], 0)) for tree in trees]
-    task = contenders.Task(options["model"], trees, Vocabulary.build(trees))
+    task = Task(options["model"], trees, Vocabulary.build(trees))
     results = []
-    with contenders.taking_part(task, options["names"], options) as runners:
-        contenders.require_agreement(runners, [1], training=False)
+    with contest.taking_part(task, options["names"], options) as runners:
+        contest.require_agreement(runners, [1], training=False)
         for phase in options["phases"].split(","):
-            taken = contenders.seconds_by_tree(runners, phase, len(trees), options["rounds"])
+            taken = contest.seconds_by_tree(runners, phase, len(trees), options["rounds"])
             medians = {name: np.median(values, 0).tolist() for name, values in taken.items()}
             results.append({"phase": phase, "nodes": [len(tree) for tree in trees], "seconds": medians})
     return results
 
 
 def table_of_shapes(results: Sequence[Mapping[str, Any]]) -> str:
-    """Trees a second; the last column is how many times as fast the first contender is as the second, by rounds."""
-    styles = contenders.styles()
-    names = list(results[0]["series"])
-    header = ["trees a second", *(styles[name].label for name in names)]
-    if len(names) > 1:
-        header.append(f"{styles[names[0]].label} / {styles[names[1]].label}")
-    rows = []
-    for result in results:
-        series = {name: measure.Series(tuple(values["rounds"])) for name, values in result["series"].items()}
-        row = [f"{result['shape']}, {result['phase']}, batch {result['batch_size']}"]
-        row += [f"{series[name].median:,.0f} ±{series[name].spread / 2:.0%}" for name in names]
-        rows.append([*row, f"{series[names[0]].over(series[names[1]]):.2f}"] if len(names) > 1 else row)
-    return report.markdown(header, rows)
+    """In trees a second."""
+    cases = [(f"{r['shape']}, {r['phase']}, batch {r['batch_size']}", r["series"]) for r in results]
+    return report.speeds("trees a second", cases, contest.styles())
 
 
 def table_of_depths(results: Sequence[Mapping[str, Any]]) -> str:
     """Milliseconds for a balanced tree."""
-    styles = contenders.styles()
+    styles = contest.styles()
     names = list(results[0]["seconds"])
     header = ["depth", "nodes", *(f"{r['phase']}, {styles[name].label}, ms" for r in results for name in names)]
     rows = []
@@ -124,10 +115,10 @@ def picture_of_shapes(results: Sequence[Mapping[str, Any]]) -> Any:
         panels = []
         for size, group in itertools.groupby(of_phase, lambda result: result["batch_size"]):
             cases = list(group)
-            values = {name: [case["series"][name]["median"] for case in cases] for name in cases[0]["series"]}
+            values = {name: [case["series"][name].median for case in cases] for name in cases[0]["series"]}
             panels.append(pictures.Bars(f"{phase}, batch {size}", [case["shape"] for case in cases], values))
         rows.append(panels)
-    return pictures.bars(rows, contenders.styles(), "", "trees a second")
+    return pictures.bars(rows, contest.styles(), "", "trees a second")
 
 
 def picture_of_depths(results: Sequence[Mapping[str, Any]]) -> Any:
@@ -141,5 +132,5 @@ def picture_of_depths(results: Sequence[Mapping[str, Any]]) -> Any:
         seen = np.flatnonzero(line > shortest / 2)
         drawn["nodes"] = pictures.Curve(seen, line[seen])
         panels.append(pictures.Curves(f"balanced trees, {result['phase']}", drawn))
-    styles = {**contenders.styles(), "nodes": pictures.Style("in proportion to nodes", "black", mark=True)}
+    styles = {**contest.styles(), "nodes": pictures.Style("in proportion to nodes", "black", mark=True)}
     return pictures.curves([panels], styles, "depth", "milliseconds", log=True)

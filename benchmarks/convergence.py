@@ -18,7 +18,7 @@ import click
 import numpy as np
 import tensorflow as tf
 
-from recgraph.benchmarks import contenders, pictures, report
+from recgraph.benchmarks import contest, pictures, report
 from recgraph.benchmarks.trees import model_name
 from recgraph.data import (
     REVIEW_LABELS,
@@ -201,7 +201,7 @@ def _race(model: str, corpus: Corpus, vocabulary: Vocabulary, options: Mapping[s
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
     """The best accuracy of each, and the time to the best that all have reached, also as a multiple of the first's."""
-    styles = contenders.styles()
+    styles = contest.styles()
     rows = []
     for result in results:
         curves = result["curves"]
@@ -230,4 +230,4 @@ def picture(results: Sequence[Mapping[str, Any]]) -> Any:
         }
         panels.append(pictures.Curves(model_name(result["model"]), curves))
     y = f"accuracy on {results[0]['unit']} of validation, %"
-    return pictures.curves([panels], contenders.styles(), "seconds of training", y, bottom=None)
+    return pictures.curves([panels], contest.styles(), "seconds of training", y, bottom=None)

@@ -9,7 +9,8 @@ from typing import Any
 import click
 import numpy as np
 
-from recgraph.benchmarks import contenders, pictures, report
+from recgraph.benchmarks import contest, pictures, report
+from recgraph.benchmarks.contenders import Task
 from recgraph.benchmarks.trees import model_name, read, trees_option
 from recgraph.data import Tree
 
@@ -22,20 +23,20 @@ from recgraph.data import Tree
 @click.option("--every", type=click.IntRange(1), default=5, show_default=True, help="Which lengths, in words.")
 @click.option("--each", type=click.IntRange(1), default=8, show_default=True, help="Sentences of a length.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="After one to warm up.")
-@contenders.python_options
+@contest.python_options
 @report.out_option
 def main(trees: Path | None, model: str, every: int, each: int, rounds: int, out: Path | None, **options: Any) -> None:
     """Measure sentences of every length of which there are enough: mean, least and most time."""
     found, vocabulary = read(trees)
     some = by_length(found, every, each)
     lengths = [len(tree.tokens) for tree in some]
-    names = contenders.chosen(options["names"], options)
+    names = contest.chosen(options["names"], model, options)
     results = []
-    task = contenders.Task(model, some, vocabulary)
-    with contenders.taking_part(task, names, options) as runners:
-        contenders.require_agreement(runners, [1], training=False)
+    task = Task(model, some, vocabulary)
+    with contest.taking_part(task, names, options) as runners:
+        contest.require_agreement(runners, [1], training=False)
         for phase in options["phases"].split(","):
-            seconds = contenders.seconds_by_tree(runners, phase, len(some), rounds)
+            seconds = contest.seconds_by_tree(runners, phase, len(some), rounds)
             medians = {name: np.median(values, 0).tolist() for name, values in seconds.items()}
             results.append({"model": model, "phase": phase, "lengths": lengths, "seconds": medians})
     report.leave("length", results, table(results), out, {"": lambda: picture(results)})
@@ -72,7 +73,7 @@ def _curves(result: Mapping[str, Any]) -> dict[str, pictures.Curve]:
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
     """Mean milliseconds by length, and in the last line of a phase what one more word costs, by least squares."""
-    styles = contenders.styles()
+    styles = contest.styles()
     names = list(results[0]["seconds"])
     rows = []
     for result in results:
@@ -88,4 +89,4 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
 def picture(results: Sequence[Mapping[str, Any]]) -> Any:
     """A panel for each phase."""
     panels = [pictures.Curves(f"{model_name(r['model'])}, {r['phase']}", _curves(r)) for r in results]
-    return pictures.curves([panels], contenders.styles(), "words of the sentence", "milliseconds")
+    return pictures.curves([panels], contest.styles(), "words of the sentence", "milliseconds")

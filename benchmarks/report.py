@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from recgraph.benchmarks.measure import Series
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from recgraph.benchmarks.pictures import Style
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -29,6 +33,24 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def speeds(title: str, cases: Sequence[tuple[str, Mapping[str, Series]]], styles: Mapping[str, Style]) -> str:
+    """A table of speeds: medians and half their spread, and the first contender over every other, by rounds.
+
+    Args:
+      title: of the first column.
+      cases: what was measured, and the contenders that took part in it.
+      styles: by name of a contender.
+    """
+    names = list(dict.fromkeys(name for _, series in cases for name in series))
+    labels = [styles[name].label for name in names]
+    rows = []
+    for case, series in cases:
+        figures = [f"{s.median:,.0f} ±{s.spread / 2:.0%}" if (s := series.get(name)) else "" for name in names]
+        ratios = [f"{series[names[0]].over(series[name]):.2f}" if name in series else "" for name in names[1:]]
+        rows.append([case, *figures, *ratios])
+    return markdown([title, *labels, *(f"/ {label}" for label in labels[1:])], rows)
+
+
 def leave(
     name: str, results: Any, table: str, out: Path | None, pictures: Mapping[str, Callable[[], Figure]] | None = None
 ) -> None:
@@ -36,7 +58,7 @@ def leave(
 
     Args:
       name: of the benchmark.
-      results: the figures, as JSON has them.
+      results: the figures, as JSON has them, or `Series`.
       table: Markdown.
       out: the folder; made where it is not there.
       pictures: what draws them, by part; "" for the only one.
@@ -58,7 +80,11 @@ def save(name: str, results: Any, out: Path | None) -> None:
     context = click.get_current_context()
     asked = {key: value for key, value in context.params.items() if not key.endswith(("out", "python", "one"))}
     record = {"benchmark": name, "machine": machine(), "options": asked, "results": results}
-    (out / f"{name}.json").write_text(json.dumps(record, indent=1, default=str) + "\n", encoding="utf-8")
+    (out / f"{name}.json").write_text(json.dumps(record, indent=1, default=_as_json) + "\n", encoding="utf-8")
+
+
+def _as_json(value: Any) -> Any:
+    return value.as_json() if isinstance(value, Series) else str(value)
 
 
 def machine() -> dict[str, Any]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from recgraph.benchmarks import contenders, measure, pictures, report
-from recgraph.benchmarks.contenders import ENTRIES, Task
+from recgraph.benchmarks import contest, measure, pictures, report
+from recgraph.benchmarks.contenders import Task
 from recgraph.benchmarks.trees import model_name, read, trees_option
 
 Result = dict[str, Any]
@@ -28,20 +28,19 @@ def _command(name: str, text: str, **defaults: str) -> click.Command:
     @click.option("--models", default=defaults.get("models", "tree_lstm,rntn,tree_rnn"), show_default=True)
     @click.option("--batch-sizes", default=defaults.get("batch_sizes", "1,10,25,64,256"), show_default=True)
     @click.option("--phases", default="train,infer", show_default=True)
-    @click.option("--contenders", "names", default=defaults.get("names", ",".join(ENTRIES)), show_default=True)
+    @click.option("--contenders", "names", default=defaults.get("names", ",".join(contest.ENTRIES)), show_default=True)
     @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="After one to warm up.")
     @click.option("--seconds", type=float, default=0.5, show_default=True, help="Of one measurement, about.")
     @click.option("--count", type=int, default=2000, show_default=True, help="First trees of the file.")
-    @contenders.python_options
+    @contest.python_options
     @report.out_option
     def command(trees: Path | None, count: int, out: Path | None, **options: Any) -> None:
         results: list[Result] = []
-        names = contenders.chosen(options["names"], options)
-        for result in _results(read(trees, count), {**options, "names": names}):
+        for result in _results(read(trees, count), options):
             results.append(result)
             click.echo(_line(result))
-            report.save(name, _plain(results), out)
-        report.leave(name, _plain(results), table(results), out, {"": lambda: picture(results)})
+            report.save(name, results, out)
+        report.leave(name, results, table(results), out, {"": lambda: picture(results)})
 
     return command
 
@@ -63,11 +62,12 @@ def _results(trees: Any, options: Mapping[str, Any]) -> Any:
     phases = options["phases"].split(",")
     for model in options["models"].split(","):
         task = Task(model, *trees)
-        with contenders.taking_part(task, options["names"], options) as runners:
-            contenders.require_agreement(runners, sizes, "train" in phases)
+        names = contest.chosen(options["names"], model, options)
+        with contest.taking_part(task, names, options) as runners:
+            contest.require_agreement(runners, sizes, "train" in phases)
             for phase, size in itertools.product(phases, sizes):
                 paces = {
-                    name: contenders.Pace(runner, phase, size, options["seconds"]) for name, runner in runners.items()
+                    name: contest.Pace(runner, phase, size, options["seconds"]) for name, runner in runners.items()
                 }
                 series = measure.interleave(paces, options["rounds"])
                 yield {"model": model, "phase": phase, "batch_size": size, "series": series}
@@ -83,20 +83,8 @@ def _line(result: Result) -> str:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Medians in trees a second, and how many times as fast the first contender is: medians of ratios by round."""
-    first, *others = results[0]["series"]
-    names = [first, *others]
-    header = [
-        "",
-        *(ENTRIES[name].style.label for name in names),
-        *(f"/ {ENTRIES[name].style.label}" for name in others),
-    ]
-    rows = []
-    for result in results:
-        series = result["series"]
-        figures = [f"{series[name].median:,.0f} ±{series[name].spread / 2:.0%}" for name in names]
-        rows.append([_title(result), *figures, *(f"{series[first].over(series[name]):.2f}" for name in others)])
-    return report.markdown(header, rows)
+    """In trees a second."""
+    return report.speeds("trees a second", [(_title(r), r["series"]) for r in results], contest.styles())
 
 
 def picture(results: Sequence[Result]) -> Any:
@@ -110,8 +98,4 @@ def picture(results: Sequence[Result]) -> Any:
             title = f"{model_name(model)}, {phase}"
             panels.append(pictures.Bars(title, [str(case["batch_size"]) for case in cases], values))
         rows.append(panels)
-    return pictures.bars(rows, contenders.styles(), "batch size", "trees a second", log=True)
-
-
-def _plain(results: Sequence[Result]) -> list[Result]:
-    return [{**r, "series": {name: series.as_json() for name, series in r["series"].items()}} for r in results]
+    return pictures.bars(rows, contest.styles(), "batch size", "trees a second", log=True)

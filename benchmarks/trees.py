@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from recgraph.data import Tree, Vocabulary, read_trees, sst_dir
-
-MODEL_NAMES = {"tree_lstm": "TreeLSTM", "tree_rnn": "TreeRNN", "rntn": "RNTN"}
+from recgraph.models import MODELS
 
 
 def trees_option(required: bool = False) -> Callable[..., Any]:
@@ -32,4 +31,4 @@ def read(path: Path | None, count: int | None = None) -> tuple[list[Tree], Vocab
 
 def model_name(model: str) -> str:
     """As it is written."""
-    return MODEL_NAMES[model]
+    return MODELS[model].__name__

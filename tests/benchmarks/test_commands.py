@@ -148,6 +148,8 @@ def test_generation_compares_engines_and_the_loop(tmp_path: Path) -> None:
     """All make the same trees, or it would not get that far."""
     options = ["--rounds", 1, "--trees", 4, "--hidden", 16, "--batch-sizes", "4"]
     results, files = run("generation", tmp_path, *options)
-    assert [(r["phase"], r["batch_size"]) for r in results] == [("generation", 4), ("training", 4)]
-    assert set(results[0]["series"]) == {"batched", "parallel", "iterative"}
+    assert [(r["phase"], r["batch_size"]) for r in results] == [
+        (phase, size) for phase in ("generation", "completion", "training") for size in (4,)
+    ]
+    assert all(set(r["series"]) == {"batched", "parallel", "iterative"} for r in results)
     assert "generation.png" in files

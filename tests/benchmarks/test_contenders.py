@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recgraph.benchmarks.contenders import ENTRIES, Limit, Runner, Task, TensorFlow, require_agreement, taking_part
+from recgraph.benchmarks.contenders import Limit, Task, TensorFlow
+from recgraph.benchmarks.contest import ENTRIES, MODELS_OF_PEERS, Runner, require_agreement, taking_part
 from recgraph.data import Tree, Vocabulary, moderate
-from recgraph.models import MODELS, Hyper
+from recgraph.models import Hyper
 
 LIBRARIES = {"pytorch": "torch", "pytorch_folded": "torch", "dynet": "dynet", "dgl": "dgl"}
 # Large, so that a wrong rate or a forgotten L2 shows after three steps.
@@ -52,7 +53,7 @@ def task(model: str, count: int = 14) -> Task:
 
 
 @pytest.mark.parametrize("other", ["parallel", "iterative", *LIBRARIES])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", MODELS_OF_PEERS)
 def test_all_compute_the_same_as_the_batched_engine(model: str, other: str) -> None:
     """Loss and gradients of the first minibatch, one tree and four, and the losses of three steps."""
     at: dict[str, Any] = {f"{library}_python": interpreter(library) for library in {LIBRARIES.get(other)} if library}

@@ -106,6 +106,25 @@ def test_loss_and_gradients_equal_an_eager_walk(gradient: str) -> None:
     assert step.experimental_get_tracing_count() == 1
 
 
+def test_the_iterative_twin_has_the_same_losses_and_gradients() -> None:
+    """One loop over given trees, and the recursion."""
+    model = make_model()
+    batch = batch_of(random_trees(12, 5))
+    found = {}
+    for name, network in {"recursive": model, "iterative": IterativeTopDown(model)}.items():
+
+        @tf.function(input_signature=[SIGNATURE], autograph=False)
+        def run(batch: TopDownBatch, network: Any = network) -> Any:
+            with tf.GradientTape() as tape:
+                loss, likelihoods = network.loss(batch)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            return loss, likelihoods, network.predict(batch), [tf.convert_to_tensor(g) for g in gradients]
+
+        found[name] = run(batch)
+    for mine, theirs in zip(*map(tf.nest.flatten, (found["recursive"], found["iterative"])), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
 def test_generated_trees_are_trees_of_many_shapes_and_follow_their_seed() -> None:
     """The same seed makes the same tree; heads are places in the sentence."""
     model = make_model()
