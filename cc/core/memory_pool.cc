@@ -2,6 +2,9 @@
 // an eighth is unused. Objects, without one, have classes of 16 bytes up to 1 KiB; larger ones are not pooled.
 #include "cc/core/memory_pool.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
@@ -24,7 +27,7 @@ constexpr size_t kSmallest = 64;
 constexpr int kSteps = 8;   // classes between powers of two
 constexpr int kPowers = 20;  // up to 64 * 2^20 bytes = 64 MiB
 constexpr int kBlockClasses = kSteps * kPowers + 1;
-constexpr size_t kObjectStep = 16;
+constexpr size_t kObjectStep = MemoryPool::kObjectAlignment;
 constexpr size_t kLargestObject = 1024;
 constexpr int kClasses = kBlockClasses + kLargestObject / kObjectStep;
 // What a thread keeps to itself of each class.
@@ -58,7 +61,48 @@ int ListLength(int size_class) {
   return length < 2 ? 2 : length > 64 ? 64 : static_cast<int>(length);
 }
 
-void Destroy(Block* block) { std::free(block); }
+// What a thread cuts from the region at once, where blocks are smaller.
+constexpr size_t kSlab = 32 << 10;
+
+// Where memory comes from first: large pages, because a step reads a few hundred bytes here and there of all that
+// it has computed. What is cut off is never given back.
+class Region {
+ public:
+  // Null when it is used up, or when there is none.
+  void* Cut(size_t bytes) {
+    if (base_ == nullptr) return nullptr;
+    const size_t rounded = (bytes + MemoryPool::kAlignment - 1) / MemoryPool::kAlignment * MemoryPool::kAlignment;
+    const size_t at = used_.fetch_add(rounded, std::memory_order_relaxed);
+    return at + rounded <= kBytes ? base_ + at : nullptr;
+  }
+  bool Has(const void* memory) const {
+    const char* const at = static_cast<const char*>(memory);
+    return base_ != nullptr && at >= base_ && at < base_ + kBytes;
+  }
+
+  static Region* Get() {
+    static Region* const region = new Region;
+    return region;
+  }
+
+ private:
+  static constexpr size_t kBytes = MemoryPool::kRegion;
+  static constexpr size_t kPage = size_t{2} << 20;
+
+  Region() {
+#if defined(__SANITIZE_ADDRESS__)
+    return;  // its blocks have no red zones, and the leak checker does not look for pointers in it
+#endif
+    void* const memory =
+        mmap(nullptr, kBytes + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return;
+    base_ = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory) + kPage - 1) / kPage * kPage);
+    madvise(base_, kBytes, MADV_HUGEPAGE);
+  }
+
+  char* base_ = nullptr;
+  std::atomic<size_t> used_{0};
+};
 
 // Never destroyed: threads may end after it would be.
 struct Shared {
@@ -77,24 +121,38 @@ struct Shared {
     if (there.empty()) return false;
     *list = there.back();
     there.pop_back();
-    waiting.fetch_sub(list->count * SizeOf(size_class), std::memory_order_relaxed);
+    waiting.fetch_sub(Bytes(size_class, *list), std::memory_order_relaxed);
     return true;
   }
 
   void Give(int size_class, List list) {
     if (list.first == nullptr) return;
-    const int64_t bytes = list.count * SizeOf(size_class);
-    if (waiting.load(std::memory_order_relaxed) + bytes <= MemoryPool::kMaxWaiting) {
-      std::lock_guard<std::mutex> lock(mutex);
-      waiting.fetch_add(bytes, std::memory_order_relaxed);
-      lists[size_class].push_back(list);
-      return;
+    if (waiting.load(std::memory_order_relaxed) + Bytes(size_class, list) > MemoryPool::kMaxWaiting) {
+      list = FreedOutsideOfTheRegion(list);
+      if (list.first == nullptr) return;
     }
+    std::lock_guard<std::mutex> lock(mutex);
+    waiting.fetch_add(Bytes(size_class, list), std::memory_order_relaxed);
+    lists[size_class].push_back(list);
+  }
+
+ private:
+  static int64_t Bytes(int size_class, const List& list) { return list.count * SizeOf(size_class); }
+
+  // What cannot be freed is left over.
+  static List FreedOutsideOfTheRegion(List list) {
+    List left;
     for (Block* block = list.first; block != nullptr;) {
       Block* const next = block->next;
-      Destroy(block);
+      if (Region::Get()->Has(block)) {
+        block->next = left.first;
+        left = {block, left.count + 1};
+      } else {
+        std::free(block);
+      }
       block = next;
     }
+    return left;
   }
 };
 
@@ -131,7 +189,10 @@ Block* Take(int size_class) {
 }
 
 void Give(int size_class, Block* block) {
-  if (own_is_gone) return Destroy(block);
+  if (own_is_gone) {
+    block->next = nullptr;
+    return Shared::Get()->Give(size_class, {block, 1});
+  }
   List& open = own.open[size_class];
   if (open.count == ListLength(size_class)) {
     Shared::Get()->Give(size_class, own.full[size_class]);
@@ -151,18 +212,41 @@ Own::~Own() {
   }
 }
 
+// A new block of a class; small ones are cut from the region side by side. Null when there is no memory.
+Block* New(int size_class) {
+  const bool is_object = size_class >= kBlockClasses;
+  const size_t header = is_object ? 0 : MemoryPool::kAlignment;
+  const size_t step = is_object ? MemoryPool::kObjectAlignment : MemoryPool::kAlignment;
+  const size_t bytes = (SizeOf(size_class) + header + step - 1) / step * step;
+  const int count = own_is_gone || bytes > kSlab ? 1 : std::min<int>(kSlab / bytes, ListLength(size_class));
+  char* const memory = static_cast<char*>(Region::Get()->Cut(count * bytes));
+  if (memory == nullptr) {
+    auto* const alone = static_cast<Block*>(std::aligned_alloc(step, bytes));
+    if (alone != nullptr && !is_object) alone->size_class = size_class;
+    return alone;
+  }
+  for (int i = count; i-- > 0;) {
+    auto* const block = reinterpret_cast<Block*>(memory + i * bytes);
+    if (!is_object) block->size_class = size_class;
+    if (i > 0) Give(size_class, block);
+  }
+  return reinterpret_cast<Block*>(memory);
+}
+
 }  // namespace
 
 void* MemoryPool::Allocate(size_t bytes) {
-  const bool pooled = bytes <= SizeOf(kBlockClasses - 1);
-  const int size_class = pooled ? ClassOf(bytes) : 0;
-  Block* block = pooled ? Take(size_class) : nullptr;
-  if (block == nullptr) {
-    const size_t size = pooled ? SizeOf(size_class) : bytes;
-    const size_t rounded = (size + 2 * kAlignment - 1) / kAlignment * kAlignment;
+  Block* block = nullptr;
+  if (bytes <= SizeOf(kBlockClasses - 1)) {
+    const int size_class = ClassOf(bytes);
+    block = Take(size_class);
+    if (block == nullptr) block = New(size_class);
+    if (block == nullptr) return nullptr;
+  } else {
+    const size_t rounded = (bytes + 2 * kAlignment - 1) / kAlignment * kAlignment;
     block = static_cast<Block*>(std::aligned_alloc(kAlignment, rounded));
     if (block == nullptr) return nullptr;
-    block->size_class = pooled ? size_class : kUnpooled;
+    block->size_class = kUnpooled;
   }
   return reinterpret_cast<char*>(block) + kAlignment;
 }
@@ -170,18 +254,17 @@ void* MemoryPool::Allocate(size_t bytes) {
 void MemoryPool::Free(void* memory) {
   if (memory == nullptr) return;
   auto* const block = reinterpret_cast<Block*>(static_cast<char*>(memory) - kAlignment);
-  if (block->size_class == kUnpooled) return Destroy(block);
+  if (block->size_class == kUnpooled) return std::free(block);
   Give(static_cast<int>(block->size_class), block);
 }
 
 void* MemoryPool::AllocateObject(size_t bytes) {
   if (bytes > kLargestObject) return ::operator new(bytes);
   const int size_class = ObjectClassOf(bytes);
-  Block* const block = Take(size_class);
-  if (block != nullptr) return block;
-  void* const made = std::malloc(SizeOf(size_class));
-  if (made == nullptr) throw std::bad_alloc();
-  return made;
+  Block* block = Take(size_class);
+  if (block == nullptr) block = New(size_class);
+  if (block == nullptr) throw std::bad_alloc();
+  return block;
 }
 
 void MemoryPool::FreeObject(void* memory, size_t bytes) {

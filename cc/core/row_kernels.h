@@ -40,11 +40,13 @@ struct RowKernels {
   void (*pack)(PackedShape shape, const float* matrix, bool transposed, float* packed);
   // out[rows, width] = a[rows, inner] * matrix. Each row's result is the same whatever rows it is computed with.
   void (*product)(int64_t rows, PackedShape shape, const float* a, const float* packed, float* out);
-  // Columns `first` to `last` of out[inner, width] = transpose(a[rows, inner]) * b[rows, width]; `rows` is not 0.
-  // Work is best divided at multiples of `panel`.
+  // Columns `first` to `last` of out[inner, width] = transpose(a[rows, inner]) * b[rows, width], of rows that lie
+  // anywhere; `rows` is not 0. Work is best divided at multiples of `panel`. `scratch` has room for `outer_rows`
+  // rows of the first factor.
   int64_t panel;
-  void (*outer_product)(int64_t rows, PackedShape shape, const float* a, const float* b, int64_t first,
-                        int64_t last, float* out);
+  int64_t outer_rows;
+  void (*outer_product)(int64_t rows, PackedShape shape, const float* const* a, const float* const* b, int64_t first,
+                        int64_t last, float* scratch, float* out);
 };
 
 // The fastest of this machine.

@@ -172,6 +172,12 @@ struct Factor {
   int64_t step;
 };
 
+// Rows are cut into as many tiles as there have to be, of the same height or one less.
+inline int64_t Tiles(int64_t rows) { return (rows + kTall - 1) / kTall; }
+inline int64_t HeightOf(int64_t tile, int64_t tiles, int64_t rows) {
+  return rows / tiles + (tile < rows % tiles ? 1 : 0);
+}
+
 // The loops over a tile are unrolled so that its sums are registers. `there` floats of the panel's last vector
 // are results. Adds to `out`, or overwrites it.
 template <int kRows, int kVectors, bool kAdd>
@@ -216,17 +222,19 @@ TileKernel TileFor(int rows, int64_t vectors, Numbers<kRows...>) {
   return kTiles[vectors - 1][rows - 1];
 }
 
-// The results of one panel: `columns` of them, as many tiles as there have to be, of the same height or one less.
-template <bool kAdd>
+// The results of one panel: `columns` of them. A packed factor is made of tiles one after the other, of each all
+// rows' elements k side by side.
+template <bool kAdd, bool kPackedFactor>
 void PanelProduct(int64_t rows, int64_t inner, Factor a, const float* panel, int64_t columns, float* out,
                   int64_t width) {
   const int64_t vectors = Vectors(columns);
   const int64_t there = columns - (vectors - 1) * Vec::kWidth;
-  const int64_t tiles = (rows + kTall - 1) / kTall;
+  const int64_t tiles = Tiles(rows);
   for (int64_t tile = 0; tile < tiles; ++tile) {
-    const int64_t height = rows / tiles + (tile < rows % tiles ? 1 : 0);
+    const int64_t height = HeightOf(tile, tiles, rows);
+    if (kPackedFactor) a.step = height;
     TileFor<kAdd>(height, vectors, UpTo<kTall>::Type{})(inner, a, panel, out, width, there);
-    a.data += height * a.row_stride;
+    a.data += height * (kPackedFactor ? inner : a.row_stride);
     out += height * width;
   }
 }
@@ -234,26 +242,51 @@ void PanelProduct(int64_t rows, int64_t inner, Factor a, const float* panel, int
 void Product(int64_t rows, PackedShape shape, const float* a, const float* packed, float* out) {
   for (int64_t first = 0; first < shape.width; first += kPanelWidth) {
     const int64_t columns = Least(shape.width - first, kPanelWidth);
-    PanelProduct<false>(rows, shape.inner, {a, shape.inner, 1}, packed, columns, out + first, shape.width);
+    PanelProduct<false, false>(rows, shape.inner, {a, shape.inner, 1}, packed, columns, out + first, shape.width);
     packed += Vectors(columns) * Vec::kWidth * shape.inner;
   }
 }
 
-// Rows of the factors that are worked on together: those of the first stay in the second-level cache for all
-// panels of the second.
+// Rows of the factors that are worked on together: those of the first, packed, stay in the second-level cache
+// for all panels of the second.
 constexpr int64_t kOuterRows = 256;
 
-void OuterProduct(int64_t rows, PackedShape shape, const float* a, const float* b, int64_t first, int64_t last,
-                  float* out) {
+// Floats `first` to `first + columns` of each row, as a panel.
+void PackRows(int64_t rows, const float* const* from, int64_t first, int64_t columns, float* packed) {
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t j = 0; j < columns; j += Vec::kWidth, packed += Vec::kWidth) {
+      Vec::Load(from[row] + first + j, Least(columns - j, Vec::kWidth)).Store(packed);
+    }
+  }
+}
+
+// The transpose of the rows, as a factor of `width` rows.
+void PackFactor(int64_t rows, const float* const* from, int64_t width, float* packed) {
+  const int64_t tiles = Tiles(width);
+  int64_t first = 0;
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const int64_t height = HeightOf(tile, tiles, width);
+    for (int64_t row = 0; row < rows; ++row, packed += height) {
+      for (int64_t j = 0; j < height; j += Vec::kWidth) {
+        const int64_t count = Least(height - j, Vec::kWidth);
+        Vec::Load(from[row] + first + j, count).Store(packed + j, count);
+      }
+    }
+    first += height;
+  }
+}
+
+void OuterProduct(int64_t rows, PackedShape shape, const float* const* a, const float* const* b, int64_t first,
+                  int64_t last, float* scratch, float* out) {
   alignas(64) float panel[kOuterRows * kPanelWidth];
   for (int64_t row = 0; row < rows; row += kOuterRows) {
     const int64_t now = Least(rows - row, kOuterRows);
-    const Factor factor = {a + row * shape.inner, 1, shape.inner};
+    PackFactor(now, a + row, shape.inner, scratch);
     for (int64_t column = first; column < last; column += kPanelWidth) {
       const int64_t columns = Least(last - column, kPanelWidth);
-      PackPanel(now, columns, b + row * shape.width + column, shape.width, 1, panel);
-      const auto run = row == 0 ? PanelProduct<false> : PanelProduct<true>;
-      run(shape.inner, now, factor, panel, columns, out + column, shape.width);
+      PackRows(now, b + row, column, columns, panel);
+      const auto run = row == 0 ? PanelProduct<false, true> : PanelProduct<true, true>;
+      run(shape.inner, now, {scratch, 1, 0}, panel, columns, out + column, shape.width);
     }
   }
 }
@@ -266,6 +299,7 @@ constexpr RowKernels Make(const char* name, Numbers<kUnary...>, Numbers<kBinary.
           Pack,
           Product,
           kPanelWidth,
+          kOuterRows,
           OuterProduct};
 }
 

@@ -180,9 +180,16 @@ TEST(RowKernelsTest, OuterProductsAreRightAndNoMatterHowDivided) {
         std::vector<float> a(rows * inner), b(rows * width), out(inner * width + 1, 77.0f);
         for (float& x : a) x = normal(random);
         for (float& x : b) x = normal(random);
+        std::vector<const float*> rows_a, rows_b;
+        for (int64_t row = 0; row < rows; ++row) {
+          rows_a.push_back(a.data() + row * inner);
+          rows_b.push_back(b.data() + row * width);
+        }
         const int64_t middle = width / 2 / kernels->panel * kernels->panel;
-        kernels->outer_product(rows, shape, a.data(), b.data(), 0, middle, out.data());
-        kernels->outer_product(rows, shape, a.data(), b.data(), middle, width, out.data());
+        std::vector<float> scratch(kernels->outer_rows * inner);
+        for (const auto& [first, last] : {std::pair(int64_t{0}, middle), std::pair(middle, width)}) {
+          kernels->outer_product(rows, shape, rows_a.data(), rows_b.data(), first, last, scratch.data(), out.data());
+        }
         EXPECT_EQ(out.back(), 77.0f) << "written past the end";
         for (int64_t i = 0; i < inner; i += 1 + inner / 40) {
           for (int64_t j = 0; j < width; ++j) {

@@ -127,35 +127,6 @@ class PackedProductOp : public OpKernel {
   PackedShape shape_;
 };
 
-class OuterProductOp : public OpKernel {
- public:
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* ctx) override {
-    const Tensor& a = ctx->input(0);
-    const Tensor& b = ctx->input(1);
-    OP_REQUIRES(ctx, a.dims() == 2 && b.dims() == 2 && a.dim_size(0) == b.dim_size(0),
-                errors::InvalidArgument("matrices of as many rows expected, found shapes ",
-                                        a.shape().DebugString(), " and ", b.shape().DebugString()));
-    const int64_t rows = a.dim_size(0);
-    const PackedShape shape{a.dim_size(1), b.dim_size(1)};
-    Tensor* product = nullptr;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({shape.inner, shape.width}), &product));
-    float* const to = product->flat<float>().data();
-    if (rows == 0) {
-      std::fill_n(to, product->NumElements(), 0.0f);
-      return;
-    }
-    const RowKernels& kernels = BestRowKernels();
-    const int64_t panels = (shape.width + kernels.panel - 1) / kernels.panel;
-    ForRows(ctx, panels, rows * shape.inner * kernels.panel / 16, [&](int64_t begin, int64_t end) {
-      kernels.outer_product(rows, shape, a.flat<float>().data(), b.flat<float>().data(),
-                            begin * kernels.panel, std::min(end * kernels.panel, shape.width), to);
-    });
-  }
-};
-
-REGISTER_KERNEL_BUILDER(Name("Recgraph>OuterProduct").Device(tensorflow::DEVICE_CPU), OuterProductOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>Expression").Device(tensorflow::DEVICE_CPU), ExpressionOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>PackedProduct").Device(tensorflow::DEVICE_CPU), PackedProductOp);
 

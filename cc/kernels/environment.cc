@@ -172,10 +172,14 @@ absl::Status Sums::TakeDense(OpKernelContext* ctx, int slot, tensorflow::DataTyp
   return absl::OkStatus();
 }
 
-absl::Status Sums::TakePairs(SumKind kind, int slot, Tensor* first, Tensor* second) {
-  const SlotSums<Tensor>::Pairs pairs = sums_.TakePairs(PairKind(kind), slot);
-  TF_RETURN_IF_ERROR(Stack(pairs.first, first));
-  return Stack(pairs.second, second);
+SlotSums<Tensor>::Pairs Sums::TakeFactors(int slot) {
+  return sums_.TakePairs(PairKind(SumKind::kOuter), slot);
+}
+
+absl::Status Sums::TakeRows(int slot, Tensor* indices, Tensor* rows) {
+  const SlotSums<Tensor>::Pairs pairs = sums_.TakePairs(PairKind(SumKind::kRows), slot);
+  TF_RETURN_IF_ERROR(Stack(pairs.first, indices));
+  return Stack(pairs.second, rows);
 }
 
 namespace {

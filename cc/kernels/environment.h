@@ -42,7 +42,7 @@ class Environment {
 enum class SumKind {
   // The running total.
   kDense,
-  // Pairs (a [m, k], b [m, n]) that stand for transpose(a) b: stacked along m, multiplied once.
+  // Pairs (a [m, k], b [m, n]) that stand for transpose(a) b: multiplied at the end, over all their rows.
   kOuter,
   // Pairs (indices [m], rows [m, ...]): stacked along m, a sparse gradient.
   kRows,
@@ -68,10 +68,11 @@ class Sums {
   // The total of a slot; `like` gives shape and dtype where nothing was added.
   absl::Status TakeDense(tensorflow::OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
                          const tensorflow::TensorShape& like, tensorflow::Tensor* total);
-  // The pairs of a slot, each half stacked along its first dimension; `first` and `second` come
-  // with dtype and shape (of zero rows) for the case that nothing was added.
-  absl::Status TakePairs(SumKind kind, int slot, tensorflow::Tensor* first,
-                         tensorflow::Tensor* second);
+  // The pairs of kind kOuter.
+  SlotSums<tensorflow::Tensor>::Pairs TakeFactors(int slot);
+  // The pairs of kind kRows, each half stacked along its first dimension; `indices` and `rows` come with dtype and
+  // shape (of zero rows) for the case that nothing was added.
+  absl::Status TakeRows(int slot, tensorflow::Tensor* indices, tensorflow::Tensor* rows);
 
  private:
   SlotSums<tensorflow::Tensor> sums_;

@@ -8,6 +8,8 @@
 #include "cc/kernels/batch_run.h"
 #include "cc/kernels/call_op.h"
 #include "cc/kernels/errors.h"
+#include "cc/kernels/outer_products.h"
+#include "cc/kernels/pool_allocator.h"
 #include "cc/kernels/rows.h"
 #include "tensorflow/core/framework/resource_var.h"
 
@@ -159,33 +161,55 @@ class InvokeGradientOp : public CallOp {
   }
 
   absl::Status SetSums(Call* call) const {
-    const int results = results_shapes_.size();
-    int output = results;
+    OuterProducts products;
+    int output = results_shapes_.size();
     for (size_t i = 0; i < slots_.size(); ++i) {
-      TF_RETURN_IF_ERROR(SetSum(call, i, results, &output));
+      TF_RETURN_IF_ERROR(SetSum(call, i, &products, &output));
     }
+    products.Run(call->ctx);
     return absl::OkStatus();
   }
 
-  absl::Status SetSum(Call* call, size_t i, int results, int* output) const {
+  // Sets the next outputs to the sum of slot number `i`; a product is there when `products` have run.
+  absl::Status SetSum(Call* call, size_t i, OuterProducts* products, int* output) const {
     OpKernelContext* const ctx = call->ctx;
-    Tensor first;
-    if (kinds_[i] == SumKind::kDense) {
-      TensorShape like;
-      TF_RETURN_IF_ERROR(SlotShape(ctx, call->scope.environment->slots()[slots_[i]], &like));
-      TF_RETURN_IF_ERROR(call->scope.sums->TakeDense(
-          ctx, slots_[i], ctx->expected_output_dtype(*output), like, &first));
-      ctx->set_output((*output)++, first);
-      return absl::OkStatus();
+    Sums* const sums = call->scope.sums;
+    const int slot = slots_[i];
+    const tensorflow::DataType dtype = ctx->expected_output_dtype(*output);
+    TensorShape like;
+    Tensor sum;
+    switch (kinds_[i]) {
+      case SumKind::kDense:
+        TF_RETURN_IF_ERROR(SlotShape(ctx, call->scope.environment->slots()[slot], &like));
+        TF_RETURN_IF_ERROR(sums->TakeDense(ctx, slot, dtype, like, &sum));
+        break;
+      case SumKind::kOuter: {
+        auto factors = sums->TakeFactors(slot);
+        if (factors.first.empty()) {
+          TF_RETURN_IF_ERROR(SlotShape(ctx, call->scope.environment->slots()[slot], &like));
+        } else {
+          like = TensorShape({RowSize(factors.first[0]), RowSize(factors.second[0])});
+        }
+        sum = Tensor(ThePoolAllocator(), dtype, like);
+        if (!sum.IsInitialized()) return errors::ResourceExhausted("no memory for a gradient of shape ", like.DebugString());
+        TF_RETURN_IF_ERROR(products->Add(std::move(factors), &sum));
+        break;
+      }
+      case SumKind::kRows: {
+        const int first = results_shapes_.size();
+        Tensor rows = NoRows(ctx->expected_output_dtype(*output + 1), sums_shapes_[*output + 1 - first]);
+        sum = NoRows(dtype, sums_shapes_[*output - first]);
+        TF_RETURN_IF_ERROR(sums->TakeRows(slot, &sum, &rows));
+        ctx->set_output((*output)++, sum);
+        sum = rows;
+        break;
+      }
     }
-    first = NoRows(ctx->expected_output_dtype(*output), sums_shapes_[*output - results]);
-    Tensor second =
-        NoRows(ctx->expected_output_dtype(*output + 1), sums_shapes_[*output + 1 - results]);
-    TF_RETURN_IF_ERROR(call->scope.sums->TakePairs(kinds_[i], slots_[i], &first, &second));
-    ctx->set_output((*output)++, first);
-    ctx->set_output((*output)++, second);
+    ctx->set_output((*output)++, sum);
     return absl::OkStatus();
   }
+
+  static int64_t RowSize(const Tensor& factor) { return factor.dims() == 2 ? factor.dim_size(1) : 0; }
 
   static absl::Status SlotShape(OpKernelContext* ctx, const Tensor& slot, TensorShape* shape) {
     if (slot.dtype() != tensorflow::DT_RESOURCE) {

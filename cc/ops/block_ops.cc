@@ -48,17 +48,4 @@ REGISTER_OP("Recgraph>PackedProduct")
     })
     .Doc("Rows times a captured matrix [inner, width] that the engine has packed for it.");
 
-REGISTER_OP("Recgraph>OuterProduct")
-    .Input("a: float")
-    .Input("b: float")
-    .Output("product: float")
-    .SetShapeFn([](InferenceContext* c) {
-      ShapeHandle a, b;
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &a));
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 2, &b));
-      c->set_output(0, c->Matrix(c->Dim(a, 1), c->Dim(b, 1)));
-      return absl::OkStatus();
-    })
-    .Doc("transpose(a) b for many rows [m, k] and [m, n]: the gradient of a weight.");
-
 }  // namespace recgraph

@@ -31,11 +31,11 @@ absl::Status InvokeShape(InferenceContext* c) {
   return absl::OkStatus();
 }
 
-// The sums have no static shape: what flows back to the first of an "outer" pair is the gradient of
-// their product, of another shape.
 absl::Status InvokeGradientShape(InferenceContext* c) {
-  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->UnknownShape());
-  return SetShapes(c, "results_shapes", 0);
+  std::vector<PartialTensorShape> sums;
+  TF_RETURN_IF_ERROR(c->GetAttr("sums_shapes", &sums));
+  TF_RETURN_IF_ERROR(SetShapes(c, "results_shapes", 0));
+  return SetShapes(c, "sums_shapes", c->num_outputs() - sums.size());
 }
 
 }  // namespace
@@ -110,8 +110,7 @@ grads: The gradients of the forward call's differentiable results.
 primals: The forward call's arguments and captures; read by second derivatives only.
 results: The gradients of the forward call's differentiable arguments.
 sums: The gradients of the environment's slots, summed over all invocations: one tensor for kind
-  "dense", the pair (a, b) for "outer" (the gradient is transpose(a) b), the pair (indices, rows)
-  for "rows".
+  "dense" and for "outer", the pair (indices, rows) for "rows".
 slots: The slots that `sums` are for.
 kinds: The kind of each of them.
 )doc");

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -21,9 +22,9 @@ class Sum:
 
     Attributes:
         slot: its number in the environment.
-        kind: "dense": one tensor; "outer": a pair (a, b), the gradient is transpose(a) @ b; "rows": a pair
-            (indices, rows), a sparse gradient.
-        specs: of the tensors.
+        kind: "dense": contributions are added as they come; "outer": they are pairs (a, b), the sum is that of
+            transpose(a) @ b; "rows": they are pairs (indices, rows), and so is the sum, a sparse gradient.
+        specs: of the tensors that make up the sum.
     """
 
     slot: int
@@ -81,9 +82,15 @@ def _from_json(values: dict[str, Any]) -> GradientContract:
     return GradientContract(values["arguments"], tuple(values["targets"]), tuple(values["seeds"]), sums)
 
 
-def sum_spec(kind: str, contribution: tf.Tensor) -> tf.TensorSpec:
+def sum_specs(kind: str, contribution: Sequence[tf.Tensor]) -> tuple[tf.TensorSpec, ...]:
     """What the sum of contributions like this one looks like."""
-    shape = contribution.shape
-    if kind != "dense" and shape.rank is not None:
-        shape = tf.TensorShape([None]).concatenate(shape[1:])
-    return tf.TensorSpec(shape, contribution.dtype)
+    if kind == "dense":
+        return (tf.TensorSpec(contribution[0].shape, contribution[0].dtype),)
+    if kind == "outer":
+        a, b = contribution
+        return (tf.TensorSpec([a.shape[1], b.shape[1]], a.dtype),)
+    return tuple(tf.TensorSpec(_any_rows(part.shape), part.dtype) for part in contribution)
+
+
+def _any_rows(shape: tf.TensorShape) -> tf.TensorShape:
+    return shape if shape.rank is None else tf.TensorShape([None]).concatenate(shape[1:])

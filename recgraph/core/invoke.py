@@ -306,22 +306,9 @@ def _slot_gradients(contract: Any, values: list[tf.Tensor], captures: list[tf.Te
 
 
 def _total_of(kind: str, taken: list[tf.Tensor], capture: tf.Tensor) -> Any:
-    if kind == "dense":
-        return taken[0]
-    if kind == "outer":
-        return _product(taken[0], taken[1])
-    return tf.IndexedSlices(taken[1], taken[0], dense_shape=_shape_of(capture))
-
-
-@tf.custom_gradient
-def _product(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Any]:
-    """transpose(a) @ b, summed over all invocations; its gradient goes on to the pullback as it is."""
-    if a.dtype == tf.float32:
-        # The number of rows is another each step: TensorFlow's product would be compiled for it each time.
-        product = native.ops().recgraph_outer_product(a, b)
-    else:
-        product = tf.linalg.matmul(a, b, transpose_a=True)
-    return product, lambda gradient: (gradient, None)
+    if kind == "rows":
+        return tf.IndexedSlices(taken[1], taken[0], dense_shape=_shape_of(capture))
+    return taken[0]
 
 
 def _shape_of(capture: tf.Tensor) -> tf.Tensor:

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from recgraph import native, tf_private
 from recgraph.core import engines, graph_optimizer, regions
-from recgraph.core.contract import GradientContract, Sum, sum_spec
+from recgraph.core.contract import GradientContract, Sum, sum_specs
 from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, Slots
 from recgraph.core.gradient import GradientGraph
 from recgraph.core.writing import Context, Source, write_function
@@ -215,7 +215,7 @@ def _contract(root: SubGraph, members: list[SubGraph], slots: Slots) -> Gradient
                 op = graph.get_operation_by_name(name)
                 key = (slots.number(outer), op.get_attr("kind").decode())
                 if key not in found:
-                    found[key] = Sum(*key, tuple(sum_spec(key[1], tensor) for tensor in op.inputs))
+                    found[key] = Sum(*key, sum_specs(key[1], op.inputs))
     return GradientContract(
         arguments=len(root.placeholders),
         targets=tuple(root.differentiable_inputs()),
