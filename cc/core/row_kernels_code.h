@@ -247,9 +247,9 @@ void Product(int64_t rows, PackedShape shape, const float* a, const float* packe
   }
 }
 
-// Rows of the factors that are worked on together: those of the first, packed, stay in the second-level cache
-// for all panels of the second.
-constexpr int64_t kOuterRows = 256;
+// Rows of the factors that are worked on together: a panel of the second stays in the first-level cache, those of
+// the first, packed, in the second-level cache for all panels.
+constexpr int64_t kOuterRows = 128;
 
 // Floats `first` to `first + columns` of each row, as a panel.
 void PackRows(int64_t rows, const float* const* from, int64_t first, int64_t columns, float* packed) {

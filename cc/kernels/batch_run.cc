@@ -8,6 +8,7 @@
 #include "cc/kernels/errors.h"
 #include "cc/kernels/rows.h"
 #include "tensorflow/core/framework/function.h"
+#include "tsl/profiler/lib/traceme.h"
 
 namespace recgraph {
 namespace batch {
@@ -134,6 +135,9 @@ void Run::FindFailure(const Block& block, const Node& node, Activation** activat
 
 absl::Status Run::TryBlock(const Block& block, const Node& node, Activation** activations,
                            size_t count, Program::BlockMode mode) {
+  const tsl::profiler::TraceMe trace(
+      [&] { return tsl::profiler::TraceMeEncode("recgraph: " + block.name, {{"rows", count}}); },
+      tsl::profiler::kInfo);
   std::vector<Tensor> inputs;
   std::vector<bool> fresh;
   TF_RETURN_IF_ERROR(Inputs(block, node, activations, count, &inputs, &fresh));
@@ -343,7 +347,12 @@ void Runs::Start(const std::string& function, std::vector<std::vector<Value>> ro
 }
 
 void Runs::RunPart(Part* part) {
-  part->status = part->run->Call(function_, std::move(part->roots));
+  {
+    const tsl::profiler::TraceMe trace(
+        [&] { return tsl::profiler::TraceMeEncode("recgraph: " + function_, {{"roots", part->count}}); },
+        tsl::profiler::kInfo);
+    part->status = part->run->Call(function_, std::move(part->roots));
+  }
   if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) End();
 }
 

@@ -8,7 +8,7 @@
 #include "cc/core/memory_pool.h"
 #include "cc/kernels/errors.h"
 #include "tensorflow/core/framework/register_types.h"
-#include "tensorflow/core/util/work_sharder.h"
+#include "tsl/profiler/lib/traceme.h"
 
 namespace recgraph {
 
@@ -85,16 +85,18 @@ void OuterProducts::Keep(SlotSums<Tensor>::Pairs pairs, Tensor* out) {
 
 void OuterProducts::Run(tensorflow::OpKernelContext* ctx) {
   if (panels_.empty()) return;
+  const tsl::profiler::TraceMe trace("recgraph: outer products", tsl::profiler::kInfo);
   double multiplications = 0;
   for (const Product& product : products_) {
     multiplications += static_cast<double>(product.a.size()) * product.shape.inner * product.shape.width;
   }
-  const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
-  // A core does some 16 multiplications a cycle.
-  const auto cycles = static_cast<int64_t>(multiplications / 16 / panels_.size()) + 1;
   if (multiplications < 1'000'000) return RunPanels(0, panels_.size());
-  tensorflow::Shard(threads->num_threads, threads->workers, panels_.size(), cycles,
-                    [this](int64_t begin, int64_t end) { RunPanels(begin, end); });
+  // Each part packs the first factor for itself, so there are few.
+  const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
+  const int64_t parts = threads->num_threads;
+  const auto few = tsl::thread::ThreadPool::SchedulingParams::Fixed((panels_.size() + parts - 1) / parts);
+  threads->workers->ParallelFor(panels_.size(), few,
+                                [this](int64_t begin, int64_t end) { RunPanels(begin, end); });
 }
 
 void OuterProducts::RunPanels(size_t begin, size_t end) const {

@@ -1,4 +1,4 @@
-// Registration of ops on rows, in place of TensorFlow's: in the blocks of the batched engine, and for gradients.
+// Registration of ops on rows, in place of TensorFlow's, in the blocks of the batched engine.
 #include <cstdint>
 #include <vector>
 
