@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -85,6 +86,21 @@ def capture_by_placeholder(graph: Any, tensor: Any, name: str | None = None) -> 
     if isinstance(tensor, _ops.EagerTensor):
         return captures._create_placeholder_helper(graph, tensor, name or "capture")
     return captures.capture_by_value(graph, tensor, name)
+
+
+def add_operation(kind: str, inputs: Sequence[tf.Tensor], attributes: dict[str, Any], name: str) -> tf.Operation:
+    """Adds an operation to the current graph; the public `create_op` looks up its own signature each time."""
+    graph = tf.compat.v1.get_default_graph()
+    return graph._create_op_internal(kind, list(inputs), attrs=attributes, name=name)
+
+
+def placeholder(spec: tf.TensorSpec) -> tf.Tensor:
+    """A placeholder in the current graph."""
+    attributes = {
+        "dtype": tf.compat.v1.AttrValue(type=spec.dtype.as_datatype_enum),
+        "shape": tf.compat.v1.AttrValue(shape=spec.shape.as_proto()),
+    }
+    return add_operation("Placeholder", [], attributes, "Placeholder").outputs[0]
 
 
 def set_attribute(op: tf.Operation, name: str, value: Any) -> None:

@@ -17,14 +17,6 @@ from recgraph.batch.nodes import attribute, origin
 from recgraph.batch.vectorize import IsJoin, NoRule, Rows
 
 
-class Redo(Exception):
-    """An operation turned out to have no batched form, or to be a join: the flow has to be made again."""
-
-    def __init__(self, function: str, node: str, reason: str | None) -> None:
-        super().__init__(function, node, reason)
-        self.function, self.node, self.reason = function, node, reason
-
-
 @dataclasses.dataclass
 class Unit:
     """What becomes one node of the plan: operations that run together, or a single call or frame operation."""
@@ -46,20 +38,33 @@ class Assembler:
         self.unit_of: dict[str, Unit] = {}
         self.slots: dict[Value, int] = {("", i): i for i in range(flow.arguments)}
         self.specs: dict[Value, tf.TensorSpec] = {}
+        self.graphs: list[_BlockGraph] = []
         self.definitions: list[Any] = []
-
-    def assemble(self) -> plan.Function:
-        """The function's plan."""
-        for name in self.flow.nodes:
-            if name not in self.flow.shared:
+        for name in flow.nodes:
+            if name not in flow.shared:
                 self._unit(self._key(name)).names.append(name)
                 self.unit_of[name] = self._unit(self._key(name))
         self._connect()
-        ordered = self._in_order()
+        self.ordered = self._in_order()
+
+    def trace(self) -> dict[str, str | None]:
+        """Builds the graphs of all blocks.
+
+        Returns:
+            The operations that turned out not to be part of a block: why they run row by row or, of joins, None.
+        """
         self._argument_specs()
-        for unit in ordered:
+        for unit in self.ordered:
             unit.node = self._node(unit)
-        return self._function(ordered)
+        return {name: reason for graph in self.graphs for name, reason in graph.apart.items()}
+
+    def assemble(self) -> plan.Function:
+        """The function's plan, once all operations are where they belong."""
+        for graph in self.graphs:
+            assert graph.unit.node is not None
+            graph.unit.node.block, definition = graph.define()
+            self.definitions.append(definition)
+        return self._function()
 
     def _unit(self, key: Any) -> Unit:
         return self.units.setdefault(key, Unit([]))
@@ -145,7 +150,7 @@ class Assembler:
             return self._call(name)
         reads = [self.slots[value] for value in self._inputs(name)]
         if name in self.flow.joins:
-            self._join_spec(name)
+            self.specs[name, 0] = _joined([self.specs[value] for value in self._inputs(name)])
             return plan.Node(plan.JOIN, reads, [self.slots[name, 0]])
         return self._frame(name, reads)
 
@@ -163,11 +168,6 @@ class Assembler:
             self.specs[name, i] = tf.TensorSpec(tf.TensorShape(shape), tf.as_dtype(dtype))
         return plan.Node(kind, reads, [self.slots.get((name, i), -1) for i in range(len(indices))], indices=indices)
 
-    def _join_spec(self, name: str) -> None:
-        specs = [self.specs[value] for value in self._inputs(name)]
-        inner = specs[0].shape[1:]
-        self.specs[name, 0] = tf.TensorSpec(tf.TensorShape([None]).concatenate(inner), specs[0].dtype)
-
     def _call(self, name: str) -> plan.Node:
         call = self.flow.calls[name]
         for i, spec in enumerate(result_specs(call)):
@@ -182,23 +182,20 @@ class Assembler:
         )
 
     def _block(self, unit: Unit) -> plan.Node:
-        name = f"{self.flow.name.replace('/', '.')}.block{len(self.definitions)}"
-        made = _BlockGraph(self.flow, self.specs, unit, name)
-        block, definition = made.build()
-        for value, rows in zip(unit.writes, made.written, strict=True):
-            self.specs[value] = tf.TensorSpec(rows.shape, rows.tensor.dtype)
-        self.definitions.append(definition)
+        name = f"{self.flow.name.replace('/', '.')}.block{len(self.graphs)}"
+        graph = _BlockGraph(self.flow, self.specs, unit, name)
+        graph.trace()
+        for value, rows in zip(unit.writes, graph.written, strict=True):
+            self.specs[value] = rows.spec
+        self.graphs.append(graph)
         return plan.Node(
-            plan.BLOCK,
-            [self.slots[value] for value in unit.reads],
-            [self.slots[value] for value in unit.writes],
-            block=block,
+            plan.BLOCK, [self.slots[value] for value in unit.reads], [self.slots[value] for value in unit.writes]
         )
 
     # Events.
 
-    def _function(self, ordered: list[Unit]) -> plan.Function:
-        program, flow = self.program, self.flow
+    def _function(self) -> plan.Function:
+        program, flow, ordered = self.program, self.flow, self.ordered
         events: list[tuple[list[int], list[int]]] = [([], [])]
         for unit in ordered:
             assert unit.node is not None
@@ -270,8 +267,17 @@ def result_specs(call: Call) -> list[tf.TensorSpec]:
     return specs
 
 
+def _joined(specs: list[tf.TensorSpec]) -> tf.TensorSpec:
+    return tf.TensorSpec(tf.TensorShape([None]).concatenate(specs[0].shape[1:]), specs[0].dtype)
+
+
 class _BlockGraph:
-    """Builds the graph of one block."""
+    """Builds the graph of one block.
+
+    Attributes:
+        apart: operations that turned out not to be part of it: why they run row by row or, of joins, None.
+        written: the values that it writes.
+    """
 
     def __init__(self, flow: Flow, specs: dict[Value, tf.TensorSpec], unit: Unit, name: str) -> None:
         self.flow, self.specs, self.unit, self.name = flow, specs, unit, name
@@ -280,26 +286,30 @@ class _BlockGraph:
         self.captures: dict[int, tf.Tensor] = {}
         self.inputs: list[tf.Tensor] = []
         self.written: list[Rows] = []
+        self.sums: list[tuple[str, int, list[tf.Tensor]]] = []
+        self.apart: dict[str, str | None] = {}
         self.by_row = flow.by_row.get(unit.names[0], "") if unit.names else ""
 
-    def build(self) -> tuple[plan.Block, Any]:
-        """The block and its function."""
+    def trace(self) -> None:
+        """Adds the operations, for all rows."""
         with self.graph.as_default():
             for value in self.unit.reads:
                 self._read(value)
-            sums: list[tuple[str, int, list[tf.Tensor]]] = []
             for name in self.unit.names:
                 node = self.flow.nodes[name]
                 if node.op == "Recgraph>Accumulate":
-                    sums.append(self._sum(node))
+                    self.sums.append(self._sum(node))
                 else:
                     self._run(node)
             self.written = [self._get(value) for value in self.unit.writes]
-            outputs = [rows.tensor for rows in self.written]
-            numbered = []
-            for kind, slot, tensors in sums:
-                numbered.append((kind, slot, len(outputs)))
-                outputs += tensors
+
+    def define(self) -> tuple[plan.Block, Any]:
+        """The block and its function."""
+        outputs = [rows.tensor for rows in self.written]
+        numbered = []
+        for kind, slot, tensors in self.sums:
+            numbered.append((kind, slot, len(outputs)))
+            outputs += tensors
         definition, captures = self._define(outputs)
         block = plan.Block(
             self.name,
@@ -329,10 +339,8 @@ class _BlockGraph:
 
     def _read(self, value: Value) -> None:
         spec = self.specs[value]
-        shape = spec.shape if self.by_row else tf.TensorShape([None]).concatenate(spec.shape)
-        placeholder = tf.compat.v1.placeholder(spec.dtype, shape)
-        self.inputs.append(placeholder)
-        self.values[value] = Rows(placeholder, not self.by_row)
+        self.values[value] = Rows(tf_private.placeholder(spec), False) if self.by_row else _rows_of(spec)
+        self.inputs.append(self.values[value].tensor)
 
     def _get(self, value: Value) -> Rows:
         if value not in self.values:
@@ -348,9 +356,11 @@ class _BlockGraph:
             try:
                 outputs = self._vectorized(node, inputs)
             except NoRule as reason:
-                raise Redo(self.flow.name, node.name, str(reason)) from None
+                self.apart[node.name] = str(reason)
+                outputs = [_rows_of(spec) for spec in _row_by_row(node, inputs)]
             except IsJoin:
-                raise Redo(self.flow.name, node.name, None) from None
+                self.apart[node.name] = None
+                outputs = [_rows_of(_joined([value.spec for value in inputs]))]
         for i, output in enumerate(outputs):
             self.values[node.name, i] = output
 
@@ -367,7 +377,8 @@ class _BlockGraph:
         slot = attribute(node, "slot").i
         if slot not in self.captures:
             shape = tf.TensorShape(attribute(node, "shape").shape)
-            self.captures[slot] = tf.compat.v1.placeholder(tf.as_dtype(attribute(node, "dtype").type), shape)
+            spec = tf.TensorSpec(shape, tf.as_dtype(attribute(node, "dtype").type))
+            self.captures[slot] = tf_private.placeholder(spec)
             dtype = attribute(node, "_variable_dtype").type
             if dtype:
                 shape = tf.TensorShape(attribute(node, "_variable_shape").shape)
@@ -391,8 +402,20 @@ class _BlockGraph:
         if self.by_row:
             return tf.constant([1])
         if not self.inputs:
-            raise Redo(self.flow.name, self.unit.names[0], "it reads nothing")
+            self.apart[self.unit.names[0]] = "it reads nothing"
+            return tf.constant([1])
         return tf.shape(self.inputs[0])[:1]
+
+
+def _rows_of(spec: tf.TensorSpec) -> Rows:
+    """A value that comes from another block."""
+    return Rows(tf_private.placeholder(tf.TensorSpec(tf.TensorShape([None]).concatenate(spec.shape), spec.dtype)), True)
+
+
+def _row_by_row(node: Any, inputs: list[Rows]) -> list[tf.TensorSpec]:
+    """What is known of the results of an operation that runs once for every row."""
+    row = [Rows(tf_private.placeholder(value.spec), False) if value.has_rows else value for value in inputs]
+    return [output.spec for output in vectorize.vectorize(node, row)]
 
 
 def _multiplications(op: tf.Operation) -> int:

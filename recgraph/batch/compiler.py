@@ -65,22 +65,22 @@ def compile_program(library: Any, roots: list[str]) -> Batched:
         return Flow(definition, by_row[name], joins[name])
 
     while True:
-        try:
-            return _assemble(Program(blocks.reachable(definitions, roots, flow_of)))
-        except blocks.Redo as again:
-            if again.reason is None:
-                joins[again.function].add(again.node)
+        program = Program(blocks.reachable(definitions, roots, flow_of))
+        assemblers = [blocks.Assembler(program, flow) for flow in program.flows.values()]
+        apart = [(a.flow.name, node, reason) for a in assemblers for node, reason in a.trace().items()]
+        if not apart:
+            return _assemble(program, assemblers)
+        for function, node, reason in apart:
+            if reason is None:
+                joins[function].add(node)
             else:
-                by_row[again.function][again.node] = again.reason
+                by_row[function][node] = reason
 
 
-def _assemble(program: Program) -> Batched:
-    functions, definitions = [], []
-    for flow in program.flows.values():
-        assembler = blocks.Assembler(program, flow)
-        functions.append(assembler.assemble())
-        definitions += assembler.definitions
+def _assemble(program: Program, assemblers: list[blocks.Assembler]) -> Batched:
+    functions = [assembler.assemble() for assembler in assemblers]
     functions += [blocks.made_function(program, name) for name in program.made]
+    definitions = [definition for assembler in assemblers for definition in assembler.definitions]
     whole = plan.Plan(functions)
     priority.assign(whole)
     return Batched(whole, definitions)

@@ -83,6 +83,7 @@ class Flow:
         self._arguments = {a.name: i for i, a in enumerate(definition.signature.input_arg)}
         self._aliases: dict[Value, Value] = {}
         self._raw = {node.name: node for node in definition.node_def}
+        self._inputs: dict[str, list[Value]] = {}
         self.nodes: dict[str, Any] = {}
         self.shared: set[str] = set()
         for node in self._in_order():
@@ -107,7 +108,10 @@ class Flow:
 
     def inputs(self, name: str) -> list[Value]:
         """The values that a node reads, control inputs left out."""
-        return [self.value(reference) for reference in self.nodes[name].input if not reference.startswith("^")]
+        if name not in self._inputs:
+            references = [reference for reference in self.nodes[name].input if not reference.startswith("^")]
+            self._inputs[name] = [self.value(reference) for reference in references]
+        return self._inputs[name]
 
     def _in_order(self) -> list[Any]:
         """The operations after those that they read from."""

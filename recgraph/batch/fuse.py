@@ -108,7 +108,7 @@ class Fusion:
             self._analyse(op)
         with self.graph.as_default():
             for tensor in inputs:
-                self._made[tensor.ref()] = tf.compat.v1.placeholder(tensor.dtype, tensor.shape)
+                self._made[tensor.ref()] = tf_private.placeholder(tf.TensorSpec(tensor.shape, tensor.dtype))
             self.inputs = [self._made[tensor.ref()] for tensor in inputs]
             self._emit(outputs)
             self.outputs = [tf.identity(self._tensor(tensor)) for tensor in outputs]
@@ -261,8 +261,7 @@ class Fusion:
         if op.type == "MatMul" and self._pack(op):
             return
         inputs = [self._tensor(tensor) for tensor in op.inputs]
-        attributes = dict(op.node_def.attr)
-        copied = self.graph.create_op(op.type, inputs, attrs=attributes, name=op.name)
+        copied = tf_private.add_operation(op.type, inputs, dict(op.node_def.attr), op.name)
         for tensor, output in zip(op.outputs, copied.outputs, strict=True):
             self._made[tensor.ref()] = output
 
@@ -273,7 +272,7 @@ class Fusion:
 
     def _capture(self, slot: int, form: int, dtype: tf.DType, shape: tf.TensorShape) -> tf.Tensor:
         if (slot, form) not in self._given:
-            self._given[slot, form] = tf.compat.v1.placeholder(dtype, shape)
+            self._given[slot, form] = tf_private.placeholder(tf.TensorSpec(shape, dtype))
             if dtype == tf.resource:
                 tf_private.copy_handle_data(self._originals[slot], self._given[slot, form])
             self.captures.forms.append((slot, form))

@@ -7,6 +7,7 @@ are the same for all invocations (weights, constants) have no rows, so a product
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -52,6 +53,11 @@ class Rows:
         return self.tensor.shape[1:] if self.has_rows else self.tensor.shape
 
     @property
+    def spec(self) -> tf.TensorSpec:
+        """Of one row's value."""
+        return tf.TensorSpec(self.shape, self.tensor.dtype)
+
+    @property
     def static(self) -> np.ndarray | None:
         """The value, where it is shared and known now."""
         return None if self.has_rows else tf_private.constant_value(self.tensor)
@@ -72,11 +78,15 @@ class Site:
         """The inputs' tensors."""
         return [value.tensor for value in self.inputs]
 
-    @property
+    @functools.cached_property
     def count(self) -> tf.Tensor:
         """How many rows there are, int32 `[1]`."""
         rows = next(value.tensor for value in self.inputs if value.has_rows)
         return tf.shape(rows)[:1]
+
+    def with_rows(self, value: Rows) -> tf.Tensor:
+        """The value with rows: a shared one is repeated."""
+        return value.tensor if value.has_rows else with_rows(value, self.count)
 
     def attribute(self, name: str) -> Any:
         """An attribute's AttrValue."""
@@ -111,9 +121,7 @@ def copy_operation(node: Any, tensors: Sequence[tf.Tensor], changed: dict[str, A
     """Adds an operation like `node` to the current graph."""
     attributes = {key: value for key, value in node.attr.items() if not key.startswith("_")}
     attributes |= changed
-    graph = tf.compat.v1.get_default_graph()
-    op = graph.create_op(node.op, list(tensors), attrs=attributes, name=_name(node))
-    return list(op.outputs)
+    return list(tf_private.add_operation(node.op, tensors, attributes, _name(node)).outputs)
 
 
 def _name(node: Any) -> str:

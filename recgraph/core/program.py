@@ -98,7 +98,10 @@ def link(root: SubGraph, gradient: bool, batched: bool) -> Program:
     entry = names[root.identity]
     contract = _contract(root, members, slots) if gradient else None
     plan, unbatchable = _plan(root, library, entry) if batched else (None, None)
-    optimized, report = graph_optimizer.optimize(library)
+    run = [] if plan is None else [block.signature.name for block in plan.functions]
+    if plan is None or root.engine != "batched":  # which runs blocks alone
+        run += [f"{name}{kind}" for name in names.values() for kind in ("", ".rec", ".grad")]
+    optimized, report = graph_optimizer.optimize(library, run)
     if plan is not None:
         optimized.function.append(plan.carrier())
     if contract is not None:

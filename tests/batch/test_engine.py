@@ -15,6 +15,7 @@ from core.failing import nothing_is_left_behind  # noqa: F401  (the fixture serv
 
 import recgraph as rg
 from recgraph import testing
+from recgraph.batch import compiler
 from recgraph.errors import Unbatchable
 
 FLOAT = tf.TensorSpec([])
@@ -95,6 +96,25 @@ def test_what_has_no_batched_form_runs_row_by_row() -> None:
         ranges.output(tf.cond(n > 1, lambda: tf.reduce_sum(tf.range(n)) + ranges(n - 1), lambda: 0))
     np.testing.assert_array_equal(ranges.map(tf.constant([1, 2, 4])), [0, 1, 6 + 3 + 1])
     assert "row by row, Range has no batched form" in ranges.explain()
+
+
+def test_operations_without_batched_forms_are_all_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that reads what another gives, or stands behind a concatenation: two passes do."""
+    made: list[Any] = []
+    program = compiler.Program
+    monkeypatch.setattr(compiler, "Program", lambda *given: made.append(given) or program(*given))
+    with rg.SubGraph("ranges", outputs=tf.TensorSpec([], tf.int32), engine="batched") as ranges:
+        n = ranges.input(tf.int32)
+
+        def longer() -> tf.Tensor:
+            joined = tf.concat([tf.range(n), tf.range(2, n + 2)], 0)
+            return tf.reduce_sum(tf.range(tf.reduce_sum(joined))) + ranges(n - 1)
+
+        ranges.output(tf.cond(n > 1, longer, lambda: tf.reduce_max(tf.range(n + 5))))
+    expected = [sum(sum(range(sum(range(k)) + sum(range(2, k + 2)))) for k in range(2, n + 1)) + 5 for n in (1, 2, 4)]
+    np.testing.assert_array_equal(ranges.map(tf.constant([1, 2, 4])), expected)
+    assert len(made) == 2
+    assert ranges.explain().count("row by row, Range has no batched form") == 4
 
 
 def test_what_cannot_be_batched_at_all_says_so() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from recgraph.batch.vectorize import NoRule, Rows, Site, aligned, expanded, rule, with_rows
+from recgraph.batch.vectorize import NoRule, Rows, Site, aligned, expanded, rule
 
 _UNARY = """
 Abs Acos Acosh Angle Asin Asinh Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e
@@ -66,7 +66,7 @@ def _one_rank(site: Site, values: list[Rows]) -> list[tf.Tensor]:
     """All with rows."""
     if len({value.rank for value in values}) > 1:
         raise NoRule(f"{site.node.op} of values that differ in rank")
-    return [with_rows(value, site.count) for value in values]
+    return [site.with_rows(value) for value in values]
 
 
 @rule("IdentityN")

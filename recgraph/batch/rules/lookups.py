@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from recgraph.batch.vectorize import NoRule, Rows, Site, known, merged, rule, with_rows
+from recgraph.batch.vectorize import NoRule, Rows, Site, known, merged, rule
 
 AttrValue = tf.compat.v1.AttrValue
 # Of places among all rows: there may be more than int32 can count.
@@ -25,7 +25,7 @@ def _gather(site: Site) -> tf.Tensor:
     if table.has_rows:
         if not indices.has_rows and not inner:
             return tf.gather(table.tensor, indices.tensor, axis=axis + 1)
-        return tf.gather(table.tensor, with_rows(indices, site.count), axis=axis + 1, batch_dims=inner + 1)
+        return tf.gather(table.tensor, site.with_rows(indices), axis=axis + 1, batch_dims=inner + 1)
     if inner:
         raise NoRule("Gather of a shared table with batch_dims")
     made = tf.gather(table.tensor, indices.tensor, axis=axis)
@@ -38,7 +38,7 @@ def _gather_nd(site: Site) -> tf.Tensor:
     table, indices = site.inputs
     if not table.has_rows:
         return tf.gather_nd(table.tensor, indices.tensor)
-    return tf.gather_nd(table.tensor, _numbered(with_rows(indices, site.count)))
+    return tf.gather_nd(table.tensor, _numbered(site.with_rows(indices)))
 
 
 @rule("ScatterNd")
@@ -46,7 +46,7 @@ def _scatter_nd(site: Site) -> Rows:
     indices, updates, shape = site.inputs
     if shape.has_rows:
         raise NoRule("ScatterNd into a computed shape")
-    places, values = with_rows(indices, site.count), with_rows(updates, site.count)
+    places, values = site.with_rows(indices), site.with_rows(updates)
     whole = tf.concat([tf.cast(site.count, tf.int64), tf.cast(shape.tensor, tf.int64)], 0)
     total = tf.scatter_nd(merged(places), merged(values), shape.tensor) if indices.rank > 1 else None
     return Rows(tf.scatter_nd(_numbered(places), values, whole), True, total)
@@ -54,7 +54,7 @@ def _scatter_nd(site: Site) -> Rows:
 
 @rule("TensorScatterAdd", "TensorScatterMax", "TensorScatterMin", "TensorScatterSub", "TensorScatterUpdate")
 def _tensor_scatter(site: Site) -> list[tf.Tensor]:
-    tensor, indices, updates = (with_rows(value, site.count) for value in site.inputs)
+    tensor, indices, updates = (site.with_rows(value) for value in site.inputs)
     return site.same([tensor, _numbered(indices), updates], Tindices=_WIDE)
 
 
@@ -75,7 +75,7 @@ def _unsorted_segments(site: Site) -> Rows:
     if number.has_rows:
         raise NoRule(f"{site.node.op} into a computed number of segments")
     count, rank = site.count, segments.rank
-    values, ids = with_rows(data, count), tf.cast(with_rows(segments, count), tf.int64)
+    values, ids = site.with_rows(data), tf.cast(site.with_rows(segments), tf.int64)
     many, rows = tf.cast(number.tensor, tf.int64), tf.cast(count[0], tf.int64)
     numbers = tf.reshape(tf.range(rows), tf.concat([count, [1] * rank], 0))
     # Values with a negative number are dropped, one that is too large is an error: neither may reach another row.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from recgraph.batch.vectorize import NoRule, Rows, Site, known, merged, parted, reshape_rows, rule, with_rows
+from recgraph.batch.vectorize import NoRule, Rows, Site, known, merged, parted, reshape_rows, rule
 
 
 def _axes(value: Rows, rank: int) -> np.ndarray:
@@ -67,8 +67,7 @@ def _l2_loss(site: Site) -> tf.Tensor:
 
 @rule("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits")
 def _cross_entropy(site: Site) -> list[tf.Tensor]:
-    count = site.count
-    scores, labels = (with_rows(value, count) for value in site.inputs)
+    scores, labels = (site.with_rows(value) for value in site.inputs)
     height, classes = scores.shape[1], scores.shape[2]
     sparse = site.node.op.startswith("Sparse")
     if not sparse and scores.shape[1:] != labels.shape[1:]:
@@ -79,7 +78,7 @@ def _cross_entropy(site: Site) -> list[tf.Tensor]:
     )
     tall = -1 if height is None else height
     return [
-        reshape_rows(loss, [tall], count),
+        reshape_rows(loss, [tall], site.count if tall < 0 else None),
         tf.reshape(gradient, tf.shape(scores) if tall < 0 else [-1, tall, width]),
     ]
 
@@ -87,9 +86,8 @@ def _cross_entropy(site: Site) -> list[tf.Tensor]:
 @rule("InTopKV2", "LowerBound", "UpperBound")
 def _merged(site: Site) -> list[tf.Tensor]:
     """What works on the rows of matrices works on those of all matrices."""
-    count = site.count
     *values, last = site.inputs
-    tensors = [with_rows(value, count) for value in (values if site.node.op == "InTopKV2" else site.inputs)]
+    tensors = [site.with_rows(value) for value in (values if site.node.op == "InTopKV2" else site.inputs)]
     if site.node.op == "InTopKV2":
         if last.has_rows:
             raise NoRule("InTopKV2 with a computed number")

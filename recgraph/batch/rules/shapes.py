@@ -16,7 +16,6 @@ from recgraph.batch.vectorize import (
     parted,
     reshape_rows,
     rule,
-    with_rows,
 )
 
 
@@ -101,10 +100,9 @@ def _fill(site: Site) -> tf.Tensor:
 
 @rule("Pack")
 def _pack(site: Site) -> tf.Tensor:
-    count = site.count
     rank = site.inputs[0].rank
     axis = site.attribute("axis").i
-    return tf.stack([with_rows(value, count) for value in site.inputs], axis % (rank + 1) + 1)
+    return tf.stack([site.with_rows(value) for value in site.inputs], axis % (rank + 1) + 1)
 
 
 @rule("Unpack")
@@ -119,8 +117,7 @@ def _concat(site: Site) -> tf.Tensor:
     position = int(known(axis, "the axis")) % values[0].rank
     if position == 0 and any(value.shape[0] is None for value in values):
         raise IsJoin
-    count = site.count
-    return tf.concat([with_rows(value, count) for value in values], position + 1)
+    return tf.concat([site.with_rows(value) for value in values], position + 1)
 
 
 @rule("Split")
@@ -168,6 +165,6 @@ def _roll(site: Site) -> list[tf.Tensor]:
 def _reverse_sequence(site: Site) -> tf.Tensor:
     if site.attribute("batch_dim").i != 0:
         raise NoRule("ReverseSequence of batches that do not come first")
-    values, lengths = (with_rows(value, site.count) for value in site.inputs)
+    values, lengths = (site.with_rows(value) for value in site.inputs)
     (made,) = site.same([merged(values), merged(lengths)])
     return parted(made, values)

@@ -6,7 +6,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from recgraph.batch.vectorize import NoRule, Rows, Site, rule, with_rows
+from recgraph.batch.vectorize import NoRule, Rows, Site, rule
 
 
 @rule("Slice")
@@ -37,7 +37,7 @@ def _strided_slice_grad(site: Site) -> list[tf.Tensor] | Rows:
         rank = shape.tensor.shape[0]
         if rank is None:
             raise NoRule("rank unknown")
-        return _Elements.of(site, places, rank).put(with_rows(gradient, site.count), shape.tensor)
+        return _Elements.of(site, places, rank).put(site.with_rows(gradient), shape.tensor)
     count = tf.cast(site.count, shape.tensor.dtype)
     whole = tf.concat([count, shape.tensor], 0)
     return site.same([whole, *_with_a_whole_dimension(places), gradient.tensor], **_masks(site))
@@ -100,7 +100,7 @@ class _Elements:
                 dim, made = dim + 1, made + 1
             else:
                 raise NoRule(f"{site.node.op} at a computed place")
-        return cls(rank, dims, tf.gather(with_rows(begin, site.count), columns, axis=1), new)
+        return cls(rank, dims, tf.gather(site.with_rows(begin), columns, axis=1), new)
 
     def take(self, value: Rows) -> tf.Tensor:
         """The elements of every row."""
