@@ -6,6 +6,8 @@
 #include <new>
 #include <random>
 
+#include "cc/core/call_path.h"
+
 namespace recgraph {
 namespace batch {
 namespace {
@@ -437,7 +439,8 @@ std::vector<std::string> Machine::CallPath(const Activation* activation) const {
     const size_t site = activation->call->site;
     // Branches and loops have no label of their own.
     if (site < plan_.labels.size() && !plan_.labels[site].empty()) {
-      labels.push_back(plan_.labels[site]);
+      const bool is_row = activation->parent->gathered != nullptr;
+      labels.push_back(WithRow(plan_.labels[site], is_row ? activation->index : -1));
     }
   }
   std::reverse(labels.begin(), labels.end());

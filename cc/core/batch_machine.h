@@ -151,7 +151,7 @@ class Machine {
   // The results of a root, once Run is done.
   std::vector<Value>& results(int root) { return results_[root]; }
   const MachineCounts& counts() const { return counts_; }
-  // Labels of the calls from the root, which has none, to `activation`.
+  // Labels of the calls from the root, which has none, to `activation`; rows of a map have their numbers.
   std::vector<std::string> CallPath(const Activation* activation) const;
   // Where kTooDeep was found.
   const Activation* deepest() const { return deepest_; }

@@ -16,6 +16,10 @@ void Append(const std::string& label, std::string* text) {
 
 }  // namespace
 
+std::string WithRow(const std::string& label, int64_t row) {
+  return row < 0 ? label : label + "[" + std::to_string(row) + "]";
+}
+
 std::string FormatCallPath(const std::vector<std::string>& labels) {
   std::string text;
   const size_t count = labels.size();

@@ -20,6 +20,11 @@ TEST(CallPathTest, ShowsEveryCallSiteOfAShortPath) {
             "tree_lstm > right > right > left, 4 levels");
 }
 
+TEST(CallPathTest, NamesTheRowOfAMap) {
+  EXPECT_EQ(WithRow("trees", 3), "trees[3]");
+  EXPECT_EQ(WithRow("trees", -1), "trees");
+}
+
 TEST(CallPathTest, CountsTheRootAloneAsOneLevel) {
   EXPECT_EQ(FormatCallPath({"tree_lstm"}), "tree_lstm, 1 level");
 }

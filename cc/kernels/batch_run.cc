@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "cc/core/call_path.h"
 #include "cc/kernels/errors.h"
 #include "cc/kernels/rows.h"
 #include "tensorflow/core/framework/function.h"
@@ -331,6 +332,7 @@ void Runs::Start(const std::string& function, std::vector<std::vector<Value>> ro
       part.sums = std::make_unique<Sums>(scope_.environment->slots().size());
       scope.sums = part.sums.get();
     }
+    if (scope.row >= 0) scope.row = roots.size() * i / count;
     const auto begin = roots.begin() + roots.size() * i / count;
     const auto end = roots.begin() + roots.size() * (i + 1) / count;
     part.roots.assign(std::make_move_iterator(begin), std::make_move_iterator(end));
@@ -409,7 +411,8 @@ absl::Status SetResults(tensorflow::OpKernelContext* ctx, const Runs& runs, bool
 
 void Run::NoteError(const absl::Status& status, const Activation* activation) {
   std::vector<std::string> path = machine_->CallPath(activation);
-  path.insert(path.begin(), *scope_.label);
+  const bool has_row = scope_.row >= 0 && activation != nullptr;
+  path.insert(path.begin(), WithRow(*scope_.label, has_row ? scope_.row + activation->root : -1));
   status_ = status;
   scope_.root->NoteError(path, status);
 }

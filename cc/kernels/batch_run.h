@@ -21,9 +21,9 @@ namespace batch {
 
 class Run final : public Backend {
  public:
-  // `scope` as of a call of the other engine; its sums may be null in a forward run. The run gives up
-  // when `stop` is set, and sets it when it fails; large batches may use other threads where it is `alone`;
-  // one that records, for a gradient, does not expect to see its weights again.
+  // `scope` as of a call of the other engine, its row that of the first root; its sums may be null in a
+  // forward run. The run gives up when `stop` is set, and sets it when it fails; large batches may use other
+  // threads where it is `alone`; one that records, for a gradient, does not expect to see its weights again.
   Run(const Scope& scope, int64_t max_depth, std::atomic<bool>* stop, bool alone, bool records);
 
   // Runs `function` once for each root; on the calling thread.

@@ -63,6 +63,7 @@ void CallOp::ComputeAsync(OpKernelContext* ctx, DoneCallback done) {
 absl::Status CallOp::Begin(Call* call) {
   Scope& scope = call->scope;
   scope.label = &site_;
+  scope.row = map_ ? 0 : -1;
   if (!key_.empty()) {
     std::shared_ptr<Program> program;
     TF_RETURN_IF_ERROR(FindProgram(call->ctx, &program));
@@ -91,6 +92,12 @@ absl::Status CallOp::FindProgram(OpKernelContext* ctx, std::shared_ptr<Program>*
   }
   *program = program_;
   return absl::OkStatus();
+}
+
+Scope CallOp::NextScope(const Call& call) const {
+  Scope scope = call.scope;
+  if (map_) scope.row = call.invocations.size();
+  return scope;
 }
 
 absl::Status CallOp::Function(Call* call, const char* suffix, Program::Handle* handle) const {

@@ -63,6 +63,8 @@ class CallOp : public tensorflow::AsyncOpKernel {
   // Sets the kernel's outputs when all invocations have succeeded.
   virtual absl::Status SetOutputs(Call* call) const = 0;
 
+  // Of the call's next invocation.
+  Scope NextScope(const Call& call) const;
   // A function of the call's program: the entry's name with `suffix`.
   absl::Status Function(Call* call, const char* suffix, Program::Handle* handle) const;
   // One invocation less to wait for.

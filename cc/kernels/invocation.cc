@@ -152,7 +152,7 @@ void Invocation::Start(Program::Handle body, Done done) {
 std::vector<std::string> Invocation::CallPath() const {
   std::vector<std::string> labels;
   for (const Invocation* i = this; i != nullptr; i = i->scope_.parent) {
-    labels.push_back(*i->scope_.label);
+    labels.push_back(WithRow(*i->scope_.label, i->scope_.row));
   }
   std::reverse(labels.begin(), labels.end());
   return labels;

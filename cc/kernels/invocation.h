@@ -79,6 +79,7 @@ struct Scope {
   RootCall* root = nullptr;
   Invocation* parent = nullptr;
   const std::string* label = nullptr;  // of the call site; outlives the invocation
+  int64_t row = -1;  // of a mapped call, or -1
   std::shared_ptr<const Environment> environment;
   Sums* sums = nullptr;
 };

@@ -64,7 +64,7 @@ class InvokeGradientOp : public CallOp {
     }
     for (Tensors& row : arguments) {
       call->invocations.push_back(
-          std::make_unique<Invocation>(call->scope, std::move(row), results_shapes_.size()));
+          std::make_unique<Invocation>(NextScope(*call), std::move(row), results_shapes_.size()));
     }
     return absl::OkStatus();
   }

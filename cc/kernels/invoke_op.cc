@@ -73,7 +73,7 @@ class InvokeOp : public CallOp {
     const int results = frame_output_ + (Records(call) ? 1 : 0);
     for (Tensors& row : arguments) {
       call->invocations.push_back(
-          std::make_unique<Invocation>(call->scope, std::move(row), results));
+          std::make_unique<Invocation>(NextScope(*call), std::move(row), results));
     }
     return CheckDepth(call);
   }

@@ -120,12 +120,15 @@ class Assembler:
     def _in_order(self) -> list[Unit]:
         """Units after those that they read from."""
         ordered: dict[int, Unit] = {}
+        waiting: set[int] = set()
         stack = list(reversed(self.units.values()))
         while stack:
             unit = stack[-1]
             sources = [*map(self._producer, unit.reads), *(self.unit_of[name] for name in unit.waits)]
             before = [p for p in sources if p is not None and id(p) not in ordered]
             if before:
+                assert id(unit) not in waiting, (self.flow.name, unit.names)  # it would wait for itself
+                waiting.add(id(unit))
                 stack.extend(before)
             else:
                 ordered.setdefault(id(stack.pop()), unit)

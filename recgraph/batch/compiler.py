@@ -18,7 +18,10 @@ from recgraph.errors import Unbatchable
 CARRIER = "recgraph_plan"
 
 # Stateful operations whose order among rows is free.
-_INDEPENDENT = ("Random", "Multinomial", "Stateless", "Assert", "Print", "TruncatedNormal", "ParameterizedTruncated")
+_INDEPENDENT = (
+    *("Random", "Multinomial", "Stateless", "TruncatedNormal", "ParameterizedTruncated"),
+    *("Assert", "CheckNumerics", "Print"),
+)
 
 
 @dataclasses.dataclass

@@ -1,7 +1,8 @@
 """What depends on what in the functions of a program: which operations can run together, and which results of a
 call become known together.
 
-Every value has a *label*: the results of calls (by group) and operations without a batched form that it waits for.
+Every value has a *label*: the results of calls (by group), operations without a batched form and joins of computed
+parts that it waits for.
 Values with the same label are there at the same time, so operations with the same label make one block. Groups start
 coarse, all results of a function in one, and are split until every group has one label in every function that a
 call may reach.
@@ -20,7 +21,7 @@ from recgraph.errors import Unbatchable
 
 # The output of a node: its name ("" for an argument) and the number of the output.
 Value: TypeAlias = tuple[str, int]
-# ("call", node, group) or ("row", node)
+# ("call", node, group) or ("node", node)
 Token: TypeAlias = tuple[Any, ...]
 Label: TypeAlias = frozenset[Token]
 NOTHING: Label = frozenset()
@@ -136,6 +137,10 @@ class Flow:
     def is_shared(self, value: Value) -> bool:
         """Whether a value is the same for all invocations of a call from outside."""
         return value[0] in self.shared
+
+    def parts(self, name: str) -> list[str]:
+        """The nodes that a join is made of; none for other nodes."""
+        return [part for part, _ in self.inputs(name)[:-1]] if name in self.joins else []
 
     def _add(self, node: Any) -> None:
         if node.op in _ALIASES and not self.waits(node):
@@ -287,16 +292,17 @@ class Program:
                     before["call", node, group] = _closure(waited, before)
                 continue
             label = self._union(flow, node, flow.inputs(node), labels, before)
-            if node in flow.by_row:
-                before["row", node] = _closure(label, before)
-                label = frozenset({("row", node)})
+            # A block that computes a part of a join cannot also run what reads the join.
+            if node in flow.by_row or any(_is_computed(flow, part, before) for part in flow.parts(node)):
+                before["node", node] = _closure(label, before)
+                label = frozenset({("node", node)})
             labels[node] = label
         return labels
 
     def _union(
         self, flow: Flow, name: str, values: Iterable[Value], labels: dict[str, Label], before: dict[Token, Label]
     ) -> Label:
-        tokens: set[Token] = {("row", source) for source in flow.waits(flow.nodes[name])}
+        tokens: set[Token] = {("node", source) for source in flow.waits(flow.nodes[name])}
         for node, output in values:
             if node in flow.calls:
                 tokens.add(("call", node, self.group_of(flow.calls[node], output)))
@@ -304,6 +310,14 @@ class Program:
                 tokens |= labels[node]
         implied = {earlier for token in tokens for earlier in before[token]}
         return frozenset(tokens - implied)
+
+
+def _is_computed(flow: Flow, name: str, before: dict[Token, Label]) -> bool:
+    """Whether a block gives a value or a part of it; calls, frames and what runs row by row are no blocks."""
+    if name in flow.joins:
+        return ("node", name) in before
+    single = not name or name in flow.calls or name in flow.by_row or frame_kind(flow.nodes[name]) is not None
+    return not single
 
 
 def _closure(label: Label, before: dict[Token, Label]) -> Label:

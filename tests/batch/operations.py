@@ -94,7 +94,6 @@ case("stop_gradient", lambda x: tf.stop_gradient(x) * x, "ab")
 case("clip_by_value", lambda x: tf.clip_by_value(x, -0.5, 0.5), "ab")
 case("clip_by_norm", lambda x: tf.clip_by_norm(x, 0.7), "ab")
 case("ensure_shape", lambda x: tf.ensure_shape(x, [None, None]), "ab")
-case("check_numerics", lambda x: tf.debugging.check_numerics(x, "x"), "ab")
 case("complex", lambda x, y: tf.abs(tf.complex(x, y)), "ab", "ab")
 
 for _name in ["add", "subtract", "multiply", "maximum", "minimum", "squared_difference", "atan2"]:

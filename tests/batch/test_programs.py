@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -13,7 +14,7 @@ from hypothesis import Phase, given, seed, settings
 from recgraph import testing
 
 # How many random programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=2000` many.
-EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "60"))
+EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "40"))
 
 
 @pytest.mark.parametrize("gradient", ["cache", "recompute"])
@@ -27,30 +28,41 @@ def test_shared_programs(program: programs.Program, policy: str, gradient: str) 
 
 
 def check(program: random_programs.Program) -> None:
-    """As in the tests of the parallel engine; mapped over three rows, too."""
+    """A single call, and three rows of a map."""
     captured, inputs = random_programs.captures_and_inputs(program)
     n, tolerance = tf.constant(program.n), 1e-4 if program.dtype == tf.float32 else 1e-9
-    expected = programs.run(random_programs.as_python(program, captured), (n, *inputs), captured)
+    reference = random_programs.as_python(program, captured)
+    single = (n, *inputs)
     rows = (tf.stack([n, n - 1, n]), *(tf.stack([value, value / 2, value]) for value in inputs))
-    parallel = random_programs.as_subgraph(program, captured, engine="parallel")
-    expected_rows = programs.run(parallel.map, rows, captured)
+    expected = programs.run(reference, single, captured)
+    expected_rows = programs.run(lambda *rows: row_after_row(reference, rows), rows, captured)
     for gradient in ("cache", "recompute"):
-        subgraph = random_programs.as_subgraph(program, captured, engine="batched", gradient=gradient)
-        programs.assert_same(programs.run(subgraph, (n, *inputs), captured), expected, tolerance)
-        programs.assert_same(programs.run(subgraph.map, rows, captured), expected_rows, tolerance)
+        options = {"engine": "batched", "gradient": gradient}
+        subgraph = random_programs.as_subgraph(program, captured, **options)
+        mapped = random_programs.summed(subgraph, **options) if program.vectors else subgraph
+        programs.assert_same(programs.run(subgraph, single, captured), expected, tolerance)
+        programs.assert_same(programs.run(mapped.map, rows, captured), expected_rows, tolerance)
     assert testing.counters().live_frames == 0
 
 
+def row_after_row(function: Callable[..., Any], rows: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """The results of each row, stacked; of vectors the sums."""
+    results = [function(*row) for row in zip(*map(tf.unstack, rows), strict=True)]
+    return [
+        tf.stack([tf.reduce_sum(v) if v.shape.rank else v for v in values]) for values in zip(*results, strict=True)
+    ]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("part", "policy"), [(0, None), (1, "random")])
-def test_random_programs(part: int, policy: str | None) -> None:
-    """Half of them with blocks picked at random."""
+@pytest.mark.parametrize(("part", "policy"), list(enumerate(testing.BATCH_POLICIES)))
+def test_random_programs(part: int, policy: str) -> None:
+    """A quarter under each policy."""
 
     @seed(100 + part)
-    @settings(max_examples=EXAMPLES // 2, derandomize=False, database=None, phases=[Phase.generate], deadline=None)
+    @settings(max_examples=EXAMPLES // 4, derandomize=False, database=None, phases=[Phase.generate], deadline=None)
     @given(random_programs.programs())
     def many(program: random_programs.Program) -> None:
-        with testing.batch_policy(policy) if policy else contextlib.nullcontext():
+        with testing.batch_policy(policy):
             check(program)
 
     many()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,19 +10,6 @@ import tensorflow as tf
 
 from recgraph.batch import vectorize
 from recgraph.batch.vectorize import Rows
-
-
-@dataclasses.dataclass
-class Outcome:
-    """What many rows give.
-
-    Attributes:
-        values: with rows, all of them.
-        row_by_row: operations without a batched form, with the reason.
-    """
-
-    values: list[np.ndarray]
-    row_by_row: dict[str, str]
 
 
 def with_gradients(function: Callable[..., Any]) -> Callable[..., list[tf.Tensor]]:
@@ -59,40 +45,55 @@ def row_after_row(
     return [np.stack(values) for values in zip(*results, strict=True)]
 
 
-def all_rows(traced: Any, arguments: Sequence[np.ndarray], has_rows: Sequence[bool], count: int) -> Outcome:
-    """The results by batched forms; operations that have none run row by row and are noted."""
-    graph, row_by_row = traced.graph, dict[str, str]()
-    specs = []
-    for placeholder, array, rows in zip(graph.inputs, arguments, has_rows, strict=True):
-        shape = tf.TensorShape([None]).concatenate(placeholder.shape) if rows else placeholder.shape
-        specs.append(tf.TensorSpec(shape, array.dtype))
+class Batched:
+    """A traced function for many rows, by batched forms; operations that have none run row by row.
 
-    @tf.function(input_signature=specs, autograph=False)
-    def batched(*tensors: tf.Tensor) -> list[tf.Tensor]:
+    Attributes:
+        row_by_row: those operations, with the reasons.
+    """
+
+    def __init__(self, traced: Any, arguments: Sequence[np.ndarray], has_rows: Sequence[bool], count: int) -> None:
+        """Args: the function, arguments like those to come, which of them have rows, and how many rows there are."""
+        self._graph, self._has_rows, self._count = traced.graph, has_rows, count
+        self.row_by_row: dict[str, str] = {}
+        specs = []
+        for placeholder, array, rows in zip(self._graph.inputs, arguments, has_rows, strict=True):
+            shape = tf.TensorShape([None]).concatenate(placeholder.shape) if rows else placeholder.shape
+            specs.append(tf.TensorSpec(shape, array.dtype))
+        self._run = tf.function(self._vectorized, input_signature=specs, autograph=False)
+
+    def __call__(self, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The results of all rows."""
+        results, sums = self._run(*map(tf.constant, arguments))
+        for total, rows in sums:  # what is added up without its rows
+            np.testing.assert_allclose(total, rows, rtol=1e-4, atol=1e-5)
+        return [result.numpy() for result in results]
+
+    def _vectorized(self, *tensors: tf.Tensor) -> tuple[list[tf.Tensor], list[tuple[tf.Tensor, tf.Tensor]]]:
         values = {
             id(placeholder): Rows(tensor, rows)
-            for placeholder, tensor, rows in zip(graph.inputs, tensors, has_rows, strict=True)
+            for placeholder, tensor, rows in zip(self._graph.inputs, tensors, self._has_rows, strict=True)
         }
-        for op in graph.get_operations():
+        sums = []
+        for op in self._graph.get_operations():
             if op.type == "Placeholder":
                 continue
-            made = _run(op, [values[id(source)] for source in op.inputs], count, row_by_row)
+            made = self._run_operation(op, [values[id(source)] for source in op.inputs])
             values.update((id(output), rows) for output, rows in zip(op.outputs, made, strict=True))
-        return [vectorize.with_rows(values[id(output)], tf.constant([count])) for output in graph.outputs]
+            sums += [(rows.total, tf.reduce_sum(rows.tensor, 0)) for rows in made if rows.total is not None]
+        rows = tf.constant([self._count])
+        return [vectorize.with_rows(values[id(output)], rows) for output in self._graph.outputs], sums
 
-    return Outcome([value.numpy() for value in batched(*map(tf.constant, arguments))], row_by_row)
-
-
-def _run(op: tf.Operation, inputs: list[Rows], count: int, row_by_row: dict[str, str]) -> list[Rows]:
-    try:
-        return vectorize.vectorize(op.node_def, inputs)
-    except vectorize.IsJoin:
-        values = [vectorize.with_rows(value, tf.constant([count])) for value in inputs[:-1]]
-        return [Rows(tf.concat(values, 1), True)]
-    except vectorize.NoRule as reason:
-        row_by_row[op.type] = str(reason)
-        rows = []
-        for row in range(count):
-            own = [value.tensor[row] if value.has_rows else value.tensor for value in inputs]
-            rows.append(vectorize.copy_operation(op.node_def, own, {}))
-        return [Rows(tf.stack(values), True) for values in zip(*rows, strict=True)]
+    def _run_operation(self, op: tf.Operation, inputs: list[Rows]) -> list[Rows]:
+        try:
+            return vectorize.vectorize(op.node_def, inputs)
+        except vectorize.IsJoin:
+            values = [vectorize.with_rows(value, tf.constant([self._count])) for value in inputs[:-1]]
+            return [Rows(tf.concat(values, 1), True)]
+        except vectorize.NoRule as reason:
+            self.row_by_row[op.type] = str(reason)
+            rows = []
+            for row in range(self._count):
+                own = [value.tensor[row] if value.has_rows else value.tensor for value in inputs]
+                rows.append(vectorize.copy_operation(op.node_def, own, {}))
+            return [Rows(tf.stack(values), True) for values in zip(*rows, strict=True)]

@@ -1,15 +1,18 @@
 """Random recursive programs as small trees of tuples, and the two ways to run one: as SubGraphs, and eagerly.
 
 A program is a list of functions that call one another. Function f takes `n` (int32, falls with every call) and
-`arity` floats; `base` is what it gives at n <= 0, `step` otherwise. An expression is one of
+`arity` values; `base` is what it gives at n <= 0, `step` otherwise. The values of a program are float scalars, or float
+vectors whose lengths nobody knows before. An expression is one of
 
     ("arg", i)  ("captured", i)  ("constant", c)  ("sin", a)  ("add", a, b)  ("mul", a, b)
-    ("if", a, b, c)          b where a > 0, otherwise c
+    ("join", a, b)           of vectors: one after the other
+    ("if", a, b, c)          b where the sum of a > 0, otherwise c
     ("odd", a, b)            a where n % 2, a condition that is a number, otherwise b
     ("case", (a, b, c))      by n % 3
-    ("loop", trips, a, b)    a loop from a, whose body b sees what is carried as its last argument
+    ("loop", trips, a, b)    a loop from a, whose body b sees what is carried as its last argument; n trips where None
     ("call", f, drop, output, (a, ...))    f(n - drop, a, ...)
-    ("map", f, rows, (a, ...))             the sum over rows of f(n - 1 - row, a, ...)
+    ("choose", f, output, (a, ...), (b, c, d))    by an integer that f(n - 1, a, ...) gives, modulo 3
+    ("map", f, rows, (a, ...))             of scalars: the sum over rows of f(n - 1 - row, a, ...); n rows where None
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ EXTRAS = (tf.int32, tf.bool, tf.string)
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """One function; its outputs are floats, as many as `base` and `step` have, then one of each dtype in `extras`."""
+    """One function; its outputs are values, as many as `base` and `step` have, then one of each dtype in `extras`."""
 
     arity: int
     base: tuple[Expression, ...]
@@ -39,84 +42,98 @@ class Function:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Functions that call one another, the first being the one that is called; n for that; the dtype of floats."""
+    """Functions that call one another, the first being the one that is called; n for that; what its values are."""
 
     functions: tuple[Function, ...]
     n: int
     dtype: tf.DType
+    vectors: bool
 
 
 # Making programs.
 
 
-def _leaf(arity: int) -> st.SearchStrategy[Expression]:
-    return st.one_of(
-        st.tuples(st.just("arg"), st.integers(0, arity - 1)),
-        st.tuples(st.just("captured"), st.integers(0, 3)),
-        st.tuples(st.just("constant"), st.sampled_from([-0.7, 0.4, 1.2])),
-    )
+@dataclasses.dataclass(frozen=True)
+class Maker:
+    """Strategies for the expressions of a program whose functions have these arities, numbers of values and extras."""
+
+    arities: Sequence[int]
+    values: Sequence[int]
+    extras: Sequence[tuple[tf.DType, ...]]
+    vectors: bool
+
+    def leaf(self, arity: int) -> st.SearchStrategy[Expression]:
+        return st.one_of(
+            st.tuples(st.just("arg"), st.integers(0, arity - 1)),
+            st.tuples(st.just("captured"), st.integers(0, 3)),
+            st.tuples(st.just("constant"), st.sampled_from([-0.7, 0.4, 1.2])),
+        )
+
+    def simple(self, arity: int, depth: int = 1) -> st.SearchStrategy[Expression]:
+        """Without calls."""
+        if depth == 0:
+            return self.leaf(arity)
+        a, more = self.simple(arity, depth - 1), self.simple(arity + 1, depth - 1)
+        return st.one_of(
+            self.leaf(arity),
+            st.tuples(st.just("sin"), a),
+            st.tuples(st.sampled_from(["add", "mul", *(["join"] if self.vectors else [])]), a, a),
+            st.tuples(st.just("if"), a, a, a),
+            st.tuples(st.just("odd"), a, a),
+            st.tuples(st.just("case"), st.tuples(a, a, a)),
+            st.tuples(st.just("loop"), TRIPS, a, more),
+        )
+
+    def call(self, arity: int) -> st.SearchStrategy[Expression]:
+        return st.integers(0, len(self.arities) - 1).flatmap(lambda f: self._call_of(f, arity))
+
+    def _call_of(self, f: int, arity: int) -> st.SearchStrategy[Expression]:
+        arguments = st.tuples(*[self.simple(arity)] * self.arities[f])
+        output = st.integers(0, self.values[f] - 1)
+        calls = [st.tuples(st.just("call"), st.just(f), st.integers(1, 2), output, arguments)] * 4
+        if not self.vectors:  # a map stacks its results, which must be alike
+            calls.append(st.tuples(st.just("map"), st.just(f), TRIPS, arguments))
+        if tf.int32 in self.extras[f]:
+            place = self.values[f] + self.extras[f].index(tf.int32)
+            ways = st.tuples(*[self.simple(arity)] * 3)
+            calls.append(st.tuples(st.just("choose"), st.just(f), st.just(place), arguments, ways))
+        return st.one_of(calls)
+
+    @st.composite
+    def recursive(draw: st.DrawFn, self: Maker, arity: int) -> Expression:
+        """With one or two calls somewhere in it."""
+        pair = draw(st.permutations([draw(self.call(arity)), draw(self.simple(arity) | self.call(arity))]))
+        kind = draw(st.sampled_from(["add", "mul", "join", "if", "odd", "case", "loop", "call"]))
+        if kind == "if":
+            return ("if", draw(self.simple(arity)), *pair)
+        if kind == "case":
+            return ("case", (*pair, draw(self.leaf(arity))))
+        if kind == "loop":
+            return ("loop", draw(TRIPS), pair[0], ("add", ("arg", arity), pair[1]))
+        if kind == "call":
+            callee = draw(st.integers(0, len(self.arities) - 1))
+            return ("call", callee, draw(st.integers(1, 2)), 0, (pair[0],) * self.arities[callee])
+        return (kind if kind != "join" or self.vectors else "add", *pair)
 
 
-def _grown(below: Callable[[int], st.SearchStrategy[Expression]], arity: int) -> st.SearchStrategy[Expression]:
-    """One more level of expressions without calls."""
-    a = below(arity)
-    return st.one_of(
-        st.tuples(st.just("sin"), a),
-        st.tuples(st.sampled_from(["add", "mul"]), a, a),
-        st.tuples(st.just("if"), a, a, a),
-        st.tuples(st.just("odd"), a, a),
-        st.tuples(st.just("case"), st.tuples(a, a, a)),
-        st.tuples(st.just("loop"), st.integers(0, 2), a, below(arity + 1)),
-    )
-
-
-def _simple(arity: int, depth: int = 1) -> st.SearchStrategy[Expression]:
-    if depth == 0:
-        return _leaf(arity)
-    return _leaf(arity) | _grown(lambda k: _simple(k, depth - 1), arity)
-
-
-@st.composite
-def _recursive(draw: st.DrawFn, arity: int, shapes: Sequence[tuple[int, int]]) -> Expression:
-    """An expression with one or two calls somewhere in it."""
-    call = draw(_call(arity, shapes))
-    other = draw(st.one_of(_simple(arity), _call(arity, shapes)))
-    pair = draw(st.permutations([call, other]))
-    kind = draw(st.sampled_from(["add", "mul", "if", "odd", "case", "loop", "call"]))
-    if kind in ("add", "mul", "odd"):
-        return (kind, *pair)
-    if kind == "if":
-        return ("if", draw(_simple(arity)), *pair)
-    if kind == "case":
-        return ("case", (*pair, draw(_leaf(arity))))
-    if kind == "loop":
-        return ("loop", draw(st.integers(0, 2)), pair[0], ("add", ("arg", arity), pair[1]))
-    callee = draw(st.integers(0, len(shapes) - 1))
-    return ("call", callee, draw(st.integers(1, 2)), 0, (pair[0],) * shapes[callee][0])
-
-
-@st.composite
-def _call(draw: st.DrawFn, arity: int, shapes: Sequence[tuple[int, int]]) -> Expression:
-    callee = draw(st.integers(0, len(shapes) - 1))
-    arguments = tuple(draw(_simple(arity, 1)) for _ in range(shapes[callee][0]))
-    if draw(st.integers(0, 4)) == 0:
-        return ("map", callee, draw(st.integers(0, 2)), arguments)
-    return ("call", callee, draw(st.integers(1, 2)), draw(st.integers(0, shapes[callee][1] - 1)), arguments)
+TRIPS = st.sampled_from([0, 1, 2, None])
 
 
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
-    """One to three functions, one to three inputs, one or two float outputs, any other outputs."""
+    """One to three functions, one to three inputs, one or two values, any other outputs."""
     count = draw(st.integers(1, 3))
-    shapes = [(draw(st.integers(1, 3)), draw(st.integers(1, 2))) for _ in range(count)]
+    arities = [draw(st.integers(1, 3)) for _ in range(count)]
+    values = [draw(st.integers(1, 2)) for _ in range(count)]
+    extras = [tuple(draw(st.lists(st.sampled_from(EXTRAS), max_size=2))) for _ in range(count)]
+    maker = Maker(arities, values, extras, draw(st.integers(0, 2)) == 0)
     functions = []
-    for arity, floats in shapes:
-        base = tuple(draw(_simple(arity)) for _ in range(floats))
-        step = (draw(_recursive(arity, shapes)), *(draw(_simple(arity)) for _ in range(floats - 1)))
-        functions.append(Function(arity, base, step, tuple(draw(st.lists(st.sampled_from(EXTRAS), max_size=2)))))
-    return Program(
-        tuple(functions), draw(st.sampled_from([3, 2, 1, 0])), draw(st.sampled_from([tf.float32, tf.float64]))
-    )
+    for arity, floats, others in zip(arities, values, extras, strict=True):
+        base = tuple(draw(maker.simple(arity)) for _ in range(floats))
+        step = (draw(maker.recursive(arity)), *(draw(maker.simple(arity)) for _ in range(floats - 1)))
+        functions.append(Function(arity, base, step, others))
+    n, dtype = draw(st.sampled_from([3, 2, 1, 0])), draw(st.sampled_from([tf.float32, tf.float64]))
+    return Program(tuple(functions), n, dtype, maker.vectors)
 
 
 # Running them.
@@ -137,8 +154,8 @@ class Eager:
     def case(self, index: tf.Tensor, branches: Sequence[Callable[[], tf.Tensor]]) -> tf.Tensor:
         return branches[int(index)]()
 
-    def loop(self, trips: int, start: tf.Tensor, body: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        for _ in range(trips):
+    def loop(self, trips: Any, start: tf.Tensor, body: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        for _ in range(int(trips)):
             start = body(start)
         return start
 
@@ -162,8 +179,9 @@ class Staged:
     def case(self, index: tf.Tensor, branches: Sequence[Callable[[], tf.Tensor]]) -> tf.Tensor:
         return tf.switch_case(index, list(branches))
 
-    def loop(self, trips: int, start: tf.Tensor, body: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        return tf.while_loop(lambda i, _: i < trips, lambda i, x: (i + 1, body(x)), [0, start])[1]
+    def loop(self, trips: Any, start: tf.Tensor, body: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        shapes = [tf.TensorShape([]), tf.TensorShape([None] * start.shape.rank)]
+        return tf.while_loop(lambda i, _: i < trips, lambda i, x: (i + 1, body(x)), [0, start], shapes)[1]
 
     def map(self, f: int, ns: tf.Tensor, arguments: Sequence[tf.Tensor]) -> tf.Tensor:
         rows = [tf.repeat(argument[None], tf.shape(ns)[0]) for argument in arguments]
@@ -176,29 +194,50 @@ def evaluate(e: Expression, n: tf.Tensor, arguments: Sequence[Any], captured: Se
     def of(inner: Expression, *carried: tf.Tensor) -> tf.Tensor:
         return evaluate(inner, n, [*arguments, *carried], captured, way)
 
+    def call(f: int, drop: Any, given: Sequence[Expression]) -> Sequence[tf.Tensor]:
+        # The last three elements of a vector: else lengths would grow with every level.
+        return way.call(f, n - drop, [value if value.shape.rank == 0 else value[-3:] for value in map(of, given)])
+
     kind, rest = e[0], e[1:]
     if kind == "arg":
         return tf.identity(arguments[rest[0]])
     if kind == "captured":
         return tf.identity(captured[rest[0]])
     if kind == "constant":
-        return tf.constant(rest[0], arguments[0].dtype)
+        return tf.constant([rest[0]] if arguments[0].shape.rank else rest[0], arguments[0].dtype)
     if kind == "if":
-        return way.when(of(rest[0]) > 0, lambda: of(rest[1]), lambda: of(rest[2]))
+        return way.when(tf.reduce_sum(of(rest[0])) > 0, lambda: of(rest[1]), lambda: of(rest[2]))
     if kind == "odd":
         return way.when(n % 2, lambda: of(rest[0]), lambda: of(rest[1]))
     if kind == "case":
         return way.case(n % 3, [lambda b=b: of(b) for b in rest[0]])
     if kind == "loop":
-        return way.loop(rest[0], of(rest[1]), lambda x: tf.tanh(of(rest[2], x)))
+        trips = n if rest[0] is None else rest[0]
+        return way.loop(trips, of(rest[1]), lambda x: tf.tanh(of(rest[2], x)))
     if kind == "call":
         f, drop, output, given = rest
-        return way.call(f, n - drop, [of(a) for a in given])[output]
+        return call(f, drop, given)[output]
+    if kind == "choose":
+        f, output, given, ways = rest
+        return way.case(call(f, 1, given)[output] % 3, [lambda b=b: of(b) for b in ways])
     if kind == "map":
         f, rows, given = rest
-        return tf.reduce_sum(way.map(f, n - 1 - tf.range(rows), [of(a) for a in given]))
-    parts = [of(a) for a in rest]
-    return {"sin": tf.sin, "add": lambda a, b: a + b, "mul": lambda a, b: tf.tanh(a * b)}[kind](*parts)
+        rows = tf.range(n if rows is None else rows)
+        return tf.reduce_sum(way.map(f, n - 1 - rows, [of(a) for a in given]))
+    return OPERATIONS[kind](*[of(a) for a in rest])
+
+
+def _one(value: tf.Tensor) -> tf.Tensor:
+    """Of a vector its mean: two vectors may differ in length."""
+    return value if value.shape.rank == 0 else tf.reduce_mean(value)
+
+
+OPERATIONS: dict[str, Callable[..., tf.Tensor]] = {
+    "sin": tf.sin,
+    "add": lambda a, b: a + _one(b),
+    "mul": lambda a, b: tf.tanh(a * _one(b)),
+    "join": lambda a, b: tf.concat([a, b], 0),
+}
 
 
 def body(program: Program, f: int, n: tf.Tensor, arguments: Sequence[Any], captured: Sequence[Any], way: Any) -> Any:
@@ -225,9 +264,9 @@ def as_subgraph(program: Program, captured: Sequence[Any], **options: Any) -> rg
     """All functions declared, then all defined; the first of them."""
     subgraphs = []
     for i, function in enumerate(program.functions):
-        inputs = (tf.TensorSpec([], tf.int32), *[tf.TensorSpec([], program.dtype)] * function.arity)
-        dtypes = [*[program.dtype] * len(function.base), *function.extras]
-        outputs = tuple(tf.TensorSpec([], dtype) for dtype in dtypes)
+        value = tf.TensorSpec([None] if program.vectors else [], program.dtype)
+        inputs = (tf.TensorSpec([], tf.int32), *[value] * function.arity)
+        outputs = (*[value] * len(function.base), *(tf.TensorSpec([], dtype) for dtype in function.extras))
         subgraphs.append(rg.SubGraph(f"f{i}", inputs=inputs, outputs=outputs, **options))
     for i, subgraph in enumerate(subgraphs):
         with subgraph:
@@ -237,10 +276,23 @@ def as_subgraph(program: Program, captured: Sequence[Any], **options: Any) -> rg
 
 
 def captures_and_inputs(program: Program) -> tuple[list[Any], list[tf.Tensor]]:
-    """Two captured variables and two captured tensors; the float inputs of the first function."""
-    captured = [tf.Variable(0.9, dtype=program.dtype), tf.constant(-0.6, program.dtype)]
-    captured += [tf.Variable(-1.1, dtype=program.dtype), tf.constant(0.3, program.dtype)]
-    return captured, [tf.constant(value, program.dtype) for value in (0.8, -0.5, 1.3)][: program.functions[0].arity]
+    """Two captured variables and two captured tensors; the values that the first function is given."""
+
+    def value(number: float, length: int) -> tf.Tensor:
+        numbers = [number - 0.2 * i for i in range(length)] if program.vectors else number
+        return tf.constant(numbers, program.dtype)
+
+    captured = [tf.Variable(value(0.9, 2)), value(-0.6, 3), tf.Variable(value(-1.1, 1)), value(0.3, 1)]
+    return captured, [value(0.8, 2), value(-0.5, 1), value(1.3, 3)][: program.functions[0].arity]
+
+
+def summed(subgraph: rg.SubGraph, **options: Any) -> rg.SubGraph:
+    """A SubGraph that gives the sums of a SubGraph's values: scalars, so that they can be stacked."""
+    outputs = tuple(tf.TensorSpec([], spec.dtype) for spec in subgraph.outputs)
+    with rg.SubGraph("summed", subgraph.inputs, outputs, **options) as made:
+        results = subgraph(*made.declared_arguments())
+        made.output(tuple(tf.reduce_sum(r) if r.shape.rank else r for r in results))
+    return made
 
 
 def as_python(program: Program, captured: Sequence[Any]) -> Callable[..., Any]:
