@@ -22,16 +22,22 @@ def count(batch: Any, logits: tf.Tensor) -> tf.Tensor:
       float32 `[4, 2]`: for each of `NAMES`, how many were right and how many had a label.
     """
     fine = _pair(tf.argmax(logits, 1, tf.int32), batch.labels)
-    binary = _pair(positive(tf.nn.softmax(logits)), _binary_labels(batch.labels, logits.shape[1]))
+    # In proportion to probabilities, which is enough; TensorFlow's softmax is compiled for each number of rows.
+    shares = tf.exp(logits - tf.reduce_max(logits, 1, keepdims=True))
+    binary = _pair(positive(shares), _binary_labels(batch.labels, logits.shape[1]))
     rows = [tf.gather(fine, batch.roots), fine, tf.gather(binary, batch.roots), binary]
     return tf.stack([tf.reduce_sum(row, 0) for row in rows])
 
 
-def positive(probabilities: tf.Tensor) -> tf.Tensor:
-    """1 where the positive classes together are likelier than the negative ones, int32 `[n]`."""
-    side = probabilities.shape[1] // 2
-    below = tf.reduce_sum(probabilities[:, :side], 1)
-    above = tf.reduce_sum(probabilities[:, -side:], 1)
+def positive(shares: tf.Tensor) -> tf.Tensor:
+    """1 where the positive classes together are likelier than the negative ones, int32 `[n]`.
+
+    Args:
+      shares: numbers `[n, C]` in proportion to the probabilities of the classes.
+    """
+    side = shares.shape[1] // 2
+    below = tf.reduce_sum(shares[:, :side], 1)
+    above = tf.reduce_sum(shares[:, -side:], 1)
     return tf.cast(above > below, tf.int32)
 
 
