@@ -230,14 +230,9 @@ void Machine::Ready(Activation* activation, int index) {
       slots[node.writes[0]] = {FramePtr<Holder>(new Record(kind, std::move(values))), 0};
       break;
     }
-    case NodeKind::kUnpack: {
-      const Value frame = slots[node.reads[0]];
-      const auto& values = static_cast<const Record*>(frame.holder.get())->values();
-      for (size_t i = 0; i < node.writes.size(); ++i) {
-        if (node.writes[i] >= 0) slots[node.writes[i]] = values[node.indices[i]];
-      }
+    case NodeKind::kUnpack:
+      Unpack(activation, node);
       break;
-    }
     case NodeKind::kIsEmpty: {
       const auto* frame = static_cast<const Record*>(slots[node.reads[0]].holder.get());
       slots[node.writes[0]] = backend_->Bool(frame->values().empty());
@@ -245,6 +240,23 @@ void Machine::Ready(Activation* activation, int index) {
     }
   }
   Fire(activation, node.event);
+}
+
+// The values of a frame that nobody else will read are moved out of it, so that they go when they were used.
+void Machine::Unpack(Activation* activation, const Node& node) {
+  Value* const slots = activation->slots;
+  const Value frame = node.only_use[0] ? std::move(slots[node.reads[0]]) : slots[node.reads[0]];
+  auto* const record = static_cast<Record*>(frame.holder.get());
+  if (record->IsUnique()) {
+    Values values = record->TakeValues();
+    for (size_t i = 0; i < node.writes.size(); ++i) {
+      if (node.writes[i] >= 0) slots[node.writes[i]] = std::move(values[node.indices[i]]);
+    }
+    return;
+  }
+  for (size_t i = 0; i < node.writes.size(); ++i) {
+    if (node.writes[i] >= 0) slots[node.writes[i]] = record->values()[node.indices[i]];
+  }
 }
 
 void Machine::Call(Activation* activation, const Node& node) {

@@ -44,6 +44,8 @@ class Record final : public Holder {
  public:
   Record(Kind kind, Values values);
   const Values& values() const { return values_; }
+  // The values, given up: only where the record is unique.
+  Values TakeValues() { return std::move(values_); }
 
   // The one value that a join has become, null before its first use. Any thread may set it; the first counts.
   const Value* joined() const { return joined_.load(std::memory_order_acquire); }
@@ -52,7 +54,7 @@ class Record final : public Holder {
  private:
   ~Record() override { delete joined_.load(); }
 
-  const Values values_;
+  Values values_;
   mutable std::atomic<const Value*> joined_{nullptr};
 };
 
@@ -172,6 +174,7 @@ class Machine {
 
   void Process(Activation* activation, int event);
   void Ready(Activation* activation, int node);
+  void Unpack(Activation* activation, const Node& node);
   void Call(Activation* activation, const Node& node);
   void Deliver(Activation* activation, int group);
   void Forget(const Node& node, Activation** activations, size_t count);

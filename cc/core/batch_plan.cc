@@ -1,6 +1,7 @@
 // Decoding of plans. Numbers are checked once, here, so that the machine need not.
 #include "cc/core/batch_plan.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -140,6 +141,10 @@ bool IsConsistent(const Plan& plan) {
       }
     }
     for (const Node& node : function.nodes) {
+      // Each value of a frame is unpacked once: it may be moved.
+      std::vector<int> indices = node.indices;
+      std::sort(indices.begin(), indices.end());
+      if (std::adjacent_find(indices.begin(), indices.end()) != indices.end()) return false;
       size_t fired = 1;
       if (node.kind == NodeKind::kCall) {
         const size_t given = node.reads.size() - (node.selector == Selector::kNone ? 0 : 1);

@@ -4,8 +4,19 @@
 namespace recgraph {
 namespace {
 
-std::atomic<int64_t> live_entries{0};
-std::atomic<int64_t> live_bytes{0};
+// Every thread counts in one of these, mostly alone: frames come and go by the million.
+struct alignas(64) Count {
+  std::atomic<int64_t> entries{0};
+  std::atomic<int64_t> bytes{0};
+};
+constexpr int kCounts = 16;
+Count counts[kCounts];
+std::atomic<int> threads{0};
+
+Count& ThisThreadsCount() {
+  thread_local Count& count = counts[threads.fetch_add(1, std::memory_order_relaxed) % kCounts];
+  return count;
+}
 
 // The frames that this thread has still to destroy, and whether it is at it already.
 struct Graveyard {
@@ -20,20 +31,26 @@ Graveyard& ThisThreadsGraveyard() {
 
 }  // namespace
 
-FrameBase::FrameBase() { live_entries.fetch_add(1, std::memory_order_relaxed); }
+FrameBase::FrameBase() { ThisThreadsCount().entries.fetch_add(1, std::memory_order_relaxed); }
 
 FrameBase::~FrameBase() {
-  live_entries.fetch_sub(1, std::memory_order_relaxed);
-  live_bytes.fetch_sub(bytes_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  Count& count = ThisThreadsCount();
+  count.entries.fetch_sub(1, std::memory_order_relaxed);
+  count.bytes.fetch_sub(bytes_, std::memory_order_relaxed);
 }
 
 void FrameBase::AccountFor(int64_t bytes) {
-  bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  live_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  bytes_ += bytes;
+  ThisThreadsCount().bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 LiveFrames FrameBase::Live() {
-  return {live_entries.load(std::memory_order_relaxed), live_bytes.load(std::memory_order_relaxed)};
+  LiveFrames live;
+  for (const Count& count : counts) {
+    live.entries += count.entries.load(std::memory_order_relaxed);
+    live.bytes += count.bytes.load(std::memory_order_relaxed);
+  }
+  return live;
 }
 
 void FrameBase::Unref() {

@@ -12,7 +12,7 @@
 
 namespace recgraph {
 
-// What the activation store holds at this moment, over the whole process.
+// What the activation store holds, over the whole process; exact when nothing runs.
 struct LiveFrames {
   int64_t entries = 0;
   int64_t bytes = 0;
@@ -26,8 +26,10 @@ class FrameBase {
 
   void Ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
   void Unref();
+  // Whether the caller's reference is the only one, and will be as long as the caller gives none away.
+  bool IsUnique() const { return refs_.load(std::memory_order_acquire) == 1; }
 
-  // Adds `bytes` to what this frame accounts for; they leave the counter with the frame.
+  // Adds `bytes` to what this frame accounts for; they leave the counter with the frame. Before others know it.
   void AccountFor(int64_t bytes);
 
   static LiveFrames Live();
@@ -39,7 +41,7 @@ class FrameBase {
   void Release();
 
   std::atomic<int64_t> refs_{1};
-  std::atomic<int64_t> bytes_{0};
+  int64_t bytes_ = 0;
   FrameBase* next_released_ = nullptr;
 };
 

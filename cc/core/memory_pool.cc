@@ -58,7 +58,7 @@ struct List {
 
 int ListLength(int size_class) {
   const size_t length = kListBytes / (SizeOf(size_class) + MemoryPool::kAlignment);
-  return length < 2 ? 2 : length > 64 ? 64 : static_cast<int>(length);
+  return static_cast<int>(std::clamp<size_t>(length, 2, 1024));
 }
 
 // What a thread cuts from the region at once, where blocks are smaller.

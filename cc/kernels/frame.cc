@@ -42,6 +42,12 @@ Tensor ToTensor(FramePtr<Frame> frame) {
   return tensor;
 }
 
+bool IsLastReader(const Tensor& tensor) {
+  if (tensor.dtype() != DT_VARIANT || tensor.NumElements() != 1 || !tensor.RefCountIsOne()) return false;
+  const auto* value = tensor.scalar<Variant>()().get<FrameValue>();
+  return value != nullptr && value->frame && value->frame->IsUnique();
+}
+
 absl::Status FromTensor(const Tensor& tensor, FramePtr<Frame>* frame) {
   if (tensor.dtype() == DT_VARIANT && tensor.NumElements() == 1) {
     const auto* value = tensor.scalar<Variant>()().get<FrameValue>();

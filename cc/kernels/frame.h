@@ -50,6 +50,10 @@ struct FrameValue {
 // A scalar variant tensor that holds `frame`.
 tensorflow::Tensor ToTensor(FramePtr<Frame> frame);
 
+// Whether `tensor` holds the only reference to its frame, in the only reference to its buffer: whoever reads it now
+// is the last to do so.
+bool IsLastReader(const tensorflow::Tensor& tensor);
+
 // The frame in `tensor`; an InvalidArgument error where it holds none.
 absl::Status FromTensor(const tensorflow::Tensor& tensor, FramePtr<Frame>* frame);
 

@@ -119,6 +119,7 @@ class InvokeGradientOp : public CallOp {
   // The frame of each root, and its row of the gradients.
   absl::Status BatchedRoots(Call* call, std::vector<std::vector<batch::Value>>* roots) const {
     OpInputList grads;
+    const bool last = IsLastReader(call->ctx->input(0));
     FramePtr<Frame> frame;
     TF_RETURN_IF_ERROR(FromTensor(call->ctx->input(0), &frame));
     TF_RETURN_IF_ERROR(call->ctx->input_list("grads", &grads));
@@ -131,8 +132,10 @@ class InvokeGradientOp : public CallOp {
       return errors::InvalidArgument("gradient of ", frame->roots.size(), " mapped invocations for ",
                                      roots->size(), " rows");
     }
+    // The last reader lets the frames go while it walks down, each on the thread that has used it.
     for (size_t i = 0; i < roots->size(); ++i) {
-      (*roots)[i].insert((*roots)[i].begin(), frame->roots[i]);
+      batch::Value& root = frame->roots[i];
+      (*roots)[i].insert((*roots)[i].begin(), last ? std::move(root) : root);
     }
     return absl::OkStatus();
   }
