@@ -14,7 +14,7 @@ constexpr int64_t kMaxCount = 1 << 16;
 }  // namespace
 
 // The code: inputs (count, then width and shared of each), registers (count, widths), outputs (count, widths),
-// instructions (count, then arity, number, width, and space, index, offset, scalar of each place).
+// instructions (count, then arity, number, width, times, and space, index, offset, scalar, step of each place).
 class Expression::Decoder {
  public:
   Decoder(const std::vector<int64_t>& code, Expression* expression)
@@ -53,18 +53,19 @@ class Expression::Decoder {
     const auto count = instruction.is_unary ? static_cast<int>(Unary::kCount) : static_cast<int>(Binary::kCount);
     instruction.op = Next(0, count - 1);
     instruction.width = Next(0, kMaxWidth);
-    instruction.out = ReadPlace(instruction.width);
-    instruction.a = ReadPlace(instruction.width);
-    instruction.b = instruction.is_unary ? instruction.a : ReadPlace(instruction.width);
+    instruction.times = Next(1, kMaxCount);
+    instruction.out = ReadPlace(instruction);
+    instruction.a = ReadPlace(instruction);
+    instruction.b = instruction.is_unary ? instruction.a : ReadPlace(instruction);
     if (!ok_) return;
     if (instruction.out.space == Space::kInput || instruction.out.scalar) ok_ = false;
-    instruction.flat = expression_.IsFlat(instruction.out, instruction.width) &&
+    instruction.flat = instruction.times == 1 && expression_.IsFlat(instruction.out, instruction.width) &&
                        expression_.IsFlat(instruction.a, instruction.width) &&
                        expression_.IsFlat(instruction.b, instruction.width);
     expression_.instructions_.push_back(instruction);
   }
 
-  Place ReadPlace(int64_t width) {
+  Place ReadPlace(const Instruction& what) {
     Place place;
     place.space = static_cast<Space>(Next(0, 2));
     const size_t there = place.space == Space::kInput      ? expression_.inputs_.size()
@@ -73,7 +74,9 @@ class Expression::Decoder {
     place.index = Next(0, static_cast<int64_t>(there) - 1);
     place.offset = Next(0, kMaxWidth);
     place.scalar = Next(0, 1) == 1;
-    if (ok_ && place.offset + (place.scalar ? 1 : width) > expression_.RowWidth(place)) ok_ = false;
+    place.step = Next(0, kMaxWidth);
+    const int64_t end = place.offset + (what.times - 1) * place.step + (place.scalar ? 1 : what.width);
+    if (ok_ && end > expression_.RowWidth(place)) ok_ = false;
     return place;
   }
 
@@ -134,11 +137,17 @@ void Expression::Run(int64_t begin, int64_t end, const float* const* inputs, flo
       const Rows out = read(what.out);
       const int64_t count = what.flat ? 1 : rows;
       const int64_t width = what.flat ? rows * what.width : what.width;
-      float* const to = const_cast<float*>(out.data);
-      if (what.is_unary) {
-        kernels.unary[what.op](count, width, read(what.a), to, out.stride);
-      } else {
-        kernels.binary[what.op](count, width, read(what.a), read(what.b), to, out.stride);
+      float* to = const_cast<float*>(out.data);
+      Rows a = read(what.a), b = read(what.b);
+      for (int64_t time = 0; time < what.times; ++time) {
+        if (what.is_unary) {
+          kernels.unary[what.op](count, width, a, to, out.stride);
+        } else {
+          kernels.binary[what.op](count, width, a, b, to, out.stride);
+        }
+        to += what.out.step;
+        a.data += what.a.step;
+        b.data += what.b.step;
       }
     }
   }

@@ -37,12 +37,14 @@ class Expression {
     Space space;
     int index;
     int64_t offset;
-    bool scalar;  // one float, for all results of its row
+    bool scalar;   // one float, for all results of its row
+    int64_t step;  // by which the offset grows from time to time
   };
   struct Instruction {
     bool is_unary;
     int op;
     int64_t width;
+    int64_t times;
     Place out, a, b;
     bool flat;  // all its rows lie together: one long row
   };

@@ -18,18 +18,18 @@ constexpr int64_t kAdd = static_cast<int64_t>(Binary::kAdd);
 constexpr int64_t kMul = static_cast<int64_t>(Binary::kMul);
 
 // Inputs: x [n, 6], shared bias [3], factor [n, 1], shared scalar [1].
-// r = tanh(x[:, :3] + bias); out0 = [r * x[:, 3:], x[:, 1:3]]; out1 = (r * factor) * scalar.
+// r = tanh(x[:, :3] + bias); out0 = [r * x[:, 3:], x[:, 1:3]]; out1 = (r * factor) * scalar, float by float.
 const Code kCode = {
     4, 6, 0, 3, 1, 1, 0, 1, 1,  // inputs
     2, 3, 3,                    // registers
     2, 5, 3,                    // outputs
     6,                          // instructions
-    2, kAdd, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0,   // r0 = x[:3] + bias
-    1, kTanh, 3, 1, 0, 0, 0, 1, 0, 0, 0,              // r0 = tanh(r0)
-    2, kMul, 3, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 3, 0,   // out0[:3] = r0 * x[3:]
-    1, kCopy, 2, 2, 0, 3, 0, 0, 0, 1, 0,              // out0[3:] = x[1:3]
-    2, kMul, 3, 1, 1, 0, 0, 1, 0, 0, 0, 0, 2, 0, 1,   // r1 = r0 * factor
-    2, kMul, 3, 2, 1, 0, 0, 1, 1, 0, 0, 0, 3, 0, 1,   // out1 = r1 * scalar
+    2, kAdd, 3, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0,   // r0 = x[:3] + bias
+    1, kTanh, 3, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0,                 // r0 = tanh(r0)
+    2, kMul, 3, 1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0,   // out0[:3] = r0 * x[3:]
+    1, kCopy, 2, 1, 2, 0, 3, 0, 0, 0, 0, 1, 0, 0,                 // out0[3:] = x[1:3]
+    2, kMul, 3, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 1, 0,   // r1 = r0 * factor
+    2, kMul, 1, 3, 2, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 3, 0, 1, 0,   // out1[i] = r1[i] * scalar, three times
 };
 
 TEST(ExpressionTest, ComputesWhatItSays) {

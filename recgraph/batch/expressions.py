@@ -7,8 +7,9 @@ only rearrange pieces; an elementwise operation is an instruction for each piece
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import TypeAlias
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 # In the order of the enumerations of `cc/core/row_kernels.h`.
 UNARY = ("Copy", "Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Exp", "Tanh", "Sigmoid", "Relu")
@@ -69,6 +70,8 @@ def repeated(value: Pieces, offset: int, times: int) -> Pieces:
 
 @dataclasses.dataclass
 class _Instruction:
+    """One piece of what an operation computes; those of one operation may run in any order."""
+
     operation: str
     out: Piece
     operands: tuple[Piece, ...]
@@ -109,14 +112,11 @@ class Expression:
         code = [len(self._inputs)]
         for array in self._inputs:
             code += [array.width, int(array.shared)]
-        code += [len(registers), *registers, len(self._outputs), *map(width_of, self._outputs), len(instructions)]
-        for instruction in instructions:
-            names = UNARY if len(instruction.operands) == 1 else BINARY
-            code += [len(instruction.operands), names.index(instruction.operation), instruction.out.width]
-            for piece in (instruction.out, *instruction.operands):
-                space, index, offset = places[piece.array]
-                code += [space, index, offset + piece.offset, int(piece.scalar)]
-        return code
+        code += [len(registers), *registers, len(self._outputs), *map(width_of, self._outputs)]
+        loops: list[_Loop] = []
+        for _, group in itertools.groupby(instructions, lambda instruction: instruction.out.array):
+            loops += _loops(_Loop.of(instruction, places) for instruction in group)
+        return [*code, len(loops), *(number for loop in loops for number in loop.encode())]
 
     def _placed_in_outputs(self) -> tuple[list[_Instruction], dict[Array, tuple[int, int, int]]]:
         """Arrays that can be computed right where an output wants them, and copies for the rest of the outputs."""
@@ -144,6 +144,63 @@ class Expression:
                 wanted.update(piece.array for piece in instruction.operands)
                 needed.append(instruction)
         return [*reversed(needed), *copies]
+
+
+@dataclasses.dataclass
+class _Loop:
+    """Instructions that differ only in where their places are, by the same steps from one to the next.
+
+    Attributes:
+        kind: arity, operation and width.
+        spaces: of each place, its space, its index and whether it is a scalar.
+        offsets: of each place, the first time.
+        steps: by which the offsets grow, where there is a second time.
+    """
+
+    kind: tuple[int, int, int]
+    spaces: tuple[tuple[int, int, int], ...]
+    offsets: tuple[int, ...]
+    steps: tuple[int, ...] = ()
+    times: int = 1
+
+    @staticmethod
+    def of(instruction: _Instruction, places: dict[Array, tuple[int, int, int]]) -> _Loop:
+        """One time."""
+        names = UNARY if len(instruction.operands) == 1 else BINARY
+        pieces = (instruction.out, *instruction.operands)
+        return _Loop(
+            (len(instruction.operands), names.index(instruction.operation), instruction.out.width),
+            tuple((*places[piece.array][:2], int(piece.scalar)) for piece in pieces),
+            tuple(places[piece.array][2] + piece.offset for piece in pieces),
+        )
+
+    def takes(self, other: _Loop) -> bool:
+        """Whether `other` is the next time; then it is part of this loop."""
+        steps = tuple(b - a for a, b in zip(self.offsets, other.offsets, strict=True))
+        if self.times > 1:
+            steps = tuple(step - (self.times - 1) * own for step, own in zip(steps, self.steps, strict=True))
+        if min(steps) < 0 or (self.times > 1 and steps != self.steps):
+            return False
+        self.steps, self.times = steps, self.times + 1
+        return True
+
+    def encode(self) -> list[int]:
+        """As `Expression::Decode` reads it."""
+        code = [*self.kind, self.times]
+        steps = self.steps or (0,) * len(self.offsets)
+        for (space, index, scalar), offset, step in zip(self.spaces, self.offsets, steps, strict=True):
+            code += [space, index, offset, scalar, step]
+        return code
+
+
+def _loops(instructions: Iterable[_Loop]) -> list[_Loop]:
+    """The pieces of one operation as few loops: an outer product of rows is one for each pair of its parts."""
+    found: dict[Any, list[_Loop]] = {}
+    for one in instructions:
+        alike = found.setdefault((one.kind, one.spaces), [])
+        if not alike or not alike[-1].takes(one):
+            alike.append(one)
+    return [loop for alike in found.values() for loop in alike]
 
 
 def _ends(value: Pieces) -> list[int]:

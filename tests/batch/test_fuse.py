@@ -169,3 +169,19 @@ def test_long_chains_are_one_kernel() -> None:
     fusion = Fusion([gates, memory], {0: bias}, [state, new], [gates, memory, state, new], "fused")
     kinds = [op.type for op in fusion.graph.get_operations() if op.type not in ("Placeholder", "Identity", "Const")]
     assert kinds == ["Recgraph>Expression"]
+
+
+def test_an_outer_product_is_a_few_loops() -> None:
+    """And not an instruction for each of its rows: those would cost more than the arithmetic."""
+    graph = tf_private.FuncGraph("outer")
+    with graph.as_default():
+        left, right = (tf.compat.v1.placeholder(tf.float32, [None, 20]) for _ in range(2))
+        both = tf.concat([left, right], 1)
+        pairs = tf.expand_dims(both, 2) * tf.expand_dims(both, 1)
+    fusion = Fusion([left, right], {}, [pairs], [left, right, both, pairs], "fused")
+    (expression,) = [op for op in fusion.graph.get_operations() if op.type == "Recgraph>Expression"]
+    assert len(expression.get_attr("code")) < 100
+    rows = [np.random.default_rng(0).normal(size=[3, 20]).astype(np.float32) for _ in range(2)]
+    (found,) = _run(fusion.graph, fusion.inputs, rows, fusion.outputs)
+    x = np.concatenate(rows, 1)
+    np.testing.assert_array_equal(found, x[:, :, None] * x[:, None, :])
