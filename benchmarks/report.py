@@ -78,7 +78,11 @@ def save(name: str, results: Any, out: Path | None) -> None:
         return
     out.mkdir(parents=True, exist_ok=True)
     context = click.get_current_context()
-    asked = {key: value for key, value in context.params.items() if not key.endswith(("out", "python", "one"))}
+    asked = {
+        key: value.name if isinstance(value, Path) else value
+        for key, value in context.params.items()
+        if not key.endswith(("out", "python", "one"))
+    }
     record = {"benchmark": name, "machine": machine(), "options": asked, "results": results}
     (out / f"{name}.json").write_text(json.dumps(record, indent=1, default=_as_json) + "\n", encoding="utf-8")
 

@@ -45,7 +45,7 @@ def _command(name: str, text: str, **defaults: str) -> click.Command:
     return command
 
 
-sst = _command("sst", "Measure training, with input pipeline and optimizer, and inference on a treebank.")
+sst = _command("sst", "Measure training, with the optimizer, and inference on a treebank.")
 movie_review = _command("movie-review", "Measure the same on movie reviews, parsed by `recgraph data parse`.")
 folding = _command(
     "folding",

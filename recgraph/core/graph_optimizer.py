@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
 from typing import Any
 
 import tensorflow as tf
@@ -37,29 +36,26 @@ class Report:
         return "\n".join([*rows, total])
 
 
-def optimize(library: Any, roots: Collection[str]) -> tuple[Any, Report]:
-    """The library with the functions `roots`, and those that they refer to, optimized; and what that did.
-
-    The given library is left as it is.
-    """
-    optimized = _run(library, roots, device=_CPU)  # operations are fused for a device that is known
+def optimize(library: Any) -> tuple[Any, Report]:
+    """The library with every function optimized, and what that did. The given one is left as it is."""
+    optimized = _run(library, device=_CPU)  # operations are fused for a device that is known
     given = {function.signature.name: function for function in library.function}
-    changed = [f for f in optimized.function if f.signature.name in given and f != given[f.signature.name]]
-    before = {function.signature.name: len(given[function.signature.name].node_def) for function in changed}
-    failing = [function for function in changed if not _has_kernels(function, given[function.signature.name])]
+    failing = {function.signature.name for function in optimized.function if not _has_kernels(function, given)}
     if failing:
-        plain = {function.signature.name: function for function in _run(library, roots, device="").function}
-        for function in failing:
-            function.CopyFrom(plain[function.signature.name])
-    return optimized, Report(before, {function.signature.name: len(function.node_def) for function in changed})
+        plain = {function.signature.name: function for function in _run(library, device="").function}
+        for function in optimized.function:
+            if function.signature.name in failing:
+                function.CopyFrom(plain[function.signature.name])
+    before = _sizes(library)
+    return optimized, Report(before, _sizes(optimized, set(before)))
 
 
-def _run(library: Any, roots: Collection[str], device: str) -> Any:
+def _run(library: Any, device: str) -> Any:
     graph_def = tf.compat.v1.GraphDef()
     graph_def.library.CopyFrom(library)
     graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION
     _place(graph_def.library, device)
-    fetches = [_add_call(graph_def, f.signature) for f in library.function if f.signature.name in roots]
+    fetches = [_add_call(graph_def, function.signature) for function in library.function if _is_root(function)]
     optimized = tf_private.run_grappler(graph_def, fetches, _config()).library
     by_name = {function.signature.name: function for function in optimized.function}
     result = tf.compat.v1.GraphDef().library
@@ -77,16 +73,17 @@ def _place(library: Any, device: str) -> None:
             node.device = device
 
 
-def _has_kernels(function: Any, given: Any) -> bool:
+def _has_kernels(function: Any, given: dict[str, Any]) -> bool:
     """Whether all fusions have a kernel of TensorFlow's own: some are for oneDNN, which a later pass would put in."""
     fused = [node for node in function.node_def if node.op.startswith(("_Fused", "_Mkl", "_OneDnn"))]
-    return all(_has_kernel(node, given) for node in fused)
+    return all(_has_kernel(node, given.get(function.signature.name)) for node in fused)
 
 
 def _has_kernel(node: Any, given: Any) -> bool:
     fused = [name.decode() for name in node.attr["fused_ops"].list.s]
     return bool(
-        node.op == "_FusedMatMul"
+        given is not None
+        and node.op == "_FusedMatMul"
         and node.attr["T"].type == tf.float32.as_datatype_enum
         and fused[0] == "BiasAdd"
         and (len(fused) == 1 or fused[1:] in (["Relu"], ["Tanh"], ["Sigmoid"]))
@@ -104,6 +101,18 @@ def _adds_a_vector(node: Any, given: Any) -> bool:
         return True
     bias = before.get(node.input[2].split(":")[0])
     return bias is not None and bias.op == "Recgraph>Capture" and len(bias.attr["shape"].shape.dim) == 1
+
+
+def _is_root(function: Any) -> bool:
+    return "/" not in function.signature.name
+
+
+def _sizes(library: Any, names: set[str] | None = None) -> dict[str, int]:
+    return {
+        function.signature.name: len(function.node_def)
+        for function in library.function
+        if names is None or function.signature.name in names
+    }
 
 
 def _add_call(graph_def: Any, signature: Any) -> str:

@@ -98,10 +98,7 @@ def link(root: SubGraph, gradient: bool, batched: bool) -> Program:
     entry = names[root.identity]
     contract = _contract(root, members, slots) if gradient else None
     plan, unbatchable = _plan(root, library, entry) if batched else (None, None)
-    run = [] if plan is None else [block.signature.name for block in plan.functions]
-    if plan is None or root.engine != "batched":  # which runs blocks alone
-        run += [f"{name}{kind}" for name in names.values() for kind in ("", ".rec", ".grad")]
-    optimized, report = graph_optimizer.optimize(library, run)
+    optimized, report = graph_optimizer.optimize(library)
     if plan is not None:
         optimized.function.append(plan.carrier())
     if contract is not None:

@@ -116,7 +116,7 @@ def test_given_by_name() -> None:
         return named(n - 1, name="deeper") if n > 0 else tf.gather([1.0], n + 9)
 
     assert failing_path(lambda: named(2)) == "named > deeper > deeper"
-    assert failing_path(lambda: named.map([0, 1])) in {"named", "named > deeper"}
+    assert failing_path(lambda: named.map([0, 1])) in {"named[0]", "named[1] > deeper"}
 
 
 def test_the_line_of_a_call_is_the_users() -> None:
