@@ -226,9 +226,8 @@ def test_an_interrupted_step() -> None:
     """Ctrl-C while a step runs: the exception comes, and the next step is right."""
     forest, slow = Forest(30), make_down(max_depth=100_000)
     expected = forest.step()
-    timer = threading.Timer(0.2, _thread.interrupt_main)
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
+        threading.Timer(0.2, _thread.interrupt_main).start()
         while True:
             slow.map(tf.fill([8], 3000), tf.fill([8], 0.5))
     for one, again in zip(expected, forest.step(), strict=True):
