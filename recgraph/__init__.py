@@ -4,7 +4,8 @@ from recgraph import batch, errors, native
 from recgraph.core.decorator import subgraph
 from recgraph.core.subgraph import SubGraph
 from recgraph.draw import draw
+from recgraph.function import function
 
-__all__ = ["SubGraph", "batch", "draw", "errors", "subgraph"]
+__all__ = ["SubGraph", "batch", "draw", "errors", "function", "subgraph"]
 
 native.ops()  # a SavedModel loads in a process that has done no more than `import recgraph`

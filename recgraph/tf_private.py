@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.function.polymorphism import function_type as _function_type
 from tensorflow.core.protobuf import config_pb2 as config_pb2
 from tensorflow.core.protobuf import device_properties_pb2 as _device_properties_pb2
 from tensorflow.core.protobuf import meta_graph_pb2 as meta_graph_pb2
@@ -15,6 +16,7 @@ from tensorflow.python.eager import context as _context
 # A gradient function is offered to a tape before anything is recorded: whether a tape is listening decides
 # whether an eager call keeps its activations.
 from tensorflow.python.eager import record as _record
+from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
 from tensorflow.python.framework import auto_control_deps as _auto_control_deps
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
@@ -225,3 +227,35 @@ def function_of_graph(graph: Any, name: str, inputs: list[tf.Tensor], outputs: l
     definition = _graph_to_function_def.graph_to_function_def(graph, operations, inputs, outputs)
     definition.signature.name = name
     return definition
+
+
+def concrete_function(graph: Any, inputs: list[tf.Tensor], outputs: list[tf.Tensor]) -> Any:
+    """A finished FuncGraph as something that can be called and differentiated; publicly only tf.function makes one."""
+    captures = graph.function_captures
+    graph.inputs = [*inputs, *captures.by_val_internal.values()]
+    graph.outputs = graph.structured_outputs = outputs
+    specs = [[tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors] for tensors in (inputs, outputs)]
+    signature = _function_type.from_structured_signature((tuple(specs[0]), {}), specs[1], captures.capture_types)
+    return _concrete_function.ConcreteFunction.from_func_graph(graph, signature, {})
+
+
+def call_concrete(function: Any, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Calls it with tensors alone: the public call checks and sorts arguments by name, for longer than it runs."""
+    return function._call_flat(list(inputs), function.captured_inputs)
+
+
+def is_eager_tensor(value: Any, dtype: int, shape: tuple[int | None, ...] | None) -> bool:
+    """Whether a value is an eager tensor of this dtype and shape; `tensor.shape` costs a microsecond."""
+    if type(value) is not EagerTensor or value._datatype_enum() != dtype:
+        return False
+    if shape is None:
+        return True
+    actual = value._shape_tuple()
+    return actual == shape or (
+        len(actual) == len(shape) and all(b is None or a == b for a, b in zip(actual, shape, strict=True))
+    )
+
+
+def add_control_inputs(op: tf.Operation, before: Sequence[tf.Operation]) -> None:
+    """Makes an operation wait for others; publicly only those that come later can be told to."""
+    op._add_control_inputs(list(before))

@@ -1,0 +1,44 @@
+"""`rg.function`: a function that computes with TensorFlow, at the speed of a graph and with the meaning of eager Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from recgraph.errors import SignatureError
+from recgraph.speculate import Speculated
+
+_MODES: Final = {"auto": Speculated, "speculate": Speculated}
+
+
+def function(fn: Callable[..., Any] | None = None, *, mode: str = "auto", strict: bool = False) -> Any:
+    """Makes a function run as a graph where that gives the same results, side effects and exceptions.
+
+    The first calls run eagerly and are watched. Then the function is converted under assumptions about what did not
+    vary; a call in which one of them breaks runs eagerly, with nothing done before, and another graph is made
+    (Jeong et al., "Speculative Symbolic Graph Execution of Imperative Deep Learning Programs", NSDI 2019).
+
+    Args:
+        fn: a Python function: a loss, a whole training step, a method. Left out where it is used as `@function(...)`.
+        mode: "speculate", or "auto", which is the same today.
+        strict: whether a function that has to run eagerly is an error, which says why.
+
+    Returns:
+        A function that is called like `fn` and has `explain()`: what was assumed, and what runs eagerly and why.
+
+    Raises:
+        SignatureError: there is no such mode.
+
+    Example:
+        >>> import tensorflow as tf, recgraph as rg
+        >>> @rg.function
+        ... def double(x):
+        ...     return x * 2.0
+        >>> [float(double(tf.constant(v))) for v in (1.0, 2.0, 3.0, 4.0, 5.0)]
+        [2.0, 4.0, 6.0, 8.0, 10.0]
+    """
+    if mode not in _MODES:
+        raise SignatureError(f"function has no mode {mode!r}", expected=" or ".join(map(repr, _MODES)))
+    if fn is None:
+        return lambda late: function(late, mode=mode, strict=strict)
+    return _MODES[mode](fn, strict=strict)

@@ -1,0 +1,51 @@
+"""The kinds of assumption: how each is checked, what it lets the generator do, how it is relaxed when it breaks."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+from recgraph.speculate.script import Assumption
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A row of the table.
+
+    Attributes:
+        check: where and how it is checked.
+        use: what the generator does with it.
+        relax: what happens to the profile when it breaks, and so to the next graph.
+        in_graph: whether an operation of the graph checks it.
+    """
+
+    check: str
+    use: str
+    relax: str
+    in_graph: bool = False
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "type": Kind("type(x) is T, before the graph", "chooses rules and methods", "another graph for the other type"),
+    "identity": Kind("x is y, before the graph", "inlines functions, captures variables", "another graph"),
+    "alias": Kind("x is y, before the graph", "two names of one object share their writes", "another graph"),
+    "distinct": Kind("x is not y, before the graph", "a write to one is not seen in the other", "another graph"),
+    "value": Kind("equal plain data, before the graph", "folds constants", "the value becomes an input"),
+    "presence": Kind("the read succeeds, before the graph", "reads it", "another graph"),
+    "length": Kind("len(x) == n, before the graph", "unrolls loops over it", "another graph"),
+    "keys": Kind("the keys in order, before the graph", "unrolls loops over it", "another graph"),
+    "tensor": Kind(
+        "dtype and shape, before the graph", "shapes the graph", "the shape loses the dimensions that differ"
+    ),
+    "decision": Kind("a Python condition, before the graph", "follows one branch", "another graph"),
+    "branch": Kind("an assertion", "follows one branch", "the branch becomes a cond", in_graph=True),
+    "trips": Kind("an assertion", "unrolls a loop", "the loop becomes a while", in_graph=True),
+    "raises": Kind("an assertion", "leaves out what raises", "none: the eager run raises", in_graph=True),
+}
+
+
+def assumption(kind: str, what: str, where: str = "", site: tuple[Any, int] | None = None) -> Assumption:
+    """One of `KINDS` about something in the program."""
+    if kind not in KINDS:
+        raise KeyError(kind)
+    return Assumption(kind, what, where, site)

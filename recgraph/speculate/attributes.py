@@ -1,0 +1,210 @@
+"""Attributes of objects, and assignment to targets of every kind."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from typing import Any
+
+import numpy as np
+
+from recgraph.speculate import calls, containers, known, residuals
+from recgraph.speculate.assumptions import assumption
+from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.values import MISSING, Missing, Residual, is_symbolic
+
+_ABSENT = object()
+
+
+def get(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
+    """The value of `owner.name`."""
+    if isinstance(owner, Residual):
+        return residuals.attribute(ev, owner, name, node)
+    if is_symbolic(owner):
+        return residuals.tensor_attribute(ev, owner, name, node)
+    if isinstance(owner, calls.Super):
+        return owner.attribute(ev, name, node)
+    if _is_native(owner):
+        return _native(ev, owner, name, node)
+    held = ev.heap.shadow.get(("attribute", id(owner), name), _ABSENT)
+    if held is not _ABSENT:
+        if isinstance(held, Missing):
+            raise ev.refuse("raises", f"{type(owner).__name__} has no {name} here", node)
+        return held
+    return _of_object(ev, owner, name, node)
+
+
+def _is_native(owner: Any) -> bool:
+    """Whether attributes are read as they are: of frameworks' objects, data, modules of frameworks."""
+    if isinstance(owner, types.ModuleType):
+        return known.is_library(owner.__name__)
+    if isinstance(owner, type):
+        return not known.is_users_type(owner)
+    return not known.is_users_type(type(owner)) and not isinstance(owner, types.SimpleNamespace)
+
+
+def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
+    name_in_script = ev.heap.name_of(owner)
+    if name_in_script is not None and isinstance(owner, list | dict | set | tuple):
+        fields = getattr(owner, "_fields", ())
+        if name in fields:
+            return containers.subscript(ev, owner, fields.index(name), node)
+        return containers.HeapMethod(owner, name)
+    if name_in_script is not None and isinstance(owner, np.generic | np.random.Generator | np.random.RandomState):
+        raise ev.refuse("library object", f"{type(owner).__name__} runs eagerly", node)
+    try:
+        value = getattr(owner, name)
+    except AttributeError as error:
+        raise ev.refuse("raises", str(error), node) from error
+    if isinstance(value, ev.heap.eager_tensor_type):
+        return ev.heap.captured(value)
+    return value
+
+
+def _of_object(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
+    """An attribute of an object, class or module of the user's, by Python's rules."""
+    of_class = owner if isinstance(owner, type) else type(owner)
+    if not isinstance(owner, types.ModuleType | type) and _has_own_access(of_class):
+        raise ev.refuse("custom access", f"{of_class.__name__} has accessors of its own", node)
+    found = inspect.getattr_static(of_class, name, _ABSENT)
+    if isinstance(owner, type | types.ModuleType):
+        return _of_namespace(ev, owner, name, node)
+    if isinstance(found, property):
+        return calls.call(ev, found.fget, [owner], {}, node)
+    instance = getattr(owner, "__dict__", {})
+    if name in instance or isinstance(found, types.MemberDescriptorType):
+        return _of_instance(ev, owner, name, node)
+    if found is _ABSENT:
+        fallback = inspect.getattr_static(of_class, "__getattr__", None)
+        if isinstance(fallback, types.FunctionType) and known.is_users(fallback):
+            return calls.call(ev, fallback, [owner, name], {}, node)
+        if known.is_frameworks_object(owner):
+            return _native(ev, owner, name, node)
+        raise ev.refuse("raises", f"{of_class.__name__} has no attribute {name}", node)
+    return _of_class(ev, owner, of_class, name, found, node)
+
+
+def _has_own_access(kind: type) -> bool:
+    access = kind.__getattribute__
+    return isinstance(access, types.FunctionType) and not known.is_frameworks(access)
+
+
+def _of_instance(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
+    held = ev.heap.name_of(owner)
+    try:
+        value = getattr(owner, name)
+    except AttributeError as error:
+        raise ev.refuse("raises", str(error), node) from error
+    if held is None:
+        return value  # made during the call, or reached by no path
+    seen, site = ev.seen(node)
+    key = ("attribute", id(owner), name)
+    return ev.heap.read(key, f"{held}.{name}", value, f"{type(owner).__name__}.{name}", seen, site, ev.where(node))
+
+
+def _of_class(ev: Evaluator, owner: Any, of_class: type, name: str, found: Any, node: ast.AST) -> Any:
+    """A method, or a value that the class has for all its objects."""
+    held = ev.heap.name_of(owner)
+    if held is not None and hasattr(owner, "__dict__"):
+        shadows = assumption("presence", f"{of_class.__name__}.{name} is the class's", ev.where(node))
+        ev.script.assume(f"{name!r} not in {held}.__dict__", shadows)
+    value = _of_namespace(ev, of_class, name, node)
+    if isinstance(found, types.FunctionType):
+        return types.MethodType(value, owner)
+    if isinstance(found, staticmethod | classmethod) or not hasattr(type(found), "__get__"):
+        return value
+    if known.is_frameworks(found) or not isinstance(found, types.FunctionType):
+        return getattr(owner, name)
+    raise ev.refuse("descriptor", f"{name} is a descriptor of its own kind", node)
+
+
+def _of_namespace(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
+    """An attribute of a class or a module."""
+    try:
+        value = getattr(owner, name)
+    except AttributeError as error:
+        raise ev.refuse("raises", str(error), node) from error
+    where = ev.where(node)
+    expression = f"{ev.script.constant(owner)}.{name}"
+    if isinstance(value, types.MethodType):
+        inner = f"{expression}.__func__"
+        ev.script.assume(
+            f"{inner} is {ev.script.constant(value.__func__)}", assumption("identity", f"{name} is as it was", where)
+        )
+        return value
+    seen, site = ev.seen(node)
+    return ev.heap.read(("attribute", id(owner), name), expression, value, name, seen, site, where)
+
+
+def put(ev: Evaluator, owner: Any, name: str, value: Any, node: ast.AST) -> None:
+    """`owner.name = value`; `MISSING` deletes it."""
+    if isinstance(owner, Residual) or is_symbolic(owner):
+        raise ev.refuse("attribute", "an attribute of a tensor or number is set", node)
+    held = ev.heap.name_of(owner)
+    kind = type(owner)
+    setter = inspect.getattr_static(kind, name, None)
+    if isinstance(setter, property) and setter.fset is not None:
+        calls.call(ev, setter.fset, [owner, value], {}, node)
+        return
+    own = inspect.getattr_static(kind, "__setattr__", None)
+    if isinstance(own, types.FunctionType) and not known.is_frameworks(own):
+        raise ev.refuse("custom access", f"{kind.__name__} has accessors of its own", node)
+    if held is None and isinstance(owner, type | types.ModuleType):
+        held = ev.script.constant(owner)
+    if held is None:
+        object.__setattr__(owner, name, value) if value is not MISSING else object.__delattr__(owner, name)
+        return
+    if value is MISSING and ("attribute", id(owner), name) not in ev.heap.shadow:
+        get(ev, owner, name, node)  # that it is there is an assumption
+    ev.heap.held.append(owner)
+    ev.write_slot(("attribute", id(owner), name), f"{held}.{name}", value)
+
+
+def assign(ev: Evaluator, target: ast.expr, value: Any) -> None:
+    """Assigns to a name, attribute, subscript or a pattern of them."""
+    if isinstance(target, ast.Name):
+        ev.bind(target.id, value)
+    elif isinstance(target, ast.Attribute):
+        put(ev, ev.value(target.value), ev.frame.syntax.private(target.attr), value, target)
+    elif isinstance(target, ast.Subscript):
+        container = ev.value(target.value)
+        containers.set_subscript(ev, container, ev.value(target.slice), value, target)
+    elif isinstance(target, ast.Tuple | ast.List):
+        _unpack(ev, target, containers.iterate(ev, value, target))
+    else:
+        raise ev.refuse("target", f"assignment to {type(target).__name__}", target)
+
+
+def _unpack(ev: Evaluator, target: ast.Tuple | ast.List, values: list[Any]) -> None:
+    stars = [i for i, part in enumerate(target.elts) if isinstance(part, ast.Starred)]
+    if not stars:
+        if len(values) != len(target.elts):
+            raise ev.refuse("raises", f"{len(values)} values for {len(target.elts)} targets", target)
+        for part, value in zip(target.elts, values, strict=True):
+            assign(ev, part, value)
+        return
+    star, after = stars[0], len(target.elts) - stars[0] - 1
+    if len(values) < star + after:
+        raise ev.refuse("raises", "not enough values to unpack", target)
+    end = len(values) - after
+    for part, value in zip(target.elts[:star], values[:star], strict=True):
+        assign(ev, part, value)
+    assign(ev, target.elts[star].value, list(values[star:end]))  # type: ignore[attr-defined]
+    for part, value in zip(target.elts[star + 1 :], values[end:], strict=True):
+        assign(ev, part, value)
+
+
+def delete(ev: Evaluator, target: ast.expr) -> None:
+    """`del` of a name, attribute or subscript."""
+    if isinstance(target, ast.Name):
+        ev.read_name(target)
+        ev.bind(target.id, MISSING)
+    elif isinstance(target, ast.Attribute):
+        put(ev, ev.value(target.value), ev.frame.syntax.private(target.attr), MISSING, target)
+    elif isinstance(target, ast.Subscript):
+        container = ev.value(target.value)
+        containers.delete_subscript(ev, container, ev.value(target.slice), target)
+    elif isinstance(target, ast.Tuple | ast.List):
+        for part in target.elts:
+            delete(ev, part)

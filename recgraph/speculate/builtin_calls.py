@@ -1,0 +1,299 @@
+"""Calls of what is not the user's: builtins, TensorFlow, Keras, NumPy. A table says which are special and how."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.speculate import attributes, calls, containers, known, residuals
+from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.values import MISSING, Residual, is_symbolic
+
+Arguments = list[Any]
+Special = Callable[[Evaluator, Arguments, dict[str, Any], ast.AST], Any]
+SPECIAL: dict[Any, Special] = {}
+
+
+def special(*functions: Any) -> Callable[[Special], Special]:
+    """Registers how calls of some functions are converted."""
+
+    def register(how: Special) -> Special:
+        SPECIAL.update(dict.fromkeys(functions, how))
+        return how
+
+    return register
+
+
+def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    """A call of a function that is not the user's."""
+    how = SPECIAL.get(function) if _hashable(function) else None
+    if how is not None:
+        return how(ev, arguments, named, node)
+    if isinstance(function, functools.partial):
+        return calls.call(ev, function.func, [*function.args, *arguments], {**function.keywords, **named}, node)
+    owner = getattr(function, "__self__", None)
+    if _hashable(function) and function in known.PURE:
+        lifted = [containers.lift(ev, a, node) for a in arguments]
+        return residuals.python(ev, function, lifted, node, {k: containers.lift(ev, v, node) for k, v in named.items()})
+    if isinstance(owner, known.DATA_TYPES) and owner is not None and not isinstance(owner, type):
+        return _method_of_data(ev, function, owner, arguments, named, node)
+    if known.is_numpy(function):
+        return _numpy(ev, function, arguments, named, node)
+    if known.is_frameworks(function) or known.is_frameworks_object(owner) or known.is_frameworks_object(function):
+        return _framework(ev, function, arguments, named, node)
+    name = getattr(function, "__qualname__", None) or repr(function)
+    raise ev.refuse("foreign function", f"{known.top_package(function)}: {name} is not known", node)
+
+
+def _hashable(thing: Any) -> bool:
+    try:
+        hash(thing)
+    except TypeError:
+        return False
+    return True
+
+
+def _method_of_data(
+    ev: Evaluator, function: Any, owner: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST
+) -> Any:
+    """A method of a list, string, number...: made during the call, or constant."""
+    if isinstance(owner, list | dict | set):
+        if function.__name__ in ("sort", "index", "count", "remove") and any(
+            is_symbolic(m) or isinstance(m, Residual) for m in owner
+        ):
+            raise ev.refuse("container", f"{function.__name__} compares tensors", node)
+        try:
+            return function(*[containers.opened(ev, a, node) for a in arguments], **named)
+        except Exception as error:
+            raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
+    lifted = [containers.lift(ev, a, node) for a in arguments]
+    if any(isinstance(a, Residual) or is_symbolic(a) for a in [*residuals._leaves(lifted), *named.values()]):
+        return residuals.in_script(ev, residuals._call_method, [owner, function.__name__, *lifted], named, node)
+    return residuals.python(ev, function, lifted, node, named)
+
+
+def _numpy(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    """NumPy runs in the script: before the graph or, on what comes out of it, after it."""
+    if "random" in str(getattr(function, "__module__", "")) or isinstance(
+        getattr(function, "__self__", None), np.random.RandomState | np.random.Generator
+    ):
+        raise ev.refuse("random", "NumPy's random numbers", node)
+    lifted = [containers.lift(ev, a, node) for a in arguments]
+    keywords = {k: containers.lift(ev, v, node) for k, v in named.items()}
+    if isinstance(getattr(function, "__self__", None), np.ndarray):
+        raise ev.refuse("array", "a method of an array that is constant here", node)
+    return residuals.python(ev, function, lifted, node, keywords)
+
+
+_REFUSED = {
+    tf.py_function: "tf.py_function runs Python",
+    tf.numpy_function: "tf.numpy_function runs Python",
+    tf.Variable: "a new variable",
+    tf.function: "a new tf.function",
+    tf.config.run_functions_eagerly: "a setting of TensorFlow",
+    tf.random.set_seed: "a setting of TensorFlow",
+}
+
+
+def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    if _hashable(function) and function in _REFUSED:
+        raise ev.refuse("framework", _REFUSED[function], node)
+    name = str(getattr(function, "__name__", ""))
+    if name and "random" in str(getattr(function, "__module__", "")) and "stateless" not in name:
+        raise ev.refuse("random", f"{name} draws from TensorFlow's eager stream", node)
+    with known.users_layers_converted(ev, function):
+        return calls.native(ev, function, arguments, named, node)
+
+
+@special(tf.executing_eagerly)
+def _executing_eagerly(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
+    return True
+
+
+@special(builtins.print)
+def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
+    ev.need_sequence("print")
+    held = [containers.lift(ev, a, node) for a in arguments]
+    ev.effects.append(calls.LateCall(ev.script.name(), ev.script.constant(print), held, named))
+
+
+@special(builtins.len)
+def _len(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    return containers.length(ev, arguments[0], node)
+
+
+def _number_of(kind: type) -> Special:
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+        if len(arguments) == 1 and (is_symbolic(arguments[0]) or isinstance(arguments[0], tf.Variable)):
+            return residuals.number_of(ev, kind, arguments[0], node)
+        if kind is bool and arguments:
+            truth = ev.truth(arguments[0], node)
+            return truth if isinstance(truth, bool) else residuals.python(ev, bool, [truth], node)
+        return residuals.python(ev, kind, arguments, node, named)
+
+    return convert
+
+
+SPECIAL.update({kind: _number_of(kind) for kind in (float, int, bool)})
+
+
+@special(builtins.isinstance)
+def _isinstance(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
+    value, kinds = arguments[0], containers.lift(ev, arguments[1], node)
+    if isinstance(value, Residual):
+        if value.example is None:
+            raise ev.refuse("late value", "the type of a value that is known only after the graph", node)
+        return isinstance(value.example, kinds)
+    if isinstance(value, tf.Tensor):
+        return issubclass(ev.heap.eager_tensor_type, kinds)
+    return isinstance(value, kinds)
+
+
+@special(builtins.type)
+def _type(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    if len(arguments) != 1:
+        raise ev.refuse("class", "a class is made", node)
+    value = arguments[0]
+    if isinstance(value, tf.Tensor):
+        return ev.heap.eager_tensor_type
+    return type(value.example) if isinstance(value, Residual) else type(value)
+
+
+@special(builtins.getattr)
+def _getattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    owner, name, default = arguments[0], arguments[1], arguments[2:]
+    if default and not _hasattr(ev, [owner, name], {}, node):
+        return default[0]
+    return attributes.get(ev, owner, name, node)
+
+
+@special(builtins.hasattr)
+def _hasattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
+    owner, name = arguments
+    key = ("attribute", id(owner), name)
+    if key in ev.heap.shadow:
+        return ev.heap.shadow[key] is not MISSING
+    if isinstance(owner, Residual):
+        return hasattr(owner.example, name)
+    found = hasattr(owner, name)
+    held = ev.heap.name_of(owner)
+    if held is not None:
+        ev.script.assume(f"hasattr({held}, {name!r}) is {found}", ev.noted("presence", f".{name}", node))
+    return found
+
+
+@special(builtins.setattr)
+def _setattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
+    attributes.put(ev, arguments[0], arguments[1], arguments[2], node)
+
+
+@special(builtins.delattr)
+def _delattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
+    attributes.put(ev, arguments[0], arguments[1], MISSING, node)
+
+
+@special(builtins.sum)
+def _sum(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    total = arguments[1] if len(arguments) > 1 else named.get("start", 0)
+    for member in containers.iterate(ev, arguments[0], node):
+        total = residuals.operate(ev, operator.add, [total, member], node)
+    return total
+
+
+def _extreme_of(function: Any) -> Special:
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+        members = containers.iterate(ev, arguments[0], node) if len(arguments) == 1 else arguments
+        if any(is_symbolic(m) for m in members):
+            raise ev.refuse("min/max", "min or max of tensors, which tensors decide", node)
+        return residuals.python(ev, function, [members], node, named)
+
+    return convert
+
+
+SPECIAL.update({function: _extreme_of(function) for function in (min, max)})
+
+
+@special(builtins.abs)
+def _abs(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    return residuals.operate(ev, operator.abs, arguments, node)
+
+
+@special(builtins.enumerate)
+def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
+    return list(enumerate(containers.iterate(ev, arguments[0], node), *arguments[1:], **named))
+
+
+@special(builtins.zip)
+def _zip(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
+    members = [containers.iterate(ev, a, node) for a in arguments]
+    try:
+        return list(zip(*members, strict=bool(named.get("strict", False))))
+    except ValueError as error:
+        raise ev.refuse("raises", str(error), node) from error
+
+
+@special(builtins.reversed)
+def _reversed(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
+    return containers.iterate(ev, arguments[0], node)[::-1]
+
+
+@special(builtins.map)
+def _map(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
+    columns = [containers.iterate(ev, a, node) for a in arguments[1:]]
+    return [calls.call(ev, arguments[0], list(row), {}, node) for row in zip(*columns, strict=False)]
+
+
+@special(builtins.filter)
+def _filter(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
+    kept = []
+    for member in containers.iterate(ev, arguments[1], node):
+        value = member if arguments[0] is None else calls.call(ev, arguments[0], [member], {}, node)
+        decided = ev.decide(value, node)
+        if isinstance(decided, tf.Tensor):
+            raise ev.refuse("filter", "a tensor decides what is kept", node)
+        if decided:
+            kept.append(member)
+    return kept
+
+
+SPECIAL[list] = lambda ev, arguments, named, node: list(containers.iterate(ev, arguments[0], node)) if arguments else []
+SPECIAL[tuple] = lambda ev, arguments, named, node: (
+    tuple(containers.iterate(ev, arguments[0], node)) if arguments else ()
+)
+
+
+@special(builtins.dict)
+def _dict(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> dict[Any, Any]:
+    return dict(*(containers.opened(ev, a, node) for a in arguments), **named)
+
+
+def _quantifier_of(wanted: bool) -> Special:
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
+        for member in containers.iterate(ev, arguments[0], node):
+            decided = ev.decide(member, node)
+            if isinstance(decided, tf.Tensor):
+                raise ev.refuse("any/all", "any or all of tensors", node)
+            if decided is wanted:
+                return wanted
+        return not wanted
+
+    return convert
+
+
+SPECIAL.update({any: _quantifier_of(True), all: _quantifier_of(False)})
+
+
+@special(copy.copy)
+def _copy(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    value = containers.opened(ev, arguments[0], node)
+    if isinstance(value, list | dict | set | tuple):
+        return copy.copy(value)
+    raise ev.refuse("copy", f"a copy of a {type(value).__name__}", node)

@@ -1,0 +1,291 @@
+"""Calls: of the user's functions, which are converted where they are called, of classes, of what libraries define."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.speculate import builtin_calls, containers, known, residuals
+from recgraph.speculate.evaluator import Evaluator, rule
+from recgraph.speculate.scopes import Frame, names_of
+from recgraph.speculate.syntax import Syntax, syntax_of
+from recgraph.speculate.values import Residual, is_symbolic
+
+# Calls inside of calls, after which the program is taken to be recursive.
+DEPTH = 60
+
+
+@dataclasses.dataclass
+class LateCall:
+    """A call that the script makes after the graph."""
+
+    name: str
+    function: str
+    arguments: list[Any]
+    named: dict[str, Any]
+
+
+@rule(ast.Call)
+def _call(ev: Evaluator, node: ast.Call) -> Any:
+    from recgraph.speculate.on_expressions import elements
+
+    if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
+        return Super.of(ev, node)
+    function = ev.value(node.func)
+    arguments = elements(ev, node.args)
+    named: dict[str, Any] = {}
+    for keyword in node.keywords:
+        value = ev.value(keyword.value)
+        if keyword.arg is None:
+            named.update(containers.opened(ev, value, node))
+        else:
+            named[keyword.arg] = value
+    return call(ev, function, arguments, named, node)
+
+
+def call(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
+    """The value of a call."""
+    if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
+        if known.is_users(function.__func__):
+            return call(ev, function.__func__, [function.__self__, *arguments], named, node)
+        return builtin_calls.library(ev, function, arguments, named, node)
+    if isinstance(function, residuals.Method | containers.HeapMethod | Closure):
+        return function.call(ev, arguments, named, node)
+    if isinstance(function, types.FunctionType) and known.is_users(function):
+        return inline(ev, function, arguments, named, node)
+    if isinstance(function, type) and known.is_users_type(function):
+        return instantiate(ev, function, arguments, named, node)
+    if isinstance(function, Residual) or is_symbolic(function):
+        raise ev.refuse("callee", "a callee that differs from call to call", node)
+    own = inspect.getattr_static(type(function), "__call__", None)
+    if isinstance(own, types.FunctionType) and known.is_users(own):
+        return call(ev, own, [function, *arguments], named, node)
+    return builtin_calls.library(ev, function, arguments, named, node)
+
+
+def inline(
+    ev: Evaluator, function: types.FunctionType, arguments: list[Any], named: dict[str, Any], node: ast.AST
+) -> Any:
+    """Converts a function of the user's as a part of its caller."""
+    code = function.__code__
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise ev.refuse("generator", f"{function.__name__} is a generator or coroutine", node)
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None and known.is_frameworks(type(function)):
+        raise ev.refuse("callee", "a wrapped callee", node)
+    if len(ev.frames) > DEPTH:
+        raise ev.refuse("recursion", f"{function.__name__} calls itself", node)
+    try:
+        bound = inspect.signature(function, follow_wrapped=False).bind(*arguments, **named)
+    except TypeError as error:
+        raise ev.refuse("raises", str(error), node) from error
+    bound.apply_defaults()
+    syntax = syntax_of(function)
+    return enter(ev, Frame(syntax, names_of(syntax.node), function, dict(bound.arguments)))
+
+
+def enter(ev: Evaluator, frame: Frame) -> Any:
+    """Runs a function's body in a frame of its own."""
+    here = ev._here
+    ev.frames.append(frame)
+    try:
+        signal = ev.run(frame.syntax.body)
+    finally:
+        ev.frames.pop()
+        ev._here = here
+    return signal[1] if signal is not None else None
+
+
+class Closure:
+    """A function made during the call. TensorFlow may call it, too."""
+
+    def __init__(self, ev: Evaluator, node: ast.FunctionDef | ast.Lambda) -> None:
+        self.ev, self.node, self.frame = ev, node, ev.frame
+        arguments = node.args
+        self.defaults = [ev.value(default) for default in arguments.defaults]
+        self.named_defaults = [None if d is None else (ev.value(d),) for d in arguments.kw_defaults]
+        self.__name__ = getattr(node, "name", "<lambda>")
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.ev.callbacks += 1
+        try:
+            return containers.lift(self.ev, self.call(self.ev, list(arguments), named, self.node), self.node)
+        finally:
+            self.ev.callbacks -= 1
+
+    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
+        """Converts it where it is called."""
+        if any(isinstance(part, ast.Yield | ast.YieldFrom | ast.Await) for part in ast.walk(self.node)):
+            raise ev.refuse("generator", "a generator or coroutine", node)
+        syntax = Syntax.within(self.frame.syntax, self.node)
+        names = names_of(self.node)
+        frame = Frame(syntax, names, self.frame.function, self._bound(ev, arguments, named, node), self.frame)
+        return enter(ev, frame)
+
+    def _bound(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> dict[str, Any]:
+        """The arguments by name, with Python's rules."""
+        parts = self.node.args
+        kinds = inspect.Parameter
+        free = [kinds.empty] * (len(parts.posonlyargs) + len(parts.args) - len(self.defaults))
+        made = []
+        for i, (argument, default) in enumerate(
+            zip([*parts.posonlyargs, *parts.args], [*free, *self.defaults], strict=True)
+        ):
+            kind = kinds.POSITIONAL_ONLY if i < len(parts.posonlyargs) else kinds.POSITIONAL_OR_KEYWORD
+            made.append(kinds(argument.arg, kind, default=default))
+        if parts.vararg:
+            made.append(kinds(parts.vararg.arg, kinds.VAR_POSITIONAL))
+        for argument, held in zip(parts.kwonlyargs, self.named_defaults, strict=True):
+            made.append(kinds(argument.arg, kinds.KEYWORD_ONLY, default=kinds.empty if held is None else held[0]))
+        if parts.kwarg:
+            made.append(kinds(parts.kwarg.arg, kinds.VAR_KEYWORD))
+        try:
+            bound = inspect.Signature(made).bind(*arguments, **named)
+        except TypeError as error:
+            raise ev.refuse("raises", str(error), node) from error
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+
+class Callback:
+    """A function of the user's that a library may call: it is converted where that happens.
+
+    Args:
+        ev: the conversion.
+        function: the user's.
+        sequential: whether it is called just once, where the library is called, so that it may have effects.
+    """
+
+    def __init__(self, ev: Evaluator, function: Any, sequential: bool = False) -> None:
+        self.ev, self.function, self.sequential = ev, function, sequential
+        self.__name__ = getattr(function, "__name__", "callback")
+        self.__signature__ = inspect.signature(function)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        count = 0 if self.sequential else 1
+        self.ev.callbacks += count
+        node = self.ev._here or ast.Pass()
+        try:
+            return containers.lift(self.ev, call(self.ev, self.function, list(arguments), named, node), node)
+        finally:
+            self.ev.callbacks -= count
+
+
+class Super:
+    """`super()`: attributes of the classes after the one that the method belongs to."""
+
+    def __init__(self, owner: Any, after: type) -> None:
+        self.owner, self.after = owner, after
+
+    @classmethod
+    def of(cls, ev: Evaluator, node: ast.AST) -> Super:
+        """For the method that is being converted."""
+        frame = ev.frame
+        while frame.outer is not None:
+            frame = frame.outer
+        code = frame.function.__code__
+        if "__class__" not in code.co_freevars:
+            raise ev.refuse("super", "super() outside of a method", node)
+        kind = frame.function.__closure__[code.co_freevars.index("__class__")].cell_contents
+        return cls(frame.locals[code.co_varnames[0]], kind)
+
+    def attribute(self, ev: Evaluator, name: str, node: ast.AST) -> Any:
+        """A method of a base class, bound."""
+        kind = self.owner if isinstance(self.owner, type) else type(self.owner)
+        order = kind.__mro__
+        for base in order[order.index(self.after) + 1 :]:
+            found = base.__dict__.get(name)
+            if isinstance(found, types.FunctionType):
+                return types.MethodType(found, self.owner)
+            if isinstance(found, classmethod):
+                return types.MethodType(found.__func__, kind)
+            if isinstance(found, property) and found.fget is not None:
+                return call(ev, found.fget, [self.owner], {}, node)
+            if found is not None:
+                return getattr(super(self.after, self.owner), name)
+        raise ev.refuse("raises", f"super() has no {name}", node)
+
+
+def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
+    """An object of a class of the user's, made during the call."""
+    if known.is_frameworks_object_type(kind) or issubclass(kind, type):
+        raise ev.refuse("new object", f"a new {kind.__name__}, which a library keeps track of", node)
+    if issubclass(kind, BaseException):
+        return kind(*(residuals.example_of(a) for a in arguments))
+    if issubclass(kind, tuple) and hasattr(kind, "_make") or kind.__new__ is not object.__new__:
+        return native(ev, kind, arguments, named, node)
+    made = object.__new__(kind)
+    initialize = getattr(kind, "__init__", None)
+    if isinstance(initialize, types.FunctionType):
+        if hasattr(kind, "__dataclass_fields__") and "__init__" in kind.__dict__ and not hasattr(kind, "__post_init__"):
+            _dataclass(ev, made, arguments, named, node)
+        else:
+            inline(ev, initialize, [made, *arguments], named, node)
+    return made
+
+
+def _dataclass(ev: Evaluator, made: Any, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> None:
+    """What the `__init__` that `dataclasses` writes does."""
+    try:
+        bound = inspect.signature(type(made)).bind(*arguments, **named)
+    except TypeError as error:
+        raise ev.refuse("raises", str(error), node) from error
+    for field in dataclasses.fields(made):
+        if field.name in bound.arguments:
+            value = bound.arguments[field.name]
+        elif field.default_factory is not dataclasses.MISSING:
+            value = call(ev, field.default_factory, [], {}, node)
+        else:
+            value = field.default
+        object.__setattr__(made, field.name, value)
+
+
+def native(
+    ev: Evaluator, function: Callable[..., Any], arguments: list[Any], named: dict[str, Any], node: ast.AST
+) -> Any:
+    """A function that builds operations, or looks at known values only."""
+    values = [argument(ev, a, arguments, node) for a in arguments]
+    keywords = {name: argument(ev, a, arguments, node) for name, a in named.items()}
+    try:
+        return function(*values, **keywords)
+    except (tf.errors.OperatorNotAllowedInGraphError, NotImplementedError) as error:
+        raise ev.refuse("in graph", f"{getattr(function, '__name__', function)}: {error}"[:300], node) from error
+    except (TypeError, ValueError, AttributeError, LookupError, tf.errors.OpError) as error:
+        raise ev.refuse("raises", f"{type(error).__name__}: {error}"[:300], node) from error
+
+
+def argument(ev: Evaluator, value: Any, others: list[Any], node: ast.AST) -> Any:
+    """An argument as a library's function takes it."""
+    lifted = containers.lift(ev, value, node)
+    return _tensors_for_numbers(ev, lifted, others, node)
+
+
+def _tensors_for_numbers(ev: Evaluator, value: Any, others: list[Any], node: ast.AST) -> Any:
+    if isinstance(value, Residual):
+        return _number(ev, value, others, node)
+    if isinstance(value, types.FunctionType) and known.is_users(value):
+        return Callback(ev, value)
+    if isinstance(value, types.MethodType) and known.is_users_method(value):
+        return Callback(ev, value)
+    if isinstance(value, list | tuple) and any(isinstance(v, Residual | list | tuple) for v in value):
+        members = [_tensors_for_numbers(ev, v, others, node) for v in value]
+        return type(value)._make(members) if hasattr(value, "_make") else type(value)(members)
+    return value
+
+
+def _number(ev: Evaluator, value: Residual, others: list[Any], node: ast.AST) -> tf.Tensor:
+    """A number for TensorFlow: beside tensors of floats it has their dtype, else what TensorFlow makes of it."""
+    tensor = residuals.as_tensor(ev, value, node)
+    if isinstance(value.example, np.ndarray | np.generic) or tensor.dtype in (tf.bool, tf.string):
+        return tensor
+    dtypes = [o.dtype for o in others if isinstance(o, tf.Tensor | tf.Variable)]
+    if tensor.dtype.is_floating:
+        return tf.cast(tensor, next((d for d in dtypes if d.is_floating), tf.float32))
+    return tf.cast(tensor, next((d for d in dtypes if d.is_integer), tf.int32))

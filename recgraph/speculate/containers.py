@@ -1,0 +1,263 @@
+"""Lists, tuples, dicts and sets: those made during the call are real, those that were there before are the heap's."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.speculate import calls, known, residuals
+from recgraph.speculate.assumptions import assumption
+from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.values import MISSING, Residual, is_symbolic
+
+# How many members a loop may have and still be unrolled.
+UNROLL = 2000
+
+
+def opened(ev: Evaluator, container: Any, node: ast.AST) -> Any:
+    """A container whose members are values of the call."""
+    if ev.heap.name_of(container) is None or not isinstance(container, list | tuple | dict | set | frozenset):
+        return container
+    return ev.heap.open(container, ev.where(node))
+
+
+def lift(ev: Evaluator, value: Any, node: ast.AST) -> Any:
+    """A value as a function that is not converted may look at it, containers with all that they hold."""
+    if isinstance(value, Residual) or is_symbolic(value):
+        return value
+    if isinstance(value, list | tuple | dict | set | frozenset):
+        whole = opened(ev, value, node)
+        if isinstance(whole, dict):
+            lifted = {key: lift(ev, v, node) for key, v in whole.items()}
+            return lifted if type(whole) is dict else type(whole)(lifted)
+        members = [lift(ev, v, node) for v in whole]
+        if all(a is b for a, b in zip(members, whole, strict=True)) and whole is value:
+            return value
+        return type(whole)._make(members) if hasattr(whole, "_make") else type(whole)(members)
+    if isinstance(value, ev.heap.eager_tensor_type):
+        return ev.heap.captured(value)
+    name = ev.heap.name_of(value)
+    if name is not None:
+        ev.script.assume(
+            f"{name} is {ev.script.constant(value)}",
+            assumption("identity", f"a {type(value).__name__} that is given to a library", ev.where(node)),
+        )
+    return value
+
+
+def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
+    """`container[index]`."""
+    if is_symbolic(container) or isinstance(container, tf.Variable):
+        return _of_tensor(ev, container, index, node)
+    if isinstance(container, Residual):
+        return residuals.in_script(ev, _get_item, [container, lift(ev, index, node)], {}, node)
+    if isinstance(index, Residual) or is_symbolic(index):
+        return _by_unknown(ev, container, index, node)
+    method = getattr(type(container), "__getitem__", None)
+    if isinstance(method, types.FunctionType) and known.is_users(method):
+        return calls.call(ev, method, [container, index], {}, node)
+    if ev.heap.name_of(container) is not None and isinstance(container, list | tuple | dict):
+        if isinstance(index, slice):
+            return opened(ev, container, node)[index]
+        seen, site = ev.seen(node)
+        value = ev.heap.item(container, index, seen, site, ev.where(node))
+        if value is MISSING:
+            raise ev.refuse("raises", f"KeyError: {index!r}", node)
+        return value
+    return residuals.python(ev, _get_item, [container, index], node) if _is_plain_data(container) else _item(
+        ev, container, index, node
+    )  # fmt: skip
+
+
+def _is_plain_data(container: Any) -> bool:
+    return isinstance(container, str | bytes | range)
+
+
+def _item(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
+    try:
+        return container[index]
+    except (LookupError, TypeError) as error:
+        raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
+
+
+def _get_item(container: Any, index: Any) -> Any:
+    return container[index]
+
+
+def _of_tensor(ev: Evaluator, tensor: Any, index: Any, node: ast.AST) -> Any:
+    if ev.heap.name_of(index) is not None:
+        index = lift(ev, index, node)
+    parts = index if isinstance(index, tuple) else (index,)
+    return calls.native(ev, _get_item, [tensor, tuple(_index(ev, p, node) for p in parts)], {}, node)
+
+
+def _index(ev: Evaluator, part: Any, node: ast.AST) -> Any:
+    if isinstance(part, slice):
+        return slice(*(_index(ev, p, node) for p in (part.start, part.stop, part.step)))
+    if isinstance(part, Residual):
+        return tf.cast(residuals.as_tensor(ev, part, node), tf.int32)
+    return part
+
+
+def _by_unknown(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
+    """An index that differs from call to call: the one it has now is assumed, unless members are tensors alike."""
+    if isinstance(index, Residual) and not index.late:
+        return residuals.in_script(ev, _get_item, [lift(ev, container, node), index], {}, node)
+    members = opened(ev, container, node)
+    if isinstance(members, list | tuple) and members and all(isinstance(m, tf.Tensor) for m in members):
+        number = index.tensor if isinstance(index, Residual) else index
+        return tf.stack(list(members))[tf.cast(number, tf.int32)]
+    raise ev.refuse("index", "an index that a tensor gives into Python objects", node)
+
+
+def set_subscript(ev: Evaluator, container: Any, index: Any, value: Any, node: ast.AST) -> None:
+    """`container[index] = value`."""
+    if isinstance(index, Residual) or is_symbolic(index) or isinstance(container, Residual):
+        raise ev.refuse("index", "an item is set under a key that differs from call to call", node)
+    method = getattr(type(container), "__setitem__", None)
+    if isinstance(method, types.FunctionType) and known.is_users(method):
+        calls.call(ev, method, [container, index, value], {}, node)
+    elif ev.heap.name_of(container) is not None:
+        ev.need_sequence("a write to a container")
+        ev.heap.set_item(container, index, value, ev.where(node))
+    else:
+        try:
+            container[index] = value
+        except (LookupError, TypeError) as error:
+            raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
+
+
+def delete_subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> None:
+    """`del container[index]`."""
+    if isinstance(index, Residual) or is_symbolic(index):
+        raise ev.refuse("index", "an item is deleted under a key that differs from call to call", node)
+    if ev.heap.name_of(container) is None or not isinstance(container, dict):
+        target = opened(ev, container, node)
+        try:
+            del target[index]
+        except (LookupError, TypeError) as error:
+            raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
+        return
+    subscript(ev, container, index, node)  # that it is there is an assumption
+    ev.need_sequence("a write to a container")
+    ev.heap.set_item(container, index, MISSING, ev.where(node))
+
+
+def contains(ev: Evaluator, container: Any, member: Any, node: ast.AST) -> Any:
+    """`member in container`."""
+    if is_symbolic(container) or is_symbolic(member):
+        raise ev.refuse("in", "`in` with tensors", node)
+    name = ev.heap.name_of(container)
+    if isinstance(container, dict) and name is not None and not isinstance(member, Residual):
+        key = ("item", id(container), member)
+        if key in ev.heap.shadow:
+            return ev.heap.shadow[key] is not MISSING
+        found = member in container
+        condition = f"({ev.heap.literal(member)} in {name}) is {found}"
+        ev.script.assume(
+            condition, assumption("keys", f"{member!r} {'is' if found else 'is not'} there", ev.where(node))
+        )
+        return found
+    return residuals.python(ev, _contains, [lift(ev, container, node), member], node)
+
+
+def _contains(container: Any, member: Any) -> bool:
+    return member in container
+
+
+def iterate(ev: Evaluator, iterable: Any, node: ast.AST) -> list[Any]:
+    """All members of something that a loop, a star or an unpacking goes through."""
+    if isinstance(iterable, tf.Variable):
+        iterable = iterable.read_value()
+    if isinstance(iterable, tf.Tensor):
+        if iterable.shape.rank in (None, 0) or iterable.shape[0] is None:
+            raise ev.refuse("trips", "a loop over a tensor of unknown length", node)
+        return tf.unstack(iterable) if iterable.shape[0] else []
+    if isinstance(iterable, Residual):
+        return _members_of_residual(ev, iterable, node)
+    iterable = opened(ev, iterable, node)
+    if isinstance(iterable, _ITERABLES):
+        members = list(iterable)
+    else:
+        raise ev.refuse("iterator", f"a {type(iterable).__name__} is gone through", node)
+    if len(members) > UNROLL:
+        raise ev.refuse("trips", f"a loop of {len(members)} rounds is not unrolled (limit {UNROLL})", node)
+    return members
+
+
+_ITERABLES: Any = (
+    *(list, tuple, dict, set, frozenset, str, bytes, range, Mapping, enumerate, zip, map, filter, reversed),
+    *map(type, ({}.keys(), {}.values(), {}.items(), iter([]))),
+)
+
+
+def _members_of_residual(ev: Evaluator, iterable: Residual, node: ast.AST) -> list[Any]:
+    if iterable.late or not isinstance(iterable.example, np.ndarray | list | tuple | str | range):
+        raise ev.refuse("iterator", "a loop over a value that differs from call to call", node)
+    count = len(iterable.example)
+    ev.script.assume(f"len({iterable.name}) == {count}", assumption("length", "rounds of a loop", ev.where(node)))
+    return [residuals.in_script(ev, _get_item, [iterable, i], {}, node) for i in range(count)]
+
+
+def length(ev: Evaluator, container: Any, node: ast.AST) -> Any:
+    """`len(container)`."""
+    if isinstance(container, tf.Tensor):
+        if container.shape.rank in (None, 0) or container.shape[0] is None:
+            raise ev.refuse("length", "the length of a tensor whose shape is not known", node)
+        return container.shape[0]
+    name = ev.heap.name_of(container)
+    if name is None or id(container) in ev.heap.opened or not isinstance(container, list | dict | set | tuple):
+        method = getattr(type(container), "__len__", None)
+        if isinstance(method, types.FunctionType) and known.is_users(method):
+            return calls.call(ev, method, [container], {}, node)
+        return residuals.python(ev, len, [opened(ev, container, node)], node)
+    seen, site = ev.seen(node)
+    if not isinstance(container, list) or not (seen.varies and seen.count > 1):
+        return len(opened(ev, container, node))
+    now = ev.script.read(f"len({name})")
+    more = len(ev.heap.appended.get(id(container), []))
+    return residuals.python(ev, int.__add__, [Residual(now, len(container)), more], node)
+
+
+class HeapMethod:
+    """A method of a container that was there before the call."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
+        """Calls it on the working copy; an append needs none."""
+        owner, name = self.owner, self.name
+        if isinstance(owner, list) and name == "append" and len(arguments) == 1:
+            ev.need_sequence("an append")
+            ev.heap.append(owner, arguments[0])
+            return None
+        if isinstance(owner, dict) and name == "get" and not named and not isinstance(arguments[0], Residual):
+            found = contains(ev, owner, arguments[0], node)
+            return subscript(ev, owner, arguments[0], node) if found else (arguments[1:] or [None])[0]
+        if isinstance(owner, set):
+            raise ev.refuse("container", f"set.{name} of a set that was there before", node)
+        if name not in _READING:
+            ev.need_sequence("a write to a container")
+        target = opened(ev, owner, node)
+        return _applied(ev, target, name, arguments, named, node)
+
+
+_READING = frozenset({"get", "keys", "values", "items", "copy", "index", "count"})
+
+
+def _applied(ev: Evaluator, target: Any, name: str, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
+    lifted = [opened(ev, a, node) for a in arguments]
+    if name in ("sort", "index", "count", "remove") and any(
+        is_symbolic(m) or isinstance(m, Residual) for m in [*target, *lifted]
+    ):
+        raise ev.refuse("container", f"{name} compares tensors or values that differ from call to call", node)
+    try:
+        return getattr(target, name)(*lifted, **named)
+    except Exception as error:
+        raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error

@@ -1,0 +1,269 @@
+"""Runs a function on values that are known, tensors of a graph, and values known later: what is left is the graph.
+
+Each construct of Python has a rule, a function in one of the files `on_*.py`; this file has the table and what the
+rules share: frames, names, sites and decisions.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import types
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from recgraph.speculate.assumptions import assumption
+from recgraph.speculate.heap import Heap
+from recgraph.speculate.profile import Profile, Seen
+from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.scopes import Frame
+from recgraph.speculate.script import Assumption, Script
+from recgraph.speculate.values import MISSING, Missing, Residual
+
+# How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
+Signal: TypeAlias = tuple[str, Any]
+Rule: TypeAlias = Callable[["Evaluator", Any], Any]
+
+RULES: dict[type[ast.AST], Rule] = {}
+
+
+def rule(*kinds: type[ast.AST]) -> Callable[[Rule], Rule]:
+    """Registers how a kind of node is converted. Expressions give a value, statements a signal or None."""
+
+    def register(function: Rule) -> Rule:
+        for kind in kinds:
+            RULES[kind] = function
+        return function
+
+    return register
+
+
+class Evaluator:
+    """The conversion of one call.
+
+    Attributes:
+        script: the Python that will run around the graph.
+        graph: that the operations go to.
+        heap: the objects that were there before.
+        profile: what eager calls have seen.
+        assertions: int32 scalars, each the number of an assumption that is broken or -1.
+        effects: what the script does after the graph, in order.
+    """
+
+    def __init__(self, script: Script, graph: Any, profile: Profile) -> None:
+        self.script, self.graph, self.profile = script, graph, profile
+        self.heap = Heap(script, graph)
+        self.assertions: list[tf.Tensor] = []
+        self.effects: list[Any] = []
+        self.frames: list[Frame] = []
+        self.callbacks = 0  # how many functions of TensorFlow's have called us back
+        self._reached: dict[Any, int] = {}
+        self._here: ast.AST | None = None
+
+    # Where we are.
+
+    @property
+    def frame(self) -> Frame:
+        """The function that is being converted."""
+        return self.frames[-1]
+
+    def where(self, node: ast.AST | None = None) -> str:
+        """The user's line."""
+        node = node or self._here
+        return self.frame.syntax.where(node) if node is not None and self.frames else ""
+
+    def refuse(self, feature: str, why: str, node: ast.AST | None = None) -> Inconvertible:
+        """The error for something that is not converted."""
+        return Inconvertible(feature, why, self.where(node))
+
+    def seen(self, node: ast.AST) -> tuple[Seen, tuple[Any, int]]:
+        """What eager calls saw at a node, this time; and the place in the profile, to relax."""
+        site = (*self.frame.syntax.key, getattr(node, "site", -1))
+        occurrence = self._reached.get(site, 0)
+        self._reached[site] = occurrence + 1
+        return self.profile.seen(site, occurrence), (site, occurrence)
+
+    # Rules.
+
+    def value(self, node: ast.expr) -> Any:
+        """The value of an expression."""
+        self._here = node
+        return self._rule(node)(self, node)
+
+    def run(self, body: list[ast.stmt]) -> Signal | None:
+        """Runs statements until one ends the block."""
+        rests = self.frame.rests
+        for i, statement in enumerate(body):
+            self._here = statement
+            rests.append(body[i + 1 :])
+            try:
+                signal: Signal | None = self._rule(statement)(self, statement)
+            finally:
+                rests.pop()
+            if signal is not None:
+                return signal
+        return None
+
+    def _rule(self, node: ast.AST) -> Rule:
+        found = RULES.get(type(node))
+        if found is None:
+            raise self.refuse("syntax", f"{type(node).__name__} runs eagerly", node)
+        return found
+
+    # Names.
+
+    def read_name(self, node: ast.Name) -> Any:
+        """The value of a name: local, of a function around, of the closure, global or builtin."""
+        name = node.id
+        frame: Frame | None = self.frame
+        while frame is not None:
+            if name in frame.names.globals:
+                break
+            if name in frame.locals:
+                return self._bound(frame.locals[name], name, node)
+            if name in frame.names.bound:
+                return self._bound(MISSING, name, node)
+            if frame.outer is None and name in frame.function.__code__.co_freevars:
+                return self._read_cell(frame, name, node)
+            frame = frame.outer
+        return self._read_global(name, node)
+
+    def _bound(self, value: Any, name: str, node: ast.AST) -> Any:
+        if isinstance(value, Missing):
+            raise self.refuse("raises", f"{name} has no value here", node)
+        return value
+
+    def _cell(self, frame: Frame, name: str) -> Any:
+        return frame.function.__closure__[frame.function.__code__.co_freevars.index(name)]
+
+    def _read_cell(self, frame: Frame, name: str, node: ast.AST) -> Any:
+        cell = self._cell(frame, name)
+        seen, site = self.seen(node)
+        key = ("cell", id(cell))
+        if key in self.heap.shadow:
+            return self._bound(self.heap.shadow[key], name, node)
+        try:
+            current = cell.cell_contents
+        except ValueError:
+            raise self.refuse("raises", f"{name} has no value here", node) from None
+        return self.heap.read(key, self._cell_expression(cell), current, name, seen, site, self.where(node))
+
+    def _cell_expression(self, cell: Any) -> str:
+        return f"{self.script.constant(cell)}.cell_contents"
+
+    def _read_global(self, name: str, node: ast.AST) -> Any:
+        names = self.frame.function.__globals__
+        key = ("global", id(names), name)
+        seen, site = self.seen(node)
+        if key in self.heap.shadow:
+            return self._bound(self.heap.shadow[key], name, node)
+        if name in names:
+            expression = f"{self.script.constant(names)}[{name!r}]"
+            return self.heap.read(key, expression, names[name], name, seen, site, self.where(node))
+        if not hasattr(builtins, name):
+            raise self.refuse("raises", f"{name} has no value here", node)
+        return getattr(builtins, name)
+
+    def bind(self, name: str, value: Any) -> None:
+        """Assigns to a name; `MISSING` deletes it."""
+        frame: Frame | None = self.frame
+        if name in self.frame.names.globals:
+            names = self.frame.function.__globals__
+            self.write_slot(("global", id(names), name), f"{self.script.constant(names)}[{name!r}]", value)
+            return
+        if name not in self.frame.names.nonlocals:
+            self.frame.locals[name] = value
+            return
+        while frame is not None:
+            if frame is not self.frame and (name in frame.names.bound or name in frame.locals):
+                frame.locals[name] = value
+                return
+            if frame.outer is None:
+                cell = self._cell(frame, name)
+                self.write_slot(("cell", id(cell)), self._cell_expression(cell), value)
+            frame = frame.outer
+
+    def write_slot(self, key: Any, target: str, value: Any) -> None:
+        """Sets something of the Python heap after the graph."""
+        self.need_sequence("a write to a Python object")
+        self.heap.write(key, target, value)
+
+    def need_sequence(self, what: str) -> None:
+        """Effects must happen once, in order: not in functions that TensorFlow calls back."""
+        if self.callbacks:
+            raise self.refuse("effect in callback", f"{what} in a function that TensorFlow calls")
+
+    def code(self, value: Any) -> str:
+        """How the script writes a value that is known before the graph."""
+        if isinstance(value, Residual):
+            return value.name
+        if isinstance(value, list | tuple) and type(value) in (list, tuple):
+            parts = "".join(f"{self.code(v)}, " for v in value)
+            return f"[{parts}]" if isinstance(value, list) else f"({parts})"
+        if isinstance(value, dict) and type(value) is dict:
+            return "{" + "".join(f"{self.code(k)}: {self.code(v)}, " for k, v in value.items()) + "}"
+        if isinstance(value, slice):
+            return f"slice({self.code(value.start)}, {self.code(value.stop)}, {self.code(value.step)})"
+        return self.heap.name_of(value) or self.script.constant(value)
+
+    def noted(self, kind: str, what: str, node: ast.AST) -> Assumption:
+        """An assumption about something at a node."""
+        return assumption(kind, what, self.where(node))
+
+    def layer_call(self, layer: Any, method: Any) -> Any:
+        """What Keras calls in place of a layer's `call`: it is converted there, once, as a part of the caller."""
+        from recgraph.speculate import calls
+
+        return calls.Callback(self, types.MethodType(method, layer), sequential=True)
+
+    # Decisions.
+
+    def decide(self, value: Any, node: ast.AST) -> bool | tf.Tensor:
+        """The truth of a value: known, assumed, or a bool scalar of the graph."""
+        seen, site = self.seen(node)
+        truth = self.truth(value, node)
+        if isinstance(truth, bool):
+            return truth
+        if isinstance(truth, Residual):
+            number = assumption("decision", f"{bool(truth.example)}", self.where(node), site)
+            self.script.assume(f"bool({truth.name}) is {bool(truth.example)}", number)
+            return bool(truth.example)
+        if seen.count and not seen.varies and not self.callbacks:
+            expected = bool(seen.constant)
+            condition = truth if expected else tf.logical_not(truth)
+            self.assert_in_graph(condition, assumption("branch", f"always {expected}", self.where(node), site))
+            return expected
+        return truth
+
+    def assert_in_graph(self, condition: tf.Tensor, what: Assumption) -> None:
+        """Goes on only where a condition of the graph holds."""
+        self.assertions.append(tf.where(condition, -1, self.script.number(what)))
+
+    def truth(self, value: Any, node: ast.AST) -> Any:
+        """What `bool(value)` is: a bool, a `Residual` that is known before the graph, or a bool scalar of the graph."""
+        if isinstance(value, Residual):
+            if value.tensor is not None:
+                return tf.cast(value.tensor, tf.bool)
+            if value.late:
+                raise self.refuse("late decision", "a decision on a value that is known only after the graph", node)
+            return value
+        if isinstance(value, tf.Tensor):
+            if value.shape.num_elements() not in (None, 1):
+                raise self.refuse("raises", "the truth of a tensor of several elements", node)
+            return tf.reshape(tf.cast(value, tf.bool), [])
+        if isinstance(value, tf.Variable):
+            return tf.reshape(tf.cast(value.read_value(), tf.bool), [])
+        name = self.heap.name_of(value)
+        if isinstance(value, list | dict | set | tuple) and name is not None:
+            if id(value) in self.heap.opened:
+                return bool(self.heap.opened[id(value)])
+            if self.heap.appended.get(id(value)):
+                return True
+            self.script.assume(f"bool({name}) is {bool(value)}", assumption("decision", "emptiness", self.where(node)))
+            return bool(value)
+        for method in ("__bool__", "__len__"):
+            if isinstance(getattr(type(value), method, None), type(lambda: 0)):
+                raise self.refuse("custom truth", f"{type(value).__name__} has a {method} of its own", node)
+        return bool(value)

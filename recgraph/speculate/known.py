@@ -1,0 +1,125 @@
+"""What is known of functions that are not the user's: how a call of each is converted.
+
+A function of the user's is converted itself. One of TensorFlow's or Keras's builds its operations in the graph. A pure
+one, given values that are known now, is called now; given values that are known only later, it is called then.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import math
+import operator
+import sys
+import sysconfig
+import types
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+# Packages whose functions build operations.
+_FRAMEWORKS: Final = frozenset({"tensorflow", "keras", "tf_keras", "tensorflow_probability", "recgraph"})
+_LIBRARIES: Final = tuple(
+    path for key in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_paths().get(key))
+)
+_PURE_BUILTINS: Final = """
+abs all any ascii bin bool bytes callable chr complex dict divmod enumerate float format frozenset hash hex int
+isinstance issubclass len list max min oct ord pow range repr reversed round set slice sorted str sum tuple type zip
+"""
+PURE: Final = frozenset(
+    [getattr(builtins, name) for name in _PURE_BUILTINS.split()]
+    + [f for f in vars(math).values() if callable(f)]
+    + [
+        f
+        for f in vars(operator).values()
+        if isinstance(f, types.BuiltinFunctionType) and not f.__name__.startswith("i")
+    ]
+    + [functools.partial]
+)
+# Methods of these types change nothing but, perhaps, their own object.
+DATA_TYPES: Final = (int, float, complex, str, bytes, bool, tuple, list, dict, set, frozenset, range, slice, type(None))
+
+
+def top_package(thing: Any) -> str:
+    """The first part of the name of the module that something was defined in."""
+    module = getattr(thing, "__module__", None) or getattr(type(thing), "__module__", "")
+    return str(module).split(".")[0]
+
+
+def is_frameworks(thing: Any) -> bool:
+    """Whether a function, class or object is TensorFlow's, Keras's or ours."""
+    return top_package(thing) in _FRAMEWORKS
+
+
+def is_users(function: types.FunctionType) -> bool:
+    """Whether a function is part of the user's program: neither a framework's nor of an installed library."""
+    if top_package(function) in _FRAMEWORKS:
+        return False
+    in_library = function.__code__.co_filename.startswith(_LIBRARIES)
+    return not in_library and top_package(function) not in sys.stdlib_module_names
+
+
+def is_users_type(kind: type) -> bool:
+    """Whether a class is part of the user's program."""
+    package = top_package(kind)
+    if package in _FRAMEWORKS or package in sys.stdlib_module_names:
+        return package == "__main__"
+    module = sys.modules.get(kind.__module__)
+    filename = getattr(module, "__file__", None) or ""
+    return kind.__flags__ & (1 << 9) != 0 and not filename.startswith(_LIBRARIES)
+
+
+def is_users_method(method: types.MethodType) -> bool:
+    """Whether a bound method is a function of the user's."""
+    return isinstance(method.__func__, types.FunctionType) and is_users(method.__func__)
+
+
+def is_library(module: str) -> bool:
+    """Whether a module is a framework's or of an installed library: its contents are taken to stay as they are."""
+    package = module.split(".")[0]
+    if package in _FRAMEWORKS or package in sys.stdlib_module_names:
+        return package != "__main__"
+    return (getattr(sys.modules.get(module), "__file__", None) or "").startswith(_LIBRARIES)
+
+
+def is_frameworks_object_type(kind: type) -> bool:
+    """Whether a class is a framework's or derived from one."""
+    return any(top_package(base) in _FRAMEWORKS for base in kind.__mro__)
+
+
+def is_frameworks_object(thing: Any) -> bool:
+    """Whether an object's class is a framework's or derived from one."""
+    return thing is not None and is_frameworks_object_type(type(thing))
+
+
+def is_numpy(function: Any) -> bool:
+    """Whether a function is NumPy's."""
+    owner = getattr(function, "__self__", None)
+    return top_package(function) == "numpy" or isinstance(function, np.ufunc) or isinstance(owner, np.ndarray)
+
+
+def may_change_type(kind: type) -> bool:
+    """Whether a value computed from others may be of another type next time, as `2 ** n` may."""
+    return kind in (int, float, bool, str)
+
+
+@contextlib.contextmanager
+def users_layers_converted(ev: Any, function: Any) -> Iterator[None]:
+    """While Keras calls layers, the `call` of those that the user has written is converted too."""
+    owner = function if is_frameworks_object(function) else getattr(function, "__self__", None)
+    if owner is None or not hasattr(owner, "_flatten_layers"):
+        yield
+        return
+    patched = []
+    for layer in owner._flatten_layers():
+        method = type(layer).call
+        if isinstance(method, types.FunctionType) and is_users(method) and "call" not in layer.__dict__:
+            layer.__dict__["call"] = ev.layer_call(layer, method)
+            patched.append(layer)
+    try:
+        yield
+    finally:
+        for layer in patched:
+            del layer.__dict__["call"]

@@ -1,0 +1,276 @@
+"""Expressions: constants, names, operators, comparisons, attributes, subscripts, displays, comprehensions."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph.speculate import attributes, calls, containers, residuals
+from recgraph.speculate.evaluator import Evaluator, rule
+from recgraph.speculate.scopes import Frame, Names
+from recgraph.speculate.values import Residual, is_symbolic
+
+BINARY: dict[type[ast.operator], Any] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.MatMult: operator.matmul,
+    ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}  # fmt: skip
+IN_PLACE: dict[type[ast.operator], Any] = {
+    ast.Add: operator.iadd, ast.Sub: operator.isub, ast.Mult: operator.imul, ast.Div: operator.itruediv,
+    ast.FloorDiv: operator.ifloordiv, ast.Mod: operator.imod, ast.Pow: operator.ipow, ast.MatMult: operator.imatmul,
+    ast.BitAnd: operator.iand, ast.BitOr: operator.ior, ast.BitXor: operator.ixor, ast.LShift: operator.ilshift,
+    ast.RShift: operator.irshift,
+}  # fmt: skip
+UNARY: dict[type[ast.unaryop], Any] = {ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Invert: operator.invert}
+COMPARE: dict[type[ast.cmpop], Any] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}  # fmt: skip
+
+
+@rule(ast.Constant)
+def _constant(ev: Evaluator, node: ast.Constant) -> Any:
+    return node.value
+
+
+@rule(ast.Name)
+def _name(ev: Evaluator, node: ast.Name) -> Any:
+    return ev.read_name(node)
+
+
+@rule(ast.BinOp)
+def _binary(ev: Evaluator, node: ast.BinOp) -> Any:
+    left = ev.value(node.left)
+    return residuals.operate(ev, BINARY[type(node.op)], [left, ev.value(node.right)], node)
+
+
+@rule(ast.UnaryOp)
+def _unary(ev: Evaluator, node: ast.UnaryOp) -> Any:
+    operand = ev.value(node.operand)
+    if not isinstance(node.op, ast.Not):
+        return residuals.operate(ev, UNARY[type(node.op)], [operand], node)
+    truth = ev.truth(operand, node)
+    if isinstance(truth, tf.Tensor):
+        return Residual("", tensor=tf.logical_not(truth), late=True)
+    return residuals.operate(ev, operator.not_, [truth], node)
+
+
+@rule(ast.BoolOp)
+def _bool(ev: Evaluator, node: ast.BoolOp) -> Any:
+    """Each operand decides whether the next is evaluated."""
+    wanted = isinstance(node.op, ast.And)
+    for operand in node.values[:-1]:
+        value = ev.value(operand)
+        decided = ev.decide(value, operand)
+        if isinstance(decided, tf.Tensor):
+            return _bool_of_tensors(ev, node, value)
+        if decided is not wanted:
+            return value
+    return ev.value(node.values[-1])
+
+
+def _bool_of_tensors(ev: Evaluator, node: ast.BoolOp, first: Any) -> Any:
+    """`a and b` of bool scalars of the graph, where evaluating `b` has no effects that could be seen."""
+    index = 0
+    truths = [ev.truth(first, node)]
+    for index in range(1, len(node.values)):
+        truths.append(ev.truth(ev.value(node.values[index]), node))
+    if not all(isinstance(t, tf.Tensor | bool) for t in truths):
+        raise ev.refuse("and/or", "and/or of tensors with other values", node)
+    join = tf.logical_and if isinstance(node.op, ast.And) else tf.logical_or
+    result = truths[0]
+    for truth in truths[1:]:
+        result = join(result, truth)
+    return result
+
+
+@rule(ast.Compare)
+def _compare(ev: Evaluator, node: ast.Compare) -> Any:
+    left = ev.value(node.left)
+    for i, (kind, comparator) in enumerate(zip(node.ops, node.comparators, strict=True)):
+        right = ev.value(comparator)
+        result = _comparison(ev, kind, left, right, node)
+        if i == len(node.ops) - 1:
+            return result
+        decided = ev.decide(result, comparator)
+        if isinstance(decided, tf.Tensor):
+            raise ev.refuse("chained comparison", "a chained comparison of tensors", node)
+        if not decided:
+            return result
+        left = right
+    return result
+
+
+def _comparison(ev: Evaluator, kind: ast.cmpop, left: Any, right: Any, node: ast.AST) -> Any:
+    if isinstance(kind, ast.Is | ast.IsNot):
+        return _identity(ev, left, right, node) is isinstance(kind, ast.Is)
+    if isinstance(kind, ast.In | ast.NotIn):
+        found = containers.contains(ev, right, left, node)
+        return found if isinstance(kind, ast.In) else residuals.operate(ev, operator.not_, [found], node)
+    return residuals.operate(ev, COMPARE[type(kind)], [left, right], node)
+
+
+def _identity(ev: Evaluator, left: Any, right: Any, node: ast.AST) -> bool:
+    if isinstance(left, Residual) or isinstance(right, Residual):
+        other = right if isinstance(left, Residual) else left
+        if other is None or isinstance(other, bool):
+            return False  # a residual is a number or a string
+        raise ev.refuse("identity", "the identity of values that differ from call to call", node)
+    return left is right
+
+
+@rule(ast.IfExp)
+def _if_expression(ev: Evaluator, node: ast.IfExp) -> Any:
+    from recgraph.speculate import branches
+
+    decided = ev.decide(ev.value(node.test), node)
+    if isinstance(decided, tf.Tensor):
+        return branches.choose(ev, decided, lambda: ev.value(node.body), lambda: ev.value(node.orelse), node)
+    return ev.value(node.body if decided else node.orelse)
+
+
+@rule(ast.NamedExpr)
+def _walrus(ev: Evaluator, node: ast.NamedExpr) -> Any:
+    value = ev.value(node.value)
+    ev.bind(node.target.id, value)
+    return value
+
+
+@rule(ast.Attribute)
+def _attribute(ev: Evaluator, node: ast.Attribute) -> Any:
+    return attributes.get(ev, ev.value(node.value), ev.frame.syntax.private(node.attr), node)
+
+
+@rule(ast.Subscript)
+def _subscript(ev: Evaluator, node: ast.Subscript) -> Any:
+    container = ev.value(node.value)
+    return containers.subscript(ev, container, ev.value(node.slice), node)
+
+
+@rule(ast.Slice)
+def _slice(ev: Evaluator, node: ast.Slice) -> slice:
+    return slice(*(None if part is None else ev.value(part) for part in (node.lower, node.upper, node.step)))
+
+
+@rule(ast.Tuple)
+def _tuple(ev: Evaluator, node: ast.Tuple) -> tuple[Any, ...]:
+    return tuple(elements(ev, node.elts))
+
+
+@rule(ast.List)
+def _list(ev: Evaluator, node: ast.List) -> list[Any]:
+    return elements(ev, node.elts)
+
+
+@rule(ast.Set)
+def _set(ev: Evaluator, node: ast.Set) -> set[Any]:
+    members = elements(ev, node.elts)
+    if any(is_symbolic(m) or isinstance(m, Residual) for m in members):
+        raise ev.refuse("set", "a set of tensors or of values that differ from call to call", node)
+    return set(members)
+
+
+def elements(ev: Evaluator, nodes: list[ast.expr]) -> list[Any]:
+    """The values of a display or of positional arguments, stars unpacked."""
+    values: list[Any] = []
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            values.extend(containers.iterate(ev, ev.value(node.value), node))
+        else:
+            values.append(ev.value(node))
+    return values
+
+
+@rule(ast.Dict)
+def _dict(ev: Evaluator, node: ast.Dict) -> dict[Any, Any]:
+    made: dict[Any, Any] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            made.update(containers.opened(ev, ev.value(value), node))
+        else:
+            made[_key(ev, ev.value(key), node)] = ev.value(value)
+    return made
+
+
+def _key(ev: Evaluator, key: Any, node: ast.AST) -> Any:
+    if is_symbolic(key) or isinstance(key, Residual):
+        raise ev.refuse("key", "a key that differs from call to call", node)
+    return key
+
+
+@rule(ast.JoinedStr)
+def _joined(ev: Evaluator, node: ast.JoinedStr) -> Any:
+    return residuals.operate(ev, _concatenated, [ev.value(part) for part in node.values], node)
+
+
+def _concatenated(*parts: Any) -> str:
+    return "".join(parts)
+
+
+@rule(ast.FormattedValue)
+def _formatted(ev: Evaluator, node: ast.FormattedValue) -> Any:
+    value = ev.value(node.value)
+    convert = {-1: None, 115: str, 114: repr, 97: ascii}[node.conversion]
+    if convert is not None:
+        value = residuals.python(ev, convert, [value], node)
+    specification = "" if node.format_spec is None else ev.value(node.format_spec)
+    return residuals.python(ev, format, [value, specification], node)
+
+
+@rule(ast.Lambda)
+def _lambda(ev: Evaluator, node: ast.Lambda) -> Any:
+    return calls.Closure(ev, node)
+
+
+@rule(ast.ListComp, ast.SetComp, ast.GeneratorExp)
+def _comprehension(ev: Evaluator, node: Any) -> Any:
+    found: list[Any] = []
+    _generate(ev, node.generators, lambda: found.append(ev.value(node.elt)), node)
+    return set(found) if isinstance(node, ast.SetComp) else found
+
+
+@rule(ast.DictComp)
+def _dict_comprehension(ev: Evaluator, node: ast.DictComp) -> dict[Any, Any]:
+    made: dict[Any, Any] = {}
+
+    def add() -> None:
+        key = _key(ev, ev.value(node.key), node)
+        made[key] = ev.value(node.value)
+
+    _generate(ev, node.generators, add, node)
+    return made
+
+
+def _generate(ev: Evaluator, generators: list[ast.comprehension], add: Any, node: ast.AST) -> None:
+    """The loops of a comprehension, whose targets are its own names."""
+    first = ev.value(generators[0].iter)
+    outer = ev.frame
+    targets = {n.id for g in generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+    walrus = {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
+    ev.frames.append(Frame(outer.syntax, Names(targets, outer.names.globals, walrus), outer.function, {}, outer))
+    try:
+        _nested(ev, generators, 0, first, add)
+    finally:
+        ev.frames.pop()
+
+
+def _nested(ev: Evaluator, generators: list[ast.comprehension], depth: int, iterable: Any, add: Any) -> None:
+    if depth == len(generators):
+        add()
+        return
+    generator = generators[depth]
+    for member in containers.iterate(ev, iterable if depth == 0 else ev.value(generator.iter), generator.iter):
+        attributes.assign(ev, generator.target, member)
+        conditions = (ev.decide(ev.value(test), test) for test in generator.ifs)
+        if all(_known(ev, condition, generator.iter) for condition in conditions):
+            _nested(ev, generators, depth + 1, None, add)
+
+
+def _known(ev: Evaluator, condition: Any, node: ast.AST) -> bool:
+    if isinstance(condition, tf.Tensor):
+        raise ev.refuse("filter", "a tensor decides what a comprehension keeps", node)
+    return bool(condition)

@@ -1,0 +1,158 @@
+"""The end of the script: what the call returns and does to Python, written down when all of it is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph.speculate import known
+from recgraph.speculate.calls import Callback, Closure, LateCall
+from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.profile import is_plain
+from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.values import Missing, Residual, is_symbolic
+
+
+class Renderer:
+    """Writes values as Python.
+
+    Attributes:
+        outputs: the tensors that the graph has to give.
+    """
+
+    def __init__(self, ev: Evaluator) -> None:
+        self.ev, self.script, self.heap = ev, ev.script, ev.heap
+        self.outputs: list[tf.Tensor] = []
+        self._numbers: dict[int, int] = {}
+        self._made: dict[int, str] = {}
+        self._held: list[Any] = []
+
+    def finish(self, result: Any) -> None:
+        """Writes the effects in order, then the slots, then the result."""
+        for effect in self.ev.effects:
+            self._late(effect)
+        for identity, members in self.heap.appended.items():
+            for member in members:
+                self.script.effect(f"{self.heap.names[identity]}.append({self.code(member)})")
+        for key, value in self.heap.shadow.items():
+            self._slot(key, value)
+        for identity, (container, before) in self.heap.originals.items():
+            self._container(identity, container, before)
+        self.script.result = self.code(result)
+
+    def _late(self, effect: LateCall) -> None:
+        arguments = [self.code(a) for a in effect.arguments]
+        arguments += [f"{name}={self.code(value)}" for name, value in effect.named.items()]
+        self.script.effect(f"{effect.name} = {effect.function}({', '.join(arguments)})")
+
+    def _slot(self, key: Any, value: Any) -> None:
+        target = self.heap.targets[key]
+        if isinstance(value, Missing):
+            self.script.effect(f"del {target}")
+        else:
+            self.script.effect(f"{target} = {self.code(value)}")
+
+    def _container(self, identity: int, container: Any, before: Any) -> None:
+        now = self.heap.opened[identity]
+        name = self.heap.names[identity]
+        if isinstance(now, list):
+            if len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True)):
+                return
+            self.script.effect(f"{name}[:] = {self._list(now)}")
+        elif list(now) != list(before) or any(now[k] is not before[k] for k in now):
+            if self._only_set(identity, now, before):
+                return
+            self.script.effect(f"replace({name}, {self._dict(now)})")
+            self.script.scope["replace"] = _replace
+
+    def _only_set(self, identity: int, now: Any, before: Any) -> bool:
+        """Whether all changes of a dict were written as slots."""
+        changed = [k for k in now if k not in before or now[k] is not before[k]]
+        gone = [k for k in before if k not in now]
+        written = {key[2] for key in self.heap.shadow if key[:2] == ("item", identity)}
+        return not gone and set(changed) <= written
+
+    def code(self, value: Any) -> str:
+        """A value as an expression."""
+        if isinstance(value, Residual):
+            return value.name if value.tensor is None else f"{self._output(value.tensor)}.numpy().item()"
+        if is_symbolic(value):
+            return self._tensor(value)
+        name = self.heap.name_of(value)
+        if name is not None:
+            return name
+        if is_plain(value):
+            return repr(value) if type(value) in (int, str, bool, type(None), bytes) else self.script.constant(value)
+        if id(value) not in self._made:
+            self._held.append(value)
+            made = self.script.name()
+            code = self._fresh(value)
+            if code is None:
+                return self.script.constant(value)
+            self.script.effect(f"{made} = {code}")
+            self._made[id(value)] = made
+            self._fill(made, value)
+        return self._made[id(value)]
+
+    def _fresh(self, value: Any) -> str | None:
+        """What makes a value that the call has made; None for what was there before and stays the same."""
+        if isinstance(value, Closure | Callback) or type(value).__name__ in ("HeapMethod", "Super", "Method"):
+            raise Inconvertible("escape", "a function or method made during the call leaves it")
+        if type(value) is list:
+            return self._list(value)
+        if type(value) is dict:
+            return self._dict(value)
+        if isinstance(value, tuple):
+            parts = ", ".join(self.code(v) for v in value)
+            if type(value) is tuple:
+                return f"({parts}{',' if len(value) == 1 else ''})"
+            return f"{self.script.constant(type(value))}({parts})"
+        if isinstance(value, set | frozenset | slice | range):
+            return (
+                f"{self.script.constant(type(value))}({self.script.constant(value)})"
+                if isinstance(value, set)
+                else None
+            )
+        if known.is_users_type(type(value)) and not isinstance(value, type):
+            if known.is_frameworks_object(value):
+                raise Inconvertible("escape", f"a new {type(value).__name__} leaves the call")
+            self.script.scope["new"] = object.__new__
+            return f"new({self.script.constant(type(value))})"
+        if isinstance(value, dict | list):
+            raise Inconvertible("escape", f"a {type(value).__name__} made during the call leaves it")
+        return None
+
+    def _fill(self, made: str, value: Any) -> None:
+        if known.is_users_type(type(value)) and not isinstance(value, type | tuple | list | dict | set):
+            for name, member in vars(value).items():
+                self.script.effect(f"{made}.__dict__[{name!r}] = {self.code(member)}")
+
+    def _list(self, members: list[Any]) -> str:
+        return f"[{', '.join(self.code(m) for m in members)}]"
+
+    def _dict(self, members: dict[Any, Any]) -> str:
+        return "{" + ", ".join(f"{self.code(k)}: {self.code(v)}" for k, v in members.items()) + "}"
+
+    def _tensor(self, value: Any) -> str:
+        if isinstance(value, tf.Tensor):
+            return self.heap.placeholders.get(id(value)) or self._output(value)
+        components = tf.nest.flatten(value, expand_composites=True)
+        spec = tf.type_spec_from_value(value)
+        self.script.scope["pack"] = _pack
+        return f"pack({self.script.constant(spec)}, [{', '.join(map(self._output, components))}])"
+
+    def _output(self, tensor: tf.Tensor) -> str:
+        if id(tensor) not in self._numbers:
+            self._numbers[id(tensor)] = len(self.outputs)
+            self.outputs.append(tensor)
+        return f"t[{self._numbers[id(tensor)]}]"
+
+
+def _pack(spec: Any, components: list[tf.Tensor]) -> Any:
+    return tf.nest.pack_sequence_as(spec, components, expand_composites=True)
+
+
+def _replace(container: dict[Any, Any], members: dict[Any, Any]) -> None:
+    container.clear()
+    container.update(members)

@@ -1,0 +1,249 @@
+"""Python values that differ from call to call: operators and functions on them run in the script, before the graph or
+after it, or in the graph where they come out of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import operator
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.speculate import calls, containers, known
+from recgraph.speculate.assumptions import assumption
+from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.values import Residual, is_symbolic
+
+# Operators that mean the same for int64, float64 and bool scalars as for Python's numbers.
+_EXACT = {
+    operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.lt, operator.le, operator.gt,
+    operator.ge, operator.eq, operator.ne, operator.iadd, operator.isub, operator.imul,
+}  # fmt: skip
+
+
+def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
+    """A Python operator on values of any kind."""
+    if any(is_symbolic(o) or isinstance(o, tf.Variable) for o in operands):
+        return _on_tensors(ev, function, operands, node)
+    for position, operand in enumerate(operands[:2]):
+        if not isinstance(operand, Residual) and known.is_users_type(type(operand)):
+            return _special(ev, function, operands, position, node)
+    return python(ev, function, [containers.lift(ev, o, node) for o in operands], node)
+
+
+def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
+    dtype = next(o.dtype for o in operands if is_symbolic(o) or isinstance(o, tf.Variable))
+    lifted = [_beside(ev, o, dtype, node) for o in operands]
+    if any(isinstance(o, tf.Variable) for o in lifted[:1]) and function.__name__.startswith("i"):
+        raise ev.refuse("in-place variable", "an in-place operator on a variable", node)
+    return calls.native(ev, function, lifted, {}, node)
+
+
+def _beside(ev: Evaluator, value: Any, dtype: tf.DType, node: ast.AST) -> Any:
+    """An operand of an operator whose other operand is a tensor: numbers take its dtype, as in eager."""
+    if isinstance(value, Residual):
+        tensor = as_tensor(ev, value, node)
+        if isinstance(value.example, np.ndarray | np.generic) or tensor.dtype == dtype:
+            return tensor
+        if tensor.dtype.is_floating and not (dtype.is_floating or dtype.is_complex):
+            raise ev.refuse("raises", "a float beside an integer tensor", node)
+        return tf.cast(tensor, dtype)
+    return containers.lift(ev, value, node)
+
+
+def as_tensor(ev: Evaluator, value: Residual, node: ast.AST, dtype: tf.DType | None = None) -> tf.Tensor:
+    """A tensor of the graph with the value: int64 or float64 for numbers unless another dtype is wanted."""
+    if value.tensor is not None:
+        return value.tensor if dtype is None else tf.cast(value.tensor, dtype)
+    if value.late:
+        raise ev.refuse("late value", "a value that is known only after the graph is used by it", node)
+    example = value.example
+    if isinstance(example, np.ndarray | np.generic):
+        array = np.asarray(example)
+        kind = assumption("type", "dtype and rank of an array", ev.where(node))
+        ev.script.assume(f"{value.name}.dtype == {ev.script.constant(array.dtype)}", kind)
+        ev.script.assume(f"{value.name}.shape == {array.shape}", kind)
+        return ev.heap.fed(value.name, tf.TensorSpec(array.shape, array.dtype))
+    natural = {bool: tf.bool, int: tf.int64, float: tf.float64, str: tf.string, bytes: tf.string}.get(type(example))
+    if natural is None:
+        raise ev.refuse("value", f"a {type(example).__name__} that differs from call to call", node)
+    if known.may_change_type(type(example)):
+        kind = assumption("type", f"a {type(example).__name__}", ev.where(node))
+        ev.script.assume(f"type({value.name}) is {ev.script.constant(type(example))}", kind)
+    tensor = ev.heap.fed(value.name, tf.TensorSpec([], natural))
+    return tensor if dtype is None else tf.cast(tensor, dtype)
+
+
+def _special(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], position: int, node: ast.AST) -> Any:
+    """An operator that a class of the user's defines."""
+    name = function.__name__.rstrip("_")
+    owner = operands[position]
+    tries = [f"__{name}__", f"__{name[1:]}__"] if name.startswith("i") and name != "invert" else [f"__{name}__"]
+    if position == 1:
+        tries = [
+            f"__r{name}__",
+            {"lt": "__gt__", "gt": "__lt__", "le": "__ge__", "ge": "__le__"}.get(name, f"__{name}__"),
+        ]
+    for method in tries:
+        found = getattr(type(owner), method, None)
+        if isinstance(found, types.FunctionType) and known.is_users(found):
+            return calls.call(ev, found, [owner, *(o for o in operands if o is not owner)], {}, node)
+    if name in ("eq", "ne") and inspect.getattr_static(type(owner), "__eq__") is object.__eq__:
+        return (operands[0] is operands[1]) is (name == "eq")
+    if name == "not":
+        return not ev.truth(owner, node)
+    raise ev.refuse("operator", f"{name} of {type(owner).__name__}", node)
+
+
+def python(
+    ev: Evaluator,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    node: ast.AST,
+    named: dict[str, Any] | None = None,
+) -> Any:
+    """A pure function of Python's: now, where its arguments are known; else in the script."""
+    named = named or {}
+    flat = list(_leaves([*arguments, *named.values()]))
+    if not any(isinstance(a, Residual) or is_symbolic(a) for a in flat):
+        try:
+            return function(*arguments, **named)
+        except Exception as error:
+            raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
+    residuals = [a for a in flat if isinstance(a, Residual)]
+    usable = all(a.tensor is not None or not a.late for a in residuals)
+    if function in _EXACT and usable and any(a.tensor is not None for a in residuals):
+        return _in_graph(ev, function, arguments, node)
+    return in_script(ev, function, arguments, named, node)
+
+
+def _leaves(values: Any) -> Any:
+    for value in values:
+        if isinstance(value, list | tuple | set):
+            yield from _leaves(value)
+        elif isinstance(value, dict):
+            yield from _leaves(value.values())
+        elif isinstance(value, slice):
+            yield from (value.start, value.stop, value.step)
+        else:
+            yield value
+
+
+def _in_graph(ev: Evaluator, function: Callable[..., Any], arguments: Sequence[Any], node: ast.AST) -> Residual:
+    """Arithmetic of numbers that come out of the graph, done in it, so that it can go on with the result."""
+    tensors = [as_tensor(ev, a, node) if isinstance(a, Residual) else _exact(ev, a, node) for a in arguments]
+    if any(t.dtype == tf.float64 for t in tensors):
+        tensors = [tf.cast(t, tf.float64) for t in tensors]
+    elif any(t.dtype == tf.int64 for t in tensors):
+        tensors = [tf.cast(t, tf.int64) for t in tensors]
+    return Residual("", tensor=function(*tensors), late=True)
+
+
+def _exact(ev: Evaluator, value: Any, node: ast.AST) -> tf.Tensor:
+    if isinstance(value, bool | int | float) and not (isinstance(value, int) and abs(value) >= 1 << 63):
+        return tf.constant(value, {bool: tf.bool, int: tf.int64, float: tf.float64}[type(value)])
+    raise ev.refuse("number", f"arithmetic of a number from the graph with {value!r}", node)
+
+
+def in_script(
+    ev: Evaluator, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any], node: ast.AST
+) -> Residual:
+    """A call that the script makes: before the graph where all arguments are known then, else after it."""
+    residuals = [a for a in _leaves([*arguments, *named.values()]) if isinstance(a, Residual)]
+    symbolic = any(is_symbolic(a) for a in _leaves([*arguments, *named.values()]))
+    name = ev.script.name()
+    call = ev.script.constant(function)
+    if symbolic or any(a.late for a in residuals):
+        ev.need_sequence("a value that is known only after the graph")
+        ev.effects.append(calls.LateCall(name, call, list(arguments), dict(named)))
+        return Residual(name, late=True)
+    code = ", ".join([*(ev.code(a) for a in arguments), *(f"{k}={ev.code(v)}" for k, v in named.items())])
+    failing = ev.script.number(assumption("raises", f"{getattr(function, '__name__', function)}", ev.where(node)))
+    ev.script.before += [f"try: {name} = {call}({code})", f"except Exception: return broken({failing})"]
+    try:
+        example = function(*map(example_of, arguments), **{k: example_of(v) for k, v in named.items()})
+    except Exception as error:
+        raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
+    return Residual(name, example)
+
+
+def example_of(value: Any) -> Any:
+    """A value with the examples of the residuals in it."""
+    if isinstance(value, Residual):
+        return value.example
+    if isinstance(value, list | tuple | set) and not hasattr(value, "_fields"):
+        return type(value)(map(example_of, value))
+    if isinstance(value, dict):
+        return {key: example_of(v) for key, v in value.items()}
+    if isinstance(value, slice):
+        return slice(example_of(value.start), example_of(value.stop), example_of(value.step))
+    return value
+
+
+def attribute(ev: Evaluator, owner: Residual, name: str, node: ast.AST) -> Any:
+    """An attribute or method of a value that differs from call to call."""
+    if owner.late:
+        return Method(owner, name)
+    value = getattr(owner.example, name, None)
+    if isinstance(owner.example, np.ndarray) and name in ("shape", "ndim", "dtype", "size"):
+        as_tensor(ev, owner, node)  # assumes dtype and shape
+        return value
+    if callable(value):
+        return Method(owner, name)
+    return in_script(ev, getattr, [owner, name], {}, node)
+
+
+class Method:
+    """A method of a residual, of a plain value with residuals in it, or of a tensor."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
+        """Calls it in the script."""
+        example = self.owner.example if isinstance(self.owner, Residual) else self.owner
+        if not isinstance(example, (*known.DATA_TYPES, np.ndarray, np.generic)) and not self.owner.late:
+            raise ev.refuse("method", f"{type(example).__name__}.{self.name} runs eagerly", node)
+        return in_script(ev, operator.methodcaller(self.name, *()) if not arguments and not named else _call_method,
+                         [self.owner] if not arguments and not named else [self.owner, self.name, *arguments],
+                         named, node)  # fmt: skip
+
+
+def _call_method(owner: Any, name: str, *arguments: Any, **named: Any) -> Any:
+    return getattr(owner, name)(*arguments, **named)
+
+
+def tensor_attribute(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
+    """An attribute of a tensor of the graph. What only eager tensors have is made after the graph."""
+    if name in ("numpy", "tolist"):
+        return Method(owner, name)
+    if name == "shape" and isinstance(owner, tf.Tensor) and not owner.shape.is_fully_defined():
+        return owner.shape if owner.shape.rank is not None else _unknown_shape(ev, node)
+    if name == "device":
+        raise ev.refuse("device", "the device of a tensor", node)
+    try:
+        return getattr(owner, name)
+    except AttributeError as error:
+        raise ev.refuse("raises", str(error), node) from error
+
+
+def _unknown_shape(ev: Evaluator, node: ast.AST) -> Any:
+    raise ev.refuse("shape", "the shape of a tensor whose rank is not known", node)
+
+
+def number_of(ev: Evaluator, kind: type, value: Any, node: ast.AST) -> Any:
+    """`float(x)`, `int(x)` or `bool(x)` of a tensor: a number that comes out of the graph."""
+    if isinstance(value, tf.Variable):
+        value = value.read_value()
+    if value.shape.num_elements() not in (None, 1):
+        raise ev.refuse("raises", f"{kind.__name__} of a tensor of several elements", node)
+    scalar = tf.reshape(value, [])
+    if kind is int and scalar.dtype.is_floating:
+        scalar = tf.cast(tf.math.floor(tf.abs(scalar)), tf.int64) * tf.cast(tf.sign(scalar), tf.int64)
+    wanted = {float: tf.float64, int: tf.int64, bool: tf.bool}[kind]
+    return Residual("", tensor=tf.cast(scalar, wanted), late=True)

@@ -1,0 +1,127 @@
+"""The Python function that a call becomes: check the assumptions, run the graph, then do to Python what the call does.
+
+It is written line by line while the graph is built, and compiled once::
+
+    def call(parameters):
+        (v0, v1) = parameters
+        if type(v0) is not k0: return broken(0)
+        v2 = v0.state
+        ...
+        t = graph(v1, v2)
+        v0.state = t[1]
+        return t[0]
+
+What comes before the graph reads only, so a broken assumption leaves no trace; what comes after it cannot fail.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from recgraph.speculate.reasons import Inconvertible
+
+_INDENT = "    "
+
+
+@dataclasses.dataclass(frozen=True)
+class Assumption:
+    """Something that was so in all calls seen and is taken to be so again.
+
+    Attributes:
+        kind: a name from `assumptions.KINDS`.
+        what: what it is about, in the user's terms.
+        where: the user's line.
+        site: the place in the profile to relax when it breaks, and its occurrence there.
+    """
+
+    kind: str
+    what: str
+    where: str = ""
+    site: tuple[Any, int] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.what}" + (f" ({self.where})" if self.where else "")
+
+
+class Script:
+    """The lines of the function, and the objects that they name."""
+
+    def __init__(self, parameters: int) -> None:
+        self.parameters = [f"p{i}" for i in range(parameters)]
+        self.before: list[str] = []
+        self.after: list[str] = []
+        self.feeds: list[str] = []
+        self.result = "None"
+        self.assumptions: list[Assumption] = []
+        self.scope: dict[str, Any] = {}
+        self._constants: dict[int, str] = {}
+        self._read: dict[str, str] = {}
+        self._count = 0
+
+    def constant(self, value: Any) -> str:
+        """The name of an object that stays the same; held alive by the function."""
+        if id(value) not in self._constants:
+            name = f"k{len(self._constants)}"
+            self._constants[id(value)] = name
+            self.scope[name] = value
+        return self._constants[id(value)]
+
+    def name(self) -> str:
+        """A new name."""
+        self._count += 1
+        return f"v{self._count}"
+
+    def assume(self, condition: str, assumption: Assumption) -> None:
+        """Goes on only where a condition holds."""
+        line = f"if not ({condition}): return broken({self.number(assumption)})"
+        if line.split(":")[0] not in {known.split(":")[0] for known in self.before}:
+            self.before.append(line)
+
+    def number(self, assumption: Assumption) -> int:
+        """The number of an assumption, by which the one that broke is told."""
+        self.assumptions.append(assumption)
+        return len(self.assumptions) - 1
+
+    def read(self, expression: str, assumption: Assumption | None = None) -> str:
+        """The name of a value that is read before the graph runs, once. It may fail only with an assumption."""
+        if expression not in self._read:
+            name = self.name()
+            if assumption is None:
+                self.before.append(f"{name} = {expression}")
+            else:
+                number = self.number(assumption)
+                self.before += [f"try: {name} = {expression}", f"except Exception: return broken({number})"]
+            self._read[expression] = name
+        return self._read[expression]
+
+    def feed(self, name: str) -> int:
+        """Gives a value to the graph; the number of its input."""
+        self.feeds.append(name)
+        return len(self.feeds) - 1
+
+    def effect(self, line: str) -> None:
+        """Something to do after the graph, in order."""
+        self.after.append(line)
+
+    @property
+    def text(self) -> str:
+        """The source."""
+        feeds = "".join(f"{feed}, " for feed in self.feeds)
+        names = "".join(f"{name}, " for name in self.parameters)
+        body = [f"({names}) = parameters"] if names else []
+        body += self.before
+        body += [f"try: t = graph(({feeds}))", "except errors as error: return failed(error)"]
+        body += [*self.after, f"return {self.result}"]
+        return "\n".join(["def call(parameters):", *(_INDENT + line for line in body)]) + "\n"
+
+    def compile(self, scope: dict[str, Any]) -> Callable[[Sequence[Any]], Any]:
+        """The function. `scope` has `graph`, `errors`, `broken` and `failed`."""
+        names = {**self.scope, **scope}
+        try:
+            exec(compile(self.text, "<recgraph: speculated call>", "exec"), names)
+        except SyntaxError as error:
+            raise Inconvertible("script", f"the call's script does not compile: {error}") from error
+        made: Callable[[Sequence[Any]], Any] = names["call"]
+        return made

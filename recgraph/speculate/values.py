@@ -1,0 +1,38 @@
+"""What an expression can be while a call is converted, besides known objects and tensors of the graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+
+@dataclasses.dataclass(eq=False)
+class Residual:
+    """A Python value that differs from call to call and stays in Python.
+
+    Attributes:
+        name: of the value in the script; "" where it comes out of the graph.
+        example: its value in the call that is converted.
+        tensor: where it comes out of the graph, int64, float64 or bool.
+        late: whether it is known only after the graph.
+    """
+
+    name: str
+    example: Any = None
+    tensor: tf.Tensor | None = None
+    late: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """What a name or attribute is after it was deleted, or before it was set."""
+
+
+MISSING = Missing()
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether a value is a tensor of the graph, or made of such."""
+    return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor)
