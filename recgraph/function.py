@@ -1,4 +1,4 @@
-"""`rg.function`: a function that computes with TensorFlow, at the speed of a graph and with the meaning of eager Python."""
+"""`rg.function`: TensorFlow in Python at the speed of a graph, with the meaning of eager execution."""
 
 from __future__ import annotations
 
