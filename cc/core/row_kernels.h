@@ -32,6 +32,13 @@ struct PackedShape {
   int64_t floats() const;
 };
 
+// The constants of an update of weights.
+struct Adagrad {
+  float rate;
+  float epsilon;
+  float decay;
+};
+
 struct RowKernels {
   const char* name;
   UnaryKernel unary[static_cast<int>(Unary::kCount)];
@@ -47,6 +54,9 @@ struct RowKernels {
   int64_t outer_rows;
   void (*outer_product)(int64_t rows, PackedShape shape, const float* const* a, const float* const* b, int64_t first,
                         int64_t last, float* scratch, float* out);
+  // Adagrad with decay, in one pass: g = gradient + decay * variable; accumulator += g^2;
+  // variable -= rate * g / (sqrt(accumulator) + epsilon).
+  void (*adagrad)(int64_t count, Adagrad how, const float* gradient, float* accumulator, float* variable);
 };
 
 // The fastest of this machine.

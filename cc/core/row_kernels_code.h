@@ -291,6 +291,18 @@ void OuterProduct(int64_t rows, PackedShape shape, const float* const* a, const 
   }
 }
 
+void UpdateByAdagrad(int64_t count, Adagrad how, const float* gradient, float* accumulator, float* variable) {
+  const Vec rate = Constant(how.rate), epsilon = Constant(how.epsilon), decay = Constant(how.decay);
+  for (int64_t i = 0; i < count; i += Vec::kWidth) {
+    const int64_t now = Least(count - i, Vec::kWidth);
+    const Vec weight = Vec::Load(variable + i, now);
+    const Vec g = Fma(decay, weight, Vec::Load(gradient + i, now));
+    const Vec sum = Fma(g, g, Vec::Load(accumulator + i, now));
+    sum.Store(accumulator + i, now);
+    (weight - rate * g / (Sqrt(sum) + epsilon)).Store(variable + i, now);
+  }
+}
+
 template <int... kUnary, int... kBinary>
 constexpr RowKernels Make(const char* name, Numbers<kUnary...>, Numbers<kBinary...>) {
   return {name,
@@ -300,7 +312,8 @@ constexpr RowKernels Make(const char* name, Numbers<kUnary...>, Numbers<kBinary.
           Product,
           kPanelWidth,
           kOuterRows,
-          OuterProduct};
+          OuterProduct,
+          UpdateByAdagrad};
 }
 
 constexpr RowKernels MakeRowKernels(const char* name) {

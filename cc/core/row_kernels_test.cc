@@ -207,6 +207,30 @@ TEST(RowKernelsTest, OuterProductsAreRightAndNoMatterHowDivided) {
   }
 }
 
+TEST(RowKernelsTest, AdagradIsRight) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  const Adagrad how{0.05f, 1e-10f, 0.01f};
+  for (const RowKernels* kernels : AllKernels()) {
+    for (size_t count : {1u, 15u, 16u, 37u}) {
+      std::vector<float> gradient(count), sums(count + 1, 0.25f), weights(count + 1, 77.0f);
+      for (size_t i = 0; i < count; ++i) {
+        gradient[i] = normal(random);
+        weights[i] = normal(random);
+      }
+      const std::vector<float> before = weights;
+      kernels->adagrad(count, how, gradient.data(), sums.data(), weights.data());
+      for (size_t i = 0; i < count; ++i) {
+        const double g = gradient[i] + static_cast<double>(how.decay) * before[i], sum = 0.25 + g * g;
+        ExpectClose(sums[i], sum, 0, kernels->name);
+        ExpectClose(weights[i], before[i] - how.rate * g / (std::sqrt(sum) + how.epsilon), 0.1, kernels->name);
+      }
+      EXPECT_EQ(sums.back(), 0.25f) << "written past the end";
+      EXPECT_EQ(weights.back(), 77.0f) << "written past the end";
+    }
+  }
+}
+
 TEST(RowKernelsTest, ThereIsAFormForAnyMachine) {
   const auto all = AllKernels();
   ASSERT_FALSE(all.empty());

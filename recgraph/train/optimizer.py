@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from recgraph import native
 from recgraph.models import TreeModel
 
 EPSILON = 1e-10
@@ -40,11 +41,11 @@ class TreeOptimizer(tf.Module):
             model.embedding.assign_sub(rate * embedding)
 
     def _adagrad(self, model: TreeModel, weight: tf.Variable, accumulator: tf.Variable, gradient: Gradient) -> None:
-        decay = model.hyper.l2 * weight
-        tf.raw_ops.ResourceApplyAdagradV2(
-            var=weight.handle,
-            accum=accumulator.handle,
-            lr=model.rate(weight),
+        native.ops().recgraph_apply_adagrad(
+            weight.handle,
+            accumulator.handle,
+            tf.zeros_like(weight) if gradient is None else tf.convert_to_tensor(gradient),
+            rate=model.rate(weight),
             epsilon=EPSILON,
-            grad=decay if gradient is None else tf.convert_to_tensor(gradient) + decay,
+            decay=model.hyper.l2,
         )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from recgraph import native
 from recgraph.data import TreeBatch
 from recgraph.models import RNTN, Hyper, TreeRNN
 from recgraph.train import metrics
@@ -186,3 +187,25 @@ def test_damaged_settings_are_an_error_with_the_file(tmp_path: Path, text: str) 
     (tmp_path / "settings.json").write_text(text)
     with pytest.raises(RunError, match=r"the settings of this run cannot be read"):
         load_settings(tmp_path)
+
+
+def test_an_update_leaves_alone_what_was_read_before() -> None:
+    """A value that somebody holds does not change with the variable."""
+    model = TreeRNN(10, Hyper(embedding=4, hidden=4), seed=1)
+    optimizer = TreeOptimizer(model)
+    before = [weight.read_value() for weight in model.weights]
+    kept = [tensor.numpy().copy() for tensor in before]
+    optimizer.apply(model, [tf.ones_like(weight) for weight in model.weights], None)
+    for tensor, values, weight in zip(before, kept, model.weights, strict=True):
+        np.testing.assert_array_equal(tensor, values)
+        assert not np.array_equal(weight.numpy(), values)
+
+
+def test_an_update_of_the_wrong_shape() -> None:
+    """It names the shapes, and changes nothing."""
+    weight, accumulator = tf.Variable(tf.ones([2, 3])), tf.Variable(tf.zeros([2, 3]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"of one shape, found float\[2,3\] for a gradient \[3,2\]"):
+        native.ops().recgraph_apply_adagrad(
+            weight.handle, accumulator.handle, tf.ones([3, 2]), rate=0.1, epsilon=0.0, decay=0.0
+        )
+    np.testing.assert_array_equal(weight, tf.ones([2, 3]))

@@ -1,0 +1,87 @@
+// Adagrad with decay: every number of the variable is read and written once.
+#include <algorithm>
+#include <cstdint>
+
+#include "cc/core/row_kernels.h"
+#include "cc/kernels/errors.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
+#include "tensorflow/core/util/work_sharder.h"
+
+namespace recgraph {
+namespace {
+
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::Var;
+
+// Cycles for a number that comes from the third-level cache; what Shard weighs against waking a thread.
+constexpr int64_t kCyclesEach = 4;
+
+// Who has read the variable keeps what was read: its memory is not written to then.
+absl::Status OwnMemory(OpKernelContext* ctx, Var* variable) {
+  Tensor* const tensor = variable->tensor();
+  if (tensor->RefCountIsOne()) return absl::OkStatus();
+  Tensor copy;
+  TF_RETURN_IF_ERROR(ctx->allocate_temp(tensor->dtype(), tensor->shape(), &copy));
+  std::copy_n(tensor->flat<float>().data(), tensor->NumElements(), copy.flat<float>().data());
+  *tensor = std::move(copy);
+  return absl::OkStatus();
+}
+
+class ApplyAdagradOp final : public tensorflow::OpKernel {
+ public:
+  explicit ApplyAdagradOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("rate", &how_.rate));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("epsilon", &how_.epsilon));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("decay", &how_.decay));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    tensorflow::core::RefCountPtr<Var> variable, accumulator;
+    OP_REQUIRES_OK(ctx, LookupResource(ctx, HandleFromInput(ctx, 0), &variable));
+    OP_REQUIRES_OK(ctx, LookupResource(ctx, HandleFromInput(ctx, 1), &accumulator));
+    OP_REQUIRES(ctx, variable.get() != accumulator.get(),
+                errors::InvalidArgument("the accumulator is the variable itself"));
+    // In the order of their addresses: two of these ops never wait for each other.
+    tensorflow::mutex_lock first(*std::min(variable->mu(), accumulator->mu()));
+    tensorflow::mutex_lock second(*std::max(variable->mu(), accumulator->mu()));
+    OP_REQUIRES_OK(ctx, Check(*variable, *accumulator, ctx->input(2)));
+    OP_REQUIRES_OK(ctx, OwnMemory(ctx, variable.get()));
+    OP_REQUIRES_OK(ctx, OwnMemory(ctx, accumulator.get()));
+    Update(ctx, variable->tensor(), accumulator->tensor(), ctx->input(2));
+  }
+
+ private:
+  absl::Status Check(Var& variable, Var& accumulator, const Tensor& gradient) const {
+    for (Var* each : {&variable, &accumulator}) {
+      const Tensor& tensor = *each->tensor();
+      if (!each->is_initialized || tensor.dtype() != tensorflow::DT_FLOAT || tensor.shape() != gradient.shape()) {
+        return errors::InvalidArgument("variable, accumulator and gradient must be float and of one shape, found ",
+                                       tensorflow::DataTypeString(tensor.dtype()), tensor.shape().DebugString(),
+                                       " for a gradient ", gradient.shape().DebugString());
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void Update(OpKernelContext* ctx, Tensor* variable, Tensor* accumulator, const Tensor& gradient) const {
+    float* const weights = variable->flat<float>().data();
+    float* const sums = accumulator->flat<float>().data();
+    const float* const gradients = gradient.flat<float>().data();
+    const auto update = [&](int64_t begin, int64_t end) {
+      BestRowKernels().adagrad(end - begin, how_, gradients + begin, sums + begin, weights + begin);
+    };
+    const auto& threads = *ctx->device()->tensorflow_cpu_worker_threads();
+    tensorflow::Shard(threads.num_threads, threads.workers, gradient.NumElements(), kCyclesEach, update);
+  }
+
+  Adagrad how_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("Recgraph>ApplyAdagrad").Device(tensorflow::DEVICE_CPU), ApplyAdagradOp);
+
+}  // namespace
+}  // namespace recgraph
