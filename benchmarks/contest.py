@@ -203,10 +203,11 @@ def require_agreement(runners: Mapping[str, Runner], sizes: Sequence[int], train
     if training:
         losses = {name: runner.run("train", sizes[0], 3).loss for name, runner in runners.items()}
         trained = {name: {"loss": np.float64(loss)} for name, loss in losses.items() if not np.isnan(loss)}
-        _compare(trained, "after three steps")
+        # Adagrad's first step is the sign of the gradient, also where that is nothing but rounding.
+        _compare(trained, "after three steps", 10 * TOLERANCE)
 
 
-def _compare(found: dict[str, dict[str, np.ndarray]], where: str) -> None:
+def _compare(found: dict[str, dict[str, np.ndarray]], where: str, tolerance: float = TOLERANCE) -> None:
     if not found:
         return
     (first, expected), *others = found.items()
@@ -215,7 +216,7 @@ def _compare(found: dict[str, dict[str, np.ndarray]], where: str) -> None:
             raise RuntimeError(f"{first} has the weights {sorted(expected)}, {name} {sorted(values)}")
         for weight, value in values.items():
             difference = np.linalg.norm(value - expected[weight]) / max(np.linalg.norm(expected[weight]), 1e-30)
-            if not difference <= TOLERANCE:
+            if not difference <= tolerance:
                 what = "the loss" if weight == "loss" else f"the gradient of {weight}"
                 raise RuntimeError(
                     f"{first} and {name} disagree on {what} {where}: relative difference {difference:.1e}"
