@@ -238,6 +238,8 @@ void Machine::Ready(Activation* activation, int index) {
       slots[node.writes[0]] = backend_->Bool(frame->values().empty());
       break;
     }
+    case NodeKind::kWait:
+      break;
   }
   Fire(activation, node.event);
 }

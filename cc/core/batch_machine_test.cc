@@ -168,6 +168,23 @@ TEST(Machine, TheAgendaFillsItsBatches) {
   EXPECT_EQ(numbers.batches[0].second, 100u);
 }
 
+TEST(Machine, AWaitGathersEvents) {
+  Plan plan = Fibonacci();
+  Function& inner = plan.functions[2];
+  Node wait;
+  wait.kind = NodeKind::kWait;
+  wait.pending = 3;
+  wait.event = 4;
+  inner.nodes.push_back(wait);
+  inner.events = {{{0, 1}, {}}, {{2, 3}, {}}, {{2, 3}, {}}, {{3}, {}}, {{}, {0}}};
+  Numbers numbers;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  Machine machine(plan, &numbers, policy.get(), 1000);
+  machine.AddRoot(0, {Of(10)});
+  ASSERT_EQ(machine.Run(), Machine::End::kDone);
+  EXPECT_EQ(In(machine.results(0)[0]), 55);
+}
+
 TEST(Machine, EndsWhenABlockFails) {
   Plan plan = Fibonacci();
   plan.blocks[1].name = "fail";
@@ -273,9 +290,9 @@ TEST(DecodePlan, RefusesWhatIsDamaged) {
   Plan plan;
   EXPECT_NE(DecodePlan({}, {}, &plan), "");
   EXPECT_NE(DecodePlan({1, 0, 0, 0}, {}, &plan), "");
-  EXPECT_NE(DecodePlan({2, 1, 0, 0, 0}, {"f"}, &plan), "");
+  EXPECT_NE(DecodePlan({3, 1, 0, 0, 0}, {"f"}, &plan), "");
   Plan empty;
-  EXPECT_EQ(DecodePlan({2, 0, 0, 0}, {}, &empty), "");
+  EXPECT_EQ(DecodePlan({3, 0, 0, 0}, {}, &empty), "");
 }
 
 TEST(EngineChoice, TakesTheCheaperAndLooksAgain) {

@@ -112,12 +112,19 @@ bool Run::RunBlock(const Block& block, const Node& node, Activation** activation
   *taken = count;
   const bool large =
       alone_ && static_cast<int64_t>(block.work) * static_cast<int64_t>(count) >= kLarge;
-  const auto mode = large ? Program::BlockMode::kLarge : Program::BlockMode::kSmall;
+  // What has an effect is not run again to find out which operation has failed.
+  const auto mode = block.has_effect ? Program::BlockMode::kDiagnosis
+                    : large          ? Program::BlockMode::kLarge
+                                     : Program::BlockMode::kSmall;
   const size_t step = block.by_row ? 1 : count;
   for (size_t i = 0; i < count; i += step) {
     const absl::Status status = TryBlock(block, node, activations + i, step, mode);
     if (status.ok()) continue;
-    FindFailure(block, node, activations + i, step, status);
+    if (block.has_effect) {
+      NoteError(status, activations[i]);
+    } else {
+      FindFailure(block, node, activations + i, step, status);
+    }
     return false;
   }
   return true;
@@ -322,7 +329,12 @@ absl::Status RootsOf(const tensorflow::OpInputList& inputs, bool map,
 void Runs::Start(const std::string& function, std::vector<std::vector<Value>> roots, Done done) {
   function_ = function;
   done_ = std::move(done);
-  const size_t wanted = std::min<size_t>(scope_.root->threads(), roots.size() / kRootsPerRun);
+  const Plan& plan = *scope_.root->program()->plan();
+  const int index = plan.Find(function);
+  // What has effects is run by one machine, so that the order of its rows does not depend on threads.
+  const bool in_order = index >= 0 && plan.functions[index].has_effects;
+  const size_t threads = in_order ? 1 : scope_.root->threads();
+  const size_t wanted = std::min<size_t>(threads, roots.size() / kRootsPerRun);
   parts_ = std::vector<Part>(std::max<size_t>(wanted, 1));
   const size_t count = parts_.size();
   for (size_t i = 0; i < count; ++i) {

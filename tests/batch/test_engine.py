@@ -16,7 +16,6 @@ from core.failing import nothing_is_left_behind  # noqa: F401  (the fixture serv
 import recgraph as rg
 from recgraph import testing
 from recgraph.batch import compiler
-from recgraph.errors import Unbatchable
 
 FLOAT = tf.TensorSpec([])
 HERE = os.path.basename(__file__)
@@ -115,23 +114,6 @@ def test_operations_without_batched_forms_are_all_found_at_once(monkeypatch: pyt
     np.testing.assert_array_equal(ranges.map(tf.constant([1, 2, 4])), expected)
     assert len(made) == 2
     assert ranges.explain().count("row by row, Range has no batched form") == 4
-
-
-def test_what_cannot_be_batched_at_all_says_so() -> None:
-    """With the user's line; "auto" runs it all the same."""
-    counter = tf.Variable(0)
-    subgraphs = {}
-    for engine in ("auto", "batched"):
-        with rg.SubGraph("counting", outputs=tf.TensorSpec([], tf.int32), engine=engine) as counting:
-            n = counting.input(tf.int32)
-            counter.assign_add(1)
-            counting.output(tf.cond(n > 0, lambda: counting(n - 1), lambda: 0))  # noqa: B023
-        subgraphs[engine] = counting
-    subgraphs["auto"].map(tf.constant([1, 2]))
-    assert counter == 5
-    assert "AssignAddVariableOp" in subgraphs["auto"].explain()
-    with pytest.raises(Unbatchable, match=f"(?s)AssignAddVariableOp.*{HERE}"):
-        subgraphs["batched"](1)
 
 
 CONDITIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
