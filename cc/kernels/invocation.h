@@ -33,13 +33,16 @@ struct InvocationCounts {
   int64_t peak = 0;
 };
 InvocationCounts CountInvocations();
-// Adds those of a batched run, which has ended.
-void CountBatchedInvocations(int64_t total, int64_t peak);
+// Adds what a batched run has come to since it last said: how many have begun, how many more are live, and how
+// many more than now were live at once in the meantime.
+void CountBatchedInvocations(int64_t begun, int64_t live, int64_t above);
 // Forgets the peak: it starts again from what is live.
 void ResetPeakInvocations();
 
 // The error of a recursion that is too deep.
 absl::Status TooDeep(int64_t max_depth);
+// The error of a recursion that takes all memory.
+absl::Status TooMany(int64_t live);
 
 // One call from outside of any body: what all invocations below it share.
 class RootCall {
