@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 #include <new>
-#include <random>
 
 #include "cc/core/call_path.h"
 
@@ -12,95 +11,14 @@ namespace recgraph {
 namespace batch {
 namespace {
 
-class Agenda : public BatchPolicy {
- public:
-  size_t Pick(const std::vector<ReadyBlock>& ready) override {
-    size_t best = 0;
-    for (size_t i = 1; i < ready.size(); ++i) {
-      const bool earlier = ready[i].priority < ready[best].priority;
-      const bool larger =
-          ready[i].priority == ready[best].priority && ready[i].rows > ready[best].rows;
-      if (earlier || larger) best = i;
-    }
-    return best;
-  }
-};
-
-class ByDepth : public BatchPolicy {
- public:
-  explicit ByDepth(bool deepest) : sign_(deepest ? 1.0 : -1.0) {}
-  size_t Pick(const std::vector<ReadyBlock>& ready) override {
-    size_t best = 0;
-    for (size_t i = 1; i < ready.size(); ++i) {
-      if (sign_ * ready[i].depth > sign_ * ready[best].depth) best = i;
-    }
-    return best;
-  }
-
- private:
-  const double sign_;
-};
-
-class AtRandom : public BatchPolicy {
- public:
-  AtRandom() : random_(std::random_device{}()) {}
-  size_t Pick(const std::vector<ReadyBlock>& ready) override { return random_() % ready.size(); }
-
- private:
-  std::mt19937 random_;
-};
-
-constexpr struct {
-  Order order;
-  const char* name;
-} kOrders[] = {{Order::kAgenda, "agenda"},
-               {Order::kDepth, "depth"},
-               {Order::kHeight, "height"},
-               {Order::kRandom, "random"}};
-
 // Of an activation with its slots and counters.
 size_t SizeOf(const Function& function) {
   return sizeof(Activation) + function.slots * sizeof(Value) + function.nodes.size() * sizeof(uint16_t);
 }
 
-std::atomic<Order> default_order{Order::kAgenda};
+bool GroupsByShape(const Block& block) { return block.ragged && !block.by_row; }
 
 }  // namespace
-
-std::unique_ptr<BatchPolicy> MakeBatchPolicy(Order order) {
-  switch (order) {
-    case Order::kDepth:
-      return std::make_unique<ByDepth>(true);
-    case Order::kHeight:
-      return std::make_unique<ByDepth>(false);
-    case Order::kRandom:
-      return std::make_unique<AtRandom>();
-    case Order::kAgenda:
-      break;
-  }
-  return std::make_unique<Agenda>();
-}
-
-bool ParseOrder(const std::string& name, Order* order) {
-  for (const auto& entry : kOrders) {
-    if (name == entry.name) {
-      *order = entry.order;
-      return true;
-    }
-  }
-  return false;
-}
-
-const char* OrderName(Order order) {
-  for (const auto& entry : kOrders) {
-    if (order == entry.order) return entry.name;
-  }
-  return "unknown";
-}
-
-Order DefaultOrder() { return default_order.load(std::memory_order_relaxed); }
-
-void SetDefaultOrder(Order order) { default_order.store(order, std::memory_order_relaxed); }
 
 Record::Record(Kind kind, Values values) : Holder(kind), values_(std::move(values)) {
   AccountFor(sizeof(Record) + values_.size() * sizeof(Value));
@@ -171,46 +89,53 @@ std::vector<Activation*> Machine::TakeBatch(int block) {
   Queue& queue = queues_[block];
   Group& group = queue.groups.front();
   std::vector<Activation*> rows;
+  int64_t depths = group.depths;
   if (group.rows.size() <= kLargestBatch) {
     rows.swap(group.rows);
-    queue.by_key.erase(group.key);
-    if (queue.latest == &group) queue.latest = nullptr;
-    queue.groups.pop_front();
   } else {
     const auto end = group.rows.begin() + kLargestBatch;
     rows.assign(group.rows.begin(), end);
     group.rows.erase(group.rows.begin(), end);
+    depths = 0;
+    for (const Activation* row : rows) depths += row->depth;
   }
   queue.rows -= rows.size();
-  for (const Activation* row : rows) queue.depths -= row->depth;
+  queue.depths -= depths;
+  group.depths -= depths;
+  if (group.rows.empty() && GroupsByShape(plan_.blocks[block])) {
+    queue.by_key.erase(group.key);
+    if (queue.latest == &group) queue.latest = nullptr;
+    queue.groups.pop_front();
+  }
   if (queue.rows > 0) with_rows_.push_back(block);
   return rows;
 }
 
 void Machine::Enqueue(Activation* activation, const Node& node) {
   Queue& queue = queues_[node.block];
-  const Block& block = plan_.blocks[node.block];
   if (queue.rows == 0) with_rows_.push_back(node.block);
-  queue.latest = GroupFor(&queue, *activation, node, block.ragged && !block.by_row);
-  queue.latest->rows.push_back(activation);
+  const bool by_shape = GroupsByShape(plan_.blocks[node.block]);
+  if (!by_shape && queue.groups.empty()) queue.groups.emplace_back();
+  Group& group = by_shape ? *GroupFor(&queue, *activation, node) : queue.groups.front();
+  group.rows.push_back(activation);
+  group.depths += activation->depth;
   ++queue.rows;
   queue.depths += activation->depth;
 }
 
-Machine::Group* Machine::GroupFor(Queue* queue, const Activation& activation, const Node& node, bool ragged) {
-  const auto fits = [&](const Group& group) {
-    return !ragged || backend_->Alike(node, *group.rows.front(), activation);
-  };
-  if (queue->latest != nullptr && fits(*queue->latest)) return queue->latest;
+Machine::Group* Machine::GroupFor(Queue* queue, const Activation& activation, const Node& node) {
+  const auto fits = [&](const Group* group) { return backend_->Alike(node, *group->rows.front(), activation); };
+  if (queue->latest != nullptr && fits(queue->latest)) return queue->latest;
   // Two shapes may have one number: then the second one takes the next that is free.
-  for (uint64_t key = ragged ? backend_->ShapesOf(node, activation) : 0;; ++key) {
-    Group*& group = queue->by_key[key];
-    if (group == nullptr) {
-      queue->groups.push_back({{}, key});
-      return group = &queue->groups.back();
-    }
-    if (fits(*group)) return group;
+  uint64_t key = backend_->ShapesOf(node, activation);
+  while (queue->by_key.count(key) > 0 && !fits(queue->by_key[key])) ++key;
+  Group*& group = queue->by_key[key];
+  if (group == nullptr) {
+    queue->groups.emplace_back();
+    group = &queue->groups.back();
+    group->key = key;
   }
+  return queue->latest = group;
 }
 
 // Lets go of what only this block needed.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cc/core/batch_plan.h"
+#include "cc/core/batch_policy.h"
 #include "cc/core/frame_base.h"
 #include "cc/core/memory_pool.h"
 
@@ -102,41 +103,6 @@ class Backend {
   virtual bool MemoryIsShort() = 0;
 };
 
-// What a policy knows of a block with ready rows.
-struct ReadyBlock {
-  int block;
-  int priority;
-  size_t rows;
-  double depth;  // mean depth of the activations
-};
-
-// Which block runs next.
-class BatchPolicy {
- public:
-  virtual ~BatchPolicy() = default;
-  // An index into `ready`, which is not empty.
-  virtual size_t Pick(const std::vector<ReadyBlock>& ready) = 0;
-};
-
-enum class Order {
-  // The block whose rows can least be joined by more later; of equals the one with most rows.
-  kAgenda,
-  // The block with the deepest activations.
-  kDepth,
-  // The block with the shallowest activations.
-  kHeight,
-  // Any, for tests of everything else.
-  kRandom,
-};
-std::unique_ptr<BatchPolicy> MakeBatchPolicy(Order order);
-// "agenda", "depth", "height" or "random"; false for another name.
-bool ParseOrder(const std::string& name, Order* order);
-const char* OrderName(Order order);
-
-// The order of runs that start from now on. Atomic.
-Order DefaultOrder();
-void SetDefaultOrder(Order order);
-
 struct MachineCounts {
   int64_t invocations = 0;  // branches and iterations not counted
   int64_t live = 0;         // invocations that have begun and not ended
@@ -179,13 +145,15 @@ class Machine {
   // Rows that can be one batch.
   struct Group {
     std::vector<Activation*> rows;
-    uint64_t key;
+    int64_t depths = 0;
+    uint64_t key = 0;
   };
-  // Of a block: one group or, where rows may differ in shape, one for all shapes, in the order of their first rows.
+  // What waits for a block: one group or, where rows may differ in shape, one for each shape, in the order of their
+  // first rows.
   struct Queue {
     std::list<Group> groups;
     std::unordered_map<uint64_t, Group*> by_key;
-    Group* latest = nullptr;  // which had a row added
+    Group* latest = nullptr;  // by key, the one that had a row added
     size_t rows = 0;
     int64_t depths = 0;
   };
@@ -199,7 +167,7 @@ class Machine {
   void Ready(Activation* activation, int node);
   void Unpack(Activation* activation, const Node& node);
   void Enqueue(Activation* activation, const Node& node);
-  Group* GroupFor(Queue* queue, const Activation& activation, const Node& node, bool ragged);
+  Group* GroupFor(Queue* queue, const Activation& activation, const Node& node);
   std::vector<Activation*> TakeBatch(int block);
   void Call(Activation* activation, const Node& node);
   void Deliver(Activation* activation, int group);
