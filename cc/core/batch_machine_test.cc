@@ -334,6 +334,7 @@ TEST(EngineChoice, TakesTheCheaperAndLooksAgain) {
   EngineChoice choice;
   const CallClass call{true, 25};
   int batched = 0;
+  EXPECT_FALSE(choice.HasPicked(call));
   for (int i = 0; i < 1000; ++i) {
     const Engine engine = choice.Pick(call);
     batched += engine == Engine::kBatched ? 1 : 0;
@@ -341,6 +342,7 @@ TEST(EngineChoice, TakesTheCheaperAndLooksAgain) {
     choice.Add(call, engine, true, engine == Engine::kBatched ? 1e-3 : 5e-4, 100);
   }
   EXPECT_EQ(batched, 1000 - 4 - 3);
+  EXPECT_TRUE(choice.HasPicked(call));
   EXPECT_NE(choice.Report().find("training of 16 or more roots: batched"), std::string::npos);
 }
 

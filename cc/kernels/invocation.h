@@ -15,6 +15,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "cc/core/scheduler.h"
+#include "cc/core/thread_counts.h"
 #include "cc/kernels/environment.h"
 #include "cc/kernels/program.h"
 #include "tensorflow/core/framework/cancellation.h"
@@ -54,9 +55,12 @@ class RootCall {
   // How many the executor has.
   int threads() const { return threads_; }
   const tensorflow::FunctionLibraryRuntime::Options& options() const { return options_; }
-  // How many invocations there were so far.
-  int64_t invocations() const { return invocations_.load(std::memory_order_relaxed); }
-  void CountInvocations(int64_t count) { invocations_.fetch_add(count, std::memory_order_relaxed); }
+  // Has invocations counted from now on. Only before any has begun.
+  void BeginToCount() { invocations_ = std::make_unique<ThreadCounts<1>>(); }
+  int64_t invocations() const { return invocations_->Sum(0); }
+  void CountInvocations(int64_t count) {
+    if (invocations_ != nullptr) invocations_->Add(0, count);
+  }
   bool cancelled() { return cancellation_.IsCancelled(); }
 
   // Keeps the first error that is not a consequence of another one, with where it happened.
@@ -70,7 +74,7 @@ class RootCall {
   const std::shared_ptr<Program> program_;
   tensorflow::CancellationManager cancellation_;
   std::shared_ptr<Scheduler> scheduler_;
-  std::atomic<int64_t> invocations_{0};
+  std::unique_ptr<ThreadCounts<1>> invocations_;  // null where nobody wants to know
   const int threads_;
   tensorflow::FunctionLibraryRuntime::Options options_;
   std::mutex mutex_;
