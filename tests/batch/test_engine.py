@@ -233,6 +233,37 @@ def test_a_recursion_without_end() -> None:
         endless(0.0)
 
 
+def test_a_recursion_without_end_that_branches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take all memory long before it is deep."""
+    monkeypatch.setenv("RECGRAPH_MEMORY_GB", "0.6")
+    with rg.SubGraph("endless", outputs=FLOAT, engine="batched") as endless:
+        x = endless.input()
+        endless.output(endless(x + 1.0) + endless(2.0 * x))
+    message = r"(?s)may never end: \d+ invocations are live.* of the 0.6 GB.*call path: endless > x > x"
+    with pytest.raises(tf.errors.ResourceExhaustedError, match=message):
+        endless(0.0)
+
+
+def test_counters_while_it_runs() -> None:
+    """Three chains, each of which waits for what is below."""
+    seen = []
+
+    def look(n: np.ndarray) -> np.ndarray:
+        seen.append(testing.counters().live_invocations)
+        return n
+
+    with rg.SubGraph("watched", outputs=tf.TensorSpec([], tf.int32), engine="batched") as watched:
+        n = watched.input(tf.int32)
+        same = tf.numpy_function(look, [n], tf.int32, stateful=False)
+        same.set_shape([])
+        watched.output(tf.cond(same > 0, lambda: watched(n - 1), lambda: 0))
+    before = testing.counters(reset_peak=True).invocations
+    watched.map(tf.constant([3, 3, 3]))
+    after = testing.counters()
+    assert seen == [3, 3, 3, 6, 6, 6, 9, 9, 9, 12, 12, 12]
+    assert (after.invocations - before, after.live_invocations, after.peak_invocations) == (12, 0, 12)
+
+
 @pytest.mark.slow
 def test_a_long_chain() -> None:
     """Depth costs heap, never stack: forward, backward and when the frames are let go."""
