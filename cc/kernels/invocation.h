@@ -5,7 +5,6 @@
 #define RECGRAPH_CC_KERNELS_INVOCATION_H_
 
 #include <mutex>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -2,10 +2,9 @@
 call become known together.
 
 Every value has a *label*: the results of calls (by group), operations in blocks of their own and joins of computed
-parts that it waits for.
-Values with the same label are there at the same time, so operations with the same label make one block. Groups start
-coarse, all results of a function in one, and are split until every group has one label in every function that a
-call may reach.
+parts that it waits for. Values with the same label are there at the same time, so operations with the same label make
+one block. Groups start coarse, all results of a function in one, and are split until every group has one label in
+every function that a call may reach.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -223,6 +224,7 @@ def check(graph: Graph, reference: Reference, function: Callable[..., Any], n: i
 
 
 # Not made smaller when one fails: that takes minutes, and the program is printed as it is.
+@pytest.mark.slow
 @settings(max_examples=30, derandomize=True, deadline=None, phases=[Phase.generate])
 @given(programs(), st.integers(1, 3))
 def test_random_effects(program: list[list[Statement]], n: int) -> None:
