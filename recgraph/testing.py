@@ -23,7 +23,8 @@ class Counters:
     Attributes:
         invocations: how many there have been.
         live_invocations: how many have begun and not ended.
-        peak_invocations: the most that were live at once since the last reset.
+        peak_invocations: the most that were live at once since the last reset; where several threads count, it may be
+            too large by a few dozen.
         live_frames: entries of the activation store.
         live_bytes: bytes that they hold; a tensor that two frames hold counts twice.
     """

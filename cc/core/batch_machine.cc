@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 #include <new>
-#include <random>
 
 #include "cc/core/call_path.h"
 
@@ -12,95 +11,14 @@ namespace recgraph {
 namespace batch {
 namespace {
 
-class Agenda : public BatchPolicy {
- public:
-  size_t Pick(const std::vector<ReadyBlock>& ready) override {
-    size_t best = 0;
-    for (size_t i = 1; i < ready.size(); ++i) {
-      const bool earlier = ready[i].priority < ready[best].priority;
-      const bool larger =
-          ready[i].priority == ready[best].priority && ready[i].rows > ready[best].rows;
-      if (earlier || larger) best = i;
-    }
-    return best;
-  }
-};
-
-class ByDepth : public BatchPolicy {
- public:
-  explicit ByDepth(bool deepest) : sign_(deepest ? 1.0 : -1.0) {}
-  size_t Pick(const std::vector<ReadyBlock>& ready) override {
-    size_t best = 0;
-    for (size_t i = 1; i < ready.size(); ++i) {
-      if (sign_ * ready[i].depth > sign_ * ready[best].depth) best = i;
-    }
-    return best;
-  }
-
- private:
-  const double sign_;
-};
-
-class AtRandom : public BatchPolicy {
- public:
-  AtRandom() : random_(std::random_device{}()) {}
-  size_t Pick(const std::vector<ReadyBlock>& ready) override { return random_() % ready.size(); }
-
- private:
-  std::mt19937 random_;
-};
-
-constexpr struct {
-  Order order;
-  const char* name;
-} kOrders[] = {{Order::kAgenda, "agenda"},
-               {Order::kDepth, "depth"},
-               {Order::kHeight, "height"},
-               {Order::kRandom, "random"}};
-
 // Of an activation with its slots and counters.
 size_t SizeOf(const Function& function) {
   return sizeof(Activation) + function.slots * sizeof(Value) + function.nodes.size() * sizeof(uint16_t);
 }
 
-std::atomic<Order> default_order{Order::kAgenda};
+bool GroupsByShape(const Block& block) { return block.ragged && !block.by_row; }
 
 }  // namespace
-
-std::unique_ptr<BatchPolicy> MakeBatchPolicy(Order order) {
-  switch (order) {
-    case Order::kDepth:
-      return std::make_unique<ByDepth>(true);
-    case Order::kHeight:
-      return std::make_unique<ByDepth>(false);
-    case Order::kRandom:
-      return std::make_unique<AtRandom>();
-    case Order::kAgenda:
-      break;
-  }
-  return std::make_unique<Agenda>();
-}
-
-bool ParseOrder(const std::string& name, Order* order) {
-  for (const auto& entry : kOrders) {
-    if (name == entry.name) {
-      *order = entry.order;
-      return true;
-    }
-  }
-  return false;
-}
-
-const char* OrderName(Order order) {
-  for (const auto& entry : kOrders) {
-    if (order == entry.order) return entry.name;
-  }
-  return "unknown";
-}
-
-Order DefaultOrder() { return default_order.load(std::memory_order_relaxed); }
-
-void SetDefaultOrder(Order order) { default_order.store(order, std::memory_order_relaxed); }
 
 Record::Record(Kind kind, Values values) : Holder(kind), values_(std::move(values)) {
   AccountFor(sizeof(Record) + values_.size() * sizeof(Value));
@@ -144,8 +62,8 @@ Machine::End Machine::RunBlocks() {
     ready_.clear();
     for (int block : with_rows_) {
       const Queue& queue = queues_[block];
-      ready_.push_back({block, plan_.blocks[block].priority, queue.rows.size(),
-                        static_cast<double>(queue.depths) / queue.rows.size()});
+      ready_.push_back({block, plan_.blocks[block].priority, queue.rows,
+                        static_cast<double>(queue.depths) / queue.rows});
     }
     const size_t picked = with_rows_.size() == 1 ? 0 : policy_->Pick(ready_);
     const int block = with_rows_[picked];
@@ -157,18 +75,67 @@ Machine::End Machine::RunBlocks() {
 }
 
 Machine::End Machine::RunOne(int block) {
-  Queue& queue = queues_[block];
   const Block& what = plan_.blocks[block];
   const Node& node = plan_.functions[what.function].nodes[what.node];
-  std::vector<Activation*> rows;
-  rows.swap(queue.rows);
-  queue.depths = 0;
-  size_t taken = rows.size();
-  if (!backend_->RunBlock(what, node, rows.data(), rows.size(), &taken)) return End::kFailed;
-  Forget(node, rows.data(), taken);
-  for (size_t i = taken; i < rows.size(); ++i) Ready(rows[i], what.node);
-  for (size_t i = taken; i-- > 0;) Fire(rows[i], node.event);
+  std::vector<Activation*> rows = TakeBatch(block);
+  if (!backend_->RunBlock(what, node, rows.data(), rows.size())) return End::kFailed;
+  Forget(node, rows.data(), rows.size());
+  for (size_t i = rows.size(); i-- > 0;) Fire(rows[i], node.event);
   return RunNative();
+}
+
+// The rows of the first group, or as many of them as one batch takes.
+std::vector<Activation*> Machine::TakeBatch(int block) {
+  Queue& queue = queues_[block];
+  Group& group = queue.groups.front();
+  std::vector<Activation*> rows;
+  int64_t depths = group.depths;
+  if (group.rows.size() <= kLargestBatch) {
+    rows.swap(group.rows);
+  } else {
+    const auto end = group.rows.begin() + kLargestBatch;
+    rows.assign(group.rows.begin(), end);
+    group.rows.erase(group.rows.begin(), end);
+    depths = 0;
+    for (const Activation* row : rows) depths += row->depth;
+  }
+  queue.rows -= rows.size();
+  queue.depths -= depths;
+  group.depths -= depths;
+  if (group.rows.empty() && GroupsByShape(plan_.blocks[block])) {
+    queue.by_key.erase(group.key);
+    if (queue.latest == &group) queue.latest = nullptr;
+    queue.groups.pop_front();
+  }
+  if (queue.rows > 0) with_rows_.push_back(block);
+  return rows;
+}
+
+void Machine::Enqueue(Activation* activation, const Node& node) {
+  Queue& queue = queues_[node.block];
+  if (queue.rows == 0) with_rows_.push_back(node.block);
+  const bool by_shape = GroupsByShape(plan_.blocks[node.block]);
+  if (!by_shape && queue.groups.empty()) queue.groups.emplace_back();
+  Group& group = by_shape ? *GroupFor(&queue, *activation, node) : queue.groups.front();
+  group.rows.push_back(activation);
+  group.depths += activation->depth;
+  ++queue.rows;
+  queue.depths += activation->depth;
+}
+
+Machine::Group* Machine::GroupFor(Queue* queue, const Activation& activation, const Node& node) {
+  const auto fits = [&](const Group* group) { return backend_->Alike(node, *group->rows.front(), activation); };
+  if (queue->latest != nullptr && fits(queue->latest)) return queue->latest;
+  // Two shapes may have one number: then the second one takes the next that is free.
+  uint64_t key = backend_->ShapesOf(node, activation);
+  while (queue->by_key.count(key) > 0 && !fits(queue->by_key[key])) ++key;
+  Group*& group = queue->by_key[key];
+  if (group == nullptr) {
+    queue->groups.emplace_back();
+    group = &queue->groups.back();
+    group->key = key;
+  }
+  return queue->latest = group;
 }
 
 // Lets go of what only this block needed.
@@ -185,10 +152,15 @@ Machine::End Machine::RunNative() {
     const Fired fired = fired_.back();
     fired_.pop_back();
     Process(fired.activation, fired.event);
-    if (deepest_ != nullptr) return End::kTooDeep;
-    if (failed_) return End::kFailed;
+    if (end_ != End::kDone) return end_;
   }
   return End::kDone;
+}
+
+void Machine::Stop(End end, const Activation* culprit) {
+  if (end_ != End::kDone) return;
+  end_ = end;
+  culprit_ = culprit;
 }
 
 void Machine::Process(Activation* activation, int event) {
@@ -207,13 +179,9 @@ void Machine::Ready(Activation* activation, int index) {
   const Node& node = activation->function->nodes[index];
   Value* const slots = activation->slots;
   switch (node.kind) {
-    case NodeKind::kBlock: {
-      Queue& queue = queues_[node.block];
-      if (queue.rows.empty()) with_rows_.push_back(node.block);
-      queue.rows.push_back(activation);
-      queue.depths += activation->depth;
+    case NodeKind::kBlock:
+      Enqueue(activation, node);
       return;
-    }
     case NodeKind::kCall:
       Call(activation, node);
       return;
@@ -238,6 +206,8 @@ void Machine::Ready(Activation* activation, int index) {
       slots[node.writes[0]] = backend_->Bool(frame->values().empty());
       break;
     }
+    case NodeKind::kWait:
+      break;
   }
   Fire(activation, node.event);
 }
@@ -274,7 +244,6 @@ void Machine::Call(Activation* activation, const Node& node) {
     Value& value = activation->slots[node.reads[first + i]];
     child->slots[i] = node.only_use[first + i] ? std::move(value) : value;
   }
-  if (child->depth > max_depth_) deepest_ = child;
   Fire(child, 0);
 }
 
@@ -342,16 +311,15 @@ void Machine::BeginMap(Activation* map) {
       const Values& rows = static_cast<const Record*>(value.holder.get())->values();
       arguments[i].assign(rows.begin(), rows.end());
     } else if (!backend_->Split(value, &arguments[i])) {
-      failed_ = true;
+      return Stop(End::kFailed, nullptr);
     }
   }
-  size_t rows = failed_ || arguments.empty() ? 0 : arguments[0].size();
+  const size_t rows = arguments.empty() ? 0 : arguments[0].size();
   for (const auto& argument : arguments) {
-    if (failed_ || argument.size() == rows) continue;
+    if (argument.size() == rows) continue;
     backend_->Mismatch(rows, argument.size());
-    failed_ = true;
+    return Stop(End::kFailed, nullptr);
   }
-  if (failed_) return;
   map->gathered = new Value[rows * callee.results.size() + 1];
   map->arriving = rows * callee.groups.size();
   map->rows = rows;
@@ -360,7 +328,6 @@ void Machine::BeginMap(Activation* map) {
     Activation* const child = NewActivation(&callee, map, &node);
     child->index = row;
     for (int i = 0; i < callee.arguments; ++i) child->slots[i] = std::move(arguments[i][row]);
-    if (child->depth > max_depth_) deepest_ = child;
     Fire(child, 0);
   }
   std::reverse(fired_.begin() + first, fired_.end());  // the first row begins first
@@ -382,8 +349,7 @@ void Machine::EndMap(Activation* map) {
       Values frames(std::make_move_iterator(values.begin()), std::make_move_iterator(values.end()));
       *whole = {FramePtr<Holder>(new Record(Holder::Kind::kRecord, std::move(frames))), 0};
     } else if (!backend_->Stack(values, function.map_results[result], whole)) {
-      failed_ = true;
-      return;
+      return Stop(End::kFailed, nullptr);
     }
   }
   for (size_t group = 0; group < function.groups.size(); ++group) Deliver(map, group);
@@ -420,11 +386,15 @@ Activation* Machine::NewActivation(const Function* function, Activation* parent,
   if (live_ != nullptr) live_->previous = activation;
   live_ = activation;
   if (parent != nullptr) ++parent->outstanding;
-  if (is_invocation) {
-    ++counts_.invocations;
-    counts_.peak = std::max(counts_.peak, ++live_count_);
-  }
+  if (is_invocation) Count(activation);
   return activation;
+}
+
+void Machine::Count(const Activation* invocation) {
+  counts_.peak = std::max(counts_.peak, ++counts_.live);
+  const bool looks = ++counts_.invocations % kLook == 0 && counts_.live >= kMany;
+  if (invocation->depth > max_depth_) Stop(End::kTooDeep, invocation);
+  if (looks && backend_->MemoryIsShort()) Stop(End::kTooMany, invocation);
 }
 
 // One event or child less to wait for; ends the activation, and its callers', when that was the last.
@@ -441,7 +411,7 @@ void Machine::Release(Activation* activation) {
   for (int i = 0; i < activation->function->slots; ++i) activation->slots[i].~Value();
   (activation->previous == nullptr ? live_ : activation->previous->next) = activation->next;
   if (activation->next != nullptr) activation->next->previous = activation->previous;
-  if (activation->call == nullptr || activation->call->site != 0) --live_count_;
+  if (activation->call == nullptr || activation->call->site != 0) --counts_.live;
   free_[activation->function - plan_.functions.data()].push_back(activation);
 }
 

@@ -7,13 +7,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <list>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "cc/core/batch_plan.h"
+#include "cc/core/batch_policy.h"
 #include "cc/core/frame_base.h"
 #include "cc/core/memory_pool.h"
 
@@ -80,10 +82,12 @@ struct Activation {
 class Backend {
  public:
   virtual ~Backend() = default;
-  // Runs a block on `count` activations and sets the slots that its node writes. May run a part of them
-  // only: it puts those first and says how many they are in `taken`. False ends the run.
-  virtual bool RunBlock(const Block& block, const Node& node, Activation** activations,
-                        size_t count, size_t* taken) = 0;
+  // Runs a block on `count` activations and sets the slots that its node writes. False ends the run.
+  virtual bool RunBlock(const Block& block, const Node& node, Activation** activations, size_t count) = 0;
+  // Whether two activations may be rows of one batch of a node whose rows may differ in shape; a number that is
+  // the same for both where they may.
+  virtual bool Alike(const Node& node, const Activation& one, const Activation& other) = 0;
+  virtual uint64_t ShapesOf(const Node& node, const Activation& activation) = 0;
   // The number of the branch that a selector picks.
   virtual int Select(Selector selector, const Value& value) = 0;
   virtual Value Bool(bool value) = 0;
@@ -94,51 +98,25 @@ class Backend {
   // The values along a new first dimension.
   virtual bool Stack(const std::vector<Value>& values, const MapResult& like, Value* whole) = 0;
   virtual bool Cancelled() = 0;
+  // Whether the process has so much memory that a run with very many live invocations should end.
+  virtual bool MemoryIsShort() = 0;
 };
-
-// What a policy knows of a block with ready rows.
-struct ReadyBlock {
-  int block;
-  int priority;
-  size_t rows;
-  double depth;  // mean depth of the activations
-};
-
-// Which block runs next.
-class BatchPolicy {
- public:
-  virtual ~BatchPolicy() = default;
-  // An index into `ready`, which is not empty.
-  virtual size_t Pick(const std::vector<ReadyBlock>& ready) = 0;
-};
-
-enum class Order {
-  // The block whose rows can least be joined by more later; of equals the one with most rows.
-  kAgenda,
-  // The block with the deepest activations.
-  kDepth,
-  // The block with the shallowest activations.
-  kHeight,
-  // Any, for tests of everything else.
-  kRandom,
-};
-std::unique_ptr<BatchPolicy> MakeBatchPolicy(Order order);
-// "agenda", "depth", "height" or "random"; false for another name.
-bool ParseOrder(const std::string& name, Order* order);
-const char* OrderName(Order order);
-
-// The order of runs that start from now on. Atomic.
-Order DefaultOrder();
-void SetDefaultOrder(Order order);
 
 struct MachineCounts {
   int64_t invocations = 0;  // branches and iterations not counted
-  int64_t peak = 0;         // invocations that were live at once
+  int64_t live = 0;         // invocations that have begun and not ended
+  int64_t peak = 0;         // the most that were live at once
 };
 
 class Machine {
  public:
-  enum class End { kDone, kFailed, kCancelled, kTooDeep };
+  enum class End { kDone, kFailed, kCancelled, kTooDeep, kTooMany };
+
+  // Rows of one batch at most: more would make none cheaper, and what they take is seen between two batches.
+  static constexpr size_t kLargestBatch = 1 << 17;
+  // From so many live invocations on, memory is looked at each time that so many have begun.
+  static constexpr int64_t kMany = 1 << 17;
+  static constexpr int64_t kLook = 1 << 15;
 
   Machine(const Plan& plan, Backend* backend, BatchPolicy* policy, int64_t max_depth);
   ~Machine();
@@ -155,26 +133,41 @@ class Machine {
   const MachineCounts& counts() const { return counts_; }
   // Labels of the calls from the root, which has none, to `activation`; rows of a map have their numbers.
   std::vector<std::string> CallPath(const Activation* activation) const;
-  // Where kTooDeep was found.
-  const Activation* deepest() const { return deepest_; }
+  // Where kTooDeep or kTooMany was found.
+  const Activation* culprit() const { return culprit_; }
 
  private:
   struct Fired {
     Activation* activation;
     int event;
   };
-  struct Queue {
+  // Rows that can be one batch.
+  struct Group {
     std::vector<Activation*> rows;
+    int64_t depths = 0;
+    uint64_t key = 0;
+  };
+  // What waits for a block: one group or, where rows may differ in shape, one for each shape, in the order of their
+  // first rows.
+  struct Queue {
+    std::list<Group> groups;
+    std::unordered_map<uint64_t, Group*> by_key;
+    Group* latest = nullptr;  // by key, the one that had a row added
+    size_t rows = 0;
     int64_t depths = 0;
   };
 
   Activation* NewActivation(const Function* function, Activation* parent, const Node* call);
+  void Count(const Activation* invocation);
   void Retire(Activation* activation);
   void Release(Activation* activation);
 
   void Process(Activation* activation, int event);
   void Ready(Activation* activation, int node);
   void Unpack(Activation* activation, const Node& node);
+  void Enqueue(Activation* activation, const Node& node);
+  Group* GroupFor(Queue* queue, const Activation& activation, const Node& node);
+  std::vector<Activation*> TakeBatch(int block);
   void Call(Activation* activation, const Node& node);
   void Deliver(Activation* activation, int group);
   void Forget(const Node& node, Activation** activations, size_t count);
@@ -183,6 +176,7 @@ class Machine {
   void ArriveInLoop(Activation* loop, const Node& node);
   void BeginMap(Activation* map);
   void EndMap(Activation* map);
+  void Stop(End end, const Activation* culprit);
   End RunNative();
   End RunBlocks();
   End RunOne(int block);
@@ -198,9 +192,8 @@ class Machine {
   std::vector<Fired> fired_;
   std::vector<std::vector<Value>> results_;  // per root
   Activation* live_ = nullptr;
-  int64_t live_count_ = 0;  // invocations only
-  const Activation* deepest_ = nullptr;
-  bool failed_ = false;
+  const Activation* culprit_ = nullptr;
+  End end_ = End::kDone;  // the first reason to stop
   MachineCounts counts_;
 };
 

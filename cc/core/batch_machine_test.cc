@@ -26,11 +26,10 @@ int64_t In(const Value& value) { return static_cast<const Number*>(value.holder.
 // Blocks are named; each does one thing to the numbers it reads.
 class Numbers : public Backend {
  public:
-  bool RunBlock(const Block& block, const Node& node, Activation** activations, size_t count,
-                size_t* taken) override {
-    *taken = std::min(count, most);
-    batches.push_back({block.name, *taken});
-    for (size_t i = 0; i < *taken; ++i) {
+  bool RunBlock(const Block& block, const Node& node, Activation** activations, size_t count) override {
+    batches.push_back({block.name, count});
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_TRUE(!block.ragged || Alike(node, *activations[0], *activations[i]));
       Value* const slots = activations[i]->slots;
       const int64_t first = In(slots[node.reads[0]]);
       if (block.name == "split") {  // n -> n < 2, n - 1, n - 2
@@ -44,6 +43,13 @@ class Numbers : public Backend {
       }
     }
     return true;
+  }
+  // The shape of a number is what it leaves when divided.
+  bool Alike(const Node& node, const Activation& one, const Activation& other) override {
+    return In(one.slots[node.reads[0]]) % shapes == In(other.slots[node.reads[0]]) % shapes;
+  }
+  uint64_t ShapesOf(const Node& node, const Activation& activation) override {
+    return In(activation.slots[node.reads[0]]) % shapes / 2;  // some shapes have one number
   }
   int Select(Selector, const Value& value) override { return In(value) != 0 ? 0 : 1; }
   Value Bool(bool value) override { return Of(value ? 1 : 0); }
@@ -59,8 +65,10 @@ class Numbers : public Backend {
     return true;
   }
   bool Cancelled() override { return batches.size() >= cancel_after; }
+  bool MemoryIsShort() override { return ++looks > 2; }
 
-  size_t most = 1 << 20;
+  int64_t shapes = 1;
+  int looks = 0;
   size_t cancel_after = 1 << 20;
   std::vector<std::pair<std::string, size_t>> batches;
 };
@@ -136,10 +144,11 @@ Plan Fibonacci() {
 class MachineTest : public ::testing::TestWithParam<Order> {};
 
 TEST_P(MachineTest, RecursionGivesTheRightNumbers) {
-  const Plan plan = Fibonacci();
-  for (const size_t most : {size_t{1}, size_t{3}, size_t{1000}}) {
+  Plan plan = Fibonacci();
+  for (const int64_t shapes : {1, 2, 5, 1000}) {
     Numbers numbers;
-    numbers.most = most;
+    numbers.shapes = shapes;
+    for (Block& block : plan.blocks) block.ragged = shapes > 1;
     const auto policy = MakeBatchPolicy(GetParam());
     Machine machine(plan, &numbers, policy.get(), 1000);
     machine.AddRoot(0, {Of(10)});
@@ -148,6 +157,7 @@ TEST_P(MachineTest, RecursionGivesTheRightNumbers) {
     EXPECT_EQ(In(machine.results(0)[0]), 55);
     EXPECT_EQ(In(machine.results(1)[0]), 1);
     EXPECT_EQ(machine.counts().invocations, 177 + 1);
+    EXPECT_EQ(machine.counts().live, 0);
   }
   EXPECT_EQ(FrameBase::Live().entries, 0);
 }
@@ -166,6 +176,50 @@ TEST(Machine, TheAgendaFillsItsBatches) {
   // One "split" a level on the way down, one "add" a height on the way up.
   EXPECT_EQ(numbers.batches.size(), 10u + 9u);
   EXPECT_EQ(numbers.batches[0].second, 100u);
+}
+
+TEST(Machine, AWaitGathersEvents) {
+  Plan plan = Fibonacci();
+  Function& inner = plan.functions[2];
+  Node wait;
+  wait.kind = NodeKind::kWait;
+  wait.pending = 3;
+  wait.event = 4;
+  inner.nodes.push_back(wait);
+  inner.events = {{{0, 1}, {}}, {{2, 3}, {}}, {{2, 3}, {}}, {{3}, {}}, {{}, {0}}};
+  Numbers numbers;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  Machine machine(plan, &numbers, policy.get(), 1000);
+  machine.AddRoot(0, {Of(10)});
+  ASSERT_EQ(machine.Run(), Machine::End::kDone);
+  EXPECT_EQ(In(machine.results(0)[0]), 55);
+}
+
+TEST(Machine, RowsOfOneShapeShareABatch) {
+  Plan plan = Fibonacci();
+  for (Block& block : plan.blocks) block.ragged = true;
+  Numbers numbers;
+  numbers.shapes = 7;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  Machine machine(plan, &numbers, policy.get(), 1000);
+  for (int i = 0; i < 70; ++i) machine.AddRoot(0, {Of(-i)});
+  ASSERT_EQ(machine.Run(), Machine::End::kDone);
+  EXPECT_EQ(numbers.batches, (std::vector<std::pair<std::string, size_t>>(7, {"split", 10})));
+}
+
+TEST(Machine, ABatchHasABound) {
+  const Plan plan = Fibonacci();
+  Numbers numbers;
+  numbers.looks = -1000;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  Machine machine(plan, &numbers, policy.get(), 1000);
+  const int roots = Machine::kLargestBatch + 100;
+  for (int i = 0; i < roots; ++i) machine.AddRoot(0, {Of(1)});
+  ASSERT_EQ(machine.Run(), Machine::End::kDone);
+  ASSERT_EQ(numbers.batches.size(), 2u);
+  EXPECT_EQ(numbers.batches[0].second, Machine::kLargestBatch);
+  EXPECT_EQ(numbers.batches[1].second, 100u);
+  EXPECT_EQ(In(machine.results(roots - 1)[0]), 1);
 }
 
 TEST(Machine, EndsWhenABlockFails) {
@@ -201,7 +255,22 @@ TEST(Machine, EndsWhereItIsTooDeep) {
   Machine machine(plan, &numbers, policy.get(), 7);
   machine.AddRoot(0, {Of(10)});
   ASSERT_EQ(machine.Run(), Machine::End::kTooDeep);
-  EXPECT_EQ(machine.CallPath(machine.deepest()), std::vector<std::string>(7, "below"));
+  EXPECT_EQ(machine.CallPath(machine.culprit()), std::vector<std::string>(7, "below"));
+}
+
+TEST(Machine, EndsWhenMemoryIsShort) {
+  const Plan plan = Fibonacci();
+  Numbers numbers;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  {
+    Machine machine(plan, &numbers, policy.get(), 1000);
+    machine.AddRoot(0, {Of(1000)});
+    ASSERT_EQ(machine.Run(), Machine::End::kTooMany);
+    EXPECT_EQ(numbers.looks, 3);
+    EXPECT_LE(machine.counts().live, Machine::kMany + 3 * Machine::kLook);
+    EXPECT_EQ(machine.CallPath(machine.culprit()).front(), "below");
+  }
+  EXPECT_EQ(FrameBase::Live().entries, 0);
 }
 
 // count(n): while n < 2 is false, n = n - 1, by a loop; its condition is function 1, its body function 2.
@@ -273,15 +342,16 @@ TEST(DecodePlan, RefusesWhatIsDamaged) {
   Plan plan;
   EXPECT_NE(DecodePlan({}, {}, &plan), "");
   EXPECT_NE(DecodePlan({1, 0, 0, 0}, {}, &plan), "");
-  EXPECT_NE(DecodePlan({2, 1, 0, 0, 0}, {"f"}, &plan), "");
+  EXPECT_NE(DecodePlan({3, 1, 0, 0, 0}, {"f"}, &plan), "");
   Plan empty;
-  EXPECT_EQ(DecodePlan({2, 0, 0, 0}, {}, &empty), "");
+  EXPECT_EQ(DecodePlan({3, 0, 0, 0}, {}, &empty), "");
 }
 
 TEST(EngineChoice, TakesTheCheaperAndLooksAgain) {
   EngineChoice choice;
   const CallClass call{true, 25};
   int batched = 0;
+  EXPECT_FALSE(choice.HasPicked(call));
   for (int i = 0; i < 1000; ++i) {
     const Engine engine = choice.Pick(call);
     batched += engine == Engine::kBatched ? 1 : 0;
@@ -289,6 +359,7 @@ TEST(EngineChoice, TakesTheCheaperAndLooksAgain) {
     choice.Add(call, engine, true, engine == Engine::kBatched ? 1e-3 : 5e-4, 100);
   }
   EXPECT_EQ(batched, 1000 - 4 - 3);
+  EXPECT_TRUE(choice.HasPicked(call));
   EXPECT_NE(choice.Report().find("training of 16 or more roots: batched"), std::string::npos);
 }
 

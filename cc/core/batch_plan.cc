@@ -9,7 +9,7 @@ namespace recgraph {
 namespace batch {
 namespace {
 
-constexpr int64_t kVersion = 2;
+constexpr int64_t kVersion = 3;
 
 class Reader {
  public:
@@ -54,7 +54,7 @@ class Reader {
 
 Node ReadNode(Reader* in, int slots, int functions, int blocks) {
   Node node;
-  node.kind = static_cast<NodeKind>(in->Int(0, 5));
+  node.kind = static_cast<NodeKind>(in->Int(0, 6));
   node.pending = in->Int(0, UINT16_MAX);
   node.reads = in->List(0, slots - 1);
   node.writes = in->List(-1, slots - 1);
@@ -76,6 +76,7 @@ Node ReadNode(Reader* in, int slots, int functions, int blocks) {
     case NodeKind::kPack:
     case NodeKind::kIsEmpty:
     case NodeKind::kJoin:
+    case NodeKind::kWait:
       break;
   }
   return node;
@@ -86,6 +87,7 @@ Function ReadFunction(Reader* in, int functions, int blocks) {
   function.kind = static_cast<FunctionKind>(in->Int(0, 2));
   function.arguments = in->Count();
   function.slots = in->Int(function.arguments, 1 << 20);
+  function.has_effects = in->Int(0, 1) == 1;
   function.results = in->List(0, function.slots - 1);
   function.groups.resize(in->Count());
   const int results = function.results.size();
@@ -118,6 +120,7 @@ Block ReadBlock(Reader* in) {
   block.node = in->Count();
   block.priority = in->Count();
   block.by_row = in->Int(0, 1) == 1;
+  block.has_effect = in->Int(0, 1) == 1;
   block.ragged = in->Int(0, 1) == 1;
   block.work = in->Any();
   const std::vector<int> captures = in->List(0, 1 << 20);

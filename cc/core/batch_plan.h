@@ -14,7 +14,8 @@
 namespace recgraph {
 namespace batch {
 
-enum class NodeKind { kBlock = 0, kCall = 1, kPack = 2, kUnpack = 3, kIsEmpty = 4, kJoin = 5 };
+// A wait does nothing: it gathers events where something needs them all.
+enum class NodeKind { kBlock = 0, kCall = 1, kPack = 2, kUnpack = 3, kIsEmpty = 4, kJoin = 5, kWait = 6 };
 
 // What picks one of a call's targets.
 enum class Selector { kNone = 0, kBool = 1, kIndex = 2 };
@@ -57,6 +58,7 @@ struct Function {
   FunctionKind kind;
   int arguments;
   int slots;
+  bool has_effects = false;              // others may see when it runs
   std::vector<int> results;              // slots
   std::vector<bool> only_use;            // per result: nothing else reads its slot
   std::vector<std::vector<int>> groups;  // of results that become known together
@@ -78,7 +80,8 @@ struct Block {
   int node;
   // Blocks with a smaller number can lead to rows for those with a larger one, not the other way round.
   int priority;
-  bool by_row;  // its operations have no form for many rows
+  bool by_row;      // its operations have no form for many rows
+  bool has_effect;  // running it a second time would be seen
   bool ragged;  // rows may differ in shape
   int work;     // multiplications in the matrix products of one row
   std::vector<Capture> captures;    // inputs after those the node reads

@@ -38,6 +38,11 @@ Engine EngineChoice::Pick(const CallClass& call) {
   return batched != look_again ? Engine::kBatched : Engine::kParallel;
 }
 
+bool EngineChoice::HasPicked(const CallClass& call) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return cells_[call.recorded ? 1 : 0][Bucket(call.roots)].picked > 0;
+}
+
 void EngineChoice::Add(const CallClass& call, Engine engine, bool gradient, double seconds,
                        int64_t invocations) {
   if (invocations <= 0) return;

@@ -21,6 +21,8 @@ struct CallClass {
 class EngineChoice {
  public:
   Engine Pick(const CallClass& call);
+  // Whether an engine was ever picked for such calls: others need not be measured.
+  bool HasPicked(const CallClass& call) const;
   // Adds the measured cost of a forward run, or of the gradient that followed one.
   void Add(const CallClass& call, Engine engine, bool gradient, double seconds, int64_t invocations);
   // A line for each class of calls that there have been.

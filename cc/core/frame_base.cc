@@ -1,22 +1,14 @@
 // The counters of live frames and their release without recursion.
 #include "cc/core/frame_base.h"
 
+#include "cc/core/thread_counts.h"
+
 namespace recgraph {
 namespace {
 
-// Every thread counts in one of these, mostly alone: frames come and go by the million.
-struct alignas(64) Count {
-  std::atomic<int64_t> entries{0};
-  std::atomic<int64_t> bytes{0};
-};
-constexpr int kCounts = 16;
-Count counts[kCounts];
-std::atomic<int> threads{0};
-
-Count& ThisThreadsCount() {
-  thread_local Count& count = counts[threads.fetch_add(1, std::memory_order_relaxed) % kCounts];
-  return count;
-}
+// Frames come and go by the million.
+enum { kEntries, kBytes, kNumbers };
+ThreadCounts<kNumbers> counts;
 
 // The frames that this thread has still to destroy, and whether it is at it already.
 struct Graveyard {
@@ -31,26 +23,20 @@ Graveyard& ThisThreadsGraveyard() {
 
 }  // namespace
 
-FrameBase::FrameBase() { ThisThreadsCount().entries.fetch_add(1, std::memory_order_relaxed); }
+FrameBase::FrameBase() { counts.Add(kEntries, 1); }
 
 FrameBase::~FrameBase() {
-  Count& count = ThisThreadsCount();
-  count.entries.fetch_sub(1, std::memory_order_relaxed);
-  count.bytes.fetch_sub(bytes_, std::memory_order_relaxed);
+  counts.Add(kEntries, -1);
+  counts.Add(kBytes, -bytes_);
 }
 
 void FrameBase::AccountFor(int64_t bytes) {
   bytes_ += bytes;
-  ThisThreadsCount().bytes.fetch_add(bytes, std::memory_order_relaxed);
+  counts.Add(kBytes, bytes);
 }
 
 LiveFrames FrameBase::Live() {
-  LiveFrames live;
-  for (const Count& count : counts) {
-    live.entries += count.entries.load(std::memory_order_relaxed);
-    live.bytes += count.bytes.load(std::memory_order_relaxed);
-  }
-  return live;
+  return {counts.Sum(kEntries), counts.Sum(kBytes)};
 }
 
 void FrameBase::Unref() {

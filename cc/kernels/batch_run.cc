@@ -66,6 +66,13 @@ absl::Status GatherAlike(std::vector<const Value*> values, Tensor* stacked) {
   return Gather(std::move(values), stacked, &fresh);
 }
 
+// Null where there is none, which is an error that running the block will meet.
+const tensorflow::TensorShape* ShapeOf(const Value& value) {
+  const Buffer* buffer = nullptr;
+  const Value* settled = &value;
+  return BufferOf(&settled, &buffer).ok() ? &buffer->shape() : nullptr;
+}
+
 // Fewer roots than this are not worth a thread of their own.
 constexpr size_t kRootsPerRun = 4;
 
@@ -79,6 +86,11 @@ Run::Run(const Scope& scope, int64_t max_depth, std::atomic<bool>* stop, bool al
       machine_(std::make_unique<Machine>(plan_, this, policy_.get(), max_depth)), stop_(stop),
       alone_(alone), kept_(scope.sums == nullptr && !records ? scope.root->program()->packed() : nullptr) {}
 
+Run::~Run() {
+  machine_.reset();
+  Publish({published_.invocations, 0, published_.peak});
+}
+
 absl::Status Run::Call(const std::string& function, std::vector<std::vector<Value>> roots) {
   const int index = plan_.Find(function);
   if (index < 0) return errors::NotFound("the batched program has no function ", function);
@@ -90,14 +102,17 @@ absl::Status Run::Call(const std::string& function, std::vector<std::vector<Valu
   }
   const Machine::End end = machine_->Run();
   scope_.root->CountInvocations(machine_->counts().invocations);
-  CountBatchedInvocations(machine_->counts().invocations, machine_->counts().peak);
+  Publish(machine_->counts());
   switch (end) {
     case Machine::End::kDone:
       return absl::OkStatus();
     case Machine::End::kCancelled:
       return errors::Cancelled("the step was cancelled");
     case Machine::End::kTooDeep:
-      NoteError(TooDeep(max_depth_), machine_->deepest());
+      NoteError(TooDeep(max_depth_), machine_->culprit());
+      break;
+    case Machine::End::kTooMany:
+      NoteError(TooMany(machine_->counts().live), machine_->culprit());
       break;
     case Machine::End::kFailed:
       break;
@@ -106,18 +121,30 @@ absl::Status Run::Call(const std::string& function, std::vector<std::vector<Valu
   return scope_.root->FirstError(status_);
 }
 
-bool Run::RunBlock(const Block& block, const Node& node, Activation** activations, size_t count,
-                   size_t* taken) {
-  if (block.ragged && !block.by_row) count = PutAlikeFirst(node, activations, count);
-  *taken = count;
+void Run::Publish(const MachineCounts& counts) {
+  const bool new_peak = counts.peak > published_.peak;
+  CountBatchedInvocations(counts.invocations - published_.invocations, counts.live - published_.live,
+                          new_peak ? counts.peak - counts.live : 0);
+  published_ = counts;
+}
+
+bool Run::RunBlock(const Block& block, const Node& node, Activation** activations, size_t count) {
+  Publish(machine_->counts());
   const bool large =
       alone_ && static_cast<int64_t>(block.work) * static_cast<int64_t>(count) >= kLarge;
-  const auto mode = large ? Program::BlockMode::kLarge : Program::BlockMode::kSmall;
+  // What has an effect is not run again to find out which operation has failed.
+  const auto mode = block.has_effect ? Program::BlockMode::kDiagnosis
+                    : large          ? Program::BlockMode::kLarge
+                                     : Program::BlockMode::kSmall;
   const size_t step = block.by_row ? 1 : count;
   for (size_t i = 0; i < count; i += step) {
     const absl::Status status = TryBlock(block, node, activations + i, step, mode);
     if (status.ok()) continue;
-    FindFailure(block, node, activations + i, step, status);
+    if (block.has_effect) {
+      NoteError(status, activations[i]);
+    } else {
+      FindFailure(block, node, activations + i, step, status);
+    }
     return false;
   }
   return true;
@@ -214,24 +241,24 @@ absl::Status Run::AddSums(const Block& block, const std::vector<Tensor>& outputs
   return absl::OkStatus();
 }
 
-// Brings the activations whose inputs have the shapes of the first one's to the front; how many there are.
-size_t Run::PutAlikeFirst(const Node& node, Activation** activations, size_t count) {
-  const auto shape_of = [](const Value& value) -> const tensorflow::TensorShape* {
-    const Buffer* buffer = nullptr;
-    const Value* settled = &value;
-    return BufferOf(&settled, &buffer).ok() ? &buffer->shape() : nullptr;
-  };
-  const Activation* const first = activations[0];
-  const auto middle =
-      std::stable_partition(activations, activations + count, [&](const Activation* activation) {
-        for (int slot : node.reads) {
-          const auto* mine = shape_of(activation->slots[slot]);
-          const auto* wanted = shape_of(first->slots[slot]);
-          if (mine != nullptr && wanted != nullptr && *mine != *wanted) return false;
-        }
-        return true;
-      });
-  return middle - activations;
+bool Run::Alike(const Node& node, const Activation& one, const Activation& other) {
+  for (int slot : node.reads) {
+    const auto* mine = ShapeOf(one.slots[slot]);
+    const auto* theirs = ShapeOf(other.slots[slot]);
+    if (mine != nullptr && theirs != nullptr && *mine != *theirs) return false;
+  }
+  return true;
+}
+
+uint64_t Run::ShapesOf(const Node& node, const Activation& activation) {
+  uint64_t shapes = node.reads.size();
+  for (int slot : node.reads) {
+    const auto* shape = ShapeOf(activation.slots[slot]);
+    if (shape == nullptr) continue;
+    shapes = tensorflow::Hash64Combine(shapes, shape->dims());
+    for (const int64_t size : shape->dim_sizes()) shapes = tensorflow::Hash64Combine(shapes, size);
+  }
+  return shapes;
 }
 
 int Run::Select(Selector selector, const Value& value) {
@@ -322,7 +349,12 @@ absl::Status RootsOf(const tensorflow::OpInputList& inputs, bool map,
 void Runs::Start(const std::string& function, std::vector<std::vector<Value>> roots, Done done) {
   function_ = function;
   done_ = std::move(done);
-  const size_t wanted = std::min<size_t>(scope_.root->threads(), roots.size() / kRootsPerRun);
+  const Plan& plan = *scope_.root->program()->plan();
+  const int index = plan.Find(function);
+  // What has effects is run by one machine, so that the order of its rows does not depend on threads.
+  const bool in_order = index >= 0 && plan.functions[index].has_effects;
+  const size_t threads = in_order ? 1 : scope_.root->threads();
+  const size_t wanted = std::min<size_t>(threads, roots.size() / kRootsPerRun);
   parts_ = std::vector<Part>(std::max<size_t>(wanted, 1));
   const size_t count = parts_.size();
   for (size_t i = 0; i < count; ++i) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cc/core/batch_machine.h"
+#include "cc/core/process_memory.h"
 #include "cc/kernels/batch_buffer.h"
 #include "cc/kernels/environment.h"
 #include "cc/kernels/invocation.h"
@@ -31,8 +32,11 @@ class Run final : public Backend {
 
   const Value& result(int root, size_t index) { return machine_->results(root)[index]; }
 
-  bool RunBlock(const Block& block, const Node& node, Activation** activations, size_t count,
-                size_t* taken) override;
+  ~Run() override;
+
+  bool RunBlock(const Block& block, const Node& node, Activation** activations, size_t count) override;
+  bool Alike(const Node& node, const Activation& one, const Activation& other) override;
+  uint64_t ShapesOf(const Node& node, const Activation& activation) override;
   int Select(Selector selector, const Value& value) override;
   Value Bool(bool value) override;
   void Mismatch(size_t rows, size_t others) override;
@@ -41,6 +45,7 @@ class Run final : public Backend {
   bool Cancelled() override {
     return stop_->load(std::memory_order_relaxed) || scope_.root->cancelled();
   }
+  bool MemoryIsShort() override { return OwnMemory() > MemoryLimit(); }
 
  private:
   absl::Status TryBlock(const Block& block, const Node& node, Activation** activations, size_t count,
@@ -52,7 +57,7 @@ class Run final : public Backend {
   absl::Status Keep(const Block& block, const Node& node, Activation** activations, size_t count,
                     std::vector<tensorflow::Tensor>* outputs);
   absl::Status AddSums(const Block& block, const std::vector<tensorflow::Tensor>& outputs);
-  size_t PutAlikeFirst(const Node& node, Activation** activations, size_t count);
+  void Publish(const MachineCounts& counts);
   void NoteError(const absl::Status& status, const Activation* activation);
   bool Succeeded(const absl::Status& status);
 
@@ -61,6 +66,7 @@ class Run final : public Backend {
   const int64_t max_depth_;
   std::unique_ptr<BatchPolicy> policy_;
   std::unique_ptr<Machine> machine_;
+  MachineCounts published_;  // what the counts of the process know of
   absl::Status status_;
   std::atomic<bool>* const stop_;
   const bool alone_;

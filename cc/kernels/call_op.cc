@@ -23,6 +23,11 @@ absl::Status Call::Status() {
   return status;
 }
 
+void Call::Measure(const CallClass& which, bool gradient) {
+  own_root->BeginToCount();
+  measured = {which, engine, gradient, std::chrono::steady_clock::now()};
+}
+
 void Call::Finish() {
   const absl::Status result = Status();
   if (!result.ok()) {

@@ -45,6 +45,8 @@ struct Call {
 
   void Update(const absl::Status& new_status);
   absl::Status Status();
+  // Notes what the call costs from here on.
+  void Measure(const CallClass& which, bool gradient);
   // Reports to the executor and ends the call.
   void Finish();
 };

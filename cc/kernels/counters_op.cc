@@ -1,7 +1,7 @@
 // Ops that read and set process-wide state: counters, the default scheduling policy, programs.
 #include <string>
 
-#include "cc/core/batch_machine.h"
+#include "cc/core/batch_policy.h"
 #include "cc/core/frame_base.h"
 #include "cc/core/scheduler.h"
 #include "cc/kernels/invocation.h"

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "cc/core/call_path.h"
+#include "cc/core/process_memory.h"
+#include "cc/core/thread_counts.h"
 #include "tensorflow/core/platform/cpu_info.h"
 #include "cc/kernels/errors.h"
 #include "tensorflow/core/protobuf/config.pb.h"
@@ -26,17 +29,7 @@ struct InvocationRunner {
   }
 };
 
-std::atomic<int64_t> total_invocations{0};
-std::atomic<int64_t> live_invocations{0};
-std::atomic<int64_t> peak_invocations{0};
-
-void CountBirth() {
-  total_invocations.fetch_add(1, std::memory_order_relaxed);
-  const int64_t live = live_invocations.fetch_add(1, std::memory_order_relaxed) + 1;
-  int64_t peak = peak_invocations.load(std::memory_order_relaxed);
-  while (live > peak && !peak_invocations.compare_exchange_weak(peak, live)) {
-  }
-}
+LiveCount all_invocations;
 
 int InterOpThreads(FunctionLibraryRuntime* runtime) {
   const tensorflow::ConfigProto* config = runtime->config_proto();
@@ -67,18 +60,14 @@ std::string FailedNode(const std::string& message) {
 }  // namespace
 
 InvocationCounts CountInvocations() {
-  return {total_invocations.load(), live_invocations.load(), peak_invocations.load()};
+  return {all_invocations.begun(), all_invocations.live(), all_invocations.peak()};
 }
 
-void CountBatchedInvocations(int64_t total, int64_t peak) {
-  total_invocations.fetch_add(total, std::memory_order_relaxed);
-  const int64_t live = live_invocations.load(std::memory_order_relaxed) + peak;
-  int64_t known = peak_invocations.load(std::memory_order_relaxed);
-  while (live > known && !peak_invocations.compare_exchange_weak(known, live)) {
-  }
+void CountBatchedInvocations(int64_t begun, int64_t live, int64_t above) {
+  all_invocations.Add(begun, live, above);
 }
 
-void ResetPeakInvocations() { peak_invocations.store(live_invocations.load()); }
+void ResetPeakInvocations() { all_invocations.ResetPeak(); }
 
 RootCall::RootCall(OpKernelContext* ctx, std::shared_ptr<Program> program)
     : program_(std::move(program)), cancellation_(ctx->cancellation_manager()),
@@ -97,6 +86,14 @@ absl::Status TooDeep(int64_t max_depth) {
   return errors::ResourceExhausted(
       "the recursion is more than max_depth = ", max_depth,
       " invocations deep: it may never end; if it does, give the SubGraph a larger max_depth");
+}
+
+absl::Status TooMany(int64_t live) {
+  constexpr double kGb = 1e9;
+  return errors::ResourceExhausted(
+      "the recursion may never end: ", live, " invocations are live at once, and the process has ",
+      absl::StrFormat("%.1f of the %.1f GB that it may have", OwnMemory() / kGb, MemoryLimit() / kGb),
+      "; if it does end, call it for fewer roots at once or set RECGRAPH_MEMORY_GB");
 }
 
 void RootCall::NoteError(const std::vector<std::string>& call_path, const absl::Status& status) {
@@ -126,11 +123,11 @@ absl::Status RootCall::Explain(const std::vector<std::string>& call_path,
 Invocation::Invocation(const Scope& scope, Tensors arguments, int results)
     : scope_(scope), depth_(scope.parent == nullptr ? 1 : scope.parent->depth() + 1),
       arguments_(std::move(arguments)), results_(results) {
-  CountBirth();
+  all_invocations.Add(1, 1);
   scope.root->CountInvocations(1);
 }
 
-Invocation::~Invocation() { live_invocations.fetch_sub(1, std::memory_order_relaxed); }
+Invocation::~Invocation() { all_invocations.Add(0, -1); }
 
 Invocation* Invocation::Current(OpKernelContext* ctx) {
   if (ctx->runner() == nullptr) return nullptr;

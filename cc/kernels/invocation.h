@@ -5,7 +5,6 @@
 #define RECGRAPH_CC_KERNELS_INVOCATION_H_
 
 #include <mutex>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,6 +14,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "cc/core/scheduler.h"
+#include "cc/core/thread_counts.h"
 #include "cc/kernels/environment.h"
 #include "cc/kernels/program.h"
 #include "tensorflow/core/framework/cancellation.h"
@@ -33,13 +33,16 @@ struct InvocationCounts {
   int64_t peak = 0;
 };
 InvocationCounts CountInvocations();
-// Adds those of a batched run, which has ended.
-void CountBatchedInvocations(int64_t total, int64_t peak);
+// Adds what a batched run has come to since it last said: how many have begun, how many more are live, and how
+// many more than now were live at once in the meantime.
+void CountBatchedInvocations(int64_t begun, int64_t live, int64_t above);
 // Forgets the peak: it starts again from what is live.
 void ResetPeakInvocations();
 
 // The error of a recursion that is too deep.
 absl::Status TooDeep(int64_t max_depth);
+// The error of a recursion that takes all memory.
+absl::Status TooMany(int64_t live);
 
 // One call from outside of any body: what all invocations below it share.
 class RootCall {
@@ -51,9 +54,12 @@ class RootCall {
   // How many the executor has.
   int threads() const { return threads_; }
   const tensorflow::FunctionLibraryRuntime::Options& options() const { return options_; }
-  // How many invocations there were so far.
-  int64_t invocations() const { return invocations_.load(std::memory_order_relaxed); }
-  void CountInvocations(int64_t count) { invocations_.fetch_add(count, std::memory_order_relaxed); }
+  // Has invocations counted from now on. Only before any has begun.
+  void BeginToCount() { invocations_ = std::make_unique<ThreadCounts<1>>(); }
+  int64_t invocations() const { return invocations_->Sum(0); }
+  void CountInvocations(int64_t count) {
+    if (invocations_ != nullptr) invocations_->Add(0, count);
+  }
   bool cancelled() { return cancellation_.IsCancelled(); }
 
   // Keeps the first error that is not a consequence of another one, with where it happened.
@@ -67,7 +73,7 @@ class RootCall {
   const std::shared_ptr<Program> program_;
   tensorflow::CancellationManager cancellation_;
   std::shared_ptr<Scheduler> scheduler_;
-  std::atomic<int64_t> invocations_{0};
+  std::unique_ptr<ThreadCounts<1>> invocations_;  // null where nobody wants to know
   const int threads_;
   tensorflow::FunctionLibraryRuntime::Options options_;
   std::mutex mutex_;

@@ -50,8 +50,9 @@ class InvokeGradientOp : public CallOp {
     }
     if (call->own_root != nullptr && map()) {
       const int64_t roots = frame->is_batched ? frame->roots.size() : frame->values().size();
-      const Engine engine = frame->is_batched ? Engine::kBatched : Engine::kParallel;
-      call->measured = {{true, roots}, engine, true, std::chrono::steady_clock::now()};
+      call->engine = frame->is_batched ? Engine::kBatched : Engine::kParallel;
+      const CallClass which{true, roots};
+      if (call->own_root->program()->choice()->HasPicked(which)) call->Measure(which, true);
     }
     if (frame->is_batched) return absl::OkStatus();
     std::vector<Tensors> arguments;

@@ -117,7 +117,7 @@ class InvokeOp : public CallOp {
                                 : 1;
       const CallClass which{Records(call), roots};
       call->engine = program->choice()->Pick(which);
-      call->measured = {which, call->engine, false, std::chrono::steady_clock::now()};
+      call->Measure(which, false);
     }
     return call->engine;
   }

@@ -77,7 +77,7 @@ class Assembler:
     def _is_single(self, name: str) -> bool:
         flow = self.flow
         return (
-            name in flow.calls or name in flow.by_row or name in flow.joins or frame_kind(flow.nodes[name]) is not None
+            name in flow.calls or flow.is_alone(name) or name in flow.joins or frame_kind(flow.nodes[name]) is not None
         )
 
     # What passes between units.
@@ -95,7 +95,7 @@ class Assembler:
         wanted: dict[Value, None] = {}
         for key, unit in list(self.units.items()):
             reads: dict[Value, None] = {}
-            plain = key[0] == "block" or unit.names[0] in self.flow.by_row
+            plain = key[0] == "block" or self.flow.is_alone(unit.names[0])
             for name in unit.names:
                 for value in self._inputs(name):
                     inside = value[0] and self.unit_of.get(value[0]) is unit
@@ -147,7 +147,7 @@ class Assembler:
 
     def _node(self, unit: Unit) -> plan.Node:
         name = unit.names[0] if unit.names else ""
-        if not name or not self._is_single(name) or name in self.flow.by_row:
+        if not name or not self._is_single(name) or self.flow.is_alone(name):
             return self._block(unit)
         if name in self.flow.calls:
             return self._call(name)
@@ -207,20 +207,30 @@ class Assembler:
             events.extend(([], []) for _ in range(fired))
         for i, unit in enumerate(ordered):
             assert unit.node is not None
-            sources = [*unit.reads, *((name, 0) for name in unit.waits)]
-            waits = sorted({self._event(value) for value in sources}) or [0]
-            unit.node.pending = len(waits)
-            for event in waits:
-                events[event][0].append(i)
+            arrived = {self._event(value) for value in unit.reads} | self._ends(unit.waits)
+            _wait(unit.node, i, arrived, events)
+        nodes = [unit.node for unit in ordered if unit.node is not None]
         for number, group in enumerate(program.groups[flow.name]):
             arrived = {self._event(flow.results[result]) for result in group}
-            assert len(arrived) == 1, (flow.name, group, arrived)
-            events[arrived.pop()][1].append(number)
+            if flow.name in program.whole:
+                arrived |= self._ends(flow.ordered)
+            if len(arrived) > 1:
+                nodes.append(plan.Node(plan.WAIT, [], [], event=len(events)))
+                _wait(nodes[-1], len(nodes) - 1, arrived, events)
+                arrived = {len(events)}
+                events.append(([], []))
+            events[max(arrived, default=0)][1].append(number)
         results = [self.slots[value] for value in flow.results]
-        nodes = [unit.node for unit in ordered if unit.node is not None]
-        return plan.Function(
+        made = plan.Function(
             flow.name, flow.arguments, len(self.slots), results, program.groups[flow.name], events, nodes
         )
+        made.has_effects = flow.name in program.with_effects
+        return made
+
+    def _ends(self, names: Iterable[str]) -> set[int]:
+        """The events that ordered operations and calls fire when they are done."""
+        nodes = [self.unit_of[name].node for name in names]
+        return {node.event for node in nodes if node is not None}
 
     def _event(self, value: Value) -> int:
         unit = self._producer(value)
@@ -230,6 +240,14 @@ class Assembler:
         if unit.node.kind == plan.CALL:
             return unit.node.event + self.program.group_of(self.flow.calls[value[0]], value[1])
         return unit.node.event
+
+
+def _wait(node: plan.Node, number: int, arrived: set[int], events: list[tuple[list[int], list[int]]]) -> None:
+    """Makes a node wait for events, or for the beginning."""
+    waits = sorted(arrived) or [0]
+    node.pending = len(waits)
+    for event in waits:
+        events[event][0].append(number)
 
 
 def made_function(program: Program, name: str) -> plan.Function:
@@ -292,6 +310,7 @@ class _BlockGraph:
         self.sums: list[tuple[str, int, list[tf.Tensor]]] = []
         self.apart: dict[str, str | None] = {}
         self.by_row = flow.by_row.get(unit.names[0], "") if unit.names else ""
+        self.is_alone = bool(unit.names) and flow.is_alone(unit.names[0])
 
     def trace(self) -> None:
         """Adds the operations, for all rows."""
@@ -321,14 +340,15 @@ class _BlockGraph:
             [not rows.has_rows for rows in self.written],
             numbered,
             self.by_row,
+            bool(self.by_row) and self.unit.names[0] in self.flow.ordered,
             any(not self.specs[value].shape.is_fully_defined() for value in self.unit.reads),
             min(sum(map(_multiplications, self.graph.get_operations())), 1 << 30),
         )
         return block, definition
 
     def _define(self, outputs: list[tf.Tensor]) -> tuple[Any, list[tuple[int, int]]]:
-        """The block's function, made cheaper where it has rows, and the captured tensors that it reads."""
-        if self.by_row:
+        """The block's function, made cheaper where it has many operations, and the captured tensors that it reads."""
+        if self.is_alone:
             inputs = [*self.inputs, *self.captures.values()]
             with self.graph.as_default():
                 outputs = [tf.identity(tensor) for tensor in outputs]

@@ -7,21 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph import tf_private
-from recgraph.batch import blocks, plan, priority
+from recgraph.batch import blocks, effects, plan, priority
 from recgraph.batch.flow import Flow, Program
-from recgraph.batch.nodes import origin
-from recgraph.core.environment import READ_ONLY_RESOURCE_OPS
-from recgraph.errors import Unbatchable
 
 # The function that carries the plan in its attributes; `Program::ReadPlan` looks for it.
 CARRIER = "recgraph_plan"
-
-# Stateful operations whose order among rows is free.
-_INDEPENDENT = (
-    *("Random", "Multinomial", "Stateless", "TruncatedNormal", "ParameterizedTruncated"),
-    *("Assert", "CheckNumerics", "Print"),
-)
 
 
 @dataclasses.dataclass
@@ -60,15 +50,16 @@ def compile_program(library: Any, roots: list[str]) -> Batched:
         Unbatchable: the program holds what the batched engine cannot run.
     """
     definitions = {function.signature.name: function for function in library.function}
-    by_row = {name: _stateful(definition) for name, definition in definitions.items()}
+    found = effects.find(definitions)
+    by_row = found.by_row
     joins: dict[str, set[str]] = {name: set() for name in definitions}
 
     def flow_of(definition: Any) -> Flow:
         name = definition.signature.name
-        return Flow(definition, by_row[name], joins[name])
+        return Flow(definition, by_row[name], joins[name], found.ordered[name])
 
     while True:
-        program = Program(blocks.reachable(definitions, roots, flow_of))
+        program = Program(blocks.reachable(definitions, roots, flow_of), found.functions)
         assemblers = [blocks.Assembler(program, flow) for flow in program.flows.values()]
         apart = [(a.flow.name, node, reason) for a in assemblers for node, reason in a.trace().items()]
         if not apart:
@@ -87,17 +78,3 @@ def _assemble(program: Program, assemblers: list[blocks.Assembler]) -> Batched:
     whole = plan.Plan(functions)
     priority.assign(whole)
     return Batched(whole, definitions)
-
-
-def _stateful(definition: Any) -> dict[str, str]:
-    """The operations of a function that have to run once for every row because they are stateful."""
-    found = {}
-    for node in definition.node_def:
-        if node.op.startswith("Recgraph>") or node.op in ("If", "Case", "NoOp") or node.op in READ_ONLY_RESOURCE_OPS:
-            continue
-        if not tf_private.op_definition(node.op).is_stateful:
-            continue
-        if not node.op.startswith(_INDEPENDENT):
-            raise Unbatchable(f"{node.op}, which has a state,", origin(node))
-        found[node.name] = f"{node.op} has a state"
-    return found

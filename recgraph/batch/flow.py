@@ -1,11 +1,10 @@
 """What depends on what in the functions of a program: which operations can run together, and which results of a
 call become known together.
 
-Every value has a *label*: the results of calls (by group), operations without a batched form and joins of computed
-parts that it waits for.
-Values with the same label are there at the same time, so operations with the same label make one block. Groups start
-coarse, all results of a function in one, and are split until every group has one label in every function that a
-call may reach.
+Every value has a *label*: the results of calls (by group), operations in blocks of their own and joins of computed
+parts that it waits for. Values with the same label are there at the same time, so operations with the same label make
+one block. Groups start coarse, all results of a function in one, and are split until every group has one label in
+every function that a call may reach.
 """
 
 from __future__ import annotations
@@ -74,15 +73,17 @@ class Flow:
         shared: names of operations whose values are the same for all invocations.
         by_row: names of operations that run once for every row, with the reason.
         joins: names of concatenations that only note their parts.
+        ordered: names of operations and calls that control dependencies wait for.
         results: the values that it returns.
     """
 
-    def __init__(self, definition: Any, by_row: dict[str, str], joins: set[str]) -> None:
+    def __init__(self, definition: Any, by_row: dict[str, str], joins: set[str], ordered: set[str]) -> None:
         self.definition = definition
         self.name = definition.signature.name
-        self.by_row, self.joins = by_row, joins
+        self.by_row, self.joins, self.ordered = by_row, joins, ordered
         self._arguments = {a.name: i for i, a in enumerate(definition.signature.input_arg)}
         self._aliases: dict[Value, Value] = {}
+        self._waits: dict[str, list[str]] = {}
         self._raw = {node.name: node for node in definition.node_def}
         self._inputs: dict[str, list[Value]] = {}
         self.nodes: dict[str, Any] = {}
@@ -130,9 +131,23 @@ class Flow:
         return list(ordered.values())
 
     def waits(self, node: Any) -> list[str]:
-        """The operations with a state that `node` has to come after."""
-        sources = [reference[1:] for reference in node.input if reference.startswith("^")]
-        return [source for source in sources if source in self.by_row]
+        """The ordered operations and calls that `node` has to come after, by its control inputs."""
+        if node.name not in self._waits:
+            stack = [reference[1:] for reference in node.input if reference.startswith("^")] if self.ordered else []
+            seen: dict[str, None] = {}
+            while stack:
+                name = stack.pop()
+                if name in seen or name in self._arguments:
+                    continue
+                seen[name] = None
+                if name not in self.ordered:  # then it has come after those that it reads from
+                    stack += [reference.lstrip("^").split(":")[0] for reference in self._raw[name].input]
+            self._waits[node.name] = [name for name in seen if name in self.ordered]
+        return self._waits[node.name]
+
+    def is_alone(self, name: str) -> bool:
+        """Whether an operation is a block of its own."""
+        return name in self.by_row or (name in self.ordered and self._raw[name].op not in _CALLS)
 
     def is_shared(self, value: Value) -> bool:
         """Whether a value is the same for all invocations of a call from outside."""
@@ -149,7 +164,7 @@ class Flow:
         if node.op == "NoOp":
             return
         self.nodes[node.name] = node
-        if node.op in _CALLS or node.op in _FRAMES or node.name in self.by_row or node.op == "Recgraph>Accumulate":
+        if node.op in _CALLS or node.op in _FRAMES or self.is_alone(node.name) or node.op == "Recgraph>Accumulate":
             return
         if self.waits(node):
             return
@@ -209,12 +224,19 @@ def _output_number(node: Any, argument: str, index: int) -> int:
 
 
 class Program:
-    """All functions that can be reached, their labels, and the groups of their results."""
+    """All functions that can be reached, their labels, and the groups of their results.
 
-    def __init__(self, flows: dict[str, Flow]) -> None:
-        self.flows = flows
+    Attributes:
+        with_effects: functions that may have effects.
+        whole: functions that give all results at once, when they and their effects are done.
+    """
+
+    def __init__(self, flows: dict[str, Flow], with_effects: set[str]) -> None:
+        self.flows, self.with_effects = flows, with_effects
         self.made = {call.targets[0]: call for flow in flows.values() for call in flow.calls.values() if call.made}
         self._classes = self._alike()
+        self.whole = {name for members in self._classes if with_effects.intersection(members) for name in members}
+        self.whole |= set(self.made)
         self.groups = {name: [list(range(self._results(name)))] for name in self._names()}
         while self._refine():
             pass
@@ -247,8 +269,8 @@ class Program:
         labels = {name: self.labels(name) for name in self.flows}
         changed = False
         for members in self._classes:
-            if any(name in self.made for name in members):
-                continue  # the results of loops and maps are all there when they end
+            if members[0] in self.whole:
+                continue
             split = [part for group in self.groups[members[0]] for part in self._split(group, members, labels)]
             if split != self.groups[members[0]]:
                 changed = True
@@ -276,7 +298,7 @@ class Program:
             return ("start",)
         if node in flow.calls:
             return ("call", node, self.group_of(flow.calls[node], output))
-        if frame_kind(flow.nodes[node]) is not None or node in flow.joins or node in flow.by_row:
+        if frame_kind(flow.nodes[node]) is not None or node in flow.joins or flow.is_alone(node):
             return ("node", node)
         return ("block", labels[node])
 
@@ -293,7 +315,7 @@ class Program:
                 continue
             label = self._union(flow, node, flow.inputs(node), labels, before)
             # A block that computes a part of a join cannot also run what reads the join.
-            if node in flow.by_row or any(_is_computed(flow, part, before) for part in flow.parts(node)):
+            if flow.is_alone(node) or any(_is_computed(flow, part, before) for part in flow.parts(node)):
                 before["node", node] = _closure(label, before)
                 label = frozenset({("node", node)})
             labels[node] = label
@@ -302,7 +324,8 @@ class Program:
     def _union(
         self, flow: Flow, name: str, values: Iterable[Value], labels: dict[str, Label], before: dict[Token, Label]
     ) -> Label:
-        tokens: set[Token] = {("node", source) for source in flow.waits(flow.nodes[name])}
+        waits = flow.waits(flow.nodes[name])
+        tokens: set[Token] = {("call", w, 0) if w in flow.calls else ("node", w) for w in waits}
         for node, output in values:
             if node in flow.calls:
                 tokens.add(("call", node, self.group_of(flow.calls[node], output)))
@@ -313,10 +336,10 @@ class Program:
 
 
 def _is_computed(flow: Flow, name: str, before: dict[Token, Label]) -> bool:
-    """Whether a block gives a value or a part of it; calls, frames and what runs row by row are no blocks."""
+    """Whether a block of many operations gives a value or a part of it."""
     if name in flow.joins:
         return ("node", name) in before
-    single = not name or name in flow.calls or name in flow.by_row or frame_kind(flow.nodes[name]) is not None
+    single = not name or name in flow.calls or flow.is_alone(name) or frame_kind(flow.nodes[name]) is not None
     return not single
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-VERSION = 2
-BLOCK, CALL, PACK, UNPACK, IS_EMPTY, JOIN = range(6)
+VERSION = 3
+BLOCK, CALL, PACK, UNPACK, IS_EMPTY, JOIN, WAIT = range(7)
 PLAIN, LOOP, MAP = range(3)
 NO_SELECTOR, BOOL, INDEX = range(3)
 SUM_KINDS = ("dense", "outer", "rows")
@@ -28,6 +28,7 @@ class Block:
         shared: per slot that its node writes, whether all rows share one value.
         sums: (kind, slot of the environment, number of its first output).
         by_row: why it runs once for every row, or "".
+        has_effect: whether running it a second time would be seen.
         ragged: whether rows may differ in shape.
         work: multiplications in the matrix products of one row.
         priority: blocks with a smaller number can lead to rows for those with a larger one, not the other way round.
@@ -39,6 +40,7 @@ class Block:
     shared: list[bool] = dataclasses.field(default_factory=list)
     sums: list[tuple[str, int, int]] = dataclasses.field(default_factory=list)
     by_row: str = ""
+    has_effect: bool = False
     ragged: bool = False
     work: int = 0
     priority: int = 0
@@ -88,6 +90,7 @@ class Function:
 
     Attributes:
         events: per event, the nodes that wait for it and the groups of results that it makes known.
+        has_effects: whether others may see when it runs; then one machine runs all rows of a call from outside.
     """
 
     name: str
@@ -99,6 +102,7 @@ class Function:
     nodes: list[Node]
     kind: int = PLAIN
     map_results: list[MapResult] = dataclasses.field(default_factory=list)
+    has_effects: bool = False
 
 
 @dataclasses.dataclass
@@ -155,7 +159,7 @@ class _Encoder:
         self.strings.append(text)
 
     def add_function(self, function: Function) -> None:
-        self.add(function.kind, function.arguments, function.slots)
+        self.add(function.kind, function.arguments, function.slots, function.has_effects)
         self.add_list(function.results)
         self.add(len(function.groups))
         for group in function.groups:
@@ -185,14 +189,14 @@ class _Encoder:
             self.add_list(node.indices)
 
     def add_block(self, function: int, node: int, block: Block) -> None:
-        self.add(function, node, block.priority, bool(block.by_row), block.ragged, block.work)
+        self.add(function, node, block.priority, bool(block.by_row), block.has_effect, block.ragged, block.work)
         self.add_list(number for capture in block.captures for number in capture)
         self.add_list(block.shared)
         self.add_list(number for kind, slot, output in block.sums for number in (SUM_KINDS.index(kind), slot, output))
         self.add_string(block.name)
 
 
-_VERBS = {PACK: "pack", UNPACK: "unpack", IS_EMPTY: "is empty", JOIN: "join"}
+_VERBS = {PACK: "pack", UNPACK: "unpack", IS_EMPTY: "is empty", JOIN: "join", WAIT: "wait"}
 
 
 def _listing(function: Function) -> Iterable[str]:

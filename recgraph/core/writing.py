@@ -249,12 +249,25 @@ class _Writer:
         node = self._write_region(region) if region is not None else self._copy(op)
         node.input.extend(
             f"^{self._node_name(control)}"
-            for control in op.control_inputs
-            if control in written and not self._read_once(control) and not self._may_overtake(op, control)
+            for control in self._controls(op)
+            if control in written and not self._read_once(control)
         )
         place = origin.of_operation(op)
         if place:
             node.attr["_recgraph_origin"].s = place.encode()
+
+    def _controls(self, op: tf.Operation) -> list[tf.Operation]:
+        """What `op` waits for: its control inputs, and what those that it overtakes, or that overtake, wait for."""
+        seen: dict[tf.Operation, bool] = {}
+        stack = list(op.control_inputs)
+        while stack:
+            control = stack.pop()
+            if control in seen:
+                continue
+            seen[control] = overtaken = self._may_overtake(op, control)
+            if _is_call_or_read(control):
+                stack += [c for c in control.control_inputs if overtaken or self._may_overtake(control, c)]
+        return [control for control, overtaken in seen.items() if not overtaken]
 
     def _may_overtake(self, op: tf.Operation, control: tf.Operation) -> bool:
         """Whether a control input is one of those that automatic control dependencies add in vain.

@@ -16,7 +16,6 @@ from core.failing import nothing_is_left_behind  # noqa: F401  (the fixture serv
 import recgraph as rg
 from recgraph import testing
 from recgraph.batch import compiler
-from recgraph.errors import Unbatchable
 
 FLOAT = tf.TensorSpec([])
 HERE = os.path.basename(__file__)
@@ -115,23 +114,6 @@ def test_operations_without_batched_forms_are_all_found_at_once(monkeypatch: pyt
     np.testing.assert_array_equal(ranges.map(tf.constant([1, 2, 4])), expected)
     assert len(made) == 2
     assert ranges.explain().count("row by row, Range has no batched form") == 4
-
-
-def test_what_cannot_be_batched_at_all_says_so() -> None:
-    """With the user's line; "auto" runs it all the same."""
-    counter = tf.Variable(0)
-    subgraphs = {}
-    for engine in ("auto", "batched"):
-        with rg.SubGraph("counting", outputs=tf.TensorSpec([], tf.int32), engine=engine) as counting:
-            n = counting.input(tf.int32)
-            counter.assign_add(1)
-            counting.output(tf.cond(n > 0, lambda: counting(n - 1), lambda: 0))  # noqa: B023
-        subgraphs[engine] = counting
-    subgraphs["auto"].map(tf.constant([1, 2]))
-    assert counter == 5
-    assert "AssignAddVariableOp" in subgraphs["auto"].explain()
-    with pytest.raises(Unbatchable, match=f"(?s)AssignAddVariableOp.*{HERE}"):
-        subgraphs["batched"](1)
 
 
 CONDITIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
@@ -249,6 +231,37 @@ def test_a_recursion_without_end() -> None:
         endless.output(endless(x + 1.0))
     with pytest.raises(tf.errors.ResourceExhaustedError, match=r"(?s)max_depth = 1000.*call path: endless > x > x"):
         endless(0.0)
+
+
+def test_a_recursion_without_end_that_branches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take all memory long before it is deep."""
+    monkeypatch.setenv("RECGRAPH_MEMORY_GB", "0.6")
+    with rg.SubGraph("endless", outputs=FLOAT, engine="batched") as endless:
+        x = endless.input()
+        endless.output(endless(x + 1.0) + endless(2.0 * x))
+    message = r"(?s)may never end: \d+ invocations are live.* of the 0.6 GB.*call path: endless > x > x"
+    with pytest.raises(tf.errors.ResourceExhaustedError, match=message):
+        endless(0.0)
+
+
+def test_counters_while_it_runs() -> None:
+    """Three chains, each of which waits for what is below."""
+    seen = []
+
+    def look(n: np.ndarray) -> np.ndarray:
+        seen.append(testing.counters().live_invocations)
+        return n
+
+    with rg.SubGraph("watched", outputs=tf.TensorSpec([], tf.int32), engine="batched") as watched:
+        n = watched.input(tf.int32)
+        same = tf.numpy_function(look, [n], tf.int32, stateful=False)
+        same.set_shape([])
+        watched.output(tf.cond(same > 0, lambda: watched(n - 1), lambda: 0))
+    before = testing.counters(reset_peak=True).invocations
+    watched.map(tf.constant([3, 3, 3]))
+    after = testing.counters()
+    assert seen == [3, 3, 3, 6, 6, 6, 9, 9, 9, 12, 12, 12]
+    assert (after.invocations - before, after.live_invocations, after.peak_invocations) == (12, 0, 12)
 
 
 @pytest.mark.slow

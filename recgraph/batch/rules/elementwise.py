@@ -8,7 +8,7 @@ from recgraph.batch.vectorize import NoRule, Rows, Site, aligned, expanded, rule
 
 _UNARY = """
 Abs Acos Acosh Angle Asin Asinh Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e
-BesselK1 BesselK1e BesselY0 BesselY1 Bucketize Cast Ceil ComplexAbs Conj Cos Cosh Dawsn Digamma Elu Erf
+BesselK1 BesselK1e BesselY0 BesselY1 Bucketize Cast Ceil CheckNumerics ComplexAbs Conj Cos Cosh Dawsn Digamma Elu Erf
 Erfc Erfinv Exp Expint Expm1 Floor FresnelCos FresnelSin Imag Inv Invert IsFinite IsInf IsNan LeakyRelu Lgamma Log Log1p
 LogicalNot Ndtri Neg OnesLike PopulationCount Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh
 Softplus Softsign Spence Sqrt Square Tan Tanh ZerosLike

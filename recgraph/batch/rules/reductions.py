@@ -95,3 +95,10 @@ def _merged(site: Site) -> list[tf.Tensor]:
     else:
         made = site.same(list(map(merged, tensors)))
     return [parted(tensor, tensors[-1]) for tensor in made]
+
+
+@rule("Assert")
+def _assert(site: Site) -> list[tf.Tensor]:
+    condition, *data = site.tensors()
+    site.same([tf.reduce_all(condition), *data])
+    return []
