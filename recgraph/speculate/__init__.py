@@ -1,5 +1,6 @@
 """Speculation: imperative programs as graphs, under assumptions that are checked."""
 
 from recgraph.speculate.function import Speculated
+from recgraph.speculate.reasons import Inconvertible
 
-__all__ = ["Speculated"]
+__all__ = ["Inconvertible", "Speculated"]
