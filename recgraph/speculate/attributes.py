@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from recgraph.speculate import calls, containers, known, residuals
+from recgraph.speculate import calls, containers, known, recursion, residuals
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import MISSING, Missing, Residual, is_symbolic
@@ -23,6 +23,8 @@ def get(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
         return residuals.attribute(ev, owner, name, node)
     if is_symbolic(owner):
         return residuals.tensor_attribute(ev, owner, name, node)
+    if isinstance(owner, recursion.Ref):
+        return _of_ref(ev, owner, name, node)
     if isinstance(owner, calls.Super):
         return owner.attribute(ev, name, node)
     if _is_native(owner):
@@ -33,6 +35,19 @@ def get(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
             raise ev.refuse("raises", f"{type(owner).__name__} has no {name} here", node)
         return held
     return _of_object(ev, owner, name, node)
+
+
+def _of_ref(ev: Evaluator, owner: recursion.Ref, name: str, node: ast.AST) -> Any:
+    """An attribute of an object that is a row of a table, or a method or property of its class."""
+    kind = owner.table.kind
+    found = inspect.getattr_static(kind, name, _ABSENT)
+    if isinstance(found, property):
+        return calls.call(ev, found.fget, [owner], {}, node)
+    if isinstance(found, types.FunctionType):
+        return types.MethodType(_of_namespace(ev, kind, name, node), owner)
+    if found is not _ABSENT and not isinstance(found, types.MemberDescriptorType):
+        raise ev.refuse("recursion", f"{kind.__name__}.{name} may be the class's", node)
+    return owner.table.attribute(owner, name, node)
 
 
 def _is_native(owner: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import builtin_calls, containers, known, residuals
+from recgraph.speculate import builtin_calls, containers, known, recursion, residuals
 from recgraph.speculate.evaluator import Evaluator, rule
 from recgraph.speculate.scopes import Frame, names_of
 from recgraph.speculate.syntax import Syntax, syntax_of
@@ -88,7 +88,16 @@ def inline(
         raise ev.refuse("raises", str(error), node) from error
     bound.apply_defaults()
     syntax = syntax_of(function)
-    return enter(ev, Frame(syntax, names_of(syntax.node), function, dict(bound.arguments)))
+
+    def run(values: list[Any]) -> Any:
+        named_values = dict(zip(bound.arguments, values, strict=True))
+        return enter(ev, Frame(syntax, names_of(syntax.node), function, named_values))
+
+    if syntax.key in ev.profile.varying:
+        result = recursion.call(ev, function, list(bound.arguments.values()), node, run)
+        if result is not None:
+            return result
+    return run(list(bound.arguments.values()))
 
 
 def enter(ev: Evaluator, frame: Frame) -> Any:

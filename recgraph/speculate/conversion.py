@@ -67,6 +67,8 @@ def convert(function: Any, parameters: tuple[Any, ...], profile: Profile) -> Con
                 value, code, name, profile.seen(site, 0), (site, 0), syntax.where(syntax.node)
             )
         result = enter(ev, frame)
+        for table in ev.tables.values():
+            table.finish()
         renderer = Renderer(ev)
         renderer.finish(result)
         _assert(ev)

@@ -58,6 +58,9 @@ class Evaluator:
         self.assertions: list[tf.Tensor] = []
         self.effects: list[Any] = []
         self.frames: list[Frame] = []
+        self.recursive_bodies = 0
+        self.recursions: dict[Any, Any] = {}
+        self.tables: dict[type, Any] = {}
         self.callbacks = 0  # how many functions of TensorFlow's have called us back
         self._reached: dict[Any, int] = {}
         self._here: ast.AST | None = None
@@ -230,7 +233,7 @@ class Evaluator:
             number = assumption("decision", f"{bool(truth.example)}", self.where(node), site)
             self.script.assume(f"bool({truth.name}) is {bool(truth.example)}", number)
             return bool(truth.example)
-        if seen.count and not seen.varies and not self.callbacks:
+        if seen.count and not seen.varies and not self.callbacks and not self.recursive_bodies:
             expected = bool(seen.constant)
             condition = truth if expected else tf.logical_not(truth)
             self.assert_in_graph(condition, assumption("branch", f"always {expected}", self.where(node), site))
@@ -239,6 +242,8 @@ class Evaluator:
 
     def assert_in_graph(self, condition: tf.Tensor, what: Assumption) -> None:
         """Goes on only where a condition of the graph holds."""
+        if self.recursive_bodies:
+            raise self.refuse("recursion", f"an assumption in a recursive function: {what}")
         self.assertions.append(tf.where(condition, -1, self.script.number(what)))
 
     def truth(self, value: Any, node: ast.AST) -> Any:
@@ -255,6 +260,8 @@ class Evaluator:
             return tf.reshape(tf.cast(value, tf.bool), [])
         if isinstance(value, tf.Variable):
             return tf.reshape(tf.cast(value.read_value(), tf.bool), [])
+        if hasattr(value, "table"):
+            return value.row >= 0
         name = self.heap.name_of(value)
         if isinstance(value, list | dict | set | tuple) and name is not None:
             if id(value) in self.heap.opened:

@@ -33,6 +33,7 @@ class Heap:
         appended: lists that have grown, by id, with what was appended.
         opened: containers as working copies, by id.
         originals: by id, those containers and their first members.
+        places: by id, the list or tuple that an object is a member of, and where.
         inputs: the placeholders of what the script feeds.
         placeholders: by id, the names of the values that are fed.
     """
@@ -48,6 +49,7 @@ class Heap:
         self.appended: dict[int, list[Any]] = {}
         self.opened: dict[int, Any] = {}
         self.originals: dict[int, tuple[Any, Any]] = {}
+        self.places: dict[int, tuple[Any, int]] = {}
         self.inputs: list[tf.Tensor] = []
         self.placeholders: dict[int, str] = {}
         self._feeds: dict[str, tf.Tensor] = {}
@@ -177,6 +179,7 @@ class Heap:
         if isinstance(container, list | tuple):
             self.script.assume(f"len({name}) == {len(container)}", assumption("length", what, where))
             members = [self.item(container, i, _seen_now(v), None, where) for i, v in enumerate(container)]
+            self.places.update({id(member): (container, i) for i, member in enumerate(members)})
             opened: Any = [*members, *self.appended.pop(id(container), [])]
             if isinstance(container, tuple):
                 return _rebuilt(container, opened)

@@ -37,6 +37,19 @@ class Observer:
         self.profile.see(site, value)
         return value
 
+    def enter(self, place: Any, arguments: dict[str, Any]) -> None:
+        """A function begins."""
+        self.profile.enter(place, arguments)
+
+    def leave(self, place: Any) -> None:
+        """A function ends."""
+        self.profile.leave(place)
+
+    def returned(self, place: Any, value: Any) -> Any:
+        """Passes the result of a function on."""
+        self.profile.returned(place, value)
+        return value
+
     def observed(self, callee: Any) -> Any:
         """A callee that is observed too, where it is a Python function of the user's."""
         if isinstance(callee, types.MethodType) and isinstance(callee.__func__, types.FunctionType):
@@ -75,11 +88,26 @@ def _instrumented(syntax: Syntax, code: types.CodeType) -> types.CodeType | None
     node = _Observing(syntax).visit(copy.deepcopy(syntax.node))
     if isinstance(node, ast.FunctionDef):
         node.decorator_list, node.returns = [], None
+        _announce(node, syntax)
     node.args.defaults, node.args.kw_defaults = [], [None] * len(node.args.kwonlyargs)
     for argument in ast.walk(node.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
     return _compiled(node, syntax.filename, code)
+
+
+def _announce(node: ast.FunctionDef, syntax: Syntax) -> None:
+    """Tells when the function begins, with its arguments, and when it ends."""
+    place: Any = syntax.key
+    names = [argument.arg for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]]
+    arguments = ast.Dict([ast.Constant(name) for name in names], [ast.Name(name, ast.Load()) for name in names])
+    enter = ast.Expr(_hook("enter", ast.Constant(place), arguments))
+    leave = ast.Expr(_hook("leave", ast.Constant(place)))
+    node.body = [ast.copy_location(part, node) for part in (enter, ast.Try(node.body, [], [], [leave]))]
+
+
+def _hook(method: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Attribute(ast.Name(_HOOK, ast.Load()), method, ast.Load()), list(arguments), [])
 
 
 def _compiled(node: FunctionNode, filename: str, original: types.CodeType) -> types.CodeType:
@@ -99,17 +127,28 @@ class _Observing(ast.NodeTransformer):
 
     def __init__(self, syntax: Syntax) -> None:
         self.syntax = syntax
+        self.depth = 0
 
     def _site(self, node: ast.AST) -> ast.expr:
         place: Any = (*self.syntax.key, getattr(node, "site", -1))
         return ast.Constant(place)
 
-    def _call(self, method: str, *arguments: ast.expr) -> ast.expr:
-        hook = ast.Attribute(ast.Name(_HOOK, ast.Load()), method, ast.Load())
-        return ast.Call(hook, list(arguments), [])
-
     def _seen(self, node: ast.expr) -> ast.expr:
-        return ast.copy_location(self._call("see", self._site(node), node), node)
+        return ast.copy_location(_hook("see", self._site(node), node), node)
+
+    def visit_Return(self, node: ast.Return) -> ast.Return:
+        """What the function returns, not those inside of it."""
+        self.generic_visit(node)
+        if node.value is not None and self.depth == 1:
+            place: Any = self.syntax.key
+            node.value = ast.copy_location(_hook("returned", ast.Constant(place), node.value), node.value)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.depth += 1
+        self.generic_visit(node)
+        self.depth -= 1
+        return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)
@@ -126,14 +165,14 @@ class _Observing(ast.NodeTransformer):
         """A callee is observed, and what it returns."""
         self.generic_visit(node)
         if not (isinstance(node.func, ast.Name) and node.func.id == "super"):
-            node.func = ast.copy_location(self._call("observed", node.func), node.func)
+            node.func = ast.copy_location(_hook("observed", node.func), node.func)
         return self._seen(node)
 
     def _test(self, node: Any) -> Any:
         """The truth of a condition is a site of its own: that of the statement."""
         self.generic_visit(node)
         truth = ast.Call(ast.Name("bool", ast.Load()), [node.test], [])
-        node.test = ast.copy_location(self._call("see", self._site(node), truth), node.test)
+        node.test = ast.copy_location(_hook("see", self._site(node), truth), node.test)
         return node
 
     visit_If = visit_While = visit_IfExp = visit_Assert = _test
@@ -150,7 +189,7 @@ class _Observing(ast.NodeTransformer):
             target.slice = self._kept("index", target.slice, steps)
         current = copy.deepcopy(target)
         current.ctx = ast.Load()
-        self._kept("value", self._call("see", site, current), steps)
+        self._kept("value", _hook("see", site, current), steps)
         name = f"{_HOOK}_value"
         steps.append(ast.AugAssign(ast.Name(name, ast.Store()), node.op, node.value))
         steps.append(ast.Assign([target], ast.Name(name, ast.Load())))

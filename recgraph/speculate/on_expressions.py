@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import attributes, calls, containers, residuals
+from recgraph.speculate import attributes, calls, containers, recursion, residuals
 from recgraph.speculate.evaluator import Evaluator, rule
 from recgraph.speculate.scopes import Frame, Names
 from recgraph.speculate.values import Residual, is_symbolic
@@ -107,14 +107,19 @@ def _compare(ev: Evaluator, node: ast.Compare) -> Any:
 
 def _comparison(ev: Evaluator, kind: ast.cmpop, left: Any, right: Any, node: ast.AST) -> Any:
     if isinstance(kind, ast.Is | ast.IsNot):
-        return _identity(ev, left, right, node) is isinstance(kind, ast.Is)
+        identical = _identity(ev, left, right, node)
+        if isinstance(identical, tf.Tensor):
+            return Residual("", tensor=identical if isinstance(kind, ast.Is) else ~identical, late=True)
+        return identical is isinstance(kind, ast.Is)
     if isinstance(kind, ast.In | ast.NotIn):
         found = containers.contains(ev, right, left, node)
         return found if isinstance(kind, ast.In) else residuals.operate(ev, operator.not_, [found], node)
     return residuals.operate(ev, COMPARE[type(kind)], [left, right], node)
 
 
-def _identity(ev: Evaluator, left: Any, right: Any, node: ast.AST) -> bool:
+def _identity(ev: Evaluator, left: Any, right: Any, node: ast.AST) -> Any:
+    if isinstance(left, recursion.Ref) and right is None:
+        return left.row < 0
     if isinstance(left, Residual) or isinstance(right, Residual):
         other = right if isinstance(left, Residual) else left
         if other is None or isinstance(other, bool):

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from recgraph import tf_private
 
+# Calls of SubGraphs that a recursive function became: its body has no effects.
+_NO_WRITES = frozenset({"Assert", "Placeholder", "Recgraph>Invoke", "Recgraph>InvokeGradient"})
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
 
 
@@ -40,7 +42,7 @@ def _set(operations: Iterable[tf.Operation]) -> set[tf.Operation]:
 
 def writes(op: tf.Operation) -> bool:
     """Whether an operation changes a resource or has another effect."""
-    if op.type in _READS or op.type in ("Assert", "Placeholder"):
+    if op.type in _READS or op.type in _NO_WRITES:
         return False
     resources = any(tensor.dtype == tf.resource for tensor in op.inputs)
     return resources and bool(op.op_def is None or op.op_def.is_stateful)

@@ -62,9 +62,18 @@ class Seen:
 
 
 class Profile:
-    """Everything that was seen of one function and of what it calls."""
+    """Everything that was seen of one function and of what it calls.
+
+    Attributes:
+        results: of recursive functions, by their place, the specs of the tensors that they return.
+        varying: of recursive functions, the parameters that differ between a call and the calls in it.
+        calls: how many were watched.
+    """
 
     def __init__(self) -> None:
+        self.results: dict[Hashable, Any] = {}
+        self.varying: dict[Hashable, set[str]] = {}
+        self._active: dict[Hashable, list[dict[str, Any]]] = {}
         self._seen: dict[Hashable, list[Seen]] = {}
         self._reached: dict[Hashable, int] = {}
         self.calls = 0
@@ -72,7 +81,28 @@ class Profile:
     def begin(self) -> None:
         """A call begins."""
         self._reached = {}
+        self._active = {}
         self.calls += 1
+
+    def enter(self, place: Hashable, arguments: dict[str, Any]) -> None:
+        """A function of the user's is called."""
+        active = self._active.setdefault(place, [])
+        if active:
+            around = active[-1]
+            differing = {name for name, value in arguments.items() if value is not around.get(name)}
+            self.varying.setdefault(place, set()).update(differing)
+        active.append(arguments)
+
+    def leave(self, place: Hashable) -> None:
+        """It has ended."""
+        self._active[place].pop()
+
+    def returned(self, place: Hashable, value: Any) -> None:
+        """It gives a value."""
+        if place in self.varying or len(self._active[place]) > 1:
+            specs = _specs(value)
+            known = self.results.get(place, specs)
+            self.results[place] = None if specs is None or known is None else _wider(known, specs)
 
     def see(self, site: Hashable, value: Any) -> None:
         """Takes note of the value of a site."""
@@ -97,6 +127,25 @@ class Profile:
         row = self._seen.setdefault(site, [Seen()])
         seen = row[min(occurrence, len(row) - 1)]
         seen.constant, seen.count = VARIES, max(seen.count, 2)
+
+
+def _specs(value: Any) -> Any:
+    """The specs of a nest of tensors; None for anything else."""
+    if not all(isinstance(leaf, tf_private.EagerTensor) for leaf in tf.nest.flatten(value)):
+        return None
+    return tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), value)
+
+
+def _wider(one: Any, other: Any) -> Any:
+    """Specs that cover both; None where there are none."""
+    try:
+        tf.nest.assert_same_structure(one, other)
+    except (TypeError, ValueError):
+        return None
+    pairs = zip(tf.nest.flatten(one), tf.nest.flatten(other), strict=True)
+    if any(a.dtype != b.dtype for a, b in pairs):
+        return None
+    return tf.nest.map_structure(lambda a, b: tf.TensorSpec(common_shape(a.shape, b.shape), a.dtype), one, other)
 
 
 def same(one: Any, other: Any) -> bool:
