@@ -81,6 +81,7 @@ def graph(kinds: Sequence[Product], most: Mapping[str, int], training: bool) -> 
             if training:
                 results.append(tf.matmul(right, weight, transpose_b=True))
                 results.append(tf.matmul(left, right, transpose_a=True))
-        return tf.add_n([tf.reshape(result, [-1])[0] for result in results])
+        # A tree of one word has no inner nodes, so some products have no rows.
+        return tf.add_n([tf.reduce_sum(tf.reshape(result, [-1])[:1]) for result in results])
 
     return run
