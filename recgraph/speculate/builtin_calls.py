@@ -7,6 +7,7 @@ import builtins
 import copy
 import functools
 import operator
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,10 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
     if isinstance(function, functools.partial):
         return calls.call(ev, function.func, [*function.args, *arguments], {**function.keywords, **named}, node)
     owner = getattr(function, "__self__", None)
+    if known.is_speculated(function):
+        return calls.call(ev, function.function, arguments, named, node)
+    if isinstance(function, types.MethodType) and known.is_speculated(function.__func__):
+        return calls.call(ev, function.__func__, [function.__self__, *arguments], named, node)
     if _hashable(function) and function in known.PURE:
         lifted = [containers.lift(ev, a, node) for a in arguments]
         return residuals.python(ev, function, lifted, node, {k: containers.lift(ev, v, node) for k, v in named.items()})

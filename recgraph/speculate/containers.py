@@ -44,7 +44,7 @@ def lift(ev: Evaluator, value: Any, node: ast.AST) -> Any:
     name = ev.heap.name_of(value)
     if name is not None:
         ev.script.assume(
-            f"{name} is {ev.script.constant(value)}",
+            ev.script.is_same(name, value),
             assumption("identity", f"a {type(value).__name__} that is given to a library", ev.where(node)),
         )
     return value

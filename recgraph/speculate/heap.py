@@ -27,6 +27,7 @@ class Heap:
     """The objects of one call.
 
     Attributes:
+        is_specialised: whether numbers and strings are constants although they have varied.
         names: by id, of the objects that were there before, as the script reads them.
         shadow: slots that were set.
         targets: how the script writes these slots.
@@ -41,6 +42,7 @@ class Heap:
 
     def __init__(self, script: Script, graph: Any) -> None:
         self.script, self.graph = script, graph
+        self.is_specialised = False
         self.names: dict[int, str] = {}
         self.held: list[Any] = []
         self.shadow: dict[tuple[Any, ...], Any] = {}
@@ -65,19 +67,24 @@ class Heap:
         if isinstance(value, tf_private.EagerTensor):
             return self._tensor(value, name, seen, assume)
         if is_plain(value):
-            if seen.varies and seen.count > 1 and isinstance(value, int | float | str) and not isinstance(value, bool):
-                assume("type", f"type({name}) is {self.script.constant(type(value))}")
-                return Residual(name, value)
-            assume("value", f"same({name}, {self.script.constant(value)})")
-            return value
+            return self._plain(value, name, seen, assume)
         if isinstance(value, _IDENTITIES):
             if not known.is_frameworks(value) or isinstance(value, tf.Variable):
-                assume("identity", f"{name} is {self.script.constant(value)}")
+                assume("identity", self.script.is_same(name, value))
             return value
         assume("type", f"type({name}) is {self.script.constant(type(value))}")
         if isinstance(value, np.ndarray):
             return Residual(name, value)
         return self._object(value, name, assume)
+
+    def _plain(self, value: Any, name: str, seen: Seen, assume: Any) -> Any:
+        """Numbers and strings that vary are inputs; of other data each value has its graph."""
+        may_be_input = type(value) in (int, float, str)
+        if seen.varies and seen.count > 1 and may_be_input and not self.is_specialised:
+            assume("type", f"type({name}) is {self.script.constant(type(value))}")
+            return Residual(name, value)
+        assume("value" if may_be_input else "constant", f"same({name}, {self.script.constant(value)})")
+        return value
 
     def _object(self, value: Any, name: str, assume: Any) -> Any:
         before = self.names.setdefault(id(value), name)

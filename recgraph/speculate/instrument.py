@@ -27,11 +27,6 @@ class Observer:
         self.profile = profile
         self._functions: dict[types.CodeType, types.CodeType | None] = {}
 
-    def run(self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """One call of the user's function, observed."""
-        self.profile.begin()
-        return self.observed(function)(*arguments, **named)
-
     def see(self, site: Any, value: Any) -> Any:
         """Passes a value on."""
         self.profile.see(site, value)

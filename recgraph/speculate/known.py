@@ -61,6 +61,12 @@ def is_users(function: types.FunctionType) -> bool:
     return not in_library and top_package(function) not in sys.stdlib_module_names
 
 
+def is_speculated(thing: Any) -> bool:
+    """Whether something is a function that is speculated on: it is a part of its caller."""
+    kind = type(thing)
+    return kind.__module__ == "recgraph.speculate.function" and kind.__name__ == "Speculated"
+
+
 def is_users_type(kind: type) -> bool:
     """Whether a class is part of the user's program."""
     package = top_package(kind)

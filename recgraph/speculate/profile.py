@@ -6,9 +6,12 @@ compared with the first in the others. Arguments are sites, too.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Hashable
+import threading
+import weakref
+from collections.abc import Hashable, Iterator
 from typing import Any, Final
 
 import tensorflow as tf
@@ -47,8 +50,8 @@ class Seen:
     def add(self, value: Any) -> None:
         """Takes note of one more value."""
         if self.count == 0:
-            self.constant = value
-        elif self.constant is not VARIES and not same(self.constant, value):
+            self.constant = value if is_plain(value) else _Kept.of(value)
+        elif self.constant is not VARIES and not _is(self.constant, value):
             self.constant = VARIES
         self.types.add(type(value))
         if isinstance(value, tf_private.EagerTensor):
@@ -61,27 +64,73 @@ class Seen:
         return self.constant is VARIES
 
 
+class _Kept:
+    """Stands for an object that the profile does not keep alive."""
+
+    def __init__(self, value: Any) -> None:
+        self._reference = weakref.ref(value)
+
+    @classmethod
+    def of(cls, value: Any) -> Any:
+        """For this object; `VARIES` for one that cannot be told from another that comes to lie where it was."""
+        try:
+            return cls(value)
+        except TypeError:
+            return VARIES
+
+    def stands_for(self, value: Any) -> bool:
+        """Whether it is this object."""
+        return self._reference() is value
+
+
+def _is(constant: Any, value: Any) -> bool:
+    if isinstance(constant, _Kept):
+        return constant.stands_for(value)
+    return same(constant, value)
+
+
 class Profile:
-    """Everything that was seen of one function and of what it calls."""
+    """Everything that was seen of one function and of what it calls.
+
+    Attributes:
+        calls: how many calls were observed.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, list[Seen]] = {}
-        self._reached: dict[Hashable, int] = {}
+        self._now = threading.local()  # each thread has a call of its own
         self.calls = 0
 
-    def begin(self) -> None:
-        """A call begins."""
-        self._reached = {}
+    @contextlib.contextmanager
+    def call(self) -> Iterator[None]:
+        """A call is observed. One inside of another, of a recursive function, is a part of it."""
+        if getattr(self._now, "reached", None) is not None:
+            yield
+            return
+        self._now.reached = {}
         self.calls += 1
+        try:
+            yield
+        finally:
+            self._now.reached = None
 
     def see(self, site: Hashable, value: Any) -> None:
         """Takes note of the value of a site."""
-        occurrence = min(self._reached.get(site, 0), OCCURRENCES - 1)
-        self._reached[site] = occurrence + 1
+        reached = getattr(self._now, "reached", None)
+        if reached is None:
+            return  # an observed function that is called after the call, or by another thread
+        occurrence = min(reached.get(site, 0), OCCURRENCES - 1)
+        reached[site] = occurrence + 1
         row = self._seen.setdefault(site, [])
-        if occurrence == len(row):
+        while occurrence >= len(row):
             row.append(Seen())
         row[occurrence].add(value)
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether some number or string has varied."""
+        plain = {int, float, str}
+        return any(seen.varies and seen.types & plain for row in self._seen.values() for seen in row)
 
     def seen(self, site: Hashable, occurrence: int) -> Seen:
         """What is known of an occurrence; where it was not reached yet, of the site's last one."""

@@ -17,6 +17,7 @@ What comes before the graph reads only, so a broken assumption leaves no trace; 
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,6 +57,7 @@ class Script:
         self.result = "None"
         self.assumptions: list[Assumption] = []
         self.scope: dict[str, Any] = {}
+        self.watched: list[Any] = []
         self._constants: dict[int, str] = {}
         self._read: dict[str, str] = {}
         self._count = 0
@@ -67,6 +69,17 @@ class Script:
             self._constants[id(value)] = name
             self.scope[name] = value
         return self._constants[id(value)]
+
+    def is_same(self, name: str, value: Any) -> str:
+        """The condition that a name stands for this very object, which the script does not keep alive.
+
+        An address stands for it: when the object dies, so does the script, before another can have that address.
+        """
+        try:
+            self.watched.append(weakref.ref(value))
+        except TypeError:
+            return f"{name} is {self.constant(value)}"
+        return f"id({name}) == {id(value)}"
 
     def name(self) -> str:
         """A new name."""
@@ -112,12 +125,12 @@ class Script:
         names = "".join(f"{name}, " for name in self.parameters)
         body = [f"({names}) = parameters"] if names else []
         body += self.before
-        body += [f"try: t = graph(({feeds}))", "except errors as error: return failed(error)"]
+        body += [f"try: t = graph(({feeds}))", "except Exception as error: return failed(error)"]
         body += [*self.after, f"return {self.result}"]
         return "\n".join(["def call(parameters):", *(_INDENT + line for line in body)]) + "\n"
 
     def compile(self, scope: dict[str, Any]) -> Callable[[Sequence[Any]], Any]:
-        """The function. `scope` has `graph`, `errors`, `broken` and `failed`."""
+        """The function. `scope` has `graph`, `broken` and `failed`."""
         names = {**self.scope, **scope}
         try:
             exec(compile(self.text, "<recgraph: speculated call>", "exec"), names)
