@@ -104,16 +104,19 @@ _REFUSED = {
     tf.Variable: "a new variable",
     tf.function: "a new tf.function",
     tf.config.run_functions_eagerly: "a setting of TensorFlow",
-    tf.random.set_seed: "a setting of TensorFlow",
 }
+_SETTINGS = ("set_", "reset_", "enable_", "disable_", "clear_")
 
 
 def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
     if _hashable(function) and function in _REFUSED:
         raise ev.refuse("framework", _REFUSED[function], node)
+    owner = getattr(function, "__self__", None)
     name = str(getattr(function, "__name__", ""))
-    if name and "random" in str(getattr(function, "__module__", "")) and "stateless" not in name:
-        raise ev.refuse("random", f"{name} draws from TensorFlow's eager stream", node)
+    if owner is None and name.startswith(_SETTINGS):
+        raise ev.refuse("framework", f"{name} is a setting of a library", node)
+    for thing in (owner, function):
+        ev.heap.given(thing, ev.where(node))
     with known.users_layers_converted(ev, function):
         return calls.native(ev, function, arguments, named, node)
 

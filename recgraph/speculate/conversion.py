@@ -114,7 +114,8 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     run = runner(concrete, inputs, draw, handles)
 
     def compiled(scope: dict[str, Any]) -> Callable[[Any], Any]:
-        return script.compile({"graph": run, "same": same, "is_tensor": tf_private.is_eager_tensor, **scope})
+        names = {"same": same, "is_tensor": tf_private.is_eager_tensor, "EagerTensor": tf_private.EagerTensor}
+        return script.compile({"graph": run, **names, **scope})
 
     return Converted(script.text, script.assumptions, graph, compiled, script.watched, ev.heap.is_specialised)
 

@@ -13,36 +13,43 @@ import tensorflow as tf
 
 from recgraph import tf_private
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Stateful for TensorFlow, but nobody can see that they have run.
-_SILENT: Final = frozenset(
+_SILENT: Final = _names(
     """
-    ReadVariableOp ResourceGather ResourceGatherNd VariableShape VarIsInitializedOp VarHandleOp Assert CheckNumerics
-    CheckNumericsV2 Placeholder RandomStandardNormal RandomUniform RandomUniformInt TruncatedNormal RandomGamma
-    RandomPoissonV2 RandomShuffle Multinomial ParameterizedTruncatedNormal LookupTableFindV2 LookupTableSizeV2
-    LookupTableExportV2
-    """.split()
+    ReadVariableOp ResourceGather ResourceGatherNd VariableShape VarIsInitializedOp VarHandleOp Assert
+    CheckNumerics CheckNumericsV2 Placeholder RandomStandardNormal RandomUniform RandomUniformInt
+    TruncatedNormal RandomGamma RandomPoissonV2 RandomShuffle Multinomial ParameterizedTruncatedNormal
+    LookupTableFindV2 LookupTableSizeV2 LookupTableExportV2
+    """
 )
-_CALLS: Final = frozenset(
-    "If StatelessIf While StatelessWhile Case StatelessCase PartitionedCall StatefulPartitionedCall".split()
+_CALLS: Final = _names(
+    """
+    If StatelessIf While StatelessWhile Case StatelessCase PartitionedCall StatefulPartitionedCall
+    """
 )
 # Never fail, whatever they are given.
-_SAFE: Final = frozenset(
+_SAFE: Final = _names(
     """
-    Abs Acos Asin Atan Cast Ceil Const Cos Cosh Digamma Elu Erf Erfc Exp Expm1 Floor Identity IsFinite IsInf IsNan
-    Lgamma Log Log1p LogicalNot Neg NoOp OnesLike Placeholder PreventGradient Rank ReadVariableOp Real Reciprocal Relu
-    Relu6 Rint Round Rsqrt Selu Shape ShapeN Sigmoid Sign Sin Sinh Size Snapshot Softplus Softsign Sqrt Square
-    StopGradient Tan Tanh VariableShape ZerosLike VarHandleOp
-    """.split()
+    Abs Acos Asin Atan Cast Ceil Const Cos Cosh Digamma Elu Erf Erfc Exp Expm1 Floor Identity IsFinite IsInf
+    IsNan Lgamma Log Log1p LogicalNot Neg NoOp OnesLike Placeholder PreventGradient Rank ReadVariableOp Real
+    Reciprocal Relu Relu6 Rint Round Rsqrt Selu Shape ShapeN Sigmoid Sign Sin Sinh Size Snapshot Softplus
+    Softsign Sqrt Square StopGradient Tan Tanh VariableShape ZerosLike VarHandleOp
+    """
 )
 # Never fail on floats of the shapes that were known when the graph was made.
-_SAFE_IN_SHAPE: Final = frozenset(
+_SAFE_IN_SHAPE: Final = _names(
     """
-    Add AddN AddV2 Atan2 BatchMatMulV2 BiasAdd BiasAddGrad BroadcastTo ConcatV2 Div DivNoNan EluGrad Equal ExpandDims
-    Fill Greater GreaterEqual L2Loss Less LessEqual LogicalAnd LogicalOr LogSoftmax MatMul Max Maximum Mean Min Minimum
-    Mul MulNoNan NotEqual Pack Prod RealDiv ReciprocalGrad Relu6Grad ReluGrad Reshape RsqrtGrad Select SelectV2
-    SigmoidGrad Softmax SoftplusGrad SqrtGrad SquaredDifference Squeeze Sub Sum TanhGrad Tile Transpose Unpack Xlogy
-    All Any
-    """.split()
+    Add AddN AddV2 Atan2 BatchMatMulV2 BiasAdd BiasAddGrad BroadcastTo ConcatV2 Div DivNoNan EluGrad Equal
+    ExpandDims Fill Greater GreaterEqual L2Loss Less LessEqual LogicalAnd LogicalOr LogSoftmax MatMul Max
+    Maximum Mean Min Minimum Mul MulNoNan NotEqual Pack Prod RealDiv ReciprocalGrad Relu6Grad ReluGrad Reshape
+    RsqrtGrad Select SelectV2 SigmoidGrad Softmax SoftplusGrad SqrtGrad SquaredDifference Squeeze Sub Sum
+    TanhGrad Tile Transpose Unpack Xlogy All Any
+    """
 )
 _SAFE_ON_INTEGERS: Final = _SAFE_IN_SHAPE - {"Div", "RealDiv"}
 _ASSIGNMENTS: Final = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})

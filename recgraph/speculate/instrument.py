@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import copy
 import types
-from collections.abc import Callable
 from typing import Any
 
 from recgraph.speculate import known

@@ -40,12 +40,14 @@ class Seen:
         constant: the one value it had, compared by value for plain data and by identity else, or `VARIES`.
         shape: of tensors, what all shapes have in common.
         count: how many calls have reached it.
+        parts: of ragged and sparse tensors, their tensors.
     """
 
     types: set[type] = dataclasses.field(default_factory=set)
     constant: Any = VARIES
     shape: tf.TensorShape | None = None
     count: int = 0
+    parts: list[Seen] = dataclasses.field(default_factory=list)
 
     def add(self, value: Any) -> None:
         """Takes note of one more value."""
@@ -56,6 +58,11 @@ class Seen:
         self.types.add(type(value))
         if isinstance(value, tf_private.EagerTensor):
             self.shape = value.shape if self.shape is None else common_shape(self.shape, value.shape)
+        elif isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
+            components = tf.nest.flatten(value, expand_composites=True)
+            self.parts += [Seen() for _ in components[len(self.parts) :]]
+            for part, component in zip(self.parts, components, strict=False):
+                part.add(component)
         self.count += 1
 
     @property

@@ -25,7 +25,7 @@ _STATELESS: Final[dict[str, Any]] = {
     "RandomUniformInt": tf.raw_ops.StatelessRandomUniformIntV2,
 }
 _OTHERS: Final = frozenset(
-    "RandomGamma RandomPoissonV2 RandomShuffle Multinomial ParameterizedTruncatedNormal RandomPoisson".split()
+    {"RandomGamma", "RandomPoissonV2", "RandomShuffle", "Multinomial", "ParameterizedTruncatedNormal", "RandomPoisson"}
 )
 
 
@@ -34,7 +34,13 @@ class _Seeded:
 
     def __init__(self, op: tf.Operation) -> None:
         self.outputs, self.inputs = op.outputs, op.inputs[:1]
-        self._get_attr_type, self._get_attr_int = op._get_attr_type, lambda name: 0
+        self._dtype = op.outputs[0].dtype
+
+    def _get_attr_type(self, name: str) -> tf.DType:
+        return self._dtype if name in ("dtype", "Tout") else self.inputs[0].dtype
+
+    def _get_attr_int(self, name: str) -> int:
+        return 0
 
 
 class RandomGraph(tf_private.FuncGraph):  # type: ignore[misc]

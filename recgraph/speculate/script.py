@@ -59,6 +59,7 @@ class Script:
         self.scope: dict[str, Any] = {}
         self.watched: list[Any] = []
         self._constants: dict[int, str] = {}
+        self._assumed: set[str] = set()
         self._read: dict[str, str] = {}
         self._count = 0
 
@@ -81,6 +82,20 @@ class Script:
             return f"{name} is {self.constant(value)}"
         return f"id({name}) == {id(value)}"
 
+    def is_equal(self, name: str, value: Any) -> str:
+        """The condition that a name stands for equal plain data of the same type."""
+        if value is None or isinstance(value, bool):
+            return f"{name} is {value!r}"
+        if type(value) in (int, str, bytes):
+            return f"type({name}) is {type(value).__name__} and {name} == {value!r}"
+        return f"same({name}, {self.constant(value)})"
+
+    def is_tensor(self, name: str, dtype: int, shape: tuple[int | None, ...] | None) -> str:
+        """The condition that a name stands for an eager tensor. In line where it is short: a call takes longer."""
+        if shape is None or None in shape:
+            return f"is_tensor({name}, {dtype}, {shape})"
+        return f"type({name}) is EagerTensor and {name}._datatype_enum() == {dtype} and {name}._shape_tuple() == {shape}"
+
     def name(self) -> str:
         """A new name."""
         self._count += 1
@@ -88,9 +103,9 @@ class Script:
 
     def assume(self, condition: str, assumption: Assumption) -> None:
         """Goes on only where a condition holds."""
-        line = f"if not ({condition}): return broken({self.number(assumption)})"
-        if line.split(":")[0] not in {known.split(":")[0] for known in self.before}:
-            self.before.append(line)
+        if condition not in self._assumed:
+            self._assumed.add(condition)
+            self.before.append(f"if not ({condition}): return broken({self.number(assumption)})")
 
     def number(self, assumption: Assumption) -> int:
         """The number of an assumption, by which the one that broke is told."""

@@ -71,6 +71,9 @@ def a_subclassed_model_with_state() -> Any:
             self.calls_made = 0
             self.last: Any = None
 
+        def build(self, shape: Any) -> None:
+            self.dense.build(shape)
+
         def call(self, x: tf.Tensor) -> tf.Tensor:
             self.calls_made += 1
             y = self.dense(x)

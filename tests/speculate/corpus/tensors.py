@@ -198,7 +198,11 @@ def a_dtype_that_changes() -> Any:
     def step(x: tf.Tensor) -> Any:
         return x * 2 + 1
 
-    return step, lambda i: (tf.cast(tf.ones([3]) * i, tf.float32 if i < 5 else tf.int32 if i < 10 else tf.float64),), None
+    return (
+        step,
+        lambda i: (tf.cast(tf.ones([3]) * i, tf.float32 if i < 5 else tf.int32 if i < 10 else tf.float64),),
+        None,
+    )
 
 
 @program
