@@ -300,7 +300,7 @@ def eager_constant(value: Any, dtype: tf.DType) -> tf.Tensor:
     return EagerTensor(value, context.device_name, dtype.as_datatype_enum)
 
 
-def fast_call(function: Any) -> Callable[[list[tf.Tensor]], list[tf.Tensor]]:
+def fast_call(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
     """Calls a concrete function with tensors alone, past everything that is for tapes where there are none.
 
     What it captures has to be complete. Errors are raised as the runtime gives them.
@@ -310,10 +310,10 @@ def fast_call(function: Any) -> Callable[[list[tf.Tensor]], list[tf.Tensor]]:
     could_record, text = _record.could_possibly_record, name.decode()
     attributes = tuple(part for pair in context.function_call_options.as_attrs().items() for part in pair)
 
-    def call(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+    def call(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         if could_record():
-            return function._call_flat(tensors, captured)
-        return _execute.execute(text, count, tensors + captured, attributes, context)
+            return function._call_flat(list(tensors), captured)
+        return _execute.execute(text, count, [*tensors, *captured], attributes, context)
 
     return call
 

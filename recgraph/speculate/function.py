@@ -29,7 +29,7 @@ MAX_BREAKS = 24
 MAX_FALLBACKS = 64
 # How often a call may be converted that turns out to raise, or to make a variable, which the next ones may not.
 MAX_ATTEMPTS = 5
-_PASSING = frozenset({"raises", "new variable", "effect of a call"})
+_PASSING = frozenset({"raises", "new variable"})
 
 # Keras's layers are changed while they are converted: one conversion at a time. Who finds it taken runs eagerly.
 _CONVERTING = threading.Lock()
@@ -52,6 +52,7 @@ class Speculated:
     def __init__(
         self, function: Callable[..., Any], profiled_calls: int = PROFILED_CALLS, strict: bool = False
     ) -> None:
+        self.__qualname__: str
         functools.update_wrapper(self, function)
         self.function, self.profiled_calls, self.strict = function, profiled_calls, strict
         self._inner = getattr(function, "__func__", function)
@@ -60,7 +61,7 @@ class Speculated:
         self.given_up: str = ""
         self.calls = {"eager": 0, "graph": 0, "fallback": 0}
         self.breaks: collections.Counter[str] = collections.Counter()
-        self._failures = self._attempts = 0
+        self._attempts = 0
         self._observer = Observer(self.profile)
         self._bind = binder(self._inner)
         self._graphs: list[CachedGraph] = []
@@ -107,23 +108,28 @@ class Speculated:
                 graph = self._converted(parameters)
             finally:
                 _CONVERTING.release()
-            result = graph.call(parameters) if graph is not None else None
-            if graph is not None and type(result) is not Broken:
-                self._keep(graph)
-                return result
             if graph is not None:
+                result = self._first_run(graph, parameters)
+                if type(result) is not Broken:
+                    return result
                 kind = "fallback"
-                self._learn([(graph, result)])
-                self._graphs = [*self._graphs, *([] if graph.is_obsolete else [graph])]
         self._is_due = True
         return self._observed(parameters, arguments, named, kind)
 
-    def _keep(self, graph: CachedGraph) -> None:
+    def _first_run(self, graph: CachedGraph, parameters: tuple[Any, ...]) -> Any:
+        """Runs a new graph, and keeps it unless it is of no use already."""
+        result = graph.call(parameters)
+        if type(result) is Broken:
+            self._learn([(graph, result)])
+            if not graph.is_obsolete:
+                self._graphs = [*self._graphs, graph]
+            return result
         self._is_due = False
         self._attempts = 0
         self._graphs = [*self._graphs, graph]
         graph.runs += 1
         self.calls["graph"] += 1
+        return result
 
     def _learn(self, broken: list[tuple[CachedGraph, Broken]]) -> None:
         """Takes note of what broke: the profile becomes more general, and what keeps breaking is given up."""

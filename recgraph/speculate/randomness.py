@@ -43,7 +43,7 @@ class _Seeded:
         return 0
 
 
-class RandomGraph(tf_private.FuncGraph):  # type: ignore[misc]
+class RandomGraph(tf_private.FuncGraph):
     """A graph whose random operations are told their seeds.
 
     Attributes:
@@ -52,8 +52,8 @@ class RandomGraph(tf_private.FuncGraph):  # type: ignore[misc]
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.is_seeded = self.seed is not None
-        self.seed = None  # an operation without a seed of its own then has both as 0
+        self.is_seeded = tf_private.global_seed() is not None
+        self.seed: int | None = None  # an operation without a seed of its own then has both as 0
         self.draws = 0
         self._seeds: tf.Tensor | None = None
 

@@ -94,7 +94,9 @@ class Script:
         """The condition that a name stands for an eager tensor. In line where it is short: a call takes longer."""
         if shape is None or None in shape:
             return f"is_tensor({name}, {dtype}, {shape})"
-        return f"type({name}) is EagerTensor and {name}._datatype_enum() == {dtype} and {name}._shape_tuple() == {shape}"
+        return (
+            f"type({name}) is EagerTensor and {name}._datatype_enum() == {dtype} and {name}._shape_tuple() == {shape}"
+        )
 
     def name(self) -> str:
         """A new name."""

@@ -28,6 +28,7 @@ class Injection:
 
     def __init__(self) -> None:
         self.guard = [-1]
+        self.numbers: dict[int, set[int]] = {}  # of each script, the assumptions that it checks itself
         self.assertion, self.point = tf.Variable(-1), tf.Variable(-1)
         self.random = random.Random(7)
 
@@ -42,12 +43,15 @@ class Injection:
 
     def text(self, script: Script, original: Any) -> str:
         """A script whose assumptions can be made to break."""
-        lines = []
+        lines: list[str] = []
+        numbers = self.numbers[id(script.assumptions)] = set()
         for line in original.fget(script).split("\n"):
             found = line.rpartition("return broken(")[2].rstrip(")")
-            if found.isdigit() and not line.strip().startswith("except"):
-                lines.append(f"    if guard[0] == {found}: return broken({found})")
             lines.append(line)
+            if found.isdigit():  # before the line, or before the `try` that it belongs to
+                place = -2 if line.strip().startswith("except") else -1
+                numbers.add(int(found))
+                lines[place:place] = [f"    if guard[0] == {found}: return broken({found})"]
         script.scope["guard"] = self.guard
         return "\n".join(lines)
 
@@ -55,9 +59,10 @@ class Injection:
         """Breaks everything that a graph assumes, one after the other."""
         count = 0
         for i, assumption in enumerate(graph.assumptions):
-            self.guard[0] = i
-            count += _leaves_no_trace(graph, parameters, state, str(assumption))
-            self.guard[0] = -1
+            if i in self.numbers[id(graph.assumptions)]:
+                self.guard[0] = i
+                count += _leaves_no_trace(graph, parameters, state, str(assumption))
+                self.guard[0] = -1
             self.assertion.assign(i)
             count += _leaves_no_trace(graph, parameters, state, str(assumption))
             self.assertion.assign(-1)
