@@ -117,6 +117,7 @@ def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[s
         raise ev.refuse("framework", f"{name} is a setting of a library", node)
     for thing in (owner, function):
         ev.heap.given(thing, ev.where(node))
+        ev.heap.losses.note(thing)
     with known.users_layers_converted(ev, function):
         return calls.native(ev, function, arguments, named, node)
 

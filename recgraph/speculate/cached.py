@@ -28,6 +28,14 @@ class Broken:
     assumption: Assumption | None = None
     error: Exception | None = None
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether the call itself fails, as far as the graph can tell: no other graph would do better."""
+        return self.assumption is None or self.assumption.kind == "raises"
+
+    def __str__(self) -> str:
+        return str(self.assumption or f"an operation failed: {type(self.error).__name__}")
+
 
 class CachedGraph:
     """One graph of a function.
@@ -35,7 +43,7 @@ class CachedGraph:
     Attributes:
         call: runs it on a call's parameters; gives the result, or `Broken`.
         runs: how often it has.
-        breaks: how often its assumptions have broken.
+        failures: how often an operation failed, and the eager call did not.
         is_obsolete: whether it is of no more use.
     """
 
@@ -43,7 +51,7 @@ class CachedGraph:
         self.call: Callable[[Any], Any]
         self.assumptions, self.size = converted.assumptions, len(converted.graph.get_operations())
         self.is_specialised = converted.is_specialised
-        self.runs, self.breaks, self.is_obsolete = 0, 0, False
+        self.runs, self.failures, self.is_obsolete = 0, 0, False
         self._tokens = [Broken(assumption) for assumption in converted.assumptions]
         self.call = converted.run({"broken": self._tokens.__getitem__, "failed": self._failed})
         this = weakref.ref(self)
@@ -66,7 +74,6 @@ class CachedGraph:
 
     def learn(self, broken: Broken, profile: Profile) -> None:
         """Makes the profile more general where an assumption broke."""
-        self.breaks += 1
         assumption = broken.assumption
         if assumption is not None and assumption.site is not None and not self.is_specialised:
             profile.relax(*assumption.site)

@@ -78,7 +78,10 @@ def _convert(function: Any, parameters: tuple[Any, ...], profile: Profile, is_sp
     with _no_new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
         _no_new_variables(ev)
     ):  # fmt: skip
-        outputs = _built(ev, syntax, function, parameters)
+        try:
+            outputs = _built(ev, syntax, function, parameters)
+        finally:
+            ev.heap.losses.restore()
         outputs = [control.mark_as_return(tensor) for tensor in outputs]
     graph.control_outputs.extend(control.ops_which_must_run)
     return _finished(ev, graph, outputs)

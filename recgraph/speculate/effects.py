@@ -36,9 +36,9 @@ _CALLS: Final = _names(
 _SAFE: Final = _names(
     """
     Abs Acos Asin Atan Cast Ceil Const Cos Cosh Digamma Elu Erf Erfc Exp Expm1 Floor Identity IsFinite IsInf
-    IsNan Lgamma Log Log1p LogicalNot Neg NoOp OnesLike Placeholder PreventGradient Rank ReadVariableOp Real
+    IsNan Lgamma Log Log1p LogicalNot Neg NoOp OnesLike Placeholder PreventGradient PrintV2 Rank ReadVariableOp Real
     Reciprocal Relu Relu6 Rint Round Rsqrt Selu Shape ShapeN Sigmoid Sign Sin Sinh Size Snapshot Softplus
-    Softsign Sqrt Square StopGradient Tan Tanh VariableShape ZerosLike VarHandleOp
+    Softsign Sqrt Square StopGradient StringFormat Tan Tanh VariableShape ZerosLike VarHandleOp
     """
 )
 # Never fail on floats of the shapes that were known when the graph was made.

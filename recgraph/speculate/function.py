@@ -27,6 +27,8 @@ MAX_GRAPHS = 16
 MAX_BREAKS = 24
 # How often calls may fall back before the function is left alone, unless ten times as many ran as graphs.
 MAX_FALLBACKS = 64
+# How often an operation of a graph may fail that does not fail eagerly.
+MAX_FAILURES = 3
 # How often a call may be converted that turns out to raise, or to make a variable, which the next ones may not.
 MAX_ATTEMPTS = 5
 _PASSING = frozenset({"raises", "new variable"})
@@ -85,7 +87,11 @@ class Speculated:
                 graph.runs += 1
                 self.calls["graph"] += 1
                 return result
+            if graph.is_obsolete:  # what it was made for has died
+                continue
             broken.append((graph, result))
+            if result.is_failure:
+                break
         return self._without_graph(parameters, arguments, named, broken)
 
     def _without_graph(
@@ -99,10 +105,10 @@ class Speculated:
         if self.given_up:
             self.calls["eager"] += 1
             return self.function(*arguments, **named)
-        kind = "eager"
-        if broken:
-            kind = "fallback"
-            self._learn(broken)
+        kind = "fallback" if broken else "eager"
+        self._learn(broken)
+        if broken and broken[-1][1].is_failure:
+            return self._failed(broken[-1][0], parameters, arguments, named)
         if self.profile.calls >= self.profiled_calls and self._is_due and _CONVERTING.acquire(blocking=False):
             try:
                 graph = self._converted(parameters)
@@ -115,6 +121,17 @@ class Speculated:
                 kind = "fallback"
         self._is_due = True
         return self._observed(parameters, arguments, named, kind)
+
+    def _failed(
+        self, graph: CachedGraph, parameters: tuple[Any, ...], arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        """Something failed in a graph: the eager call should raise. Where it does not, the graph is wrong."""
+        result = self._observed(parameters, arguments, named, "fallback")
+        graph.failures += 1
+        if graph.failures >= MAX_FAILURES:
+            self._graphs = [other for other in self._graphs if other is not graph]
+            self._give_up("a graph fails where the eager call does not")
+        return result
 
     def _first_run(self, graph: CachedGraph, parameters: tuple[Any, ...]) -> Any:
         """Runs a new graph, and keeps it unless it is of no use already."""
@@ -135,7 +152,7 @@ class Speculated:
         """Takes note of what broke: the profile becomes more general, and what keeps breaking is given up."""
         for graph, why in broken:
             graph.learn(why, self.profile)
-        self.breaks.update({str(why.assumption or f"an operation failed: {why.error}") for _, why in broken})
+        self.breaks.update({str(why) for _, why in broken})
         self._graphs = [graph for graph in self._graphs if not graph.is_obsolete and not self._is_hopeless(graph)]
         if self.calls["fallback"] >= max(MAX_FALLBACKS, self.calls["graph"] / 10):
             self._give_up(f"its assumptions broke in {self.calls['fallback']} calls")

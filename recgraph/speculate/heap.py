@@ -34,6 +34,7 @@ class Heap:
         appended: lists that have grown, by id, with what was appended.
         opened: containers as working copies, by id.
         originals: by id, those containers and their first members.
+        losses: of Keras's layers.
         inputs: the placeholders of what the script feeds.
         placeholders: by id, the names of the values that are fed.
     """
@@ -52,6 +53,7 @@ class Heap:
         self.originals: dict[int, tuple[Any, Any]] = {}
         self.inputs: list[tf.Tensor] = []
         self.placeholders: dict[int, str] = {}
+        self.losses = keras_state.Losses()
         self._given: set[int] = set()
         self._feeds: dict[str, tf.Tensor] = {}
 

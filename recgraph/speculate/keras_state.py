@@ -39,6 +39,30 @@ def unchanged(thing: Any) -> Callable[[], bool]:
     return check
 
 
+class Losses:
+    """The losses that layers keep from their last call: while a call is converted, tensors of its graph."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, tuple[Any, list[Any]]] = {}
+
+    def note(self, thing: Any) -> None:
+        """A layer or model is going to be called."""
+        for layer in _objects(thing):
+            if hasattr(layer, "_losses") and isinstance(layer._losses, list):
+                self._before.setdefault(id(layer), (layer, list(layer._losses)))
+
+    def changed(self) -> Iterator[tuple[Any, list[Any]]]:
+        """The layers that keep other losses now, each with them."""
+        for layer, before in self._before.values():
+            if len(layer._losses) != len(before) or any(a is not b for a, b in zip(layer._losses, before, strict=True)):
+                yield layer, list(layer._losses)
+
+    def restore(self) -> None:
+        """The layers keep what they kept before the conversion."""
+        for layer, before in self._before.values():
+            layer._losses[:] = before
+
+
 def _objects(thing: Any) -> Iterator[Any]:
     if hasattr(thing, "_flatten_layers"):
         yield from thing._flatten_layers()

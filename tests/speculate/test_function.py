@@ -10,6 +10,7 @@ import types
 import weakref
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -61,6 +62,46 @@ def test_gradients_flow_into_state_that_the_call_kept() -> None:
         step(tf.constant(5.0))
         loss = held.y * 2.0
     assert float(tape.gradient(loss, w)) == 10.0
+
+
+def test_converted_under_a_tape() -> None:
+    """The tape is there from the first call on; a sparse gradient stays one."""
+    table = tf.Variable(tf.reshape(tf.range(12.0), [6, 2]))
+
+    def look_up(words: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.gather(table, words) ** 2)
+
+    step = Speculated(look_up)
+    for _ in range(6):
+        with tf.GradientTape() as tape:
+            loss = step(tf.constant([1, 4]))
+        gradient = tape.gradient(loss, table)
+        assert isinstance(gradient, tf.IndexedSlices)
+        np.testing.assert_allclose(gradient.values, 2 * tf.gather(table, [1, 4]))
+        assert tape.watched_variables() == (table,)
+    assert step.calls["graph"] == 3
+
+
+def test_the_call_of_a_model() -> None:
+    """A decorated method that Keras calls."""
+
+    class Net(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = keras.layers.Dense(2, kernel_initializer="ones")
+            self.dense.build([None, 3])
+            self.built = True
+
+        @rg.function
+        def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
+            """Keras calls it."""
+            return self.dense(x) * (2.0 if training else 1.0)
+
+    net = Net()
+    for i in range(12):
+        training = i % 2 == 0
+        np.testing.assert_allclose(net(tf.ones([1, 3]), training=training), [[6.0, 6.0] if training else [3.0, 3.0]])
+    assert Net.call.calls["graph"] > 4, Net.call.explain()
 
 
 def test_a_jacobian_vector_product_through_a_call() -> None:

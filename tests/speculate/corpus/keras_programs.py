@@ -239,6 +239,24 @@ def losses_and_regularizers() -> Any:
 
 
 @program
+def an_activity_regularizer() -> Any:
+    """The model keeps its losses until the next call."""
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.layers.Dense(3, activity_regularizer="l2"), keras.layers.Dense(2)])
+    model(tf.ones([4, 3]))
+
+    class Losses:
+        @property
+        def __dict__(self) -> Any:  # type: ignore[override]
+            return {"losses": [float(loss) for loss in model.losses]}
+
+    def step(x: tf.Tensor) -> Any:
+        return tf.reduce_sum(model(x)) + sum(model.losses)
+
+    return step, with_tensor, Losses()
+
+
+@program
 def a_frozen_layer() -> Any:
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(2)])

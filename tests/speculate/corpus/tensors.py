@@ -274,6 +274,38 @@ def tensor_arrays() -> Any:
 
 
 @program
+def printing_from_the_graph() -> Any:
+    def step(x: tf.Tensor, at: tf.Tensor) -> Any:
+        tf.print("at", at)
+        return tf.gather(x, at)
+
+    return step, lambda i: (tensor(i), tf.constant(i % 4)), None
+
+
+@program
+def checks_of_what_nobody_uses() -> Any:
+    """The operation fails although its result goes nowhere."""
+
+    def step(x: tf.Tensor, at: tf.Tensor) -> Any:
+        tf.gather(x, at)
+        tf.ensure_shape(x, [None, 3])
+        return x * 2.0
+
+    return step, lambda i: (tensor(i), tf.constant(i if i in (8, 11) else 0)), None
+
+
+@program
+def tables_and_queues() -> Any:
+    keys = tf.constant(["a", "b"])
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, tf.constant([1, 2])), -1)
+
+    def step(x: tf.Tensor, word: tf.Tensor) -> Any:
+        return x[: table.lookup(word)]
+
+    return step, lambda i: (tensor(i), tf.constant("ab"[i % 2])), None
+
+
+@program
 def einsum_and_friends() -> Any:
     def step(x: tf.Tensor) -> Any:
         y = tf.einsum("ij,kj->ik", x, x)
