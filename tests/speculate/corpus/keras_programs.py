@@ -298,3 +298,90 @@ def two_models_and_optimizers() -> Any:
         return g_loss, c_loss
 
     return step, with_tensor, _Values(generator, critic, first, second)
+
+
+@program
+def a_model_swapped_whose_weights_are_read() -> Any:
+    keras.utils.set_random_seed(1)
+    models = [keras.Sequential([keras.layers.Dense(2)]) for _ in range(2)]
+    for model in models:
+        model.build([None, 3])
+    held = {"model": models[0]}
+
+    def step(x: tf.Tensor) -> Any:
+        return [tf.reduce_sum(v) for v in held["model"].trainable_variables]
+
+    def arguments(i: int) -> tuple[tf.Tensor]:
+        held["model"] = models[i > 7]
+        return with_tensor(i)
+
+    return step, arguments, None
+
+
+@program
+def noise_without_seeds() -> Any:
+    """Keras draws them from a variable of its own."""
+    keras.utils.set_random_seed(4)
+    noise = keras.Sequential([keras.layers.GaussianNoise(1.0), keras.layers.Dropout(0.3)])
+
+    def step(x: tf.Tensor) -> Any:
+        return noise(x, training=True) + keras.random.normal([3], seed=5)
+
+    return step, with_tensor, _Values(noise)
+
+
+@program
+def an_embedding_trained_sparsely() -> Any:
+    keras.utils.set_random_seed(1)
+    embedding = keras.layers.Embedding(10, 4)
+    embedding.build()
+    optimizer = keras.optimizers.Adagrad(0.1)
+
+    def step(words: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(embedding(words) ** 2)
+        optimizer.apply(tape.gradient(loss, embedding.trainable_variables), embedding.trainable_variables)
+        return loss
+
+    return step, lambda i: (tf.constant([i % 10, 2, 2]),), _Values(embedding, optimizer)
+
+
+@program
+def attention_and_normalization() -> Any:
+    keras.utils.set_random_seed(1)
+    attention, norm = keras.layers.MultiHeadAttention(2, 4), keras.layers.LayerNormalization()
+
+    def step(x: tf.Tensor) -> Any:
+        y = x[None]
+        return norm(y + attention(y, y))
+
+    return step, with_tensor, _Values(attention, norm)
+
+
+@program
+def an_epoch_of_metrics() -> Any:
+    mean = keras.metrics.Mean()
+
+    def step(x: tf.Tensor, last: bool) -> Any:
+        mean.update_state(tf.reduce_mean(x))
+        if last:
+            result = float(mean.result())
+            mean.reset_state()
+            return result
+        return None
+
+    return step, lambda i: (tensor(i), i % 4 == 3), _Values(mean)
+
+
+@program
+def a_schedule_of_learning_rates() -> Any:
+    w = tf.Variable(tf.ones([3]))
+    optimizer = keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5), clipnorm=1.0)
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(x * w)
+        optimizer.apply_gradients([(tape.gradient(loss, w), w)])
+        return w + 0.0, float(optimizer.learning_rate)
+
+    return step, with_tensor, _Values(optimizer)

@@ -314,3 +314,40 @@ def einsum_and_friends() -> Any:
         return y, values, at, tf.abs(q), tf.where(x > 0.0, x, 0.0), x[1:, ::2], x.shape
 
     return step, with_tensor, None
+
+
+@program(eager="a data set is read")
+def a_loop_over_a_data_set() -> Any:
+    data = tf.data.Dataset.range(4).map(lambda n: tf.cast(n, tf.float32))
+
+    def step(x: tf.Tensor) -> Any:
+        for number in data:
+            x = x + number
+        return x
+
+    return step, with_tensor, None
+
+
+@program(eager="Python runs in the graph")
+def a_python_function_in_the_graph() -> Any:
+    seen: list[float] = []
+
+    def note(x: tf.Tensor) -> tf.Tensor:
+        seen.append(float(x[0, 0]))
+        return x
+
+    def step(x: tf.Tensor) -> Any:
+        return tf.py_function(note, [x], tf.float32) * 2.0
+
+    return step, with_tensor, seen
+
+
+@program(eager="a queue cannot be put back")
+def a_queue() -> Any:
+    queue = tf.queue.FIFOQueue(100, [tf.float32], [[4, 3]])
+
+    def step(x: tf.Tensor, at: tf.Tensor) -> Any:
+        queue.enqueue(x)
+        return tf.gather(queue.dequeue(), at)
+
+    return step, lambda i: (tensor(i), tf.constant(0)), None
