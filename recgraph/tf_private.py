@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -12,6 +12,7 @@ from tensorflow.core.protobuf import config_pb2 as config_pb2
 from tensorflow.core.protobuf import device_properties_pb2 as _device_properties_pb2
 from tensorflow.core.protobuf import meta_graph_pb2 as meta_graph_pb2
 from tensorflow.python.eager import context as _context
+from tensorflow.python.eager import execute as _execute
 
 # A gradient function is offered to a tape before anything is recorded: whether a tape is listening decides
 # whether an eager call keeps its activations.
@@ -36,6 +37,9 @@ FuncGraph = _func_graph.FuncGraph
 
 # The type of tensors that have a value now; public code can only ask for a `numpy` method.
 EagerTensor = _ops.EagerTensor
+
+# Seeds of operations are taken modulo this.
+_MAX_SEED = 2**31 - 1
 
 # tf.function orders side effects with it; the body of a `with` block has no other way to.
 AutomaticControlDependencies = _auto_control_deps.AutomaticControlDependencies
@@ -259,3 +263,67 @@ def is_eager_tensor(value: Any, dtype: int, shape: tuple[int | None, ...] | None
 def add_control_inputs(op: tf.Operation, before: Sequence[tf.Operation]) -> None:
     """Makes an operation wait for others; publicly only those that come later can be told to."""
     op._add_control_inputs(list(before))
+
+
+def next_seeds() -> tuple[int, int]:
+    """The seeds that the next eager random operation would have; drawing them is what it does first."""
+    context = _context.context()
+    seeds = context._seed % _MAX_SEED, context._internal_operation_seed() % _MAX_SEED
+    return (0, _MAX_SEED) if seeds == (0, 0) else seeds
+
+
+def global_seed() -> int | None:
+    """What `tf.random.set_seed` was given."""
+    return _context.context()._seed
+
+
+def seed_generator_state() -> Any:
+    """Where the generator is that eager random operations draw their seeds from."""
+    context = _context.context()
+    return (context._rng, context._rng.getstate()) if context._seed is not None else None
+
+
+def set_seed_generator_state(state: Any) -> None:
+    """Puts it back."""
+    if state is not None:
+        state[0].setstate(state[1])
+
+
+def variable_dtype(handle: tf.Tensor) -> tf.DType:
+    """The dtype of the variable behind an eager handle."""
+    return tf.dtypes.as_dtype(handle._handle_data.shape_and_type[0].dtype)
+
+
+def eager_constant(value: Any, dtype: tf.DType) -> tf.Tensor:
+    """An eager tensor; `tf.constant` takes several times as long."""
+    context = _context.context()
+    return EagerTensor(value, context.device_name, dtype.as_datatype_enum)
+
+
+def fast_call(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
+    """Calls a concrete function with tensors alone, past everything that is for tapes where there are none.
+
+    What it captures has to be complete. Errors are raised as the runtime gives them.
+    """
+    captured = function.captured_inputs
+    context, name, count = _context.context(), function._inference_function.name, len(function.outputs)
+    could_record, text = _record.could_possibly_record, name.decode()
+    attributes = tuple(part for pair in context.function_call_options.as_attrs().items() for part in pair)
+
+    def call(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        if could_record():
+            return function._call_flat(list(tensors), captured)
+        return _execute.execute(text, count, [*tensors, *captured], attributes, context)
+
+    return call
+
+
+def captured_values(graph: Any, placeholders: list[tf.Tensor]) -> list[tf.Tensor]:
+    """What the graph has captured under these placeholders."""
+    pairs = {id(inner): outer for outer, inner in graph.captures}
+    return [pairs[id(tensor)] for tensor in placeholders]
+
+
+def is_plainly_eager() -> bool:
+    """Whether operations run at once, and no distribution strategy has a say in it."""
+    return _context.executing_eagerly() and not _ops.get_default_graph()._distribution_strategy_stack

@@ -31,6 +31,7 @@ KINDS: Final[dict[str, Kind]] = {
     "alias": Kind("x is y, before the graph", "two names of one object share their writes", "another graph"),
     "distinct": Kind("x is not y, before the graph", "a write to one is not seen in the other", "another graph"),
     "value": Kind("equal plain data, before the graph", "folds constants", "the value becomes an input"),
+    "constant": Kind("equal plain data, before the graph", "folds constants", "another graph"),
     "presence": Kind("the read succeeds, before the graph", "reads it", "another graph"),
     "length": Kind("len(x) == n, before the graph", "unrolls loops over it", "another graph"),
     "keys": Kind("the keys in order, before the graph", "unrolls loops over it", "another graph"),

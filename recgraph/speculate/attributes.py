@@ -68,6 +68,7 @@ def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
         return containers.HeapMethod(owner, name)
     if name_in_script is not None and isinstance(owner, np.generic | np.random.Generator | np.random.RandomState):
         raise ev.refuse("library object", f"{type(owner).__name__} runs eagerly", node)
+    ev.heap.given(owner, ev.where(node))
     try:
         value = getattr(owner, name)
     except AttributeError as error:

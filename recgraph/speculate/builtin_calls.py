@@ -7,6 +7,7 @@ import builtins
 import copy
 import functools
 import operator
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,10 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
     if isinstance(function, functools.partial):
         return calls.call(ev, function.func, [*function.args, *arguments], {**function.keywords, **named}, node)
     owner = getattr(function, "__self__", None)
+    if known.is_speculated(function):
+        return calls.call(ev, function.function, arguments, named, node)
+    if isinstance(function, types.MethodType) and known.is_speculated(function.__func__):
+        return calls.call(ev, function.__func__, [function.__self__, *arguments], named, node)
     if _hashable(function) and function in known.PURE:
         lifted = [containers.lift(ev, a, node) for a in arguments]
         return residuals.python(ev, function, lifted, node, {k: containers.lift(ev, v, node) for k, v in named.items()})
@@ -99,16 +104,20 @@ _REFUSED = {
     tf.Variable: "a new variable",
     tf.function: "a new tf.function",
     tf.config.run_functions_eagerly: "a setting of TensorFlow",
-    tf.random.set_seed: "a setting of TensorFlow",
 }
+_SETTINGS = ("set_", "reset_", "enable_", "disable_", "clear_")
 
 
 def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
     if _hashable(function) and function in _REFUSED:
         raise ev.refuse("framework", _REFUSED[function], node)
+    owner = getattr(function, "__self__", None)
     name = str(getattr(function, "__name__", ""))
-    if name and "random" in str(getattr(function, "__module__", "")) and "stateless" not in name:
-        raise ev.refuse("random", f"{name} draws from TensorFlow's eager stream", node)
+    if owner is None and name.startswith(_SETTINGS):
+        raise ev.refuse("framework", f"{name} is a setting of a library", node)
+    for thing in (owner, function):
+        ev.heap.given(thing, ev.where(node))
+        ev.heap.losses.note(thing)
     with known.users_layers_converted(ev, function):
         return calls.native(ev, function, arguments, named, node)
 

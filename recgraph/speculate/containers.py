@@ -41,12 +41,7 @@ def lift(ev: Evaluator, value: Any, node: ast.AST) -> Any:
         return type(whole)._make(members) if hasattr(whole, "_make") else type(whole)(members)
     if isinstance(value, ev.heap.eager_tensor_type):
         return ev.heap.captured(value)
-    name = ev.heap.name_of(value)
-    if name is not None:
-        ev.script.assume(
-            f"{name} is {ev.script.constant(value)}",
-            assumption("identity", f"a {type(value).__name__} that is given to a library", ev.where(node)),
-        )
+    ev.heap.given(value, ev.where(node))
     return value
 
 

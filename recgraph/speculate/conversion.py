@@ -11,14 +11,17 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate import branches, builtin_calls, on_expressions, on_statements, ordering
+from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.calls import enter
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.profile import Profile, same
+from recgraph.speculate.randomness import RandomGraph
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.rendering import Renderer
+from recgraph.speculate.running import runner
 from recgraph.speculate.scopes import Frame, names_of
 from recgraph.speculate.script import Assumption, Script
-from recgraph.speculate.syntax import syntax_of
+from recgraph.speculate.syntax import Syntax, syntax_of
 
 MARK = "recgraph: broken assumption"
 
@@ -32,18 +35,20 @@ class Converted:
         assumptions: by number.
         graph: the operations.
         run: the script with names for `broken` and `failed` still to be given.
-        written: variables that are written before something that can fail.
+        watched: objects, weakly, that the script tells by their addresses: the script dies with them.
+        is_specialised: whether numbers and strings are constants although they have varied.
     """
 
     text: str
     assumptions: list[Assumption]
     graph: Any
     run: Callable[[dict[str, Any]], Callable[[Any], Any]]
-    written: list[tf.Variable]
+    watched: list[Any]
+    is_specialised: bool = False
 
 
 def convert(function: Any, parameters: tuple[Any, ...], profile: Profile) -> Converted:
-    """Converts a call.
+    """Converts a call; where numbers that vary cannot be inputs, for those of this call.
 
     Args:
         function: of the user's.
@@ -53,38 +58,80 @@ def convert(function: Any, parameters: tuple[Any, ...], profile: Profile) -> Con
     Raises:
         Inconvertible: it has to run eagerly.
     """
+    try:
+        return _convert(function, parameters, profile, False)
+    except Inconvertible as reason:
+        if reason.feature in ("raises", "new variable") or not profile.has_variants:
+            raise
+        try:
+            return _convert(function, parameters, profile, True)
+        except Inconvertible:
+            raise reason from None
+
+
+def _convert(function: Any, parameters: tuple[Any, ...], profile: Profile, is_specialised: bool) -> Converted:
     syntax = syntax_of(function)
     script = Script(len(parameters))
-    graph = tf_private.FuncGraph(f"speculated_{syntax.name.strip('<>')}")
-    with graph.as_default(), tf_private.AutomaticControlDependencies() as control:
-        ev = Evaluator(script, graph, profile)
-        frame = Frame(syntax, names_of(syntax.node), function)
-        for name, code, value in zip(
-            inspect.signature(function).parameters, script.parameters, parameters, strict=True
-        ):
-            site = ("argument", name)
-            frame.locals[name] = ev.heap.admit(
-                value, code, name, profile.seen(site, 0), (site, 0), syntax.where(syntax.node)
-            )
-        result = enter(ev, frame)
-        for table in ev.tables.values():
-            table.finish()
-        renderer = Renderer(ev)
-        renderer.finish(result)
-        _assert(ev)
-        outputs = [control.mark_as_return(tensor) for tensor in renderer.outputs]
+    graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")
+    ev = Evaluator(script, graph, profile)
+    ev.heap.is_specialised = is_specialised
+    with _no_new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
+        _no_new_variables(ev)
+    ):  # fmt: skip
+        try:
+            outputs = _built(ev, syntax, function, parameters)
+        finally:
+            ev.heap.losses.restore()
+        outputs = [control.mark_as_return(tensor) for tensor in outputs]
     graph.control_outputs.extend(control.ops_which_must_run)
-    unsafe = ordering.hold_back_writes(graph)
-    if unsafe:
-        raise Inconvertible("order", "an assumption is about something that the call has written")
-    concrete = tf_private.concrete_function(graph, ev.heap.inputs, outputs)
+    return _finished(ev, graph, outputs)
 
-    def run(scope: dict[str, Any]) -> Callable[[Any], Any]:
-        feed = _feeder(concrete, ev.heap.inputs)
-        names = {"graph": feed, "errors": tf.errors.OpError, "same": same, "is_tensor": tf_private.is_eager_tensor}
-        return script.compile({**names, **scope})
 
-    return Converted(script.text, script.assumptions, graph, run, [])
+def _built(ev: Evaluator, syntax: Syntax, function: Any, parameters: tuple[Any, ...]) -> list[tf.Tensor]:
+    """Puts the call into the graph and the script; what the graph has to give."""
+    frame = Frame(syntax, names_of(syntax.node), function)
+    names = inspect.signature(function).parameters
+    for name, code, value in zip(names, ev.script.parameters, parameters, strict=True):
+        site, where = ("argument", name), syntax.where(syntax.node)
+        frame.locals[name] = ev.heap.admit(value, code, name, ev.profile.seen(site, 0), (site, 0), where)
+    result = enter(ev, frame)
+    for table in ev.tables.values():
+        table.finish()
+    renderer = Renderer(ev)
+    renderer.finish(result)
+    _assert(ev)
+    return renderer.outputs
+
+
+def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Converted:
+    """The graph as a function, in the order that all-or-nothing asks for."""
+    script, inputs = ev.script, ev.heap.inputs
+    graph.check()
+    draw = graph.seeds_drawn()
+    if graph.has_random_numbers:
+        condition = f"(global_seed() is not None) is {graph.is_seeded}"
+        script.scope["global_seed"] = tf_private.global_seed
+        script.assume(condition, assumption("decision", "whether tf.random.set_seed was called"))
+    early = ordering.hold_back_writes(graph)
+    graph.variables = list(graph._watched_variables)
+    concrete = tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs)
+    handles = tf_private.captured_values(graph, early)
+    run = runner(concrete, inputs, draw, handles)
+
+    def compiled(scope: dict[str, Any]) -> Callable[[Any], Any]:
+        names = {"same": same, "is_tensor": tf_private.is_eager_tensor, "EagerTensor": tf_private.EagerTensor}
+        return script.compile({"graph": run, **names, **scope})
+
+    return Converted(script.text, script.assumptions, graph, compiled, script.watched, ev.heap.is_specialised)
+
+
+def _no_new_variables(ev: Evaluator) -> Any:
+    """Variables are made by eager calls only: this holds for those that Keras makes late, too."""
+
+    def refuse(next_creator: Any, **named: Any) -> Any:
+        raise ev.refuse("new variable", "a variable is made")
+
+    return tf.variable_creator_scope(refuse)
 
 
 def _assert(ev: Evaluator) -> None:
@@ -92,22 +139,6 @@ def _assert(ev: Evaluator) -> None:
     if ev.assertions:
         number = branches.broken(ev.assertions)
         tf.debugging.Assert(number < 0, [MARK, number], summarize=1)
-
-
-def _feeder(concrete: Any, inputs: list[tf.Tensor]) -> Callable[[tuple[Any, ...]], list[tf.Tensor]]:
-    """Calls the graph; Python's numbers and arrays become tensors."""
-    captured = concrete.captured_inputs
-    convert = [(i, tensor.dtype) for i, tensor in enumerate(inputs)]
-    eager = tf_private.EagerTensor
-
-    def call(feeds: tuple[Any, ...]) -> list[tf.Tensor]:
-        tensors = list(feeds)
-        for i, dtype in convert:
-            if type(tensors[i]) is not eager:
-                tensors[i] = tf.constant(tensors[i], dtype)
-        return concrete._call_flat(tensors, captured)
-
-    return call
 
 
 _RULES = (builtin_calls, on_expressions, on_statements)  # they register themselves

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import known
+from recgraph.speculate import keras_state, known
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.profile import Seen, is_plain
 from recgraph.speculate.reasons import Inconvertible
@@ -27,6 +27,7 @@ class Heap:
     """The objects of one call.
 
     Attributes:
+        is_specialised: whether numbers and strings are constants although they have varied.
         names: by id, of the objects that were there before, as the script reads them.
         shadow: slots that were set.
         targets: how the script writes these slots.
@@ -34,6 +35,7 @@ class Heap:
         opened: containers as working copies, by id.
         originals: by id, those containers and their first members.
         places: by id, the list or tuple that an object is a member of, and where.
+        losses: of Keras's layers.
         inputs: the placeholders of what the script feeds.
         placeholders: by id, the names of the values that are fed.
     """
@@ -42,6 +44,7 @@ class Heap:
 
     def __init__(self, script: Script, graph: Any) -> None:
         self.script, self.graph = script, graph
+        self.is_specialised = False
         self.names: dict[int, str] = {}
         self.held: list[Any] = []
         self.shadow: dict[tuple[Any, ...], Any] = {}
@@ -52,6 +55,8 @@ class Heap:
         self.places: dict[int, tuple[Any, int]] = {}
         self.inputs: list[tf.Tensor] = []
         self.placeholders: dict[int, str] = {}
+        self.losses = keras_state.Losses()
+        self._given: set[int] = set()
         self._feeds: dict[str, tf.Tensor] = {}
 
     def name_of(self, thing: Any) -> str | None:
@@ -66,20 +71,27 @@ class Heap:
 
         if isinstance(value, tf_private.EagerTensor):
             return self._tensor(value, name, seen, assume)
+        if isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
+            return self._composite(value, name, seen, assume)
         if is_plain(value):
-            if seen.varies and seen.count > 1 and isinstance(value, int | float | str) and not isinstance(value, bool):
-                assume("type", f"type({name}) is {self.script.constant(type(value))}")
-                return Residual(name, value)
-            assume("value", f"same({name}, {self.script.constant(value)})")
-            return value
+            return self._plain(value, name, seen, assume)
         if isinstance(value, _IDENTITIES):
             if not known.is_frameworks(value) or isinstance(value, tf.Variable):
-                assume("identity", f"{name} is {self.script.constant(value)}")
+                assume("identity", self.script.is_same(name, value))
             return value
         assume("type", f"type({name}) is {self.script.constant(type(value))}")
         if isinstance(value, np.ndarray):
             return Residual(name, value)
         return self._object(value, name, assume)
+
+    def _plain(self, value: Any, name: str, seen: Seen, assume: Any) -> Any:
+        """Numbers and strings that vary are inputs; of other data each value has its graph."""
+        may_be_input = type(value) in (int, float, str)
+        if seen.varies and seen.count > 1 and may_be_input and not self.is_specialised:
+            assume("type", f"type({name}) is {self.script.constant(type(value))}")
+            return Residual(name, value)
+        assume("value" if may_be_input else "constant", self.script.is_equal(name, value))
+        return value
 
     def _object(self, value: Any, name: str, assume: Any) -> Any:
         before = self.names.setdefault(id(value), name)
@@ -88,10 +100,39 @@ class Heap:
             assume("alias", f"{name} is {before}")
         return value
 
+    def given(self, value: Any, where: str) -> None:
+        """An object that a library is given, or whose method it is: this very one, as it is now."""
+        name = self.names.get(id(value))
+        if name is None or id(value) in self._given:
+            return
+        self._given.add(id(value))
+        what = f"a {type(value).__name__} that is given to a library"
+        self.script.assume(self.script.is_same(name, value), assumption("identity", what, where))
+        if keras_state.has_state(value):
+            check = self.script.constant(keras_state.unchanged(value))
+            what = f"attributes of a {type(value).__name__} and its layers"
+            self.script.assume(f"{check}()", assumption("constant", what, where))
+
+    def _composite(self, value: Any, name: str, seen: Seen, assume: Any) -> Any:
+        """A ragged or sparse tensor or slices: its parts are inputs."""
+        if isinstance(value, tf.RaggedTensor) and value.uniform_row_length is not None:
+            raise Inconvertible("ragged", "a ragged tensor with rows of one length")
+        assume("type", f"type({name}) is {self.script.constant(type(value))}")
+        components = tf.nest.flatten(value, expand_composites=True)
+        self.script.scope["parts_of"] = _parts_of
+        parts = self.script.read(f"parts_of({name})")
+        assume("tensor", f"len({parts}) == {len(components)}")
+        tensors = []
+        for i, component in enumerate(components):
+            known_shapes = seen.parts[i] if i < len(seen.parts) else Seen()
+            tensors.append(self._tensor(component, self.script.read(f"{parts}[{i}]"), known_shapes, assume))
+        with self.graph.as_default():
+            return _packed(value, tensors)
+
     def _tensor(self, value: Any, name: str, seen: Seen, assume: Any) -> tf.Tensor:
         shape = value.shape if seen.shape is None else seen.shape
         dtype, dims = value.dtype.as_datatype_enum, None if shape.rank is None else tuple(shape)
-        assume("tensor", f"is_tensor({name}, {dtype}, {dims})")
+        assume("tensor", self.script.is_tensor(name, dtype, dims))
         return self.fed(name, tf.TensorSpec(shape, value.dtype))
 
     def fed(self, name: str, spec: tf.TensorSpec) -> tf.Tensor:
@@ -206,6 +247,19 @@ class Heap:
         """What was set in a dict so far."""
         written = {key[2]: value for key, value in self.shadow.items() if key[:2] == ("item", id(container))}
         return {key: value for key, value in written.items() if value is not MISSING}
+
+
+def _parts_of(value: Any) -> list[Any]:
+    return tf.nest.flatten(value, expand_composites=True)
+
+
+def _packed(value: Any, parts: list[tf.Tensor]) -> Any:
+    """A value of the same kind of other tensors, of which no more is known than of these."""
+    if isinstance(value, tf.RaggedTensor):
+        return tf.RaggedTensor.from_nested_row_splits(parts[0], parts[1:], validate=False)
+    if isinstance(value, tf.SparseTensor):
+        return tf.SparseTensor(*parts)
+    return tf.IndexedSlices(*parts)
 
 
 def _current(container: Any, index: Any, where: str) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import copy
 import types
-from collections.abc import Callable
 from typing import Any
 
 from recgraph.speculate import known
@@ -26,11 +25,6 @@ class Observer:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self._functions: dict[types.CodeType, types.CodeType | None] = {}
-
-    def run(self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """One call of the user's function, observed."""
-        self.profile.begin()
-        return self.observed(function)(*arguments, **named)
 
     def see(self, site: Any, value: Any) -> Any:
         """Passes a value on."""

@@ -13,6 +13,7 @@ import math
 import operator
 import sys
 import sysconfig
+import threading
 import types
 from collections.abc import Iterator
 from typing import Any, Final
@@ -61,6 +62,12 @@ def is_users(function: types.FunctionType) -> bool:
     return not in_library and top_package(function) not in sys.stdlib_module_names
 
 
+def is_speculated(thing: Any) -> bool:
+    """Whether something is a function that is speculated on: it is a part of its caller."""
+    kind = type(thing)
+    return kind.__module__ == "recgraph.speculate.function" and kind.__name__ == "Speculated"
+
+
 def is_users_type(kind: type) -> bool:
     """Whether a class is part of the user's program."""
     package = top_package(kind)
@@ -105,6 +112,17 @@ def may_change_type(kind: type) -> bool:
     return kind in (int, float, bool, str)
 
 
+def _in_this_thread(converted: Any, method: Any) -> Any:
+    """What this thread calls in place of a method; others, which call the layer eagerly, call the method."""
+    here = threading.get_ident()
+
+    @functools.wraps(method)
+    def call(*arguments: Any, **named: Any) -> Any:
+        return (converted if threading.get_ident() == here else method)(*arguments, **named)
+
+    return call
+
+
 @contextlib.contextmanager
 def users_layers_converted(ev: Any, function: Any) -> Iterator[None]:
     """While Keras calls layers, the `call` of those that the user has written is converted too."""
@@ -116,7 +134,7 @@ def users_layers_converted(ev: Any, function: Any) -> Iterator[None]:
     for layer in owner._flatten_layers():
         method = type(layer).call
         if isinstance(method, types.FunctionType) and is_users(method) and "call" not in layer.__dict__:
-            layer.__dict__["call"] = ev.layer_call(layer, method)
+            layer.__dict__["call"] = _in_this_thread(ev.layer_call(layer, method), types.MethodType(method, layer))
             patched.append(layer)
     try:
         yield

@@ -1,63 +1,83 @@
-"""All or nothing: in the graph, what writes waits for everything that may fail."""
+"""All or nothing: in the graph, what writes waits for everything that may fail; what cannot wait can be undone."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 import tensorflow as tf
 
 from recgraph import tf_private
-
-# Calls of SubGraphs that a recursive function became: its body has no effects.
-_NO_WRITES = frozenset({"Assert", "Placeholder", "Recgraph>Invoke", "Recgraph>InvokeGradient"})
-_READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
+from recgraph.speculate.effects import Effects, effects, may_fail
+from recgraph.speculate.reasons import Inconvertible
 
 
-def hold_back_writes(graph: tf.Graph) -> list[tf.Operation]:
-    """Makes the operations with effects wait for all that do not come after them.
+@dataclasses.dataclass
+class Order:
+    """The operations of a graph, by what all-or-nothing asks of them.
+
+    Attributes:
+        writers: what has effects, with them.
+        fallible: what may fail.
+        early: those of both kinds from which something else that may fail is reached.
+    """
+
+    writers: dict[tf.Operation, Effects]
+    fallible: set[tf.Operation]
+    early: set[tf.Operation]
+
+    @classmethod
+    def of(cls, graph: tf.Graph) -> Order:
+        """Looks at each operation once, the last first: consumers come after what they consume."""
+        operations = graph.get_operations()
+        writers = {op: found for op in operations if (found := effects(op))}
+        fallible = {op for op in operations if may_fail(op)}
+        early: set[tf.Operation] = set()
+        for op in reversed(operations):
+            if any(consumer in early or consumer in fallible for consumer in _consumers(op)):
+                early.add(op)
+        return cls(writers, fallible, early)
+
+    def undoable(self) -> dict[tf.Operation, Effects]:
+        """The writers that cannot wait: something that may fail comes after them, or they may fail half-way."""
+        return {op: found for op, found in self.writers.items() if op in self.early or op in self.fallible}
+
+
+def hold_back_writes(graph: tf.Graph) -> list[tf.Tensor]:
+    """Makes the operations with effects wait for all that may fail and does not come after them.
 
     Returns:
-        What can fail although something was written before: assertions that depend on writes.
+        The handles of the variables that have to be put back when the graph fails: they are written early.
+
+    Raises:
+        Inconvertible: something is done early that cannot be undone.
     """
-    operations = graph.get_operations()
-    writers = [op for op in operations if writes(op)]
-    if not writers:
-        return []
-    after = _reached_from(writers)
-    before = [op for op in operations if op not in after and op.type not in ("Placeholder", "Const", "NoOp")]
-    last = [op for op in before if not any(c in after or c in _set(before) for c in _consumers(op))] or before
-    pending = [op for op in before if all(c in after for c in _consumers(op))]
-    with graph.as_default(), tf.control_dependencies(None):
-        barrier = tf.raw_ops.NoOp()
-    barrier = barrier if isinstance(barrier, tf.Operation) else graph.get_operations()[-1]
-    tf_private.add_control_inputs(barrier, list({*last, *pending}))
-    for writer in writers:
-        tf_private.add_control_inputs(writer, [barrier])
-    return [op for op in after if op.type == "Assert"]
+    order = Order.of(graph)
+    last = [op for op in order.fallible if op not in order.early]
+    # What fails has to fail also where nobody wants its result, which TensorFlow would not compute.
+    graph.control_outputs.extend(op for op in last if op not in graph.control_outputs)
+    undoable = order.undoable()
+    final = [op for op in order.writers if op not in undoable]
+    if final and last:
+        with graph.as_default(), tf.control_dependencies(None):
+            barrier = tf_private.add_operation("NoOp", [], {}, "recgraph_all_is_well")
+        tf_private.add_control_inputs(barrier, last)
+        for writer in final:
+            tf_private.add_control_inputs(writer, [barrier])
+    return _handles(undoable.items())
 
 
-def _set(operations: Iterable[tf.Operation]) -> set[tf.Operation]:
-    return set(operations)
-
-
-def writes(op: tf.Operation) -> bool:
-    """Whether an operation changes a resource or has another effect."""
-    if op.type in _READS or op.type in _NO_WRITES:
-        return False
-    resources = any(tensor.dtype == tf.resource for tensor in op.inputs)
-    return resources and bool(op.op_def is None or op.op_def.is_stateful)
+def _handles(writers: Iterable[tuple[tf.Operation, Effects]]) -> list[tf.Tensor]:
+    handles: dict[int, tf.Tensor] = {}
+    for op, found in writers:
+        if found.others:
+            raise Inconvertible("order", f"{found.others} cannot be undone where something after it fails")
+        for handle in found.handles:
+            if tf_private.handle_data(handle) is None:
+                raise Inconvertible("order", f"{op.type} changes what cannot be put back where something fails")
+            handles[id(handle)] = handle
+    return list(handles.values())
 
 
 def _consumers(op: tf.Operation) -> list[tf.Operation]:
     return [c for output in op.outputs for c in output.consumers()] + list(op._control_outputs)
-
-
-def _reached_from(start: list[tf.Operation]) -> set[tf.Operation]:
-    found: set[tf.Operation] = set(start)
-    stack = list(start)
-    while stack:
-        for consumer in _consumers(stack.pop()):
-            if consumer not in found:
-                found.add(consumer)
-                stack.append(consumer)
-    return found

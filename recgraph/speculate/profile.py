@@ -6,9 +6,12 @@ compared with the first in the others. Arguments are sites, too.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Hashable
+import threading
+import weakref
+from collections.abc import Hashable, Iterator
 from typing import Any, Final
 
 import tensorflow as tf
@@ -37,22 +40,29 @@ class Seen:
         constant: the one value it had, compared by value for plain data and by identity else, or `VARIES`.
         shape: of tensors, what all shapes have in common.
         count: how many calls have reached it.
+        parts: of ragged and sparse tensors, their tensors.
     """
 
     types: set[type] = dataclasses.field(default_factory=set)
     constant: Any = VARIES
     shape: tf.TensorShape | None = None
     count: int = 0
+    parts: list[Seen] = dataclasses.field(default_factory=list)
 
     def add(self, value: Any) -> None:
         """Takes note of one more value."""
         if self.count == 0:
-            self.constant = value
-        elif self.constant is not VARIES and not same(self.constant, value):
+            self.constant = value if is_plain(value) else _Kept.of(value)
+        elif self.constant is not VARIES and not _is(self.constant, value):
             self.constant = VARIES
         self.types.add(type(value))
         if isinstance(value, tf_private.EagerTensor):
             self.shape = value.shape if self.shape is None else common_shape(self.shape, value.shape)
+        elif isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
+            components = tf.nest.flatten(value, expand_composites=True)
+            self.parts += [Seen() for _ in components[len(self.parts) :]]
+            for part, component in zip(self.parts, components, strict=False):
+                part.add(component)
         self.count += 1
 
     @property
@@ -61,32 +71,65 @@ class Seen:
         return self.constant is VARIES
 
 
+class _Kept:
+    """Stands for an object that the profile does not keep alive."""
+
+    def __init__(self, value: Any) -> None:
+        self._reference = weakref.ref(value)
+
+    @classmethod
+    def of(cls, value: Any) -> Any:
+        """For this object; `VARIES` for one that cannot be told from another that comes to lie where it was."""
+        try:
+            return cls(value)
+        except TypeError:
+            return VARIES
+
+    def stands_for(self, value: Any) -> bool:
+        """Whether it is this object."""
+        return self._reference() is value
+
+
+def _is(constant: Any, value: Any) -> bool:
+    if isinstance(constant, _Kept):
+        return constant.stands_for(value)
+    return same(constant, value)
+
+
 class Profile:
     """Everything that was seen of one function and of what it calls.
 
     Attributes:
         results: of recursive functions, by their place, the specs of the tensors that they return.
         varying: of recursive functions, the parameters that differ between a call and the calls in it.
-        calls: how many were watched.
+        calls: how many calls were observed.
     """
 
     def __init__(self) -> None:
         self.results: dict[Hashable, Any] = {}
         self.varying: dict[Hashable, set[str]] = {}
-        self._active: dict[Hashable, list[dict[str, Any]]] = {}
         self._seen: dict[Hashable, list[Seen]] = {}
-        self._reached: dict[Hashable, int] = {}
+        self._now = threading.local()  # each thread has a call of its own
         self.calls = 0
 
-    def begin(self) -> None:
-        """A call begins."""
-        self._reached = {}
-        self._active = {}
+    @contextlib.contextmanager
+    def call(self) -> Iterator[None]:
+        """A call is observed. One inside of another, of a recursive function, is a part of it."""
+        if getattr(self._now, "reached", None) is not None:
+            yield
+            return
+        self._now.reached, self._now.active = {}, {}
         self.calls += 1
+        try:
+            yield
+        finally:
+            self._now.reached = None
 
     def enter(self, place: Hashable, arguments: dict[str, Any]) -> None:
         """A function of the user's is called."""
-        active = self._active.setdefault(place, [])
+        if getattr(self._now, "reached", None) is None:
+            return
+        active = self._now.active.setdefault(place, [])
         if active:
             around = active[-1]
             differing = {name for name, value in arguments.items() if value is not around.get(name)}
@@ -95,23 +138,35 @@ class Profile:
 
     def leave(self, place: Hashable) -> None:
         """It has ended."""
-        self._active[place].pop()
+        if getattr(self._now, "reached", None) is not None:
+            self._now.active[place].pop()
 
     def returned(self, place: Hashable, value: Any) -> None:
         """It gives a value."""
-        if place in self.varying or len(self._active[place]) > 1:
+        if getattr(self._now, "reached", None) is None:
+            return
+        if place in self.varying or len(self._now.active[place]) > 1:
             specs = _specs(value)
             known = self.results.get(place, specs)
             self.results[place] = None if specs is None or known is None else _wider(known, specs)
 
     def see(self, site: Hashable, value: Any) -> None:
         """Takes note of the value of a site."""
-        occurrence = min(self._reached.get(site, 0), OCCURRENCES - 1)
-        self._reached[site] = occurrence + 1
+        reached = getattr(self._now, "reached", None)
+        if reached is None:
+            return  # an observed function that is called after the call, or by another thread
+        occurrence = min(reached.get(site, 0), OCCURRENCES - 1)
+        reached[site] = occurrence + 1
         row = self._seen.setdefault(site, [])
-        if occurrence == len(row):
+        while occurrence >= len(row):
             row.append(Seen())
         row[occurrence].add(value)
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether some number or string has varied."""
+        plain = {int, float, str}
+        return any(seen.varies and seen.types & plain for row in self._seen.values() for seen in row)
 
     def seen(self, site: Hashable, occurrence: int) -> Seen:
         """What is known of an occurrence; where it was not reached yet, of the site's last one."""

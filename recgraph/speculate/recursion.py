@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from recgraph.core import regions
 from recgraph.core.subgraph import SubGraph
-from recgraph.speculate import containers, known, ordering
+from recgraph.speculate import containers, known
 from recgraph.speculate.assumptions import assumption
+from recgraph.speculate.effects import effects
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.syntax import syntax_of
 from recgraph.speculate.values import Residual
@@ -202,8 +202,8 @@ class Recursion:
 
     def _refuse_writes(self, node: ast.AST) -> None:
         """A body may be run for objects before their turn."""
-        for op in _operations(self.subgraph.finished_body()):
-            if op.type.startswith(("Assign", "Resource")) and ordering.writes(op):
+        for op in self.subgraph.finished_body().get_operations():
+            if effects(op):
                 raise self.ev.refuse("recursion", f"{self.function.__name__} writes a variable", node)
 
     def call(self, arguments: list[Any], node: ast.AST) -> Any:
@@ -221,20 +221,11 @@ class Recursion:
         """
         operations = self.ev.graph.get_operations()
         done, rows = self._batches.get(id(container), (0, None))
-        if rows is None or any(map(ordering.writes, operations[done:])):
+        if rows is None or any(map(effects, operations[done:])):
             roots = tf.stack([table.root(member).row for member in container])
             rows = self.subgraph.map(roots)
             self._batches[id(container)] = (len(self.ev.graph.get_operations()), rows)
         return tf.nest.map_structure(lambda all_rows: all_rows[which], rows)
-
-
-def _operations(graph: Any) -> Iterator[tf.Operation]:
-    """Those of a graph and of the branches and loops in it."""
-    for op in graph.get_operations():
-        yield op
-        region = regions.region_of(op)
-        for inner in region.graphs if region is not None else ():
-            yield from _operations(inner)
 
 
 def call(ev: Evaluator, function: Any, arguments: list[Any], node: ast.AST, run: Callable[[list[Any]], Any]) -> Any:

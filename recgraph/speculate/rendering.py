@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import tensorflow as tf
@@ -39,6 +40,8 @@ class Renderer:
             self._slot(key, value)
         for identity, (container, before) in self.heap.originals.items():
             self._container(identity, container, before)
+        for layer, losses in self.heap.losses.changed():
+            self.script.effect(f"{self.script.constant(weakref.ref(layer))}()._losses[:] = {self._list(losses)}")
         self.script.result = self.code(result)
 
     def _late(self, effect: LateCall) -> None:

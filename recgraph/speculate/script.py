@@ -17,6 +17,7 @@ What comes before the graph reads only, so a broken assumption leaves no trace; 
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,7 +57,9 @@ class Script:
         self.result = "None"
         self.assumptions: list[Assumption] = []
         self.scope: dict[str, Any] = {}
+        self.watched: list[Any] = []
         self._constants: dict[int, str] = {}
+        self._assumed: set[str] = set()
         self._read: dict[str, str] = {}
         self._count = 0
 
@@ -68,6 +71,33 @@ class Script:
             self.scope[name] = value
         return self._constants[id(value)]
 
+    def is_same(self, name: str, value: Any) -> str:
+        """The condition that a name stands for this very object, which the script does not keep alive.
+
+        An address stands for it: when the object dies, so does the script, before another can have that address.
+        """
+        try:
+            self.watched.append(weakref.ref(value))
+        except TypeError:
+            return f"{name} is {self.constant(value)}"
+        return f"id({name}) == {id(value)}"
+
+    def is_equal(self, name: str, value: Any) -> str:
+        """The condition that a name stands for equal plain data of the same type."""
+        if value is None or isinstance(value, bool):
+            return f"{name} is {value!r}"
+        if type(value) in (int, str, bytes):
+            return f"type({name}) is {type(value).__name__} and {name} == {value!r}"
+        return f"same({name}, {self.constant(value)})"
+
+    def is_tensor(self, name: str, dtype: int, shape: tuple[int | None, ...] | None) -> str:
+        """The condition that a name stands for an eager tensor. In line where it is short: a call takes longer."""
+        if shape is None or None in shape:
+            return f"is_tensor({name}, {dtype}, {shape})"
+        return (
+            f"type({name}) is EagerTensor and {name}._datatype_enum() == {dtype} and {name}._shape_tuple() == {shape}"
+        )
+
     def name(self) -> str:
         """A new name."""
         self._count += 1
@@ -75,9 +105,9 @@ class Script:
 
     def assume(self, condition: str, assumption: Assumption) -> None:
         """Goes on only where a condition holds."""
-        line = f"if not ({condition}): return broken({self.number(assumption)})"
-        if line.split(":")[0] not in {known.split(":")[0] for known in self.before}:
-            self.before.append(line)
+        if condition not in self._assumed:
+            self._assumed.add(condition)
+            self.before.append(f"if not ({condition}): return broken({self.number(assumption)})")
 
     def number(self, assumption: Assumption) -> int:
         """The number of an assumption, by which the one that broke is told."""
@@ -112,12 +142,12 @@ class Script:
         names = "".join(f"{name}, " for name in self.parameters)
         body = [f"({names}) = parameters"] if names else []
         body += self.before
-        body += [f"try: t = graph(({feeds}))", "except errors as error: return failed(error)"]
+        body += [f"try: t = graph(({feeds}))", "except Exception as error: return failed(error)"]
         body += [*self.after, f"return {self.result}"]
         return "\n".join(["def call(parameters):", *(_INDENT + line for line in body)]) + "\n"
 
     def compile(self, scope: dict[str, Any]) -> Callable[[Sequence[Any]], Any]:
-        """The function. `scope` has `graph`, `errors`, `broken` and `failed`."""
+        """The function. `scope` has `graph`, `broken` and `failed`."""
         names = {**self.scope, **scope}
         try:
             exec(compile(self.text, "<recgraph: speculated call>", "exec"), names)

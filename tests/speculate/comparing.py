@@ -76,7 +76,9 @@ def differences(one: Any, other: Any, path: str = "") -> list[str]:
     """Where two results differ; numbers of tensors may differ by rounding."""
     if isinstance(one, np.ndarray | np.generic) and isinstance(other, np.ndarray | np.generic):
         fits = one.shape == other.shape and one.dtype == other.dtype
-        close = fits and (np.allclose(one, other, 1e-5, 1e-6) if one.dtype.kind == "f" else np.array_equal(one, other))
+        close = fits and (
+            np.allclose(one, other, 1e-5, 1e-6, equal_nan=True) if one.dtype.kind == "f" else np.array_equal(one, other)
+        )
         return [] if close else [f"{path}: {one} and {other}"]
     if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
         return [d for i, (a, b) in enumerate(zip(one, other, strict=True)) for d in differences(a, b, f"{path}[{i}]")]

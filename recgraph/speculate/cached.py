@@ -1,0 +1,85 @@
+"""A converted call that can be called again, for as long as the objects live that it was made for."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from recgraph.speculate.conversion import MARK, Converted
+from recgraph.speculate.profile import Profile
+from recgraph.speculate.script import Assumption
+
+# A graph that broke one of these is of no more use: the next is more general and covers it.
+_RELAXED = frozenset({"branch", "value", "tensor", "trips"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Broken:
+    """What a call gives in place of a result where it has to run eagerly. Nothing was done then.
+
+    Attributes:
+        assumption: the one that broke, None if an operation failed.
+        error: what the graph raised.
+    """
+
+    assumption: Assumption | None = None
+    error: Exception | None = None
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the call itself fails, as far as the graph can tell: no other graph would do better."""
+        return self.assumption is None or self.assumption.kind == "raises"
+
+    def __str__(self) -> str:
+        return str(self.assumption or f"an operation failed: {type(self.error).__name__}")
+
+
+class CachedGraph:
+    """One graph of a function.
+
+    Attributes:
+        call: runs it on a call's parameters; gives the result, or `Broken`.
+        runs: how often it has.
+        failures: how often an operation failed, and the eager call did not.
+        is_obsolete: whether it is of no more use.
+    """
+
+    def __init__(self, converted: Converted) -> None:
+        self.call: Callable[[Any], Any]
+        self.assumptions, self.size = converted.assumptions, len(converted.graph.get_operations())
+        self.is_specialised = converted.is_specialised
+        self.runs, self.failures, self.is_obsolete = 0, 0, False
+        self._tokens = [Broken(assumption) for assumption in converted.assumptions]
+        self.call = converted.run({"broken": self._tokens.__getitem__, "failed": self._failed})
+        this = weakref.ref(self)
+
+        def die(_: Any) -> None:
+            graph = this()
+            if graph is not None:
+                graph.discard()
+
+        self._watched = [weakref.ref(seen(), die) for seen in converted.watched]
+
+    def _failed(self, error: Exception) -> Broken:
+        found = re.search(rf"{MARK}\] \[(\d+)\]", str(error))
+        return Broken(self.assumptions[int(found[1])] if found else None, error)
+
+    def discard(self) -> None:
+        """Lets go of everything: it never fits again."""
+        dead = Broken()
+        self.is_obsolete, self.call = True, lambda parameters: dead
+
+    def learn(self, broken: Broken, profile: Profile) -> None:
+        """Makes the profile more general where an assumption broke."""
+        assumption = broken.assumption
+        if assumption is not None and assumption.site is not None and not self.is_specialised:
+            profile.relax(*assumption.site)
+            self.is_obsolete = self.is_obsolete or assumption.kind in _RELAXED
+
+    def explain(self) -> list[str]:
+        """What it assumes and how often it ran."""
+        kinds = dict.fromkeys(map(str, self.assumptions))
+        return [f"{self.size} operations, ran {self.runs} times", *(f"  assumes {kind}" for kind in kinds)]

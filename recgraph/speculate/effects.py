@@ -1,0 +1,146 @@
+"""What operations do besides computing: which of them write, and what; which of them may fail.
+
+An operation that no table knows may fail, and has an effect if TensorFlow calls it stateful.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Final
+
+import tensorflow as tf
+
+from recgraph import tf_private
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Stateful for TensorFlow, but nobody can see that they have run.
+_SILENT: Final = _names(
+    """
+    ReadVariableOp ResourceGather ResourceGatherNd VariableShape VarIsInitializedOp VarHandleOp Assert
+    CheckNumerics CheckNumericsV2 Placeholder RandomStandardNormal RandomUniform RandomUniformInt
+    TruncatedNormal RandomGamma RandomPoissonV2 RandomShuffle Multinomial ParameterizedTruncatedNormal
+    LookupTableFindV2 LookupTableSizeV2 LookupTableExportV2
+    """
+)
+_CALLS: Final = _names(
+    """
+    If StatelessIf While StatelessWhile Case StatelessCase PartitionedCall StatefulPartitionedCall
+    """
+)
+# Never fail, whatever they are given.
+_SAFE: Final = _names(
+    """
+    Abs Acos Asin Atan Cast Ceil Const Cos Cosh Digamma Elu Erf Erfc Exp Expm1 Floor Identity IsFinite IsInf
+    IsNan Lgamma Log Log1p LogicalNot Neg NoOp OnesLike Placeholder PreventGradient PrintV2 Rank ReadVariableOp Real
+    Reciprocal Relu Relu6 Rint Round Rsqrt Selu Shape ShapeN Sigmoid Sign Sin Sinh Size Snapshot Softplus
+    Softsign Sqrt Square StopGradient StringFormat Tan Tanh VariableShape ZerosLike VarHandleOp
+    """
+)
+# Never fail on floats of the shapes that were known when the graph was made.
+_SAFE_IN_SHAPE: Final = _names(
+    """
+    Add AddN AddV2 Atan2 BatchMatMulV2 BiasAdd BiasAddGrad BroadcastTo ConcatV2 Div DivNoNan EluGrad Equal
+    ExpandDims Fill Greater GreaterEqual L2Loss Less LessEqual LogicalAnd LogicalOr LogSoftmax MatMul Max
+    Maximum Mean Min Minimum Mul MulNoNan NotEqual Pack Prod RealDiv ReciprocalGrad Relu6Grad ReluGrad Reshape
+    RsqrtGrad Select SelectV2 SigmoidGrad Softmax SoftplusGrad SqrtGrad SquaredDifference Squeeze Sub Sum
+    TanhGrad Tile Transpose Unpack Xlogy All Any
+    """
+)
+_SAFE_ON_INTEGERS: Final = _SAFE_IN_SHAPE - {"Div", "RealDiv"}
+_ASSIGNMENTS: Final = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Effects:
+    """What an operation writes.
+
+    Attributes:
+        handles: of the resources that it writes.
+        others: what else can be seen: "" for nothing.
+    """
+
+    handles: tuple[Any, ...] = ()
+    others: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.handles or self.others)
+
+
+def effects(op: tf.Operation) -> Effects:
+    """What an operation writes, the functions that it calls included."""
+    if op.type in _SILENT or op.type.startswith("Recgraph>"):
+        return Effects()
+    if op.type in _CALLS:
+        return _effects_of_call(op)
+    if not op.op_def.is_stateful:
+        return Effects()
+    handles = tuple(tensor for tensor in op.inputs if tensor.dtype == tf.resource)
+    return Effects(handles) if handles else Effects(others=op.type)
+
+
+def _effects_of_call(op: tf.Operation) -> Effects:
+    handles: dict[int, Any] = {}
+    others = ""
+    for body, inputs in bodies(op):
+        places = {id(tensor): outer for tensor, outer in zip(body.inputs, inputs, strict=False)}
+        for inner in body.get_operations():
+            found = effects(inner)
+            others = others or found.others
+            for handle in found.handles:
+                if id(handle) not in places:
+                    others = inner.type
+                else:
+                    outer = places[id(handle)]
+                    handles[id(outer)] = outer
+    return Effects(tuple(handles.values()), others)
+
+
+def bodies(op: tf.Operation) -> Iterator[tuple[Any, list[tf.Tensor]]]:
+    """The graphs of the functions that an operation calls, each with what it is given."""
+    if op.type not in _CALLS:
+        return
+    inputs = list(op.inputs)
+    if op.type in ("While", "StatelessWhile"):
+        names, given = [op.get_attr("cond").name, op.get_attr("body").name], inputs
+    elif op.type in ("If", "StatelessIf"):
+        names, given = [op.get_attr("then_branch").name, op.get_attr("else_branch").name], inputs[1:]
+    elif op.type in ("Case", "StatelessCase"):
+        names, given = [branch.name for branch in op.get_attr("branches")], inputs[1:]
+    else:
+        names, given = [op.get_attr("f").name], inputs
+    for name in names:
+        yield tf_private.function_graph(op.graph, name), given
+
+
+def may_fail(op: tf.Operation) -> bool:
+    """Whether an operation can fail when it runs."""
+    if op.type in _SAFE:
+        return False
+    if op.type in _SAFE_IN_SHAPE:
+        return not _is_safe_in_shape(op)
+    if op.type in _ASSIGNMENTS:
+        return not _fits(op)
+    if op.type in _CALLS:
+        return any(may_fail(inner) for body, _ in bodies(op) for inner in body.get_operations())
+    return True
+
+
+def _is_safe_in_shape(op: tf.Operation) -> bool:
+    tensors = [*op.inputs, *op.outputs]
+    if not all(tensor.shape.is_fully_defined() for tensor in tensors):
+        return False
+    return op.type in _SAFE_ON_INTEGERS or not any(tensor.dtype.is_integer for tensor in op.outputs)
+
+
+def _fits(op: tf.Operation) -> bool:
+    """Whether an assignment's value has the shape of its variable."""
+    data = tf_private.handle_data(op.inputs[0])
+    shape = op.inputs[1].shape
+    if data is None or not shape.is_fully_defined():
+        return False
+    return tf.TensorShape(data.shape).is_fully_defined() and tf.TensorShape(data.shape) == shape

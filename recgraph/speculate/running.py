@@ -1,0 +1,72 @@
+"""How a call runs its graph: inputs become tensors, seeds are drawn, and what was done is undone where it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from recgraph import tf_private
+
+Run: TypeAlias = Callable[[Sequence[Any]], list[tf.Tensor]]
+
+
+def runner(concrete: Any, inputs: list[tf.Tensor], draw: Callable[[], tf.Tensor] | None, early: list[Any]) -> Run:
+    """A function that runs a graph, all or nothing.
+
+    Args:
+        concrete: the graph as a function of `inputs`, then, with `draw`, of seeds.
+        inputs: its placeholders.
+        draw: gives the seeds of a call.
+        early: the handles of variables that are written before something that may fail.
+    """
+    run = _with_tensors(tf_private.fast_call(concrete), [tensor.dtype for tensor in inputs])
+    if draw is not None:
+        run = _with_seeds(run, draw)
+    return _with_undo(run, early) if early else run
+
+
+def _with_tensors(run: Run, dtypes: list[tf.DType]) -> Run:
+    """Python's numbers and arrays become tensors."""
+    eager, constant = tf_private.EagerTensor, tf_private.eager_constant
+
+    def call(feeds: Sequence[Any]) -> list[tf.Tensor]:
+        tensors = list(feeds)
+        for i, dtype in enumerate(dtypes):
+            if type(tensors[i]) is not eager:
+                tensors[i] = constant(tensors[i], dtype)
+        return run(tensors)
+
+    return call
+
+
+def _with_seeds(run: Run, draw: Callable[[], tf.Tensor]) -> Run:
+    """The generator that eager operations draw seeds from is put back where the graph fails."""
+
+    def call(feeds: Sequence[Any]) -> list[tf.Tensor]:
+        before = tf_private.seed_generator_state()
+        try:
+            return run([*feeds, draw()])
+        except BaseException:
+            tf_private.set_seed_generator_state(before)
+            raise
+
+    return call
+
+
+def _with_undo(run: Run, handles: list[Any]) -> Run:
+    """Variables are read before the graph and put back where it fails; a buffer that was read is not overwritten."""
+    dtypes = [tf_private.variable_dtype(handle) for handle in handles]
+
+    def call(feeds: Sequence[Any]) -> list[tf.Tensor]:
+        pairs = zip(handles, dtypes, strict=True)
+        values = [tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype) for handle, dtype in pairs]
+        try:
+            return run(feeds)
+        except BaseException:
+            for handle, value in zip(handles, values, strict=True):
+                tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+            raise
+
+    return call

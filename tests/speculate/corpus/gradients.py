@@ -1,0 +1,221 @@
+"""Gradient tapes of every use, and what flows through a call from a tape around it."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import tensorflow as tf
+
+from tests.speculate.corpus import program
+from tests.speculate.corpus.basics import tensor, with_tensor
+
+
+@program
+def a_persistent_tape() -> Any:
+    a, b = tf.Variable(tf.ones([3])), tf.Variable(tf.ones([3]) * 2.0)
+
+    def step(x: tf.Tensor) -> tuple[Any, Any]:
+        with tf.GradientTape(persistent=True) as tape:
+            first = tf.reduce_sum(x * a * b)
+            second = first * first
+        one, two = tape.gradient(first, [a, b]), tape.gradient(second, {"a": a})
+        del tape
+        a.assign_sub(0.01 * one[0])
+        return one, two
+
+    return step, with_tensor, [a, b]
+
+
+@program
+def nested_tapes() -> Any:
+    w = tf.Variable(2.0)
+
+    def step(x: tf.Tensor) -> tuple[Any, Any]:
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                y = tf.reduce_sum(w**3 * x)
+            first = inner.gradient(y, w)
+        return first, outer.gradient(first, w)
+
+    return step, with_tensor, w
+
+
+@program
+def a_watched_tensor() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(tf.sin(x))
+        return tape.gradient(y, x)
+
+    return step, with_tensor, None
+
+
+@program
+def stopped_recording() -> Any:
+    w = tf.Variable(tf.ones([3]))
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            y = x * w
+            with tape.stop_recording():
+                z = y * w
+            loss = tf.reduce_sum(y * tf.stop_gradient(y) + z)
+        return tape.gradient(loss, w)
+
+    return step, with_tensor, w
+
+
+@program
+def a_jacobian() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(x * x, 1)
+        return tape.jacobian(y, x)
+
+    return step, with_tensor, None
+
+
+@program
+def unconnected_gradients() -> Any:
+    w, unused = tf.Variable(tf.ones([3])), tf.Variable(1.0)
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(x * w)
+        gradients = tape.gradient(loss, [w, unused])
+        return [g for g in gradients if g is not None], gradients[1] is None
+
+    return step, with_tensor, None
+
+
+@program
+def slices_of_an_embedding() -> Any:
+    table = tf.Variable(tf.random.stateless_normal([10, 3], [1, 2]))
+
+    def step(words: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.nn.embedding_lookup(table, words) ** 2)
+        slices = tape.gradient(loss, table)
+        table.scatter_sub(tf.IndexedSlices(slices.values * 0.1, slices.indices))
+        return loss, slices
+
+    return step, lambda i: (tf.constant([i % 10, 3, 3]),), table
+
+
+@program
+def clipped_gradients() -> Any:
+    ws = [tf.Variable(tf.ones([3, 3])), tf.Variable(tf.ones([3]))]
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ ws[0] + ws[1]) ** 2)
+        gradients, norm = tf.clip_by_global_norm(tape.gradient(loss, ws), 1.0)
+        for w, g in zip(ws, gradients, strict=True):
+            w.assign_sub(0.1 * g)
+        return loss, norm
+
+    return step, with_tensor, ws
+
+
+@program
+def a_custom_gradient() -> Any:
+    w = tf.Variable(tf.ones([3]))
+
+    @tf.custom_gradient
+    def reversed_(x: tf.Tensor) -> Any:
+        def grad(upstream: tf.Tensor) -> tf.Tensor:
+            return -upstream
+
+        return x * 1.0, grad
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(reversed_(x * w))
+        return tape.gradient(loss, w)
+
+    return step, with_tensor, w
+
+
+@program
+def a_tape_around_the_call() -> Any:
+    """The corpus calls `outer`; what is converted in it is a function of its own, see test_function.py."""
+    w = tf.Variable(tf.ones([3]))
+
+    def loss(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum((x * w) ** 2)
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            value = loss(x)
+        w.assign_sub(0.01 * tape.gradient(value, w))
+        return value
+
+    return step, with_tensor, w
+
+
+@program
+def a_forward_accumulator() -> Any:
+    w = tf.Variable(tf.ones([3]))
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.autodiff.ForwardAccumulator(w, tf.ones([3])) as accumulator:
+            loss = tf.reduce_sum(x * w**2)
+        return accumulator.jvp(loss)
+
+    return step, with_tensor, w
+
+
+@program
+def gradients_of_gradients_penalty() -> Any:
+    w = tf.Variable(tf.ones([3, 1]))
+
+    def critic(x: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(x @ w)
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                scores = critic(x)
+            slope = inner.gradient(scores, x)
+            penalty = tf.reduce_mean((tf.norm(slope, axis=1) - 1.0) ** 2)
+        w.assign_sub(0.1 * tape.gradient(penalty, w))
+        return penalty
+
+    return step, with_tensor, w
+
+
+@program
+def a_rate_that_changes() -> Any:
+    state = types.SimpleNamespace(rate=0.1, steps=0)
+    w = tf.Variable(tf.ones([3, 2]))
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ w - 1.0) ** 2)
+        w.assign_sub(state.rate * tape.gradient(loss, w))
+        state.steps += 1
+        if state.steps % 5 == 0:
+            state.rate *= 0.5
+        return loss
+
+    return step, with_tensor, [state, w]
+
+
+@program
+def not_a_number() -> Any:
+    w = tf.Variable(tf.ones([3]))
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.math.log(x * w))
+        gradient = tape.gradient(loss, w)
+        if tf.reduce_any(tf.math.is_nan(gradient)):
+            return tf.constant(-1.0)
+        w.assign_sub(gradient)
+        return loss
+
+    return step, lambda i: (tf.abs(tensor(i)) if i != 9 else tensor(i) * float("nan"),), w
