@@ -49,14 +49,11 @@ def compile_batched(library: Any, roots: list[str]) -> Plan | None:
     return None if compiler is None else compiler(library, roots)
 
 
-def is_batched(engine: str, rows: bool) -> bool:
-    """Whether a call may be run by the batched engine: "auto" lets it try calls of `map`."""
-    return engine == "batched" or (engine == "auto" and rows)
-
-
-def explain(engine: str, programs: Sequence[Linked]) -> str:
-    """See `SubGraph.explain`."""
+def explain(engine: str, single: bool, programs: Sequence[Linked]) -> str:
+    """See `SubGraph.explain`; `single` is whether single calls may be batched."""
     lines = [f'engine "{engine}"']
+    if engine == "auto" and not single:
+        lines.append("single calls run parallel: no two of their invocations can stand at the same place")
     for linked in programs:
         if linked.unbatchable is not None:
             lines.append(f"runs parallel: {linked.unbatchable}")

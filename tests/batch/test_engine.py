@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,48 @@ def test_engines_agree(engine: str) -> None:
         np.testing.assert_allclose(tape.gradient(result, x), 6 + 28)
     if engine == "auto":
         assert "us an invocation parallel" in total.explain()
+
+
+@pytest.mark.parametrize("staged", [False, True], ids=["eager", "function"])
+def test_single_calls_take_the_engine_that_costs_less(staged: bool) -> None:
+    """With and without a gradient: values are the same, whichever engine is tried."""
+    with rg.SubGraph("tree", outputs=FLOAT) as tree:
+        n, x = tree.input(tf.int32), tree.input()
+        tree.output(
+            tf.cond(n > 1, lambda: tf.sin(tree(n - 1, x) + tree(n - 2, x)), lambda: x * tf.cast(n + 1, x.dtype))
+        )
+    function = tf.function(tree) if staged else tree
+    with tf.GradientTape() as tape:
+        x = tf.constant(0.3)
+        tape.watch(x)
+        expected = eager_sines(6, x)
+    slope = tape.gradient(expected, x)
+    for _ in range(20):
+        np.testing.assert_allclose(function(6, x), expected, rtol=1e-5)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = function(6, x)
+        np.testing.assert_allclose(tape.gradient(value, x), slope, rtol=1e-5)
+    report = [line for line in tree.explain().splitlines() if "single calls" in line]
+    assert any(
+        re.match(r"training, single calls: (parallel|batched), [\d.]+ us an invocation", line) for line in report
+    )
+    assert staged or any(line.startswith("inference, single calls: ") for line in report)
+    assert all(" 0.00 " not in line for line in report)  # both were tried
+    assert testing.counters().live_frames == 0
+
+
+def eager_sines(n: int, x: tf.Tensor) -> tf.Tensor:
+    """The same in Python."""
+    return tf.sin(eager_sines(n - 1, x) + eager_sines(n - 2, x)) if n > 1 else x * (n + 1)
+
+
+def test_single_calls_with_nothing_to_batch_run_parallel() -> None:
+    """And no plan is made for them."""
+    total = make_sum("auto")
+    assert float(total(4, 1.0)) == 10
+    assert [program.plan for program in total._programs.values()] == [None]
+    assert "single calls run parallel: no two of their invocations can stand at the same place" in total.explain()
 
 
 def test_a_result_that_only_some_need_does_not_hold_the_others_up() -> None:
