@@ -400,6 +400,8 @@ class SubGraph:
     def explain(self) -> str:
         """How calls are run and why: the plan of the batched engine, what it cannot batch, what calls have cost.
 
+        Of each block of operations that has run: its share of the time, how often it ran, and for how many invocations.
+
         Engine "auto" lets the batched engine try calls of `map`, and single calls where several invocations can stand
         at the same place, and takes the engine that costs less per invocation.
         """
