@@ -136,7 +136,8 @@ def test_single_calls_with_nothing_to_batch_run_parallel() -> None:
     assert "single calls run parallel: no two of their invocations can stand at the same place" in total.explain()
 
 
-def test_a_result_that_only_some_need_does_not_hold_the_others_up() -> None:
+@pytest.mark.parametrize("leaf_first", [False, True])
+def test_a_result_that_only_some_need_does_not_hold_the_others_up(leaf_first: bool) -> None:
     """The sum over a tree is left behind while the states go up: one block for all of it at the end."""
     with rg.SubGraph("tree", outputs=(FLOAT, FLOAT), engine="batched") as tree:
         n = tree.input(tf.int32)
@@ -145,7 +146,8 @@ def test_a_result_that_only_some_need_does_not_hold_the_others_up() -> None:
             (left, left_sum), (right, right_sum) = tree(n - 1), tree(n - 2)
             return tf.tanh(left + right), left_sum + right_sum
 
-        state, below = tf.cond(n > 1, inner, lambda: (tf.cast(n, tf.float32), tf.constant(0.0)))
+        leaf = lambda: (tf.cast(n, tf.float32), tf.constant(0.0))  # noqa: E731
+        state, below = tf.cond(n <= 1, leaf, inner) if leaf_first else tf.cond(n > 1, inner, leaf)
         tree.output((state, below + tf.exp(state)))
     with testing.batch_policy("agenda"):
         states, sums = tree.map(tf.constant([9, 5]))
