@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "cc/core/engine_choice.h"
 #include "gtest/gtest.h"
 
 namespace recgraph {
@@ -345,22 +344,6 @@ TEST(DecodePlan, RefusesWhatIsDamaged) {
   EXPECT_NE(DecodePlan({3, 1, 0, 0, 0}, {"f"}, &plan), "");
   Plan empty;
   EXPECT_EQ(DecodePlan({3, 0, 0, 0}, {}, &empty), "");
-}
-
-TEST(EngineChoice, TakesTheCheaperAndLooksAgain) {
-  EngineChoice choice;
-  const CallClass call{true, 25};
-  int batched = 0;
-  EXPECT_FALSE(choice.HasPicked(call));
-  for (int i = 0; i < 1000; ++i) {
-    const Engine engine = choice.Pick(call);
-    batched += engine == Engine::kBatched ? 1 : 0;
-    choice.Add(call, engine, false, engine == Engine::kBatched ? 1e-3 : 2e-3, 100);
-    choice.Add(call, engine, true, engine == Engine::kBatched ? 1e-3 : 5e-4, 100);
-  }
-  EXPECT_EQ(batched, 1000 - 4 - 3);
-  EXPECT_TRUE(choice.HasPicked(call));
-  EXPECT_NE(choice.Report().find("training of 16 or more roots: batched"), std::string::npos);
 }
 
 }  // namespace

@@ -11,9 +11,11 @@ namespace recgraph {
 
 enum class Engine { kParallel = 0, kBatched = 1 };
 
-// What calls are compared with each other: with and without a gradient to come, by number of roots.
+// What calls are compared with each other: with and without a gradient to come; single ones, and those of a map by
+// number of roots.
 struct CallClass {
   bool recorded;
+  bool map;
   int64_t roots;
 };
 
@@ -29,7 +31,7 @@ class EngineChoice {
   std::string Report() const;
 
  private:
-  static constexpr int kBuckets = 20;  // of roots, by powers of two
+  static constexpr int kBuckets = 21;  // single calls, then those of a map by powers of two
   struct Cost {
     int samples = 0;
     double mean = 0;  // seconds an invocation, the recent ones count most
@@ -37,11 +39,18 @@ class EngineChoice {
   };
   struct Cell {
     int64_t picked = 0;
+    int64_t next_look;  // the number of the call that tries the engine that is not chosen
+    int64_t interval;   // from one such call to the next
     Cost forward[2];
     Cost gradient[2];
-    double Total(int engine) const { return forward[engine].mean + gradient[engine].mean; }
+    Cell();
+    double Total(Engine engine) const;
+    Engine Cheaper() const;
+    Engine Pick(Engine first);
   };
-  static int Bucket(int64_t roots);
+  static int Bucket(const CallClass& call);
+  static std::string Name(int bucket);
+  Cell& CellOf(const CallClass& call) { return cells_[call.recorded ? 1 : 0][Bucket(call)]; }
 
   mutable std::mutex mutex_;
   Cell cells_[2][kBuckets];

@@ -2,6 +2,7 @@
 #include "cc/kernels/batch_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <utility>
 
@@ -130,6 +131,17 @@ void Run::Publish(const MachineCounts& counts) {
 
 bool Run::RunBlock(const Block& block, const Node& node, Activation** activations, size_t count) {
   Publish(machine_->counts());
+  const auto start = std::chrono::steady_clock::now();
+  const bool done = RunRows(block, node, activations, count);
+  const std::chrono::nanoseconds elapsed = std::chrono::steady_clock::now() - start;
+  BlockCounts* const counts = scope_.root->program()->counts(block);
+  counts->runs.fetch_add(block.by_row ? count : 1, std::memory_order_relaxed);
+  counts->rows.fetch_add(count, std::memory_order_relaxed);
+  counts->nanoseconds.fetch_add(elapsed.count(), std::memory_order_relaxed);
+  return done;
+}
+
+bool Run::RunRows(const Block& block, const Node& node, Activation** activations, size_t count) {
   const bool large =
       alone_ && static_cast<int64_t>(block.work) * static_cast<int64_t>(count) >= kLarge;
   // What has an effect is not run again to find out which operation has failed.

@@ -48,6 +48,8 @@ class Run final : public Backend {
   bool MemoryIsShort() override { return OwnMemory() > MemoryLimit(); }
 
  private:
+  // All rows at once or, where the block does, one by one.
+  bool RunRows(const Block& block, const Node& node, Activation** activations, size_t count);
   absl::Status TryBlock(const Block& block, const Node& node, Activation** activations, size_t count,
                         Program::BlockMode mode);
   void FindFailure(const Block& block, const Node& node, Activation** activations, size_t count,

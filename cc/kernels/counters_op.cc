@@ -91,6 +91,21 @@ class EngineReportOp : public OpKernel {
   }
 };
 
+class BlockCountsOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    const auto report = Program::BlockReport(ctx->input(0).scalar<tstring>()());
+    Tensor* counts = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({static_cast<int64_t>(report.size()), 3}), &counts));
+    auto out = counts->matrix<int64_t>();
+    for (size_t block = 0; block < report.size(); ++block) {
+      for (int i = 0; i < 3; ++i) out(block, i) = report[block][i];
+    }
+  }
+};
+
 class RegisterProgramOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -104,6 +119,7 @@ REGISTER_KERNEL_BUILDER(Name("Recgraph>Counters").Device(tensorflow::DEVICE_CPU)
 REGISTER_KERNEL_BUILDER(Name("Recgraph>SetPolicy").Device(tensorflow::DEVICE_CPU), SetPolicyOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>EngineReport").Device(tensorflow::DEVICE_CPU),
                         EngineReportOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>BlockCounts").Device(tensorflow::DEVICE_CPU), BlockCountsOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>SetBatchPolicy").Device(tensorflow::DEVICE_CPU),
                         SetBatchPolicyOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>RegisterProgram").Device(tensorflow::DEVICE_CPU),

@@ -48,10 +48,10 @@ class InvokeGradientOp : public CallOp {
       call->own_sums = std::make_unique<Sums>(frame->environment->slots().size());
       call->scope.sums = call->own_sums.get();
     }
-    if (call->own_root != nullptr && map()) {
-      const int64_t roots = frame->is_batched ? frame->roots.size() : frame->values().size();
+    if (call->own_root != nullptr) {
+      const int64_t rows = frame->is_batched ? frame->roots.size() : frame->values().size();
       call->engine = frame->is_batched ? Engine::kBatched : Engine::kParallel;
-      const CallClass which{true, roots};
+      const CallClass which{true, map(), map() ? rows : 1};
       if (call->own_root->program()->choice()->HasPicked(which)) call->Measure(which, true);
     }
     if (frame->is_batched) return absl::OkStatus();

@@ -115,7 +115,7 @@ class InvokeOp : public CallOp {
       const int64_t roots = map() && call->ctx->num_inputs() > 0 && call->ctx->input(0).dims() > 0
                                 ? call->ctx->input(0).dim_size(0)
                                 : 1;
-      const CallClass which{Records(call), roots};
+      const CallClass which{Records(call), map(), roots};
       call->engine = program->choice()->Pick(which);
       call->Measure(which, false);
     }

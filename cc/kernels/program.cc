@@ -111,6 +111,7 @@ absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
   if (!wrong.empty()) return errors::DataLoss("the program of this SubGraph holds ", wrong);
   block_handles_ = std::vector<std::atomic<Handle>>(3 * plan_->blocks.size());
   for (auto& handle : block_handles_) handle.store(tensorflow::kInvalidHandle);
+  block_counts_ = std::vector<BlockCounts>(plan_->blocks.size());
   batch_device_ = MakeOneDevice(parent->device());
   batch_process_runtime_ = std::make_unique<tensorflow::ProcessFunctionLibraryRuntime>(
       batch_device_.get(), parent->env(), parent->config_proto(), TF_GRAPH_DEF_VERSION,
@@ -119,13 +120,33 @@ absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
   return absl::OkStatus();
 }
 
-std::string Program::ChoiceReport(const std::string& key) {
+std::vector<std::shared_ptr<Program>> Program::InUse(const std::string& key) {
   Registry& registry = TheRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
+  std::vector<std::shared_ptr<Program>> found;
+  for (const auto& [place, known] : registry.in_use) {
+    auto program = place.second == key ? known.lock() : nullptr;
+    if (program != nullptr) found.push_back(std::move(program));
+  }
+  return found;
+}
+
+std::string Program::ChoiceReport(const std::string& key) {
   std::string report;
-  for (const auto& [place, program] : registry.in_use) {
-    if (place.second != key) continue;
-    if (const auto alive = program.lock()) report += alive->choice_.Report();
+  for (const auto& program : InUse(key)) report += program->choice_.Report();
+  return report;
+}
+
+std::vector<std::array<int64_t, 3>> Program::BlockReport(const std::string& key) {
+  std::vector<std::array<int64_t, 3>> report;
+  for (const auto& program : InUse(key)) {
+    const auto& blocks = program->block_counts_;
+    report.resize(blocks.size());
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      report[i][0] += blocks[i].runs.load(std::memory_order_relaxed);
+      report[i][1] += blocks[i].rows.load(std::memory_order_relaxed);
+      report[i][2] += blocks[i].nanoseconds.load(std::memory_order_relaxed);
+    }
   }
   return report;
 }
@@ -134,8 +155,7 @@ absl::Status Program::RunBlock(const batch::Block& block, BlockMode mode,
                                FunctionLibraryRuntime::Options options,
                                tensorflow::CallFrameInterface* frame) {
   FunctionLibraryRuntime* const runtime = mode == BlockMode::kLarge ? batch_runtime_ : runtime_;
-  const size_t index = &block - plan_->blocks.data();
-  std::atomic<Handle>& known = block_handles_[3 * index + static_cast<size_t>(mode)];
+  std::atomic<Handle>& known = block_handles_[3 * IndexOf(block) + static_cast<size_t>(mode)];
   Handle handle = known.load(std::memory_order_acquire);
   if (handle == tensorflow::kInvalidHandle) {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -4,7 +4,9 @@
 #ifndef RECGRAPH_CC_KERNELS_PROGRAM_H_
 #define RECGRAPH_CC_KERNELS_PROGRAM_H_
 
+#include <array>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +21,13 @@
 #include "tensorflow/core/framework/function.h"
 
 namespace recgraph {
+
+// What a block of the batched engine has done so far.
+struct BlockCounts {
+  std::atomic<int64_t> runs{0};
+  std::atomic<int64_t> rows{0};
+  std::atomic<int64_t> nanoseconds{0};
+};
 
 // Makes a program known to this process, so that an op can name it by key alone: `key` is a hash
 // of `library`, a serialised FunctionDefLibrary. Thread-safe; a second call does nothing.
@@ -61,10 +70,16 @@ class Program {
   absl::Status RunBlock(const batch::Block& block, BlockMode mode,
                         tensorflow::FunctionLibraryRuntime::Options options,
                         tensorflow::CallFrameInterface* frame);
+  BlockCounts* counts(const batch::Block& block) { return &block_counts_[IndexOf(block)]; }
+  // Runs, rows and nanoseconds of each block of the program with this key, on all devices; empty where there is none.
+  static std::vector<std::array<int64_t, 3>> BlockReport(const std::string& key);
 
  private:
   Program() = default;
+  // The programs with this key, one for each device that has used it.
+  static std::vector<std::shared_ptr<Program>> InUse(const std::string& key);
   absl::Status ReadPlan(tensorflow::FunctionLibraryRuntime* parent);
+  size_t IndexOf(const batch::Block& block) const { return &block - plan_->blocks.data(); }
   static absl::Status Make(tensorflow::FunctionLibraryRuntime* parent, const std::string& library,
                            std::shared_ptr<Program>* program);
 
@@ -81,6 +96,7 @@ class Program {
   tensorflow::FunctionLibraryRuntime* batch_runtime_ = nullptr;
   // Per block and mode; kInvalidHandle before the first use.
   std::vector<std::atomic<Handle>> block_handles_;
+  std::vector<BlockCounts> block_counts_;
 
   std::mutex mutex_;
   std::unordered_map<std::string, Handle> handles_;

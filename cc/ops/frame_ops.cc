@@ -96,6 +96,21 @@ REGISTER_OP("Recgraph>EngineReport")
     .SetShapeFn(ScalarShape)
     .Doc("What the calls of a program have cost by either engine, and which is chosen; for people.");
 
+REGISTER_OP("Recgraph>BlockCounts")
+    .Input("key: string")
+    .Output("counts: int64")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->MakeShape({c->UnknownDim(), c->MakeDim(3)}));
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+What the blocks of a program have done so far.
+
+key: the program's.
+counts: runs, rows and nanoseconds of each block, `[blocks, 3]`.
+)doc");
+
 REGISTER_OP("Recgraph>RegisterProgram")
     .Input("key: string")
     .Input("program: string")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from recgraph.batch import blocks, effects, plan, priority
+from recgraph.batch import blocks, costs, effects, plan, priority
 from recgraph.batch.flow import Flow, Program
 
 # The function that carries the plan in its attributes; `Program::ReadPlan` looks for it.
@@ -34,6 +35,10 @@ class Batched:
         definition.attr["code"].list.i.extend(code)
         definition.attr["strings"].list.s.extend(text.encode() for text in strings)
         return definition
+
+    def costs(self, counts: Sequence[Sequence[int]]) -> list[str]:
+        """What its blocks have done so far, as lines of a table."""
+        return costs.table(self.plan, counts)
 
     def __str__(self) -> str:
         return str(self.plan)

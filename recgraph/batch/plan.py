@@ -222,10 +222,11 @@ def _what(node: Node) -> str:
     block = node.block
     how = f" row by row, {block.by_row}" if block.by_row else ""
     sums = "".join(f", adds to sum {slot} ({kind})" for kind, slot, _ in block.sums)
-    return f"block {block.priority}({_slots(node.reads)}): {_counted(block.operations)}{sums}{how}"
+    return f"block {block.priority}({_slots(node.reads)}): {counted(block.operations)}{sums}{how}"
 
 
-def _counted(operations: Sequence[str]) -> str:
+def counted(operations: Sequence[str]) -> str:
+    """The operations, those of a kind as one with their number."""
     counts = {name: operations.count(name) for name in dict.fromkeys(operations)}
     return " ".join(name if count == 1 else f"{count}x{name}" for name, count in counts.items())
 

@@ -19,6 +19,9 @@ class Plan(Protocol):
     def carrier(self) -> Any:
         """A FunctionDef that carries the plan to the kernels."""
 
+    def costs(self, counts: Sequence[Sequence[int]]) -> list[str]:
+        """What its blocks have done so far, as lines of a table; `counts` is what `Recgraph>BlockCounts` gives."""
+
     def __str__(self) -> str:
         """The plan, readable."""
 
@@ -49,19 +52,17 @@ def compile_batched(library: Any, roots: list[str]) -> Plan | None:
     return None if compiler is None else compiler(library, roots)
 
 
-def is_batched(engine: str, rows: bool) -> bool:
-    """Whether a call may be run by the batched engine: "auto" lets it try calls of `map`."""
-    return engine == "batched" or (engine == "auto" and rows)
-
-
-def explain(engine: str, programs: Sequence[Linked]) -> str:
-    """See `SubGraph.explain`."""
+def explain(engine: str, single: bool, programs: Sequence[Linked]) -> str:
+    """See `SubGraph.explain`; `single` is whether single calls may be batched."""
     lines = [f'engine "{engine}"']
+    if engine == "auto" and not single:
+        lines.append("single calls run parallel: no two of their invocations can stand at the same place")
     for linked in programs:
-        if linked.unbatchable is not None:
+        if linked.plan is None:
             lines.append(f"runs parallel: {linked.unbatchable}")
             continue
         with tf_private.eagerly():
             report = native.ops().recgraph_engine_report(linked.key).numpy().decode()
-        lines += [*report.splitlines(), str(linked.plan)]
+            counts = native.ops().recgraph_block_counts(linked.key).numpy().tolist()
+        lines += [*report.splitlines(), *linked.plan.costs(counts), str(linked.plan)]
     return "\n".join(lines)

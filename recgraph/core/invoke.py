@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from recgraph import native, tf_private
-from recgraph.core import engines, gradient, origin, program, remaking, signature
+from recgraph.core import gradient, origin, program, remaking, signature
 from recgraph.core.body import BodyGraph, can_reach, enclosing_body, is_local
 from recgraph.core.environment import Slots
 from recgraph.errors import DefinitionError, GradientError, ScopeError
@@ -91,7 +91,7 @@ def _call_from_outside(subgraph: SubGraph, tensors: list[tf.Tensor], label: str,
     eager = tf_private.executing_eagerly()
     outer = _slots(subgraph.program(gradient=False)).tensors if eager else []
     record = eager and tf_private.tape_is_recording([*tensors, *outer])
-    linked = _program_for(subgraph, record, engines.is_batched(subgraph.engine, rows))
+    linked = _program_for(subgraph, record, subgraph.may_be_batched(rows))
     return list(_invoke_program(subgraph, linked, tensors, label, rows).results)
 
 

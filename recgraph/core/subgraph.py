@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import threading
 import weakref
@@ -11,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import branches, engines, gradient, invoke, listing, origin, program, pullback, signature
+from recgraph.core import branches, breadth, engines, gradient, invoke, listing, origin, program, pullback, signature
 from recgraph.core.body import BodyGraph
 from recgraph.core.environment import is_differentiable
 from recgraph.errors import DefinitionError, GradientError, SignatureError
@@ -388,15 +389,26 @@ class SubGraph:
                 self._programs[key] = program.link(self, *key)
             return self._programs[key]
 
+    def may_be_batched(self, rows: bool) -> bool:
+        """Whether the batched engine may run a call from outside: a call of `map`, or a single one."""
+        return self.engine == "batched" or (self.engine == "auto" and (rows or self._is_wide))
+
+    @functools.cached_property
+    def _is_wide(self) -> bool:
+        return breadth.is_wide(list(program.reachable(self)))
+
     def explain(self) -> str:
         """How calls are run and why: the plan of the batched engine, what it cannot batch, what calls have cost.
 
-        Engine "auto" lets the batched engine try calls of `map`, and takes the one that costs less per invocation.
+        Of each block of operations that has run: its share of the time, how often it ran, and for how many invocations.
+
+        Engine "auto" lets the batched engine try calls of `map`, and single calls where several invocations can stand
+        at the same place, and takes the engine that costs less per invocation.
         """
         linked = [p for p in self._programs.values() if p.batched]
         if self.engine != "parallel" and not linked:
             linked = [self.program(gradient=False, batched=True)]
-        return engines.explain(self.engine, linked)
+        return engines.explain(self.engine, self.may_be_batched(rows=False), linked)
 
     def report(self) -> str:
         """What TensorFlow's graph optimizer removed from the body, per function of the program."""

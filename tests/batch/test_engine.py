@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -29,13 +30,45 @@ def make_sum(engine: str = "batched", **options: Any) -> rg.SubGraph:
     return total
 
 
+def block_counts(subgraph: rg.SubGraph) -> list[tuple[int, int]]:
+    """Runs and rows of the blocks that have run, as `explain` shows them: those with most rows first."""
+    lines = re.findall(r"^ +[\d.]+ % +(\d+) +(\d+) +([\d.]+)  \w+[.\w]*\.block\d+: \w", subgraph.explain(), re.M)
+    assert all(f"{int(rows) / int(runs):.1f}" == mean for runs, rows, mean in lines)
+    return sorted(((int(runs), int(rows)) for runs, rows, _ in lines), key=lambda counts: -counts[1])
+
+
 def test_rows_share_their_blocks() -> None:
-    """A hundred roots take as many batches as the deepest of them."""
+    """A hundred roots take as many batches as the deepest of each thread's."""
     total = make_sum()
     result = total.map(tf.range(100), tf.ones([100]))
     np.testing.assert_allclose(result, [n * (n + 1) / 2 for n in range(100)])
     assert "pick by" in total.explain()
     assert 'engine "batched"' in total.explain()
+    (runs, rows), *_ = block_counts(total)
+    assert rows == sum(n + 1 for n in range(100))
+    assert 100 <= runs <= 100 + 50
+
+
+def test_explain_shows_what_blocks_have_done() -> None:
+    """Nothing before the first call; then runs, rows and shares of the time, added up over calls."""
+    total = make_sum()
+    assert "blocks have run" not in total.explain()
+    for calls in (1, 2):
+        total.map(tf.constant([5, 3, 0]), tf.ones([3]))
+        assert "blocks have run for 0.0" in total.explain()
+        # Asking whether to go on, and on the way back adding.
+        assert block_counts(total)[0] == (6 * calls, 11 * calls)
+    shares = [float(share) for share in re.findall(r"^ +([\d.]+) %", total.explain(), re.M)]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(100, abs=0.5)
+
+
+def test_explain_counts_what_runs_row_by_row_for_each_row() -> None:
+    """One row a run says it all."""
+    with rg.SubGraph("ranges", outputs=tf.TensorSpec([], tf.int32), engine="batched") as ranges:
+        ranges.output(tf.reduce_sum(tf.range(ranges.input(tf.int32))))
+    ranges.map(tf.constant([1, 2, 4]))
+    assert block_counts(ranges) == [(3, 3), (3, 3)]
 
 
 def test_no_rows() -> None:
@@ -61,7 +94,50 @@ def test_engines_agree(engine: str) -> None:
         assert "us an invocation parallel" in total.explain()
 
 
-def test_a_result_that_only_some_need_does_not_hold_the_others_up() -> None:
+@pytest.mark.parametrize("staged", [False, True], ids=["eager", "function"])
+def test_single_calls_take_the_engine_that_costs_less(staged: bool) -> None:
+    """With and without a gradient: values are the same, whichever engine is tried."""
+    with rg.SubGraph("tree", outputs=FLOAT) as tree:
+        n, x = tree.input(tf.int32), tree.input()
+        tree.output(
+            tf.cond(n > 1, lambda: tf.sin(tree(n - 1, x) + tree(n - 2, x)), lambda: x * tf.cast(n + 1, x.dtype))
+        )
+    function = tf.function(tree) if staged else tree
+    with tf.GradientTape() as tape:
+        x = tf.constant(0.3)
+        tape.watch(x)
+        expected = eager_sines(6, x)
+    slope = tape.gradient(expected, x)
+    for _ in range(20):
+        np.testing.assert_allclose(function(6, x), expected, rtol=1e-5)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = function(6, x)
+        np.testing.assert_allclose(tape.gradient(value, x), slope, rtol=1e-5)
+    report = [line for line in tree.explain().splitlines() if "single calls" in line]
+    assert any(
+        re.match(r"training, single calls: (parallel|batched), [\d.]+ us an invocation", line) for line in report
+    )
+    assert staged or any(line.startswith("inference, single calls: ") for line in report)
+    assert all(" 0.00 " not in line for line in report)  # both were tried
+    assert testing.counters().live_frames == 0
+
+
+def eager_sines(n: int, x: tf.Tensor) -> tf.Tensor:
+    """The same in Python."""
+    return tf.sin(eager_sines(n - 1, x) + eager_sines(n - 2, x)) if n > 1 else x * (n + 1)
+
+
+def test_single_calls_with_nothing_to_batch_run_parallel() -> None:
+    """And no plan is made for them."""
+    total = make_sum("auto")
+    assert float(total(4, 1.0)) == 10
+    assert [program.plan for program in total._programs.values()] == [None]
+    assert "single calls run parallel: no two of their invocations can stand at the same place" in total.explain()
+
+
+@pytest.mark.parametrize("leaf_first", [False, True])
+def test_a_result_that_only_some_need_does_not_hold_the_others_up(leaf_first: bool) -> None:
     """The sum over a tree is left behind while the states go up: one block for all of it at the end."""
     with rg.SubGraph("tree", outputs=(FLOAT, FLOAT), engine="batched") as tree:
         n = tree.input(tf.int32)
@@ -70,13 +146,16 @@ def test_a_result_that_only_some_need_does_not_hold_the_others_up() -> None:
             (left, left_sum), (right, right_sum) = tree(n - 1), tree(n - 2)
             return tf.tanh(left + right), left_sum + right_sum
 
-        state, below = tf.cond(n > 1, inner, lambda: (tf.cast(n, tf.float32), tf.constant(0.0)))
+        leaf = lambda: (tf.cast(n, tf.float32), tf.constant(0.0))  # noqa: E731
+        state, below = tf.cond(n <= 1, leaf, inner) if leaf_first else tf.cond(n > 1, inner, leaf)
         tree.output((state, below + tf.exp(state)))
     with testing.batch_policy("agenda"):
         states, sums = tree.map(tf.constant([9, 5]))
     expected = [eager_tree(9), eager_tree(5)]
     np.testing.assert_allclose(states, [state for state, _ in expected], rtol=1e-5)
     np.testing.assert_allclose(sums, [total for _, total in expected], rtol=1e-5)
+    levels = [(8, 61)] * 3 + [(9, 124)] * 2  # of branches with children, and of all nodes
+    assert sorted(block_counts(tree)) == [(1, 63), (1, 124), *levels]
 
 
 def eager_tree(n: int) -> tuple[float, float]:
@@ -211,6 +290,25 @@ def test_a_failing_row_is_named() -> None:
     assert "call path: failing[0] > n" in str(caught.value)
     assert f"{HERE}:" in str(caught.value)
     assert testing.counters().live_frames == 0
+
+
+def test_a_gradient_that_is_the_same_for_all_rows() -> None:
+    """A contribution that no row has computed counts once for each."""
+
+    @tf.custom_gradient
+    def biased(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        return tf.identity(x), lambda upstream: tf.constant([2.0, 3.0])
+
+    weight, other = tf.Variable([1.0, 1.0]), tf.Variable([1.0, 1.0])
+    with rg.SubGraph("biased", outputs=tf.TensorSpec([2]), engine="batched") as subgraph:
+        n = subgraph.input(tf.int32)
+        below = tf.cond(n > 0, lambda: subgraph(n - 1), lambda: tf.zeros([2]))
+        subgraph.output(biased(weight) + other + below)
+    with tf.GradientTape() as tape:
+        y = subgraph.map(tf.constant([3, 0, 1]))
+    same, computed = tape.gradient(y, [weight, other])
+    np.testing.assert_allclose(tf.convert_to_tensor(same), [7 * 2, 7 * 3])
+    np.testing.assert_allclose(tf.convert_to_tensor(computed), [7, 7])
 
 
 def test_nan_in_one_tree_touches_no_other() -> None:

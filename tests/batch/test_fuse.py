@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -169,6 +171,46 @@ def test_long_chains_are_one_kernel() -> None:
     fusion = Fusion([gates, memory], {0: bias}, [state, new], [gates, memory, state, new], "fused")
     kinds = [op.type for op in fusion.graph.get_operations() if op.type not in ("Placeholder", "Identity", "Const")]
     assert kinds == ["Recgraph>Expression"]
+    random = np.random.default_rng(0)
+    values = [random.normal(size=shape).astype(np.float32) for shape in ([37, 1, 20], [37, 1, 5], [20])]
+    expected = _run(graph, [gates, memory, bias], values, [state, new])
+    found = _run(fusion.graph, [*fusion.inputs, *fusion.captures.placeholders], values, fusion.outputs)
+    for wanted, got in zip(expected, found, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
+
+
+def read_later(x: tf.Tensor) -> tf.Tensor:
+    """A value that is read again when others have come and gone: it keeps its register."""
+    product = tf.tanh(x) * x
+    squared = tf.square(x)
+    return product * squared + tf.sigmoid(product)
+
+
+def uneven_pieces(x: tf.Tensor) -> tf.Tensor:
+    """Pieces at places that do not follow each other by the same steps: they are no loop."""
+    return tf.tanh(tf.concat([tf.slice(x, [0, begin], [-1, 2]) for begin in (0, 2, 6, 1)], 1))
+
+
+@pytest.mark.parametrize("function", [read_later, uneven_pieces])
+def test_chains_that_are_one_kernel(function: Callable[[tf.Tensor], tf.Tensor]) -> None:
+    """They compute the same."""
+    graph = tf_private.FuncGraph("chain")
+    with graph.as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [None, 8])
+        result = function(x)
+    fusion = Fusion(
+        [x],
+        {},
+        [result],
+        [x, *(op.outputs[0] for op in graph.get_operations() if op.outputs[0].dtype == tf.float32)],
+        "fused",
+    )
+    values = [np.random.default_rng(0).normal(size=[5, 8]).astype(np.float32)]
+    (expected,), (found,) = (
+        _run(graph, [x], values, [result]),
+        _run(fusion.graph, fusion.inputs, values, fusion.outputs),
+    )
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
 
 
 def test_an_outer_product_is_a_few_loops() -> None:

@@ -125,15 +125,24 @@ def test_a_wrong_form_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         check(named("softplus"), drawn)
 
 
-def test_what_has_no_place_is_an_error_in_all_rows() -> None:
+# Functions of x [2, 3] and an index, and indices that have no place there.
+LOOKUPS: dict[str, tuple[Callable[..., tf.Tensor], tuple[int, ...]]] = {
+    "element": (lambda x, i: x[i], (2, -3)),
+    "gather": (lambda x, i: tf.gather(x, [0, i]), (2, -1)),
+    "gather_nd": (lambda x, i: tf.gather_nd(x, [[i]]), (2, -3)),
+    "scatter_nd": (lambda x, i: tf.tensor_scatter_nd_add(x, [[i]], x[:1]), (2, -3)),
+    "segments": (lambda x, i: tf.math.unsorted_segment_max(x[:, 0], [i, i], 2), (2, 5)),  # negative ones are left out
+}
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_what_has_no_place_is_an_error_in_all_rows(name: str) -> None:
     """As it is alone, and no element of another row."""
-    (traced,) = [
-        vectorized.trace(function, [np.ones([2, 3], np.float32), np.int32(0)], True)
-        for function in (lambda x, i: (x[i], tf.gather_nd(x, [[i]]), tf.math.unsorted_segment_sum(x[:, 0], [i, i], 2)),)
-    ]
+    function, without_place = LOOKUPS[name]
     x = np.ones([3, 2, 3], np.float32)
+    traced = vectorized.trace(function, [x[0], np.int32(0)], True)
     batched = vectorized.Batched(traced, [x, np.zeros(3, np.int32)], [True, True], 3)
-    for wrong in (2, -3):
+    for wrong in without_place:
         with pytest.raises(tf.errors.InvalidArgumentError):
             traced(tf.constant(x[0]), tf.constant(wrong))
         with pytest.raises(tf.errors.InvalidArgumentError):

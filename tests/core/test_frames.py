@@ -90,7 +90,7 @@ def test_inference_stores_nothing() -> None:
         seen.append(live()[0])
         return x
 
-    with rg.SubGraph("watched", outputs=FLOAT) as watched:
+    with rg.SubGraph("watched", outputs=FLOAT, engine="parallel") as watched:
         n, x = watched.input(tf.int32), watched.input()
         base = lambda: tf.ensure_shape(tf.numpy_function(look, [x], tf.float32), [])  # noqa: E731
         pair = lambda: tf.sin(watched(n - 1, x) * x)  # noqa: E731

@@ -18,7 +18,7 @@ def check(program: random_programs.Program) -> None:
     n, tolerance = tf.constant(program.n), 1e-4 if program.dtype == tf.float32 else 1e-9
     expected = programs.run(random_programs.as_python(program, captured), (n, *inputs), captured)
     for gradient in ("cache", "recompute"):
-        subgraph = random_programs.as_subgraph(program, captured, gradient=gradient)
+        subgraph = random_programs.as_subgraph(program, captured, gradient=gradient, engine="parallel")
         programs.assert_same(programs.run(subgraph, (n, *inputs), captured), expected, tolerance)
     assert testing.counters().live_frames == 0
 
