@@ -107,7 +107,9 @@ def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[s
     if _hashable(function) and function in _REFUSED:
         raise ev.refuse("framework", _REFUSED[function], node)
     name = str(getattr(function, "__name__", ""))
-    if name and "random" in str(getattr(function, "__module__", "")) and "stateless" not in name:
+    has_own_stream = isinstance(getattr(function, "__self__", None), tf.random.Generator)  # in a variable
+    is_random = "random" in str(getattr(function, "__module__", "")) and "stateless" not in name
+    if name and is_random and not has_own_stream:
         raise ev.refuse("random", f"{name} draws from TensorFlow's eager stream", node)
     with known.users_layers_converted(ev, function):
         return calls.native(ev, function, arguments, named, node)
