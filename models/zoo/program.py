@@ -15,7 +15,7 @@ class Program:
 
     Attributes:
       name: as the paper writes it.
-      make: `make(small)` makes the object, whose method `train_step` is what is trained with; the same weights each time.
+      make: `make(small)` makes the object that has `train_step`, with the same weights each time.
       steps: `steps(batch_size, small)` gives the arguments of the steps of one epoch, the last of which may be smaller.
       batch_size: the paper's.
       small_batch: one for tests.

@@ -204,7 +204,9 @@ def test_an_update_leaves_alone_what_was_read_before() -> None:
 def test_an_update_of_the_wrong_shape() -> None:
     """It names the shapes, and changes nothing."""
     weight, accumulator = tf.Variable(tf.ones([2, 3])), tf.Variable(tf.zeros([2, 3]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"of one shape, found float\[2,3\] for a gradient \[3,2\]"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"of one shape, found float\[2,3\] for a gradient \[3,2\]"
+    ):
         native.ops().recgraph_apply_adagrad(
             weight.handle, accumulator.handle, tf.ones([3, 2]), rate=0.1, epsilon=0.0, decay=0.0
         )
