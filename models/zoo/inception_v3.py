@@ -160,12 +160,12 @@ def score(images: tf.Tensor, head: tuple[tf.Variable, tf.Variable]) -> tf.Tensor
 
 
 def _make(small: bool) -> InceptionV3:
-    return InceptionV3(1 / 32, SHORT, 5, 0.001) if small else InceptionV3(0.25, classes=100)
+    return InceptionV3(1 / 16, SHORT, 5, 0.001) if small else InceptionV3(0.25, classes=100)
 
 
 def _steps(batch_size: int, small: bool) -> list[Step]:
-    size, classes = (40, 5) if small else (64, 100)
+    size, classes = (48, 5) if small else (64, 100)
     return generated.batches(generated.images(5 * batch_size // 2, size, 3, classes), batch_size)
 
 
-INCEPTION_V3 = Program("Inception-v3", _make, _steps, 64, 3, "images", lambda step: len(step[0]), "ImageNet")
+INCEPTION_V3 = Program("Inception-v3", _make, _steps, 64, 4, "images", lambda step: len(step[0]), "ImageNet")

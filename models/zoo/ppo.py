@@ -1,4 +1,4 @@
-"""Proximal policy optimisation (Schulman et al., 2017) on CartPole: several passes over each batch, in clipped steps."""
+"""Proximal policy optimisation (Schulman et al., 2017) on CartPole: passes over each batch, in clipped steps."""
 
 from __future__ import annotations
 
