@@ -22,6 +22,8 @@ import numpy as np
 
 # Packages whose functions build operations.
 _FRAMEWORKS: Final = frozenset({"tensorflow", "keras", "tf_keras", "tensorflow_probability", "recgraph"})
+# Programs as users write them, though they come with a framework.
+_PROGRAMS: Final = "recgraph.models.zoo"
 _LIBRARIES: Final = tuple(
     path for key in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_paths().get(key))
 )
@@ -45,8 +47,8 @@ DATA_TYPES: Final = (int, float, complex, str, bytes, bool, tuple, list, dict, s
 
 def top_package(thing: Any) -> str:
     """The first part of the name of the module that something was defined in."""
-    module = getattr(thing, "__module__", None) or getattr(type(thing), "__module__", "")
-    return str(module).split(".")[0]
+    module = str(getattr(thing, "__module__", None) or getattr(type(thing), "__module__", ""))
+    return _PROGRAMS if module.startswith(_PROGRAMS) else module.split(".")[0]
 
 
 def is_frameworks(thing: Any) -> bool:
@@ -58,8 +60,9 @@ def is_users(function: types.FunctionType) -> bool:
     """Whether a function is part of the user's program: neither a framework's nor of an installed library."""
     if top_package(function) in _FRAMEWORKS:
         return False
+    package = top_package(function)
     in_library = function.__code__.co_filename.startswith(_LIBRARIES)
-    return not in_library and top_package(function) not in sys.stdlib_module_names
+    return package == _PROGRAMS or not in_library and package not in sys.stdlib_module_names
 
 
 def is_speculated(thing: Any) -> bool:
@@ -75,7 +78,8 @@ def is_users_type(kind: type) -> bool:
         return package == "__main__"
     module = sys.modules.get(kind.__module__)
     filename = getattr(module, "__file__", None) or ""
-    return kind.__flags__ & (1 << 9) != 0 and not filename.startswith(_LIBRARIES)
+    is_written_in_python = kind.__flags__ & (1 << 9) != 0
+    return is_written_in_python and (package == _PROGRAMS or not filename.startswith(_LIBRARIES))
 
 
 def is_users_method(method: types.MethodType) -> bool:
@@ -86,6 +90,8 @@ def is_users_method(method: types.MethodType) -> bool:
 def is_library(module: str) -> bool:
     """Whether a module is a framework's or of an installed library: its contents are taken to stay as they are."""
     package = module.split(".")[0]
+    if module.startswith(_PROGRAMS):
+        return False
     if package in _FRAMEWORKS or package in sys.stdlib_module_names:
         return package != "__main__"
     return (getattr(sys.modules.get(module), "__file__", None) or "").startswith(_LIBRARIES)

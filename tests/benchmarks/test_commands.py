@@ -153,3 +153,14 @@ def test_generation_compares_engines_and_the_loop(tmp_path: Path) -> None:
     ]
     assert all(set(r["series"]) == {"batched", "parallel", "iterative"} for r in results)
     assert "generation.png" in files
+
+
+def test_speculation_is_compared_where_the_losses_are_right(tmp_path: Path) -> None:
+    """`tf.function` keeps the first states of the LSTM, or fails at them; that is said."""
+    options = ["--small", "--programs", "lstm", "--rounds", 1]
+    results, _ = run("speculate", tmp_path, *options)
+    (result,) = results["programs"]
+    assert {"eager", "speculated"} <= set(result["series"])
+    assert "tf_function" in result["faults"]
+    assert results["guards"]["guards"] >= 18
+    assert "LSTM by tf.function" in (tmp_path / "speculate.md").read_text(encoding="utf-8")
