@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import attributes, calls, containers, known, residuals
+from recgraph.speculate import attributes, calls, containers, known, purity, residuals
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import MISSING, Residual, is_symbolic
 
@@ -115,6 +115,9 @@ def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[s
     name = str(getattr(function, "__name__", ""))
     if owner is None and name.startswith(_SETTINGS):
         raise ev.refuse("framework", f"{name} is a setting of a library", node)
+    inner = purity.wrapped(function)
+    if inner is not None and not purity.only_computes(inner):
+        raise ev.refuse("wrapped function", f"{inner.__qualname__}, which {name} wraps, may do more than compute", node)
     for thing in (owner, function):
         ev.heap.given(thing, ev.where(node))
         ev.heap.losses.note(thing)

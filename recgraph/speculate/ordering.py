@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate.effects import Effects, effects, may_fail
 from recgraph.speculate.reasons import Inconvertible
+
+Following: TypeAlias = Callable[[tf.Operation], list[tf.Operation]]
 
 
 @dataclasses.dataclass
@@ -28,15 +31,11 @@ class Order:
 
     @classmethod
     def of(cls, graph: tf.Graph) -> Order:
-        """Looks at each operation once, the last first: consumers come after what they consume."""
+        """Finds them."""
         operations = graph.get_operations()
         writers = {op: found for op in operations if (found := effects(op))}
         fallible = {op for op in operations if may_fail(op)}
-        early: set[tf.Operation] = set()
-        for op in reversed(operations):
-            if any(consumer in early or consumer in fallible for consumer in _consumers(op)):
-                early.add(op)
-        return cls(writers, fallible, early)
+        return cls(writers, fallible, _reaching(operations, fallible, _consumers))
 
     def undoable(self) -> dict[tf.Operation, Effects]:
         """The writers that cannot wait: something that may fail comes after them, or they may fail half-way."""
@@ -54,8 +53,7 @@ def hold_back_writes(graph: tf.Graph) -> list[tf.Tensor]:
     """
     order = Order.of(graph)
     last = [op for op in order.fallible if op not in order.early]
-    # What fails has to fail also where nobody wants its result, which TensorFlow would not compute.
-    graph.control_outputs.extend(op for op in last if op not in graph.control_outputs)
+    _keep_unused(graph, order.fallible)
     undoable = order.undoable()
     final = [op for op in order.writers if op not in undoable]
     if final and last:
@@ -65,6 +63,22 @@ def hold_back_writes(graph: tf.Graph) -> list[tf.Tensor]:
         for writer in final:
             tf_private.add_control_inputs(writer, [barrier])
     return _handles(undoable.items())
+
+
+def _keep_unused(graph: tf.Graph, fallible: set[tf.Operation]) -> None:
+    """What fails has to fail also where nobody wants its result, which TensorFlow would not compute."""
+    needed = _reaching(graph.get_operations(), fallible, _users)
+    known = {*graph.control_outputs}
+    graph.control_outputs.extend(op for op in fallible if op not in needed and op not in known)
+
+
+def _reaching(operations: list[tf.Operation], wanted: set[tf.Operation], following: Following) -> set[tf.Operation]:
+    """What comes before one of these. Operations are in an order in which nothing follows what comes later."""
+    found: set[tf.Operation] = set()
+    for op in reversed(operations):
+        if any(after in found or after in wanted for after in following(op)):
+            found.add(op)
+    return found
 
 
 def _handles(writers: Iterable[tuple[tf.Operation, Effects]]) -> list[tf.Tensor]:
@@ -79,5 +93,9 @@ def _handles(writers: Iterable[tuple[tf.Operation, Effects]]) -> list[tf.Tensor]
     return list(handles.values())
 
 
+def _users(op: tf.Operation) -> list[tf.Operation]:
+    return [user for output in op.outputs for user in output.consumers()]
+
+
 def _consumers(op: tf.Operation) -> list[tf.Operation]:
-    return [c for output in op.outputs for c in output.consumers()] + list(op._control_outputs)
+    return _users(op) + list(op._control_outputs)

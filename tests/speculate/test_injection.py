@@ -111,4 +111,5 @@ def test_nothing_is_left_behind(name: str, monkeypatch: pytest.MonkeyPatch) -> N
                 outcome = (type(error).__name__, str(error))
         seen = comparing.plain(outcome), printed.getvalue(), comparing.plain(state)
         assert comparing.differences(expected[i], seen) == []
-    assert broken > 0, called.explain()
+    # A failure added after a `tf.print`, say, is refused.
+    assert broken > 0 or "cannot be undone" in called.given_up, called.explain()

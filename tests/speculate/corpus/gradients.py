@@ -139,6 +139,21 @@ def a_custom_gradient() -> Any:
     return step, with_tensor, w
 
 
+@program(eager="what tf.custom_gradient wraps counts its calls")
+def a_custom_gradient_that_counts() -> Any:
+    state = types.SimpleNamespace(n=0)
+
+    @tf.custom_gradient
+    def twice(x: tf.Tensor) -> Any:
+        state.n += 1
+        return x * 2.0, lambda upstream: upstream * 2.0
+
+    def step(x: tf.Tensor) -> Any:
+        return twice(x)
+
+    return step, with_tensor, state
+
+
 @program
 def a_tape_around_the_call() -> Any:
     """The corpus calls `outer`; what is converted in it is a function of its own, see test_function.py."""
