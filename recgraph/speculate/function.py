@@ -23,6 +23,8 @@ PROFILED_CALLS = 3
 MAX_GRAPHS = 16
 # How often calls may fall back before the function is left alone.
 MAX_FALLBACKS = 64
+# How many calls that raise an exception may be tried before it is taken to be one that is raised and caught every time.
+MAX_RAISING = 6
 
 _BROKEN = object()
 
@@ -51,6 +53,7 @@ class Speculated:
         self._bind = _binder(self._inner)
         self._graphs: list[_Graph] = []
         self._is_due = False  # a conversion: the last call that fitted no graph was observed
+        self._raised = 0  # how many calls that were to be converted would have raised something
         self._lock = threading.RLock()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -96,8 +99,12 @@ class Speculated:
         try:
             with self._lock:
                 graph = _Graph(convert(self._inner, parameters, self.profile))
-        except Inconvertible as reason:
-            self._give_up(str(reason))
+        except Exception as reason:  # whatever goes wrong here, the call itself can still be made
+            self._raised += 1
+            raises = isinstance(reason, Inconvertible) and reason.feature == "raises" and self._raised < MAX_RAISING
+            if raises and not self.strict:
+                return self._fell_back(parameters, arguments, named)
+            self._give_up(str(reason) if isinstance(reason, Inconvertible) else f"internal error: {reason!r}")
             if self.strict:
                 raise
             return self._observed(parameters, arguments, named, "eager")

@@ -37,12 +37,14 @@ class Seen:
         constant: the one value it had, compared by value for plain data and by identity else, or `VARIES`.
         shape: of tensors, what all shapes have in common.
         count: how many calls have reached it.
+        last: the value in the last of them that reached it.
     """
 
     types: set[type] = dataclasses.field(default_factory=set)
     constant: Any = VARIES
     shape: tf.TensorShape | None = None
     count: int = 0
+    last: Any = None
 
     def add(self, value: Any) -> None:
         """Takes note of one more value."""
@@ -54,6 +56,7 @@ class Seen:
         if isinstance(value, tf_private.EagerTensor):
             self.shape = value.shape if self.shape is None else common_shape(self.shape, value.shape)
         self.count += 1
+        self.last = value
 
     @property
     def varies(self) -> bool:
@@ -82,6 +85,12 @@ class Profile:
         if occurrence == len(row):
             row.append(Seen())
         row[occurrence].add(value)
+
+    def note(self, site: Hashable, value: Any) -> Seen:
+        """Takes note of a value that was found while converting."""
+        row = self._seen.setdefault(site, [Seen()])
+        row[0].add(value)
+        return row[0]
 
     def seen(self, site: Hashable, occurrence: int) -> Seen:
         """What is known of an occurrence; where it was not reached yet, of the site's last one."""

@@ -36,3 +36,10 @@ MISSING = Missing()
 def is_symbolic(value: Any) -> bool:
     """Whether a value is a tensor of the graph, or made of such."""
     return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor)
+
+
+class _Dummy:
+    """A value that nobody will look at: what a branch that does not return has returned."""
+
+
+DUMMY = _Dummy()
