@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from recgraph.speculate import attributes, calls, containers, known, residuals
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import MISSING, Residual, is_symbolic
+from recgraph.speculate.values import MISSING, Iteration, Residual, is_symbolic
 
 Arguments = list[Any]
 Special = Callable[[Evaluator, Arguments, dict[str, Any], ast.AST], Any]
@@ -300,28 +300,35 @@ def _abs(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.A
 
 
 @special(builtins.enumerate)
-def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
-    return list(enumerate(containers.iterate(ev, arguments[0], node), *arguments[1:], **named))
+def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    return Iteration(enumerate(containers.iterate(ev, arguments[0], node), *arguments[1:], **named))
+
+
+@special(builtins.iter)
+def _iter(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    if len(arguments) != 1:
+        raise ev.refuse("iterator", "iter with a callable", node)
+    return Iteration(containers.iterate(ev, arguments[0], node))
 
 
 @special(builtins.zip)
 def _zip(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
     members = [containers.iterate(ev, a, node) for a in arguments]
     try:
-        return list(zip(*members, strict=bool(named.get("strict", False))))
+        return Iteration(zip(*members, strict=bool(named.get("strict", False))))
     except ValueError as error:
         raise ev.refuse("raises", str(error), node) from error
 
 
 @special(builtins.reversed)
 def _reversed(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
-    return containers.iterate(ev, arguments[0], node)[::-1]
+    return Iteration(containers.iterate(ev, arguments[0], node)[::-1])
 
 
 @special(builtins.map)
 def _map(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
     columns = [containers.iterate(ev, a, node) for a in arguments[1:]]
-    return [calls.call(ev, arguments[0], list(row), {}, node) for row in zip(*columns, strict=False)]
+    return Iteration(calls.call(ev, arguments[0], list(row), {}, node) for row in zip(*columns, strict=False))
 
 
 @special(builtins.filter)
@@ -329,12 +336,9 @@ def _filter(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: as
     kept = []
     for member in containers.iterate(ev, arguments[1], node):
         value = member if arguments[0] is None else calls.call(ev, arguments[0], [member], {}, node)
-        decided = ev.decide(value, node)
-        if isinstance(decided, tf.Tensor):
-            raise ev.refuse("filter", "a tensor decides what is kept", node)
-        if decided:
+        if ev.decided(value, node):
             kept.append(member)
-    return kept
+    return Iteration(kept)
 
 
 SPECIAL[list] = lambda ev, arguments, named, node: list(containers.iterate(ev, arguments[0], node)) if arguments else []

@@ -17,7 +17,7 @@ from recgraph.speculate.evaluator import Evaluator, LayerCall, MethodCall, rule
 from recgraph.speculate.profile import Seen, is_plain
 from recgraph.speculate.scopes import Frame, names_of
 from recgraph.speculate.syntax import Syntax, syntax_of
-from recgraph.speculate.values import Residual, is_symbolic
+from recgraph.speculate.values import Iteration, Residual, is_symbolic
 
 # Calls inside of calls, after which the program is taken to be recursive.
 DEPTH = 60
@@ -116,7 +116,7 @@ def _bound(
 
 def _default(ev: Evaluator, function: Any, name: str, value: Any, node: ast.AST) -> Any:
     """A default; one that can change is an object of the heap."""
-    kind = inspect.signature(function).parameters[name].kind
+    kind = inspect.signature(function, follow_wrapped=False).parameters[name].kind
     empty = kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     if empty or is_plain(value) or not isinstance(function, types.FunctionType):
         return value
@@ -308,6 +308,8 @@ def native_as_is(ev: Evaluator, function: Callable[..., Any], named: dict[str, A
 
 def argument(ev: Evaluator, value: Any, others: list[Any], node: ast.AST) -> Any:
     """An argument as a library's function takes it."""
+    if isinstance(value, Iteration):
+        raise ev.refuse("iterator", "an iterator is given to a library", node)
     lifted = containers.lift(ev, value, node)
     return _tensors_for_numbers(ev, lifted, others, node)
 

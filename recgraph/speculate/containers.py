@@ -15,7 +15,7 @@ from recgraph.speculate import calls, known, residuals
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import MISSING, Residual, is_symbolic
+from recgraph.speculate.values import MISSING, Iteration, Residual, is_symbolic
 
 # How many members a loop may have and still be unrolled.
 UNROLL = 2000
@@ -56,6 +56,8 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
     """`container[index]`."""
     if is_symbolic(container) or isinstance(container, tf.Variable):
         return _of_tensor(ev, container, index, node)
+    if isinstance(container, Iteration):
+        raise ev.refuse("raises", "an iterator has no items", node)
     if isinstance(container, Residual):
         return residuals.in_script(ev, _get_item, [container, lift(ev, index, node)], {}, node)
     if isinstance(index, Residual) and _is_of_objects(ev, container):
@@ -257,6 +259,8 @@ def iterate(ev: Evaluator, iterable: Any, node: ast.AST) -> list[Any]:
     iterable = opened(ev, iterable, node)
     if isinstance(iterable, _ITERABLES):
         members = list(iterable)
+        if isinstance(iterable, Iteration):
+            iterable.clear()
     else:
         raise ev.refuse("iterator", f"a {type(iterable).__name__} is gone through", node)
     if len(members) > UNROLL:
@@ -282,6 +286,8 @@ def _members_of_residual(ev: Evaluator, iterable: Residual, node: ast.AST) -> li
 
 def length(ev: Evaluator, container: Any, node: ast.AST) -> Any:
     """`len(container)`."""
+    if isinstance(container, Iteration):
+        raise ev.refuse("raises", "an iterator has no length", node)
     if isinstance(container, tf.Tensor):
         if container.shape.rank in (None, 0) or container.shape[0] is None:
             raise ev.refuse("length", "the length of a tensor whose shape is not known", node)

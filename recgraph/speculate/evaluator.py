@@ -21,7 +21,7 @@ from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.scopes import Frame
 from recgraph.speculate.script import Assumption, Script
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import MISSING, Missing, Residual
+from recgraph.speculate.values import MISSING, Iteration, Missing, Residual
 
 # How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
 Signal: TypeAlias = tuple[str, Any]
@@ -261,7 +261,10 @@ class Evaluator:
         """
         site = site_of(self.frame.syntax, node, what)
         occurrence = max(self.reached.get(site, 1) - 1, 0)
-        last = self.profile.seen(site, occurrence).last
+        seen = self.profile.seen(site, occurrence)
+        last = seen.last
+        if what == "round" and seen.call < self.profile.calls:
+            last = False  # the last call has left the loop before
         if last is None or self.callbacks:
             raise self.refuse("path", "a tensor decides where both ways cannot be converted", node)
         return self._follow("path", truth, bool(last), (site, occurrence), node)
@@ -303,6 +306,8 @@ class Evaluator:
             return tf.reshape(tf.cast(value, tf.bool), [])
         if isinstance(value, tf.Variable):
             return tf.reshape(tf.cast(value.read_value(), tf.bool), [])
+        if isinstance(value, Iteration):
+            return True
         name = self.heap.name_of(value)
         if isinstance(value, list | dict | set | tuple) and name is not None:
             if id(value) in self.heap.opened:

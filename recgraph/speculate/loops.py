@@ -19,7 +19,7 @@ from recgraph.speculate.containers import Rows
 from recgraph.speculate.evaluator import Evaluator, Signal
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import DUMMY, Residual
+from recgraph.speculate.values import DUMMY, Iteration, Residual
 
 # How often the state of a loop may become more general before it is given up.
 _ROUNDS = 4
@@ -111,6 +111,8 @@ def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
     rows = containers.rows(ev, iterable, node.iter)
     if rows is not None and _over_rows(loop, rows):
         return loop.finish()
+    if isinstance(iterable, Iteration) and isinstance(node.iter, ast.Name):
+        raise ev.refuse("iterator", "a loop over an iterator that has a name, and may go on later", node)
     _unrolled(loop, (_binding(loop, member) for member in containers.iterate(ev, iterable, node.iter)))
     return loop.finish()
 

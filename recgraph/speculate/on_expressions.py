@@ -11,7 +11,7 @@ import tensorflow as tf
 from recgraph.speculate import attributes, branches, calls, containers, residuals
 from recgraph.speculate.evaluator import Evaluator, rule
 from recgraph.speculate.scopes import Frame, Names
-from recgraph.speculate.values import Residual, is_symbolic
+from recgraph.speculate.values import Iteration, Residual, is_symbolic
 
 BINARY: dict[type[ast.operator], Any] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -216,7 +216,9 @@ def _lambda(ev: Evaluator, node: ast.Lambda) -> Any:
 def _comprehension(ev: Evaluator, node: Any) -> Any:
     found: list[Any] = []
     _generate(ev, node.generators, lambda: found.append(ev.value(node.elt)), node)
-    return {_key(ev, member, node) for member in found} if isinstance(node, ast.SetComp) else found
+    if isinstance(node, ast.SetComp):
+        return {_key(ev, member, node) for member in found}
+    return found if isinstance(node, ast.ListComp) else Iteration(found)
 
 
 @rule(ast.DictComp)

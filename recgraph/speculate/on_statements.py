@@ -142,14 +142,14 @@ def _raise(ev: Evaluator, node: ast.Raise) -> None:
     raise ev.refuse("raises", "an exception is raised", node)
 
 
-@rule(ast.Try)
-def _try(ev: Evaluator, node: ast.Try) -> Signal | None:
+@rule(ast.Try, ast.TryStar)
+def _try(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
     """Nothing raises in the graph: where something would, the call falls back before anything was done."""
     signal = branches.scope(ev, lambda: _body_and_else(ev, node))
     return ev.run(node.finalbody) or branches.resume(ev, signal, node)
 
 
-def _body_and_else(ev: Evaluator, node: ast.Try) -> Signal | None:
+def _body_and_else(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
     ev.frame.rests.append(node.orelse)
     try:
         signal = ev.run(node.body)

@@ -38,6 +38,7 @@ class Seen:
         shape: of tensors, what all shapes have in common.
         count: how many calls have reached it.
         last: the value in the last of them that reached it.
+        call: the number of that call.
     """
 
     types: set[type] = dataclasses.field(default_factory=set)
@@ -45,6 +46,7 @@ class Seen:
     shape: tf.TensorShape | None = None
     count: int = 0
     last: Any = None
+    call: int = 0
 
     def add(self, value: Any) -> None:
         """Takes note of one more value."""
@@ -85,6 +87,7 @@ class Profile:
         if occurrence == len(row):
             row.append(Seen())
         row[occurrence].add(value)
+        row[occurrence].call = self.calls
 
     def note(self, site: Hashable, value: Any) -> Seen:
         """Takes note of a value that was found while converting."""

@@ -38,6 +38,10 @@ def is_symbolic(value: Any) -> bool:
     return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor)
 
 
+class Iteration(list[Any]):
+    """What is left of an iterator: a generator expression, a `zip`, a `map`."""
+
+
 class _Dummy:
     """A value that nobody will look at: what a branch that does not return has returned."""
 

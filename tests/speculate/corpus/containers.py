@@ -137,6 +137,14 @@ def all_comprehensions() -> Any:
 
 
 @program
+def a_comprehension_without_none() -> Any:
+    def step(x: tf.Tensor, parts: list[Any]) -> Any:
+        return [x * part for part in parts if part is not None]
+
+    return step, lambda i: (tensor(i), [1.0, None, 2.0]), None
+
+
+@program
 def generator_expressions() -> Any:
     def step(x: tf.Tensor, n: int) -> Any:
         total = sum(x[i] * i for i in range(3))

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.speculate.corpus import program
 from tests.speculate.corpus.basics import tensor, with_tensor
-from tests.speculate.corpus.classes import Point
+from tests.speculate.corpus.objects import Point
 
 
 def with_number(i: int) -> tuple[tf.Tensor, int]:
@@ -31,6 +31,20 @@ def try_and_finally() -> Any:
         return x
 
     return step, with_number, box
+
+
+@program
+def an_exception_group() -> Any:
+    table = {"a": 1.0}
+
+    def step(x: tf.Tensor) -> Any:
+        try:
+            y = x * table["a"]
+        except* KeyError:
+            y = x
+        return y
+
+    return step, with_tensor, table
 
 
 @program

@@ -287,11 +287,28 @@ def a_closure_escapes() -> Any:
     return step, with_tensor, None
 
 
-@program(eager="a coroutine")
-def a_coroutine() -> Any:
+@program(eager="coroutines are not converted")
+def coroutines() -> Any:
+    class Manager:
+        async def __aenter__(self) -> float:
+            return 2.0
+
+        async def __aexit__(self, *error: Any) -> None:
+            return None
+
+    async def factor() -> float:
+        return 3.0
+
     def step(x: tf.Tensor) -> Any:
+        async def rows() -> Any:
+            yield x[0]
+            yield x[1]
+
         async def later() -> tf.Tensor:
-            return x * 2.0
+            async with Manager() as total:
+                async for row in rows():
+                    total = total + row * await factor()
+            return total
 
         try:
             later().send(None)
@@ -299,6 +316,31 @@ def a_coroutine() -> Any:
             return stop.value
 
     return step, with_tensor, None
+
+
+@program(eager="generators are not converted")
+def a_generator_that_delegates() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        def rows() -> Any:
+            yield from [x[0], x[1]]
+
+        return list(rows())
+
+    return step, with_tensor, None
+
+
+@program
+def a_closure_loses_a_name() -> Any:
+    last: Any = None
+
+    def step(x: tf.Tensor, n: int) -> Any:
+        nonlocal last
+        last = x * n
+        y = last + 1.0
+        del last
+        return y
+
+    return step, lambda i: (tensor(i), i), None
 
 
 @program(eager="an import")
