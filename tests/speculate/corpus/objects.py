@@ -1,4 +1,4 @@
-"""Objects made during the call, kept, returned; two names of one object; dataclasses, named tuples, context managers."""
+"""Objects made during the call, kept, returned; two names of one; dataclasses, named tuples, context managers."""
 
 from __future__ import annotations
 
