@@ -17,7 +17,7 @@ from recgraph import tf_private
 from recgraph.speculate import merging, state
 from recgraph.speculate.evaluator import Evaluator, Signal
 from recgraph.speculate.reasons import Inconvertible
-from recgraph.speculate.values import DUMMY, Residual
+from recgraph.speculate.values import DUMMY, Missing, Residual, Unsure
 
 Thunk = Callable[[], Any]
 _NONE = -1  # the number of no broken assumption
@@ -67,8 +67,12 @@ def _both(ev: Evaluator, before: state.State, condition: tf.Tensor, then: Thunk,
         return branch
 
     outputs = iter(tf.cond(condition, traced(then), traced(otherwise)))
+    sides = [condition, tf.logical_not(condition)]
     for slot, p in zip(slots, pattern, strict=True):
-        before.set(slot, merging.filled(p, outputs))
+        value = merging.filled(p, outputs)
+        missing = [isinstance(values.get(slot, untouched[slot]), Missing) for _, values in tries]
+        unsure = any(missing) and not isinstance(value, Missing)
+        before.set(slot, Unsure(value, sides[missing[0]]) if unsure else value)
     value = merging.filled(result, outputs)
     ev.assertions.append(next(outputs))
     return value

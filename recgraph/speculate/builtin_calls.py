@@ -113,6 +113,9 @@ def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[s
     if _hashable(function) and function in _REFUSED:
         raise ev.refuse("framework", _REFUSED[function], node)
     name = str(getattr(function, "__name__", ""))
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, tf.GradientTape) and "gradient" in name and ev.heap.forks > ev.tapes.get(id(owner), 0):
+        raise ev.refuse("tape", "a branch uses up a tape of the block around it", node)
     if name and "random" in str(getattr(function, "__module__", "")) and "stateless" not in name:
         raise ev.refuse("random", f"{name} draws from TensorFlow's eager stream", node)
     with known.users_layers_converted(ev, function):

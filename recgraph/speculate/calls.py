@@ -294,7 +294,7 @@ def native(
         return function(*values, **keywords)
     except (tf.errors.OperatorNotAllowedInGraphError, NotImplementedError) as error:
         raise ev.refuse("in graph", f"{getattr(function, '__name__', function)}: {error}"[:300], node) from error
-    except (TypeError, ValueError, AttributeError, LookupError, tf.errors.OpError) as error:
+    except (TypeError, ValueError, AttributeError, LookupError, RuntimeError, tf.errors.OpError) as error:
         raise ev.refuse("raises", f"{type(error).__name__}: {error}"[:300], node) from error
 
 

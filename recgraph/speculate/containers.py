@@ -60,7 +60,7 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
         raise ev.refuse("raises", "an iterator has no items", node)
     if isinstance(container, Residual):
         return residuals.in_script(ev, _get_item, [container, lift(ev, index, node)], {}, node)
-    if isinstance(index, Residual) and _is_of_objects(ev, container):
+    if isinstance(index, Residual) and not index.late and _is_of_objects(ev, container):
         index = ev.concrete(index, node)
     if isinstance(index, Residual) or is_symbolic(index):
         return _by_unknown(ev, container, index, node)
@@ -81,13 +81,11 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
 
 
 def _is_of_objects(ev: Evaluator, container: Any) -> bool:
-    """Whether a container has members that the conversion must know: others than numbers, strings and tensors."""
+    """Whether a container has members that the conversion must know: others than numbers and strings."""
     if not isinstance(container, list | tuple | dict):
         return known.is_users_type(type(container))
     members = list(container.values() if isinstance(container, dict) else container)
-    return not all(
-        is_symbolic(m) or isinstance(m, Residual | int | float | str | ev.heap.eager_tensor_type) for m in members
-    )
+    return not all(isinstance(m, Residual | int | float | str) for m in members)
 
 
 def _is_plain_data(container: Any) -> bool:

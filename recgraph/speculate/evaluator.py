@@ -21,7 +21,7 @@ from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.scopes import Frame
 from recgraph.speculate.script import Assumption, Script
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import MISSING, Iteration, Missing, Residual
+from recgraph.speculate.values import MISSING, Iteration, Missing, Residual, Unsure
 
 # How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
 Signal: TypeAlias = tuple[str, Any]
@@ -63,6 +63,7 @@ class Evaluator:
         profile: what eager calls have seen.
         assertions: int32 scalars, each the number of an assumption that is broken or -1.
         effects: what the script does after the graph, in order.
+        tapes: by id, how many forks were around the `with` of a gradient tape.
         reached: how often each site was reached in this call.
         here: the node that is being converted.
     """
@@ -74,6 +75,7 @@ class Evaluator:
         self.effects: list[Any] = []
         self.frames: list[Frame] = []
         self.callbacks = 0  # how many functions of TensorFlow's have called us back
+        self.tapes: dict[int, int] = {}
         self.reached: dict[Any, int] = {}
         self.here: ast.AST = ast.Pass()
 
@@ -147,6 +149,9 @@ class Evaluator:
     def _bound(self, value: Any, name: str, node: ast.AST) -> Any:
         if isinstance(value, Missing):
             raise self.refuse("raises", f"{name} has no value here", node)
+        if isinstance(value, Unsure):
+            self.assert_in_graph(value.condition, self.noted("raises", f"{name} has a value", node))
+            return value.value
         return value
 
     def _cell(self, frame: Frame, name: str) -> Any:

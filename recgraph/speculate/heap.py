@@ -77,7 +77,10 @@ class Heap:
             if seen.varies and seen.count > 1 and isinstance(value, int | float | str) and not isinstance(value, bool):
                 assume("type", f"type({name}) is {self.script.constant(type(value))}")
                 return Residual(name, value)
-            assume("value", f"same({name}, {self.script.constant(value)})")
+            kind = (
+                "value" if isinstance(value, int | float | str | tuple) and not isinstance(value, bool) else "decision"
+            )
+            assume(kind, f"same({name}, {self.script.constant(value)})")
             return value
         if isinstance(value, _IDENTITIES):
             if not known.is_frameworks(value) or isinstance(value, tf.Variable):
@@ -96,9 +99,12 @@ class Heap:
         return value
 
     def _tensor(self, value: Any, name: str, seen: Seen, assume: Any) -> tf.Tensor:
-        shape = value.shape if seen.shape is None else seen.shape
+        shape: Any = seen.shape
+        one_rank = shape is not None and shape.rank is not None
+        if not one_rank:
+            shape = value.shape
         dtype, dims = value.dtype.as_datatype_enum, None if shape.rank is None else tuple(shape)
-        assume("tensor", f"is_tensor({name}, {dtype}, {dims})")
+        assume("tensor" if one_rank else "type", f"is_tensor({name}, {dtype}, {dims})")
         return self.fed(name, tf.TensorSpec(shape, value.dtype))
 
     def fed(self, name: str, spec: tf.TensorSpec) -> tf.Tensor:

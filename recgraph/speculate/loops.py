@@ -19,7 +19,7 @@ from recgraph.speculate.containers import Rows
 from recgraph.speculate.evaluator import Evaluator, Signal
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import DUMMY, Iteration, Residual
+from recgraph.speculate.values import DUMMY, MISSING, Iteration, Missing, Residual, Unsure
 
 # How often the state of a loop may become more general before it is given up.
 _ROUNDS = 4
@@ -220,13 +220,18 @@ def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
     loop.slots[loop.go] = Residual("", tensor=go, late=True)
     before = state.State(ev)
     patterns = _variables(ev, before, body)
+    new = {slot for slot in patterns if isinstance(before.get(slot), Missing)}
     first = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
     shapes = [hole.shape for p in patterns.values() for hole in merging.holes(p)]
 
-    def enter(flat: Iterable[tf.Tensor]) -> None:
+    def enter(flat: Iterable[tf.Tensor], at_end: bool = False) -> None:
+        """A name that was not set before the loop is set only at its end, if there was a round."""
         values = iter(flat)
         for slot, pattern in patterns.items():
-            before.set(slot, merging.filled(pattern, values))
+            value, is_new = merging.filled(pattern, values), slot in new
+            if at_end and is_new and not isinstance(value, Missing):
+                value = Unsure(value, go)
+            before.set(slot, MISSING if is_new and not at_end else value)
 
     def condition(number: tf.Tensor, *flat: tf.Tensor) -> tf.Tensor:
         enter(flat)
@@ -245,7 +250,7 @@ def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
 
     invariants = [tf.TensorShape([]), *shapes]
     number, *last = tf.while_loop(condition, round_, [tf.constant(-1), *first], invariants, parallel_iterations=1)
-    enter(last)
+    enter(last, True)
     ev.assertions.append(number)
 
 
@@ -255,7 +260,8 @@ def _variables(ev: Evaluator, before: state.State, body: Callable[[], None]) -> 
     for _ in range(_ROUNDS):
         with branches.scratch():
             for slot, pattern in patterns.items():
-                before.set(slot, merging.filled(pattern, _placeholders(pattern)))
+                if not isinstance(before.get(slot), Missing):
+                    before.set(slot, merging.filled(pattern, _placeholders(pattern)))
             body()
             changes = before.changes()
         before.restore()

@@ -12,7 +12,7 @@ import tensorflow as tf
 from recgraph.speculate import residuals
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.profile import common_shape, same
-from recgraph.speculate.values import DUMMY, MISSING, Missing, Residual
+from recgraph.speculate.values import DUMMY, MISSING, Missing, Residual, Unsure
 
 _NUMBERS = {bool: tf.bool, int: tf.int64, float: tf.float64}
 
@@ -39,8 +39,8 @@ def template(ev: Evaluator, one: Any, other: Any) -> Any:
     Raises:
         Inconvertible: they differ in structure.
     """
-    if isinstance(one, Missing) or isinstance(other, Missing):
-        return MISSING
+    if isinstance(one, Missing | Unsure) or isinstance(other, Missing | Unsure):
+        return one if one is other else MISSING
     if one is DUMMY or other is DUMMY:
         return _all_holes(ev, other if one is DUMMY else one)
     if isinstance(one, tf.Tensor) or isinstance(other, tf.Tensor):
@@ -91,6 +91,8 @@ def _describe(value: Any) -> str:
 
 def wider(ev: Evaluator, known: Any, found: Any) -> Any:
     """A template that covers two of the same value."""
+    if isinstance(known, Missing) or isinstance(found, Missing):
+        return MISSING
     if isinstance(known, Hole) and isinstance(found, Hole):
         shape = known.shape if known.shape == found.shape else common_shape(known.shape, found.shape)
         return Hole(known.dtype, shape, known.is_number)
@@ -106,7 +108,8 @@ def tensors(ev: Evaluator, pattern: Any, value: Any) -> list[tf.Tensor]:
     """The tensors that go into the holes of a template."""
     if isinstance(pattern, Hole):
         return [_for_hole(ev, pattern, value)]
-    if isinstance(pattern, list | tuple) and not isinstance(value, Missing):
+    value = DUMMY if isinstance(value, Missing) else value
+    if isinstance(pattern, list | tuple):
         parts = [DUMMY] * len(pattern) if value is DUMMY else value
         return [t for p, v in zip(pattern, parts, strict=True) for t in tensors(ev, p, v)]
     if isinstance(pattern, dict):
@@ -115,7 +118,7 @@ def tensors(ev: Evaluator, pattern: Any, value: Any) -> list[tf.Tensor]:
 
 
 def _for_hole(ev: Evaluator, hole: Hole, value: Any) -> tf.Tensor:
-    if value is DUMMY:
+    if value is DUMMY or isinstance(value, Missing):
         return tf.zeros([size or 0 for size in hole.shape] if hole.shape.rank is not None else [], hole.dtype)
     if isinstance(value, tf.Tensor):
         return value

@@ -174,6 +174,7 @@ def _managed(ev: Evaluator, items: list[ast.withitem], node: ast.With) -> Signal
         raise ev.refuse("with", f"the context manager {kind.__name__} is not known", node)
     if ev.heap.name_of(manager) is not None:
         containers.lift(ev, manager, node)  # it is this very object
+    ev.tapes[id(manager)] = ev.heap.forks
     with manager as value:
         if items[0].optional_vars is not None:
             attributes.assign(ev, items[0].optional_vars, value)

@@ -23,7 +23,7 @@ from recgraph.speculate.values import Residual, is_symbolic
 # Operators that mean the same for int64, float64 and bool scalars as for Python's numbers.
 _EXACT = {
     operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.lt, operator.le, operator.gt,
-    operator.ge, operator.eq, operator.ne, operator.iadd, operator.isub, operator.imul,
+    operator.ge, operator.eq, operator.ne, operator.iadd, operator.isub, operator.imul, operator.abs,
 }  # fmt: skip
 
 
@@ -139,9 +139,24 @@ def python(
             raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
     residuals = [a for a in flat if isinstance(a, Residual)]
     usable = all(a.tensor is not None or not a.late for a in residuals)
-    if function in _EXACT and usable and any(a.tensor is not None for a in residuals):
+    if (
+        usable
+        and any(a.tensor is not None for a in residuals)
+        and (function in _EXACT or _divides(function, arguments))
+    ):
         return _in_graph(ev, function, arguments, node)
     return in_script(ev, function, arguments, named, node)
+
+
+def _divides(function: Callable[..., Any], arguments: Sequence[Any]) -> bool:
+    """Whether a division is by a number that is known not to be 0, and is the same in the graph."""
+    if len(arguments) != 2 or type(arguments[1]) not in (int, float) or not arguments[1]:
+        return False
+    if function in (operator.truediv, operator.itruediv):
+        return True
+    dividend = arguments[0].tensor if isinstance(arguments[0], Residual) else None
+    integers = dividend is not None and dividend.dtype == tf.int64 and type(arguments[1]) is int
+    return integers and function in (operator.floordiv, operator.mod, operator.ifloordiv, operator.imod)
 
 
 def _leaves(values: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from recgraph.speculate import calls, known, merging
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import MISSING, Missing
+from recgraph.speculate.values import DUMMY, MISSING, Missing, Unsure
 
 Slot: TypeAlias = tuple[int, Any]
 WHOLE = object()  # in a slot: all members of a list or set
@@ -145,10 +145,12 @@ class State:
 
     def merged(self, slot: Slot, one: Any, other: Any) -> Any:
         """The template for both values of a slot. Only a local name may be left without one."""
-        missing = isinstance(one, Missing) + isinstance(other, Missing)
-        if missing == 1 and slot[0] not in self._names:
+        if isinstance(one, Missing) == isinstance(other, Missing):
+            return merging.template(self._ev, one, other)
+        if slot[0] not in self._names:
             raise self._ev.refuse("merge", "what is there on one way only meets after a branch or round")
-        return merging.template(self._ev, one, other)
+        value = other if isinstance(one, Missing) else one
+        return MISSING if isinstance(value, Unsure) else merging.template(self._ev, DUMMY, value)
 
     def set(self, slot: Slot, value: Any) -> None:
         """Puts a value into a slot."""

@@ -42,6 +42,14 @@ class Iteration(list[Any]):
     """What is left of an iterator: a generator expression, a `zip`, a `map`."""
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Unsure:
+    """The value of a name that has one only where a condition of the graph holds."""
+
+    value: Any
+    condition: tf.Tensor
+
+
 class _Dummy:
     """A value that nobody will look at: what a branch that does not return has returned."""
 
