@@ -109,7 +109,9 @@ def fork(
     return _to_the_end(ev, condition, then, otherwise, node)
 
 
-def _to_the_end(ev: Evaluator, condition: tf.Tensor, then: Thunk, otherwise: Thunk, node: ast.AST) -> Signal:
+def _to_the_end(
+    ev: Evaluator, condition: tf.Tensor, then: Thunk, otherwise: Thunk, node: ast.AST, what: str = "truth"
+) -> Signal:
     """Two blocks, each with the rest of the scope."""
     frame = ev.frame
     base = frame.scopes[-1]
@@ -130,7 +132,7 @@ def _to_the_end(ev: Evaluator, condition: tf.Tensor, then: Thunk, otherwise: Thu
         return run
 
     slots[_WAY] = slots[_RESULT] = DUMMY
-    choose(ev, condition, whole(then), whole(otherwise), node)
+    choose(ev, condition, whole(then), whole(otherwise), node, what)
     way, result = slots.pop(_WAY), slots.pop(_RESULT)
     return ("return", result) if way == WAYS["return"] else ("left", (way, result))
 
@@ -165,7 +167,8 @@ def resume(ev: Evaluator, signal: Signal | None, node: ast.AST) -> Signal | None
     way, result = signal[1]
     if not isinstance(way, Residual):
         return {0: None, 1: ("break", None), 2: ("continue", None), 3: ("return", result)}[way]
-    return _to_the_end(ev, tf.equal(way.tensor, 0), lambda: None, lambda: signal, node)
+    ev.seen(node, "after")
+    return _to_the_end(ev, tf.equal(way.tensor, 0), lambda: None, lambda: signal, node, "after")
 
 
 def way_of(signal: Signal | None) -> tuple[Any, Any]:

@@ -268,8 +268,8 @@ class Evaluator:
         occurrence = max(self.reached.get(site, 1) - 1, 0)
         seen = self.profile.seen(site, occurrence)
         last = seen.last
-        if what == "round" and seen.call < self.profile.calls:
-            last = False  # the last call has left the loop before
+        if what != "truth" and seen.call < self.profile.calls:
+            last = False  # the last call has left before
         if last is None or self.callbacks:
             raise self.refuse("path", "a tensor decides where both ways cannot be converted", node)
         return self._follow("path", truth, bool(last), (site, occurrence), node)

@@ -198,7 +198,17 @@ class _Observing(ast.NodeTransformer):
             for goes_on in (True, False)
         )
         node.body.insert(0, begin)
-        return [node, end]
+        return [node, end, self._after(node)]
+
+    def _after(self, node: ast.stmt) -> ast.stmt:
+        """That what follows a statement was reached."""
+        return ast.copy_location(ast.Expr(self._call("see", self._site(node, "after"), ast.Constant(True))), node)
+
+    def _followed(self, node: Any) -> list[ast.stmt]:
+        self.generic_visit(node)
+        return [node, self._after(node)]
+
+    visit_With = visit_Try = visit_TryStar = _followed
 
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
         """`a.b += c` reads `a.b`, too: it becomes `o = a; x = o.b; x += c; o.b = x`, which is what Python does."""
