@@ -27,6 +27,8 @@ def get(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
         return _of_ref(ev, owner, name, node)
     if isinstance(owner, calls.Super):
         return owner.attribute(ev, name, node)
+    if isinstance(owner, tuple) and name in getattr(owner, "_fields", ()):
+        return containers.subscript(ev, owner, owner._fields.index(name), node)  # type: ignore[attr-defined]
     if _is_native(owner):
         return _native(ev, owner, name, node)
     held = ev.heap.shadow.get(("attribute", id(owner), name), _ABSENT)
@@ -62,9 +64,6 @@ def _is_native(owner: Any) -> bool:
 def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     name_in_script = ev.heap.name_of(owner)
     if name_in_script is not None and isinstance(owner, list | dict | set | tuple):
-        fields = getattr(owner, "_fields", ())
-        if name in fields:
-            return containers.subscript(ev, owner, fields.index(name), node)
         return containers.HeapMethod(owner, name)
     if name_in_script is not None and isinstance(owner, np.generic | np.random.Generator | np.random.RandomState):
         raise ev.refuse("library object", f"{type(owner).__name__} runs eagerly", node)
@@ -174,7 +173,15 @@ def put(ev: Evaluator, owner: Any, name: str, value: Any, node: ast.AST) -> None
     if value is MISSING and ("attribute", id(owner), name) not in ev.heap.shadow:
         get(ev, owner, name, node)  # that it is there is an assumption
     ev.heap.held.append(owner)
-    ev.write_slot(("attribute", id(owner), name), f"{held}.{name}", value)
+    ev.write_slot(("attribute", id(owner), name), f"{held}.{name}", value, _current(owner, name))
+
+
+def _current(owner: Any, name: str) -> Any:
+    """What an object has under a name when the call begins, its class left aside."""
+    found = inspect.getattr_static(owner, name, MISSING)
+    if isinstance(found, types.MemberDescriptorType):
+        return getattr(owner, name, MISSING)
+    return getattr(owner, "__dict__", {}).get(name, MISSING)
 
 
 def assign(ev: Evaluator, target: ast.expr, value: Any) -> None:

@@ -1,41 +1,65 @@
-"""Branches that a tensor decides: both are converted, and what they change flows out of a `tf.cond`."""
+"""Branches that a tensor decides: both are converted, and what they change flows out of a `tf.cond`.
+
+A branch may leave the block around it. Then what follows is a part of the branch, up to the end of the *scope*: of the
+function, of a round of a loop, of the body of a `try` or `with`. How the branch has left it is a number beside its
+result, on which what comes after the scope depends.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import state
+from recgraph.speculate import merging, state
 from recgraph.speculate.evaluator import Evaluator, Signal
+from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.values import DUMMY, Missing, Residual, Unsure
 
 Thunk = Callable[[], Any]
 _NONE = -1  # the number of no broken assumption
+# How a scope was left, as a number; what leaves a loop is odd.
+WAYS: Final[dict[str | None, int]] = {None: 0, "break": 1, "continue": 2, "return": 3}
+_WAY, _RESULT = "<way>", "<result>"
 
 
-def run(ev: Evaluator, condition: tf.Tensor, then: Thunk, otherwise: Thunk, node: ast.AST) -> None:
-    """Runs one of two pieces of the program."""
-    choose(ev, condition, then, otherwise, node)
+def choose(
+    ev: Evaluator, condition: tf.Tensor, then: Thunk, otherwise: Thunk, node: ast.AST, what: str = "truth"
+) -> Any:
+    """The value of one of two pieces of the program, whose changes are made.
 
-
-def choose(ev: Evaluator, condition: tf.Tensor, then: Thunk, otherwise: Thunk, node: ast.AST) -> Any:
-    """The value of one of two pieces of the program, whose changes are made."""
+    Where the two do not fit together, the one that ran last is assumed to run again: the profile has it at `node` under
+    `what`.
+    """
     before = state.State(ev)
-    tries = [_tried(ev, before, thunk) for thunk in (then, otherwise)]
+    try:
+        with ev.heap.forked():
+            return _both(ev, before, condition, then, otherwise)
+    except Inconvertible as reason:
+        before.undo()
+        try:
+            direction = ev.follow_last(condition, node, what)
+        except Inconvertible:
+            raise reason from None
+        return then() if direction else otherwise()
+
+
+def _both(ev: Evaluator, before: state.State, condition: tf.Tensor, then: Thunk, otherwise: Thunk) -> Any:
+    tries = [_tried(before, thunk) for thunk in (then, otherwise)]
     slots = list({**tries[0][1], **tries[1][1]})
     untouched = {slot: before.get(slot) for slot in slots}
-    pattern = [state.template(ev, *(values.get(slot, untouched[slot]) for _, values in tries)) for slot in slots]
-    result = state.template(ev, tries[0][0], tries[1][0])
+    pattern = [before.merged(slot, *(values.get(slot, untouched[slot]) for _, values in tries)) for slot in slots]
+    result = merging.template(ev, tries[0][0], tries[1][0])
 
     def traced(thunk: Thunk) -> Callable[[], list[tf.Tensor]]:
         def branch() -> list[tf.Tensor]:
             first = len(ev.assertions)
             value = thunk()
-            flat = [t for p, slot in zip(pattern, slots, strict=True) for t in state.tensors(ev, p, before.get(slot))]
-            flat += state.tensors(ev, result, value)
+            flat = [t for p, slot in zip(pattern, slots, strict=True) for t in merging.tensors(ev, p, before.get(slot))]
+            flat += merging.tensors(ev, result, value)
             flat.append(broken(ev.assertions[first:]))
             before.restore()
             return flat
@@ -43,14 +67,18 @@ def choose(ev: Evaluator, condition: tf.Tensor, then: Thunk, otherwise: Thunk, n
         return branch
 
     outputs = iter(tf.cond(condition, traced(then), traced(otherwise)))
+    sides = [condition, tf.logical_not(condition)]
     for slot, p in zip(slots, pattern, strict=True):
-        before.set(slot, state.filled(p, outputs))
-    value = state.filled(result, outputs)
+        value = merging.filled(p, outputs)
+        missing = [isinstance(values.get(slot, untouched[slot]), Missing) for _, values in tries]
+        unsure = any(missing) and not isinstance(value, Missing)
+        before.set(slot, Unsure(value, sides[missing[0]]) if unsure else value)
+    value = merging.filled(result, outputs)
     ev.assertions.append(next(outputs))
     return value
 
 
-def _tried(ev: Evaluator, before: state.State, thunk: Thunk) -> tuple[Any, dict[state.Slot, Any]]:
+def _tried(before: state.State, thunk: Thunk) -> tuple[Any, dict[state.Slot, Any]]:
     """What a piece of the program gives and changes, found in a graph that is thrown away."""
     with scratch():
         value = thunk()
@@ -71,9 +99,89 @@ def broken(assertions: list[tf.Tensor]) -> tf.Tensor:
     return assertions[0] if len(assertions) == 1 else tf.reduce_max(tf.stack(assertions))
 
 
-def leaves(node: ast.If) -> bool:
+def fork(
+    ev: Evaluator, condition: tf.Tensor, then: Thunk, otherwise: Thunk, node: ast.AST, leaves: bool
+) -> Signal | None:
+    """One of two blocks of statements: how it ends. `leaves` says whether one may leave the block around it."""
+    if not leaves:
+        choose(ev, condition, then, otherwise, node)
+        return None
+    return _to_the_end(ev, condition, then, otherwise, node)
+
+
+def _to_the_end(
+    ev: Evaluator, condition: tf.Tensor, then: Thunk, otherwise: Thunk, node: ast.AST, what: str = "truth"
+) -> Signal:
+    """Two blocks, each with the rest of the scope."""
+    frame = ev.frame
+    base = frame.scopes[-1]
+    in_function = len(frame.scopes) == 1
+    slots = frame.locals
+
+    def whole(block: Thunk) -> Thunk:
+        def run() -> None:
+            signal = block()
+            for depth in reversed(range(base, len(frame.rests))):
+                if signal is not None:
+                    break
+                rest = frame.rests[depth]
+                with frame.at(depth):
+                    signal = ev.run(rest)
+            _leave(slots, signal, in_function)
+
+        return run
+
+    slots[_WAY] = slots[_RESULT] = DUMMY
+    choose(ev, condition, whole(then), whole(otherwise), node, what)
+    way, result = slots.pop(_WAY), slots.pop(_RESULT)
+    return ("return", result) if way == WAYS["return"] else ("left", (way, result))
+
+
+def _leave(slots: dict[str, Any], signal: Signal | None, in_function: bool) -> None:
+    if signal is None and in_function:
+        signal = ("return", None)
+    if signal is None or signal[0] != "left":
+        slots[_WAY] = WAYS[signal[0] if signal else None]
+        slots[_RESULT] = signal[1] if signal and signal[0] == "return" else DUMMY
+    else:
+        slots[_WAY], slots[_RESULT] = signal[1]
+        if in_function:  # nothing but a return leaves it
+            slots[_WAY] = WAYS["return"]
+
+
+def scope(ev: Evaluator, block: Thunk) -> Signal | None:
+    """Runs a block that something follows which belongs to no branch in it."""
+    scopes = ev.frame.scopes
+    scopes.append(len(ev.frame.rests))
+    try:
+        signal: Signal | None = block()
+    finally:
+        scopes.pop()
+    return signal
+
+
+def resume(ev: Evaluator, signal: Signal | None, node: ast.AST) -> Signal | None:
+    """Goes on after a scope: with what follows it, or by leaving the scope around it, too."""
+    if signal is None or signal[0] != "left":
+        return signal
+    way, result = signal[1]
+    if not isinstance(way, Residual):
+        return {0: None, 1: ("break", None), 2: ("continue", None), 3: ("return", result)}[way]
+    ev.seen(node, "after")
+    return _to_the_end(ev, tf.equal(way.tensor, 0), lambda: None, lambda: signal, node, "after")
+
+
+def way_of(signal: Signal | None) -> tuple[Any, Any]:
+    """How a scope was left, as a number or a tensor of one, and the result of a return."""
+    if signal is not None and signal[0] == "left":
+        return signal[1]
+    kind, value = signal or (None, None)
+    return WAYS[kind], value if kind == "return" else DUMMY
+
+
+def may_leave(statements: Iterable[ast.AST]) -> bool:
     """Whether a branch may leave the block: by `return`, or by `break` or `continue` of a loop around it."""
-    return any(_leaves(statement, True) for statement in [*node.body, *node.orelse])
+    return any(_leaves(statement, True) for statement in statements)
 
 
 def _leaves(node: ast.AST, with_loop: bool) -> bool:
@@ -83,24 +191,3 @@ def _leaves(node: ast.AST, with_loop: bool) -> bool:
         return False
     inside = with_loop and not isinstance(node, ast.For | ast.While)
     return any(_leaves(child, inside) for child in ast.iter_child_nodes(node))
-
-
-def leave(ev: Evaluator, condition: tf.Tensor, node: ast.If) -> Signal:
-    """A branch that may return: the rest of the function is a part of each branch."""
-    frame = ev.frame
-    if frame.in_loop:
-        raise ev.refuse("loop exit", "a tensor decides whether an unrolled loop is left", node)
-    rests = list(frame.rests)
-
-    def to_the_end(body: list[ast.stmt]) -> Thunk:
-        def thunk() -> Any:
-            signal = ev.run(body)
-            for rest in reversed(rests):
-                if signal is not None:
-                    break
-                signal = ev.run(rest)
-            return None if signal is None else signal[1]
-
-        return thunk
-
-    return ("return", choose(ev, condition, to_the_end(node.body), to_the_end(node.orelse), node))

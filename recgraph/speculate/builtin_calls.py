@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import dataclasses
 import functools
 import operator
 import types
@@ -16,7 +17,7 @@ import tensorflow as tf
 
 from recgraph.speculate import attributes, calls, containers, known, purity, residuals
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import MISSING, Residual, is_symbolic
+from recgraph.speculate.values import MISSING, Iteration, Residual, is_symbolic
 
 Arguments = list[Any]
 Special = Callable[[Evaluator, Arguments, dict[str, Any], ast.AST], Any]
@@ -70,6 +71,11 @@ def _method_of_data(
     ev: Evaluator, function: Any, owner: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST
 ) -> Any:
     """A method of a list, string, number...: made during the call, or constant."""
+    if hasattr(owner, "_fields") and function.__name__ in ("_replace", "_asdict"):
+        return calls.native_as_is(ev, getattr(containers.opened(ev, owner, node), function.__name__), named, node)
+    if isinstance(owner, list) and function.__name__ == "sort" and named.get("key") is not None:
+        owner[:] = _by_key(ev, sorted, list(owner), named, node)
+        return None
     if isinstance(owner, list | dict | set):
         if function.__name__ in ("sort", "index", "count", "remove") and any(
             is_symbolic(m) or isinstance(m, Residual) for m in owner
@@ -121,6 +127,8 @@ def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[s
     for thing in (owner, function):
         ev.heap.given(thing, ev.where(node))
         ev.heap.losses.note(thing)
+    if isinstance(owner, tf.GradientTape) and "gradient" in name and ev.heap.forks > ev.tapes.get(id(owner), 0):
+        raise ev.refuse("tape", "a branch uses up a tape of the block around it", node)
     with known.users_layers_converted(ev, function):
         return calls.native(ev, function, arguments, named, node)
 
@@ -220,11 +228,78 @@ def _sum(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.A
     return total
 
 
+def _better(ev: Evaluator, function: Any, one: Any, other: Any, node: ast.AST) -> Any:
+    """Of two tensors, the first unless the other is better."""
+    if not all(isinstance(m, tf.Tensor) and m.shape.rank == 0 for m in (one, other)) or one.dtype != other.dtype:
+        raise ev.refuse("min/max", f"{function.__name__} of tensors of different kinds", node)
+    return tf.where(other > one if function is max else other < one, other, one)
+
+
+def _by_key(ev: Evaluator, function: Any, members: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    """`min`, `max` or `sorted` with a function of the user's that gives the keys."""
+    keys = [calls.call(ev, named["key"], [m], {}, node) for m in members]
+    numbers = [ev.concrete(key, node) for key in keys]
+    if any(is_symbolic(n) for n in numbers):
+        raise ev.refuse("key function", "tensors as keys", node)
+    more = {k: v for k, v in named.items() if k not in ("key", "default")}
+    if not members and "default" in named:
+        return named["default"]
+    found = residuals.python(
+        ev, functools.partial(function, key=numbers.__getitem__, **more), [range(len(members))], node
+    )
+    return [members[i] for i in found] if isinstance(found, list) else members[found]
+
+
+@special(builtins.sorted)
+def _sorted(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    members = containers.iterate(ev, arguments[0], node)
+    if named.get("key") is not None:
+        return _by_key(ev, sorted, members, named, node)
+    if any(is_symbolic(m) for m in members):
+        raise ev.refuse("sorted", "tensors are sorted", node)
+    return sorted([ev.concrete(m, node) for m in members], reverse=bool(named.get("reverse", False)))
+
+
+@special(builtins.range)
+def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    if not any(is_symbolic(a) or (isinstance(a, Residual) and a.tensor is not None) for a in arguments):
+        return residuals.python(ev, range, arguments, node)
+    parts = [residuals.as_tensor(ev, a, node) if isinstance(a, Residual) else tf.cast(a, tf.int64) for a in arguments]
+    start = parts[0] if len(parts) > 1 else tf.constant(0, tf.int64)
+    step = parts[2] if len(parts) > 2 else tf.constant(1, tf.int64)
+    return containers.range_rows([start, parts[min(1, len(parts) - 1)], step])
+
+
+@special(builtins.globals)
+def _globals(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    names = ev.frame.function.__globals__
+    ev.heap.names.setdefault(id(names), ev.script.constant(names))
+    return names
+
+
+@special(dataclasses.replace)
+def _replace(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    owner = arguments[0]
+    fields = [f.name for f in dataclasses.fields(owner) if f.init]
+    given = {name: named[name] if name in named else attributes.get(ev, owner, name, node) for name in fields}
+    return calls.call(ev, type(owner), [], {**given, **named}, node)
+
+
+@special(functools.partial)
+def _partial(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    function, *fixed = arguments
+    if not callable(function):
+        raise ev.refuse("raises", "a partial of what is no function", node)
+    return functools.partial(function, *fixed, **named)
+
+
 def _extreme_of(function: Any) -> Special:
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
         members = containers.iterate(ev, arguments[0], node) if len(arguments) == 1 else arguments
+        if "key" in named:
+            return _by_key(ev, function, members, named, node)
         if any(is_symbolic(m) for m in members):
-            raise ev.refuse("min/max", "min or max of tensors, which tensors decide", node)
+            return functools.reduce(lambda a, b: _better(ev, function, a, b, node), members)
         return residuals.python(ev, function, [members], node, named)
 
     return convert
@@ -239,28 +314,35 @@ def _abs(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.A
 
 
 @special(builtins.enumerate)
-def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
-    return list(enumerate(containers.iterate(ev, arguments[0], node), *arguments[1:], **named))
+def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    return Iteration(enumerate(containers.iterate(ev, arguments[0], node), *arguments[1:], **named))
+
+
+@special(builtins.iter)
+def _iter(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    if len(arguments) != 1:
+        raise ev.refuse("iterator", "iter with a callable", node)
+    return Iteration(containers.iterate(ev, arguments[0], node))
 
 
 @special(builtins.zip)
 def _zip(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
     members = [containers.iterate(ev, a, node) for a in arguments]
     try:
-        return list(zip(*members, strict=bool(named.get("strict", False))))
+        return Iteration(zip(*members, strict=bool(named.get("strict", False))))
     except ValueError as error:
         raise ev.refuse("raises", str(error), node) from error
 
 
 @special(builtins.reversed)
 def _reversed(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
-    return containers.iterate(ev, arguments[0], node)[::-1]
+    return Iteration(containers.iterate(ev, arguments[0], node)[::-1])
 
 
 @special(builtins.map)
 def _map(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
     columns = [containers.iterate(ev, a, node) for a in arguments[1:]]
-    return [calls.call(ev, arguments[0], list(row), {}, node) for row in zip(*columns, strict=False)]
+    return Iteration(calls.call(ev, arguments[0], list(row), {}, node) for row in zip(*columns, strict=False))
 
 
 @special(builtins.filter)
@@ -268,12 +350,9 @@ def _filter(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: as
     kept = []
     for member in containers.iterate(ev, arguments[1], node):
         value = member if arguments[0] is None else calls.call(ev, arguments[0], [member], {}, node)
-        decided = ev.decide(value, node)
-        if isinstance(decided, tf.Tensor):
-            raise ev.refuse("filter", "a tensor decides what is kept", node)
-        if decided:
+        if ev.decided(value, node):
             kept.append(member)
-    return kept
+    return Iteration(kept)
 
 
 SPECIAL[list] = lambda ev, arguments, named, node: list(containers.iterate(ev, arguments[0], node)) if arguments else []
@@ -288,14 +367,19 @@ def _dict(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.
 
 
 def _quantifier_of(wanted: bool) -> Special:
-    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+        truths: list[tf.Tensor] = []
         for member in containers.iterate(ev, arguments[0], node):
             decided = ev.decide(member, node)
-            if isinstance(decided, tf.Tensor):
-                raise ev.refuse("any/all", "any or all of tensors", node)
             if decided is wanted:
-                return wanted
-        return not wanted
+                return wanted if not truths else _joined([*truths, tf.constant(wanted)])
+            if isinstance(decided, tf.Tensor):
+                truths.append(decided)
+        return _joined(truths) if truths else not wanted
+
+    def _joined(truths: list[tf.Tensor]) -> Residual:
+        reduce = tf.reduce_any if wanted else tf.reduce_all
+        return Residual("", tensor=reduce(tf.stack(truths)), late=True)
 
     return convert
 

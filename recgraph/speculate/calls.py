@@ -13,10 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.speculate import builtin_calls, containers, known, recursion, residuals
-from recgraph.speculate.evaluator import Evaluator, rule
+from recgraph.speculate.evaluator import Evaluator, LayerCall, MethodCall, rule
+from recgraph.speculate.profile import Seen, is_plain
 from recgraph.speculate.scopes import Frame, names_of
 from recgraph.speculate.syntax import Syntax, syntax_of
-from recgraph.speculate.values import Residual, is_symbolic
+from recgraph.speculate.values import Iteration, Residual, is_symbolic
 
 # Calls inside of calls, after which the program is taken to be recursive.
 DEPTH = 60
@@ -62,12 +63,23 @@ def call(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, An
         return inline(ev, function, arguments, named, node)
     if isinstance(function, type) and known.is_users_type(function):
         return instantiate(ev, function, arguments, named, node)
-    if isinstance(function, Residual) or is_symbolic(function):
-        raise ev.refuse("callee", "a callee that differs from call to call", node)
+    if is_symbolic(function):
+        raise ev.refuse("raises", "a tensor is called", node)
+    function = ev.concrete(function, node)
     own = inspect.getattr_static(type(function), "__call__", None)
     if isinstance(own, types.FunctionType) and known.is_users(own):
         return call(ev, own, [function, *arguments], named, node)
     return builtin_calls.library(ev, function, arguments, named, node)
+
+
+@rule(MethodCall)
+def _method_call(ev: Evaluator, node: MethodCall) -> Any:
+    return call(ev, node.method, [node.owner], {}, node.node)
+
+
+@rule(LayerCall)
+def _layer_call(ev: Evaluator, node: LayerCall) -> Any:
+    return Callback(ev, types.MethodType(node.method, node.owner), sequential=True)
 
 
 def inline(
@@ -82,11 +94,7 @@ def inline(
         raise ev.refuse("callee", "a wrapped callee", node)
     if len(ev.frames) > DEPTH:
         raise ev.refuse("recursion", f"{function.__name__} calls itself", node)
-    try:
-        bound = inspect.signature(function, follow_wrapped=False).bind(*arguments, **named)
-    except TypeError as error:
-        raise ev.refuse("raises", str(error), node) from error
-    bound.apply_defaults()
+    bound = _bound(ev, function, arguments, named, node)
     syntax = syntax_of(function)
 
     def run(values: list[Any]) -> Any:
@@ -100,15 +108,44 @@ def inline(
     return run(list(bound.arguments.values()))
 
 
+def _bound(
+    ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, Any], node: ast.AST, defaults: bool = True
+) -> inspect.BoundArguments:
+    try:
+        bound = inspect.signature(function, follow_wrapped=False).bind(*arguments, **named)
+    except TypeError as error:
+        raise ev.refuse("raises", str(error), node) from error
+    if defaults:
+        given = set(bound.arguments)
+        bound.apply_defaults()
+        for name in set(bound.arguments) - given:
+            bound.arguments[name] = _default(ev, function, name, bound.arguments[name], node)
+    return bound
+
+
+def _default(ev: Evaluator, function: Any, name: str, value: Any, node: ast.AST) -> Any:
+    """A default; one that can change is an object of the heap."""
+    kind = inspect.signature(function, follow_wrapped=False).parameters[name].kind
+    empty = kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if empty or is_plain(value) or not isinstance(function, types.FunctionType):
+        return value
+    place = f".__kwdefaults__[{name!r}]"
+    if kind is not inspect.Parameter.KEYWORD_ONLY:
+        code = function.__code__
+        place = f".__defaults__[{code.co_varnames.index(name) - code.co_argcount}]"
+    key, expression = ("default", id(function), name), f"{ev.script.constant(function)}{place}"
+    return ev.heap.read(key, expression, value, name, Seen(), None, ev.where(node))
+
+
 def enter(ev: Evaluator, frame: Frame) -> Any:
     """Runs a function's body in a frame of its own."""
-    here = ev._here
+    here = ev.here
     ev.frames.append(frame)
     try:
         signal = ev.run(frame.syntax.body)
     finally:
         ev.frames.pop()
-        ev._here = here
+        ev.here = here
     return signal[1] if signal is not None else None
 
 
@@ -180,7 +217,7 @@ class Callback:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         count = 0 if self.sequential else 1
         self.ev.callbacks += count
-        node = self.ev._here or ast.Pass()
+        node = self.ev.here
         try:
             return containers.lift(self.ev, call(self.ev, self.function, list(arguments), named, node), node)
         finally:
@@ -228,12 +265,14 @@ def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str
         raise ev.refuse("new object", f"a new {kind.__name__}, which a library keeps track of", node)
     if issubclass(kind, BaseException):
         return kind(*(residuals.example_of(a) for a in arguments))
-    if issubclass(kind, tuple) and hasattr(kind, "_make") or kind.__new__ is not object.__new__:
+    if issubclass(kind, tuple) and hasattr(kind, "_make"):
+        return kind._make(_bound(ev, kind, arguments, named, node).arguments.values())
+    if kind.__new__ is not object.__new__:
         return native(ev, kind, arguments, named, node)
     made = object.__new__(kind)
     initialize = getattr(kind, "__init__", None)
     if isinstance(initialize, types.FunctionType):
-        if hasattr(kind, "__dataclass_fields__") and "__init__" in kind.__dict__ and not hasattr(kind, "__post_init__"):
+        if hasattr(kind, "__dataclass_fields__") and initialize.__code__.co_filename == "<string>":
             _dataclass(ev, made, arguments, named, node)
         else:
             inline(ev, initialize, [made, *arguments], named, node)
@@ -242,18 +281,16 @@ def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str
 
 def _dataclass(ev: Evaluator, made: Any, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> None:
     """What the `__init__` that `dataclasses` writes does."""
-    try:
-        bound = inspect.signature(type(made)).bind(*arguments, **named)
-    except TypeError as error:
-        raise ev.refuse("raises", str(error), node) from error
+    given = _bound(ev, type(made), arguments, named, node, False).arguments
     for field in dataclasses.fields(made):
-        if field.name in bound.arguments:
-            value = bound.arguments[field.name]
+        if field.name in given:
+            object.__setattr__(made, field.name, given[field.name])
         elif field.default_factory is not dataclasses.MISSING:
-            value = call(ev, field.default_factory, [], {}, node)
-        else:
-            value = field.default
-        object.__setattr__(made, field.name, value)
+            object.__setattr__(made, field.name, call(ev, field.default_factory, [], {}, node))
+        elif field.default is not dataclasses.MISSING:
+            object.__setattr__(made, field.name, field.default)
+    if hasattr(made, "__post_init__"):
+        call(ev, made.__post_init__, [], {}, node)
 
 
 def native(
@@ -266,12 +303,24 @@ def native(
         return function(*values, **keywords)
     except (tf.errors.OperatorNotAllowedInGraphError, NotImplementedError) as error:
         raise ev.refuse("in graph", f"{getattr(function, '__name__', function)}: {error}"[:300], node) from error
-    except (TypeError, ValueError, AttributeError, LookupError, tf.errors.OpError) as error:
+    except (TypeError, ValueError, AttributeError, LookupError, RuntimeError, tf.errors.OpError) as error:
         raise ev.refuse("raises", f"{type(error).__name__}: {error}"[:300], node) from error
+
+
+def native_as_is(ev: Evaluator, function: Callable[..., Any], named: dict[str, Any], node: ast.AST) -> Any:
+    """A function that only moves the values that it is given."""
+    try:
+        return function(**named)
+    except (TypeError, ValueError) as error:
+        raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
 
 
 def argument(ev: Evaluator, value: Any, others: list[Any], node: ast.AST) -> Any:
     """An argument as a library's function takes it."""
+    if isinstance(value, Iteration):
+        members = [argument(ev, member, others, node) for member in value]
+        value.clear()  # an iterator is used up
+        return iter(members)
     lifted = containers.lift(ev, value, node)
     return _tensors_for_numbers(ev, lifted, others, node)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ import tensorflow as tf
 from recgraph.speculate import calls, known, residuals
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import MISSING, Residual, is_symbolic
+from recgraph.speculate.syntax import site_of
+from recgraph.speculate.values import MISSING, Iteration, Residual, is_symbolic
 
 # How many members a loop may have and still be unrolled.
 UNROLL = 2000
@@ -49,8 +51,12 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
     """`container[index]`."""
     if is_symbolic(container) or isinstance(container, tf.Variable):
         return _of_tensor(ev, container, index, node)
+    if isinstance(container, Iteration):
+        raise ev.refuse("raises", "an iterator has no items", node)
     if isinstance(container, Residual):
         return residuals.in_script(ev, _get_item, [container, lift(ev, index, node)], {}, node)
+    if isinstance(index, Residual) and not index.late and _is_of_objects(ev, container):
+        index = ev.concrete(index, node)
     if isinstance(index, Residual) or is_symbolic(index):
         return _by_unknown(ev, container, index, node)
     method = getattr(type(container), "__getitem__", None)
@@ -67,6 +73,14 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
     return residuals.python(ev, _get_item, [container, index], node) if _is_plain_data(container) else _item(
         ev, container, index, node
     )  # fmt: skip
+
+
+def _is_of_objects(ev: Evaluator, container: Any) -> bool:
+    """Whether a container has members that the conversion must know: others than numbers and strings."""
+    if not isinstance(container, list | tuple | dict):
+        return known.is_users_type(type(container))
+    members = list(container.values() if isinstance(container, dict) else container)
+    return not all(isinstance(m, Residual | int | float | str) for m in members)
 
 
 def _is_plain_data(container: Any) -> bool:
@@ -112,8 +126,9 @@ def _by_unknown(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any
 
 def set_subscript(ev: Evaluator, container: Any, index: Any, value: Any, node: ast.AST) -> None:
     """`container[index] = value`."""
-    if isinstance(index, Residual) or is_symbolic(index) or isinstance(container, Residual):
-        raise ev.refuse("index", "an item is set under a key that differs from call to call", node)
+    if is_symbolic(index) or isinstance(container, Residual):
+        raise ev.refuse("index", "an item is set under a key that a tensor gives", node)
+    index = ev.concrete(index, node)
     method = getattr(type(container), "__setitem__", None)
     if isinstance(method, types.FunctionType) and known.is_users(method):
         calls.call(ev, method, [container, index, value], {}, node)
@@ -129,8 +144,13 @@ def set_subscript(ev: Evaluator, container: Any, index: Any, value: Any, node: a
 
 def delete_subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> None:
     """`del container[index]`."""
-    if isinstance(index, Residual) or is_symbolic(index):
-        raise ev.refuse("index", "an item is deleted under a key that differs from call to call", node)
+    if is_symbolic(index):
+        raise ev.refuse("index", "an item is deleted under a key that a tensor gives", node)
+    index = ev.concrete(index, node)
+    method = getattr(type(container), "__delitem__", None)
+    if isinstance(method, types.FunctionType) and known.is_users(method):
+        calls.call(ev, method, [container, index], {}, node)
+        return
     if ev.heap.name_of(container) is None or not isinstance(container, dict):
         target = opened(ev, container, node)
         try:
@@ -147,6 +167,11 @@ def contains(ev: Evaluator, container: Any, member: Any, node: ast.AST) -> Any:
     """`member in container`."""
     if is_symbolic(container) or is_symbolic(member):
         raise ev.refuse("in", "`in` with tensors", node)
+    method = getattr(type(container), "__contains__", None)
+    if isinstance(method, types.FunctionType) and known.is_users(method):
+        return calls.call(ev, method, [container, member], {}, node)
+    if isinstance(container, dict | set):
+        member = ev.concrete(member, node)
     name = ev.heap.name_of(container)
     if isinstance(container, dict) and name is not None and not isinstance(member, Residual):
         key = ("item", id(container), member)
@@ -165,6 +190,49 @@ def _contains(container: Any, member: Any) -> bool:
     return member in container
 
 
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """What a loop in the graph goes through.
+
+    Attributes:
+        count: int64, how many.
+        row: the one of a number.
+        is_known: whether the script knows them, too, so that the loop may be unrolled.
+    """
+
+    count: tf.Tensor
+    row: Callable[[tf.Tensor], Any]
+    is_known: bool = False
+
+
+def rows(ev: Evaluator, iterable: Any, node: ast.AST) -> Rows | None:
+    """What a loop in the graph goes through; None where the loop is unrolled."""
+    if isinstance(iterable, Rows):
+        return iterable
+    if (
+        isinstance(iterable, tf.Tensor)
+        and iterable.shape.rank != 0
+        and (iterable.shape.rank is None or iterable.shape[0] is None)
+    ):
+        return Rows(tf.shape(iterable, tf.int64)[0], lambda i: iterable[i])
+    if isinstance(iterable, Residual) and isinstance(iterable.example, range) and _trips_vary(ev, node):
+        parts = [residuals.attribute(ev, iterable, part, node) for part in ("start", "stop", "step")]
+        return range_rows([residuals.as_tensor(ev, part, node) for part in parts], True)
+    return None
+
+
+def range_rows(parts: list[tf.Tensor], is_known: bool = False) -> Rows:
+    """A `range` of numbers from the graph."""
+    start, stop, step = parts
+    count = tf.maximum((stop - start + step - tf.sign(step)) // step, 0)
+    return Rows(count, lambda i: Residual("", tensor=start + i * step, late=True), is_known)
+
+
+def _trips_vary(ev: Evaluator, node: ast.AST) -> bool:
+    """Whether a number of rounds that was assumed turned out to be another one."""
+    return ev.profile.seen(site_of(ev.frame.syntax, node, "trips"), 0).count > 0
+
+
 def iterate(ev: Evaluator, iterable: Any, node: ast.AST) -> list[Any]:
     """All members of something that a loop, a star or an unpacking goes through."""
     if isinstance(iterable, tf.Variable):
@@ -175,9 +243,17 @@ def iterate(ev: Evaluator, iterable: Any, node: ast.AST) -> list[Any]:
         return tf.unstack(iterable) if iterable.shape[0] else []
     if isinstance(iterable, Residual):
         return _members_of_residual(ev, iterable, node)
+    if isinstance(iterable, Rows):
+        raise ev.refuse("trips", "as many members as a tensor says", node)
+    if known.is_users_type(type(iterable)) and isinstance(
+        getattr(type(iterable), "__iter__", None), types.FunctionType
+    ):
+        return iterate(ev, calls.call(ev, type(iterable).__iter__, [iterable], {}, node), node)
     iterable = opened(ev, iterable, node)
     if isinstance(iterable, _ITERABLES):
         members = list(iterable)
+        if isinstance(iterable, Iteration):
+            iterable.clear()
     else:
         raise ev.refuse("iterator", f"a {type(iterable).__name__} is gone through", node)
     if len(members) > UNROLL:
@@ -195,12 +271,16 @@ def _members_of_residual(ev: Evaluator, iterable: Residual, node: ast.AST) -> li
     if iterable.late or not isinstance(iterable.example, np.ndarray | list | tuple | str | range):
         raise ev.refuse("iterator", "a loop over a value that differs from call to call", node)
     count = len(iterable.example)
-    ev.script.assume(f"len({iterable.name}) == {count}", assumption("length", "rounds of a loop", ev.where(node)))
+    site = (site_of(ev.frame.syntax, node, "trips"), 0)
+    trips = assumption("length", f"{count} rounds of a loop", ev.where(node), site)
+    ev.script.assume(f"len({iterable.name}) == {count}", trips)
     return [residuals.in_script(ev, _get_item, [iterable, i], {}, node) for i in range(count)]
 
 
 def length(ev: Evaluator, container: Any, node: ast.AST) -> Any:
     """`len(container)`."""
+    if isinstance(container, Iteration):
+        raise ev.refuse("raises", "an iterator has no length", node)
     if isinstance(container, tf.Tensor):
         if container.shape.rank in (None, 0) or container.shape[0] is None:
             raise ev.refuse("length", "the length of a tensor whose shape is not known", node)
@@ -235,8 +315,8 @@ class HeapMethod:
         if isinstance(owner, dict) and name == "get" and not named and not isinstance(arguments[0], Residual):
             found = contains(ev, owner, arguments[0], node)
             return subscript(ev, owner, arguments[0], node) if found else (arguments[1:] or [None])[0]
-        if isinstance(owner, set):
-            raise ev.refuse("container", f"set.{name} of a set that was there before", node)
+        if isinstance(owner, set | dict):
+            arguments = [*(ev.concrete(a, node) for a in arguments[:1]), *arguments[1:]]
         if name not in _READING:
             ev.need_sequence("a write to a container")
         target = opened(ev, owner, node)

@@ -16,11 +16,12 @@ import tensorflow as tf
 
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.heap import Heap
-from recgraph.speculate.profile import Profile, Seen
+from recgraph.speculate.profile import Profile, Seen, is_plain
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.scopes import Frame
 from recgraph.speculate.script import Assumption, Script
-from recgraph.speculate.values import MISSING, Missing, Residual
+from recgraph.speculate.syntax import site_of
+from recgraph.speculate.values import MISSING, Iteration, Missing, Residual, Unsure
 
 # How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
 Signal: TypeAlias = tuple[str, Any]
@@ -40,6 +41,18 @@ def rule(*kinds: type[ast.AST]) -> Callable[[Rule], Rule]:
     return register
 
 
+class MethodCall(ast.AST):
+    """A call that the program does not write down: its rule is that of calls."""
+
+    def __init__(self, method: Any, owner: Any, node: ast.AST) -> None:
+        super().__init__()
+        self.method, self.owner, self.node = method, owner, node
+
+
+class LayerCall(MethodCall):
+    """The `call` of a layer, for Keras to call."""
+
+
 class Evaluator:
     """The conversion of one call.
 
@@ -50,11 +63,14 @@ class Evaluator:
         profile: what eager calls have seen.
         assertions: int32 scalars, each the number of an assumption that is broken or -1.
         effects: what the script does after the graph, in order.
+        tapes: by id, how many forks were around the `with` of a gradient tape.
+        reached: how often each site was reached in this call.
+        here: the node that is being converted.
     """
 
     def __init__(self, script: Script, graph: Any, profile: Profile) -> None:
         self.script, self.graph, self.profile = script, graph, profile
-        self.heap = Heap(script, graph)
+        self.heap = Heap(script, graph, profile)
         self.assertions: list[tf.Tensor] = []
         self.effects: list[Any] = []
         self.frames: list[Frame] = []
@@ -62,8 +78,9 @@ class Evaluator:
         self.recursions: dict[Any, Any] = {}
         self.tables: dict[type, Any] = {}
         self.callbacks = 0  # how many functions of TensorFlow's have called us back
-        self._reached: dict[Any, int] = {}
-        self._here: ast.AST | None = None
+        self.tapes: dict[int, int] = {}
+        self.reached: dict[Any, int] = {}
+        self.here: ast.AST = ast.Pass()
 
     # Where we are.
 
@@ -74,32 +91,31 @@ class Evaluator:
 
     def where(self, node: ast.AST | None = None) -> str:
         """The user's line."""
-        node = node or self._here
-        return self.frame.syntax.where(node) if node is not None and self.frames else ""
+        return self.frame.syntax.where(node or self.here) if self.frames else ""
 
     def refuse(self, feature: str, why: str, node: ast.AST | None = None) -> Inconvertible:
         """The error for something that is not converted."""
         return Inconvertible(feature, why, self.where(node))
 
-    def seen(self, node: ast.AST) -> tuple[Seen, tuple[Any, int]]:
+    def seen(self, node: ast.AST, what: str = "value") -> tuple[Seen, tuple[Any, int]]:
         """What eager calls saw at a node, this time; and the place in the profile, to relax."""
-        site = (*self.frame.syntax.key, getattr(node, "site", -1))
-        occurrence = self._reached.get(site, 0)
-        self._reached[site] = occurrence + 1
+        site = site_of(self.frame.syntax, node, what)
+        occurrence = self.reached.get(site, 0)
+        self.reached[site] = occurrence + 1
         return self.profile.seen(site, occurrence), (site, occurrence)
 
     # Rules.
 
     def value(self, node: ast.expr) -> Any:
         """The value of an expression."""
-        self._here = node
+        self.here = node
         return self._rule(node)(self, node)
 
     def run(self, body: list[ast.stmt]) -> Signal | None:
         """Runs statements until one ends the block."""
         rests = self.frame.rests
         for i, statement in enumerate(body):
-            self._here = statement
+            self.here = statement
             rests.append(body[i + 1 :])
             try:
                 signal: Signal | None = self._rule(statement)(self, statement)
@@ -136,6 +152,9 @@ class Evaluator:
     def _bound(self, value: Any, name: str, node: ast.AST) -> Any:
         if isinstance(value, Missing):
             raise self.refuse("raises", f"{name} has no value here", node)
+        if isinstance(value, Unsure):
+            self.assert_in_graph(value.condition, self.noted("raises", f"{name} has a value", node))
+            return value.value
         return value
 
     def _cell(self, frame: Frame, name: str) -> Any:
@@ -174,7 +193,8 @@ class Evaluator:
         frame: Frame | None = self.frame
         if name in self.frame.names.globals:
             names = self.frame.function.__globals__
-            self.write_slot(("global", id(names), name), f"{self.script.constant(names)}[{name!r}]", value)
+            target = f"{self.script.constant(names)}[{name!r}]"
+            self.write_slot(("global", id(names), name), target, value, names.get(name, MISSING))
             return
         if name not in self.frame.names.nonlocals:
             self.frame.locals[name] = value
@@ -185,13 +205,14 @@ class Evaluator:
                 return
             if frame.outer is None:
                 cell = self._cell(frame, name)
-                self.write_slot(("cell", id(cell)), self._cell_expression(cell), value)
+                current = _contents(cell)
+                self.write_slot(("cell", id(cell)), self._cell_expression(cell), value, current)
             frame = frame.outer
 
-    def write_slot(self, key: Any, target: str, value: Any) -> None:
-        """Sets something of the Python heap after the graph."""
+    def write_slot(self, key: Any, target: str, value: Any, current: Any) -> None:
+        """Sets something of the Python heap after the graph; `current` is what is there when the call begins."""
         self.need_sequence("a write to a Python object")
-        self.heap.write(key, target, value)
+        self.heap.write(key, target, value, current, self.where())
 
     def need_sequence(self, what: str) -> None:
         """Effects must happen once, in order: not in functions that TensorFlow calls back."""
@@ -217,15 +238,13 @@ class Evaluator:
 
     def layer_call(self, layer: Any, method: Any) -> Any:
         """What Keras calls in place of a layer's `call`: it is converted there, once, as a part of the caller."""
-        from recgraph.speculate import calls
-
-        return calls.Callback(self, types.MethodType(method, layer), sequential=True)
+        return RULES[LayerCall](self, LayerCall(method, layer, self.here))
 
     # Decisions.
 
     def decide(self, value: Any, node: ast.AST) -> bool | tf.Tensor:
-        """The truth of a value: known, assumed, or a bool scalar of the graph."""
-        seen, site = self.seen(node)
+        """The truth of a test: known, assumed, or a bool scalar of the graph."""
+        seen, site = self.seen(node, "truth")
         truth = self.truth(value, node)
         if isinstance(truth, bool):
             return truth
@@ -234,11 +253,48 @@ class Evaluator:
             self.script.assume(f"bool({truth.name}) is {bool(truth.example)}", number)
             return bool(truth.example)
         if seen.count and not seen.varies and not self.callbacks and not self.recursive_bodies:
-            expected = bool(seen.constant)
-            condition = truth if expected else tf.logical_not(truth)
-            self.assert_in_graph(condition, assumption("branch", f"always {expected}", self.where(node), site))
-            return expected
+            return self._follow("branch", truth, bool(seen.constant), site, node)
         return truth
+
+    def decided(self, value: Any, node: ast.AST) -> bool:
+        """The truth of a test, where only one direction can be converted."""
+        truth = self.decide(value, node)
+        return truth if isinstance(truth, bool) else self.follow_last(truth, node)
+
+    def follow_last(self, truth: tf.Tensor, node: ast.AST, what: str = "truth") -> bool:
+        """Goes where the last eager call has gone: a graph for each path.
+
+        Raises:
+            Inconvertible: no call was seen here.
+        """
+        site = site_of(self.frame.syntax, node, what)
+        occurrence = max(self.reached.get(site, 1) - 1, 0)
+        seen = self.profile.seen(site, occurrence)
+        last = seen.last
+        if what != "truth" and seen.call < self.profile.calls:
+            last = False  # the last call has left before
+        if last is None or self.callbacks:
+            raise self.refuse("path", "a tensor decides where both ways cannot be converted", node)
+        return self._follow("path", truth, bool(last), (site, occurrence), node)
+
+    def _follow(self, kind: str, truth: tf.Tensor, expected: bool, site: Any, node: ast.AST) -> bool:
+        condition = truth if expected else tf.logical_not(truth)
+        self.assert_in_graph(condition, assumption(kind, f"always {expected}", self.where(node), site))
+        return expected
+
+    def concrete(self, value: Any, node: ast.AST) -> Any:
+        """A value of which the conversion has to know which one it is: another one gets another graph."""
+        if isinstance(value, tuple) and type(value) is tuple:
+            return tuple(self.concrete(v, node) for v in value)
+        if not isinstance(value, Residual):
+            return value
+        if value.late or value.tensor is not None:
+            raise self.refuse("late value", "a key or callee that is known only after the graph", node)
+        known = assumption("decision", f"is {value.example!r}", self.where(node))
+        name = self.script.constant(value.example)
+        condition = f"same({value.name}, {name})" if is_plain(value.example) else f"{value.name} is {name}"
+        self.script.assume(condition, known)
+        return value.example
 
     def assert_in_graph(self, condition: tf.Tensor, what: Assumption) -> None:
         """Goes on only where a condition of the graph holds."""
@@ -262,6 +318,8 @@ class Evaluator:
             return tf.reshape(tf.cast(value.read_value(), tf.bool), [])
         if hasattr(value, "table"):
             return value.row >= 0
+        if isinstance(value, Iteration):
+            return True
         name = self.heap.name_of(value)
         if isinstance(value, list | dict | set | tuple) and name is not None:
             if id(value) in self.heap.opened:
@@ -270,7 +328,15 @@ class Evaluator:
                 return True
             self.script.assume(f"bool({name}) is {bool(value)}", assumption("decision", "emptiness", self.where(node)))
             return bool(value)
-        for method in ("__bool__", "__len__"):
-            if isinstance(getattr(type(value), method, None), type(lambda: 0)):
-                raise self.refuse("custom truth", f"{type(value).__name__} has a {method} of its own", node)
+        for name in ("__bool__", "__len__"):
+            method = getattr(type(value), name, None)
+            if isinstance(method, types.FunctionType):
+                return self.truth(RULES[MethodCall](self, MethodCall(method, value, node)), node)
         return bool(value)
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING

@@ -6,7 +6,10 @@ done after the graph, all of them or none. An object is known by the name that t
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.speculate import keras_state, known
 from recgraph.speculate.assumptions import assumption
-from recgraph.speculate.profile import Seen, is_plain
+from recgraph.speculate.profile import VARIES, Profile, Seen, is_plain
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.script import Script
 from recgraph.speculate.values import MISSING, Residual
@@ -31,6 +34,9 @@ class Heap:
         names: by id, of the objects that were there before, as the script reads them.
         shadow: slots that were set.
         targets: how the script writes these slots.
+        previous: what was in a slot that a branch or round has set first.
+        deleted: slots that were deleted, perhaps to be set again.
+        forks: how many branches and loops of tensors are around us.
         appended: lists that have grown, by id, with what was appended.
         opened: containers as working copies, by id.
         originals: by id, those containers and their first members.
@@ -42,13 +48,16 @@ class Heap:
 
     eager_tensor_type = tf_private.EagerTensor
 
-    def __init__(self, script: Script, graph: Any) -> None:
-        self.script, self.graph = script, graph
+    def __init__(self, script: Script, graph: Any, profile: Profile) -> None:
+        self.script, self.graph, self.profile = script, graph, profile
         self.is_specialised = False
         self.names: dict[int, str] = {}
         self.held: list[Any] = []
         self.shadow: dict[tuple[Any, ...], Any] = {}
         self.targets: dict[tuple[Any, ...], str] = {}
+        self.previous: dict[tuple[Any, ...], Any] = {}
+        self.deleted: dict[tuple[Any, ...], bool] = {}
+        self.forks = 0
         self.appended: dict[int, list[Any]] = {}
         self.opened: dict[int, Any] = {}
         self.originals: dict[int, tuple[Any, Any]] = {}
@@ -73,7 +82,7 @@ class Heap:
             return self._tensor(value, name, seen, assume)
         if isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
             return self._composite(value, name, seen, assume)
-        if is_plain(value):
+        if is_plain(value) and not (isinstance(value, tuple) and seen.varies and seen.count > 1):
             return self._plain(value, name, seen, assume)
         if isinstance(value, _IDENTITIES):
             if not known.is_frameworks(value) or isinstance(value, tf.Variable):
@@ -130,9 +139,12 @@ class Heap:
             return _packed(value, tensors)
 
     def _tensor(self, value: Any, name: str, seen: Seen, assume: Any) -> tf.Tensor:
-        shape = value.shape if seen.shape is None else seen.shape
-        dtype, dims = value.dtype.as_datatype_enum, None if shape.rank is None else tuple(shape)
-        assume("tensor", self.script.is_tensor(name, dtype, dims))
+        has_one_rank = seen.shape is None or seen.shape.rank is not None
+        shape: Any = value.shape if seen.shape is None else seen.shape
+        if not has_one_rank:  # a graph for each rank
+            shape = tf.TensorShape([None] * value.shape.rank)
+        dtype, dims = value.dtype.as_datatype_enum, tuple(shape)
+        assume("tensor" if has_one_rank else "type", self.script.is_tensor(name, dtype, dims))
         return self.fed(name, tf.TensorSpec(shape, value.dtype))
 
     def fed(self, name: str, spec: tf.TensorSpec) -> tf.Tensor:
@@ -146,6 +158,26 @@ class Heap:
             self.placeholders[id(tensor)] = name
             self.script.feed(name)
         return self._feeds[key]
+
+    def mark(self) -> Any:
+        """What has been read so far, for `reset`."""
+        known = (self.names, self._feeds, self.placeholders, self.originals, self.previous)
+        return len(self.inputs), tuple(dict(part) for part in known)
+
+    def reset(self, mark: Any) -> None:
+        """Forgets what was read since."""
+        inputs, known = mark
+        self.names, self._feeds, self.placeholders, self.originals, self.previous = (dict(part) for part in known)
+        del self.inputs[inputs:]
+
+    @contextlib.contextmanager
+    def forked(self) -> Iterator[None]:
+        """While a tensor decides what happens."""
+        self.forks += 1
+        try:
+            yield
+        finally:
+            self.forks -= 1
 
     def captured(self, value: Any) -> tf.Tensor:
         """A tensor with a value that no path of the program leads to: it is a part of the graph."""
@@ -162,14 +194,17 @@ class Heap:
         name = self.script.read(expression, assumption("presence", what, where, site))
         return self.admit(current, name, what, seen, site, where)
 
-    def write(self, key: tuple[Any, ...], target: str, value: Any) -> None:
-        """Sets a slot after the graph."""
+    def write(self, key: tuple[Any, ...], target: str, value: Any, current: Any, where: str) -> None:
+        """Sets a slot after the graph. Where a tensor decides about it, what is there `current`ly may stay there."""
+        if self.forks and key not in self.shadow and current is not MISSING:
+            what = f"{target} as it was"
+            name = self.script.read(target, assumption("presence", what, where))
+            self.previous[key] = self._noted(current, name, what, ("slot", target), where)
+        if self.shadow.get(key) is MISSING and value is not MISSING:
+            del self.shadow[key]  # it goes to the end
+        self.deleted.update({key: True} if value is MISSING else {})
         self.shadow[key] = value
         self.targets[key] = target
-
-    def delete(self, key: tuple[Any, ...], target: str) -> None:
-        """Deletes a slot after the graph."""
-        self.write(key, target, MISSING)
 
     # Containers. A list is read by index as it is, and opened, with its length assumed, for everything else.
 
@@ -178,7 +213,9 @@ class Heap:
         if id(container) in self.opened:
             return self.opened[id(container)][index]
         name, key = self.names[id(container)], ("item", id(container), index)
-        if key not in self.shadow and isinstance(container, list) and self.appended.get(id(container)):
+        if key in self.shadow:
+            return self.shadow[key]
+        if isinstance(container, list) and self.appended.get(id(container)):
             return self.open(container, where)[index]
         what = f"[{index!r}] of {type(container).__name__}"
         return self.read(
@@ -199,8 +236,10 @@ class Heap:
             self.open(container, where)[index] = value
         elif isinstance(container, dict):
             if id(container) in self.opened:
-                self.opened[id(container)][index] = value
-            self.write(("item", id(container), index), f"{self.names[id(container)]}[{self.literal(index)}]", value)
+                _put(self.opened[id(container)], index, value)
+                return
+            target = f"{self.names[id(container)]}[{self.literal(index)}]"
+            self.write(("item", id(container), index), target, value, container.get(index, MISSING), where)
         else:
             raise Inconvertible("container", f"items of a {type(container).__name__} are set", where)
 
@@ -215,38 +254,58 @@ class Heap:
         """A container that was there before as a working copy with all its members."""
         if id(container) in self.opened:
             return self.opened[id(container)]
-        name = self.names[id(container)]
-        what = f"members of a {type(container).__name__}"
-        if isinstance(container, list | tuple):
-            self.script.assume(f"len({name}) == {len(container)}", assumption("length", what, where))
-            members = [self.item(container, i, _seen_now(v), None, where) for i, v in enumerate(container)]
-            self.places.update({id(member): (container, i) for i, member in enumerate(members)})
-            opened: Any = [*members, *self.appended.pop(id(container), [])]
-            if isinstance(container, tuple):
-                return _rebuilt(container, opened)
+        before = self._members(container, where)
+        if isinstance(container, tuple | frozenset):
+            return before
+        opened = before.copy()
+        if isinstance(container, list):
+            opened += self.appended.pop(id(container), [])
         elif isinstance(container, dict):
-            keys = tuple(container)
-            if not is_plain(keys):
-                raise Inconvertible("container", "a dict whose keys are no plain data is taken as a whole", where)
-            self.script.assume(f"same(tuple({name}), {self.script.constant(keys)})", assumption("keys", what, where))
-            opened = {key: self.item(container, key, _seen_now(v), None, where) for key, v in container.items()}
-            opened.update(self._written(container))
-        else:
-            members = sorted(container, key=repr)
-            if not is_plain(tuple(members)):
-                raise Inconvertible("container", f"a {type(container).__name__} of objects is taken as a whole", where)
-            self.script.assume(
-                f"{name} == {self.script.constant(type(container)(container))}", assumption("value", what)
-            )
-            return type(container)(container)
+            self._take_over(container, opened)
         self.opened[id(container)] = opened
-        self.originals[id(container)] = (container, type(opened)(opened))
+        self.originals[id(container)] = (container, before)
         return opened
 
-    def _written(self, container: Any) -> dict[Any, Any]:
-        """What was set in a dict so far."""
-        written = {key[2]: value for key, value in self.shadow.items() if key[:2] == ("item", id(container))}
-        return {key: value for key, value in written.items() if value is not MISSING}
+    def _members(self, container: Any, where: str) -> Any:
+        """What a container holds when the call begins."""
+        name, what = self.names[id(container)], f"members of a {type(container).__name__}"
+        if isinstance(container, list | tuple):
+            self.script.assume(f"len({name}) == {len(container)}", assumption("length", what, where))
+            found = [self._member(container, i, v, where) for i, v in enumerate(container)]
+            self.places.update({id(member): (container, i) for i, member in enumerate(found)})
+            return _rebuilt(container, found) if isinstance(container, tuple) else found
+        keys = tuple(container) if isinstance(container, dict) else tuple(sorted(container, key=repr))
+        if not is_plain(keys):
+            raise Inconvertible("container", f"a {type(container).__name__} of objects is taken as a whole", where)
+        if isinstance(container, dict):
+            self.script.assume(f"same(tuple({name}), {self.script.constant(keys)})", assumption("keys", what, where))
+            return {key: self._member(container, key, v, where) for key, v in container.items()}
+        members = type(container)(container)
+        self.script.assume(f"{name} == {self.script.constant(members)}", assumption("keys", what, where))
+        return members
+
+    def _member(self, container: Any, index: Any, value: Any, where: str) -> Any:
+        """A member of a container that is opened; what is assumed of one is given up for all."""
+        name, what = self.names[id(container)], f"[{index!r}] of {type(container).__name__}"
+        read = self.script.read(f"{name}[{self.literal(index)}]", assumption("presence", what, where))
+        return self._noted(value, read, what, ("members", where, index), where)
+
+    def _noted(self, value: Any, name: str, what: str, place: tuple[Any, ...], where: str) -> Any:
+        """What was read where the profile saw nothing; what is assumed of one at a line is given up for all."""
+        seen, site = self.profile.note(place, value), (*place[:2], "all")
+        if self.profile.seen(site, 0).count:
+            seen = dataclasses.replace(seen, constant=VARIES, count=2)
+        return self.admit(value, name, what, seen, (site, 0), where)
+
+    def _take_over(self, container: dict[Any, Any], opened: dict[Any, Any]) -> None:
+        """Makes what was set and deleted in a dict, key by key, in its working copy."""
+        slots = [key for key in self.shadow if key[:2] == ("item", id(container))]
+        for slot in slots:
+            value = self.shadow.pop(slot)
+            if value is MISSING:
+                opened.pop(slot[2], None)
+            else:
+                opened[slot[2]] = value
 
 
 def _parts_of(value: Any) -> list[Any]:
@@ -269,10 +328,11 @@ def _current(container: Any, index: Any, where: str) -> Any:
         raise Inconvertible("raises", f"{type(error).__name__}: {error}", where) from error
 
 
-def _seen_now(value: Any) -> Seen:
-    seen = Seen()
-    seen.add(value)
-    return seen
+def _put(opened: dict[Any, Any], key: Any, value: Any) -> None:
+    if value is MISSING:
+        del opened[key]
+    else:
+        opened[key] = value
 
 
 def _rebuilt(original: Any, members: list[Any]) -> Any:

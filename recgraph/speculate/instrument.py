@@ -11,11 +11,13 @@ import copy
 import types
 from typing import Any
 
+from recgraph import tf_private
 from recgraph.speculate import known
 from recgraph.speculate.profile import Profile
 from recgraph.speculate.reasons import Inconvertible
-from recgraph.speculate.syntax import FunctionNode, Syntax, syntax_of
+from recgraph.speculate.syntax import FunctionNode, Syntax, site_of, syntax_of
 
+EagerTensor = tf_private.EagerTensor
 _HOOK = "recgraph_observer"
 
 
@@ -44,6 +46,13 @@ class Observer:
         self.profile.returned(place, value)
         return value
 
+    def decided(self, site: Any, value: Any) -> Any:
+        """Passes on a value whose truth decides; it is noted where asking for it has no effects."""
+        is_scalar = isinstance(value, EagerTensor) and value.shape.num_elements() == 1
+        if is_scalar or isinstance(value, int | float | str | list | dict | tuple | None):
+            self.profile.see(site, bool(value))
+        return value
+
     def observed(self, callee: Any) -> Any:
         """A callee that is observed too, where it is a Python function of the user's."""
         if isinstance(callee, types.MethodType) and isinstance(callee.__func__, types.FunctionType):
@@ -56,6 +65,8 @@ class Observer:
 
     def _code(self, function: types.FunctionType) -> types.CodeType | None:
         code = function.__code__
+        if _HOOK in code.co_freevars:  # made by an observed function
+            return None
         if code not in self._functions:
             try:
                 self._functions[code] = _instrumented(syntax_of(function), code)
@@ -87,7 +98,7 @@ def _instrumented(syntax: Syntax, code: types.CodeType) -> types.CodeType | None
     for argument in ast.walk(node.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
-    return _compiled(node, syntax.filename, code)
+    return _compiled(node, syntax, code)
 
 
 def _announce(node: ast.FunctionDef, syntax: Syntax) -> None:
@@ -104,16 +115,24 @@ def _hook(method: str, *arguments: ast.expr) -> ast.Call:
     return ast.Call(ast.Attribute(ast.Name(_HOOK, ast.Load()), method, ast.Load()), list(arguments), [])
 
 
-def _compiled(node: FunctionNode, filename: str, original: types.CodeType) -> types.CodeType:
+def _compiled(node: FunctionNode, syntax: Syntax, original: types.CodeType) -> types.CodeType:
     """Compiled inside of a function whose arguments are the names that the closure has."""
     inside: ast.stmt = node if isinstance(node, ast.FunctionDef) else ast.Expr(node)
     names = [_HOOK, *original.co_freevars]
     arguments = ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
+    if syntax.mangled:  # private names are those of the class
+        inside = ast.ClassDef(syntax.mangled, [], [], [inside], [])
     outer = ast.FunctionDef("outer", arguments, [inside], [])
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, node)], []))
-    whole = compile(module, filename, "exec", dont_inherit=True, flags=original.co_flags & 0x1000000)
-    outer_code = next(c for c in whole.co_consts if isinstance(c, types.CodeType))
-    return next(c for c in outer_code.co_consts if isinstance(c, types.CodeType))
+    whole = compile(module, syntax.filename, "exec", dont_inherit=True, flags=original.co_flags & 0x1000000)
+    code = whole
+    for _ in range(3 if syntax.mangled else 2):
+        code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
+    return code.replace(co_qualname=original.co_qualname)
+
+
+def _as_list(statements: Any) -> list[ast.stmt]:
+    return statements if isinstance(statements, list) else [statements]
 
 
 class _Observing(ast.NodeTransformer):
@@ -123,8 +142,8 @@ class _Observing(ast.NodeTransformer):
         self.syntax = syntax
         self.depth = 0
 
-    def _site(self, node: ast.AST) -> ast.expr:
-        place: Any = (*self.syntax.key, getattr(node, "site", -1))
+    def _site(self, node: ast.AST, what: str = "value") -> ast.expr:
+        place: Any = site_of(self.syntax, node, what)
         return ast.Constant(place)
 
     def _seen(self, node: ast.expr) -> ast.expr:
@@ -162,14 +181,67 @@ class _Observing(ast.NodeTransformer):
             node.func = ast.copy_location(_hook("observed", node.func), node.func)
         return self._seen(node)
 
-    def _test(self, node: Any) -> Any:
-        """The truth of a condition is a site of its own: that of the statement."""
+    def _truth(self, test: ast.expr) -> ast.expr:
+        """The truth of a test, which is a site beside that of its value."""
+        site = self._site(test, "truth")
+        truth = ast.Call(ast.Name("bool", ast.Load()), [self.visit(test)], [])
+        return ast.copy_location(_hook("see", site, truth), test)
+
+    def _tested(self, node: Any) -> Any:
+        test, node.test = node.test, ast.Constant(True)
         self.generic_visit(node)
-        truth = ast.Call(ast.Name("bool", ast.Load()), [node.test], [])
-        node.test = ast.copy_location(_hook("see", self._site(node), truth), node.test)
+        node.test = self._truth(test)
         return node
 
-    visit_If = visit_While = visit_IfExp = visit_Assert = _test
+    visit_If = visit_IfExp = visit_Assert = _tested
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        """Python asks the operands that decide for their truth; we do, too, where nobody can notice."""
+        *deciding, last = node.values
+        sites = [self._site(operand, "truth") for operand in deciding]
+        values = [
+            ast.copy_location(_hook("decided", s, self.visit(v)), v) for s, v in zip(sites, deciding, strict=True)
+        ]
+        node.values = [*values, self.visit(last)]
+        return node
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        tests, node.ifs = node.ifs, []
+        self.generic_visit(node)
+        node.ifs = [self._truth(test) for test in tests]
+        return node
+
+    def visit_match_case(self, node: ast.match_case) -> ast.match_case:
+        """Patterns are left alone: they are no expressions."""
+        node.guard = None if node.guard is None else self._truth(node.guard)
+        node.body = [part for statement in node.body for part in _as_list(self.visit(statement))]
+        return node
+
+    def visit_While(self, node: ast.While) -> list[ast.stmt]:
+        return self._loop(self._tested(node))
+
+    def visit_For(self, node: ast.For) -> list[ast.stmt]:
+        self.generic_visit(node)
+        return self._loop(node)
+
+    def _loop(self, node: Any) -> list[ast.stmt]:
+        """Each round is seen, and the end."""
+        begin, end = (
+            ast.copy_location(ast.Expr(_hook("see", self._site(node, "round"), ast.Constant(goes_on))), node)
+            for goes_on in (True, False)
+        )
+        node.body.insert(0, begin)
+        return [node, end, self._after(node)]
+
+    def _after(self, node: ast.stmt) -> ast.stmt:
+        """That what follows a statement was reached."""
+        return ast.copy_location(ast.Expr(_hook("see", self._site(node, "after"), ast.Constant(True))), node)
+
+    def _followed(self, node: Any) -> list[ast.stmt]:
+        self.generic_visit(node)
+        return [node, self._after(node)]
+
+    visit_With = visit_Try = visit_TryStar = _followed
 
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
         """`a.b += c` reads `a.b`, too: it becomes `o = a; x = o.b; x += c; o.b = x`, which is what Python does."""

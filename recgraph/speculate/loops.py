@@ -1,173 +1,281 @@
-"""Loops: unrolled where the number of rounds is known or assumed, a `tf.while_loop` where a tensor decides it."""
+"""Loops: unrolled where the number of rounds is known or assumed, a `tf.while_loop` where a tensor decides it.
+
+Where a tensor decides that a round leaves the loop, the way it does is a number in a local name of ours: further rounds
+run only while it is none that leaves.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import attributes, branches, containers, state
+from recgraph import tf_private
+from recgraph.speculate import attributes, branches, containers, merging, state
+from recgraph.speculate.branches import WAYS
+from recgraph.speculate.containers import Rows
 from recgraph.speculate.evaluator import Evaluator, Signal
-from recgraph.speculate.values import Residual
+from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.syntax import site_of
+from recgraph.speculate.values import DUMMY, MISSING, Iteration, Missing, Residual, Unsure
 
 # How often the state of a loop may become more general before it is given up.
 _ROUNDS = 4
+Start = Callable[[], None]
+
+
+class Loop:
+    """A loop that is being converted. How it was left so far is in the frame's locals, so that it can be merged."""
+
+    def __init__(self, ev: Evaluator, node: ast.For | ast.While) -> None:
+        self.ev, self.node, self.slots = ev, node, ev.frame.locals
+        self._way, self._result, self.go = (f"<{what} of line {node.lineno}>" for what in ("way", "result", "go"))
+        self.slots[self._way], self.slots[self._result] = WAYS[None], DUMMY
+
+    @property
+    def way(self) -> Any:
+        """How it was left: a number, or a residual."""
+        return self.slots[self._way]
+
+    def left(self) -> bool | tf.Tensor:
+        """Whether a round has left the loop."""
+        way = self.way
+        return tf.equal(tf.math.floormod(way.tensor, 2), 1) if isinstance(way, Residual) else bool(way % 2)
+
+    def round(self, start: Start) -> None:
+        """One round more, unless the loop was left."""
+        left = self.left()
+        if isinstance(left, bool):
+            self._round(start)
+            return
+        runs = tf.logical_not(left)
+        branches.choose(self.ev, runs, lambda: self._round(start), lambda: None, self.node, "round")
+
+    def _round(self, start: Start) -> None:
+        start()
+        signal = branches.scope(self.ev, lambda: self.ev.run(self.node.body))
+        self.slots[self._way], self.slots[self._result] = branches.way_of(signal)
+
+    def unless_left(self, then: Callable[[], Residual]) -> Residual | bool:
+        """Whether there is another round, which is asked only while the loop was not left."""
+        left = self.left()
+        if isinstance(left, bool):
+            return False if left else then()
+        found: Residual = branches.choose(self.ev, tf.logical_not(left), then, lambda: False, self.node, "round")
+        return found
+
+    def next(self) -> None:
+        """One round more, for the profile; the end counts as one, too."""
+        self.ev.seen(self.node, "round")
+
+    def finish(self) -> Signal | None:
+        """The `else` clause, and how the loop as a whole ends."""
+        left, orelse = self.left(), self.node.orelse
+        if isinstance(left, tf.Tensor) and orelse:
+            leaves = branches.may_leave(orelse) or _returns(self.node)
+            run = self.ev.run
+            signal = branches.fork(self.ev, left, self._ending, lambda: run(orelse), self.node, leaves)
+        elif left is False:
+            signal = self.ev.run(orelse)
+        else:
+            signal = self._ending()
+        for name in (self._way, self._result, self.go):
+            self.slots.pop(name, None)
+        return signal
+
+    def _ending(self) -> Signal | None:
+        """What a `return` in the loop means for what follows it."""
+        way, result = self.way, self.slots[self._result]
+        if not isinstance(way, Residual):
+            return ("return", result) if way == WAYS["return"] else None
+        if not _returns(self.node):
+            return None
+        returned = tf.where(way.tensor == WAYS["return"], way.tensor, 0)
+        return branches.resume(self.ev, ("left", (Residual("", tensor=returned, late=True), result)), self.node)
+
+
+def _returns(node: ast.AST) -> bool:
+    if isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+        return False
+    return isinstance(node, ast.Return) or any(map(_returns, ast.iter_child_nodes(node)))
 
 
 def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
     """A `for` loop."""
     iterable = ev.value(node.iter)
+    loop = Loop(ev, node)
     if isinstance(iterable, tf.Variable):
         iterable = iterable.read_value()
-    if isinstance(iterable, tf.Tensor) and iterable.shape.rank and iterable.shape[0] is None:
-        return _over_tensor(ev, node, iterable)
-    for member in containers.iterate(ev, iterable, node.iter):
-        attributes.assign(ev, node.target, member)
-        signal = _round(ev, node)
-        if signal is not None:
-            if signal[0] == "break":
-                return None
-            return signal
-    return ev.run(node.orelse)
+    rows = containers.rows(ev, iterable, node.iter)
+    if rows is not None and _over_rows(loop, rows):
+        return loop.finish()
+    if isinstance(iterable, Iteration) and isinstance(node.iter, ast.Name):
+        raise ev.refuse("iterator", "a loop over an iterator that has a name, and may go on later", node)
+    _unrolled(loop, (_binding(loop, member) for member in containers.iterate(ev, iterable, node.iter)))
+    return loop.finish()
 
 
-def _round(ev: Evaluator, node: ast.For | ast.While) -> Signal | None:
-    frame = ev.frame
-    frame.in_loop += 1
-    try:
-        signal = ev.run(node.body)
-    finally:
-        frame.in_loop -= 1
-    return None if signal is not None and signal[0] == "continue" else signal
+def _binding(loop: Loop, member: Any) -> Start:
+    return lambda: attributes.assign(loop.ev, loop.node.target, member)  # type: ignore[union-attr]
+
+
+def _unrolled(loop: Loop, starts: Iterable[Start]) -> None:
+    for start in starts:
+        loop.next()
+        loop.round(start)
+        if loop.left() is True:
+            return
 
 
 def run_while(ev: Evaluator, node: ast.While) -> Signal | None:
     """A `while` loop."""
-    site = (*ev.frame.syntax.key, getattr(node, "site", -1))
-    if any(seen.varies for seen in ev.profile.occurrences(site)):
-        with branches.scratch():
-            is_tensor = isinstance(ev.truth(ev.value(node.test), node), tf.Tensor)
-        if is_tensor:
-            return _while_tensor(ev, node)
+    loop = Loop(ev, node)
+    varies = any(seen.varies for seen in ev.profile.occurrences(site_of(ev.frame.syntax, node.test, "truth")))
     for _ in range(containers.UNROLL):
-        decided = ev.decide(ev.value(node.test), node)
-        if isinstance(decided, tf.Tensor):
-            return _while_tensor(ev, node)
-        if not decided:
-            return ev.run(node.orelse)
-        signal = _round(ev, node)
-        if signal is not None:
-            return None if signal[0] == "break" else signal
+        loop.next()
+        go = _test(loop, varies or not isinstance(loop.left(), bool))
+        if isinstance(go, tf.Tensor):
+            go = _dynamic_or_path(loop, go)
+        if not go:
+            return loop.finish()
+        loop.round(lambda: None)
+        if loop.left() is True:
+            return loop.finish()
     raise ev.refuse("trips", f"a loop of more than {containers.UNROLL} rounds is not unrolled", node)
 
 
-def _while_tensor(ev: Evaluator, node: ast.While) -> Signal | None:
-    def test() -> tf.Tensor:
-        truth = ev.truth(ev.value(node.test), node)
-        return truth if isinstance(truth, tf.Tensor) else tf.constant(bool(ev.decide(truth, node)))
-
-    dynamic(ev, test, lambda: _plain_round(ev, node), node)
-    return ev.run(node.orelse)
-
-
-def _plain_round(ev: Evaluator, node: ast.For | ast.While) -> None:
-    if ev.run(node.body) is not None:
-        raise ev.refuse("loop exit", "a loop whose rounds a tensor decides is left", node)
+def _test(loop: Loop, varies: bool) -> bool | tf.Tensor:
+    """Whether there is one more round. Where calls differ in the number of rounds, none is assumed for a tensor."""
+    ev, test = loop.ev, loop.node.test  # type: ignore[union-attr]
+    value = ev.value(test) if loop.left() is False else loop.unless_left(lambda: _truth_of_test(loop))
+    if varies and isinstance(truth := ev.truth(value, test), tf.Tensor):
+        ev.seen(test, "truth")
+        return truth
+    return ev.decide(value, test)
 
 
-def _over_tensor(ev: Evaluator, node: ast.For, tensor: tf.Tensor) -> Signal | None:
-    """A loop over the rows of a tensor whose length is not known."""
-    frame, counter = ev.frame, f"<round of line {node.lineno}>"
-    frame.locals[counter] = Residual("", tensor=tf.constant(0, tf.int64), late=True)
-
-    def test() -> tf.Tensor:
-        return frame.locals[counter].tensor < tf.shape(tensor, tf.int64)[0]
+def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
+    """The rest of the loop in the graph; or, if it does not fit there, whether there is another round."""
+    before = state.State(loop.ev)
 
     def body() -> None:
-        index = frame.locals[counter].tensor
-        attributes.assign(ev, node.target, tensor[index])
-        _plain_round(ev, node)
-        frame.locals[counter] = Residual("", tensor=index + 1, late=True)
+        loop.round(lambda: None)
+        loop.slots[loop.go] = _as_bool(loop.ev, loop.unless_left(lambda: _truth_of_test(loop)))
 
-    dynamic(ev, test, body, node)
-    del frame.locals[counter]
-    return ev.run(node.orelse)
+    try:
+        with loop.ev.heap.forked():
+            dynamic(loop, go, body)
+    except Inconvertible as reason:
+        before.undo()
+        try:
+            return loop.ev.follow_last(go, loop.node, "round")
+        except Inconvertible:
+            raise reason from None
+    return False
 
 
-def dynamic(ev: Evaluator, test: Callable[[], tf.Tensor], body: Callable[[], None], node: ast.AST) -> None:
-    """A loop in the graph: what its body changes are the loop's variables."""
+def _truth_of_test(loop: Loop) -> Residual:
+    test = loop.node.test  # type: ignore[union-attr]
+    return _as_bool(loop.ev, loop.ev.truth(loop.ev.value(test), test))
+
+
+def _as_bool(ev: Evaluator, truth: Any) -> Residual:
+    """Whether there is another round, as a value that can flow."""
+    if isinstance(truth, Residual) and truth.tensor is not None:
+        return truth
+    tensor = truth if isinstance(truth, tf.Tensor) else tf.constant(bool(ev.decide(truth, ev.here)))
+    return Residual("", tensor=tensor, late=True)
+
+
+def _over_rows(loop: Loop, rows: Rows) -> bool:
+    """A loop over rows whose number is known only in the graph; False if it does not fit there."""
+    ev, slots, counter = loop.ev, loop.slots, f"<round of line {loop.node.lineno}>"
     before = state.State(ev)
-    patterns = _variables(ev, before, test, body)
-    slots = list(patterns)
-    first = [t for slot in slots for t in state.tensors(ev, patterns[slot], before.get(slot))]
-    shapes = [hole.shape for slot in slots for hole in state.holes(patterns[slot])]
+    slots[counter] = Residual("", tensor=tf.constant(0, tf.int64), late=True)
 
-    def enter(flat: tuple[tf.Tensor, ...]) -> None:
+    def body() -> None:
+        index = slots[counter].tensor
+        loop.round(lambda: _binding(loop, rows.row(index))())
+        slots[counter] = Residual("", tensor=index + 1, late=True)
+        loop.slots[loop.go] = _as_bool(ev, loop.unless_left(lambda: _as_bool(ev, index + 1 < rows.count)))
+
+    try:
+        with ev.heap.forked():
+            dynamic(loop, slots[counter].tensor < rows.count, body)
+    except Inconvertible:
+        if not rows.is_known:
+            raise
+        before.undo()
+        return False
+    finally:
+        slots.pop(counter, None)
+    return True
+
+
+def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
+    """A loop in the graph: what its body changes are the loop's variables."""
+    ev = loop.ev
+    loop.slots[loop.go] = Residual("", tensor=go, late=True)
+    before = state.State(ev)
+    patterns = _variables(ev, before, body)
+    new = {slot for slot in patterns if isinstance(before.get(slot), Missing)}
+    first = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
+    shapes = [hole.shape for p in patterns.values() for hole in merging.holes(p)]
+
+    def enter(flat: Iterable[tf.Tensor], at_end: bool = False) -> None:
+        """A name that was not set before the loop is set only at its end, if there was a round."""
         values = iter(flat)
-        for slot in slots:
-            before.set(slot, state.filled(patterns[slot], values))
+        for slot, pattern in patterns.items():
+            value, is_new = merging.filled(pattern, values), slot in new
+            if at_end and is_new and not isinstance(value, Missing):
+                value = Unsure(value, go)
+            before.set(slot, MISSING if is_new and not at_end else value)
 
-    def condition(_: tf.Tensor, *flat: tf.Tensor) -> tf.Tensor:
+    def condition(number: tf.Tensor, *flat: tf.Tensor) -> tf.Tensor:
         enter(flat)
-        result = test()
+        more = loop.slots[loop.go].tensor
         before.restore()
-        return result
+        return tf.logical_and(more, number < 0)
 
     def round_(number: tf.Tensor, *flat: tf.Tensor) -> list[tf.Tensor]:
         enter(flat)
         count = len(ev.assertions)
         body()
-        made = [t for slot in slots for t in state.tensors(ev, patterns[slot], before.get(slot))]
+        made = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
         number = tf.maximum(number, branches.broken(ev.assertions[count:]))
         before.restore()
         return [number, *made]
 
-    start = [tf.constant(-1), *first]
     invariants = [tf.TensorShape([]), *shapes]
-    number, *last = tf.while_loop(condition, round_, start, invariants, parallel_iterations=1)
-    enter(tuple(last))
+    number, *last = tf.while_loop(condition, round_, [tf.constant(-1), *first], invariants, parallel_iterations=1)
+    enter(last, True)
     ev.assertions.append(number)
 
 
-def _variables(
-    ev: Evaluator, before: state.State, test: Callable[[], tf.Tensor], body: Callable[[], None]
-) -> dict[state.Slot, Any]:
+def _variables(ev: Evaluator, before: state.State, body: Callable[[], None]) -> dict[state.Slot, Any]:
     """What the body changes, each with what it has in common from round to round."""
     patterns: dict[state.Slot, Any] = {}
     for _ in range(_ROUNDS):
         with branches.scratch():
             for slot, pattern in patterns.items():
-                before.set(slot, state.filled(pattern, _placeholders(pattern)))
-            test()
+                if not isinstance(before.get(slot), Missing):
+                    before.set(slot, merging.filled(pattern, _placeholders(pattern)))
             body()
             changes = before.changes()
         before.restore()
-        more = {slot: state.template(ev, before.get(slot), value) for slot, value in changes.items()}
-        wider = {slot: _wider(ev, patterns.get(slot), pattern) for slot, pattern in more.items()}
-        if all(_alike(patterns.get(slot), pattern) for slot, pattern in wider.items()):
+        more = {slot: before.merged(slot, before.get(slot), value) for slot, value in changes.items()}
+        grown = {slot: merging.wider(ev, patterns.get(slot), pattern) for slot, pattern in more.items()}
+        if all(slot in patterns and _alike(patterns[slot], pattern) for slot, pattern in grown.items()):
             return patterns
-        patterns.update(wider)
+        patterns.update(grown)
     raise ev.refuse("loop", "what a loop changes has another shape in each round")
 
 
 def _placeholders(pattern: Any) -> Any:
-    from recgraph import tf_private
-
-    return (tf_private.placeholder(tf.TensorSpec(hole.shape, hole.dtype)) for hole in state.holes(pattern))
-
-
-def _wider(ev: Evaluator, known: Any, found: Any) -> Any:
-    """A template that covers two."""
-    if known is None or not isinstance(known, state.Hole) or not isinstance(found, state.Hole):
-        return found
-    shape = known.shape if known.shape == found.shape else state._common(known.shape, found.shape)
-    return state.Hole(known.dtype, shape, known.is_number)
+    return (tf_private.placeholder(tf.TensorSpec(hole.shape, hole.dtype)) for hole in merging.holes(pattern))
 
 
 def _alike(one: Any, other: Any) -> bool:
-    ours, theirs = state.holes(one), state.holes(other)
-    return one is not None and [(h.dtype, h.shape.as_list() if h.shape.rank is not None else None) for h in ours] == [
-        (h.dtype, h.shape.as_list() if h.shape.rank is not None else None) for h in theirs
-    ]
+    return merging.holes(one) == merging.holes(other)

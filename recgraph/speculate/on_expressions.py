@@ -8,10 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import attributes, calls, containers, recursion, residuals
+from recgraph.speculate import attributes, branches, calls, containers, recursion, residuals
 from recgraph.speculate.evaluator import Evaluator, rule
 from recgraph.speculate.scopes import Frame, Names
-from recgraph.speculate.values import Residual, is_symbolic
+from recgraph.speculate.values import Iteration, Residual, is_symbolic
 
 BINARY: dict[type[ast.operator], Any] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -62,47 +62,37 @@ def _unary(ev: Evaluator, node: ast.UnaryOp) -> Any:
 @rule(ast.BoolOp)
 def _bool(ev: Evaluator, node: ast.BoolOp) -> Any:
     """Each operand decides whether the next is evaluated."""
-    wanted = isinstance(node.op, ast.And)
-    for operand in node.values[:-1]:
-        value = ev.value(operand)
-        decided = ev.decide(value, operand)
-        if isinstance(decided, tf.Tensor):
-            return _bool_of_tensors(ev, node, value)
-        if decided is not wanted:
-            return value
-    return ev.value(node.values[-1])
+    return _operand(ev, node.values, isinstance(node.op, ast.And))
 
 
-def _bool_of_tensors(ev: Evaluator, node: ast.BoolOp, first: Any) -> Any:
-    """`a and b` of bool scalars of the graph, where evaluating `b` has no effects that could be seen."""
-    index = 0
-    truths = [ev.truth(first, node)]
-    for index in range(1, len(node.values)):
-        truths.append(ev.truth(ev.value(node.values[index]), node))
-    if not all(isinstance(t, tf.Tensor | bool) for t in truths):
-        raise ev.refuse("and/or", "and/or of tensors with other values", node)
-    join = tf.logical_and if isinstance(node.op, ast.And) else tf.logical_or
-    result = truths[0]
-    for truth in truths[1:]:
-        result = join(result, truth)
-    return result
+def _operand(ev: Evaluator, operands: list[ast.expr], goes_on: bool) -> Any:
+    first, *more = operands
+    value = ev.value(first)
+    if not more:
+        return value
+    decided = ev.decide(value, first)
+    if isinstance(decided, tf.Tensor):
+        ways = [lambda: value, lambda: _operand(ev, more, goes_on)]
+        return branches.choose(ev, decided, ways[goes_on], ways[not goes_on], first)
+    return _operand(ev, more, goes_on) if decided is goes_on else value
 
 
 @rule(ast.Compare)
 def _compare(ev: Evaluator, node: ast.Compare) -> Any:
-    left = ev.value(node.left)
-    for i, (kind, comparator) in enumerate(zip(node.ops, node.comparators, strict=True)):
-        right = ev.value(comparator)
-        result = _comparison(ev, kind, left, right, node)
-        if i == len(node.ops) - 1:
-            return result
-        decided = ev.decide(result, comparator)
-        if isinstance(decided, tf.Tensor):
-            raise ev.refuse("chained comparison", "a chained comparison of tensors", node)
-        if not decided:
-            return result
-        left = right
-    return result
+    return _chain(ev, ev.value(node.left), list(zip(node.ops, node.comparators, strict=True)), node)
+
+
+def _chain(ev: Evaluator, left: Any, links: list[tuple[ast.cmpop, ast.expr]], node: ast.Compare) -> Any:
+    """Each comparison decides whether the next operand is evaluated."""
+    (kind, comparator), *more = links
+    right = ev.value(comparator)
+    result = _comparison(ev, kind, left, right, node)
+    if not more:
+        return result
+    decided = ev.decide(result, comparator)
+    if isinstance(decided, tf.Tensor):
+        return branches.choose(ev, decided, lambda: _chain(ev, right, more, node), lambda: result, comparator)
+    return _chain(ev, right, more, node) if decided else result
 
 
 def _comparison(ev: Evaluator, kind: ast.cmpop, left: Any, right: Any, node: ast.AST) -> Any:
@@ -130,11 +120,9 @@ def _identity(ev: Evaluator, left: Any, right: Any, node: ast.AST) -> Any:
 
 @rule(ast.IfExp)
 def _if_expression(ev: Evaluator, node: ast.IfExp) -> Any:
-    from recgraph.speculate import branches
-
-    decided = ev.decide(ev.value(node.test), node)
+    decided = ev.decide(ev.value(node.test), node.test)
     if isinstance(decided, tf.Tensor):
-        return branches.choose(ev, decided, lambda: ev.value(node.body), lambda: ev.value(node.orelse), node)
+        return branches.choose(ev, decided, lambda: ev.value(node.body), lambda: ev.value(node.orelse), node.test)
     return ev.value(node.body if decided else node.orelse)
 
 
@@ -174,9 +162,7 @@ def _list(ev: Evaluator, node: ast.List) -> list[Any]:
 @rule(ast.Set)
 def _set(ev: Evaluator, node: ast.Set) -> set[Any]:
     members = elements(ev, node.elts)
-    if any(is_symbolic(m) or isinstance(m, Residual) for m in members):
-        raise ev.refuse("set", "a set of tensors or of values that differ from call to call", node)
-    return set(members)
+    return {_key(ev, member, node) for member in members}
 
 
 def elements(ev: Evaluator, nodes: list[ast.expr]) -> list[Any]:
@@ -202,9 +188,9 @@ def _dict(ev: Evaluator, node: ast.Dict) -> dict[Any, Any]:
 
 
 def _key(ev: Evaluator, key: Any, node: ast.AST) -> Any:
-    if is_symbolic(key) or isinstance(key, Residual):
-        raise ev.refuse("key", "a key that differs from call to call", node)
-    return key
+    if is_symbolic(key):
+        raise ev.refuse("key", "a tensor as a key", node)
+    return ev.concrete(key, node)
 
 
 @rule(ast.JoinedStr)
@@ -235,7 +221,9 @@ def _lambda(ev: Evaluator, node: ast.Lambda) -> Any:
 def _comprehension(ev: Evaluator, node: Any) -> Any:
     found: list[Any] = []
     _generate(ev, node.generators, lambda: found.append(ev.value(node.elt)), node)
-    return set(found) if isinstance(node, ast.SetComp) else found
+    if isinstance(node, ast.SetComp):
+        return {_key(ev, member, node) for member in found}
+    return found if isinstance(node, ast.ListComp) else Iteration(found)
 
 
 @rule(ast.DictComp)
@@ -270,12 +258,5 @@ def _nested(ev: Evaluator, generators: list[ast.comprehension], depth: int, iter
     generator = generators[depth]
     for member in containers.iterate(ev, iterable if depth == 0 else ev.value(generator.iter), generator.iter):
         attributes.assign(ev, generator.target, member)
-        conditions = (ev.decide(ev.value(test), test) for test in generator.ifs)
-        if all(_known(ev, condition, generator.iter) for condition in conditions):
+        if all(ev.decided(ev.value(test), test) for test in generator.ifs):
             _nested(ev, generators, depth + 1, None, add)
-
-
-def _known(ev: Evaluator, condition: Any, node: ast.AST) -> bool:
-    if isinstance(condition, tf.Tensor):
-        raise ev.refuse("filter", "a tensor decides what a comprehension keeps", node)
-    return bool(condition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 from typing import Any
 
 import tensorflow as tf
@@ -102,13 +103,11 @@ def _delete(ev: Evaluator, node: ast.Delete) -> None:
 
 @rule(ast.If)
 def _if(ev: Evaluator, node: ast.If) -> Signal | None:
-    decided = ev.decide(ev.value(node.test), node)
+    decided = ev.decide(ev.value(node.test), node.test)
     if not isinstance(decided, tf.Tensor):
         return ev.run(node.body if decided else node.orelse)
-    if branches.leaves(node):
-        return branches.leave(ev, decided, node)
-    branches.run(ev, decided, lambda: ev.run(node.body), lambda: ev.run(node.orelse), node)
-    return None
+    leaves = branches.may_leave([*node.body, *node.orelse])
+    return branches.fork(ev, decided, lambda: ev.run(node.body), lambda: ev.run(node.orelse), node.test, leaves)
 
 
 @rule(ast.While)
@@ -134,7 +133,7 @@ def _assert(ev: Evaluator, node: ast.Assert) -> None:
     truth = ev.truth(ev.value(node.test), node)
     if isinstance(truth, tf.Tensor):
         ev.assert_in_graph(truth, ev.noted("raises", "the assertion holds", node))
-    elif not isinstance(ev.decide(truth, node), bool) or not ev.decide(truth, node):
+    elif not ev.decided(truth, node.test):
         raise ev.refuse("raises", "AssertionError", node)
 
 
@@ -143,23 +142,30 @@ def _raise(ev: Evaluator, node: ast.Raise) -> None:
     raise ev.refuse("raises", "an exception is raised", node)
 
 
-@rule(ast.Try)
-def _try(ev: Evaluator, node: ast.Try) -> Signal | None:
+@rule(ast.Try, ast.TryStar)
+def _try(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
     """Nothing raises in the graph: where something would, the call falls back before anything was done."""
-    signal = ev.run(node.body)
-    if signal is None:
-        signal = ev.run(node.orelse)
-    return ev.run(node.finalbody) or signal
+    signal = branches.scope(ev, lambda: _body_and_else(ev, node))
+    return ev.run(node.finalbody) or branches.resume(ev, signal, node)
+
+
+def _body_and_else(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
+    ev.frame.rests.append(node.orelse)
+    try:
+        signal = ev.run(node.body)
+    finally:
+        ev.frame.rests.pop()
+    return ev.run(node.orelse) if signal is None else signal
 
 
 @rule(ast.With)
 def _with(ev: Evaluator, node: ast.With) -> Signal | None:
-    return _managed(ev, node.items, node)
+    return branches.resume(ev, _managed(ev, node.items, node), node)
 
 
 def _managed(ev: Evaluator, items: list[ast.withitem], node: ast.With) -> Signal | None:
     if not items:
-        return ev.run(node.body)
+        return branches.scope(ev, lambda: ev.run(node.body))
     manager = ev.value(items[0].context_expr)
     kind = type(manager)
     if known.is_users_type(kind) and not known.is_frameworks_object(manager):
@@ -168,6 +174,7 @@ def _managed(ev: Evaluator, items: list[ast.withitem], node: ast.With) -> Signal
         raise ev.refuse("with", f"the context manager {kind.__name__} is not known", node)
     if ev.heap.name_of(manager) is not None:
         containers.lift(ev, manager, node)  # it is this very object
+    ev.tapes[id(manager)] = ev.heap.forks
     with manager as value:
         if items[0].optional_vars is not None:
             attributes.assign(ev, items[0].optional_vars, value)
@@ -185,18 +192,32 @@ def _users_manager(ev: Evaluator, manager: Any, items: list[ast.withitem], node:
 
 @rule(ast.Match)
 def _match(ev: Evaluator, node: ast.Match) -> Signal | None:
-    subject = ev.value(node.subject)
-    for case in node.cases:
-        if _matches(ev, case.pattern, subject, node) and (case.guard is None or _holds(ev, case.guard)):
+    return _cases(ev, node.cases, ev.value(node.subject), node)
+
+
+def _cases(ev: Evaluator, cases: list[ast.match_case], subject: Any, node: ast.Match) -> Signal | None:
+    """The first case that matches; a number from the graph is compared with one value after the other there."""
+    for i, case in enumerate(cases):
+        if isinstance(case.pattern, ast.MatchValue) and case.guard is None and isinstance(subject, Residual):
+            decided = ev.decide(_equals(ev, subject, case.pattern.value), case.pattern.value)
+            if isinstance(decided, tf.Tensor):
+                return _case_of_tensor(ev, decided, cases[i:], subject, node)
+            matched = decided
+        else:
+            matched = _matches(ev, case.pattern, subject, node)
+        if matched and (case.guard is None or ev.decided(ev.value(case.guard), case.guard)):
             return ev.run(case.body)
     return None
 
 
-def _holds(ev: Evaluator, test: ast.expr) -> bool:
-    decided = ev.decide(ev.value(test), test)
-    if isinstance(decided, tf.Tensor):
-        raise ev.refuse("match", "a tensor guards a case", test)
-    return decided
+def _case_of_tensor(
+    ev: Evaluator, matches: tf.Tensor, cases: list[ast.match_case], subject: Any, node: ast.Match
+) -> Signal | None:
+    leaves = branches.may_leave(part for case in cases for part in case.body)
+    first, *others = cases
+    return branches.fork(
+        ev, matches, lambda: ev.run(first.body), lambda: _cases(ev, others, subject, node), first.pattern, leaves
+    )
 
 
 def _matches(ev: Evaluator, pattern: ast.pattern, subject: Any, node: ast.AST) -> bool:
@@ -221,12 +242,11 @@ def _matches(ev: Evaluator, pattern: ast.pattern, subject: Any, node: ast.AST) -
 
 
 def _equal(ev: Evaluator, subject: Any, pattern: ast.expr) -> bool:
-    import operator
+    return ev.decided(_equals(ev, subject, pattern), pattern)
 
-    decided = ev.decide(residuals.operate(ev, operator.eq, [subject, ev.value(pattern)], pattern), pattern)
-    if isinstance(decided, tf.Tensor):
-        raise ev.refuse("match", "a tensor decides a case", pattern)
-    return decided
+
+def _equals(ev: Evaluator, subject: Any, pattern: ast.expr) -> Any:
+    return residuals.operate(ev, operator.eq, [subject, ev.value(pattern)], pattern)
 
 
 def _matches_sequence(ev: Evaluator, pattern: ast.MatchSequence, subject: Any, node: ast.AST) -> bool:

@@ -41,6 +41,8 @@ class Seen:
         shape: of tensors, what all shapes have in common.
         count: how many calls have reached it.
         parts: of ragged and sparse tensors, their tensors.
+        last: the value in the last of them that reached it, if it is plain.
+        call: the number of that call.
     """
 
     types: set[type] = dataclasses.field(default_factory=set)
@@ -48,6 +50,8 @@ class Seen:
     shape: tf.TensorShape | None = None
     count: int = 0
     parts: list[Seen] = dataclasses.field(default_factory=list)
+    last: Any = None
+    call: int = 0
 
     def add(self, value: Any) -> None:
         """Takes note of one more value."""
@@ -64,6 +68,7 @@ class Seen:
             for part, component in zip(self.parts, components, strict=False):
                 part.add(component)
         self.count += 1
+        self.last = value if is_plain(value) else None
 
     @property
     def varies(self) -> bool:
@@ -161,6 +166,13 @@ class Profile:
         while occurrence >= len(row):
             row.append(Seen())
         row[occurrence].add(value)
+        row[occurrence].call = self.calls
+
+    def note(self, site: Hashable, value: Any) -> Seen:
+        """Takes note of a value that was found while converting."""
+        row = self._seen.setdefault(site, [Seen()])
+        row[0].add(value)
+        return row[0]
 
     @property
     def has_variants(self) -> bool:

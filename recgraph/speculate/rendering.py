@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph.speculate import known
+from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.calls import Callback, Closure, LateCall
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.profile import is_plain
@@ -31,6 +32,8 @@ class Renderer:
 
     def finish(self, result: Any) -> None:
         """Writes the effects in order, then the slots, then the result."""
+        self.script.scope["replace"] = _replace
+        self._assume_distinct()
         for effect in self.ev.effects:
             self._late(effect)
         for identity, members in self.heap.appended.items():
@@ -38,11 +41,26 @@ class Renderer:
                 self.script.effect(f"{self.heap.names[identity]}.append({self.code(member)})")
         for key, value in self.heap.shadow.items():
             self._slot(key, value)
-        for identity, (container, before) in self.heap.originals.items():
-            self._container(identity, container, before)
+        for identity, (_, before) in self.heap.originals.items():
+            self._container(identity, before)
         for layer, losses in self.heap.losses.changed():
             self.script.effect(f"{self.script.constant(weakref.ref(layer))}()._losses[:] = {self._list(losses)}")
         self.script.result = self.code(result)
+
+    def _assume_distinct(self) -> None:
+        """Where an object is written, no other name may be one of it."""
+        written = {key[1] for key in self.heap.shadow} | set(self.heap.appended) | set(self.heap.originals)
+        kinds: dict[type, dict[int, str]] = {}
+        for thing in self.heap.held:
+            name = self.heap.name_of(thing)
+            if name is not None:
+                kinds.setdefault(type(thing), {})[id(thing)] = name
+        for kind, names in kinds.items():
+            if len(names) > 1 and written & set(names):
+                distinct = assumption("distinct", f"{len(names)} objects of {kind.__name__}")
+                self.script.assume(
+                    f"len({{{', '.join(f'id({n})' for n in names.values())}}}) == {len(names)}", distinct
+                )
 
     def _late(self, effect: LateCall) -> None:
         arguments = [self.code(a) for a in effect.arguments]
@@ -51,30 +69,31 @@ class Renderer:
 
     def _slot(self, key: Any, value: Any) -> None:
         target = self.heap.targets[key]
-        if isinstance(value, Missing):
-            self.script.effect(f"del {target}")
-        else:
+        if key in self.heap.deleted:  # made during the call, perhaps: then nothing is there
+            self.script.effect(f"try: del {target}")
+            self.script.effect("except (AttributeError, LookupError, NameError): pass")
+        if not isinstance(value, Missing):
             self.script.effect(f"{target} = {self.code(value)}")
 
-    def _container(self, identity: int, container: Any, before: Any) -> None:
-        now = self.heap.opened[identity]
-        name = self.heap.names[identity]
-        if isinstance(now, list):
-            if len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True)):
-                return
-            self.script.effect(f"{name}[:] = {self._list(now)}")
+    def _container(self, identity: int, before: Any) -> None:
+        now, name = self.heap.opened[identity], self.heap.names[identity]
+        if isinstance(now, set):
+            if now != before:
+                self.script.effect(f"replace({name}, {self.script.constant(now)})")
+        elif isinstance(now, list):
+            if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
+                self.script.effect(f"{name}[:] = {self._list(now)}")
         elif list(now) != list(before) or any(now[k] is not before[k] for k in now):
-            if self._only_set(identity, now, before):
-                return
-            self.script.effect(f"replace({name}, {self._dict(now)})")
-            self.script.scope["replace"] = _replace
+            self._dict_changes(name, now, before)
 
-    def _only_set(self, identity: int, now: Any, before: Any) -> bool:
-        """Whether all changes of a dict were written as slots."""
-        changed = [k for k in now if k not in before or now[k] is not before[k]]
-        gone = [k for k in before if k not in now]
-        written = {key[2] for key in self.heap.shadow if key[:2] == ("item", identity)}
-        return not gone and set(changed) <= written
+    def _dict_changes(self, name: str, now: dict[Any, Any], before: dict[Any, Any]) -> None:
+        """Sets what has changed; where keys have gone or moved, all of them."""
+        if list(now)[: len(before)] != list(before):
+            self.script.effect(f"replace({name}, {self._dict(now)})")
+            return
+        for key, value in now.items():
+            if key not in before or before[key] is not value:
+                self.script.effect(f"{name}[{self.heap.literal(key)}] = {self.code(value)}")
 
     def code(self, value: Any) -> str:
         """A value as an expression."""
@@ -156,6 +175,6 @@ def _pack(spec: Any, components: list[tf.Tensor]) -> Any:
     return tf.nest.pack_sequence_as(spec, components, expand_composites=True)
 
 
-def _replace(container: dict[Any, Any], members: dict[Any, Any]) -> None:
+def _replace(container: Any, members: Any) -> None:
     container.clear()
     container.update(members)

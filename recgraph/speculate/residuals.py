@@ -5,6 +5,7 @@ after it, or in the graph where they come out of it.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import operator
 import types
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import calls, containers, known
+from recgraph.speculate import attributes, calls, containers, known
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import Residual, is_symbolic
@@ -22,7 +23,7 @@ from recgraph.speculate.values import Residual, is_symbolic
 # Operators that mean the same for int64, float64 and bool scalars as for Python's numbers.
 _EXACT = {
     operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.lt, operator.le, operator.gt,
-    operator.ge, operator.eq, operator.ne, operator.iadd, operator.isub, operator.imul,
+    operator.ge, operator.eq, operator.ne, operator.iadd, operator.isub, operator.imul, operator.abs,
 }  # fmt: skip
 
 
@@ -91,13 +92,34 @@ def _special(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any
         ]
     for method in tries:
         found = getattr(type(owner), method, None)
-        if isinstance(found, types.FunctionType) and known.is_users(found):
+        if isinstance(found, types.FunctionType) and known.is_users(found) and not _is_generated(found):
             return calls.call(ev, found, [owner, *(o for o in operands if o is not owner)], {}, node)
+    if name in ("eq", "ne") and _is_generated(type(owner).__eq__):
+        return _equal_dataclasses(ev, operands, name == "eq", node)
+    if name == "ne" and isinstance(type(owner).__eq__, types.FunctionType):
+        return operate(ev, operator.not_, [_special(ev, operator.eq, operands, position, node)], node)
     if name in ("eq", "ne") and inspect.getattr_static(type(owner), "__eq__") is object.__eq__:
         return (operands[0] is operands[1]) is (name == "eq")
     if name == "not":
         return not ev.truth(owner, node)
     raise ev.refuse("operator", f"{name} of {type(owner).__name__}", node)
+
+
+def _is_generated(function: Any) -> bool:
+    """Whether a method is what `dataclasses` writes."""
+    return isinstance(function, types.FunctionType) and function.__code__.co_filename == "<string>"
+
+
+def _equal_dataclasses(ev: Evaluator, operands: Sequence[Any], wanted: bool, node: ast.AST) -> bool:
+    one, other = operands
+    if type(one) is not type(other):
+        return not wanted
+    for field in dataclasses.fields(one):
+        if field.compare:
+            members = [attributes.get(ev, operand, field.name, node) for operand in operands]
+            if members[0] is not members[1] and not ev.decided(operate(ev, operator.eq, members, node), node):
+                return not wanted
+    return wanted
 
 
 def python(
@@ -117,9 +139,24 @@ def python(
             raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
     residuals = [a for a in flat if isinstance(a, Residual)]
     usable = all(a.tensor is not None or not a.late for a in residuals)
-    if function in _EXACT and usable and any(a.tensor is not None for a in residuals):
+    if (
+        usable
+        and any(a.tensor is not None for a in residuals)
+        and (function in _EXACT or _divides(function, arguments))
+    ):
         return _in_graph(ev, function, arguments, node)
     return in_script(ev, function, arguments, named, node)
+
+
+def _divides(function: Callable[..., Any], arguments: Sequence[Any]) -> bool:
+    """Whether a division is by a number that is known not to be 0, and is the same in the graph."""
+    if len(arguments) != 2 or type(arguments[1]) not in (int, float) or not arguments[1]:
+        return False
+    if function in (operator.truediv, operator.itruediv):
+        return True
+    dividend = arguments[0].tensor if isinstance(arguments[0], Residual) else None
+    integers = dividend is not None and dividend.dtype == tf.int64 and type(arguments[1]) is int
+    return integers and function in (operator.floordiv, operator.mod, operator.ifloordiv, operator.imod)
 
 
 def _leaves(values: Any) -> Any:
@@ -206,8 +243,10 @@ class Method:
 
     def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
         """Calls it in the script."""
-        example = self.owner.example if isinstance(self.owner, Residual) else self.owner
-        if not isinstance(example, (*known.DATA_TYPES, np.ndarray, np.generic)) and not self.owner.late:
+        example, late = self.owner, is_symbolic(self.owner)
+        if isinstance(example, Residual):
+            example, late = example.example, example.late
+        if not late and not isinstance(example, (*known.DATA_TYPES, np.ndarray, np.generic)):
             raise ev.refuse("method", f"{type(example).__name__}.{self.name} runs eagerly", node)
         return in_script(ev, operator.methodcaller(self.name, *()) if not arguments and not named else _call_method,
                          [self.owner] if not arguments and not named else [self.owner, self.name, *arguments],

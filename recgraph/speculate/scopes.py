@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -71,7 +72,7 @@ class Frame:
             function around it.
         outer: the frame around it, of a function made during the call or of a comprehension.
         rests: what comes after the statement that is being converted, in each block around it.
-        in_loop: how many unrolled loops are around it.
+        scopes: where in `rests` each scope begins that a branch may be a part of (`branches.py`).
     """
 
     syntax: Syntax
@@ -80,4 +81,13 @@ class Frame:
     locals: dict[str, Any] = dataclasses.field(default_factory=dict)
     outer: Frame | None = None
     rests: list[list[ast.stmt]] = dataclasses.field(default_factory=list)
-    in_loop: int = 0
+    scopes: list[int] = dataclasses.field(default_factory=lambda: [0])
+
+    @contextlib.contextmanager
+    def at(self, depth: int) -> Iterator[None]:
+        """While the rest of a block runs, only what comes after that block is left."""
+        rests, self.rests = self.rests, self.rests[:depth]
+        try:
+            yield
+        finally:
+            self.rests = rests

@@ -131,6 +131,15 @@ class Script:
         self.feeds.append(name)
         return len(self.feeds) - 1
 
+    def mark(self) -> Any:
+        """What has been read and assumed so far, for `reset`."""
+        return len(self.before), len(self.feeds), len(self.assumptions), dict(self._read)
+
+    def reset(self, mark: Any) -> None:
+        """Takes back what was read and assumed since."""
+        before, feeds, assumptions, self._read = mark[0], mark[1], mark[2], dict(mark[3])
+        del self.before[before:], self.feeds[feeds:], self.assumptions[assumptions:]
+
     def effect(self, line: str) -> None:
         """Something to do after the graph, in order."""
         self.after.append(line)

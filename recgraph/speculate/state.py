@@ -1,4 +1,4 @@
-"""What a piece of the program has changed, and how the changes of branches and rounds become tensors that flow.
+"""What a piece of the program has changed, and how it is taken back.
 
 A *slot* is a place that the program can assign: a local name, an attribute or item in the shadow, a member of a list
 or dict made during the call.
@@ -6,17 +6,16 @@ or dict made during the call.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-import tensorflow as tf
-
-from recgraph.speculate import known, residuals
+from recgraph.speculate import calls, known, merging
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.profile import same
-from recgraph.speculate.values import MISSING, Missing, Residual
+from recgraph.speculate.values import DUMMY, MISSING, Missing, Unsure
 
 Slot: TypeAlias = tuple[int, Any]
+WHOLE = object()  # in a slot: all members of a list or set
 
 
 class State:
@@ -25,198 +24,143 @@ class State:
     def __init__(self, ev: Evaluator) -> None:
         self._ev = ev
         self._held: dict[int, tuple[Any, Any]] = {}
-        self._effects = len(ev.effects)
-        self._assertions = len(ev.assertions)
-        for place in self._roots():
+        self._effects, self._assertions = len(ev.effects), len(ev.assertions)
+        self._reached = dict(ev.reached)
+        self._opened = set(ev.heap.opened)
+        self._script = ev.script.mark()
+        self._heap = ev.heap.mark()
+        self._names: set[int] = set()
+        for frame in ev.frames:
+            self._hold_frame(frame)
+        heap = ev.heap
+        for place in (heap.shadow, heap.opened, heap.appended, heap.deleted):
             self._hold(place)
 
-    def _roots(self) -> Iterator[Any]:
-        for frame in self._ev.frames:
-            inner: Any = frame
-            while inner is not None:
-                yield inner.locals
-                inner = inner.outer
-        heap = self._ev.heap
-        yield from (heap.shadow, heap.opened, heap.appended, heap.targets)
+    def _hold_frame(self, frame: Any) -> None:
+        while frame is not None:
+            self._names.add(id(frame.locals))
+            self._hold(frame.locals)
+            frame = frame.outer
 
     def _hold(self, thing: Any) -> None:
         if id(thing) in self._held:
             return
-        if isinstance(thing, list | dict):
-            self._held[id(thing)] = (thing, type(thing)(thing) if type(thing) in (list, dict) else thing.copy())
-            for member in thing.values() if isinstance(thing, dict) else thing:
-                self._hold(member)
-        elif isinstance(thing, tuple):
-            for member in thing:
-                self._hold(member)
-        elif self._ev.heap.name_of(thing) is None and known.is_users_type(type(thing)) and hasattr(thing, "__dict__"):
+        if isinstance(thing, list | dict | set):
+            self._held[id(thing)] = (thing, thing.copy())
+        elif isinstance(thing, calls.Closure):
+            self._hold_frame(thing.frame)
+        elif self._is_made(thing):
             self._held[id(thing)] = (thing, thing)
-            self._hold(thing.__dict__)
+        for member in self._members(thing):
+            self._hold(member)
+
+    def _is_made(self, thing: Any) -> bool:
+        """Whether a thing is an object of the user's that was made during the call."""
+        return self._ev.heap.name_of(thing) is None and known.is_users_type(type(thing)) and hasattr(thing, "__dict__")
+
+    def _members(self, thing: Any) -> Iterator[Any]:
+        if isinstance(thing, dict):
+            yield from thing.values()
+        elif isinstance(thing, list | tuple):
+            yield from thing
+        elif isinstance(thing, types.MethodType):
+            yield thing.__self__
+        elif id(thing) in self._held:
+            yield thing.__dict__
+
+    def _adopt(self) -> None:
+        """Containers that were opened meanwhile were so all the time: opening only reads."""
+        opened = self._ev.heap.opened
+        for identity in set(opened) - self._opened:
+            self._opened.add(identity)
+            self._held[id(opened[identity])] = (opened[identity], self._at_first(identity))
+            self._copy_of(opened)[identity] = opened[identity]
+
+    def _at_first(self, identity: int) -> Any:
+        """What a container held, with what the program had set until then under single keys."""
+        heap = self._ev.heap
+        members = heap.originals[identity][1].copy()
+        more = self._copy_of(heap.appended).pop(identity, None)
+        if more is not None:
+            members += self._copy_of(more)
+        written = self._copy_of(heap.shadow)
+        for slot in [slot for slot in written if slot[:2] == ("item", identity)]:
+            value = written.pop(slot)
+            members.pop(slot[2], None) if value is MISSING else members.update({slot[2]: value})
+        return members
+
+    def _copy_of(self, thing: Any) -> Any:
+        return self._held[id(thing)][1]
 
     def restore(self) -> None:
         """Makes everything as it was."""
+        self._adopt()
         for thing, copy in self._held.values():
             if isinstance(thing, list):
                 thing[:] = copy
-            elif isinstance(thing, dict):
+            elif isinstance(thing, dict | set):
                 thing.clear()
                 thing.update(copy)
         del self._ev.assertions[self._assertions :]
+        del self._ev.effects[self._effects :]
+        self._ev.reached = dict(self._reached)
+
+    def undo(self) -> None:
+        """Restores, and takes back what was read and assumed."""
+        self.restore()
+        opened = self._ev.heap.opened
+        self._ev.heap.reset(self._heap)
+        for identity in set(opened) - set(self._ev.heap.originals):
+            del opened[identity]
+        self._ev.script.reset(self._script)
 
     def changes(self) -> dict[Slot, Any]:
         """The slots that have another value now."""
+        self._adopt()
         if len(self._ev.effects) != self._effects:
             raise self._ev.refuse("effect in branch", "something is printed, or a late value made, as a tensor decides")
         found: dict[Slot, Any] = {}
         for key, (thing, copy) in self._held.items():
-            if isinstance(thing, list):
-                if len(thing) != len(copy):
-                    found[(key, None)] = list(thing)
-                else:
-                    found.update({(key, i): v for i, v in enumerate(thing) if v is not copy[i]})
+            if isinstance(thing, set):
+                found.update({(key, WHOLE): set(thing)} if thing != copy else {})
+            elif isinstance(thing, list) and len(thing) != len(copy):
+                found[key, WHOLE] = list(thing)
+            elif isinstance(thing, list):
+                found.update({(key, i): v for i, v in enumerate(thing) if v is not copy[i]})
             elif isinstance(thing, dict):
-                for name in {**copy, **thing}:
-                    if thing.get(name, MISSING) is not copy.get(name, MISSING):
-                        found[(key, name)] = thing.get(name, MISSING)
+                names = [n for n in {**copy, **thing} if thing.get(n, MISSING) is not copy.get(n, MISSING)]
+                found.update({(key, n): thing.get(n, MISSING) for n in names})
         return found
 
     def get(self, slot: Slot) -> Any:
         """What is in a slot now."""
         thing = self._held[slot[0]][0]
-        if slot[1] is None:
-            return list(thing)
+        if slot[1] is WHOLE:
+            return thing.copy()
         if isinstance(thing, list):
             return thing[slot[1]]
-        return thing.get(slot[1], MISSING)
+        heap = self._ev.heap
+        absent: Any = heap.previous.get(slot[1], MISSING) if thing is heap.shadow else MISSING
+        return thing.get(slot[1], [] if thing is heap.appended else absent)
+
+    def merged(self, slot: Slot, one: Any, other: Any) -> Any:
+        """The template for both values of a slot. Only a local name may be left without one."""
+        if isinstance(one, Missing) == isinstance(other, Missing):
+            return merging.template(self._ev, one, other)
+        if slot[0] not in self._names:
+            raise self._ev.refuse("merge", "what is there on one way only meets after a branch or round")
+        value = other if isinstance(one, Missing) else one
+        return MISSING if isinstance(value, Unsure) else merging.template(self._ev, DUMMY, value)
 
     def set(self, slot: Slot, value: Any) -> None:
         """Puts a value into a slot."""
         thing = self._held[slot[0]][0]
-        if slot[1] is None:
+        if slot[1] is WHOLE and isinstance(thing, list):
             thing[:] = value
-        elif isinstance(value, Missing) and isinstance(thing, dict):
-            if thing is self._ev.heap.shadow:
-                thing[slot[1]] = value
-            else:
-                thing.pop(slot[1], None)
+        elif slot[1] is WHOLE:
+            thing.clear()
+            thing.update(value)
+        elif isinstance(value, Missing) and isinstance(thing, dict) and thing is not self._ev.heap.shadow:
+            thing.pop(slot[1], None)
         else:
             thing[slot[1]] = value
-
-
-# Values that flow through a branch or loop: a template with holes, and the tensors in the holes.
-
-
-class Hole:
-    """Where a tensor of the result goes; a number comes back as one."""
-
-    def __init__(self, dtype: tf.DType, shape: tf.TensorShape, is_number: bool) -> None:
-        self.dtype, self.shape, self.is_number = dtype, shape, is_number
-
-
-def template(ev: Evaluator, one: Any, other: Any) -> Any:
-    """What both values have in common, with holes where they differ.
-
-    Raises:
-        Inconvertible: they differ in structure.
-    """
-    if isinstance(one, Missing) or isinstance(other, Missing):
-        return MISSING
-    if _is_tensor(one) or _is_tensor(other):
-        return _tensor_hole(ev, one, other)
-    if same(one, other):
-        return one
-    if _is_number(one) and _is_number(other):
-        kinds = {_kind(one), _kind(other)}
-        if len(kinds) == 1:
-            return Hole(kinds.pop(), tf.TensorShape([]), True)
-    if isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
-        members = [template(ev, a, b) for a, b in zip(one, other, strict=True)]
-        return type(one)._make(members) if hasattr(one, "_make") else type(one)(members)
-    if isinstance(one, dict) and type(one) is type(other) and list(one) == list(other):
-        return {key: template(ev, one[key], other[key]) for key in one}
-    names = f"{_describe(one)} and {_describe(other)}"
-    raise ev.refuse("merge", f"values that do not fit together meet after a branch or round: {names}")
-
-
-def _tensor_hole(ev: Evaluator, one: Any, other: Any) -> Hole:
-    dtypes = {v.dtype for v in (one, other) if _is_tensor(v)}
-    fits = all(_is_tensor(v) or _is_number(v) for v in (one, other))
-    if not fits or len(dtypes) != 1:
-        raise ev.refuse("merge", f"{_describe(one)} and {_describe(other)} meet after a branch or round")
-    shapes = [v.shape if _is_tensor(v) else tf.TensorShape([]) for v in (one, other)]
-    shape = shapes[0] if shapes[0] == shapes[1] else _common(*shapes)
-    return Hole(dtypes.pop(), shape, False)
-
-
-def _common(one: tf.TensorShape, other: tf.TensorShape) -> tf.TensorShape:
-    from recgraph.speculate.profile import common_shape
-
-    return common_shape(one, other)
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, tf.Tensor)
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, Residual):
-        return value.tensor is not None or isinstance(value.example, bool | int | float)
-    return type(value) in (bool, int, float)
-
-
-def _kind(value: Any) -> tf.DType:
-    if isinstance(value, Residual) and value.tensor is not None:
-        return value.tensor.dtype
-    kind = type(value.example if isinstance(value, Residual) else value)
-    return {bool: tf.bool, int: tf.int64, float: tf.float64}[kind]
-
-
-def _describe(value: Any) -> str:
-    return f"tensor {value.dtype.name}{value.shape}" if _is_tensor(value) else repr(value)[:60]
-
-
-def tensors(ev: Evaluator, pattern: Any, value: Any) -> list[tf.Tensor]:
-    """The tensors that go into the holes of a template."""
-    if isinstance(pattern, Hole):
-        if _is_tensor(value):
-            return [value]
-        if isinstance(value, Residual):
-            return [residuals.as_tensor(ev, value, ev._here, pattern.dtype)]  # type: ignore[arg-type]
-        return [tf.constant(value, pattern.dtype)]
-    if isinstance(pattern, list | tuple) and not isinstance(value, Missing):
-        return [t for p, v in zip(pattern, value, strict=True) for t in tensors(ev, p, v)]
-    if isinstance(pattern, dict):
-        return [t for key in pattern for t in tensors(ev, pattern[key], value[key])]
-    return []
-
-
-def filled(pattern: Any, values: Iterator[tf.Tensor]) -> Any:
-    """A template with tensors in its holes."""
-    if isinstance(pattern, Hole):
-        value = next(values)
-        return Residual("", tensor=value, late=True) if pattern.is_number else value
-    if isinstance(pattern, list | tuple) and any(map(_has_holes, pattern)):
-        members = [filled(p, values) for p in pattern]
-        return type(pattern)._make(members) if hasattr(pattern, "_make") else type(pattern)(members)
-    if isinstance(pattern, dict) and any(map(_has_holes, pattern.values())):
-        return {key: filled(p, values) for key, p in pattern.items()}
-    return pattern
-
-
-def _has_holes(pattern: Any) -> bool:
-    if isinstance(pattern, list | tuple):
-        return any(map(_has_holes, pattern))
-    if isinstance(pattern, dict):
-        return any(map(_has_holes, pattern.values()))
-    return isinstance(pattern, Hole)
-
-
-def holes(pattern: Any) -> list[Hole]:
-    """The holes of a template, in order."""
-    if isinstance(pattern, Hole):
-        return [pattern]
-    if isinstance(pattern, list | tuple):
-        return [hole for p in pattern for hole in holes(p)]
-    if isinstance(pattern, dict):
-        return [hole for p in pattern.values() for hole in holes(p)]
-    return []

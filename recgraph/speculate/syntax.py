@@ -60,6 +60,11 @@ class Syntax:
         return f"{self.filename}:{getattr(node, 'lineno', self.node.lineno)}"
 
 
+def site_of(syntax: Syntax, node: ast.AST, what: str = "value") -> tuple[object, ...]:
+    """The place in the profile for the values of a node, or for its truth."""
+    return (*syntax.key, getattr(node, "site", -1), what)
+
+
 @functools.cache
 def syntax_of_code(code: types.CodeType) -> Syntax:
     """The syntax tree that `code` was compiled from.

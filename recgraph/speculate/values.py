@@ -36,3 +36,22 @@ MISSING = Missing()
 def is_symbolic(value: Any) -> bool:
     """Whether a value is a tensor of the graph, or made of such."""
     return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor)
+
+
+class Iteration(list[Any]):
+    """What is left of an iterator: a generator expression, a `zip`, a `map`."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Unsure:
+    """The value of a name that has one only where a condition of the graph holds."""
+
+    value: Any
+    condition: tf.Tensor
+
+
+class _Dummy:
+    """A value that nobody will look at: what a branch that does not return has returned."""
+
+
+DUMMY = _Dummy()

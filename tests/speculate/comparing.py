@@ -67,6 +67,8 @@ def plain(value: Any) -> Any:
         return type(value).__name__, [plain(v) for v in value]
     if isinstance(value, types.FunctionType | type):
         return value.__name__
+    if hasattr(value, "__slots__") and not hasattr(value, "__dict__"):
+        return type(value).__name__, {key: plain(getattr(value, key, None)) for key in value.__slots__}
     if hasattr(value, "__dict__") and not isinstance(value, types.ModuleType):
         return type(value).__name__, {key: plain(v) for key, v in vars(value).items()}
     return type(value).__name__, value

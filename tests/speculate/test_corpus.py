@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import operator
 import pkgutil
+from typing import Any
 
 import pytest
 
+from recgraph.speculate import attributes, builtin_calls, residuals
+from recgraph.speculate.evaluator import RULES
 from tests.speculate import comparing, corpus
 
 for module in pkgutil.iter_modules(corpus.__path__):
@@ -26,3 +31,35 @@ def test_program(name: str) -> None:
         assert entered[-1] == 0, speculated.explain()
     else:
         assert speculated.given_up, speculated.explain()
+
+
+def _wrong_sum(ev: Any, node: ast.BinOp) -> Any:
+    return residuals.operate(ev, operator.add, [_BINARY(ev, node), 1.0], node)
+
+
+def _no_print(ev: Any, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> None:
+    return None
+
+
+def _no_write(*_: Any) -> None:
+    return None
+
+
+_BINARY = RULES[ast.BinOp]
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "key", "wrong"),
+    [
+        ("a_loss", RULES, ast.BinOp, _wrong_sum),
+        ("printing", builtin_calls.SPECIAL, print, _no_print),
+        ("an_attribute_counts", vars(attributes), "put", _no_write),
+    ],
+)
+def test_a_wrong_rule_is_noticed(
+    name: str, place: dict[Any, Any], key: Any, wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A comparison that finds no difference would agree with anything: results, printed text and state."""
+    monkeypatch.setitem(place, key, wrong)
+    with pytest.raises(AssertionError):
+        test_program(name)

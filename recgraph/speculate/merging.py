@@ -1,0 +1,154 @@
+"""Values that meet after a branch or a round: what they have in common is a template with holes, and tensors flow into
+the holes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph.speculate import residuals
+from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.profile import common_shape, same
+from recgraph.speculate.values import DUMMY, MISSING, Missing, Residual, Unsure
+
+_NUMBERS = {bool: tf.bool, int: tf.int64, float: tf.float64}
+
+
+class Hole:
+    """Where a tensor goes; a number comes back as one."""
+
+    def __init__(self, dtype: tf.DType, shape: tf.TensorShape, is_number: bool) -> None:
+        self.dtype, self.shape, self.is_number = dtype, shape, is_number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hole) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+    def _key(self) -> Any:
+        return self.dtype, self.is_number, None if self.shape.rank is None else self.shape.as_list()
+
+
+def template(ev: Evaluator, one: Any, other: Any) -> Any:
+    """What both values have in common, with holes where they differ.
+
+    Raises:
+        Inconvertible: they differ in structure.
+    """
+    if isinstance(one, Missing | Unsure) or isinstance(other, Missing | Unsure):
+        return one if one is other else MISSING
+    if one is DUMMY or other is DUMMY:
+        return _all_holes(ev, other if one is DUMMY else one)
+    if isinstance(one, tf.Tensor) or isinstance(other, tf.Tensor):
+        return _tensor_hole(ev, one, other)
+    if same(one, other):
+        return one
+    if _number_type(one) and _number_type(one) == _number_type(other):
+        return Hole(_number_type(one), tf.TensorShape([]), True)
+    if isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
+        members = [template(ev, a, b) for a, b in zip(one, other, strict=True)]
+        return type(one)._make(members) if hasattr(one, "_make") else type(one)(members)
+    if isinstance(one, dict) and type(one) is type(other) and list(one) == list(other):
+        return {key: template(ev, one[key], other[key]) for key in one}
+    raise ev.refuse("merge", f"{_describe(one)} and {_describe(other)} meet after a branch or round")
+
+
+def _all_holes(ev: Evaluator, value: Any) -> Any:
+    """A template of a value that may not be there: holes for all that can flow."""
+    if isinstance(value, tf.Tensor):
+        return Hole(value.dtype, value.shape, False)
+    if isinstance(value, Residual):
+        return template(ev, value, Residual("", value.example, value.tensor, value.late))
+    if isinstance(value, list | tuple):
+        members = [_all_holes(ev, v) for v in value]
+        return type(value)._make(members) if hasattr(value, "_make") else type(value)(members)
+    if isinstance(value, dict):
+        return {key: _all_holes(ev, v) for key, v in value.items()}
+    return value
+
+
+def _tensor_hole(ev: Evaluator, one: Any, other: Any) -> Hole:
+    dtypes = {v.dtype for v in (one, other) if isinstance(v, tf.Tensor)}
+    if not all(isinstance(v, tf.Tensor) for v in (one, other)) or len(dtypes) != 1:
+        raise ev.refuse("merge", f"{_describe(one)} and {_describe(other)} meet after a branch or round")
+    shape = one.shape if one.shape == other.shape else common_shape(one.shape, other.shape)
+    return Hole(dtypes.pop(), shape, False)
+
+
+def _number_type(value: Any) -> tf.DType | None:
+    if isinstance(value, Residual) and value.tensor is not None:
+        return value.tensor.dtype
+    return _NUMBERS.get(type(value.example if isinstance(value, Residual) else value))
+
+
+def _describe(value: Any) -> str:
+    return f"tensor {value.dtype.name}{value.shape}" if isinstance(value, tf.Tensor) else repr(value)[:60]
+
+
+def wider(ev: Evaluator, known: Any, found: Any) -> Any:
+    """A template that covers two of the same value."""
+    if isinstance(known, Missing) or isinstance(found, Missing):
+        return MISSING
+    if isinstance(known, Hole) and isinstance(found, Hole):
+        shape = known.shape if known.shape == found.shape else common_shape(known.shape, found.shape)
+        return Hole(known.dtype, shape, known.is_number)
+    if isinstance(known, list | tuple) and isinstance(found, list | tuple) and len(known) == len(found):
+        members = [wider(ev, a, b) for a, b in zip(known, found, strict=True)]
+        return type(known)._make(members) if hasattr(known, "_make") else type(known)(members)
+    if isinstance(known, dict) and isinstance(found, dict) and list(known) == list(found):
+        return {key: wider(ev, known[key], found[key]) for key in known}
+    return known if isinstance(known, Hole) else found
+
+
+def tensors(ev: Evaluator, pattern: Any, value: Any) -> list[tf.Tensor]:
+    """The tensors that go into the holes of a template."""
+    if isinstance(pattern, Hole):
+        return [_for_hole(ev, pattern, value)]
+    value = DUMMY if isinstance(value, Missing) else value
+    if isinstance(pattern, list | tuple):
+        parts = [DUMMY] * len(pattern) if value is DUMMY else value
+        return [t for p, v in zip(pattern, parts, strict=True) for t in tensors(ev, p, v)]
+    if isinstance(pattern, dict):
+        return [t for key in pattern for t in tensors(ev, pattern[key], DUMMY if value is DUMMY else value[key])]
+    return []
+
+
+def _for_hole(ev: Evaluator, hole: Hole, value: Any) -> tf.Tensor:
+    if value is DUMMY or isinstance(value, Missing):
+        return tf.zeros([size or 0 for size in hole.shape] if hole.shape.rank is not None else [], hole.dtype)
+    if isinstance(value, tf.Tensor):
+        return value
+    if isinstance(value, Residual):
+        return residuals.as_tensor(ev, value, ev.here, hole.dtype)
+    return tf.constant(value, hole.dtype)
+
+
+def filled(pattern: Any, values: Iterator[tf.Tensor]) -> Any:
+    """A template with tensors in its holes."""
+    if isinstance(pattern, Hole):
+        value = next(values)
+        if pattern.is_number:
+            return Residual("", tensor=value, late=True)
+        value.set_shape(pattern.shape)
+        return value
+    if isinstance(pattern, list | tuple) and any(map(holes, pattern)):
+        members = [filled(p, values) for p in pattern]
+        return type(pattern)._make(members) if hasattr(pattern, "_make") else type(pattern)(members)
+    if isinstance(pattern, dict) and any(map(holes, pattern.values())):
+        return {key: filled(p, values) for key, p in pattern.items()}
+    return pattern
+
+
+def holes(pattern: Any) -> list[Hole]:
+    """The holes of a template, in order."""
+    if isinstance(pattern, Hole):
+        return [pattern]
+    if isinstance(pattern, list | tuple):
+        return [hole for p in pattern for hole in holes(p)]
+    if isinstance(pattern, dict):
+        return [hole for p in pattern.values() for hole in holes(p)]
+    return []

@@ -1,0 +1,352 @@
+"""Lists, dicts, sets, tuples, slices, comprehensions and strings."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import tensorflow as tf
+
+from tests.speculate.corpus import program
+from tests.speculate.corpus.basics import tensor, with_tensor
+
+
+def with_number(i: int) -> tuple[tf.Tensor, int]:
+    """A tensor and the number of the call."""
+    return tensor(i), i
+
+
+@program
+def methods_of_a_list() -> Any:
+    kept = [3, 1, 2]
+
+    def step(x: tf.Tensor, n: int) -> Any:
+        kept.insert(0, n)
+        last = kept.pop()
+        kept.extend([last])
+        kept.pop(1)
+        kept.reverse()
+        made = [1, 2]
+        made.append(3)
+        made.remove(1)
+        made.sort(reverse=True)
+        return x * len(kept), made, made.index(2), made.count(3), made * 2, made + [n], kept[-1]
+
+    return step, with_number, kept
+
+
+@program
+def methods_of_a_dict() -> Any:
+    kept: dict[str, Any] = {"a": 1.0, "b": 2.0}
+
+    def step(x: tf.Tensor, n: int) -> Any:
+        kept["a"] += 1.0
+        kept.setdefault("c", n)
+        kept.update(b=n, d=x)
+        gone = kept.pop("d")
+        made = {"n": n, **kept}
+        made |= {"m": 2}
+        keys, total = list(made), 0.0
+        for key, value in made.items():
+            total += value
+        for value in made.values():
+            total = total - 1
+        return gone, keys, total, made.get("z", "none"), "a" in made, len(kept)
+
+    return step, with_number, kept
+
+
+@program
+def methods_of_a_set() -> Any:
+    kept = {1, 2}
+
+    def step(x: tf.Tensor) -> Any:
+        made = {2, 3}
+        made.add(5)
+        made.discard(9)
+        return x, sorted(made | kept), sorted(made & kept), made - kept, 2 in kept, len(made), made <= {2, 3, 5, 7}
+
+    return step, with_tensor, kept
+
+
+@program
+def a_set_grows() -> Any:
+    kept: set[int] = set()
+
+    def step(x: tf.Tensor, n: int) -> Any:
+        kept.add(n % 4)
+        return x * len(kept)
+
+    return step, with_number, kept
+
+
+@program
+def slices_of_everything() -> Any:
+    def step(x: tf.Tensor, n: int) -> Any:
+        members = [1, 2, 3, 4, 5]
+        members[1:3] = [9]
+        del members[-1:]
+        k = n % 3
+        return x[1:], x[:, :2], x[..., 0], x[::-1], x[k], x[0, k : k + 1], members[::2], "abcdef"[1:4], x[:, tf.newaxis]
+
+    return step, with_number, None
+
+
+@program
+def unpacking() -> Any:
+    def step(x: tf.Tensor, pairs: list[Any]) -> Any:
+        first, *middle, last = pairs
+        (a, b), c = first, [*middle, *last]
+        p, q, *r = x
+        d = {**{"a": a}, "b": b}
+        [e, f] = "ef"
+        return a * p + q, c, d, r, (*pairs, 1), e + f
+
+    return step, lambda i: (tensor(i), [(1.0, i), 2, 3, (4, 5)]), None
+
+
+@program
+def deleting() -> Any:
+    kept = {"a": [1, 2, 3]}
+
+    def step(x: tf.Tensor, n: int) -> Any:
+        y = x * 2.0
+        del x
+        kept["temporary"] = n
+        del kept["temporary"]
+        kept["a"].append(n)
+        del kept["a"][0], kept["a"][0]
+        kept["a"].insert(0, n)
+        return y
+
+    return step, with_number, kept
+
+
+@program
+def all_comprehensions() -> Any:
+    def step(x: tf.Tensor, n: int) -> Any:
+        rows = [row * 2.0 for row in x]
+        grid = [(i, j) for i in range(3) if i != 1 for j in range(i)]
+        nested = [[x[i, j] for j in range(2)] for i in range(2)]
+        table = {name: k + n for k, name in enumerate("ab")}
+        letters = {c for c in "hello" if c != "l"}
+        kept = [y for i in range(4) if (y := i * n) % 2 == 0]
+        return rows, grid, nested, table, sorted(letters), kept, y
+
+    return step, with_number, None
+
+
+@program
+def a_comprehension_without_none() -> Any:
+    def step(x: tf.Tensor, parts: list[Any]) -> Any:
+        return [x * part for part in parts if part is not None]
+
+    return step, lambda i: (tensor(i), [1.0, None, 2.0]), None
+
+
+@program
+def generator_expressions() -> Any:
+    def step(x: tf.Tensor, n: int) -> Any:
+        total = sum(x[i] * i for i in range(3))
+        texts = ", ".join(str(i) for i in range(3)), tuple(i for i in range(2))
+        truths = any(i > n for i in range(4)), all(i < 3 for i in range(3))
+        return total, truths, max(i * i for i in (1, -2)), texts, sum((float(i) for i in range(3)), 1.0)
+
+    return step, with_number, None
+
+
+@program
+def any_and_all_of_tensors() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        return any(v > 1.0 for v in x[0]), all(v > -2.0 for v in x[1]), max(x[0, 0], x[0, 1]), min([x[1, 0], x[1, 1]])
+
+    return step, with_tensor, None
+
+
+@program
+def a_comprehension_that_a_tensor_filters() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        return [v for v in x[0] if v > 0.0]
+
+    return step, lambda i: (tensor(i % 3),), None
+
+
+@program
+def a_list_shrinks_and_grows() -> Any:
+    layers = [1.0, 2.0, 3.0]
+
+    def step(x: tf.Tensor) -> Any:
+        for layer in layers:
+            x = x * layer
+        return x
+
+    def arguments(i: int) -> Any:
+        if i == 6:
+            layers.append(4.0)
+        if i == 9:
+            del layers[:2]
+        return with_tensor(i)
+
+    return step, arguments, layers
+
+
+@program
+def a_key_appears() -> Any:
+    options: dict[str, Any] = {"rate": 0.5}
+
+    def step(x: tf.Tensor) -> Any:
+        if "bias" in options:
+            x = x + options["bias"]
+        return x * options.get("scale", 1.0) * options["rate"]
+
+    def arguments(i: int) -> Any:
+        if i == 6:
+            options["bias"] = 1.0
+        if i == 8:
+            options["scale"] = tf.constant(2.0)
+        if i == 10:
+            del options["bias"]
+        return with_tensor(i)
+
+    return step, arguments, options
+
+
+@program
+def a_list_is_made_and_kept() -> Any:
+    box = types.SimpleNamespace(rows=[], last=None)
+
+    def step(x: tf.Tensor, n: int) -> Any:
+        made = [x, n]
+        box.rows.append(made)
+        box.last = made
+        made.append("end")
+        return made
+
+    return step, lambda i: (tf.ones([2]), i), box
+
+
+@program
+def a_window_of_results() -> Any:
+    window: list[Any] = []
+
+    def step(x: tf.Tensor) -> Any:
+        window.append(tf.reduce_mean(x))
+        if len(window) > 3:
+            window.pop(0)
+        return tf.add_n(window)
+
+    return step, with_tensor, window
+
+
+@program
+def lists_of_tensors() -> Any:
+    states = [tf.zeros([4, 3]), tf.ones([4, 3])]
+
+    def step(x: tf.Tensor) -> Any:
+        for k in range(len(states)):
+            states[k] = states[k] * 0.5 + x
+        return tf.stack(states), states[0]
+
+    return step, with_tensor, states
+
+
+@program
+def nested_containers() -> Any:
+    data = {"layers": [{"w": 1.0, "on": True}, {"w": 2.0, "on": False}], "shape": (4, 3)}
+
+    def step(x: tf.Tensor) -> Any:
+        for layer in data["layers"]:
+            if layer["on"]:
+                x = x * layer["w"]
+            layer["w"] += 0.5
+        return tf.reshape(x, data["shape"])
+
+    def arguments(i: int) -> Any:
+        if i == 7:
+            data["layers"][1]["on"] = True
+        return with_tensor(i)
+
+    return step, arguments, data
+
+
+@program
+def a_list_that_holds_itself_twice() -> Any:
+    inner = [1.0]
+    outer = [inner, inner]
+
+    def step(x: tf.Tensor) -> Any:
+        outer[0][0] += 1.0
+        outer[1][0] *= 2.0
+        made = [x]
+        return [made, made], outer[1][0], outer[0] is outer[1]
+
+    return step, with_tensor, outer
+
+
+@program
+def a_dict_with_changing_keys() -> Any:
+    counts: dict[int, int] = {}
+
+    def step(x: tf.Tensor, n: int) -> Any:
+        key = n % 3
+        if key in counts:
+            counts[key] += 1
+        else:
+            counts[key] = 1
+        return x * counts[key]
+
+    return step, with_number, counts
+
+
+@program
+def formatting() -> Any:
+    def step(x: tf.Tensor, n: int) -> Any:
+        loss = tf.reduce_sum(x)
+        texts = [f"{n:>4d}|{n!r}|{float(loss):.2f}", "%d of %s" % (n, "all"), "{} {:03d} {k}".format("a", n, k=n)]
+        texts += [f"{'x'.upper()}{{}}{n:{4}}", str(n) + "!", repr("a"), "a-b".split("-")[1], f"{n=}"]
+        return texts, loss
+
+    return step, with_number, None
+
+
+@program
+def printing_with_all_arguments() -> Any:
+    def step(x: tf.Tensor, n: int) -> Any:
+        print("step", n, [n, "a"], {"n": n}, sep=", ", end=".\n", flush=True)
+        print()
+        print("%.3f" % float(x[0, 0]), x.shape, x.dtype.name, x[0].numpy().tolist())
+        print(f"sum {tf.reduce_sum(x).numpy():.2f}", (1, n))
+        return x
+
+    return step, with_number, None
+
+
+@program
+def printing_a_tensor() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        print(x[0, 0], x[1:2])
+        return x
+
+    return step, with_tensor, None
+
+
+@program
+def numbers_of_tensors() -> Any:
+    log: list[Any] = []
+
+    def step(x: tf.Tensor) -> Any:
+        a, b, c = float(x[0, 0]), int(x[0, 1] * 10), bool(x[0, 2] > 0)
+        log.append((a, b, c, str(b), a + 1, b * 2 - 1, not c, a > 0.0, round(a, 2)))
+        array = x.numpy()
+        log.append(array[0].sum())
+        return x * a + b
+
+    return step, with_tensor, log
+
+
+@program
+def strings_vary() -> Any:
+    def step(x: tf.Tensor, name: str) -> Any:
+        return {name: x, name.upper() + "!": len(name)}, name.startswith("n1"), name[0]
+
+    return step, lambda i: (tensor(i), f"n{i % 2}"), None
