@@ -22,6 +22,9 @@ class Bottleneck:
             Convolution(owner, (width, width), 3, stride),
             Convolution(owner, (width, 4 * width), 1, activation=None),
         ]
+        # At first a block gives its input (Goyal et al., 2017): otherwise fifty layers make chaos of rounding.
+        scale = self.layers[-1].normalisation.scale
+        scale.assign(tf.zeros_like(scale))
         self.shortcut = None
         if stride != 1 or inputs != 4 * width:
             self.shortcut = Convolution(owner, (inputs, 4 * width), 1, stride, activation=None)

@@ -70,9 +70,9 @@ class TreeNetwork:
 
 
 def steps(batch_size: int, small: bool) -> list[Step]:
-    """Lists of trees, as long as the sentences of the treebank."""
-    words, vocabulary = (4, 20) if small else (19, 2000)
-    trees = generated.trees(7 * batch_size // 2, words, vocabulary, 5)
+    """Lists of trees, as long as the sentences of the treebank; more lists than one could have a graph for each."""
+    words, vocabulary, halves = (4, 20, 7) if small else (19, 2000, 41)
+    trees = generated.trees(halves * batch_size // 2, words, vocabulary, 5)
     return [(trees[start : start + batch_size],) for start in range(0, len(trees), batch_size)]
 
 
