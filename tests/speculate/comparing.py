@@ -63,6 +63,8 @@ def plain(value: Any) -> Any:
         return "slices", plain(value.values), plain(value.indices)
     if isinstance(value, dict):
         return type(value).__name__, {key: plain(v) for key, v in value.items()}
+    if isinstance(value, set | frozenset):
+        return type(value).__name__, sorted(value, key=repr)
     if isinstance(value, list | tuple):
         return type(value).__name__, [plain(v) for v in value]
     if isinstance(value, types.FunctionType | type):

@@ -20,7 +20,7 @@ STEPS = 12
 FEWER_STEPS = {"inception_v3": 6}
 # What runs eagerly as yet, and the words by which explain() says why.
 EAGER = {
-    "a3c": "values that do not fit together meet",
+    "a3c": "meet after a branch or round",
     "ppo": "the length of a tensor whose shape is not known",
     "an": "Failed to convert elements",
 }
