@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from recgraph.speculate import calls, containers, known, recursion, residuals
+from recgraph.speculate import calls, containers, known, recursion, residuals, shapes
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import MISSING, Missing, Residual, is_symbolic
@@ -23,6 +23,8 @@ def get(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
         return residuals.attribute(ev, owner, name, node)
     if is_symbolic(owner):
         return residuals.tensor_attribute(ev, owner, name, node)
+    if isinstance(owner, shapes.PartialShape):
+        return shapes.attribute(ev, owner, name, node)
     if isinstance(owner, recursion.Ref):
         return _of_ref(ev, owner, name, node)
     if isinstance(owner, calls.Super):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import builtin_calls, containers, known, recursion, residuals
+from recgraph.speculate import builtin_calls, containers, known, recursion, residuals, shapes
 from recgraph.speculate.evaluator import Evaluator, LayerCall, MethodCall, rule
 from recgraph.speculate.profile import Seen, is_plain
 from recgraph.speculate.scopes import Frame, names_of
@@ -57,7 +57,7 @@ def call(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, An
         if known.is_users(function.__func__):
             return call(ev, function.__func__, [function.__self__, *arguments], named, node)
         return builtin_calls.library(ev, function, arguments, named, node)
-    if isinstance(function, residuals.Method | containers.HeapMethod | Closure):
+    if isinstance(function, residuals.Method | containers.HeapMethod | shapes.AsList | Closure):
         return function.call(ev, arguments, named, node)
     if isinstance(function, types.FunctionType) and known.is_users(function):
         return inline(ev, function, arguments, named, node)
@@ -317,6 +317,8 @@ def native_as_is(ev: Evaluator, function: Callable[..., Any], named: dict[str, A
 
 def argument(ev: Evaluator, value: Any, others: list[Any], node: ast.AST) -> Any:
     """An argument as a library's function takes it."""
+    if isinstance(value, shapes.PartialShape):
+        value = list(value.dims)
     if isinstance(value, Iteration):
         members = [argument(ev, member, others, node) for member in value]
         value.clear()  # an iterator is used up

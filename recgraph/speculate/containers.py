@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import calls, known, residuals
+from recgraph.speculate import calls, known, residuals, shapes
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.syntax import site_of
@@ -41,6 +41,8 @@ def lift(ev: Evaluator, value: Any, node: ast.AST) -> Any:
         if all(a is b for a, b in zip(members, whole, strict=True)) and whole is value:
             return value
         return type(whole)._make(members) if hasattr(whole, "_make") else type(whole)(members)
+    if isinstance(value, shapes.PartialShape):
+        return value
     if isinstance(value, ev.heap.eager_tensor_type):
         return ev.heap.captured(value)
     ev.heap.given(value, ev.where(node))
@@ -53,6 +55,9 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
         return _of_tensor(ev, container, index, node)
     if isinstance(container, Iteration):
         raise ev.refuse("raises", "an iterator has no items", node)
+    if isinstance(container, shapes.PartialShape):
+        found = _item(ev, container.dims, index, node)
+        return shapes.PartialShape(found) if isinstance(index, slice) else found
     if isinstance(container, Residual):
         return residuals.in_script(ev, _get_item, [container, lift(ev, index, node)], {}, node)
     if isinstance(index, Residual) and not index.late and _is_of_objects(ev, container):
@@ -243,6 +248,8 @@ def iterate(ev: Evaluator, iterable: Any, node: ast.AST) -> list[Any]:
         return tf.unstack(iterable) if iterable.shape[0] else []
     if isinstance(iterable, Residual):
         return _members_of_residual(ev, iterable, node)
+    if isinstance(iterable, shapes.PartialShape):
+        return list(iterable.dims)
     if isinstance(iterable, Rows):
         raise ev.refuse("trips", "as many members as a tensor says", node)
     if known.is_users_type(type(iterable)) and isinstance(
@@ -262,7 +269,23 @@ def iterate(ev: Evaluator, iterable: Any, node: ast.AST) -> list[Any]:
 
 
 _ITERABLES: Any = (
-    *(list, tuple, dict, set, frozenset, str, bytes, range, Mapping, enumerate, zip, map, filter, reversed),
+    *(
+        list,
+        tuple,
+        dict,
+        set,
+        frozenset,
+        str,
+        bytes,
+        range,
+        Mapping,
+        enumerate,
+        zip,
+        map,
+        filter,
+        reversed,
+        tf.TensorShape,
+    ),
     *map(type, ({}.keys(), {}.values(), {}.items(), iter([]))),
 )
 
@@ -282,9 +305,9 @@ def length(ev: Evaluator, container: Any, node: ast.AST) -> Any:
     if isinstance(container, Iteration):
         raise ev.refuse("raises", "an iterator has no length", node)
     if isinstance(container, tf.Tensor):
-        if container.shape.rank in (None, 0) or container.shape[0] is None:
-            raise ev.refuse("length", "the length of a tensor whose shape is not known", node)
-        return container.shape[0]
+        return shapes.length(ev, container, node)
+    if isinstance(container, shapes.PartialShape):
+        return len(container.dims)
     name = ev.heap.name_of(container)
     if name is None or id(container) in ev.heap.opened or not isinstance(container, list | dict | set | tuple):
         method = getattr(type(container), "__len__", None)

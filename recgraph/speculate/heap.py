@@ -30,7 +30,7 @@ class Heap:
     """The objects of one call.
 
     Attributes:
-        is_specialised: whether numbers and strings are constants although they have varied.
+        is_specialised: whether numbers, strings and shapes are constants although they have varied.
         names: by id, of the objects that were there before, as the script reads them.
         shadow: slots that were set.
         targets: how the script writes these slots.
@@ -44,6 +44,7 @@ class Heap:
         losses: of Keras's layers.
         inputs: the placeholders of what the script feeds.
         placeholders: by id, the names of the values that are fed.
+        examples: by id of the placeholder, the tensor that is fed in the call that is converted.
     """
 
     eager_tensor_type = tf_private.EagerTensor
@@ -64,6 +65,7 @@ class Heap:
         self.places: dict[int, tuple[Any, int]] = {}
         self.inputs: list[tf.Tensor] = []
         self.placeholders: dict[int, str] = {}
+        self.examples: dict[int, Any] = {}
         self.losses = keras_state.Losses()
         self._given: set[int] = set()
         self._feeds: dict[str, tf.Tensor] = {}
@@ -141,11 +143,15 @@ class Heap:
     def _tensor(self, value: Any, name: str, seen: Seen, assume: Any) -> tf.Tensor:
         has_one_rank = seen.shape is None or seen.shape.rank is not None
         shape: Any = value.shape if seen.shape is None else seen.shape
-        if not has_one_rank:  # a graph for each rank
+        if self.is_specialised:  # a graph for each shape
+            has_one_rank, shape = shape.is_fully_defined(), value.shape
+        elif not has_one_rank:  # a graph for each rank
             shape = tf.TensorShape([None] * value.shape.rank)
         dtype, dims = value.dtype.as_datatype_enum, tuple(shape)
         assume("tensor" if has_one_rank else "type", self.script.is_tensor(name, dtype, dims))
-        return self.fed(name, tf.TensorSpec(shape, value.dtype))
+        tensor = self.fed(name, tf.TensorSpec(shape, value.dtype))
+        self.examples[id(tensor)] = value
+        return tensor
 
     def fed(self, name: str, spec: tf.TensorSpec) -> tf.Tensor:
         """The placeholder for a value that the script gives to the graph."""

@@ -176,9 +176,13 @@ class Profile:
 
     @property
     def has_variants(self) -> bool:
-        """Whether some number or string has varied."""
+        """Whether some number, string or shape has varied."""
         plain = {int, float, str}
-        return any(seen.varies and seen.types & plain for row in self._seen.values() for seen in row)
+        every = [seen for row in self._seen.values() for seen in row]
+        return any(
+            (seen.varies and seen.types & plain) or not (seen.shape is None or seen.shape.is_fully_defined())
+            for seen in every
+        )
 
     def seen(self, site: Hashable, occurrence: int) -> Seen:
         """What is known of an occurrence; where it was not reached yet, of the site's last one."""

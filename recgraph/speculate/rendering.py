@@ -13,6 +13,7 @@ from recgraph.speculate.calls import Callback, Closure, LateCall
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.profile import is_plain
 from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.shapes import PartialShape
 from recgraph.speculate.values import Missing, Residual, is_symbolic
 
 
@@ -101,6 +102,8 @@ class Renderer:
             return value.name if value.tensor is None else f"{self._output(value.tensor)}.numpy().item()"
         if is_symbolic(value):
             return self._tensor(value)
+        if isinstance(value, PartialShape):
+            return f"{self.script.constant(tf.TensorShape)}({self._list(value.dims)})"
         name = self.heap.name_of(value)
         if name is not None:
             return name

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import attributes, calls, containers, known
+from recgraph.speculate import attributes, calls, containers, known, shapes
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import Residual, is_symbolic
@@ -29,6 +29,7 @@ _EXACT = {
 
 def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
     """A Python operator on values of any kind."""
+    operands = [shapes.as_value(ev, o, node) if isinstance(o, shapes.PartialShape) else o for o in operands]
     if any(is_symbolic(o) or isinstance(o, tf.Variable) for o in operands):
         return _on_tensors(ev, function, operands, node)
     for position, operand in enumerate(operands[:2]):
@@ -261,18 +262,14 @@ def tensor_attribute(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any
     """An attribute of a tensor of the graph. What only eager tensors have is made after the graph."""
     if name in ("numpy", "tolist"):
         return Method(owner, name)
-    if name == "shape" and isinstance(owner, tf.Tensor) and not owner.shape.is_fully_defined():
-        return owner.shape if owner.shape.rank is not None else _unknown_shape(ev, node)
+    if name == "shape" and isinstance(owner, tf.Tensor):
+        return shapes.of(ev, owner, node)
     if name == "device":
         raise ev.refuse("device", "the device of a tensor", node)
     try:
         return getattr(owner, name)
     except AttributeError as error:
         raise ev.refuse("raises", str(error), node) from error
-
-
-def _unknown_shape(ev: Evaluator, node: ast.AST) -> Any:
-    raise ev.refuse("shape", "the shape of a tensor whose rank is not known", node)
 
 
 def number_of(ev: Evaluator, kind: type, value: Any, node: ast.AST) -> Any:

@@ -18,12 +18,8 @@ from tests.speculate import comparing
 STEPS = 12
 # Its hundreds of layers take seconds to convert.
 FEWER_STEPS = {"inception_v3": 6}
-# What runs eagerly as yet, and the words by which explain() says why.
-EAGER = {
-    "a3c": "meet after a branch or round",
-    "ppo": "the length of a tensor whose shape is not known",
-    "an": "Failed to convert elements",
-}
+# An episode of every length has a graph of its own: a list grows in a loop over it.
+FEWER_GRAPHS = {"a3c": 3}
 
 
 def seen(made: Any, result: Any) -> Any:
@@ -79,10 +75,7 @@ def test_a_program_computes_the_same_as_eagerly(name: str) -> None:
     expected, _ = run(ZOO[name], False, count)
     found, step = run(ZOO[name], True, count)
     assert far_apart(expected, found, 1e-4) == []
-    if name in EAGER:
-        assert EAGER[name] in step.explain()
-    else:
-        assert step.calls["graph"] >= count // 2, step.explain()
+    assert step.calls["graph"] >= FEWER_GRAPHS.get(name, count // 2), step.explain()
 
 
 def test_the_comparison_finds_a_program_that_learns_faster() -> None:
