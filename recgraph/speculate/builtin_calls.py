@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from recgraph.core.subgraph import SubGraph
 from recgraph.speculate import attributes, calls, containers, known, purity, residuals
+from recgraph.speculate.effects import subgraph_writes
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import MISSING, Iteration, Residual, is_symbolic
 
@@ -121,6 +123,9 @@ def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[s
     name = str(getattr(function, "__name__", ""))
     if owner is None and name.startswith(_SETTINGS):
         raise ev.refuse("framework", f"{name} is a setting of a library", node)
+    called = next((thing for thing in (owner, function) if isinstance(thing, SubGraph)), None)
+    if called is not None and subgraph_writes(called):
+        raise ev.refuse("effects", f"the SubGraph {called.name} has effects, which could not be undone", node)
     inner = purity.wrapped(function)
     if inner is not None and not purity.only_computes(inner):
         raise ev.refuse("wrapped function", f"{inner.__qualname__}, which {name} wraps, may do more than compute", node)

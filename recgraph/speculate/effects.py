@@ -12,6 +12,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from recgraph import tf_private
+from recgraph.core.subgraph import SubGraph
 
 
 def _names(text: str) -> frozenset[str]:
@@ -98,6 +99,19 @@ def _effects_of_call(op: tf.Operation) -> Effects:
                     outer = places[id(handle)]
                     handles[id(outer)] = outer
     return Effects(tuple(handles.values()), others)
+
+
+def subgraph_writes(subgraph: SubGraph) -> bool:
+    """Whether the body of a SubGraph has effects, or one that it calls."""
+    found: dict[str, SubGraph] = {subgraph.identity: subgraph}
+    queue = [subgraph]
+    while queue:
+        body = queue.pop().finished_body()
+        if any(map(effects, body.get_operations())):
+            return True
+        queue += [callee for identity, callee in body.callees.items() if identity not in found]
+        found.update(body.callees)
+    return False
 
 
 def bodies(op: tf.Operation) -> Iterator[tuple[Any, list[tf.Tensor]]]:
