@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from recgraph.speculate import calls, containers, known, recursion, residuals, shapes
+from recgraph.speculate import calls, containers, known, residuals, shapes
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import MISSING, Missing, Residual, is_symbolic
+from recgraph.speculate.values import MISSING, Missing, Ref, Residual, is_symbolic
 
 _ABSENT = object()
 
@@ -25,7 +25,7 @@ def get(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
         return residuals.tensor_attribute(ev, owner, name, node)
     if isinstance(owner, shapes.PartialShape):
         return shapes.attribute(ev, owner, name, node)
-    if isinstance(owner, recursion.Ref):
+    if isinstance(owner, Ref):
         return _of_ref(ev, owner, name, node)
     if isinstance(owner, calls.Super):
         return owner.attribute(ev, name, node)
@@ -41,7 +41,7 @@ def get(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     return _of_object(ev, owner, name, node)
 
 
-def _of_ref(ev: Evaluator, owner: recursion.Ref, name: str, node: ast.AST) -> Any:
+def _of_ref(ev: Evaluator, owner: Ref, name: str, node: ast.AST) -> Any:
     """An attribute of an object that is a row of a table, or a method or property of its class."""
     kind = owner.table.kind
     found = inspect.getattr_static(kind, name, _ABSENT)

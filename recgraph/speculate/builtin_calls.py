@@ -157,6 +157,8 @@ def _len(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.A
 
 def _number_of(kind: type) -> Special:
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+        if len(arguments) == 1 and isinstance(arguments[0], Residual) and arguments[0].tensor is not None:
+            return residuals.number_of(ev, kind, arguments[0].tensor, node)
         if len(arguments) == 1 and (is_symbolic(arguments[0]) or isinstance(arguments[0], tf.Variable)):
             return residuals.number_of(ev, kind, arguments[0], node)
         if kind is bool and arguments:

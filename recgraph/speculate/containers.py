@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from recgraph.speculate import calls, known, residuals, shapes
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import MISSING, Iteration, Residual, is_symbolic
+from recgraph.speculate.values import MISSING, Iteration, Residual, Rows, is_symbolic
 
 # How many members a loop may have and still be unrolled.
 UNROLL = 2000
@@ -55,6 +54,8 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
         return _of_tensor(ev, container, index, node)
     if isinstance(container, Iteration):
         raise ev.refuse("raises", "an iterator has no items", node)
+    if isinstance(container, Rows) and isinstance(index, int):
+        return container.row(tf.constant(index, tf.int64) if index >= 0 else container.count + index)
     if isinstance(container, shapes.PartialShape):
         found = _item(ev, container.dims, index, node)
         return shapes.PartialShape(found) if isinstance(index, slice) else found
@@ -195,21 +196,6 @@ def _contains(container: Any, member: Any) -> bool:
     return member in container
 
 
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """What a loop in the graph goes through.
-
-    Attributes:
-        count: int64, how many.
-        row: the one of a number.
-        is_known: whether the script knows them, too, so that the loop may be unrolled.
-    """
-
-    count: tf.Tensor
-    row: Callable[[tf.Tensor], Any]
-    is_known: bool = False
-
-
 def rows(ev: Evaluator, iterable: Any, node: ast.AST) -> Rows | None:
     """What a loop in the graph goes through; None where the loop is unrolled."""
     if isinstance(iterable, Rows):
@@ -308,6 +294,8 @@ def length(ev: Evaluator, container: Any, node: ast.AST) -> Any:
         return shapes.length(ev, container, node)
     if isinstance(container, shapes.PartialShape):
         return len(container.dims)
+    if isinstance(container, Rows):
+        return Residual("", tensor=container.count, late=True)
     name = ev.heap.name_of(container)
     if name is None or id(container) in ev.heap.opened or not isinstance(container, list | dict | set | tuple):
         method = getattr(type(container), "__len__", None)

@@ -21,7 +21,7 @@ from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.scopes import Frame
 from recgraph.speculate.script import Assumption, Script
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import MISSING, Iteration, Missing, Residual, Unsure
+from recgraph.speculate.values import MISSING, Iteration, Missing, Ref, Residual, Rows, Unsure
 
 # How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
 Signal: TypeAlias = tuple[str, Any]
@@ -316,8 +316,8 @@ class Evaluator:
             return tf.reshape(tf.cast(value, tf.bool), [])
         if isinstance(value, tf.Variable):
             return tf.reshape(tf.cast(value.read_value(), tf.bool), [])
-        if hasattr(value, "table"):
-            return value.row >= 0
+        if isinstance(value, Ref | Rows):
+            return value.row >= 0 if isinstance(value, Ref) else value.count > 0
         if isinstance(value, Iteration):
             return True
         name = self.heap.name_of(value)

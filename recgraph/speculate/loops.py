@@ -15,11 +15,10 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.speculate import attributes, branches, containers, merging, state
 from recgraph.speculate.branches import WAYS
-from recgraph.speculate.containers import Rows
 from recgraph.speculate.evaluator import Evaluator, Signal
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import DUMMY, MISSING, Iteration, Missing, Residual, Unsure
+from recgraph.speculate.values import DUMMY, MISSING, Iteration, Missing, Residual, Rows, Unsure
 
 # How often the state of a loop may become more general before it is given up.
 _ROUNDS = 4

@@ -8,10 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import attributes, branches, calls, containers, recursion, residuals
+from recgraph.speculate import attributes, branches, calls, containers, residuals
 from recgraph.speculate.evaluator import Evaluator, rule
 from recgraph.speculate.scopes import Frame, Names
-from recgraph.speculate.values import Iteration, Residual, is_symbolic
+from recgraph.speculate.values import Iteration, Ref, Residual, is_symbolic
 
 BINARY: dict[type[ast.operator], Any] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -108,7 +108,7 @@ def _comparison(ev: Evaluator, kind: ast.cmpop, left: Any, right: Any, node: ast
 
 
 def _identity(ev: Evaluator, left: Any, right: Any, node: ast.AST) -> Any:
-    if isinstance(left, recursion.Ref) and right is None:
+    if isinstance(left, Ref) and right is None:
         return left.row < 0
     if isinstance(left, Residual) or isinstance(right, Residual):
         other = right if isinstance(left, Residual) else left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -55,3 +56,31 @@ class _Dummy:
 
 
 DUMMY = _Dummy()
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """What a loop in the graph goes through.
+
+    Attributes:
+        count: int64, how many.
+        row: the one of a number.
+        is_known: whether the script knows them, too, so that the loop may be unrolled.
+    """
+
+    count: tf.Tensor
+    row: Callable[[tf.Tensor], Any]
+    is_known: bool = False
+
+
+@dataclasses.dataclass(eq=False)
+class Ref:
+    """An object that is a row of a table, or None.
+
+    Attributes:
+        table: of all objects of its class.
+        row: int32 scalar, -1 for None.
+    """
+
+    table: Any
+    row: tf.Tensor

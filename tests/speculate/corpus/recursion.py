@@ -135,3 +135,53 @@ def a_list_of_cells() -> Any:
         return (made,)
 
     return step, arguments, None
+
+
+class Branching:
+    """A node with any number of children."""
+
+    def __init__(self, word: int, children: list[Branching]) -> None:
+        self.word, self.children = word, children
+
+
+def branching(size: int, rng: random.Random) -> Branching:
+    """A random tree of so many nodes, at least."""
+    children = []
+    while size > 1:
+        part = rng.randrange(1, size)
+        children.append(branching(part, rng))
+        size -= part
+    return Branching(rng.randrange(9), children)
+
+
+@program
+def children_in_a_list() -> Any:
+    words = tf.Variable(tf.random.stateless_normal([9, 4], [1, 2]))
+    kernel = tf.Variable(tf.random.stateless_normal([4, 4], [1, 3]) * 0.1)
+
+    def forward(node: Branching) -> tf.Tensor:
+        total = tf.gather(words, [node.word])
+        for child in node.children:
+            total += tf.tanh(forward(child) @ kernel)
+        return total
+
+    def step(node: Branching) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(forward(node) ** 2)
+        kernel.assign_sub(0.01 * tape.gradient(loss, kernel))
+        return loss
+
+    return step, lambda i: (branching(3 + i % 5, random.Random(i)),), (words, kernel)
+
+
+@program
+def the_first_of_some_children() -> Any:
+    def depth(node: Branching) -> tf.Tensor:
+        if not node.children:
+            return tf.constant(1.0)
+        return depth(node.children[0]) + 0.5 * depth(node.children[-1]) + float(len(node.children))
+
+    def step(node: Branching) -> Any:
+        return depth(node)
+
+    return step, lambda i: (branching(1 + i % 6, random.Random(i)),), None
