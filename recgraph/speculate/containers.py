@@ -242,9 +242,12 @@ def iterate(ev: Evaluator, iterable: Any, node: ast.AST) -> list[Any]:
         getattr(type(iterable), "__iter__", None), types.FunctionType
     ):
         return iterate(ev, calls.call(ev, type(iterable).__iter__, [iterable], {}, node), node)
-    iterable = opened(ev, iterable, node)
+    container, iterable = iterable, opened(ev, iterable, node)
     if isinstance(iterable, _ITERABLES):
         members = list(iterable)
+        if isinstance(container, list | tuple) and ev.heap.name_of(container) is not None:
+            around = tuple(ev.managers)
+            ev.places.update({id(member): (container, i, around) for i, member in enumerate(members)})
         if isinstance(iterable, Iteration):
             iterable.clear()
     else:

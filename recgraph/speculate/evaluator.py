@@ -62,6 +62,8 @@ class Evaluator:
         heap: the objects that were there before.
         profile: what eager calls have seen.
         assertions: int32 scalars, each the number of an assumption that is broken or -1.
+        managers: the context managers around us, tapes for instance, by id.
+        places: by id of an object, the list that a loop goes through, where it is in it, and the managers around.
         effects: what the script does after the graph, in order.
         tapes: by id, how many forks were around the `with` of a gradient tape.
         reached: how often each site was reached in this call.
@@ -76,6 +78,8 @@ class Evaluator:
         self.frames: list[Frame] = []
         self.recursive_bodies = 0
         self.recursions: dict[Any, Any] = {}
+        self.managers: list[int] = []
+        self.places: dict[int, tuple[Any, int, tuple[int, ...]]] = {}
         self.tables: dict[type, Any] = {}
         self.callbacks = 0  # how many functions of TensorFlow's have called us back
         self.tapes: dict[int, int] = {}

@@ -40,7 +40,6 @@ class Heap:
         appended: lists that have grown, by id, with what was appended.
         opened: containers as working copies, by id.
         originals: by id, those containers and their first members.
-        places: by id, the list or tuple that an object is a member of, and where.
         losses: of Keras's layers.
         inputs: the placeholders of what the script feeds.
         placeholders: by id, the names of the values that are fed.
@@ -62,7 +61,6 @@ class Heap:
         self.appended: dict[int, list[Any]] = {}
         self.opened: dict[int, Any] = {}
         self.originals: dict[int, tuple[Any, Any]] = {}
-        self.places: dict[int, tuple[Any, int]] = {}
         self.inputs: list[tf.Tensor] = []
         self.placeholders: dict[int, str] = {}
         self.examples: dict[int, Any] = {}
@@ -278,7 +276,6 @@ class Heap:
         if isinstance(container, list | tuple):
             self.script.assume(f"len({name}) == {len(container)}", assumption("length", what, where))
             found = [self._member(container, i, v, where) for i, v in enumerate(container)]
-            self.places.update({id(member): (container, i) for i, member in enumerate(found)})
             return _rebuilt(container, found) if isinstance(container, tuple) else found
         keys = tuple(container) if isinstance(container, dict) else tuple(sorted(container, key=repr))
         if not is_plain(keys):

@@ -175,10 +175,14 @@ def _managed(ev: Evaluator, items: list[ast.withitem], node: ast.With) -> Signal
     if ev.heap.name_of(manager) is not None:
         containers.lift(ev, manager, node)  # it is this very object
     ev.tapes[id(manager)] = ev.heap.forks
-    with manager as value:
-        if items[0].optional_vars is not None:
-            attributes.assign(ev, items[0].optional_vars, value)
-        return _managed(ev, items[1:], node)
+    ev.managers.append(id(manager))
+    try:
+        with manager as value:
+            if items[0].optional_vars is not None:
+                attributes.assign(ev, items[0].optional_vars, value)
+            return _managed(ev, items[1:], node)
+    finally:
+        ev.managers.pop()
 
 
 def _users_manager(ev: Evaluator, manager: Any, items: list[ast.withitem], node: ast.With) -> Signal | None:

@@ -34,6 +34,7 @@ class Recursion:
         self.fixed = {i: a for i, a in enumerate(arguments) if not isinstance(a, Ref | tf.Tensor)}
         self._tables = [a.table if isinstance(a, Ref) else None for a in arguments]
         self._batches: dict[int, tuple[int, Any]] = {}
+        self._seen = self._written()
         results = ev.profile.results.get(syntax_of(function).key)
         if results is None:
             raise ev.refuse("recursion", f"{function.__name__} does not return tensors", node)
@@ -43,6 +44,20 @@ class Recursion:
             if isinstance(a, Ref | tf.Tensor)
         )
         self.subgraph = SubGraph(function.__name__.strip("<>"), inputs=inputs, outputs=results)
+
+    def _written(self) -> dict[Any, Any]:
+        """What the call has done to Python objects so far, by the identity of values: the body has read it."""
+        heap = self.ev.heap
+        slots: dict[Any, Any] = {key: id(value) for key, value in heap.shadow.items()}
+        for key, value in heap.opened.items():
+            now, before = (_identities(members) for members in (value, heap.originals[key][1]))
+            if now != before:
+                slots["opened", key] = now
+        return slots
+
+    def is_up_to_date(self) -> bool:
+        """Whether the body has read what is there now."""
+        return self._seen == self._written()
 
     def build(self, run: Callable[[list[Any]], Any], node: ast.AST) -> None:
         """Converts the body, given what runs the function on its arguments."""
@@ -81,7 +96,7 @@ class Recursion:
     def call_for_members(self, container: list[Any], which: int, table: Table) -> Any:
         """The invocation for one of a list's members: those for all are made together, unless something was written.
 
-        A function that has no effects may as well be called before its turn.
+        A function that has no effects may as well be called before its turn, if the same tapes are listening.
         """
         operations = self.ev.graph.get_operations()
         done, rows = self._batches.get(id(container), (0, None))
@@ -92,19 +107,24 @@ class Recursion:
         return tf.nest.map_structure(lambda all_rows: all_rows[which], rows)
 
 
+def _identities(members: Any) -> tuple[Any, ...]:
+    pairs = members.items() if isinstance(members, dict) else enumerate(members)
+    return tuple((key, id(value)) for key, value in pairs)
+
+
 def call(ev: Evaluator, function: Any, arguments: list[Any], node: ast.AST, run: Callable[[list[Any]], Any]) -> Any:
     """A call of a recursive function, from outside of it or from its own body."""
     recursion = ev.recursions.get(function.__code__)
-    if recursion is None:
+    if recursion is None or not (ev.recursive_bodies or recursion.is_up_to_date()):
         started = [_from_heap(ev, function, i, a) for i, a in enumerate(arguments)]
         if not any(isinstance(a, Ref) for a in started):
             return None
         recursion = ev.recursions[function.__code__] = Recursion(ev, function, started, node)
         recursion.build(run, node)
     varying = [i for i in range(len(arguments)) if i not in recursion.fixed]
-    place = ev.heap.places.get(id(arguments[varying[0]]))
-    if len(varying) == 1 and place is not None and not ev.recursive_bodies:
-        container, which = place
+    place = ev.places.get(id(arguments[varying[0]]))
+    if len(varying) == 1 and place is not None and not ev.recursive_bodies and place[2] == tuple(ev.managers):
+        container, which, _ = place
         kind = type(arguments[varying[0]])
         if all(type(member) is kind and ev.heap.name_of(member) is not None for member in container):
             return recursion.call_for_members(container, which, _table(ev, kind))

@@ -185,3 +185,38 @@ def the_first_of_some_children() -> Any:
         return depth(node)
 
     return step, lambda i: (branching(1 + i % 6, random.Random(i)),), None
+
+
+@program
+def a_tape_for_each_tree() -> Any:
+    network = Network()
+
+    def step(nodes: list[Node]) -> Any:
+        found = []
+        for node in nodes:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(network.forward(node)[1])
+            found.append(tape.gradient(loss, network.output))
+        return found
+
+    return step, some_trees, vars(network)
+
+
+@program
+def an_attribute_changes_between_recursions() -> Any:
+    class Sum:
+        scale: Any = None
+
+        def forward(self, node: Node) -> tf.Tensor:
+            if node.left is None:
+                return self.scale
+            return self.forward(node.left) + self.forward(node.right)
+
+        def step(self, x: tf.Tensor, node: Node) -> Any:
+            self.scale = tf.reduce_sum(x)
+            first = self.forward(node)
+            self.scale = tf.reduce_max(x)
+            return first, self.forward(node)
+
+    model = Sum()
+    return model.step, lambda i: (tf.constant([1.0, 2.0 + i]), *one_tree(i)), model
