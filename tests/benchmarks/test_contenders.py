@@ -74,7 +74,7 @@ class Wrong(TensorFlow):
         super().__init__(task, "iterative")
         self._weight = weight
         if weight is None:
-            self._model.hyper = Hyper(**{**vars(HYPER), "embedding_rate": 0.25})
+            self._model.hyper = Hyper(**{**vars(HYPER), "embedding_rate": 1.0})
 
     def first(self, size: int) -> dict[str, np.ndarray]:
         """See `Contender`."""
