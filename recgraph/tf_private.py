@@ -243,11 +243,6 @@ def concrete_function(graph: Any, inputs: list[tf.Tensor], outputs: list[tf.Tens
     return _concrete_function.ConcreteFunction.from_func_graph(graph, signature, {})
 
 
-def call_concrete(function: Any, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Calls it with tensors alone: the public call checks and sorts arguments by name, for longer than it runs."""
-    return function._call_flat(list(inputs), function.captured_inputs)
-
-
 def is_eager_tensor(value: Any, dtype: int, shape: tuple[int | None, ...] | None) -> bool:
     """Whether a value is an eager tensor of this dtype and shape; `tensor.shape` costs a microsecond."""
     if type(value) is not EagerTensor or value._datatype_enum() != dtype:

@@ -39,9 +39,8 @@ KINDS: Final[dict[str, Kind]] = {
         "dtype and shape, before the graph", "shapes the graph", "the shape loses the dimensions that differ"
     ),
     "decision": Kind("a Python condition, before the graph", "follows one branch", "another graph"),
-    "branch": Kind("an assertion", "follows one branch", "the branch becomes a cond", in_graph=True),
+    "branch": Kind("an assertion", "follows one branch, unrolls a loop", "a cond or a while", in_graph=True),
     "path": Kind("an assertion", "follows one branch, where two do not fit together", "another graph", in_graph=True),
-    "trips": Kind("an assertion", "unrolls a loop", "the loop becomes a while", in_graph=True),
     "raises": Kind("an assertion", "leaves out what raises", "none: the eager run raises", in_graph=True),
 }
 

@@ -13,7 +13,7 @@ from recgraph.speculate.profile import Profile
 from recgraph.speculate.script import Assumption
 
 # A graph that broke one of these is of no more use: the next is more general and covers it.
-_RELAXED = frozenset({"branch", "value", "tensor", "trips"})
+_RELAXED = frozenset({"branch", "value", "tensor"})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,12 +35,10 @@ class LateCall:
 
 @rule(ast.Call)
 def _call(ev: Evaluator, node: ast.Call) -> Any:
-    from recgraph.speculate.on_expressions import elements
-
     if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
         return Super.of(ev, node)
     function = ev.value(node.func)
-    arguments = elements(ev, node.args)
+    arguments = containers.elements(ev, node.args)
     named: dict[str, Any] = {}
     for keyword in node.keywords:
         value = ev.value(keyword.value)

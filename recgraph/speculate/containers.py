@@ -279,6 +279,17 @@ _ITERABLES: Any = (
 )
 
 
+def elements(ev: Evaluator, nodes: list[ast.expr]) -> list[Any]:
+    """The values of a display or of positional arguments, stars unpacked."""
+    values: list[Any] = []
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            values.extend(iterate(ev, ev.value(node.value), node))
+        else:
+            values.append(ev.value(node))
+    return values
+
+
 def _members_of_residual(ev: Evaluator, iterable: Residual, node: ast.AST) -> list[Any]:
     if iterable.late or not isinstance(iterable.example, np.ndarray | list | tuple | str | range):
         raise ev.refuse("iterator", "a loop over a value that differs from call to call", node)

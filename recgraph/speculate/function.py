@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import functools
 import inspect
 import sys
@@ -215,8 +216,6 @@ class Speculated:
         return self
 
     def __deepcopy__(self, memo: Any) -> Speculated:
-        import copy
-
         if not self._owner:
             return self
         return Speculated(copy.deepcopy(self.function, memo), self.profiled_calls, self.strict)

@@ -151,29 +151,18 @@ def _slice(ev: Evaluator, node: ast.Slice) -> slice:
 
 @rule(ast.Tuple)
 def _tuple(ev: Evaluator, node: ast.Tuple) -> tuple[Any, ...]:
-    return tuple(elements(ev, node.elts))
+    return tuple(containers.elements(ev, node.elts))
 
 
 @rule(ast.List)
 def _list(ev: Evaluator, node: ast.List) -> list[Any]:
-    return elements(ev, node.elts)
+    return containers.elements(ev, node.elts)
 
 
 @rule(ast.Set)
 def _set(ev: Evaluator, node: ast.Set) -> set[Any]:
-    members = elements(ev, node.elts)
+    members = containers.elements(ev, node.elts)
     return {_key(ev, member, node) for member in members}
-
-
-def elements(ev: Evaluator, nodes: list[ast.expr]) -> list[Any]:
-    """The values of a display or of positional arguments, stars unpacked."""
-    values: list[Any] = []
-    for node in nodes:
-        if isinstance(node, ast.Starred):
-            values.extend(containers.iterate(ev, ev.value(node.value), node))
-        else:
-            values.append(ev.value(node))
-    return values
 
 
 @rule(ast.Dict)
