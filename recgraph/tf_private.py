@@ -260,6 +260,11 @@ def add_control_inputs(op: tf.Operation, before: Sequence[tf.Operation]) -> None
     op._add_control_inputs(list(before))
 
 
+def set_input(op: tf.Operation, number: int, tensor: tf.Tensor) -> None:
+    """Gives an operation another input; publicly an operation stays as it was made."""
+    op._update_input(number, tensor)
+
+
 def next_seeds() -> tuple[int, int]:
     """The seeds that the next eager random operation would have; drawing them is what it does first."""
     context = _context.context()

@@ -21,6 +21,7 @@ from recgraph.speculate.rendering import Renderer
 from recgraph.speculate.running import runner
 from recgraph.speculate.scopes import Frame, names_of
 from recgraph.speculate.script import Assumption, Script
+from recgraph.speculate.stacking import stack_products
 from recgraph.speculate.syntax import Syntax, syntax_of
 
 MARK = "recgraph: broken assumption"
@@ -113,6 +114,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
         script.scope["global_seed"] = tf_private.global_seed
         script.assume(condition, assumption("decision", "whether tf.random.set_seed was called"))
     early = ordering.hold_back_writes(graph)
+    stack_products(graph)
     graph.variables = list(graph._watched_variables)
     concrete = tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs)
     handles = tf_private.captured_values(graph, early)
