@@ -15,18 +15,20 @@ import numpy as np
 
 from recgraph.benchmarks import contest, measure, pictures, report
 from recgraph.benchmarks.contenders import Task
+from recgraph.benchmarks.options import COUNTS, PHASES
 from recgraph.benchmarks.trees import model_name, read, trees_option
 from recgraph.data import Tree, Vocabulary, balanced, binarize
+from recgraph.models import MODELS
 
 SHAPES = ("balanced", "moderate", "linear")
 
 
 @click.command()
 @trees_option()
-@click.option("--model", default="tree_rnn", show_default=True)
-@click.option("--batch-sizes", default="1,10,25", show_default=True)
-@click.option("--phases", default="train,infer", show_default=True)
-@click.option("--contenders", "names", default="batched,parallel", show_default=True)
+@click.option("--model", type=click.Choice(list(MODELS)), default="tree_rnn", show_default=True)
+@click.option("--batch-sizes", type=COUNTS, default="1,10,25", show_default=True)
+@click.option("--phases", type=PHASES, default="train,infer", show_default=True)
+@click.option("--contenders", "names", type=contest.CONTENDERS, default="batched,parallel", show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=7, show_default=True, help="After one to warm up.")
 @click.option("--seconds", type=float, default=0.5, show_default=True, help="Of one measurement, about.")
 @click.option("--count", type=int, default=1000, show_default=True, help="First sentences of the file.")
@@ -53,8 +55,6 @@ def reshaped(tree: Tree, shape: str, rng: np.random.Generator) -> Tree:
 
 def by_shape(trees: Sequence[Tree], vocabulary: Vocabulary, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Trees a second of every shape, phase and batch size, shapes and contenders interleaved."""
-    sizes = [int(size) for size in options["batch_sizes"].split(",")]
-    phases = options["phases"].split(",")
     results = []
     with contextlib.ExitStack() as stack:
         everyone = {}
@@ -62,9 +62,9 @@ def by_shape(trees: Sequence[Tree], vocabulary: Vocabulary, options: Mapping[str
             rng = np.random.default_rng(0)
             task = Task(options["model"], [reshaped(tree, shape, rng) for tree in trees], vocabulary)
             runners = stack.enter_context(contest.taking_part(task, options["names"], options))
-            contest.require_agreement(runners, sizes, "train" in phases)
+            contest.require_agreement(runners, options["batch_sizes"], "train" in options["phases"])
             everyone |= {(shape, name): runner for name, runner in runners.items()}
-        for phase, size in itertools.product(phases, sizes):
+        for phase, size in itertools.product(options["phases"], options["batch_sizes"]):
             paces = {key: contest.Pace(runner, phase, size, options["seconds"]) for key, runner in everyone.items()}
             series = measure.interleave(paces, options["rounds"])
             for shape in SHAPES:
@@ -83,7 +83,7 @@ def by_depth(options: Mapping[str, Any]) -> list[dict[str, Any]]:
     results = []
     with contest.taking_part(task, options["names"], options) as runners:
         contest.require_agreement(runners, [1], training=False)
-        for phase in options["phases"].split(","):
+        for phase in options["phases"]:
             taken = contest.seconds_by_tree(runners, phase, len(trees), options["rounds"])
             medians = {name: np.median(values, 0).tolist() for name, values in taken.items()}
             results.append({"phase": phase, "nodes": [len(tree) for tree in trees], "seconds": medians})

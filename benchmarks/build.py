@@ -11,6 +11,8 @@ from typing import Any
 import click
 
 from recgraph.benchmarks import measure, report
+from recgraph.benchmarks.options import Several
+from recgraph.models import MODELS
 
 PHASES = ("inference", "gradient")
 ENGINES = ("parallel", "batched")
@@ -50,16 +52,16 @@ def build(name: str, phase: str, engine: str) -> dict[str, float]:
 
 
 @click.command()
-@click.option("--models", default="tree_lstm", show_default=True)
+@click.option("--models", type=Several(MODELS), default="tree_lstm", show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Each in a process of its own.")
 @report.out_option
 @click.option("--one", nargs=3, hidden=True, help="Model, phase and engine: measure in this process.")
-def main(models: str, rounds: int, out: Path | None, one: tuple[str, str, str] | None) -> None:
+def main(models: list[str], rounds: int, out: Path | None, one: tuple[str, str, str] | None) -> None:
     """Measure tracing a step with either engine, and making the batched plan within it."""
     if one is not None:
         click.echo(json.dumps(build(*one)))
         return
-    cases = [(model, phase, engine) for model in models.split(",") for phase in PHASES for engine in ENGINES]
+    cases = [(model, phase, engine) for model in models for phase in PHASES for engine in ENGINES]
     taken: dict[tuple[str, str, str], list[dict[str, float]]] = {case: [] for case in cases}
     for _ in range(rounds):
         for case in cases:

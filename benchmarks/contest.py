@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.benchmarks.contenders import Contender, Limit, Task, TensorFlow, Worker
+from recgraph.benchmarks.options import Several
 from recgraph.benchmarks.pictures import Style
 
 # What `peers/` has.
@@ -120,6 +121,7 @@ ENTRIES: dict[str, Entry] = {
     "dgl": Entry(Style("DGL", "tab:olive"), lambda task, at: Worker(task, "dgl_models", at["dgl_python"]), "dgl"),
     "limit": Entry(Style("limit", "black", mark=True), lambda task, _: Limit(task)),
 }
+CONTENDERS = Several(ENTRIES)
 
 
 def styles() -> dict[str, Style]:
@@ -146,10 +148,10 @@ def taking_part(task: Task, names: Sequence[str], at: Mapping[str, Any]) -> Iter
     gc.collect()  # graphs refer to themselves
 
 
-def chosen(names: str, model: str, at: Mapping[str, Any]) -> list[str]:
-    """The contenders of a comma-separated list; those that cannot take part are left out, and it is said."""
+def chosen(names: Sequence[str], model: str, at: Mapping[str, Any]) -> list[str]:
+    """The contenders of a list; those that cannot take part are left out, and it is said."""
     there = []
-    for name in names.split(","):
+    for name in names:
         library = ENTRIES[name].library
         if library and model not in MODELS_OF_PEERS:
             click.echo(f"{name} is left out: it has no {model}", err=True)

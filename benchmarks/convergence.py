@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.benchmarks import contest, pictures, report
+from recgraph.benchmarks.options import Several
 from recgraph.benchmarks.trees import model_name
 from recgraph.data import (
     REVIEW_LABELS,
@@ -41,6 +42,7 @@ from recgraph.train.tasks import TASKS
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 CLASSES = 2
+LEARNERS = ("batched", "parallel", "iterative")
 CHUNK = 10  # steps that are one call from Python
 
 
@@ -157,8 +159,8 @@ class Judge:
 @click.option("--data", type=FOLDER, envvar="RECGRAPH_DATA", help="Folder of the treebank, or of the reviews.")
 @click.option("--reviews", "count", type=click.IntRange(1), help="Learn so many movie reviews, not a treebank.")
 @click.option("--parser", type=FOLDER, help="A run of `train --model parser --task parsing`, for the reviews.")
-@click.option("--models", default="tree_rnn,rntn,tree_lstm", show_default=True)
-@click.option("--contenders", "names", default="batched,parallel,iterative", show_default=True)
+@click.option("--models", type=Several(MODELS), default="tree_rnn,rntn,tree_lstm", show_default=True)
+@click.option("--contenders", "names", type=Several(LEARNERS), default=",".join(LEARNERS), show_default=True)
 @click.option(
     "--minutes", type=float, default=5.0, show_default=True, help="Of training, for each model and contender."
 )
@@ -172,7 +174,7 @@ def main(data: Path | None, count: int | None, parser: Path | None, out: Path | 
     corpus = treebank(data) if count is None or parser is None else reviews(data, parser, count)
     vocabulary = Vocabulary.build(corpus.train, lowercase=True)
     results: list[dict[str, Any]] = []
-    for model in options["models"].split(","):
+    for model in options["models"]:
         results.append({"model": model, "unit": corpus.unit, "curves": _race(model, corpus, vocabulary, options)})
         report.save("convergence", results, out)
     report.leave("convergence", results, table(results), out, {"": lambda: picture(results)})
@@ -182,7 +184,7 @@ def _race(model: str, corpus: Corpus, vocabulary: Vocabulary, options: Mapping[s
     """Seconds, examples seen and accuracy of each contender at every point, and before the first step."""
     judge = Judge(corpus, vocabulary)
     learners, accuracies = {}, {}
-    for name in options["names"].split(","):
+    for name in options["names"]:
         learner = Learner(name, model, corpus, vocabulary, options["batch_size"])
         learner.warm_up()
         learners[name], accuracies[name] = learner, judge.accuracy_of(learner.model)

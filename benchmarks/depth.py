@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from recgraph.benchmarks import measure, report
+from recgraph.benchmarks.options import COUNTS
 
 
 def resident() -> int:
@@ -61,16 +62,16 @@ def chain(depth: int, backward: bool) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--forward", default="1000,100000,1000000", show_default=True)
-@click.option("--backward", default="1000,100000", show_default=True)
+@click.option("--forward", type=COUNTS, default="1000,100000,1000000", show_default=True)
+@click.option("--backward", type=COUNTS, default="1000,100000", show_default=True)
 @report.out_option
 @click.option("--one", nargs=2, type=int, hidden=True, help="Depth, and 1 for backward: measure in this process.")
-def main(forward: str, backward: str, out: Path | None, one: tuple[int, int] | None) -> None:
+def main(forward: list[int], backward: list[int], out: Path | None, one: tuple[int, int] | None) -> None:
     """Measure each depth in a process of its own, so that its peak of memory is its own."""
     if one is not None:
         click.echo(json.dumps(chain(one[0], bool(one[1]))))
         return
-    jobs = [(int(depth), 0) for depth in forward.split(",")] + [(int(depth), 1) for depth in backward.split(",")]
+    jobs = [(depth, 0) for depth in forward] + [(depth, 1) for depth in backward]
     results = [measure.in_child("recgraph.benchmarks.depth", ["--one", str(depth), str(back)]) for depth, back in jobs]
     header = ["chain", "live at once", "us a level", "bytes a level", "right"]
     report.leave("depth", results, report.markdown(header, [_row(r) for r in results]), out)

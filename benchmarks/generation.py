@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.benchmarks import contest, measure, pictures, report
+from recgraph.benchmarks.options import COUNTS
 from recgraph.data import DependencyTree, TopDownBatch, Vocabulary, generate_dependencies, top_down_batch
 from recgraph.models import Hyper, TopDownTreeLSTM
 from recgraph.models.baselines import IterativeTopDown
@@ -60,20 +61,20 @@ class Entrant:
 
 
 @click.command()
-@click.option("--batch-sizes", default="1,64", show_default=True)
+@click.option("--batch-sizes", type=COUNTS, default="1,64", show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=7, show_default=True, help="After one to warm up.")
 @click.option("--hidden", type=click.IntRange(2), default=300, show_default=True)
 @click.option("--trees", type=click.IntRange(1, TREES), default=128, show_default=True, help="Of one measurement.")
 @click.option("--epochs", type=click.IntRange(1), default=3, show_default=True, help="Of training beforehand.")
 @report.out_option
-def main(batch_sizes: str, rounds: int, hidden: int, trees: int, epochs: int, out: Path | None) -> None:
+def main(batch_sizes: list[int], rounds: int, hidden: int, trees: int, epochs: int, out: Path | None) -> None:
     """Measure all after a short training: an untrained model makes no sentences."""
     data = generate_dependencies(TREES)
     vocabulary = Vocabulary.build(data)
     entrants = {name: Entrant(name, vocabulary, hidden) for name in NAMES}
     _train_together(entrants, epochs * _minibatches(data, vocabulary, 64))
     results = []
-    for phase, size in itertools.product(PHASES, map(int, batch_sizes.split(","))):
+    for phase, size in itertools.product(PHASES, batch_sizes):
         batches = _minibatches(data[:trees], vocabulary, size)
         work = _generation(entrants, batches) if phase == "generation" else _walks(entrants, phase, batches)
         series = measure.interleave(work, rounds)

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from recgraph.benchmarks import measure, report
+from recgraph.benchmarks.options import COUNTS, Several
 
 
 def calls(n: int) -> int:
@@ -54,20 +55,20 @@ def fibonacci(n: int, rounds: int, policies: list[str], threads: int) -> dict[st
 @click.command()
 @click.option("-n", default=22, show_default=True, help="Which Fibonacci number.")
 @click.option("--rounds", default=9, show_default=True)
-@click.option("--threads", default="1,2", show_default=True, help="Inter-op threads.")
-@click.option("--policies", default="fifo,depth_first", show_default=True)
+@click.option("--threads", type=COUNTS, default="1,2", show_default=True, help="Inter-op threads.")
+@click.option("--policies", type=Several(str), default="fifo,depth_first", show_default=True)
 @report.out_option
 @click.option("--one", hidden=True, type=int, help="Measure in this process, with so many threads.")
-def main(n: int, rounds: int, threads: str, policies: str, out: Path | None, one: int | None) -> None:
+def main(n: int, rounds: int, threads: list[int], policies: list[str], out: Path | None, one: int | None) -> None:
     """Measure the policies interleaved, each number of threads in a process of its own."""
     if one is not None:
-        click.echo(json.dumps(fibonacci(n, rounds, policies.split(","), one)))
+        click.echo(json.dumps(fibonacci(n, rounds, policies, one)))
         return
     results = []
-    for count in threads.split(","):
-        options = ["-n", str(n), "--rounds", str(rounds), "--policies", policies, "--one", count]
+    for count in threads:
+        options = ["-n", str(n), "--rounds", str(rounds), "--policies", ",".join(policies), "--one", str(count)]
         for policy, times in measure.in_child("recgraph.benchmarks.invocation", options).items():
-            results.append({"policy": policy, "threads": int(count), "calls": calls(n), "microseconds": times})
+            results.append({"policy": policy, "threads": count, "calls": calls(n), "microseconds": times})
     rows = [
         [r["policy"], str(r["threads"]), f"{statistics.median(r['microseconds']):.2f}", f"{min(r['microseconds']):.2f}"]
         for r in results

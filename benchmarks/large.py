@@ -12,6 +12,7 @@ import numpy as np
 
 from recgraph.benchmarks import measure, report
 from recgraph.benchmarks.depth import peak
+from recgraph.benchmarks.options import Several
 
 WORDS = 50
 # Model, trees, leaves of each, embedding and hidden size.
@@ -66,15 +67,15 @@ def step(case: str, engine: str) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--engines", default="batched,parallel", show_default=True)
+@click.option("--engines", type=Several(("batched", "parallel")), default="batched,parallel", show_default=True)
 @report.out_option
 @click.option("--one", nargs=2, hidden=True, help="Case and engine: measure in this process.")
-def main(engines: str, out: Path | None, one: tuple[str, str] | None) -> None:
+def main(engines: list[str], out: Path | None, one: tuple[str, str] | None) -> None:
     """Measure each case by each engine in a process of its own."""
     if one is not None:
         click.echo(json.dumps(step(*one)))
         return
-    jobs = [(case, engine) for case in CASES for engine in engines.split(",")]
+    jobs = [(case, engine) for case in CASES for engine in engines]
     results = [measure.in_child("recgraph.benchmarks.large", ["--one", *job]) for job in jobs]
     header = ["step", "engine", "nodes", "seconds", "peak of memory, GB", "loss"]
     report.leave("large", results, report.markdown(header, [_row(result) for result in results]), out)

@@ -11,15 +11,17 @@ import numpy as np
 
 from recgraph.benchmarks import contest, pictures, report
 from recgraph.benchmarks.contenders import Task
+from recgraph.benchmarks.options import PHASES
 from recgraph.benchmarks.trees import model_name, read, trees_option
 from recgraph.data import Tree
+from recgraph.models import MODELS
 
 
 @click.command()
 @trees_option()
-@click.option("--model", default="tree_lstm", show_default=True)
-@click.option("--phases", default="train,infer", show_default=True)
-@click.option("--contenders", "names", default="batched,parallel,iterative", show_default=True)
+@click.option("--model", type=click.Choice(list(MODELS)), default="tree_lstm", show_default=True)
+@click.option("--phases", type=PHASES, default="train,infer", show_default=True)
+@click.option("--contenders", "names", type=contest.CONTENDERS, default="batched,parallel,iterative", show_default=True)
 @click.option("--every", type=click.IntRange(1), default=5, show_default=True, help="Which lengths, in words.")
 @click.option("--each", type=click.IntRange(1), default=8, show_default=True, help="Sentences of a length.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="After one to warm up.")
@@ -35,7 +37,7 @@ def main(trees: Path | None, model: str, every: int, each: int, rounds: int, out
     task = Task(model, some, vocabulary)
     with contest.taking_part(task, names, options) as runners:
         contest.require_agreement(runners, [1], training=False)
-        for phase in options["phases"].split(","):
+        for phase in options["phases"]:
             seconds = contest.seconds_by_tree(runners, phase, len(some), rounds)
             medians = {name: np.median(values, 0).tolist() for name, values in seconds.items()}
             results.append({"model": model, "phase": phase, "lengths": lengths, "seconds": medians})

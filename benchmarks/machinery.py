@@ -28,6 +28,7 @@ from typing import Any
 import click
 
 from recgraph.benchmarks import measure, report
+from recgraph.benchmarks.options import COUNTS
 
 # By case: how many invocations a root makes that goes down so many levels.
 INVOCATIONS: dict[str, Callable[[int], int]] = {
@@ -98,20 +99,20 @@ def costs(rows: int, levels: int, rounds: int, threads: int) -> dict[str, list[f
 @click.option("--rows", type=click.IntRange(1), default=1000, show_default=True, help="Ready at once, of every thread.")
 @click.option("--levels", type=click.IntRange(1), default=100, show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=9, show_default=True)
-@click.option("--threads", default="1,2", show_default=True, help="Inter-op threads.")
+@click.option("--threads", type=COUNTS, default="1,2", show_default=True, help="Inter-op threads.")
 @report.out_option
 @click.option("--one", hidden=True, type=int, help="Measure in this process, with so many threads.")
-def main(rows: int, levels: int, rounds: int, threads: str, out: Path | None, one: int | None) -> None:
+def main(rows: int, levels: int, rounds: int, threads: list[int], out: Path | None, one: int | None) -> None:
     """Measure all cases interleaved, each number of threads in a process of its own."""
     if one is not None:
         click.echo(json.dumps(costs(rows, levels, rounds, one)))
         return
     results = []
-    for count in threads.split(","):
-        options = ["--rows", str(rows), "--levels", str(levels), "--rounds", str(rounds), "--one", count]
+    for count in threads:
+        options = ["--rows", str(rows), "--levels", str(levels), "--rounds", str(rounds), "--one", str(count)]
         for case, times in measure.in_child("recgraph.benchmarks.machinery", options).items():
-            made = INVOCATIONS[case](levels) * rows * int(count)
-            results.append({"case": case, "threads": int(count), "invocations": made, "microseconds": times})
+            made = INVOCATIONS[case](levels) * rows * count
+            results.append({"case": case, "threads": count, "invocations": made, "microseconds": times})
     header = ["case", "threads", "invocations", "median, us", "best, us"]
     report.leave("machinery", results, report.markdown(header, [_row(result) for result in results]), out)
 

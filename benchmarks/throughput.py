@@ -15,20 +15,30 @@ import click
 
 from recgraph.benchmarks import contest, measure, pictures, report
 from recgraph.benchmarks.contenders import Task
+from recgraph.benchmarks.options import COUNTS, PHASES, Several
 from recgraph.benchmarks.trees import model_name, read, trees_option
+from recgraph.models import MODELS
 
 Result = dict[str, Any]
 
 
 def _command(name: str, text: str, **defaults: str) -> click.Command:
     """A command that measures on trees; `defaults` of the options that differ."""
+    models, sizes = defaults.get("models", "tree_lstm,rntn,tree_rnn"), defaults.get("batch_sizes", "1,10,25,64,256")
+    names = defaults.get("names", ",".join(contest.ENTRIES))
 
     @click.command(name, help=text)
     @trees_option(required=name == "movie-review")
-    @click.option("--models", default=defaults.get("models", "tree_lstm,rntn,tree_rnn"), show_default=True)
-    @click.option("--batch-sizes", default=defaults.get("batch_sizes", "1,10,25,64,256"), show_default=True)
-    @click.option("--phases", default="train,infer", show_default=True)
-    @click.option("--contenders", "names", default=defaults.get("names", ",".join(contest.ENTRIES)), show_default=True)
+    @click.option("--models", type=Several(MODELS), default=models, show_default=True)
+    @click.option("--batch-sizes", type=COUNTS, default=sizes, show_default=True)
+    @click.option("--phases", type=PHASES, default="train,infer", show_default=True)
+    @click.option(
+        "--contenders",
+        "names",
+        type=contest.CONTENDERS,
+        default=names,
+        show_default=True,
+    )
     @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="After one to warm up.")
     @click.option("--seconds", type=float, default=0.5, show_default=True, help="Of one measurement, about.")
     @click.option("--count", type=int, default=2000, show_default=True, help="First trees of the file.")
@@ -58,9 +68,8 @@ folding = _command(
 
 def _results(trees: Any, options: Mapping[str, Any]) -> Any:
     """One after the other, each when it is known."""
-    sizes = [int(size) for size in options["batch_sizes"].split(",")]
-    phases = options["phases"].split(",")
-    for model in options["models"].split(","):
+    sizes, phases = options["batch_sizes"], options["phases"]
+    for model in options["models"]:
         task = Task(model, *trees)
         names = contest.chosen(options["names"], model, options)
         with contest.taking_part(task, names, options) as runners:

@@ -45,6 +45,22 @@ def test_every_benchmark_explains_itself(name: str) -> None:
     assert "--out" in done.output
 
 
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        (["--models", "tree_lstm,TreeRNN"], "'TreeRNN' is not one of"),
+        (["--batch-sizes", "1,0"], "0 is not in the range x>=1"),
+        (["--phases", "training"], "'training' is not one of 'train', 'infer'"),
+        (["--contenders", "batched,chainer"], "'chainer' is not one of"),
+    ],
+)
+def test_a_part_of_a_list_that_does_not_exist_is_named(option: list[str], text: str) -> None:
+    """Before anything is measured."""
+    done = CliRunner().invoke(main, ["bench", "sst", *option])
+    assert done.exit_code == 2
+    assert text in done.output
+
+
 def test_throughput_of_every_model_phase_and_size(trees: Path, tmp_path: Path) -> None:
     """One entry for each, with a speed for each contender."""
     options = ["--models", "tree_rnn", "--batch-sizes", "1,8", *ALONE, *QUICK]
