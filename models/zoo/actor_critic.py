@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from recgraph.models.zoo.weights import Weights
+from recgraph.models.imperative.weights import Weights
 
 
 class ActorCritic:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.models.zoo.weights import Weights
+from recgraph.models.imperative.weights import Weights
 
 
 class Normalisation:

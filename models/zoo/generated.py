@@ -1,8 +1,6 @@
-"""Small data of the form that the programs read: images of classes, text, trees, recorded episodes."""
+"""Small data of the form that the programs read: images of classes, text, recorded episodes."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -65,37 +63,3 @@ def sequences(words: np.ndarray, batch_size: int, length: int) -> list[tuple[tf.
     targets = words[1 : batch_size * columns + 1].reshape(batch_size, columns)
     starts = range(0, columns - length + 1, length)
     return [(tf.constant(inputs[:, s : s + length]), tf.constant(targets[:, s : s + length])) for s in starts]
-
-
-class Node:
-    """A node of a sentence's binary tree.
-
-    Attributes:
-      left, right: its parts; None at a leaf.
-      word: the number of a leaf's word; None elsewhere.
-      label: its class.
-    """
-
-    def __init__(self, label: int, word: int | None = None, left: Node | None = None, right: Node | None = None):
-        """See the attributes."""
-        self.label, self.word, self.left, self.right = label, word, left, right
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether it is a word."""
-        return self.left is None
-
-
-def trees(count: int, words: int, vocabulary: int, classes: int, seed: int = 0) -> list[Node]:
-    """Trees over about so many words each, whose labels follow from the words below."""
-    random = np.random.default_rng(seed)
-    lengths = np.clip(random.normal(words, words / 3.0, count).round(), 2, 3 * words).astype(int)
-    return [_tree([int(w) for w in random.integers(0, vocabulary, length)], classes, random) for length in lengths]
-
-
-def _tree(words: list[int], classes: int, random: Any) -> Node:
-    label = sum(words) % classes
-    if len(words) == 1:
-        return Node(label, word=words[0])
-    cut = int(random.integers(1, len(words)))
-    return Node(label, left=_tree(words[:cut], classes, random), right=_tree(words[cut:], classes, random))

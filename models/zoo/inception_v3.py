@@ -6,10 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from recgraph.models.imperative.weights import Momentum
 from recgraph.models.zoo import generated
 from recgraph.models.zoo.convolutions import Classifier, Convolution
 from recgraph.models.zoo.program import Program, Step
-from recgraph.models.zoo.weights import Momentum
 
 # A branch is a list of layers: kernel, channels, stride. "average" and "largest" are poolings with a stride.
 # Channels are the paper's; `width` scales them.

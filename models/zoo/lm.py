@@ -6,9 +6,9 @@ import math
 
 import tensorflow as tf
 
+from recgraph.models.imperative.weights import Adagrad, Weights
 from recgraph.models.zoo import generated
 from recgraph.models.zoo.program import Program, Step
-from recgraph.models.zoo.weights import Adagrad, Weights
 
 
 class LM:

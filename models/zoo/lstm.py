@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from recgraph.models.imperative.weights import Weights, descend
 from recgraph.models.zoo import generated
 from recgraph.models.zoo.program import Program, Step
-from recgraph.models.zoo.weights import Weights, descend
 
 
 class Cell:

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from recgraph.models.imperative.weights import Adam
 from recgraph.models.zoo import cart_pole
 from recgraph.models.zoo.actor_critic import ActorCritic, chosen
 from recgraph.models.zoo.program import Program, Step
-from recgraph.models.zoo.weights import Adam
 
 
 class PPO:

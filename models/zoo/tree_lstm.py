@@ -1,37 +1,10 @@
-"""The binary TreeLSTM (Tai et al., 2015), as recursion over plain Python objects."""
+"""TreeLSTM over plain Python objects: `recgraph.models.imperative.TreeLSTM`."""
 
 from __future__ import annotations
 
-import tensorflow as tf
-
+from recgraph.models.imperative import TreeLSTM
 from recgraph.models.zoo import trees
 from recgraph.models.zoo.program import Program
-from recgraph.models.zoo.trees import TreeNetwork
-
-
-class TreeLSTM(TreeNetwork):
-    """A forget gate for each child; a state is the output and the memory."""
-
-    def make_weights(self, embedding: int, hidden: int) -> None:
-        """Three gates at a leaf, five at a node."""
-        self.leaf_kernel = self.weights.uniform([embedding, 3 * hidden])
-        self.leaf_bias = self.weights.constant([3 * hidden])
-        self.kernel = self.weights.uniform([2 * hidden, 5 * hidden])
-        self.bias = self.weights.constant([5 * hidden])
-
-    def leaf(self, vector: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Nothing is forgotten where nothing was remembered."""
-        write, read, new = tf.split(tf.matmul(vector, self.leaf_kernel) + self.leaf_bias, 3, 1)
-        memory = tf.sigmoid(write) * tf.tanh(new)
-        return tf.sigmoid(read) * tf.tanh(memory), memory
-
-    def compose(self, left: tuple[tf.Tensor, ...], right: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
-        """Gates of both outputs, and both memories."""
-        gates = tf.matmul(tf.concat([left[0], right[0]], 1), self.kernel) + self.bias
-        write, read, new, forget_left, forget_right = tf.split(gates, 5, 1)
-        kept = tf.sigmoid(forget_left) * left[1] + tf.sigmoid(forget_right) * right[1]
-        memory = kept + tf.sigmoid(write) * tf.tanh(new)
-        return tf.sigmoid(read) * tf.tanh(memory), memory
 
 
 def _make(small: bool) -> TreeLSTM:

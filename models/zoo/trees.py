@@ -1,78 +1,17 @@
-"""What TreeRNN and TreeLSTM share: the recursion over Python objects, the loss at every node, and the step."""
+"""What TreeRNN and TreeLSTM take in a step: lists of trees."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
-from recgraph.models.zoo import generated
-from recgraph.models.zoo.generated import Node
+from recgraph.models.imperative import generate_nodes
 from recgraph.models.zoo.program import Step
-from recgraph.models.zoo.weights import Adagrad, Weights
-
-
-class TreeNetwork:
-    """A subclass says what happens at a leaf and at an inner node; a state is a tuple of `[1, H]`, output first."""
-
-    def __init__(self, vocabulary: int, embedding: int, hidden: int, classes: int, rate: float = 0.05):
-        """Args: sizes, and Adagrad's learning rate."""
-        self.weights = Weights()
-        self.embedding = self.weights.uniform([vocabulary, embedding], 0.05)
-        self.output_kernel = self.weights.uniform([hidden, classes])
-        self.output_bias = self.weights.constant([classes])
-        self.make_weights(embedding, hidden)
-        self.optimizer = Adagrad(self.weights.all, rate)
-
-    @property
-    def variables(self) -> list[tf.Variable]:
-        """All that a step changes."""
-        return [*self.weights.all, *self.optimizer.sums]
-
-    def make_weights(self, embedding: int, hidden: int) -> None:
-        """The weights of a subclass."""
-        raise NotImplementedError
-
-    def leaf(self, vector: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The state of a leaf, given its word's vector, float32 `[1, E]`."""
-        raise NotImplementedError
-
-    def compose(self, left: tuple[tf.Tensor, ...], right: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
-        """The state of a node, given those of its parts."""
-        raise NotImplementedError
-
-    def visit(self, node: Node) -> tuple[tuple[tf.Tensor, ...], tf.Tensor]:
-        """The state of a node, and the summed losses, float32 scalar, of all nodes of its tree."""
-        if node.is_leaf:
-            state = self.leaf(tf.nn.embedding_lookup(self.embedding, [node.word]))
-            return state, self.node_loss(state, node.label)
-        left, left_loss = self.visit(node.left)
-        right, right_loss = self.visit(node.right)
-        state = self.compose(left, right)
-        return state, self.node_loss(state, node.label) + left_loss + right_loss
-
-    def node_loss(self, state: tuple[tf.Tensor, ...], label: int) -> tf.Tensor:
-        """The loss at one node, float32 scalar."""
-        logits = tf.matmul(state[0], self.output_kernel) + self.output_bias
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[label], logits=logits)[0]
-
-    def train_step(self, trees: list[Node]) -> tf.Tensor:
-        """One step of Adagrad over a list of trees. Returns the mean loss of a tree, float32 scalar."""
-        with tf.GradientTape() as tape:
-            total = 0.0
-            for tree in trees:
-                _, loss = self.visit(tree)
-                total += loss
-            mean = total / len(trees)
-        gradients = tape.gradient(mean, self.weights.all)
-        self.optimizer.apply(gradients, self.weights.all)
-        return mean
 
 
 def steps(batch_size: int, small: bool) -> list[Step]:
     """Lists of trees, as long as the sentences of the treebank; more lists than one could have a graph for each."""
     words, vocabulary, halves = (4, 20, 7) if small else (19, 2000, 41)
-    trees = generated.trees(halves * batch_size // 2, words, vocabulary, 5)
+    trees = generate_nodes(halves * batch_size // 2, words, vocabulary, 5)
     return [(trees[start : start + batch_size],) for start in range(0, len(trees), batch_size)]
 
 

@@ -23,7 +23,7 @@ import numpy as np
 # Packages whose functions build operations.
 _FRAMEWORKS: Final = frozenset({"tensorflow", "keras", "tf_keras", "tensorflow_probability", "recgraph"})
 # Programs as users write them, though they come with a framework.
-_PROGRAMS: Final = "recgraph.models.zoo"
+_PROGRAMS: Final = ("recgraph.models.imperative", "recgraph.models.zoo")
 _LIBRARIES: Final = tuple(
     path for key in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_paths().get(key))
 )
@@ -48,7 +48,7 @@ DATA_TYPES: Final = (int, float, complex, str, bytes, bool, tuple, list, dict, s
 def top_package(thing: Any) -> str:
     """The first part of the name of the module that something was defined in."""
     module = str(getattr(thing, "__module__", None) or getattr(type(thing), "__module__", ""))
-    return _PROGRAMS if module.startswith(_PROGRAMS) else module.split(".")[0]
+    return module if module.startswith(_PROGRAMS) else module.split(".")[0]
 
 
 def is_frameworks(thing: Any) -> bool:
@@ -62,7 +62,7 @@ def is_users(function: types.FunctionType) -> bool:
         return False
     package = top_package(function)
     in_library = function.__code__.co_filename.startswith(_LIBRARIES)
-    return package == _PROGRAMS or not in_library and package not in sys.stdlib_module_names
+    return package.startswith(_PROGRAMS) or not in_library and package not in sys.stdlib_module_names
 
 
 def is_speculated(thing: Any) -> bool:
@@ -79,7 +79,7 @@ def is_users_type(kind: type) -> bool:
     module = sys.modules.get(kind.__module__)
     filename = getattr(module, "__file__", None) or ""
     is_written_in_python = kind.__flags__ & (1 << 9) != 0
-    return is_written_in_python and (package == _PROGRAMS or not filename.startswith(_LIBRARIES))
+    return is_written_in_python and (package.startswith(_PROGRAMS) or not filename.startswith(_LIBRARIES))
 
 
 def is_users_method(method: types.MethodType) -> bool:
