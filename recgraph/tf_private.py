@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +14,7 @@ from tensorflow.core.function.polymorphism import function_type as _function_typ
 from tensorflow.core.protobuf import config_pb2 as config_pb2
 from tensorflow.core.protobuf import device_properties_pb2 as _device_properties_pb2
 from tensorflow.core.protobuf import meta_graph_pb2 as meta_graph_pb2
+from tensorflow.python import pywrap_tfe as _pywrap_tfe
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import execute as _execute
 
@@ -324,6 +328,38 @@ def captured_values(graph: Any, placeholders: list[tf.Tensor]) -> list[tf.Tensor
     return [pairs[id(tensor)] for tensor in placeholders]
 
 
+_has_forked = [False]
+os.register_at_fork(after_in_child=lambda: _has_forked.__setitem__(0, True))
+
+
 def is_plainly_eager() -> bool:
-    """Whether operations run at once, and no distribution strategy has a say in it."""
+    """Whether operations run at once, and no distribution strategy has a say in it.
+
+    Nor in a forked process: the threads that run graphs have stayed in the other one.
+    """
+    if _has_forked[0]:
+        return False
     return _context.executing_eagerly() and not _ops.get_default_graph()._distribution_strategy_stack
+
+
+@contextlib.contextmanager
+def eager_operations() -> Iterator[list[str]]:
+    """The operations that run eagerly in this thread, by type, in order; a call of a graph is one with its name."""
+    seen: list[str] = []
+    thread = threading.get_ident()
+
+    def noting(execute: Callable[..., Any], place: int) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            result = execute(*arguments)
+            if threading.get_ident() == thread:
+                seen.append(str(arguments[place]))
+            return result
+
+        return call
+
+    originals = _pywrap_tfe.TFE_Py_FastPathExecute, _pywrap_tfe.TFE_Py_Execute
+    _pywrap_tfe.TFE_Py_FastPathExecute, _pywrap_tfe.TFE_Py_Execute = noting(originals[0], 1), noting(originals[1], 2)
+    try:
+        yield seen
+    finally:
+        _pywrap_tfe.TFE_Py_FastPathExecute, _pywrap_tfe.TFE_Py_Execute = originals

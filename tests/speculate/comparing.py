@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import sys
 import types
@@ -11,26 +12,59 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from recgraph import tf_private
 from recgraph.speculate import Speculated
 from tests.speculate.corpus import CALLS, Program
 
 
-def run(program: Program, speculated: bool) -> tuple[list[Any], Speculated | None, list[int]]:
-    """What each call gave and left behind, and how many lines of the program ran in each."""
+@dataclasses.dataclass
+class Counts:
+    """What ran in one call, by means of the interpreter's and TensorFlow's own counters.
+
+    Attributes:
+        entered: how many functions of the program.
+        operations: those that ran eagerly, by type; a graph is one, by its name.
+    """
+
+    entered: int
+    operations: list[str]
+
+
+def run(program: Program, speculated: bool) -> tuple[list[Any], Speculated | None, list[Counts]]:
+    """What each call gave and left behind, and what ran in each."""
     step, arguments, state = program.make()
     called = Speculated(step) if speculated else step
-    seen, lines = [], []
+    seen, counts = [], []
     for i in range(CALLS):
         values = arguments(i)
         printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), counted_calls(_code_of(step)) as count:
+        with (
+            contextlib.redirect_stdout(printed),
+            counted_calls(_code_of(step)) as entered,
+            tf_private.eager_operations() as operations,
+        ):
             try:
                 outcome: Any = called(*values)
             except Exception as error:
                 outcome = (type(error).__name__, str(error))
+        counts.append(Counts(entered[0], list(operations)))
         seen.append((plain(outcome), printed.getvalue(), plain(state)))
-        lines.append(count[0])
-    return seen, called if isinstance(called, Speculated) else None, lines
+    return seen, called if isinstance(called, Speculated) else None, counts
+
+
+# Operations that a converted call may run beside its graph, and why.
+BESIDE: dict[str, str] = {
+    "ReadVariableOp": "variables that are written before something that may fail are read first, to be put back",
+}
+
+
+def beside_one_graph(counts: Counts) -> list[str]:
+    """What is wrong with a call that ran no function of the program: it should have run one graph, and no more."""
+    if counts.entered:
+        return []
+    graphs = [name for name in counts.operations if name.startswith("__inference_speculated_")]
+    others = [name for name in counts.operations if name not in graphs and name not in BESIDE]
+    return others + ([] if len(graphs) == 1 else [f"{len(graphs)} graphs"])
 
 
 def _code_of(step: Any) -> str:

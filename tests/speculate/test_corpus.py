@@ -9,8 +9,10 @@ import pkgutil
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
-from recgraph.speculate import attributes, builtin_calls, residuals
+from recgraph import tf_private
+from recgraph.speculate import Speculated, attributes, builtin_calls, residuals
 from recgraph.speculate.evaluator import RULES
 from tests.speculate import comparing, corpus
 
@@ -20,17 +22,32 @@ for module in pkgutil.iter_modules(corpus.__path__):
 
 @pytest.mark.parametrize("name", corpus.PROGRAMS)
 def test_program(name: str) -> None:
-    """Fifteen calls give the same, and the last ones run no line of the program where it is converted."""
+    """Fifteen calls give the same; where it is converted the last runs no line of the program, and one graph."""
     program = corpus.PROGRAMS[name]
     expected, _, _ = comparing.run(program, speculated=False)
-    found, speculated, entered = comparing.run(program, speculated=True)
+    found, speculated, counts = comparing.run(program, speculated=True)
     assert comparing.differences(expected, found) == []
     assert speculated is not None
     if program.converted:
         assert speculated.calls["graph"] > 0, speculated.explain()
-        assert entered[-1] == 0, speculated.explain()
+        assert counts[-1].entered == 0, speculated.explain()
+        assert [wrong for wrong in map(comparing.beside_one_graph, counts) if wrong] == []
     else:
         assert speculated.given_up, speculated.explain()
+
+
+def test_what_runs_beside_a_graph_is_noticed() -> None:
+    """A counter that counts nothing would agree with anything."""
+    called = Speculated(lambda x: x * 2.0)
+    for _ in range(4):
+        called(tf.ones([2]))
+    with tf_private.eager_operations() as operations:
+        y = called(tf.ones([2])) + 1.0
+    assert [name.rsplit("_", 1)[0] for name in operations] == ["Fill", "__inference_speculated_lambda", "AddV2"]
+    assert comparing.beside_one_graph(comparing.Counts(0, operations)) == ["Fill", "AddV2"]
+    assert comparing.beside_one_graph(comparing.Counts(0, ["Fill"])) == ["Fill", "0 graphs"]
+    assert comparing.beside_one_graph(comparing.Counts(1, operations)) == []
+    assert y.shape == [2]
 
 
 def _wrong_sum(ev: Any, node: ast.BinOp) -> Any:
