@@ -1,4 +1,4 @@
-"""Builds the op library `recgraph/native/_librecgraph.so` and maps the folders to packages.
+"""Builds the op library `recgraph/native/_librecgraph.so` and `_frames.so`, and maps the folders to packages.
 
 Everything that needs no code is in pyproject.toml. The compiler is run by ninja: in parallel, and only for
 what has changed since the last build (`build/native` is kept between editable installs).
@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from setuptools.errors import PlatformError
 TENSORFLOW = "2.21"  # the minor version of the range in pyproject.toml
 TENSORFLOW_RANGE = "tensorflow>=2.21,<2.22"
 OBJECTS = Path("build/native")
+FRAMES = "cc/interpreter/frames.cc"
 EXPORTS = "cc/exports.lds"
 MAPPED = ("models", "data", "benchmarks")  # folder -> recgraph.<folder>
 
@@ -68,6 +70,14 @@ def native_sources() -> list[str]:
     return sorted(str(path) for path in found if not path.stem.endswith("_test"))
 
 
+def python_headers() -> Path:
+    """The folder of Python.h and of the headers about frames, which come with it."""
+    folder = Path(sysconfig.get_paths()["include"])
+    if not (folder / "internal/pycore_frame.h").exists():
+        raise PlatformError(f"there is no Python.h below {folder}. Install Python's headers (Debian: python3.11-dev).")
+    return folder
+
+
 def packages() -> dict[str, str]:
     """Every package of the distribution with its folder."""
     own = {name: name.replace(".", "/") for name in find_packages(include=["recgraph", "recgraph.*"])}
@@ -79,8 +89,8 @@ def packages() -> dict[str, str]:
     return own
 
 
-def write_ninja(tensorflow: TensorFlow, sources: list[str]) -> Path:
-    """Writes the build file and returns the path of the library that it makes."""
+def write_ninja(tensorflow: TensorFlow, sources: list[str]) -> None:
+    """Writes the build file for both libraries."""
     from ninja.ninja_syntax import Writer
 
     OBJECTS.mkdir(parents=True, exist_ok=True)
@@ -103,8 +113,17 @@ def write_ninja(tensorflow: TensorFlow, sources: list[str]) -> Path:
         for source, target in zip(sources, objects, strict=True):
             ninja.build(target, "compile", source)
         ninja.build(str(library), "link", objects, implicit=[EXPORTS])
+        _write_frames(ninja, warnings)
         ninja.close()
-    return library
+
+
+def _write_frames(ninja: Any, warnings: list[str]) -> None:
+    """The extension module, which needs Python's headers and no TensorFlow."""
+    flags = ["-std=c++17", "-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-I.", *warnings]
+    ninja.variable("frames_flags", [*flags, "-isystem", str(python_headers()), os.environ.get("CXXFLAGS", "")])
+    ninja.rule("extension", "$cxx $frames_flags -MMD -MF $out.d -shared $in -o $out $link_frames", depfile="$out.d")
+    ninja.variable("link_frames", os.environ.get("LDFLAGS", ""))
+    ninja.build(str(OBJECTS / "_frames.so"), "extension", FRAMES)
 
 
 def run_ninja() -> None:
@@ -119,7 +138,7 @@ def run_ninja() -> None:
 
 
 class BuildLibrary(build_ext):
-    """Makes the op library in place of a Python extension module."""
+    """Makes the op library in place of a Python extension module, and one of these beside it."""
 
     def get_ext_filename(self, fullname: str) -> str:
         """The library is loaded by TensorFlow, not imported: no interpreter tag in its name."""
@@ -129,12 +148,17 @@ class BuildLibrary(build_ext):
         """Compiles the library and writes beside it which TensorFlow it was built for."""
         if not ext.sources:
             raise PlatformError("there are no C++ sources under cc/; is the source tree complete?")
-        tensorflow = installed_tensorflow()
-        library = write_ninja(tensorflow, ext.sources)
-        run_ninja()
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        self.copy_file(str(library), str(target))
+        if ext.sources != [FRAMES]:
+            self.build_all(ext.sources, target)
+        self.copy_file(str(OBJECTS / target.name), str(target))
+
+    def build_all(self, sources: list[str], target: Path) -> None:
+        """Compiles both libraries, and says beside `target` what for."""
+        tensorflow = installed_tensorflow()
+        write_ninja(tensorflow, sources)
+        run_ninja()
         text = f'"""Written by setup.py."""\n\nTENSORFLOW_VERSION = "{tensorflow.version}"\n'
         (target.parent / "_build_info.py").write_text(text, encoding="utf-8")
 
@@ -148,6 +172,9 @@ class BuildLibrary(build_ext):
 setup(
     packages=list(packages()),
     package_dir=packages(),
-    ext_modules=[Extension("recgraph.native._librecgraph", native_sources())],
+    ext_modules=[
+        Extension("recgraph.native._librecgraph", native_sources()),
+        Extension("recgraph.native._frames", [FRAMES]),
+    ],
     cmdclass={"build_ext": BuildLibrary},
 )

@@ -5,7 +5,8 @@ from recgraph.core.decorator import subgraph
 from recgraph.core.subgraph import SubGraph
 from recgraph.draw import draw
 from recgraph.function import function
+from recgraph.speculate import speculation
 
-__all__ = ["SubGraph", "batch", "draw", "errors", "function", "subgraph"]
+__all__ = ["SubGraph", "batch", "draw", "errors", "function", "speculation", "subgraph"]
 
 native.ops()  # a SavedModel loads in a process that has done no more than `import recgraph`

@@ -28,6 +28,19 @@ def ops() -> ModuleType:
         return _loaded()
 
 
+@functools.cache
+def frames() -> ModuleType:
+    """The extension module that watches calls of Python functions, `cc/interpreter/frames.cc`.
+
+    Raises:
+        NativeLibraryError: it was not built, or for another Python.
+    """
+    try:
+        return importlib.import_module("recgraph.native._frames")
+    except ImportError as error:
+        raise NativeLibraryError("the extension module was not built", found=str(error), next_step=_REBUILD) from error
+
+
 def built_for() -> str:
     """The version of TensorFlow that the op library was compiled against, e.g. `"2.21.0"`."""
     try:

@@ -2,5 +2,6 @@
 
 from recgraph.speculate.function import Speculated
 from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.unmodified import Speculation, speculation
 
-__all__ = ["Inconvertible", "Speculated"]
+__all__ = ["Inconvertible", "Speculated", "Speculation", "speculation"]

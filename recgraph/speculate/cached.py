@@ -45,12 +45,15 @@ class CachedGraph:
         runs: how often it has.
         failures: how often an operation failed, and the eager call did not.
         is_obsolete: whether it is of no more use.
+        owner: the parameter whose object it was made for, by number; None if it is for any.
+        computes: whether there is anything in it.
     """
 
     def __init__(self, converted: Converted) -> None:
         self.call: Callable[[Any], Any]
         self.assumptions, self.size = converted.assumptions, len(converted.graph.get_operations())
-        self.is_specialised = converted.is_specialised
+        self.is_specialised, self.owner = converted.is_specialised, converted.owner
+        self.computes = any(op.type != "Placeholder" for op in converted.graph.get_operations())
         self.runs, self.failures, self.is_obsolete = 0, 0, False
         self._tokens = [Broken(assumption) for assumption in converted.assumptions]
         self.call = converted.run({"broken": self._tokens.__getitem__, "failed": self._failed})
@@ -79,7 +82,19 @@ class CachedGraph:
             profile.relax(*assumption.site)
             self.is_obsolete = self.is_obsolete or assumption.kind in _RELAXED
 
+    def relies_on(self, broken: Broken) -> bool:
+        """Whether it makes the assumption that broke in another graph, and is of no more use either."""
+        assumption = broken.assumption
+        if assumption is None or assumption.site is None or assumption.kind not in _RELAXED or self.is_specialised:
+            return False
+        return any(own.site == assumption.site and own.kind == assumption.kind for own in self.assumptions)
+
+    @property
+    def summary(self) -> str:
+        """How large it is and how often it ran."""
+        whose = "" if self.owner is None else f", for one object of parameter {self.owner}"
+        return f"{self.size} operations, ran {self.runs} times{whose}"
+
     def explain(self) -> list[str]:
-        """What it assumes and how often it ran."""
-        kinds = dict.fromkeys(map(str, self.assumptions))
-        return [f"{self.size} operations, ran {self.runs} times", *(f"  assumes {kind}" for kind in kinds)]
+        """What it assumes."""
+        return [f"  assumes {kind}" for kind in dict.fromkeys(map(str, self.assumptions))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.speculate import branches, builtin_calls, on_expressions, on_statements, ordering
 from recgraph.speculate.assumptions import assumption
+from recgraph.speculate.binding import names_of_parameters
 from recgraph.speculate.calls import enter
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.profile import Profile, same
@@ -37,6 +37,7 @@ class Converted:
         graph: the operations.
         run: the script with names for `broken` and `failed` still to be given.
         watched: objects, weakly, that the script tells by their addresses: the script dies with them.
+        owner: the parameter whose object it holds for, by number; None if it holds for any.
         is_specialised: whether numbers and strings are constants although they have varied.
     """
 
@@ -45,6 +46,7 @@ class Converted:
     graph: Any
     run: Callable[[dict[str, Any]], Callable[[Any], Any]]
     watched: list[Any]
+    owner: int | None = None
     is_specialised: bool = False
 
 
@@ -53,7 +55,8 @@ def convert(function: Any, parameters: tuple[Any, ...], profile: Profile) -> Con
 
     Args:
         function: of the user's.
-        parameters: the values of its parameters, in order, defaults filled in.
+        parameters: the values of its parameters, in order, defaults filled in; then, if it has one that differs from
+            call to call, its closure.
         profile: what its eager calls have seen.
 
     Raises:
@@ -91,8 +94,10 @@ def _convert(function: Any, parameters: tuple[Any, ...], profile: Profile, is_sp
 def _built(ev: Evaluator, syntax: Syntax, function: Any, parameters: tuple[Any, ...]) -> list[tf.Tensor]:
     """Puts the call into the graph and the script; what the graph has to give."""
     frame = Frame(syntax, names_of(syntax.node), function)
-    names = inspect.signature(function).parameters
-    for name, code, value in zip(names, ev.script.parameters, parameters, strict=True):
+    names = names_of_parameters(function)
+    if len(parameters) > len(names):
+        _admit_closure(ev, function)
+    for name, code, value in zip(names, ev.script.parameters, parameters, strict=False):
         site, where = ("argument", name), syntax.where(syntax.node)
         frame.locals[name] = ev.heap.admit(value, code, name, ev.profile.seen(site, 0), (site, 0), where)
     result = enter(ev, frame)
@@ -102,6 +107,17 @@ def _built(ev: Evaluator, syntax: Syntax, function: Any, parameters: tuple[Any, 
     renderer.finish(result)
     _assert(ev)
     return renderer.outputs
+
+
+def _admit_closure(ev: Evaluator, function: Any) -> None:
+    """The function has the same code in every call, but cells of its own."""
+    held = ev.script.parameters[-1]
+    for i, (name, cell) in enumerate(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)):
+        ev.cells[id(cell)] = f"{held}[{i}]"
+        if name == "__class__":
+            kind = ev.script.read(f"{held}[{i}].cell_contents", assumption("presence", "the class of the method"))
+            same_class = assumption("identity", "the class of the method")
+            ev.script.assume(ev.script.is_same(kind, cell.cell_contents), same_class)
 
 
 def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Converted:
@@ -124,7 +140,9 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
         names = {"same": same, "is_tensor": tf_private.is_eager_tensor, "EagerTensor": tf_private.EagerTensor}
         return script.compile({"graph": run, **names, **scope})
 
-    return Converted(script.text, script.assumptions, graph, compiled, script.watched, ev.heap.is_specialised)
+    return Converted(
+        script.text, script.assumptions, graph, compiled, script.watched, script.owner(), ev.heap.is_specialised
+    )
 
 
 def _no_new_variables(ev: Evaluator) -> Any:

@@ -65,6 +65,7 @@ class Evaluator:
         managers: the context managers around us, tapes for instance, by id.
         places: by id of an object, the list that a loop goes through, where it is in it, and the managers around.
         effects: what the script does after the graph, in order.
+        cells: by id, of a closure that differs from call to call, how the script finds them.
         tapes: by id, how many forks were around the `with` of a gradient tape.
         reached: how often each site was reached in this call.
         here: the node that is being converted.
@@ -81,6 +82,7 @@ class Evaluator:
         self.managers: list[int] = []
         self.places: dict[int, tuple[Any, int, tuple[int, ...]]] = {}
         self.tables: dict[type, Any] = {}
+        self.cells: dict[int, str] = {}
         self.callbacks = 0  # how many functions of TensorFlow's have called us back
         self.tapes: dict[int, int] = {}
         self.reached: dict[Any, int] = {}
@@ -177,7 +179,7 @@ class Evaluator:
         return self.heap.read(key, self._cell_expression(cell), current, name, seen, site, self.where(node))
 
     def _cell_expression(self, cell: Any) -> str:
-        return f"{self.script.constant(cell)}.cell_contents"
+        return f"{self.cells.get(id(cell)) or self.script.constant(cell)}.cell_contents"
 
     def _read_global(self, name: str, node: ast.AST) -> Any:
         names = self.frame.function.__globals__

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 import functools
 import inspect
+import os
 import sys
 import threading
 import types
 from collections.abc import Callable
 from typing import Any
 
-from recgraph import tf_private
-from recgraph.speculate.binding import binder
+from recgraph import logs, tf_private
+from recgraph.speculate.binding import binder, names_of_parameters
 from recgraph.speculate.cached import Broken, CachedGraph
 from recgraph.speculate.conversion import convert
+from recgraph.speculate.explaining import Explanation, Remark, remark_on_break, remark_on_refusal, remarks_of_profile
+from recgraph.speculate.graphs import Graphs
 from recgraph.speculate.instrument import Observer
 from recgraph.speculate.profile import Profile
 from recgraph.speculate.reasons import Inconvertible
 
 # Calls that run eagerly first, to see what varies.
 PROFILED_CALLS = 3
-# Graphs of one function; when there is no room for another, what fits none of them runs eagerly.
+# Graphs of one function, for one object; when there is no room for another, what fits none of them runs eagerly.
 MAX_GRAPHS = 16
 # How often one assumption may break before no graph is made any more that makes it.
 MAX_BREAKS = 24
@@ -36,13 +40,34 @@ _PASSING = frozenset({"raises", "new variable"})
 
 # Keras's layers are changed while they are converted: one conversion at a time. Who finds it taken runs eagerly.
 _CONVERTING = threading.Lock()
+os.register_at_fork(after_in_child=_CONVERTING._at_fork_reinit)  # type: ignore[attr-defined]
+_LOG = logs.logger("speculate")
 
 
-class Speculated:
-    """A function with the graphs that its calls became.
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call of a function: the parameters are what the arguments give them, defaults filled in."""
+
+    function: Callable[..., Any]
+    parameters: tuple[Any, ...]
+    arguments: tuple[Any, ...]
+    named: dict[str, Any]
+
+    @property
+    def inner(self) -> Any:
+        """The function of a method."""
+        return getattr(self.function, "__func__", self.function)
+
+
+class Misses(list[tuple[CachedGraph, Broken]]):
+    """The graphs that do not fit a call, each with what broke: given in place of a result."""
+
+
+class Calls:
+    """The calls of a function: the graphs that they became, what broke, when another is made.
 
     Args:
-        function: a Python function.
+        name: of the function.
         profiled_calls: how many calls run eagerly first.
         strict: whether what cannot be converted is an error.
 
@@ -52,123 +77,141 @@ class Speculated:
         breaks: how often each assumption broke.
     """
 
-    def __init__(
-        self, function: Callable[..., Any], profiled_calls: int = PROFILED_CALLS, strict: bool = False
-    ) -> None:
-        self.__qualname__: str
-        functools.update_wrapper(self, function)
-        self.function, self.profiled_calls, self.strict = function, profiled_calls, strict
-        self._inner = getattr(function, "__func__", function)
-        self._owner = (function.__self__,) if inspect.ismethod(function) else ()
+    def __init__(self, name: str, profiled_calls: int = PROFILED_CALLS, strict: bool = False) -> None:
+        self.name, self.profiled_calls, self.strict = name, profiled_calls, strict
         self.profile = Profile()
         self.given_up: str = ""
         self.calls = {"eager": 0, "graph": 0, "fallback": 0}
         self.breaks: collections.Counter[str] = collections.Counter()
+        self._notes: dict[str, Remark] = {}
+        self._counts: collections.Counter[str] = collections.Counter()
         self._attempts = 0
         self._observer = Observer(self.profile)
-        self._bind = binder(self._inner)
-        self._graphs: list[CachedGraph] = []
+        self._cache = Graphs()
         self._is_due = True  # a conversion: the last call that fitted no graph was observed
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
+    @property
+    def _graphs(self) -> list[CachedGraph]:
+        return self._cache.all()
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Calls the function: the graph that fits, or eagerly."""
-        if not tf_private.is_plainly_eager():
-            return self.function(*arguments, **named)
-        try:
-            parameters = self._bind(*self._owner, *arguments, **named)
-        except TypeError:
-            return self.function(*arguments, **named)
-        broken = []
-        for graph in self._graphs:
+    def _as_graph(self, parameters: tuple[Any, ...]) -> Any:
+        """What the graph gives that fits a call; `Misses` if there is none."""
+        misses = Misses()
+        is_first = True
+        for graph in self._cache.of(parameters):
             result = graph.call(parameters)
             if type(result) is not Broken:
+                if not is_first:
+                    self._cache.used(graph, parameters)
                 graph.runs += 1
                 self.calls["graph"] += 1
                 return result
+            is_first = False
             if graph.is_obsolete:  # what it was made for has died
                 continue
-            broken.append((graph, result))
+            misses.append((graph, result))
+            if result.is_failure:
+                return misses
+        return self._as_others(parameters, misses)
+
+    def _as_others(self, parameters: tuple[Any, ...], misses: Misses) -> Any:
+        """A graph of another object may hold for this one, too. That it does not means nothing."""
+        for graph in self._cache.others(parameters):
+            result = graph.call(parameters)
+            if type(result) is not Broken:
+                self._cache.share(graph)
+                graph.runs += 1
+                self.calls["graph"] += 1
+                return result
             if result.is_failure:
                 break
-        return self._without_graph(parameters, arguments, named, broken)
+        return misses
 
-    def _without_graph(
-        self,
-        parameters: tuple[Any, ...],
-        arguments: tuple[Any, ...],
-        named: dict[str, Any],
-        broken: list[tuple[CachedGraph, Broken]],
-    ) -> Any:
+    def _eagerly(self, call: Call) -> Any:
+        """Calls the function."""
+        return call.function(*call.arguments, **call.named)
+
+    def _without_graph(self, call: Call, misses: Misses) -> Any:
         """No graph fits: another one, or the function itself."""
-        if self.given_up:
+        if self.given_up or not (misses or self._cache.is_worthwhile(call.parameters)):
             self.calls["eager"] += 1
-            return self.function(*arguments, **named)
-        kind = "fallback" if broken else "eager"
-        self._learn(broken)
-        if broken and broken[-1][1].is_failure:
-            return self._failed(broken[-1][0], parameters, arguments, named)
-        if self.profile.calls >= self.profiled_calls and self._is_due and _CONVERTING.acquire(blocking=False):
+            return self._eagerly(call)
+        kind = "fallback" if misses else "eager"
+        self._learn(misses)
+        if misses and misses[-1][1].is_failure:
+            return self._failed(misses[-1][0], call)
+        is_due = self._is_due or not misses  # without one, the object is new, and others of its class were observed
+        if self.profile.calls >= self.profiled_calls and is_due and _CONVERTING.acquire(blocking=False):
             try:
-                graph = self._converted(parameters)
+                graph = self._converted(call)
             finally:
                 _CONVERTING.release()
             if graph is not None:
-                result = self._first_run(graph, parameters)
+                result = self._first_run(graph, call)
                 if type(result) is not Broken:
                     return result
                 kind = "fallback"
         self._is_due = True
-        return self._observed(parameters, arguments, named, kind)
+        return self._observed(call, kind)
 
-    def _failed(
-        self, graph: CachedGraph, parameters: tuple[Any, ...], arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> Any:
+    def _failed(self, graph: CachedGraph, call: Call) -> Any:
         """Something failed in a graph: the eager call should raise. Where it does not, the graph is wrong."""
-        result = self._observed(parameters, arguments, named, "fallback")
+        result = self._observed(call, "fallback")
         graph.failures += 1
         if graph.failures >= MAX_FAILURES:
-            self._graphs = [other for other in self._graphs if other is not graph]
+            self._cache.keep_only(lambda other: other is not graph)
             self._give_up("a graph fails where the eager call does not")
         return result
 
-    def _first_run(self, graph: CachedGraph, parameters: tuple[Any, ...]) -> Any:
+    def _first_run(self, graph: CachedGraph, call: Call) -> Any:
         """Runs a new graph, and keeps it unless it is of no use already."""
-        result = graph.call(parameters)
+        result = graph.call(call.parameters)
         if type(result) is Broken:
             self._learn([(graph, result)])
             if not graph.is_obsolete:
-                self._graphs = [*self._graphs, graph]
+                self._cache.add(graph, call.parameters)
             return result
         self._is_due = False
         self._attempts = 0
-        self._graphs = [*self._graphs, graph]
+        self._cache.add(graph, call.parameters)
         graph.runs += 1
         self.calls["graph"] += 1
         return result
 
-    def _learn(self, broken: list[tuple[CachedGraph, Broken]]) -> None:
+    def _learn(self, misses: list[tuple[CachedGraph, Broken]]) -> None:
         """Takes note of what broke: the profile becomes more general, and what keeps breaking is given up."""
-        for graph, why in broken:
+        for graph, why in misses:
             graph.learn(why, self.profile)
-        self.breaks.update({str(why) for _, why in broken})
-        self._graphs = [graph for graph in self._graphs if not graph.is_obsolete and not self._is_hopeless(graph)]
+            _LOG.info("%s: broke: %s", self.name, why)
+        self.breaks.update({str(why) for _, why in misses})
+        for text, why in {str(why): why for _, why in misses}.items():
+            self._note(text, remark_on_break(why.assumption, text))
+        whys = [why for graph, why in misses if graph.is_obsolete]
+        self._cache.keep_only(
+            lambda graph: not (graph.is_obsolete or self._is_hopeless(graph) or any(map(graph.relies_on, whys)))
+        )
         if self.calls["fallback"] >= max(MAX_FALLBACKS, self.calls["graph"] / 10):
             self._give_up(f"its assumptions broke in {self.calls['fallback']} calls")
+
+    def _note(self, text: str, remark: Remark) -> None:
+        """Keeps something to explain."""
+        self._counts[text] += 1
+        self._notes.setdefault(text, remark)
 
     def _is_hopeless(self, graph: CachedGraph) -> bool:
         return any(self.breaks[text] >= MAX_BREAKS for text in map(str, graph.assumptions) if text in self.breaks)
 
-    def _converted(self, parameters: tuple[Any, ...]) -> CachedGraph | None:
+    def _converted(self, call: Call) -> CachedGraph | None:
         """A graph for a call; None if it has to run eagerly."""
-        if len(self._graphs) >= MAX_GRAPHS:
+        if len(self._cache.of(call.parameters)) >= MAX_GRAPHS:
             return None
         try:
-            graph = CachedGraph(convert(self._inner, parameters, self.profile))
+            graph = CachedGraph(
+                convert(getattr(call.function, "__func__", call.function), call.parameters, self.profile)
+            )
         except Inconvertible as reason:
             self._attempts += 1
+            self._note(str(reason), remark_on_refusal(reason))
             if reason.feature not in _PASSING or self._attempts >= MAX_ATTEMPTS:
                 self._give_up(str(reason))
                 if self.strict:
@@ -183,32 +226,78 @@ class Speculated:
             worst = max(self.breaks, key=self.breaks.__getitem__)
             self._give_up(f"an assumption keeps breaking: {worst}")
             return None
+        _LOG.info("%s: a graph of %d operations, %d assumptions", self.name, graph.size, len(graph.assumptions))
         return graph
 
-    def _observed(
-        self, parameters: tuple[Any, ...], arguments: tuple[Any, ...], named: dict[str, Any], kind: str
-    ) -> Any:
+    def _observed(self, call: Call, kind: str) -> Any:
         self.calls[kind] += 1
+        names = names_of_parameters(call.inner)
         with self.profile.call():
-            for name, value in zip(inspect.signature(self._inner).parameters, parameters, strict=True):
+            for name, value in zip(names, call.parameters, strict=False):
                 self.profile.see(("argument", name), value)
-            return self._observer.observed(self.function)(*arguments, **named)
+            return self._observer.observed(call.function)(*call.arguments, **call.named)
 
     def _give_up(self, reason: str) -> None:
+        if not self.given_up:
+            _LOG.info("%s: runs eagerly: %s", self.name, reason)
         self.given_up = self.given_up or reason
 
-    def explain(self) -> str:
-        """What was assumed, what the calls became, what ran eagerly and why."""
-        lines = [f"{self.function.__qualname__}: " + ", ".join(f"{n} {kind}" for kind, n in self.calls.items())]
-        if self.given_up:
-            lines.append(f"runs eagerly: {self.given_up}")
-        if len(self._graphs) >= MAX_GRAPHS:
-            lines.append(f"has its {MAX_GRAPHS} graphs (MAX_GRAPHS): what fits none of them runs eagerly")
-        for i, graph in enumerate(self._graphs):
-            first, *rest = graph.explain()
-            lines += [f"graph {i}: {first}", *rest]
-        lines += [f"broke {count} times: {what}" for what, count in self.breaks.most_common()]
-        return "\n".join(lines)
+    def explain(self, html: bool = False) -> Any:
+        """What the profile saw, what was assumed, what the calls became, what ran eagerly, why, and what to change.
+
+        Args:
+            html: whether to give a part of a page, with the program's lines, in place of text.
+
+        Returns:
+            A `str`. The text has a method `html()`, too, and shows itself as such in a notebook.
+        """
+        graphs = self._graphs
+        heads = [f"runs eagerly: {self.given_up}"] if self.given_up else []
+        if len(graphs) >= MAX_GRAPHS:
+            heads.append(f"has {len(graphs)} graphs; an object has {MAX_GRAPHS} at most (MAX_GRAPHS)")
+        lines = [[f"graph {i}: {graph.summary}", *graph.explain()] for i, graph in enumerate(graphs)]
+        title = f"{self.name}: " + ", ".join(f"{n} {kind}" for kind, n in self.calls.items())
+        assumed = {str(a): Remark("assumed", a.where, f"{a.kind}: {a.what}") for g in graphs for a in g.assumptions}
+        noted = [dataclasses.replace(note, count=self._counts[text]) for text, note in self._notes.items()]
+        remarks = [*remarks_of_profile(self.profile), *assumed.values(), *noted]
+        made = Explanation.of(title, heads, lines, remarks)
+        return made.html() if html else made
+
+
+class Speculated(Calls):
+    """A function with the graphs that its calls became.
+
+    Args:
+        function: a Python function.
+        profiled_calls: how many calls run eagerly first.
+        strict: whether what cannot be converted is an error.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], profiled_calls: int = PROFILED_CALLS, strict: bool = False
+    ) -> None:
+        self.__qualname__: str
+        super().__init__(function.__qualname__, profiled_calls, strict)
+        functools.update_wrapper(self, function)
+        self.function = function
+        self._owner = (function.__self__,) if inspect.ismethod(function) else ()
+        self._bind = binder(getattr(function, "__func__", function))
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Calls the function: the graph that fits, or eagerly."""
+        if not tf_private.is_plainly_eager():
+            return self.function(*arguments, **named)
+        try:
+            parameters = self._bind(*self._owner, *arguments, **named)
+        except TypeError:
+            return self.function(*arguments, **named)
+        result = self._as_graph(parameters)
+        if type(result) is not Misses:
+            return result
+        return self._without_graph(Call(self.function, parameters, arguments, named), result)
 
     # A copy is the same function, as with Python's functions; pickled, it is found by its name or made again.
 

@@ -18,7 +18,9 @@ from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.syntax import FunctionNode, Syntax, site_of, syntax_of
 
 EagerTensor = tf_private.EagerTensor
-_HOOK = "recgraph_observer"
+# Stands for the observer until the code is compiled, then becomes it: a name of ours would show in the closures of
+# functions made inside, which TensorFlow's AutoGraph compares with their source.
+_HOOK = "recgraph: the observer"
 
 
 class Observer:
@@ -61,24 +63,30 @@ class Observer:
         if not isinstance(callee, types.FunctionType) or not known.is_users(callee):
             return callee
         code = self._code(callee)
-        return callee if code is None else _with_code(callee, code, self)
+        return callee if code is None else _with_code(callee, code)
 
     def _code(self, function: types.FunctionType) -> types.CodeType | None:
         code = function.__code__
-        if _HOOK in code.co_freevars:  # made by an observed function
+        if is_observed(code):  # made by an observed function
             return None
         if code not in self._functions:
             try:
-                self._functions[code] = _instrumented(syntax_of(function), code)
+                syntax = syntax_of(function)
+                self._functions[code] = _instrumented(syntax, code, self)
+                self.profile.syntaxes[syntax.key] = syntax
             except Inconvertible:
                 self._functions[code] = None
         return self._functions[code]
 
 
-def _with_code(function: types.FunctionType, code: types.CodeType, observer: Observer) -> types.FunctionType:
+def is_observed(code: types.CodeType) -> bool:
+    """Whether code tells an observer what it does."""
+    return any(type(constant) is Observer for constant in code.co_consts)
+
+
+def _with_code(function: types.FunctionType, code: types.CodeType) -> types.FunctionType:
     """A copy of a function with other code, which shares its closure."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    cells[_HOOK] = types.CellType(observer)
     closure = tuple(cells[name] for name in code.co_freevars)
     made = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
     made.__kwdefaults__ = function.__kwdefaults__
@@ -86,7 +94,7 @@ def _with_code(function: types.FunctionType, code: types.CodeType, observer: Obs
     return made
 
 
-def _instrumented(syntax: Syntax, code: types.CodeType) -> types.CodeType | None:
+def _instrumented(syntax: Syntax, code: types.CodeType, observer: Observer) -> types.CodeType | None:
     """The code that observes; None for generators and coroutines, which are left alone."""
     if code.co_flags & (0x20 | 0x80 | 0x200):
         return None
@@ -98,7 +106,7 @@ def _instrumented(syntax: Syntax, code: types.CodeType) -> types.CodeType | None
     for argument in ast.walk(node.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
-    return _compiled(node, syntax, code)
+    return _with_observer(_compiled(node, syntax, code), observer)
 
 
 def _announce(node: ast.FunctionDef, syntax: Syntax) -> None:
@@ -112,13 +120,13 @@ def _announce(node: ast.FunctionDef, syntax: Syntax) -> None:
 
 
 def _hook(method: str, *arguments: ast.expr) -> ast.Call:
-    return ast.Call(ast.Attribute(ast.Name(_HOOK, ast.Load()), method, ast.Load()), list(arguments), [])
+    return ast.Call(ast.Attribute(ast.Constant(_HOOK), method, ast.Load()), list(arguments), [])
 
 
 def _compiled(node: FunctionNode, syntax: Syntax, original: types.CodeType) -> types.CodeType:
     """Compiled inside of a function whose arguments are the names that the closure has."""
     inside: ast.stmt = node if isinstance(node, ast.FunctionDef) else ast.Expr(node)
-    names = [_HOOK, *original.co_freevars]
+    names = list(original.co_freevars)
     arguments = ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
     if syntax.mangled:  # private names are those of the class
         inside = ast.ClassDef(syntax.mangled, [], [], [inside], [])
@@ -129,6 +137,17 @@ def _compiled(node: FunctionNode, syntax: Syntax, original: types.CodeType) -> t
     for _ in range(3 if syntax.mangled else 2):
         code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
     return code.replace(co_qualname=original.co_qualname)
+
+
+def _with_observer(code: types.CodeType, observer: Observer) -> types.CodeType:
+    """The code with the observer among its constants, and that of the functions in it."""
+
+    def constant(value: Any) -> Any:
+        if isinstance(value, types.CodeType):
+            return _with_observer(value, observer)
+        return observer if value == _HOOK else value
+
+    return code.replace(co_consts=tuple(map(constant, code.co_consts)))
 
 
 def _as_list(statements: Any) -> list[ast.stmt]:
@@ -256,15 +275,15 @@ class _Observing(ast.NodeTransformer):
         current = copy.deepcopy(target)
         current.ctx = ast.Load()
         self._kept("value", _hook("see", site, current), steps)
-        name = f"{_HOOK}_value"
+        name = "recgraph_value"
         steps.append(ast.AugAssign(ast.Name(name, ast.Store()), node.op, node.value))
         steps.append(ast.Assign([target], ast.Name(name, ast.Load())))
         return [ast.copy_location(step, node) for step in steps]
 
     def _kept(self, what: str, value: ast.expr, steps: list[ast.stmt]) -> ast.expr:
         """Keeps a value under a name of our own."""
-        steps.append(ast.Assign([ast.Name(f"{_HOOK}_{what}", ast.Store())], value))
-        return ast.Name(f"{_HOOK}_{what}", ast.Load())
+        steps.append(ast.Assign([ast.Name(f"recgraph_{what}", ast.Store())], value))
+        return ast.Name(f"recgraph_{what}", ast.Load())
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         return node

@@ -47,7 +47,11 @@ DATA_TYPES: Final = (int, float, complex, str, bytes, bool, tuple, list, dict, s
 
 def top_package(thing: Any) -> str:
     """The first part of the name of the module that something was defined in."""
-    module = str(getattr(thing, "__module__", None) or getattr(type(thing), "__module__", ""))
+    return top_of(str(getattr(thing, "__module__", None) or getattr(type(thing), "__module__", "")))
+
+
+def top_of(module: str) -> str:
+    """The first part of a module's name."""
     return module if module.startswith(_PROGRAMS) else module.split(".")[0]
 
 
@@ -58,11 +62,20 @@ def is_frameworks(thing: Any) -> bool:
 
 def is_users(function: types.FunctionType) -> bool:
     """Whether a function is part of the user's program: neither a framework's nor of an installed library."""
-    if top_package(function) in _FRAMEWORKS:
+    return is_users_code(function.__code__, top_package(function))
+
+
+@functools.cache
+def _is_installed(filename: str) -> bool:
+    """Whether a file belongs to Python or to an installed library: there may be more places for these than ours."""
+    return filename.startswith(_LIBRARIES) or bool({"site-packages", "dist-packages"} & set(filename.split("/")))
+
+
+def is_users_code(code: types.CodeType, package: str) -> bool:
+    """Whether code that was defined in a module of this package is part of the user's program."""
+    if package in _FRAMEWORKS:
         return False
-    package = top_package(function)
-    in_library = function.__code__.co_filename.startswith(_LIBRARIES)
-    return package.startswith(_PROGRAMS) or not in_library and package not in sys.stdlib_module_names
+    return package.startswith(_PROGRAMS) or not _is_installed(code.co_filename) and package not in sys.stdlib_module_names
 
 
 def is_speculated(thing: Any) -> bool:
@@ -79,7 +92,7 @@ def is_users_type(kind: type) -> bool:
     module = sys.modules.get(kind.__module__)
     filename = getattr(module, "__file__", None) or ""
     is_written_in_python = kind.__flags__ & (1 << 9) != 0
-    return is_written_in_python and (package.startswith(_PROGRAMS) or not filename.startswith(_LIBRARIES))
+    return is_written_in_python and (package.startswith(_PROGRAMS) or not _is_installed(filename))
 
 
 def is_users_method(method: types.MethodType) -> bool:
@@ -94,7 +107,7 @@ def is_library(module: str) -> bool:
         return False
     if package in _FRAMEWORKS or package in sys.stdlib_module_names:
         return package != "__main__"
-    return (getattr(sys.modules.get(module), "__file__", None) or "").startswith(_LIBRARIES)
+    return _is_installed(getattr(sys.modules.get(module), "__file__", None) or "")
 
 
 def is_frameworks_object_type(kind: type) -> bool:

@@ -39,6 +39,7 @@ class Seen:
         types: of the values.
         constant: the one value it had, compared by value for plain data and by identity else, or `VARIES`.
         shape: of tensors, what all shapes have in common.
+        dtypes: of tensors, by name.
         count: how many calls have reached it.
         parts: of ragged and sparse tensors, their tensors.
         last: the value in the last of them that reached it, if it is plain.
@@ -48,6 +49,7 @@ class Seen:
     types: set[type] = dataclasses.field(default_factory=set)
     constant: Any = VARIES
     shape: tf.TensorShape | None = None
+    dtypes: set[str] = dataclasses.field(default_factory=set)
     count: int = 0
     parts: list[Seen] = dataclasses.field(default_factory=list)
     last: Any = None
@@ -62,6 +64,7 @@ class Seen:
         self.types.add(type(value))
         if isinstance(value, tf_private.EagerTensor):
             self.shape = value.shape if self.shape is None else common_shape(self.shape, value.shape)
+            self.dtypes.add(value.dtype.name)
         elif isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
             components = tf.nest.flatten(value, expand_composites=True)
             self.parts += [Seen() for _ in components[len(self.parts) :]]
@@ -108,12 +111,14 @@ class Profile:
         results: of recursive functions, by their place, the specs of the tensors that they return.
         varying: of recursive functions, the parameters that differ between a call and the calls in it.
         calls: how many calls were observed.
+        syntaxes: of the functions that were observed, by their places.
     """
 
     def __init__(self) -> None:
         self.results: dict[Hashable, Any] = {}
         self.varying: dict[Hashable, set[str]] = {}
-        self._seen: dict[Hashable, list[Seen]] = {}
+        self.syntaxes: dict[Any, Any] = {}
+        self._seen: dict[Any, list[Seen]] = {}
         self._now = threading.local()  # each thread has a call of its own
         self.calls = 0
 
@@ -188,6 +193,10 @@ class Profile:
         """What is known of an occurrence; where it was not reached yet, of the site's last one."""
         row = self._seen.get(site, [])
         return row[min(occurrence, len(row) - 1)] if row else Seen()
+
+    def sites(self) -> dict[Any, list[Seen]]:
+        """All sites with their occurrences."""
+        return dict(self._seen)
 
     def occurrences(self, site: Hashable) -> list[Seen]:
         """All occurrences of a site."""

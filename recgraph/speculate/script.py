@@ -17,6 +17,7 @@ What comes before the graph reads only, so a broken assumption leaves no trace; 
 from __future__ import annotations
 
 import dataclasses
+import re
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -154,6 +155,18 @@ class Script:
         body += [f"try: t = graph(({feeds}))", "except Exception as error: return failed(error)"]
         body += [*self.after, f"return {self.result}"]
         return "\n".join(["def call(parameters):", *(_INDENT + line for line in body)]) + "\n"
+
+    def owner(self) -> int | None:
+        """The first parameter through which objects were found that must be these very ones; None if there is none."""
+        roots: dict[str, set[str]] = {name: {name} for name in self.parameters}
+        owners: set[str] = set()
+        for line in self.before:
+            read = re.match(r"(?:try: )?(v\d+) = (.*)", line)
+            if read:
+                roots[read[1]] = set().union(*(roots.get(name, set()) for name in re.findall(r"\b[pv]\d+\b", read[2])))
+            for name in re.findall(r"\bid\((\w+)\) == \d", line):
+                owners |= roots.get(name, set())
+        return min((int(name[1:]) for name in owners), default=None)
 
     def compile(self, scope: dict[str, Any]) -> Callable[[Sequence[Any]], Any]:
         """The function. `scope` has `graph`, `broken` and `failed`."""

@@ -37,6 +37,11 @@ class Syntax:
         made.node, made.filename, made.mangled, made.key = node, outer.filename, outer.mangled, outer.key
         return made
 
+    @functools.cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Its nodes by number."""
+        return list(ast.walk(self.node))
+
     @property
     def name(self) -> str:
         """The function's name; lambdas have none of their own."""

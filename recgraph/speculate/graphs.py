@@ -1,0 +1,152 @@
+"""The graphs of a function: which of them a call tries, in which order, and which belong to an object.
+
+A method's graph mostly holds for one object: it knows the variables and layers that it found there. Such graphs are
+kept for this object alone, so that a thousand objects of a class do not try each other's. A graph that turns out to
+fit another object, too, is everybody's.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+from recgraph.speculate.cached import CachedGraph
+
+# How many graphs of other objects an object tries that has none of its own.
+OTHERS_TRIED = 4
+# So often a graph has to run to have been worth making.
+RUNS_THAT_PAY = 32
+# So many graphs may have died with their objects without having paid. Then an object gets one only after so many calls.
+MAX_UNPAID = 32
+CALLS_BEFORE = 64
+
+
+class Receiver:
+    """What is kept for an object: its graphs, and how often it was called without one."""
+
+    def __init__(self) -> None:
+        self.graphs: list[CachedGraph] = []
+        self.calls = 0
+        self.reference: Any = None
+
+
+class Graphs:
+    """All graphs of a function.
+
+    Attributes:
+        unpaid: how many graphs have died with their objects before they paid, less those that had paid.
+    """
+
+    def __init__(self) -> None:
+        self.unpaid = 0
+        self._shared: list[CachedGraph] = []
+        self._receivers: dict[int, Receiver] = {}
+        self._place = 0  # which parameter the graphs of an object know it by
+        self._lock = threading.RLock()  # a receiver may die, and its graphs with it, at any time
+
+    def __iter__(self) -> Any:
+        return iter(self.all())
+
+    def all(self) -> list[CachedGraph]:
+        """Every graph, everybody's first."""
+        with self._lock:
+            return [*self._shared, *(graph for one in list(self._receivers.values()) for graph in one.graphs)]
+
+    def of(self, parameters: tuple[Any, ...]) -> list[CachedGraph]:
+        """Those that a call tries, the one that was used last first."""
+        if not self._receivers:
+            return self._shared
+        own = self._receivers.get(id(parameters[self._place]))
+        if own is None or not own.graphs:
+            return self._shared
+        return own.graphs + self._shared if self._shared else own.graphs
+
+    def others(self, parameters: tuple[Any, ...]) -> list[CachedGraph]:
+        """Some graphs of other objects, for an object that has none; one that fits is to be `share`d."""
+        receivers = list(self._receivers.values())
+        if not receivers or self.is_known(parameters):
+            return []
+        return [one.graphs[0] for one in receivers[-OTHERS_TRIED:] if one.graphs]
+
+    def is_known(self, parameters: tuple[Any, ...]) -> bool:
+        """Whether the object of a call has graphs of its own."""
+        if self._place >= len(parameters):
+            return False
+        own = self._receivers.get(id(parameters[self._place]))
+        return own is not None and bool(own.graphs)
+
+    def add(self, graph: CachedGraph, parameters: tuple[Any, ...]) -> None:
+        """Keeps a graph that was made for a call."""
+        with self._lock:
+            own = None
+            if graph.owner is not None and (not self._receivers or self._place == graph.owner):
+                self._place = graph.owner
+                own = self._receiver(parameters)
+            if own is None:
+                self._shared = [graph, *self._shared]
+            else:
+                own.graphs = [graph, *own.graphs]
+
+    def share(self, graph: CachedGraph) -> None:
+        """A graph fits other objects than the one that it was made for."""
+        with self._lock:
+            self.keep_only(lambda other: other is not graph)
+            self._shared = [graph, *self._shared]
+
+    def used(self, graph: CachedGraph, parameters: tuple[Any, ...]) -> None:
+        """A graph fitted that was not the first to be tried: it will be."""
+        with self._lock:
+            own = self._receivers.get(id(parameters[self._place])) if self._receivers else None
+            if own is not None and any(other is graph for other in own.graphs):
+                own.graphs = [graph, *(other for other in own.graphs if other is not graph)]
+            elif any(other is graph for other in self._shared):
+                self._shared = [graph, *(other for other in self._shared if other is not graph)]
+
+    def keep_only(self, is_kept: Any) -> None:
+        """Lets go of all other graphs."""
+        with self._lock:
+            self._shared = [graph for graph in self._shared if is_kept(graph)]
+            for one in list(self._receivers.values()):
+                one.graphs = [graph for graph in one.graphs if is_kept(graph)]
+
+    def is_worthwhile(self, parameters: tuple[Any, ...]) -> bool:
+        """Whether to make a graph for a call: not for the next of many objects that die young."""
+        if self.unpaid < MAX_UNPAID or self._place >= len(parameters):
+            return True
+        with self._lock:
+            own = self._receiver(parameters)
+            if own is None:
+                return True
+            own.calls += 1
+            return own.calls > CALLS_BEFORE
+
+    def _receiver(self, parameters: tuple[Any, ...]) -> Receiver | None:
+        """The record of the object of a call; None for what has no weak references."""
+        thing = parameters[self._place]
+        identity = id(thing)
+        if identity not in self._receivers:
+            made = Receiver()
+            this = weakref.ref(self)
+
+            def die(_: Any) -> None:
+                graphs = this()
+                if graphs is not None:
+                    graphs._died(identity, made)
+
+            try:
+                made.reference = weakref.ref(thing, die)
+            except TypeError:
+                return None
+            self._receivers[identity] = made
+        return self._receivers[identity]
+
+    def _died(self, identity: int, receiver: Receiver) -> None:
+        with self._lock:
+            if self._receivers.get(identity) is receiver:
+                del self._receivers[identity]
+            if receiver.graphs:
+                has_paid = sum(graph.runs for graph in receiver.graphs) >= RUNS_THAT_PAY
+                self.unpaid = max(self.unpaid - 1, 0) if has_paid else self.unpaid + len(receiver.graphs)
+            for graph in receiver.graphs:
+                graph.discard()

@@ -1,0 +1,260 @@
+"""`rg.speculation()`: programs as they are, without a decorator, while a `with` block lasts.
+
+The interpreter tells us of each call in this thread before it happens (PEP 523, `cc/interpreter/frames.cc`), so nothing
+of the program has to be changed: functions keep their code, signature and identity. A tape that is entered shows which
+function differentiates: the one of the user's whose frame enters it. Its next calls are ours (`found.py`). Where this
+frame will not be called again, since it is a module's or has a loop around the tape, or where its function cannot be
+converted, the functions are ours that are called in the tape's body.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph import logs, native, tf_private
+from recgraph.speculate import function as speculated
+from recgraph.speculate import known
+from recgraph.speculate.explaining import joined
+from recgraph.speculate.found import Found
+from recgraph.speculate.instrument import is_observed
+from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.syntax import syntax_of_code
+
+_LOG = logs.logger("speculate")
+_FOLDER = f"{Path(__file__).parent}/"
+# Frames that are a part of the function around them.
+_PARTS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+# How many of the last places of tapes are remembered, to find loops.
+_PLACES = 64
+_SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_local = threading.local()
+
+
+class Speculation:
+    """Finds functions that compute gradients, and runs them as graphs. To be entered with `with`, also again.
+
+    Attributes:
+        functions: what was found, by name.
+    """
+
+    def __init__(self, strict: bool = False) -> None:
+        self.strict = strict
+        self._found: dict[tuple[types.CodeType, int], Found] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Speculation:
+        block = _Block(self)
+        _stack().append(block)
+        native.frames().leave_out(_FOLDER)
+        native.frames().activate(block.watch)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stack = _stack()
+        at = max(i for i, block in enumerate(stack) if block.owner is self)
+        stack.pop(at).end()
+        native.frames().activate(stack[-1].watch if stack else None)
+
+    @property
+    def functions(self) -> Mapping[str, Found]:
+        """What was found, by qualified name; where several have one name, with their lines."""
+        with self._lock:
+            every = list(self._found.values())
+        names = [found.name for found in every]
+        return {
+            f.name if names.count(f.name) == 1 else f"{f.name} ({f.code.co_filename}:{f.code.co_firstlineno})": f
+            for f in every
+        }
+
+    def codes(self) -> list[types.CodeType]:
+        """The code of everything found."""
+        with self._lock:
+            return [code for code, _ in self._found]
+
+    def of(self, function: types.FunctionType) -> Found:
+        """The calls of a function."""
+        code = function.__code__
+        with self._lock:
+            key = (code, id(function.__globals__))
+            if key not in self._found:
+                self._found[key] = Found(code.co_qualname, code, self.strict)
+            return self._found[key]
+
+    def given_up(self, code: types.CodeType) -> bool:
+        """Whether some code was found and cannot be converted."""
+        with self._lock:
+            return any(found.given_up for (other, _), found in self._found.items() if other is code)
+
+    def explain(self, html: bool = False) -> Any:
+        """What was found, and what `explain()` of each says.
+
+        Args:
+            html: whether to give a part of a page in place of text.
+        """
+        parts = [one.explain() for one in self.functions.values()]
+        made = joined(parts, "no function was found that enters a tf.GradientTape")
+        return made.html() if html else made
+
+
+@dataclasses.dataclass
+class _Body:
+    """A tape that is recording in a frame which will not be called again."""
+
+    tape: Any
+    frame: types.FrameType
+
+
+class _Block:
+    """One `with` block in one thread."""
+
+    def __init__(self, owner: Speculation) -> None:
+        self.owner = owner
+        self.watch = native.frames().Watch()
+        self._bodies: list[_Body] = []
+        self._places: dict[tuple[int, int], None] = {}  # frames and places in them where tapes were entered last
+        self.watch.handle(tf.GradientTape.__enter__.__code__, _never_raising(self._begins))
+        self.watch.handle(tf.GradientTape.__exit__.__code__, _never_raising(self._ends))
+        for code in owner.codes():
+            self.watch.handle(code, self._called)
+
+    def end(self) -> None:
+        """Lets go of everything."""
+        self._bodies.clear()
+        self.watch.meet(None)
+
+    def _called(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+        return self.owner.of(function)(function, values)
+
+    def _begins(self, _: types.FunctionType, values: tuple[Any, ...]) -> None:
+        """A tape is entered."""
+        frame = next(_users_frames(sys._getframe(2)), None)
+        if frame is None or not tf_private.is_plainly_eager() or _is_ours(frame):
+            return
+        code, place = frame.f_code, (id(frame), frame.f_lasti)
+        is_again = place in self._places
+        self._places[place] = None
+        if len(self._places) > _PLACES:
+            del self._places[next(iter(self._places))]
+        if _may_be_called(code):
+            if code not in self.owner.codes():
+                _LOG.info("%s differentiates", code.co_qualname)
+            self.watch.handle(code, self._called)
+        if is_again or not _may_be_called(code) or self.owner.given_up(code):
+            self._bodies.append(_Body(values[0], frame))
+            self.watch.meet(self._met)
+
+    def _ends(self, _: types.FunctionType, values: tuple[Any, ...]) -> None:
+        self._bodies = [body for body in self._bodies if body.tape is not values[0]]
+        if not self._bodies:
+            self.watch.meet(None)
+
+    def _met(self, function: types.FunctionType) -> None:
+        """A function is called for the first time in the body of a tape: ours if the body calls it itself."""
+        code = function.__code__
+        if code.co_name in _PARTS or not tf_private.is_plainly_eager():
+            return
+        name = code.co_name
+        is_special = name.startswith("__") and name.endswith("__") and name != "__call__"
+        if not known.is_users(function) or not _may_be_called(code) or is_special or not _has_source(code):
+            self.watch.handle(code, None)
+            return
+        frames = {id(body.frame) for body in self._bodies}
+        if id(next(_users_frames(sys._getframe(1)), None)) in frames:
+            _LOG.info("%s is differentiated", code.co_qualname)
+            self.watch.handle(code, self._called)
+
+
+def _stack() -> list[_Block]:
+    if not hasattr(_local, "stack"):
+        _local.stack = []
+    stack: list[_Block] = _local.stack
+    return stack
+
+
+def _never_raising(notice: Callable[..., None]) -> Callable[..., Any]:
+    """A handler that only takes notice of a call."""
+    plain = native.frames().PLAIN
+
+    def handler(function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+        try:
+            notice(function, values)
+        except Exception as error:  # a defect of ours must not become the user's
+            _LOG.warning("a call was not looked at: %r", error)
+        return plain
+
+    return handler
+
+
+def _may_be_called(code: types.CodeType) -> bool:
+    """Whether code is a function's that runs to its end when it is called, and is not watched already."""
+    is_function = code.co_flags & inspect.CO_NEWLOCALS and not code.co_flags & _SUSPENDED
+    return bool(is_function) and not is_observed(code) and code.co_name not in _PARTS
+
+
+def _has_source(code: types.CodeType) -> bool:
+    try:
+        syntax_of_code(code)
+    except Inconvertible:
+        return False
+    return True
+
+
+def _users_frames(frame: types.FrameType | None) -> Iterator[types.FrameType]:
+    """The frames of the user's functions, from this one outwards."""
+    while frame is not None:
+        code = frame.f_code
+        package = known.top_of(str(frame.f_globals.get("__name__", "")))
+        if code.co_name not in _PARTS and known.is_users_code(code, package):
+            yield frame
+        frame = frame.f_back
+
+
+def _is_ours(frame: types.FrameType) -> bool:
+    """Whether a frame is that of a function that is being watched, or was decorated."""
+    caller = frame.f_back
+    is_decorated = caller is not None and caller.f_code.co_filename == speculated.__file__
+    return is_observed(frame.f_code) or is_decorated
+
+
+def speculation(strict: bool = False) -> Speculation:
+    """Runs programs as graphs that know nothing of it, where that gives the same results.
+
+    In the block the function that is differentiated is treated as `rg.function(mode="speculate")` treats a decorated
+    one: the function that enters a `tf.GradientTape`, or whose optimizer does, from its next call on. Where the tape
+    stands in a loop or at the top of a module, the functions that its body calls are. Nothing of the program is
+    changed, and only this thread's calls are looked at. While a debugger or a coverage tool traces, the program runs
+    as it is written.
+
+    Args:
+        strict: whether a function that was found and has to run eagerly is an error, which says why.
+
+    Returns:
+        A context manager with `functions`, what was found by name, and `explain()`. It may be entered again, in any
+        thread, and remembers its graphs.
+
+    Raises:
+        NativeLibraryError: the extension module was not built.
+
+    Example:
+        >>> import tensorflow as tf, recgraph as rg
+        >>> w = tf.Variable(3.0)
+        >>> def step(x):
+        ...     with tf.GradientTape() as tape:
+        ...         loss = (w * x - 1.0) ** 2
+        ...     w.assign_sub(0.1 * tape.gradient(loss, w))
+        ...     return loss
+        >>> with rg.speculation() as found:
+        ...     losses = [float(step(tf.constant(1.0))) for _ in range(6)]
+        >>> found.functions["step"].calls
+        {'eager': 3, 'graph': 2, 'fallback': 0}
+    """
+    return Speculation(strict)
