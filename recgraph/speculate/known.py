@@ -75,7 +75,9 @@ def is_users_code(code: types.CodeType, package: str) -> bool:
     """Whether code that was defined in a module of this package is part of the user's program."""
     if package in _FRAMEWORKS:
         return False
-    return package.startswith(_PROGRAMS) or not _is_installed(code.co_filename) and package not in sys.stdlib_module_names
+    if package.startswith(_PROGRAMS):
+        return True
+    return not _is_installed(code.co_filename) and package not in sys.stdlib_module_names
 
 
 def is_speculated(thing: Any) -> bool:
