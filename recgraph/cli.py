@@ -235,7 +235,7 @@ BENCHMARKS = {
     "movie-review": ("throughput", "movie_review"),
     "folding": ("throughput", "folding"),
     **{name: (name, "main") for name in ("length", "balance", "convergence", "generation", "invocation", "machinery")},
-    **{name: (name, "main") for name in ("build", "depth", "large", "memory", "threads", "speculate")},
+    **{name: (name, "main") for name in ("build", "depth", "large", "memory", "threads", "speculate", "imperative")},
 }
 
 

@@ -180,3 +180,10 @@ def test_speculation_is_compared_where_the_losses_are_right(tmp_path: Path) -> N
     assert "tf_function" in result["faults"]
     assert results["guards"]["guards"] >= 18
     assert "LSTM by tf.function" in (tmp_path / "speculate.md").read_text(encoding="utf-8")
+
+
+def test_plain_python_beside_a_subgraph(trees: Path, tmp_path: Path) -> None:
+    """A network over Python objects, converted and eagerly, and the same as a SubGraph."""
+    options = ["--trees", trees, "--models", "tree_rnn", "--batch-sizes", "4", "--count", 16, *QUICK]
+    ((result),), _ = run("imperative", tmp_path, *options)
+    assert set(result["series"]) == {"converted", "subgraph", "eager"}
