@@ -71,9 +71,9 @@ class Adagrad:
     def apply(self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> None:
         """One step; sparse gradients are made dense."""
         for total, gradient, variable in zip(self.sums, gradients, variables, strict=True):
-            dense = tf.convert_to_tensor(gradient)
-            total.assign_add(dense * dense)
-            variable.assign_sub(self.rate * dense * tf.math.rsqrt(total))
+            tf.raw_ops.ResourceApplyAdagradV2(
+                var=variable.handle, accum=total.handle, lr=self.rate, epsilon=0.0, grad=tf.convert_to_tensor(gradient)
+            )
 
 
 class Adam:

@@ -56,6 +56,16 @@ _SAFE_ON_INTEGERS: Final = _SAFE_IN_SHAPE - {"Div", "RealDiv"}
 _ASSIGNMENTS: Final = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 
 
+# Updates by a dense gradient: they fail where the variables and the gradient differ in shape, or a rate is no scalar.
+_UPDATES: Final = _names(
+    """
+    ResourceApplyAdaMax ResourceApplyAdadelta ResourceApplyAdagrad ResourceApplyAdagradV2 ResourceApplyAdam
+    ResourceApplyCenteredRMSProp ResourceApplyFtrlV2 ResourceApplyGradientDescent ResourceApplyKerasMomentum
+    ResourceApplyMomentum ResourceApplyRMSProp
+    """
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Effects:
     """What an operation writes.
@@ -139,6 +149,8 @@ def may_fail(op: tf.Operation) -> bool:
         return not _is_safe_in_shape(op)
     if op.type in _ASSIGNMENTS:
         return not _fits(op)
+    if op.type in _UPDATES:
+        return not _all_fit(op)
     if op.type in _CALLS:
         return any(may_fail(inner) for body, _ in bodies(op) for inner in body.get_operations())
     return True
@@ -158,3 +170,18 @@ def _fits(op: tf.Operation) -> bool:
     if data is None or not shape.is_fully_defined():
         return False
     return tf.TensorShape(data.shape).is_fully_defined() and tf.TensorShape(data.shape) == shape
+
+
+def _all_fit(op: tf.Operation) -> bool:
+    """Whether an update's variables and gradient have one shape, and its other inputs are scalars."""
+    shapes = []
+    for tensor in op.inputs:
+        data = tf_private.handle_data(tensor) if tensor.dtype == tf.resource else None
+        if tensor.dtype == tf.resource and data is None:
+            return False
+        shapes.append(tf.TensorShape(data.shape) if data is not None else tensor.shape)
+    wanted = shapes[0]
+    return wanted.is_fully_defined() and all(
+        shape.is_fully_defined() and (shape == wanted or shape.rank == 0 and tensor.dtype != tf.resource)
+        for shape, tensor in zip(shapes, op.inputs, strict=True)
+    )

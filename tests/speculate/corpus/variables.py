@@ -52,6 +52,29 @@ def scatter_out_of_range() -> Any:
 
 
 @program
+def updates_by_one_operation() -> Any:
+    v, total = tf.Variable(tf.zeros([4, 3])), tf.Variable(tf.ones([4, 3]))
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        tf.raw_ops.ResourceApplyAdagradV2(var=v.handle, accum=total.handle, lr=0.1, epsilon=0.0, grad=x)
+        return v + total
+
+    return step, lambda i: (tf.ones([4, 3]) * float(i),), [v, total]
+
+
+@program
+def updates_that_do_not_fit() -> Any:
+    v, total, steps = tf.Variable(tf.zeros([4, 3])), tf.Variable(tf.ones([4, 3])), tf.Variable(0.0)
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        steps.assign_add(1.0)
+        tf.raw_ops.ResourceApplyAdagradV2(var=v.handle, accum=total.handle, lr=0.1, epsilon=0.0, grad=x)
+        return v + total
+
+    return step, lambda i: (tf.ones([4 if i % 5 else 3, 3]) * float(i),), [v, total, steps]
+
+
+@program
 def variables_in_containers() -> Any:
     ws = [tf.Variable(tf.ones([3, 3]) * 0.1 * i) for i in range(3)]
     bs = {"first": tf.Variable(tf.zeros([3])), "last": tf.Variable(tf.ones([3]))}
