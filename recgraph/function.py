@@ -6,12 +6,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from recgraph.errors import SignatureError
-from recgraph.speculate import Speculated
+from recgraph.speculate import Optimizations, Speculated
 
 _MODES: Final = {"auto": Speculated, "speculate": Speculated}
 
 
-def function(fn: Callable[..., Any] | None = None, *, mode: str = "auto", strict: bool = False) -> Any:
+def function(
+    fn: Callable[..., Any] | None = None,
+    *,
+    mode: str = "auto",
+    strict: bool = False,
+    optimizations: Optimizations | None = None,
+) -> Any:
     """Makes a function run as a graph where that gives the same results, side effects and exceptions.
 
     The first calls run eagerly and are watched. Then the function is converted under assumptions about what did not
@@ -22,6 +28,7 @@ def function(fn: Callable[..., Any] | None = None, *, mode: str = "auto", strict
         fn: a Python function: a loss, a whole training step, a method. Left out where it is used as `@function(...)`.
         mode: "speculate", or "auto", which is the same today.
         strict: whether a function that has to run eagerly is an error, which says why.
+        optimizations: a `recgraph.speculate.Optimizations` that switches some off; all are on by default.
 
     Returns:
         A function that is called like `fn` and has `explain()`: what was assumed, and what runs eagerly and why.
@@ -40,5 +47,5 @@ def function(fn: Callable[..., Any] | None = None, *, mode: str = "auto", strict
     if mode not in _MODES:
         raise SignatureError(f"function has no mode {mode!r}", expected=" or ".join(map(repr, _MODES)))
     if fn is None:
-        return lambda late: function(late, mode=mode, strict=strict)
-    return _MODES[mode](fn, strict=strict)
+        return lambda late: function(late, mode=mode, strict=strict, optimizations=optimizations)
+    return _MODES[mode](fn, strict=strict, optimizations=optimizations or Optimizations())

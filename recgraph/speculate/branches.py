@@ -48,7 +48,7 @@ def choose(
 
 
 def _both(ev: Evaluator, before: state.State, condition: tf.Tensor, then: Thunk, otherwise: Thunk) -> Any:
-    tries = [_tried(before, thunk) for thunk in (then, otherwise)]
+    tries = [tried(before, thunk) for thunk in (then, otherwise)]
     slots = list({**tries[0][1], **tries[1][1]})
     untouched = {slot: before.get(slot) for slot in slots}
     pattern = [before.merged(slot, *(values.get(slot, untouched[slot]) for _, values in tries)) for slot in slots]
@@ -78,7 +78,7 @@ def _both(ev: Evaluator, before: state.State, condition: tf.Tensor, then: Thunk,
     return value
 
 
-def _tried(before: state.State, thunk: Thunk) -> tuple[Any, dict[state.Slot, Any]]:
+def tried(before: state.State, thunk: Thunk) -> tuple[Any, dict[state.Slot, Any]]:
     """What a piece of the program gives and changes, found in a graph that is thrown away."""
     with scratch():
         value = thunk()

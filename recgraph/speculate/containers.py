@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -206,10 +207,36 @@ def rows(ev: Evaluator, iterable: Any, node: ast.AST) -> Rows | None:
         and (iterable.shape.rank is None or iterable.shape[0] is None)
     ):
         return Rows(tf.shape(iterable, tf.int64)[0], lambda i: iterable[i])
-    if isinstance(iterable, Residual) and isinstance(iterable.example, range) and _trips_vary(ev, node):
-        parts = [residuals.attribute(ev, iterable, part, node) for part in ("start", "stop", "step")]
-        return range_rows([residuals.as_tensor(ev, part, node) for part in parts], True)
+    if isinstance(iterable, Residual) and isinstance(iterable.example, range):
+        rolled = not ev.optimizations.unrolling
+        if rolled or _trips_vary(ev, node):
+            parts = [residuals.attribute(ev, iterable, part, node) for part in ("start", "stop", "step")]
+            made = range_rows([residuals.as_tensor(ev, part, node) for part in parts], True)
+            return _begun(ev, made, iterable, node) if rolled else made
+    if not ev.optimizations.unrolling and isinstance(iterable, tf.Tensor | range):
+        return _rolled(iterable)
     return None
+
+
+def _rolled(iterable: Any) -> Rows | None:
+    """What could be unrolled, for a loop in the graph."""
+    is_tensor = isinstance(iterable, tf.Tensor)
+    count = len(iterable) if not is_tensor else iterable.shape[0] if iterable.shape.rank else 0
+    if count < 2:
+        return None
+    if is_tensor:
+        return Rows(tf.constant(count, tf.int64), lambda i: iterable[i], True, True)
+    parts = [tf.constant(part, tf.int64) for part in (iterable.start, iterable.stop, iterable.step)]
+    return dataclasses.replace(range_rows(parts, True), begins=True)
+
+
+def _begun(ev: Evaluator, rows: Rows, iterable: Residual, node: ast.AST) -> Rows:
+    """The first round tells what the others begin with: that there is one is assumed."""
+    if not iterable.example:
+        return rows
+    what = assumption("decision", "there is a first round", ev.where(node))
+    ev.script.assume(f"len({iterable.name}) > 0", what)
+    return dataclasses.replace(rows, begins=True)
 
 
 def range_rows(parts: list[tf.Tensor], is_known: bool = False) -> Rows:

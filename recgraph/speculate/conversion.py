@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,8 @@ from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.binding import names_of_parameters
 from recgraph.speculate.calls import enter
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.profile import Profile, same
+from recgraph.speculate.optimizations import ALL, Optimizations
+from recgraph.speculate.profile import GeneralProfile, Profile, same
 from recgraph.speculate.randomness import RandomGraph
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.rendering import Renderer
@@ -50,7 +52,9 @@ class Converted:
     is_specialised: bool = False
 
 
-def convert(function: Any, parameters: tuple[Any, ...], profile: Profile) -> Converted:
+def convert(
+    function: Any, parameters: tuple[Any, ...], profile: Profile, optimizations: Optimizations = ALL
+) -> Converted:
     """Converts a call; where numbers that vary cannot be inputs, for those of this call.
 
     Args:
@@ -58,26 +62,37 @@ def convert(function: Any, parameters: tuple[Any, ...], profile: Profile) -> Con
         parameters: the values of its parameters, in order, defaults filled in; then, if it has one that differs from
             call to call, its closure.
         profile: what its eager calls have seen.
+        optimizations: what is done beyond the general rules.
 
     Raises:
         Inconvertible: it has to run eagerly.
     """
+    if not optimizations.specialisation:
+        for keeps_shapes in (False, True):
+            with contextlib.suppress(Exception):  # an operation may need to know more: then it is assumed
+                return _convert(function, parameters, GeneralProfile(profile, keeps_shapes), optimizations)
     try:
-        return _convert(function, parameters, profile, False)
+        return _convert(function, parameters, profile, optimizations)
     except Inconvertible as reason:
         if reason.feature in ("raises", "new variable") or not profile.has_variants:
             raise
         try:
-            return _convert(function, parameters, profile, True)
+            return _convert(function, parameters, profile, optimizations, is_specialised=True)
         except Inconvertible:
             raise reason from None
 
 
-def _convert(function: Any, parameters: tuple[Any, ...], profile: Profile, is_specialised: bool) -> Converted:
+def _convert(
+    function: Any,
+    parameters: tuple[Any, ...],
+    profile: Profile,
+    optimizations: Optimizations,
+    is_specialised: bool = False,
+) -> Converted:
     syntax = syntax_of(function)
     script = Script(len(parameters))
     graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")
-    ev = Evaluator(script, graph, profile)
+    ev = Evaluator(script, graph, profile, optimizations)
     ev.heap.is_specialised = is_specialised
     with _no_new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
         _no_new_variables(ev)

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.heap import Heap
+from recgraph.speculate.optimizations import ALL, Optimizations
 from recgraph.speculate.profile import Profile, Seen, is_plain
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.scopes import Frame
@@ -61,6 +62,7 @@ class Evaluator:
         graph: that the operations go to.
         heap: the objects that were there before.
         profile: what eager calls have seen.
+        optimizations: what is done beyond the general rules.
         assertions: int32 scalars, each the number of an assumption that is broken or -1.
         managers: the context managers around us, tapes for instance, by id.
         places: by id of an object, the list that a loop goes through, where it is in it, and the managers around.
@@ -71,8 +73,9 @@ class Evaluator:
         here: the node that is being converted.
     """
 
-    def __init__(self, script: Script, graph: Any, profile: Profile) -> None:
+    def __init__(self, script: Script, graph: Any, profile: Profile, optimizations: Optimizations = ALL) -> None:
         self.script, self.graph, self.profile = script, graph, profile
+        self.optimizations = optimizations
         self.heap = Heap(script, graph, profile)
         self.assertions: list[tf.Tensor] = []
         self.effects: list[Any] = []

@@ -21,6 +21,7 @@ from recgraph.speculate.conversion import convert
 from recgraph.speculate.explaining import Explanation, Remark, remark_on_break, remark_on_refusal, remarks_of_profile
 from recgraph.speculate.graphs import Graphs
 from recgraph.speculate.instrument import Observer
+from recgraph.speculate.optimizations import ALL, Optimizations
 from recgraph.speculate.profile import Profile
 from recgraph.speculate.reasons import Inconvertible
 
@@ -70,6 +71,7 @@ class Calls:
         name: of the function.
         profiled_calls: how many calls run eagerly first.
         strict: whether what cannot be converted is an error.
+        optimizations: what graphs are made with.
 
     Attributes:
         calls: how many calls ran eagerly, as a graph, and eagerly because an assumption broke.
@@ -77,8 +79,15 @@ class Calls:
         breaks: how often each assumption broke.
     """
 
-    def __init__(self, name: str, profiled_calls: int = PROFILED_CALLS, strict: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        profiled_calls: int = PROFILED_CALLS,
+        strict: bool = False,
+        optimizations: Optimizations = ALL,
+    ) -> None:
         self.name, self.profiled_calls, self.strict = name, profiled_calls, strict
+        self.optimizations = optimizations
         self.profile = Profile()
         self.given_up: str = ""
         self.calls = {"eager": 0, "graph": 0, "fallback": 0}
@@ -206,9 +215,7 @@ class Calls:
         if len(self._cache.of(call.parameters)) >= MAX_GRAPHS:
             return None
         try:
-            graph = CachedGraph(
-                convert(getattr(call.function, "__func__", call.function), call.parameters, self.profile)
-            )
+            graph = CachedGraph(convert(call.inner, call.parameters, self.profile, self.optimizations))
         except Inconvertible as reason:
             self._attempts += 1
             self._note(str(reason), remark_on_refusal(reason))
@@ -271,13 +278,18 @@ class Speculated(Calls):
         function: a Python function.
         profiled_calls: how many calls run eagerly first.
         strict: whether what cannot be converted is an error.
+        optimizations: what graphs are made with.
     """
 
     def __init__(
-        self, function: Callable[..., Any], profiled_calls: int = PROFILED_CALLS, strict: bool = False
+        self,
+        function: Callable[..., Any],
+        profiled_calls: int = PROFILED_CALLS,
+        strict: bool = False,
+        optimizations: Optimizations = ALL,
     ) -> None:
         self.__qualname__: str
-        super().__init__(function.__qualname__, profiled_calls, strict)
+        super().__init__(function.__qualname__, profiled_calls, strict, optimizations)
         functools.update_wrapper(self, function)
         self.function = function
         self._owner = (function.__self__,) if inspect.ismethod(function) else ()
@@ -307,7 +319,7 @@ class Speculated(Calls):
     def __deepcopy__(self, memo: Any) -> Speculated:
         if not self._owner:
             return self
-        return Speculated(copy.deepcopy(self.function, memo), self.profiled_calls, self.strict)
+        return Speculated(copy.deepcopy(self.function, memo), self.profiled_calls, self.strict, self.optimizations)
 
     def __reduce__(self) -> Any:
         found: Any = sys.modules.get(self.__module__)
@@ -315,4 +327,4 @@ class Speculated(Calls):
             found = getattr(found, part, None)
         if found is self:
             return self.__qualname__
-        return Speculated, (self.function, self.profiled_calls, self.strict)
+        return Speculated, (self.function, self.profiled_calls, self.strict, self.optimizations)

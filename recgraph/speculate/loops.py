@@ -131,7 +131,9 @@ def _unrolled(loop: Loop, starts: Iterable[Start]) -> None:
 def run_while(ev: Evaluator, node: ast.While) -> Signal | None:
     """A `while` loop."""
     loop = Loop(ev, node)
-    varies = any(seen.varies for seen in ev.profile.occurrences(site_of(ev.frame.syntax, node.test, "truth")))
+    varies = not ev.optimizations.unrolling or any(
+        seen.varies for seen in ev.profile.occurrences(site_of(ev.frame.syntax, node.test, "truth"))
+    )
     for _ in range(containers.UNROLL):
         loop.next()
         go = _test(loop, varies or not isinstance(loop.left(), bool))
@@ -191,8 +193,8 @@ def _as_bool(ev: Evaluator, truth: Any) -> Residual:
 def _over_rows(loop: Loop, rows: Rows) -> bool:
     """A loop over rows whose number is known only in the graph; False if it does not fit there."""
     ev, slots, counter = loop.ev, loop.slots, f"<round of line {loop.node.lineno}>"
+    slots[counter] = Residual("", tensor=tf.constant(int(rows.begins), tf.int64), late=True)
     before = state.State(ev)
-    slots[counter] = Residual("", tensor=tf.constant(0, tf.int64), late=True)
 
     def body() -> None:
         index = slots[counter].tensor
@@ -201,8 +203,12 @@ def _over_rows(loop: Loop, rows: Rows) -> bool:
         loop.slots[loop.go] = _as_bool(ev, loop.unless_left(lambda: _as_bool(ev, index + 1 < rows.count)))
 
     try:
-        with ev.heap.forked():
-            dynamic(loop, slots[counter].tensor < rows.count, body)
+        if rows.begins:
+            branches.tried(before, lambda: _after_first(loop, rows, slots[counter], body))
+            _after_first(loop, rows, slots[counter], body)
+        else:
+            with ev.heap.forked():
+                dynamic(loop, slots[counter].tensor < rows.count, body)
     except Inconvertible:
         if not rows.is_known:
             raise
@@ -211,6 +217,17 @@ def _over_rows(loop: Loop, rows: Rows) -> bool:
     finally:
         slots.pop(counter, None)
     return True
+
+
+def _after_first(loop: Loop, rows: Rows, counter: Residual, body: Callable[[], None]) -> None:
+    """The first round, after which names have values and numbers have become tensors; the others in the graph."""
+    loop.round(_binding(loop, rows.row(tf.constant(0, tf.int64))))
+    left = loop.left()
+    if left is True:
+        return
+    go = counter.tensor < rows.count
+    with loop.ev.heap.forked():
+        dynamic(loop, go if left is False else tf.logical_and(go, tf.logical_not(left)), body)
 
 
 def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:

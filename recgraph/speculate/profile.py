@@ -209,6 +209,37 @@ class Profile:
         seen.constant, seen.count = VARIES, max(seen.count, 2)
 
 
+class GeneralProfile(Profile):
+    """What was seen, as if everything had varied: what a graph is made from that is not specialised.
+
+    Numbers of rounds stay as they are: whether they are assumed is a matter of unrolling.
+    """
+
+    def __init__(self, profile: Profile, keeps_shapes: bool = False) -> None:
+        vars(self).update(vars(profile))
+        self.keeps_shapes = keeps_shapes
+
+    def seen(self, site: Hashable, occurrence: int) -> Seen:
+        """See `Profile`."""
+        seen = super().seen(site, occurrence)
+        return seen if isinstance(site, tuple) and "trips" in site else self._general(seen)
+
+    def occurrences(self, site: Hashable) -> list[Seen]:
+        """See `Profile`."""
+        return [self._general(seen) for seen in super().occurrences(site)]
+
+    def note(self, site: Hashable, value: Any) -> Seen:
+        """See `Profile`."""
+        return self._general(super().note(site, value))
+
+    def _general(self, seen: Seen) -> Seen:
+        shape = seen.shape
+        if shape is not None and shape.rank is not None and not self.keeps_shapes:
+            shape = tf.TensorShape([None] * shape.rank)
+        parts = [self._general(part) for part in seen.parts]
+        return dataclasses.replace(seen, constant=VARIES, count=max(seen.count, 2), shape=shape, parts=parts)
+
+
 def _specs(value: Any) -> Any:
     """The specs of a nest of tensors; None for anything else."""
     if not all(isinstance(leaf, tf_private.EagerTensor) for leaf in tf.nest.flatten(value)):

@@ -43,7 +43,8 @@ class Recursion:
             for a in arguments
             if isinstance(a, Ref | tf.Tensor)
         )
-        self.subgraph = SubGraph(function.__name__.strip("<>"), inputs=inputs, outputs=results)
+        name, engine = function.__name__.strip("<>"), ev.optimizations.engine
+        self.subgraph = SubGraph(name, inputs=inputs, outputs=results, engine=engine)
 
     def _written(self) -> dict[Any, Any]:
         """What the call has done to Python objects so far, by the identity of values: the body has read it."""

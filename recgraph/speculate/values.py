@@ -66,11 +66,13 @@ class Rows:
         count: int64, how many.
         row: the one of a number.
         is_known: whether the script knows them, too, so that the loop may be unrolled.
+        begins: whether there is at least one, so that the first round may come before the loop.
     """
 
     count: tf.Tensor
     row: Callable[[tf.Tensor], Any]
     is_known: bool = False
+    begins: bool = False
 
 
 @dataclasses.dataclass(eq=False)

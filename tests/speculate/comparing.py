@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import Speculated
+from recgraph.speculate import Optimizations, Speculated
 from tests.speculate.corpus import CALLS, Program
 
 
@@ -30,10 +30,12 @@ class Counts:
     operations: list[str]
 
 
-def run(program: Program, speculated: bool) -> tuple[list[Any], Speculated | None, list[Counts]]:
+def run(
+    program: Program, speculated: bool, optimizations: Optimizations | None = None
+) -> tuple[list[Any], Speculated | None, list[Counts]]:
     """What each call gave and left behind, and what ran in each."""
     step, arguments, state = program.make()
-    called = Speculated(step) if speculated else step
+    called = Speculated(step, optimizations=optimizations or Optimizations()) if speculated else step
     seen, counts = [], []
     for i in range(CALLS):
         values = arguments(i)

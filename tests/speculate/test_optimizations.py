@@ -1,0 +1,122 @@
+"""With an optimisation switched off, programs do what eager ones do all the same, by more general graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import recgraph as rg
+from recgraph.speculate import Optimizations, Speculated, conversion, function
+from tests.speculate import comparing, corpus, test_corpus
+
+NONE = Optimizations(unrolling=False, specialisation=False, batched=False)
+OFF = {
+    "unrolling": Optimizations(unrolling=False),
+    "specialisation": Optimizations(specialisation=False),
+    "batched": Optimizations(batched=False),
+    "all": NONE,
+}
+PROGRAMS = test_corpus.corpus.PROGRAMS
+# A `tf.function` that the program calls is traced once more, for shapes with unknown dimensions.
+EXCEPT = {"a_graph_function_inside"}
+
+
+def require_the_same(name: str, off: str) -> Speculated:
+    """Runs a program of the corpus with something switched off; it is converted if it is else."""
+    program = corpus.PROGRAMS[name]
+    expected, _, _ = comparing.run(program, speculated=False)
+    found, speculated, _ = comparing.run(program, True, OFF[off])
+    assert comparing.differences(expected, found) == []
+    assert speculated is not None
+    assert not program.converted or speculated.calls["graph"] > 0, speculated.explain()
+    return speculated
+
+
+@pytest.mark.parametrize("name", list(PROGRAMS)[::5])
+def test_some_programs_are_the_same_without_all_optimizations(name: str) -> None:
+    """Every fifth program by the general rules alone."""
+    require_the_same(name, "all")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("off", OFF)
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in EXCEPT])
+def test_every_program_is_the_same_without_an_optimization(name: str, off: str) -> None:
+    """Each by itself, and all together."""
+    require_the_same(name, off)
+
+
+class Sums:
+    """A program whose graph tells what was done: a loop, a branch, a number and a shape that never vary."""
+
+    def __init__(self) -> None:
+        self.kernel, self.state, self.scale = tf.Variable([1.0, 2.0]), tf.zeros([2]), 0.5
+
+    def step(self, rows: tf.Tensor) -> tf.Tensor:
+        """A loop over float32 `[T, 2]`; descends, and keeps the last state."""
+        with tf.GradientTape() as tape:
+            total, state = 0.0, self.state
+            for i in range(rows.shape[0]):
+                state = tf.tanh(state * self.kernel + rows[i])
+                total += tf.reduce_sum(state) * self.scale
+            if total > 100.0:
+                total = total * 2.0
+        self.state = state
+        self.kernel.assign_sub(0.1 * tape.gradient(total, self.kernel))
+        return total
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The graphs that are made."""
+    made: list[Any] = []
+
+    def recording(*arguments: Any) -> Any:
+        converted = conversion.convert(*arguments)
+        made.append(converted.graph)
+        return converted
+
+    monkeypatch.setattr(function, "convert", recording)
+    return made
+
+
+def kinds(graph: Any) -> set[str]:
+    """The types of a graph's operations."""
+    return {op.type for op in graph.get_operations()}
+
+
+def called(optimizations: Optimizations) -> tuple[list[float], Speculated]:
+    """The results of some calls, and the function."""
+    step = rg.function(Sums().step, optimizations=optimizations, strict=True)
+    return [float(step(tf.random.stateless_normal([4 if i < 6 else 5, 2], [1, i]))) for i in range(8)], step
+
+
+@pytest.mark.parametrize(
+    ("off", "assumed", "absent"),
+    [
+        ("unrolling", ["branch: always False", "value: Sums.scale"], ["rounds of a loop"]),
+        ("specialisation", ["rounds of a loop"], ["branch: always False", "value: Sums.scale"]),
+        ("all", ["there is a first round"], ["branch: always", "value: Sums.scale", "rounds of a loop"]),
+    ],
+)
+def test_what_is_switched_off_is_not_done(off: str, assumed: list[str], absent: list[str], graphs: list[Any]) -> None:
+    """A switch that did nothing would leave all results the same, too."""
+    found, step = called(OFF[off])
+    assert found == pytest.approx(called(Optimizations())[0], 1e-5)
+    text = step.explain()
+    assert [part for part in assumed if part not in text] == []
+    assert [part for part in absent if part in text] == []
+    assert bool(kinds(graphs[0]) & {"While", "StatelessWhile"}) is (not OFF[off].unrolling)
+    assert bool(kinds(graphs[0]) & {"If", "StatelessIf"}) is (not OFF[off].specialisation)
+    assert (step.calls["fallback"] == 0) is (off == "all")  # the longer call fits the most general graph
+
+
+@pytest.mark.parametrize(("optimizations", "engine"), [(Optimizations(), b"auto"), (OFF["batched"], b"parallel")])
+def test_a_recursion_is_run_by_the_engine_that_was_asked_for(
+    optimizations: Optimizations, engine: bytes, graphs: list[Any]
+) -> None:
+    """Both give the same, so the operation is looked at."""
+    comparing.run(PROGRAMS["a_recursive_network"], True, optimizations)
+    assert {op.get_attr("engine") for op in graphs[-1].get_operations() if op.type == "Recgraph>Invoke"} == {engine}
