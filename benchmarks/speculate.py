@@ -1,121 +1,45 @@
-"""The programs of the JANUS paper eagerly, by `tf.function`, and converted by `rg.function`; and what guards cost."""
+"""The programs of the JANUS paper eagerly, by `tf.function`, by hand, and converted by `rg.function`; what
+optimisations add, and what guards cost.
+"""
 
 from __future__ import annotations
 
-import itertools
 import statistics
-import time
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.benchmarks import measure, report
-from recgraph.models.zoo import ZOO, Program
+from recgraph.benchmarks import ablation, measure, reaching, report
+from recgraph.benchmarks.options import Several
+from recgraph.benchmarks.programs import KINDS, LABELS, Contender, epoch_of, fault
+from recgraph.models.zoo import ZOO
 
-KINDS: dict[str, Callable[[Any], Any]] = {
-    "speculated": lambda step: rg.function(step, mode="speculate"),
-    "eager": lambda step: step,
-    "tf_function": tf.function,
-}
-LABELS = {"speculated": "rg.function", "eager": "eager", "tf_function": "tf.function"}
-# Losses that differ by more than this from eager ones, which is more than rounding makes of them, are wrong.
-TOLERANCE = 2e-3
-# A step is fast that takes at most so many times the median of those at the end.
-FAST = 1.5
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-class Contender:
-    """A program made anew that takes its steps in one of the ways.
-
-    Attributes:
-      losses: of the steps taken, float32.
-      seconds: how long each took.
-    """
-
-    def __init__(self, program: Program, kind: str, batch_size: int, small: bool):
-        """Args: the program, a name from `KINDS`, and the sizes."""
-        self.program = program
-        self.epoch = program.steps(batch_size, small)
-        self.made = program.make(small)
-        self.step = KINDS[kind](self.made.train_step)
-        self.losses: list[np.ndarray] = []
-        self.seconds: list[float] = []
-
-    def take(self, arguments: Any) -> None:
-        """One step, whose result is looked at."""
-        start = time.perf_counter()
-        result = [np.asarray(loss) for loss in tf.nest.flatten(self.step(*arguments))]
-        self.seconds.append(time.perf_counter() - start)
-        self.losses.append(np.array(result))
-
-    def warm_up(self, steps: int) -> str:
-        """So many steps; what was raised if something was."""
-        try:
-            for arguments in itertools.islice(itertools.cycle(self.epoch), steps):
-                self.take(arguments)
-        except Exception as error:  # whatever a conversion may do to a program
-            return f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"
-        return ""
-
-    def __call__(self) -> float:
-        """Units of work a second in an epoch."""
-        count = len(self.seconds)
-        for arguments in self.epoch:
-            self.take(arguments)
-        return sum(map(self.program.work, self.epoch)) / sum(self.seconds[count:])
-
-    def seconds_to_fast(self) -> float:
-        """From the first call to the end of the first fast step; call it after the measurement."""
-        usual = statistics.median(self.seconds[-len(self.epoch) :])
-        first = next(i for i, seconds in enumerate(self.seconds) if seconds <= FAST * usual)
-        return sum(self.seconds[: first + 1])
-
-
-def fault(found: Contender, expected: Contender, raised: str) -> str:
-    """Why a contender does not compute what eager execution does; empty where it does."""
-    if raised:
-        return raised
-    for i, (mine, right) in enumerate(zip(found.losses, expected.losses, strict=True)):
-        if not np.allclose(mine, right, TOLERANCE, TOLERANCE):
-            return f"the loss of step {i + 1} is {np.ravel(mine)[0]:.4g} in place of {np.ravel(right)[0]:.4g}"
-    kept, wanted = kept_in_python(found.made), kept_in_python(expected.made)
-    return "; ".join(
-        f"{name} is {kept[name]} in place of {wanted[name]}" for name in wanted if kept[name] != wanted[name]
-    )
-
-
-def kept_in_python(made: Any) -> dict[str, str]:
-    """What a program keeps in plain attributes: its numbers, how many there are of what it lists, and of which kind."""
-    return {name: _told(value) for name, value in vars(made).items() if not isinstance(value, dict)}
-
-
-def _told(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return f"{len(value)} of ({', '.join(sorted(set(map(_told, value))))})"
-    if tf.is_tensor(value):
-        return "a tensor with a value" if hasattr(value, "numpy") else "a tensor without a value"
-    return str(value) if isinstance(value, int | float | str | types.NoneType) else type(value).__name__
-
-
-def compare(name: str, batch_size: int, small: bool, warm_up: int, rounds: int) -> dict[str, Any]:
+def compare(name: str, batch_size: int, small: bool, data: Path | None, warm_up: int, rounds: int) -> dict[str, Any]:
     """Measures a program in each of the ways that give the right losses.
 
     Args:
       name: in the zoo.
       batch_size: examples a step.
       small: whether the sizes are those of tests.
+      data: the folder of real data; None for generated data.
       warm_up: steps before the clock starts, whose losses are compared.
       rounds: how many epochs count, of each contender in turn.
     """
-    contenders = {kind: Contender(ZOO[name], kind, batch_size, small) for kind in KINDS}
+    epoch = epoch_of(name, batch_size, small, data)
+    contenders = {kind: Contender(name, step, epoch, small) for kind, step in KINDS.items()}
     raised = {kind: contender.warm_up(warm_up) for kind, contender in contenders.items()}
-    faults = {kind: fault(contender, contenders["eager"], raised[kind]) for kind, contender in contenders.items()}
+    expected = contenders["eager"]
+    faults = {
+        kind: fault(contender, expected, raised[kind], kind != "by_hand") for kind, contender in contenders.items()
+    }
     right = {kind: contender for kind, contender in contenders.items() if not faults[kind]}
     series = measure.interleave(right, rounds)
     speculated = contenders["speculated"].step
@@ -163,19 +87,22 @@ def guards(rounds: int, calls: int) -> dict[str, Any]:
 
 def table(results: Sequence[dict[str, Any]]) -> str:
     """Speeds, ratios, and the time to the first fast step."""
+    others = [kind for kind in KINDS if kind != "speculated"]
+    timed = [kind for kind in KINDS if kind != "eager"]
     rows = []
     for result in results:
         series, fast = result["series"], result["seconds_to_fast"]
         speeds = [f"{s.median:,.0f} ±{s.spread / 2:.0%}" if (s := series.get(kind)) else "wrong" for kind in KINDS]
         ratios = [
             f"{series['speculated'].over(series[kind]):.2f}" if {"speculated", kind} <= set(series) else ""
-            for kind in ("eager", "tf_function")
+            for kind in others
         ]
-        times = [f"{fast[kind]:.1f}" if kind in fast else "" for kind in ("speculated", "tf_function")]
+        times = [f"{fast[kind]:.1f}" if kind in fast else "" for kind in timed]
         title = f"{ZOO[result['program']].name}, {result['batch_size']}, {result['unit']}"
         rows.append([title, *speeds, *ratios, *times])
-    header = ["program, batch, a second", *LABELS.values(), "/ eager", "/ tf.function"]
-    return report.markdown([*header, "to fast, s", "tf.function to fast, s"], rows)
+    ratios = [f"/ {LABELS[kind]}" for kind in others]
+    header = ["program, batch, a second", *(LABELS[kind] for kind in KINDS), *ratios]
+    return report.markdown([*header, *(f"to fast, s, {LABELS[kind]}" for kind in timed)], rows)
 
 
 def notes(results: Sequence[dict[str, Any]]) -> str:
@@ -201,19 +128,48 @@ def guards_line(cost: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.option("--programs", default=",".join(ZOO), show_default=True, help="Names of the zoo.")
+@click.option("--programs", type=Several(ZOO), default=",".join(ZOO), show_default=True, help="Names of the zoo.")
 @click.option("--batch-size", type=click.IntRange(1), help="Examples a step; left out, the paper's.")
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--warm-up", default=12, show_default=True, help="Steps before the clock starts.")
 @click.option("--small", is_flag=True, help="The sizes of the tests.")
+@click.option("--data", type=FOLDER, envvar="RECGRAPH_DATA", help="Folder of the treebank and the reviews.")
+@click.option("--ablation", "by_stages", is_flag=True, help="What each optimisation adds, in place of the comparison.")
+@click.option("--converge", type=click.IntRange(1), help="Train for so many steps, in place of the comparison.")
 @report.out_option
-def main(programs: str, batch_size: int | None, rounds: int, warm_up: int, small: bool, out: Path | None) -> None:
+def main(
+    programs: list[str],
+    batch_size: int | None,
+    rounds: int,
+    warm_up: int,
+    small: bool,
+    data: Path | None,
+    by_stages: bool,
+    converge: int | None,
+    out: Path | None,
+) -> None:
     """Measure each program in each of the ways, interleaved, and the cost of guards."""
+    sizes = {name: batch_size or (ZOO[name].small_batch if small else ZOO[name].batch_size) for name in programs}
+    if by_stages:
+        folder = None if data is None else str(data)
+        run = lambda name, size: ablation.measured(ablation.Case(name, size, small, folder), warm_up, rounds)  # noqa: E731
+        report.leave("speculate-ablation", *_each(sizes, run, ablation.table), out)
+    elif converge is not None:
+        run = lambda name, size: reaching.trained(name, size, small, data, converge)  # noqa: E731
+        report.leave("speculate-converge", *_each(sizes, run, reaching.table), out)
+    else:
+        results, lines = _each(sizes, lambda name, size: compare(name, size, small, data, warm_up, rounds), table)
+        cost = guards(rounds, 1000)
+        text = "\n\n".join(part for part in (lines, notes(results), guards_line(cost)) if part)
+        report.leave("speculate", {"programs": results, "guards": cost}, text, out)
+
+
+def _each(
+    sizes: dict[str, int], run: Callable[[str, int], dict[str, Any]], show: Callable[[list[dict[str, Any]]], str]
+) -> tuple[list[dict[str, Any]], str]:
+    """Results and table of all programs, of which each row is shown when it is there."""
     results = []
-    for name in programs.split(","):
-        size = batch_size or (ZOO[name].small_batch if small else ZOO[name].batch_size)
-        results.append(compare(name, size, small, warm_up, rounds))
-        click.echo(table(results[-1:]).splitlines()[-1])
-    cost = guards(rounds, 1000)
-    text = "\n\n".join(part for part in (table(results), notes(results), guards_line(cost)) if part)
-    report.leave("speculate", {"programs": results, "guards": cost}, text, out)
+    for name, size in sizes.items():
+        results.append(run(name, size))
+        click.echo(show(results[-1:]).splitlines()[-1])
+    return results, show(results)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from recgraph.models.zoo.weights import Adam, Momentum
+from recgraph.models.imperative.weights import Adam, Momentum
 
 
 class AdamInGraph:

@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.models.zoo.generated import Node
-from recgraph.models.zoo.trees import TreeNetwork
+from recgraph.models.imperative import Node, TreeNetwork
+from recgraph.models.imperative.weights import descend
 
 INTEGERS = tf.TensorSpec([None], tf.int32)
 
@@ -42,7 +42,9 @@ def network(made: TreeNetwork) -> Any:
             visit = _visit(made, left, right, word, label)
             _, losses = visit.map(roots)
             loss = tf.reduce_sum(losses) / tf.cast(tf.size(roots), tf.float32)
-        made.optimizer.apply(tape.gradient(loss, weights), weights)
+        embedding, *gradients = tape.gradient(loss, weights)
+        descend([made.embedding], [embedding], made.rates[1])
+        made.optimizer.apply(gradients, weights[1:])
         return loss
 
     return lambda trees: graph(*map(tf.constant, table(trees)))

@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from recgraph.models.imperative.weights import descend
 from recgraph.models.zoo.lm import LM
 from recgraph.models.zoo.lstm import LSTM
-from recgraph.models.zoo.weights import descend
 
 
 def for_each_shape(make: Callable[[int, int], Any]) -> Any:

@@ -11,7 +11,7 @@ from recgraph.models.zoo.lenet import LENET
 from recgraph.models.zoo.lm import LM_1B
 from recgraph.models.zoo.lstm import LSTM_PTB
 from recgraph.models.zoo.pix2pix import PIX2PIX
-from recgraph.models.zoo.ppo import PPO_CART_POLE
+from recgraph.models.zoo.ppo import PPO_PONG
 from recgraph.models.zoo.program import Program
 from recgraph.models.zoo.resnet50 import RESNET50
 from recgraph.models.zoo.tree_lstm import TREE_LSTM
@@ -26,7 +26,7 @@ ZOO: dict[str, Program] = {
     "tree_rnn": TREE_RNN,
     "tree_lstm": TREE_LSTM,
     "a3c": A3C_CART_POLE,
-    "ppo": PPO_CART_POLE,
+    "ppo": PPO_PONG,
     "an": AN_MNIST,
     "pix2pix": PIX2PIX,
 }

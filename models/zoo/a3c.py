@@ -84,7 +84,8 @@ def _make(small: bool) -> A3C:
 
 
 def _steps(batch_size: int, small: bool) -> list[Step]:
-    return [arguments(r) for r in cart_pole.rollouts(cart_pole.random_policy(), 6 if small else 40, batch_size)]
+    count, world = (6, None) if small else (40, cart_pole.environment())
+    return [arguments(r) for r in cart_pole.rollouts(cart_pole.random_policy(), count, batch_size, world=world)]
 
 
 A3C_CART_POLE = Program("A3C", _make, _steps, 20, 6, "frames", lambda step: len(step[0]), "CartPole")

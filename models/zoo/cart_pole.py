@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,9 @@ class Rollout:
         self.last, self.is_over = np.zeros(4, np.float32), False
 
 
-def rollouts(policy: Callable[[np.ndarray], int], count: int, length: int, seed: int = 0, own: bool = True) -> Any:
+def rollouts(
+    policy: Callable[[np.ndarray], int], count: int, length: int, seed: int = 0, world: Any = None
+) -> Iterator[Rollout]:
     """Acts in an environment.
 
     Args:
@@ -73,12 +75,13 @@ def rollouts(policy: Callable[[np.ndarray], int], count: int, length: int, seed:
       count: of rollouts.
       length: steps of a rollout at most.
       seed: of the environment.
-      own: whether it is ours also where another is installed, so that the result is the same everywhere.
+      world: the environment; left out it is our own, also where another is installed, so that the result is the
+        same everywhere.
 
     Yields:
       Rollouts; one goes on where the one before was cut.
     """
-    world = CartPole() if own else environment()
+    world = world or CartPole()
     state, _ = world.reset(seed=seed)
     for _ in range(count):
         rollout = Rollout()
@@ -95,7 +98,7 @@ def rollouts(policy: Callable[[np.ndarray], int], count: int, length: int, seed:
             state, _ = world.reset()
 
 
-def random_policy(seed: int = 0) -> Callable[[np.ndarray], int]:
-    """To the left or to the right, whatever the state."""
+def random_policy(seed: int = 0, actions: int = 2) -> Callable[[np.ndarray], int]:
+    """To the left or to the right, or any of so many actions, whatever the state."""
     random = np.random.default_rng(seed)
-    return lambda state: int(random.integers(0, 2))
+    return lambda state: int(random.integers(0, actions))

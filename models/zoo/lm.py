@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import tensorflow as tf
 
 from recgraph.models.imperative.weights import Adagrad, Weights
-from recgraph.models.zoo import generated
+from recgraph.models.zoo import generated, real
 from recgraph.models.zoo.program import Program, Step
 
 
@@ -118,4 +119,8 @@ def _steps(batch_size: int, small: bool) -> list[Step]:
     return generated.sequences(generated.text(4 * batch_size * length + 1, vocabulary), batch_size, length)
 
 
-LM_1B = Program("LM", _make, _steps, 256, 3, "words", lambda step: int(tf.size(step[0])), "1B")
+def _real(folder: Path, batch_size: int) -> list[Step]:
+    return generated.sequences(real.text(folder, 4 * batch_size * 20 + 1, 10_000), batch_size, 20)
+
+
+LM_1B = Program("LM", _make, _steps, 256, 3, "words", lambda step: int(tf.size(step[0])), "1B", _real)

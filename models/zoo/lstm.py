@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import tensorflow as tf
 
 from recgraph.models.imperative.weights import Weights, descend
-from recgraph.models.zoo import generated
+from recgraph.models.zoo import generated, real
 from recgraph.models.zoo.program import Program, Step
 
 
@@ -114,4 +116,8 @@ def _steps(batch_size: int, small: bool) -> list[Step]:
     return generated.sequences(generated.text(8 * batch_size * length + 1, vocabulary), batch_size, length)
 
 
-LSTM_PTB = Program("LSTM", _make, _steps, 20, 3, "words", lambda step: int(tf.size(step[0])), "PTB")
+def _real(folder: Path, batch_size: int) -> list[Step]:
+    return generated.sequences(real.text(folder, 8 * batch_size * 20 + 1, 10_000), batch_size, 20)
+
+
+LSTM_PTB = Program("LSTM", _make, _steps, 20, 3, "words", lambda step: int(tf.size(step[0])), "PTB", _real)

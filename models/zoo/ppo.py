@@ -1,4 +1,6 @@
-"""Proximal policy optimisation (Schulman et al., 2017) on CartPole: passes over each batch, in clipped steps."""
+"""Proximal policy optimisation (Schulman et al., 2017) on Pong, or where that is not installed and in tests on
+CartPole: passes over each batch, in clipped steps.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.models.imperative.weights import Adam
-from recgraph.models.zoo import cart_pole
+from recgraph.models.zoo import cart_pole, pong
 from recgraph.models.zoo.actor_critic import ActorCritic, chosen
 from recgraph.models.zoo.program import Program, Step
 
@@ -21,9 +23,17 @@ class PPO:
       frames: how many states it has learned from.
     """
 
-    def __init__(self, hidden: int = 64, passes: int = 4, clip: float = 0.2, rate: float = 3e-4):
-        """Args: the size, how often a batch is gone through, how far a step may go, and Adam's learning rate."""
-        self.network = ActorCritic(hidden)
+    def __init__(
+        self,
+        hidden: int = 64,
+        passes: int = 4,
+        clip: float = 0.2,
+        rate: float = 3e-4,
+        states: int = 4,
+        actions: int = 2,
+    ):
+        """Args: the size, how often a batch is gone through, how far a step may go, Adam's rate, and the game's."""
+        self.network = ActorCritic(hidden, states, actions)
         self.passes, self.clip, self.exploring = passes, clip, 0.01
         self.optimizer = Adam(self.network.weights.all, rate)
         self.history: list[tf.Tensor] = []
@@ -51,7 +61,7 @@ class PPO:
         """Some steps of Adam, one for each pass.
 
         Args:
-          states: float32 `[B, 4]`.
+          states: float32 `[B, states]`.
           actions: what was done there, int32 `[B]`.
           before: its log-probability then, float32 `[B]`.
           returns: what came after, float32 `[B]`.
@@ -71,7 +81,7 @@ class PPO:
         return loss
 
 
-def arguments(rollouts: list[cart_pole.Rollout], discount: float = 0.99) -> tuple[np.ndarray, ...]:
+def arguments(rollouts: list[cart_pole.Rollout], discount: float = 0.99, choices: int = 2) -> tuple[np.ndarray, ...]:
     """Rollouts of a policy that draws, one after the other as `train_step` takes them, with returns from rewards."""
     returns: list[float] = []
     for rollout in rollouts:
@@ -84,18 +94,26 @@ def arguments(rollouts: list[cart_pole.Rollout], discount: float = 0.99) -> tupl
     actions = np.array([action for rollout in rollouts for action in rollout.actions], np.int32)
     gains = np.array(returns, np.float32)
     advantages = (gains - gains.mean()) / (gains.std() + 1e-6)
-    return states, actions, np.full(len(states), math.log(0.5), np.float32), gains, advantages
+    return states, actions, np.full(len(states), -math.log(choices), np.float32), gains, advantages
 
 
 def _make(small: bool) -> PPO:
-    return PPO(8, 2) if small else PPO()
+    if small:
+        return PPO(8, 2)
+    return PPO(states=pong.STATES, actions=pong.ACTIONS) if pong.is_installed() else PPO()
 
 
 def _steps(batch_size: int, small: bool) -> list[Step]:
-    played = cart_pole.rollouts(cart_pole.random_policy(), batch_size // 4, cart_pole.MAX_STEPS)
-    arrays = arguments(list(played))
-    starts = range(0, min(len(arrays[0]), 7 * batch_size // 2), batch_size)
-    return [tuple(tf.constant(array[s : min(s + batch_size, 7 * batch_size // 2)]) for array in arrays) for s in starts]
+    frames = 7 * batch_size // 2
+    if small or not pong.is_installed():
+        played = cart_pole.rollouts(cart_pole.random_policy(), batch_size // 4, cart_pole.MAX_STEPS)
+        arrays = arguments(list(played))
+    else:
+        policy = cart_pole.random_policy(actions=pong.ACTIONS)
+        played = cart_pole.rollouts(policy, 1, frames, world=pong.Pong())
+        arrays = arguments(list(played), choices=pong.ACTIONS)
+    starts = range(0, min(len(arrays[0]), frames), batch_size)
+    return [tuple(tf.constant(array[s : min(s + batch_size, frames)]) for array in arrays) for s in starts]
 
 
-PPO_CART_POLE = Program("PPO", _make, _steps, 256, 16, "frames", lambda step: len(step[0]), "Pong")
+PPO_PONG = Program("PPO", _make, _steps, 256, 16, "frames", lambda step: len(step[0]), "Pong")

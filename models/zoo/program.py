@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 Step = tuple[Any, ...]
@@ -22,6 +23,7 @@ class Program:
       unit: what its speed is counted in.
       work: how many units are in the arguments of one step.
       dataset: the paper's, in whose place data of the same form is generated.
+      real: where there is real data, `real(folder, batch_size)` gives the steps of an epoch of it.
     """
 
     name: str
@@ -32,3 +34,4 @@ class Program:
     unit: str
     work: Callable[[Step], int]
     dataset: str
+    real: Callable[[Path, int], list[Step]] | None = None

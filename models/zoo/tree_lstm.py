@@ -11,4 +11,4 @@ def _make(small: bool) -> TreeLSTM:
     return TreeLSTM(20, 5, 6, 5) if small else TreeLSTM(2000, 300, 150, 5)
 
 
-TREE_LSTM = Program("TreeLSTM", _make, trees.steps, 25, 2, "sentences", trees.sentences, "SST")
+TREE_LSTM = Program("TreeLSTM", _make, trees.steps, 25, 2, "sentences", trees.sentences, "SST", trees.real_steps)

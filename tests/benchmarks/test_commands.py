@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from recgraph.benchmarks import programs
+from recgraph.benchmarks.ablation import STAGES
 from recgraph.cli import BENCHMARKS, main
 from recgraph.data import generate_treebank, write_treebank, write_trees
 
@@ -25,13 +27,14 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(name: str, out: Path, *options: object) -> tuple[Any, set[str]]:
+def run(name: str, out: Path, *options: object, leaves: str = "") -> tuple[Any, set[str]]:
     """Runs a benchmark: its results, and the files that it left; the table that it printed is one of them."""
     done = CliRunner().invoke(main, ["bench", name, *map(str, options), "--out", str(out)])
     assert done.exit_code == 0, done.output
-    assert (out / f"{name}.md").read_text(encoding="utf-8") in done.output
-    record = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
-    assert record["benchmark"] == name
+    leaves = leaves or name
+    assert (out / f"{leaves}.md").read_text(encoding="utf-8") in done.output
+    record = json.loads((out / f"{leaves}.json").read_text(encoding="utf-8"))
+    assert record["benchmark"] == leaves
     assert record["machine"]["cores"] > 0
     return record["results"], {path.name for path in out.iterdir()}
 
@@ -176,7 +179,7 @@ def test_speculation_is_compared_where_the_losses_are_right(tmp_path: Path) -> N
     options = ["--small", "--programs", "lstm", "--rounds", 1]
     results, _ = run("speculate", tmp_path, *options)
     (result,) = results["programs"]
-    assert {"eager", "speculated"} <= set(result["series"])
+    assert {"eager", "speculated", "by_hand"} <= set(result["series"])
     assert "tf_function" in result["faults"]
     assert results["guards"]["guards"] >= 18
     assert "LSTM by tf.function" in (tmp_path / "speculate.md").read_text(encoding="utf-8")
@@ -187,3 +190,44 @@ def test_plain_python_beside_a_subgraph(trees: Path, tmp_path: Path) -> None:
     options = ["--trees", trees, "--models", "tree_rnn", "--batch-sizes", "4", "--count", 16, *QUICK]
     ((result),), _ = run("imperative", tmp_path, *options)
     assert set(result["series"]) == {"converted", "subgraph", "eager"}
+
+
+def test_optimisations_of_the_converter_are_measured_one_after_the_other(tmp_path: Path) -> None:
+    """Each stage in a process of its own; all take the same steps to the same losses."""
+    options = ["--small", "--programs", "tree_rnn", "--rounds", 1, "--warm-up", 5, "--ablation"]
+    results, _ = run("speculate", tmp_path, *options, leaves="speculate-ablation")
+    (result,) = results
+    assert list(result["series"]) == list(result["told"]) == list(STAGES)
+    for stage, told in result["told"].items():
+        assert np.allclose(told["losses"], result["told"]["eager"]["losses"], 1e-3), stage
+        assert (told["calls"].get("graph", 0) > 0) is (stage != "eager")
+
+
+def test_a_loss_is_reached_in_every_way(tmp_path: Path) -> None:
+    """The same steps lead to the same loss; what differs is the time."""
+    options = ["--small", "--programs", "lstm", "--converge", 24]
+    results, _ = run("speculate", tmp_path, *options, leaves="speculate-converge")
+    (result,) = results
+    assert set(result["losses"]) == {"eager", "speculated", "by_hand"}
+    eager = result["summary"]["eager"]
+    assert eager["last"] < eager["first"]
+    for kind, summary in result["summary"].items():
+        assert summary["last"] == pytest.approx(eager["last"], 1e-3), kind
+        assert 0 < summary["seconds_to_last"] <= summary["seconds"]
+
+
+def test_what_is_not_ready_in_time_is_left_out() -> None:
+    """`tf.function` may make graphs of a recursion for ever; the limit has a name, and is said."""
+
+    def endless(name: str, made: Any) -> Any:
+        def step(trees: Any) -> Any:
+            while True:
+                pass
+
+        return step
+
+    epoch = programs.epoch_of("tree_rnn", 2, True, None)
+    contender = programs.Contender("tree_rnn", endless, epoch, True)
+    assert contender.warm_up(3, 0.2) == "it has taken 0 of 3 steps after 0 s (MAX_WARM_UP)"
+    eager = programs.Contender("tree_rnn", programs.KINDS["eager"], epoch, True)
+    assert eager.warm_up(3) == ""

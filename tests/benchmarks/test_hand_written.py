@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from recgraph.benchmarks.hand_written import GRAPHS
 from recgraph.benchmarks.hand_written.trees import table
+from recgraph.models.imperative import Node
 from recgraph.models.zoo import ZOO
-from recgraph.models.zoo.generated import Node
 
 STEPS = 10
 # Its layers make other numbers of other rounding within a few steps more.
