@@ -304,22 +304,41 @@ def eager_constant(value: Any, dtype: tf.DType) -> tf.Tensor:
     return EagerTensor(value, context.device_name, dtype.as_datatype_enum)
 
 
-def fast_call(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
+def fast_call(function: Any, has_branches: bool = False) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
     """Calls a concrete function with tensors alone, past everything that is for tapes where there are none.
 
-    What it captures has to be complete. Errors are raised as the runtime gives them.
+    What it captures has to be complete. Errors are raised as the runtime gives them. One of TensorFlow's optimizations
+    is left out where there are branches or loops: of `(0 + x) + x` in a branch it makes a result without a value.
     """
     captured = function.captured_inputs
     context, name, count = _context.context(), function._inference_function.name, len(function.outputs)
     could_record, text = _record.could_possibly_record, name.decode()
-    attributes = tuple(part for pair in context.function_call_options.as_attrs().items() for part in pair)
+    options = _options_for_branches(context) if has_branches else None
+    attributes = tuple(part for pair in (options or context.function_call_options).as_attrs().items() for part in pair)
 
     def call(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         if could_record():
-            return function._call_flat(list(tensors), captured)
+            return _call_with(options, function, list(tensors))
         return _execute.execute(text, count, [*tensors, *captured], attributes, context)
 
     return call
+
+
+def _call_with(options: Any, function: Any, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+    context = _context.context()
+    before = context.function_call_options
+    context.function_call_options = options or before
+    try:
+        return function._call_flat(tensors, function.captured_inputs)
+    finally:
+        context.function_call_options = before
+
+
+def _options_for_branches(context: Any) -> Any:
+    options = context.function_call_options
+    config = tf.compat.v1.ConfigProto.FromString(options.config_proto_serialized)
+    config.graph_options.rewrite_options.dependency_optimization = config.graph_options.rewrite_options.OFF
+    return type(options)(options.executor_type, config)
 
 
 def captured_values(graph: Any, placeholders: list[tf.Tensor]) -> list[tf.Tensor]:

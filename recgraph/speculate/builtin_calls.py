@@ -79,9 +79,8 @@ def _method_of_data(
         owner[:] = _by_key(ev, sorted, list(owner), named, node)
         return None
     if isinstance(owner, list | dict | set):
-        if function.__name__ in ("sort", "index", "count", "remove") and any(
-            is_symbolic(m) or isinstance(m, Residual) for m in owner
-        ):
+        arguments, named = containers.decided_arguments(ev, owner, function.__name__, arguments, named, node)
+        if containers.compares(function.__name__, [*owner, *arguments]):
             raise ev.refuse("container", f"{function.__name__} compares tensors", node)
         try:
             return function(*[containers.opened(ev, a, node) for a in arguments], **named)
@@ -129,6 +128,8 @@ def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[s
     inner = purity.wrapped(function)
     if inner is not None and not purity.only_computes(inner):
         raise ev.refuse("wrapped function", f"{inner.__qualname__}, which {name} wraps, may do more than compute", node)
+    if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in residuals._leaves(arguments)):
+        raise ev.refuse("raises", f"{name} of what is no tensor", node)
     for thing in (owner, function):
         ev.heap.given(thing, ev.where(node))
         ev.heap.losses.note(thing)
@@ -136,6 +137,13 @@ def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[s
         raise ev.refuse("tape", "a branch uses up a tape of the block around it", node)
     with known.users_layers_converted(ev, function):
         return calls.native(ev, function, arguments, named, node)
+
+
+@special(tf.is_tensor)
+def _is_tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
+    if isinstance(arguments[0], Residual):
+        return False
+    return bool(calls.native(ev, tf.is_tensor, arguments, named, node))
 
 
 @special(tf.executing_eagerly)

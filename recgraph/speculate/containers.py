@@ -367,8 +367,7 @@ class HeapMethod:
         if isinstance(owner, dict) and name == "get" and not named and not isinstance(arguments[0], Residual):
             found = contains(ev, owner, arguments[0], node)
             return subscript(ev, owner, arguments[0], node) if found else (arguments[1:] or [None])[0]
-        if isinstance(owner, set | dict):
-            arguments = [*(ev.concrete(a, node) for a in arguments[:1]), *arguments[1:]]
+        arguments, named = decided_arguments(ev, owner, name, arguments, named, node)
         if name not in _READING:
             ev.need_sequence("a write to a container")
         target = opened(ev, owner, node)
@@ -376,13 +375,37 @@ class HeapMethod:
 
 
 _READING = frozenset({"get", "keys", "values", "items", "copy", "index", "count"})
+# Methods whose first argument decides what becomes of a list, and those that compare.
+_PLACED, _COMPARING = frozenset({"pop", "insert"}), frozenset({"sort", "index", "count", "remove"})
+
+
+def decided_arguments(
+    ev: Evaluator, owner: Any, name: str, arguments: list[Any], named: dict[str, Any], node: ast.AST
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a method of a list, dict or set, with those known on which it depends what happens."""
+    if name == "sort":
+        return arguments, {key: ev.concrete(value, node) for key, value in named.items()}
+    if isinstance(owner, set):
+        return [_decided_members(ev, a, node) for a in arguments], named
+    if isinstance(owner, dict) or name in _PLACED:
+        return [*(ev.concrete(a, node) for a in arguments[:1]), *arguments[1:]], named
+    return arguments, named
+
+
+def _decided_members(ev: Evaluator, value: Any, node: ast.AST) -> Any:
+    if isinstance(value, list | set | frozenset):
+        return [_decided_members(ev, member, node) for member in iterate(ev, value, node)]
+    return ev.concrete(value, node)
+
+
+def compares(name: str, members: Any) -> bool:
+    """Whether a method compares values of which it is not known what they are."""
+    return name in _COMPARING and any(is_symbolic(m) or isinstance(m, Residual) for m in members)
 
 
 def _applied(ev: Evaluator, target: Any, name: str, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
     lifted = [opened(ev, a, node) for a in arguments]
-    if name in ("sort", "index", "count", "remove") and any(
-        is_symbolic(m) or isinstance(m, Residual) for m in [*target, *lifted]
-    ):
+    if compares(name, [*target, *lifted]):
         raise ev.refuse("container", f"{name} compares tensors or values that differ from call to call", node)
     try:
         return getattr(target, name)(*lifted, **named)

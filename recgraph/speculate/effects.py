@@ -124,9 +124,14 @@ def subgraph_writes(subgraph: SubGraph) -> bool:
     return False
 
 
+def is_call(op: tf.Operation) -> bool:
+    """Whether an operation is a branch, a loop or a call of a function."""
+    return op.type in _CALLS
+
+
 def bodies(op: tf.Operation) -> Iterator[tuple[Any, list[tf.Tensor]]]:
     """The graphs of the functions that an operation calls, each with what it is given."""
-    if op.type not in _CALLS:
+    if not is_call(op):
         return
     inputs = list(op.inputs)
     if op.type in ("While", "StatelessWhile"):

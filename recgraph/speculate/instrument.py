@@ -130,7 +130,10 @@ def _compiled(node: FunctionNode, syntax: Syntax, original: types.CodeType) -> t
     arguments = ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
     if syntax.mangled:  # private names are those of the class
         inside = ast.ClassDef(syntax.mangled, [], [], [inside], [])
-    outer = ast.FunctionDef("outer", arguments, [inside], [])
+    body: list[ast.stmt] = [inside]
+    if isinstance(node, ast.FunctionDef) and node.name not in names:
+        body.insert(0, ast.Global([node.name]))  # to call itself it looks there
+    outer = ast.FunctionDef("outer", arguments, body, [])
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, node)], []))
     whole = compile(module, syntax.filename, "exec", dont_inherit=True, flags=original.co_flags & 0x1000000)
     code = whole

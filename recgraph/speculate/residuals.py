@@ -279,7 +279,11 @@ def number_of(ev: Evaluator, kind: type, value: Any, node: ast.AST) -> Any:
     if value.shape.num_elements() not in (None, 1):
         raise ev.refuse("raises", f"{kind.__name__} of a tensor of several elements", node)
     scalar = tf.reshape(value, [])
+    if not (scalar.dtype.is_floating or scalar.dtype.is_integer or scalar.dtype.is_bool):
+        raise ev.refuse("number", f"{kind.__name__} of a tensor of {scalar.dtype.name}", node)
     if kind is int and scalar.dtype.is_floating:
+        fits = tf.abs(tf.cast(scalar, tf.float64)) < 2.0**63
+        ev.assert_in_graph(fits, ev.noted("raises", "a float has a whole number of 64 bits", node))
         scalar = tf.cast(tf.math.floor(tf.abs(scalar)), tf.int64) * tf.cast(tf.sign(scalar), tf.int64)
     wanted = {float: tf.float64, int: tf.int64, bool: tf.bool}[kind]
     return Residual("", tensor=tf.cast(scalar, wanted), late=True)

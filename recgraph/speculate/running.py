@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from recgraph import tf_private
+from recgraph.speculate.effects import is_call
 
 Run: TypeAlias = Callable[[Sequence[Any]], list[tf.Tensor]]
 
@@ -21,7 +22,8 @@ def runner(concrete: Any, inputs: list[tf.Tensor], draw: Callable[[], tf.Tensor]
         draw: gives the seeds of a call.
         early: the handles of variables that are written before something that may fail.
     """
-    run = _with_tensors(tf_private.fast_call(concrete), [tensor.dtype for tensor in inputs])
+    run = tf_private.fast_call(concrete, has_branches=any(map(is_call, concrete.graph.get_operations())))
+    run = _with_tensors(run, [tensor.dtype for tensor in inputs])
     if draw is not None:
         run = _with_seeds(run, draw)
     return _with_undo(run, early) if early else run

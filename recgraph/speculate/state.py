@@ -65,7 +65,7 @@ class State:
             yield from thing
         elif isinstance(thing, types.MethodType):
             yield thing.__self__
-        elif id(thing) in self._held:
+        elif self._is_made(thing):
             yield thing.__dict__
 
     def _adopt(self) -> None:

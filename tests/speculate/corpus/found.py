@@ -1,0 +1,123 @@
+"""Programs in which random ones went wrong once, each cut down to what it took."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import tensorflow as tf
+
+from tests.speculate.corpus import program
+from tests.speculate.corpus.basics import tensor
+
+
+def halved_again(x: tf.Tensor, n: int) -> tf.Tensor:
+    """Calls itself by its name in the module."""
+    return x if n <= 0 else halved_again(x * 0.5, n - 1)
+
+
+@program
+def a_function_of_the_module_calls_itself() -> Any:
+    def step(x: tf.Tensor, n: int) -> tf.Tensor:
+        return halved_again(x, n)
+
+    return step, lambda i: (tensor(i), i % 3), None
+
+
+@program
+def a_sum_from_zero_in_a_branch() -> Any:
+    """TensorFlow's optimizer makes of this branch a result without a value (see `tf_private.fast_call`)."""
+
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        for y in [x, x]:
+            if s > 0.5:
+                return sum([y for _ in range(2)])
+        return x
+
+    return step, lambda i: (tensor(i), tf.constant(float(i % 3 > 0))), None
+
+
+@program
+def an_array_is_watched() -> Any:
+    """Tapes watch tensors only."""
+    held = types.SimpleNamespace(n=0)
+
+    def step(x: Any) -> Any:
+        held.n += 1
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(x * x)
+        return tape.gradient(loss, x)
+
+    return step, lambda i: (tensor(i).numpy() if i in (5, 7, 8) else tensor(i),), held
+
+
+@program
+def whether_something_is_a_tensor() -> Any:
+    def step(x: Any, n: int) -> Any:
+        return x * 2.0, tf.is_tensor(x), tf.is_tensor(n)
+
+    return step, lambda i: (tensor(i) if i % 4 else tensor(i).numpy(), i), None
+
+
+@program
+def the_whole_part_of_what_is_no_number() -> Any:
+    held = types.SimpleNamespace(n=0)
+
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        held.n = int(s) + 1
+        return x * 2.0, int(s + 0.5)
+
+    values = {6: float("nan"), 9: float("inf"), 12: -3e19}
+    return step, lambda i: (tensor(i), tf.constant(values.get(i, i * 0.75))), held
+
+
+@program(eager="text from the graph as a number")
+def a_number_in_a_text_tensor() -> Any:
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        return x * 2.0, int(s), float(s)
+
+    return step, lambda i: (tensor(i), tf.constant(str(i))), None
+
+
+@program
+def a_set_around_a_branch() -> Any:
+    held = types.SimpleNamespace(seen=set())
+
+    def step(x: tf.Tensor, n: int) -> Any:
+        held.seen.add(n % 3)
+        made = {n % 2}
+        if tf.reduce_sum(x) > 0.5:
+            x = x * 2.0
+        return x, made
+
+    return step, lambda i: (tensor(i), i), held
+
+
+@program
+def keys_that_vary_in_containers_of_the_call() -> Any:
+    def step(x: tf.Tensor, name: str, n: int) -> Any:
+        numbers, table, seen = [3, 1, 2], {"a": 1}, {0}
+        found = table.get(name, 7), table.setdefault(name, n), table.pop("b", None)
+        seen.add(n)
+        seen.update([n + 1, 2])
+        numbers.insert(n, 9)
+        numbers.sort(reverse=n == 1)
+        numbers.pop(n)
+        return x * 2.0, found, table, seen, numbers
+
+    return step, lambda i: (tensor(i), "abc"[i % 3], i % 2), None
+
+
+@program
+def keys_that_vary_in_containers_of_before() -> Any:
+    held = types.SimpleNamespace(numbers=[3, 1, 2], table={"a": 1}, seen={0})
+
+    def step(x: tf.Tensor, name: str, n: int) -> Any:
+        found = held.table.get(name, 7), held.table.setdefault(name, n), held.table.pop("b", None)
+        held.seen.update([n + 1, 2])
+        held.numbers.insert(n, 9)
+        held.numbers.pop(n)
+        return x * 2.0, found
+
+    return step, lambda i: (tensor(i), "abc"[i % 3], i % 2), held

@@ -1,0 +1,68 @@
+"""Random training steps do as graphs what they do eagerly: results, text, exceptions, variables, Python state."""
+
+from __future__ import annotations
+
+import collections
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.speculate import comparing, random_programs
+
+# How many programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=1500` many.
+EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "60"))
+# Where in the sequence of all programs they begin, for runs in pieces.
+SEED = int(os.environ.get("RECGRAPH_TEST_SEED", "1"))
+# At least so many of the programs must run as graphs, and so many of their calls.
+CONVERTED, IN_GRAPHS = 0.6, 0.4
+
+
+def differences(text: str, path: Path) -> tuple[list[str], Any]:
+    """Where fifteen calls of a program differ from eager ones, and the function; its text is in the file then."""
+    program = random_programs.as_program(text, path)
+    expected, _, _ = comparing.run(program, speculated=False)
+    found, speculated, _ = comparing.run(program, speculated=True)
+    return comparing.differences(expected, found), speculated
+
+
+@pytest.mark.slow
+def test_random_programs(tmp_path: Path) -> None:
+    """Most of them run as graphs: programs that all run eagerly would prove nothing."""
+    count: collections.Counter[str] = collections.Counter()
+
+    @seed(SEED)
+    @settings(
+        max_examples=EXAMPLES,
+        database=None,
+        derandomize=False,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(random_programs.programs())
+    def check(text: str) -> None:
+        count["programs"] += 1
+        found, speculated = differences(text, tmp_path / f"random_{SEED}_{count['programs']}.py")
+        assert not found, "\n".join([text, *found, speculated.explain()])
+        count["converted"] += speculated.calls["graph"] > 0
+        count.update(speculated.calls)
+
+    check()
+    assert count["converted"] >= CONVERTED * count["programs"], count
+    assert count["graph"] >= IN_GRAPHS * (count["graph"] + count["eager"] + count["fallback"]), count
+
+
+def test_the_comparison_finds_a_program_that_differs(tmp_path: Path) -> None:
+    """A comparison that finds nothing would agree with anything: here each call draws other numbers."""
+    text = random_programs.FRAME.format(
+        optimizer="SGD(0.1)",
+        helper="        pass",
+        step="        return os.urandom(8)",
+        arguments="        return (0,) * 7",
+    )
+    found, _ = differences(text.replace("import math", "import os"), tmp_path / "random_different.py")
+    assert found
+    tf.random.set_seed(0)
