@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -247,6 +248,29 @@ def bench(name: str, arguments: tuple[str, ...]) -> None:
     module, command = BENCHMARKS[name]
     run = getattr(importlib.import_module(f"recgraph.benchmarks.{module}"), command)
     run(list(arguments), prog_name=f"recgraph bench {name}")
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--html", "page", type=FILE, help="Write a page with the program's lines here, in place of text.")
+@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def explain(script: Path, arguments: tuple[str, ...], page: Path | None) -> None:
+    """Run the Python program SCRIPT with its ARGUMENTS, its training functions as graphs, and say what became of them.
+
+    The program is not changed: this is `with rg.speculation()` around it.
+    """
+    from recgraph.speculate.unmodified import run_script
+
+    try:
+        explanation = run_script(script, list(arguments)).explain()
+    except Exception:  # the program's own, which is to be seen as without us
+        traceback.print_exc()
+        raise SystemExit(1) from None
+    if page is None:
+        click.echo(explanation)
+    else:
+        page.write_text(explanation.html(), encoding="utf-8")
+        click.echo(str(page))
 
 
 @main.command()

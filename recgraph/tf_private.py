@@ -31,6 +31,7 @@ from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework import tensor_util as _tensor_util
 from tensorflow.python.grappler import cluster as _tf_cluster
 from tensorflow.python.grappler import tf_optimizer as _tf_optimizer
+from tensorflow.python.ops import gradients_util as _gradients_util
 from tensorflow.python.ops import handle_data_util as _handle_data_util
 from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
 from tensorflow.python.util import nest as _nest
@@ -302,6 +303,61 @@ def eager_constant(value: Any, dtype: tf.DType) -> tf.Tensor:
     """An eager tensor; `tf.constant` takes several times as long."""
     context = _context.context()
     return EagerTensor(value, context.device_name, dtype.as_datatype_enum)
+
+
+def connected_inputs(graph: Any, output: tf.Tensor) -> list[bool]:
+    """Of each input of a function's graph, whether `tf.gradients` of an output with respect to it is not None.
+
+    Asked in a graph of its own, which `tf.gradients` cannot: the function's graph is finished.
+    """
+    with FuncGraph("connected").as_default():
+        given = placeholder(tf.TensorSpec(output.shape, output.dtype))
+        found = _gradients_util._GradientsHelper([output], list(graph.inputs), grad_ys=[given], src_graph=graph)
+    return [gradient is not None for gradient in found]
+
+
+def record_in_groups(function: Any, groups: Callable[[], list[tuple[list[int], list[int]]]]) -> None:
+    """Tells tapes which inputs each output of a concrete function depends on; TensorFlow takes it to be all.
+
+    Args:
+        function: concrete.
+        groups: gives the numbers of outputs and of the inputs that they depend on; asked when a tape first records.
+    """
+    select, made = function._select_forward_and_backward_functions, functools.cache(groups)
+
+    def selecting(*arguments: Any) -> Any:
+        call = select(*arguments)
+        functions = call._functions
+        if "record" not in vars(functions):
+            functions.record = functools.partial(_record_groups, functions, functions.record, made())
+        return call
+
+    function._select_forward_and_backward_functions = selecting
+
+
+def _record_groups(
+    functions: Any, record: Any, groups: Any, outputs: list[tf.Tensor], inputs: list[tf.Tensor], tangents: Any
+) -> None:
+    """Records a call for each group of outputs; what it gives besides, to the backward function, depends on all."""
+    if tangents or functions._forwardprop_output_indices:
+        return record(outputs, inputs, tangents)
+    backward, recorded = functions._wrap_backward_function(functions._forward_graph, functions._backward, outputs)
+    name = functions._forward.cached_definition.signature.name
+    besides = list(range(functions._num_inference_outputs, len(recorded)))
+    for given, taken in [*groups, (besides, list(range(len(inputs))))]:
+        given = [i for i in given if i < len(recorded)]
+        if given and taken:
+            one = functools.partial(_backward_of_group, backward, len(recorded), given, taken)
+            _record.record_operation(name, [recorded[i] for i in given], [inputs[j] for j in taken], one)
+
+
+def _backward_of_group(backward: Any, count: int, given: list[int], taken: list[int], *gradients: Any) -> list[Any]:
+    """The gradients of a group's inputs, where the other outputs have none."""
+    every: list[Any] = [None] * count
+    for i, gradient in zip(given, gradients, strict=True):
+        every[i] = gradient
+    found = backward(*every)
+    return [found[j] for j in taken]
 
 
 def fast_call(function: Any, has_branches: bool = False) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:

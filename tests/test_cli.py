@@ -42,6 +42,7 @@ COMMANDS = [
     "predict",
     "show",
     "export",
+    "explain",
     "demo",
     "data",
     "data-generate",
@@ -170,3 +171,24 @@ def test_relatedness_is_trained_and_evaluated(tmp_path: Path) -> None:
     done = run("predict", tmp_path / "run", text="a dog\n")
     assert done.exit_code == 1
     assert "this run does not classify sentences" in done.output
+
+
+def test_explain_runs_a_program_and_says_what_became_of_it(tmp_path: Path) -> None:
+    """As it is, with its arguments; as text, as a page, and with the program's own errors."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys\nimport tensorflow as tf\nw = tf.Variable(2.0)\n\n\ndef step(x):\n"
+        "    with tf.GradientTape() as tape:\n        loss = (w * x) ** 2\n"
+        "    w.assign_sub(0.1 * tape.gradient(loss, w))\n    return loss\n\n\n"
+        "for i in range(int(sys.argv[2])):\n    print('loss', float(step(tf.constant(1.0))))\n"
+    )
+    done = run("explain", program, "--rounds", 6)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("loss ") >= 6
+    assert "step: 3 eager, 2 graph, 0 fallback" in done.stdout
+    done = run("explain", "--html", tmp_path / "page.html", program, "--rounds", 6)
+    assert done.exit_code == 0, done.output
+    assert "loss = (w * x) ** 2" in (tmp_path / "page.html").read_text()
+    done = run("explain", program, "--rounds", "many")
+    assert done.exit_code == 1
+    assert "ValueError: invalid literal" in done.output

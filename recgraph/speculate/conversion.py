@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import branches, builtin_calls, on_expressions, on_statements, ordering
+from recgraph.speculate import branches, builtin_calls, interrupts, on_expressions, on_statements, ordering
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.binding import names_of_parameters
 from recgraph.speculate.calls import enter
@@ -19,6 +19,7 @@ from recgraph.speculate.optimizations import ALL, Optimizations
 from recgraph.speculate.profile import GeneralProfile, Profile, same
 from recgraph.speculate.randomness import RandomGraph
 from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.recording import by_dependencies
 from recgraph.speculate.rendering import Renderer
 from recgraph.speculate.running import runner
 from recgraph.speculate.scopes import Frame, names_of
@@ -147,13 +148,14 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     early = ordering.hold_back_writes(graph)
     stack_products(graph)
     graph.variables = list(graph._watched_variables)
-    concrete = tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs)
+    concrete = by_dependencies(tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs))
     handles = tf_private.captured_values(graph, early)
     run = runner(concrete, inputs, draw, handles)
 
     def compiled(scope: dict[str, Any]) -> Callable[[Any], Any]:
         names = {"same": same, "is_tensor": tf_private.is_eager_tensor, "EagerTensor": tf_private.EagerTensor}
-        return script.compile({"graph": run, **names, **scope})
+        call = script.compile({"graph": run, **names, **scope})
+        return interrupts.whole(call) if script.after else call
 
     return Converted(
         script.text, script.assumptions, graph, compiled, script.watched, script.owner(), ev.heap.is_specialised

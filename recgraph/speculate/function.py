@@ -149,7 +149,7 @@ class Calls:
         self._learn(misses)
         if misses and misses[-1][1].is_failure:
             return self._failed(misses[-1][0], call)
-        is_due = self._is_due or not misses  # without one, the object is new, and others of its class were observed
+        is_due = self._cache.is_due(call.parameters, self._is_due)
         if self.profile.calls >= self.profiled_calls and is_due and _CONVERTING.acquire(blocking=False):
             try:
                 graph = self._converted(call)
@@ -161,6 +161,7 @@ class Calls:
                     return result
                 kind = "fallback"
         self._is_due = True
+        self._cache.observed(call.parameters)
         return self._observed(call, kind)
 
     def _failed(self, graph: CachedGraph, call: Call) -> Any:

@@ -11,6 +11,10 @@ import threading
 import weakref
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
+from recgraph.speculate import keras_state
 from recgraph.speculate.cached import CachedGraph
 
 # How many graphs of other objects an object tries that has none of its own.
@@ -23,11 +27,19 @@ CALLS_BEFORE = 64
 
 
 class Receiver:
-    """What is kept for an object: its graphs, and how often it was called without one."""
+    """What is kept for an object.
+
+    Attributes:
+        graphs: its own.
+        calls: how often it was called when a graph was not worthwhile.
+        is_due: whether it was observed since its last graph was made.
+        reference: to the object.
+    """
 
     def __init__(self) -> None:
         self.graphs: list[CachedGraph] = []
         self.calls = 0
+        self.is_due = False
         self.reference: Any = None
 
 
@@ -64,26 +76,38 @@ class Graphs:
 
     def others(self, parameters: tuple[Any, ...]) -> list[CachedGraph]:
         """Some graphs of other objects, for an object that has none; one that fits is to be `share`d."""
-        receivers = list(self._receivers.values())
-        if not receivers or self.is_known(parameters):
+        if not self._receivers or self._place >= len(parameters):
             return []
-        return [one.graphs[0] for one in receivers[-OTHERS_TRIED:] if one.graphs]
-
-    def is_known(self, parameters: tuple[Any, ...]) -> bool:
-        """Whether the object of a call has graphs of its own."""
-        if self._place >= len(parameters):
-            return False
         own = self._receivers.get(id(parameters[self._place]))
-        return own is not None and bool(own.graphs)
+        if own is not None and own.graphs:
+            return []
+        with_graphs = [one.graphs[0] for one in list(self._receivers.values()) if one.graphs]
+        return with_graphs[-OTHERS_TRIED:]
+
+    def observed(self, parameters: tuple[Any, ...]) -> None:
+        """The object of a call was observed in it."""
+        with self._lock:
+            own = self._receiver(parameters)
+            if own is not None:
+                own.is_due = True
+
+    def is_due(self, parameters: tuple[Any, ...], is_due: bool) -> bool:
+        """Whether a graph may be made: the object was observed, or another call was and this object is ready."""
+        own = self._receivers.get(id(parameters[self._place])) if self._place < len(parameters) else None
+        if own is not None:
+            return own.is_due or is_due
+        return is_due and not (parameters and keras_state.is_unbuilt(parameters[0]))
 
     def add(self, graph: CachedGraph, parameters: tuple[Any, ...]) -> None:
         """Keeps a graph that was made for a call."""
         with self._lock:
-            own = None
-            if graph.owner is not None and (not self._receivers or self._place == graph.owner):
+            if graph.owner is not None and not any(one.graphs for one in list(self._receivers.values())):
+                self._receivers = self._receivers if self._place == graph.owner else {}
                 self._place = graph.owner
-                own = self._receiver(parameters)
-            if own is None:
+            own = self._receiver(parameters)
+            if own is not None:
+                own.is_due = False
+            if own is None or self._place != graph.owner:
                 self._shared = [graph, *self._shared]
             else:
                 own.graphs = [graph, *own.graphs]
@@ -112,7 +136,7 @@ class Graphs:
 
     def is_worthwhile(self, parameters: tuple[Any, ...]) -> bool:
         """Whether to make a graph for a call: not for the next of many objects that die young."""
-        if self.unpaid < MAX_UNPAID or self._place >= len(parameters):
+        if self.unpaid < MAX_UNPAID:
             return True
         with self._lock:
             own = self._receiver(parameters)
@@ -122,9 +146,11 @@ class Graphs:
             return own.calls > CALLS_BEFORE
 
     def _receiver(self, parameters: tuple[Any, ...]) -> Receiver | None:
-        """The record of the object of a call; None for what has no weak references."""
-        thing = parameters[self._place]
+        """The record of the object of a call; None for tensors, data, and what has no weak references."""
+        thing = parameters[self._place] if self._place < len(parameters) else None
         identity = id(thing)
+        if isinstance(thing, tf.Tensor | np.ndarray) or not hasattr(thing, "__dict__"):
+            return None
         if identity not in self._receivers:
             made = Receiver()
             this = weakref.ref(self)

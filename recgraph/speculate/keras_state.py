@@ -25,6 +25,15 @@ def has_state(thing: Any) -> bool:
     return hasattr(thing, "__dict__") and any(known.top_package(kind) == "keras" for kind in type(thing).__mro__)
 
 
+def is_unbuilt(thing: Any) -> bool:
+    """Whether an object is or holds a layer or optimizer that has not made its variables yet.
+
+    Keras would begin to while it is called, and a conversion must not make variables.
+    """
+    parts = [thing, *vars(thing).values()] if hasattr(thing, "__dict__") else []
+    return any(not getattr(one, "built", True) for part in parts if has_state(part) for one in _objects(part))
+
+
 def unchanged(thing: Any) -> Callable[[], bool]:
     """A function that tells whether an object of Keras's, with all its layers, is as it is now."""
     parts = [part for part in map(_attributes, _objects(thing)) if part is not None]

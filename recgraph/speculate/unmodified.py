@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import runpy
 import sys
 import threading
 import types
@@ -258,3 +259,19 @@ def speculation(strict: bool = False) -> Speculation:
         {'eager': 3, 'graph': 2, 'fallback': 0}
     """
     return Speculation(strict)
+
+
+def run_script(file: Path, arguments: list[str]) -> Speculation:
+    """Runs a program from a file, as `python file arguments` does, in a block.
+
+    Returns:
+        What was found, for `explain()`.
+    """
+    found, before = speculation(), (sys.argv, sys.path[:])
+    sys.argv, sys.path[:0] = [str(file), *arguments], [str(file.resolve().parent)]
+    try:
+        with found:
+            runpy.run_path(str(file), run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = before
+    return found

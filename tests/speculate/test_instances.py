@@ -173,3 +173,28 @@ def test_the_limit_of_graphs_is_an_objects_own(monkeypatch: pytest.MonkeyPatch) 
     for _ in range(4):
         assert float(modest.step(tf.constant(0.0), 1)) == 1.0
     assert Model.step.calls["graph"] >= before + 2, Model.step.explain()
+
+
+def test_an_object_whose_parts_are_not_built_yet_is_observed_first() -> None:
+    """A conversion that begins to build an optimizer could not end it."""
+
+    class Trainer:
+        def __init__(self, w: float) -> None:
+            self.w, self.optimizer = tf.Variable(w), keras.optimizers.SGD(0.1, momentum=0.9)
+
+        def step(self, x: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                loss = (self.w * x) ** 2
+            self.optimizer.apply_gradients([(tape.gradient(loss, self.w), self.w)])
+            return loss
+
+    def program(step: Any) -> list[float]:
+        trainers = [Trainer(float(i)) for i in range(6)]
+        seen = [float(step(trainer, tf.constant(1.0))) for _ in range(4) for trainer in trainers]
+        trainers[1].optimizer = keras.optimizers.SGD(0.2, momentum=0.5)
+        return [*seen, *(float(step(trainers[i % 3], tf.constant(1.0))) for i in range(12))]
+
+    step = Speculated(Trainer.step)
+    np.testing.assert_allclose(program(step), program(Trainer.step), rtol=1e-5)
+    assert step.calls["graph"] >= 18, step.explain()
+    assert not step.given_up

@@ -1,0 +1,156 @@
+"""Tapes around a speculated call see what they would see eagerly: gradients, and where there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import recgraph as rg
+from recgraph.speculate import recording
+from tests.speculate import comparing
+
+ONE, TWO, TABLE = tf.Variable(2.0), tf.Variable(3.0), tf.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+
+
+def _several_results(x: tf.Tensor) -> Any:
+    return x * ONE, x * TWO + tf.stop_gradient(ONE), tf.cast(x > 0.0, tf.float32), tf.argmax([x, ONE])
+
+
+def _sparse_and_dense(x: tf.Tensor) -> Any:
+    return tf.reduce_sum(tf.gather(TABLE, [0, 2])) * x, x * ONE
+
+
+def _one_result(x: tf.Tensor) -> Any:
+    return (x**3 * ONE + tf.floor(TWO),)
+
+
+def _lists(x: tf.Tensor) -> Any:
+    return [x * factor for factor in (1.0, ONE, TWO)]
+
+
+def _a_loop_of_tensors(x: tf.Tensor) -> Any:
+    y = x
+    for _ in tf.range(3):
+        y = y * ONE
+    return y, x * 2.0
+
+
+def _calls_of_graphs(x: tf.Tensor) -> Any:
+    return _graph(x), x * TWO
+
+
+@tf.function
+def _graph(x: tf.Tensor) -> tf.Tensor:
+    return x * ONE
+
+
+FUNCTIONS = [_several_results, _sparse_and_dense, _one_result, _lists, _a_loop_of_tensors, _calls_of_graphs]
+SOURCES = [ONE, TWO, TABLE]
+
+
+def _gradients(function: Callable[..., Any], make_tape: Callable[[], tf.GradientTape]) -> list[Any]:
+    """Of each result and of pairs of them, to all that they may depend on."""
+    seen = []
+    x = tf.constant(2.0)
+    count = len(function(x))
+    for targets in [*([i] for i in range(count)), [0, count - 1]]:
+        with make_tape() as tape:
+            tape.watch([x, ONE, TWO, TABLE])
+            results = function(x)
+            loss = tf.add_n([results[i] * 2.0 for i in targets if results[i].dtype == tf.float32] or [results[0]])
+        seen.append(comparing.plain(tape.gradient(loss, [x, *SOURCES])))
+        if make_tape is not _persistent:
+            continue
+        seen.append(comparing.plain([tape.gradient(result, [x, *SOURCES]) for result in results]))
+        seen.append(len(tape.watched_variables()))
+    return seen
+
+
+def _persistent() -> tf.GradientTape:
+    return tf.GradientTape(persistent=True)
+
+
+def _choosy() -> tf.GradientTape:
+    return tf.GradientTape(watch_accessed_variables=False)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make_tape", [tf.GradientTape, _persistent, _choosy], ids=["plain", "persistent", "choosy"])
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_gradients_are_eagers(function: Any, make_tape: Any) -> None:
+    """None where it is None, sparse where it is sparse."""
+    called = rg.function(function)
+    for _ in range(5):
+        called(tf.constant(2.0))
+    assert called.calls["graph"] == 2, called.explain()
+    assert comparing.differences(_gradients(function, make_tape), _gradients(called, make_tape)) == []
+    assert called.calls["fallback"] == 0
+
+
+def test_second_gradients_of_one_of_several_results() -> None:
+    """Through the groups that the tapes record."""
+
+    def function(x: tf.Tensor) -> Any:
+        return x**3 * ONE, x**2 * TWO
+
+    called = rg.function(function)
+    seen = []
+    for one in (function, *[called] * 5):
+        x = tf.constant(2.0)
+        with tf.GradientTape(persistent=True) as outer:
+            outer.watch(x)
+            with tf.GradientTape(persistent=True) as tape:
+                tape.watch(x)
+                first, second = one(x)
+                both = first + second
+            slopes = tape.gradient(first, x), tape.gradient(both, x)
+        second_slopes = [outer.gradient(s, [x, ONE, TWO], unconnected_gradients="zero") for s in slopes]
+        seen.append(comparing.plain(second_slopes))  # see "Known differences": there we have zeros for None
+    assert called.calls["graph"] == 2
+    assert all(comparing.differences(seen[0], other) == [] for other in seen[1:])
+
+
+def test_a_tape_that_does_not_record_sees_nothing() -> None:
+    """Stopped, or ended before the call."""
+    called = rg.function(_several_results)
+    for _ in range(5):
+        with tf.GradientTape(persistent=True) as tape:
+            x = tf.constant(1.0)
+            tape.watch(x)
+            with tape.stop_recording():
+                stopped = called(x)[0]
+        after = called(x)[0]
+        assert tape.gradient(stopped, x) is None
+        assert tape.gradient(after, x) is None
+
+
+def test_an_optimizer_leaves_alone_what_the_loss_does_not_depend_on() -> None:
+    """Zeros in place of None would let Adam move a weight that has a momentum."""
+
+    def train(call: Any) -> list[float]:
+        ONE.assign(2.0), TWO.assign(3.0)
+        optimizer = keras.optimizers.Adam(0.1)
+        optimizer.build([ONE, TWO])
+        for i in range(8):
+            with tf.GradientTape() as tape:
+                first, second = call(tf.constant(1.0))[:2]
+                loss = first**2 + second**2 if i < 4 else first**2
+            pairs = zip(tape.gradient(loss, [ONE, TWO]), [ONE, TWO], strict=True)
+            optimizer.apply_gradients([(gradient, variable) for gradient, variable in pairs if gradient is not None])
+        values = [float(ONE), float(TWO)]
+        ONE.assign(2.0), TWO.assign(3.0)
+        return values
+
+    np.testing.assert_allclose(train(rg.function(_several_results)), train(_several_results), rtol=1e-5)
+
+
+def test_without_groups_the_comparison_finds_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison that finds nothing would agree with anything."""
+    monkeypatch.setattr(recording, "groups", lambda graph, outputs: [(list(range(len(outputs))), [0, 1, 2])])
+    with pytest.raises(AssertionError):
+        test_gradients_are_eagers(_several_results, tf.GradientTape)
