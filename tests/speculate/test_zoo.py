@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import recgraph as rg
-from recgraph.models.zoo import ZOO, Program, cart_pole, generated
+from recgraph.data import write_treebank
+from recgraph.models.zoo import ZOO, Program, cart_pole, pong, real
 from recgraph.models.zoo.a3c import A3C, arguments
-from recgraph.models.zoo.lstm import LSTM
-from recgraph.models.zoo.resnet50 import ResNet50
 from tests.speculate import comparing
 
 STEPS = 12
@@ -88,40 +88,6 @@ def test_the_comparison_finds_a_program_that_learns_faster() -> None:
     assert far_apart(expected, found, 1e-4) != []
 
 
-def evaluated_first(speculated: bool) -> list[Any]:
-    """A ResNet that is evaluated, trained, and evaluated again, by one function and a flag."""
-    made = ResNet50(2, (1,), 3, 0.05)
-    step = rg.function(made.step, mode="speculate") if speculated else made.step
-    batches = generated.batches(generated.images(8, 12, 3, 3), 4)
-    results = []
-    for training in [False] * 5 + [True] * 6 + [False] * 3:
-        made.training = training
-        results += [seen(made, step(*batch)) for batch in batches]
-    return results
-
-
-def test_a_model_that_is_evaluated_first_still_learns() -> None:
-    """A trace of its first call would leave the running statistics as they were for ever (section 3.6.2)."""
-    expected, found = evaluated_first(False), evaluated_first(True)
-    assert far_apart(expected, found, 1e-4) == []
-    assert far_apart(found[0][1:], found[-1][1:], 1e-4) != []
-
-
-def test_states_go_on_from_batch_to_batch_until_they_are_reset() -> None:
-    """A trace would begin each batch with the states of the first one (section 3.6.2)."""
-
-    def losses(speculated: bool) -> list[float]:
-        made = LSTM(20, 4, 1)
-        step = rg.function(made.train_step, mode="speculate") if speculated else made.train_step
-        found = []
-        for _ in range(3):
-            made.reset()
-            found += [float(step(*batch)) for batch in generated.sequences(generated.text(61, 20), 2, 5)]
-        return found
-
-    np.testing.assert_allclose(losses(True), losses(False), 1e-4)
-
-
 def test_the_pole_falls_and_the_cart_starts_anew() -> None:
     """Rollouts end where an episode does, and go on where they were cut."""
     played = list(cart_pole.rollouts(cart_pole.random_policy(), 8, 20))
@@ -139,3 +105,39 @@ def test_an_actor_learns_to_keep_the_pole_up() -> None:
         step(*arguments(rollout))
     rewards = [float(reward) for reward in made.episodes]
     assert np.mean(rewards[-5:]) > 1.3 * np.mean(rewards[:10])
+
+
+def test_programs_take_the_same_steps_on_real_data(tmp_path: Path) -> None:
+    """Trees of a treebank and text of reviews have the form of what is generated in their place."""
+    write_treebank(tmp_path, (30, 5, 5), 0)
+    (tmp_path / "train.tsv").write_text("neg\t0\t2\t" + "A film, not good. " * 400 + "\n", encoding="utf-8")
+    trees = real.trees(tmp_path, 12, 20)
+    assert len(trees) == 12
+    words = [node.word for node in trees if node.is_leaf] + [leaf.word for tree in trees for leaf in leaves(tree)]
+    assert 0 <= min(words) < max(words) < 20
+    text = real.text(tmp_path, 1000, 5)
+    assert text.dtype == np.int32
+    assert sorted(set(text.tolist())) == [0, 1, 2, 3, 4]  # six words, of which four have numbers
+    made = ZOO["tree_rnn"].make(True)
+    assert np.isfinite(float(made.train_step(trees)))
+    with pytest.raises(ValueError, match=r"have 2400 words; 3000 are needed"):
+        real.text(tmp_path, 3000, 5)
+
+
+def leaves(node: Any) -> list[Any]:
+    """The words of a tree."""
+    return [node] if node.is_leaf else leaves(node.left) + leaves(node.right)
+
+
+@pytest.mark.skipif(not pong.is_installed(), reason="the extra `zoo` is not installed")
+def test_pong_is_played_and_learned() -> None:
+    """Of its memory, the same as eagerly."""
+    program = ZOO["ppo"]
+    steps = program.steps(32, False)
+    assert steps[0][0].shape == [32, pong.STATES]
+    found = []
+    for speculated in (False, True):
+        made = program.make(False)
+        step = rg.function(made.train_step) if speculated else made.train_step
+        found.append([float(step(*arguments)) for arguments in steps * 3])
+    np.testing.assert_allclose(found[1], found[0], 1e-3)
