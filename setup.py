@@ -1,4 +1,6 @@
-"""Builds the op library `recgraph/native/_librecgraph.so` and `_frames.so`, and maps the folders to packages.
+"""Builds the libraries of `recgraph/native` and maps the folders to packages.
+
+`_librecgraph.so` has the ops, and TensorFlow loads it; `_frames.so` and `_coexec.so` are extension modules of Python.
 
 Everything that needs no code is in pyproject.toml. The compiler is run by ninja: in parallel, and only for
 what has changed since the last build (`build/native` is kept between editable installs).
@@ -25,6 +27,7 @@ TENSORFLOW_RANGE = "tensorflow>=2.21,<2.22"
 OBJECTS = Path("build/native")
 FRAMES = "cc/interpreter/frames.cc"
 EXPORTS = "cc/exports.lds"
+COEXEC_EXPORTS = "cc/module_exports.lds"
 MAPPED = ("models", "data", "benchmarks")  # folder -> recgraph.<folder>
 
 
@@ -64,9 +67,9 @@ def compiler() -> str:
     return command
 
 
-def native_sources() -> list[str]:
-    """The C++ files of the op library, relative to the repository."""
-    found = (path for room in ("core", "ops", "kernels", "python") for path in Path("cc", room).glob("*.cc"))
+def sources_of(*rooms: str) -> list[str]:
+    """The C++ files in some folders of cc, relative to the repository."""
+    found = (path for room in rooms for path in Path("cc", room).glob("*.cc"))
     return sorted(str(path) for path in found if not path.stem.endswith("_test"))
 
 
@@ -90,7 +93,7 @@ def packages() -> dict[str, str]:
 
 
 def write_ninja(tensorflow: TensorFlow, sources: list[str]) -> None:
-    """Writes the build file for both libraries."""
+    """Writes the build file for all libraries."""
     from ninja.ninja_syntax import Writer
 
     OBJECTS.mkdir(parents=True, exist_ok=True)
@@ -114,6 +117,7 @@ def write_ninja(tensorflow: TensorFlow, sources: list[str]) -> None:
             ninja.build(target, "compile", source)
         ninja.build(str(library), "link", objects, implicit=[EXPORTS])
         _write_frames(ninja, warnings)
+        _write_coexec(ninja, [*flags, "-isystem cc/python/shim", f"-isystem {python_headers()}"], tensorflow)
         ninja.close()
 
 
@@ -124,6 +128,20 @@ def _write_frames(ninja: Any, warnings: list[str]) -> None:
     ninja.rule("extension", "$cxx $frames_flags -MMD -MF $out.d -shared $in -o $out $link_frames", depfile="$out.d")
     ninja.variable("link_frames", os.environ.get("LDFLAGS", ""))
     ninja.build(str(OBJECTS / "_frames.so"), "extension", FRAMES)
+
+
+def _write_coexec(ninja: Any, flags: list[str], tensorflow: TensorFlow) -> None:
+    """The extension module of co-execution. What it needs of Python is there when Python loads it."""
+    link = [f"-Wl,--version-script={COEXEC_EXPORTS}", "-pthread", *tensorflow.link_flags, os.environ.get("LDFLAGS", "")]
+    ninja.variable("coexec_flags", [*flags, os.environ.get("CXXFLAGS", "")])
+    ninja.variable("link_coexec", link)
+    ninja.rule("compile_coexec", "$cxx $coexec_flags -MMD -MF $out.d -c $in -o $out", depfile="$out.d", deps="gcc")
+    ninja.rule("link_coexec", "$cxx -shared $in -o $out $link_coexec")
+    sources = sources_of("python")
+    objects = [str(OBJECTS / source) + ".o" for source in sources]
+    for source, target in zip(sources, objects, strict=True):
+        ninja.build(target, "compile_coexec", source)
+    ninja.build(str(OBJECTS / "_coexec.so"), "link_coexec", objects, implicit=[COEXEC_EXPORTS])
 
 
 def run_ninja() -> None:
@@ -138,7 +156,7 @@ def run_ninja() -> None:
 
 
 class BuildLibrary(build_ext):
-    """Makes the op library in place of a Python extension module, and one of these beside it."""
+    """Makes the op library, which is no extension module, and the modules beside it."""
 
     def get_ext_filename(self, fullname: str) -> str:
         """The library is loaded by TensorFlow, not imported: no interpreter tag in its name."""
@@ -150,12 +168,12 @@ class BuildLibrary(build_ext):
             raise PlatformError("there are no C++ sources under cc/; is the source tree complete?")
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        if ext.sources != [FRAMES]:
+        if target.stem == "_librecgraph":
             self.build_all(ext.sources, target)
         self.copy_file(str(OBJECTS / target.name), str(target))
 
     def build_all(self, sources: list[str], target: Path) -> None:
-        """Compiles both libraries, and says beside `target` what for."""
+        """Compiles all libraries, and says beside `target` what for."""
         tensorflow = installed_tensorflow()
         write_ninja(tensorflow, sources)
         run_ninja()
@@ -173,8 +191,9 @@ setup(
     packages=list(packages()),
     package_dir=packages(),
     ext_modules=[
-        Extension("recgraph.native._librecgraph", native_sources()),
+        Extension("recgraph.native._librecgraph", sources_of("core", "ops", "kernels")),
         Extension("recgraph.native._frames", [FRAMES]),
+        Extension("recgraph.native._coexec", sources_of("python")),
     ],
     cmdclass={"build_ext": BuildLibrary},
 )

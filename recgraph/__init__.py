@@ -1,12 +1,13 @@
 """recgraph: recursive dataflow graphs on TensorFlow."""
 
 from recgraph import batch, errors, native
+from recgraph.coexec import steps
 from recgraph.core.decorator import subgraph
 from recgraph.core.subgraph import SubGraph
 from recgraph.draw import draw
 from recgraph.function import function
 from recgraph.speculate import speculation
 
-__all__ = ["SubGraph", "batch", "draw", "errors", "function", "speculation", "subgraph"]
+__all__ = ["SubGraph", "batch", "draw", "errors", "function", "speculation", "steps", "subgraph"]
 
 native.ops()  # a SavedModel loads in a process that has done no more than `import recgraph`

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from recgraph.coexec import Coexecuted
 from recgraph.errors import SignatureError
 from recgraph.speculate import Optimizations, Speculated
 
-_MODES: Final = {"auto": Speculated, "speculate": Speculated}
+_MODES: Final = {"auto": Speculated, "speculate": Speculated, "coexec": Coexecuted}
 
 
 def function(
@@ -26,7 +27,8 @@ def function(
 
     Args:
         fn: a Python function: a loss, a whole training step, a method. Left out where it is used as `@function(...)`.
-        mode: "speculate", or "auto", which is the same today.
+        mode: "speculate", or "auto", which is the same today; "coexec" runs the Python of every call and leaves only
+            its tensor operations to a graph, which takes any program.
         strict: whether a function that has to run eagerly is an error, which says why.
         optimizations: a `recgraph.speculate.Optimizations` that switches some off; all are on by default.
 

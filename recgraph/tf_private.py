@@ -438,3 +438,25 @@ def eager_operations() -> Iterator[list[str]]:
         yield seen
     finally:
         _pywrap_tfe.TFE_Py_FastPathExecute, _pywrap_tfe.TFE_Py_Execute = originals
+
+
+def context_handle() -> Any:
+    """The eager runtime's context, as a capsule: a device of ours is registered with it from C++."""
+    context = _context.context()
+    context.ensure_initialized()
+    return context._handle
+
+
+def call_options() -> bytes:
+    """The serialised configuration with which eager execution runs functions."""
+    return bytes(_context.context().function_call_options.config_proto_serialized)
+
+
+def function_name(function: Any) -> bytes:
+    """The name under which the eager runtime knows a concrete function."""
+    return bytes(function._inference_function.name)
+
+
+def raise_status(code: int, message: str) -> None:
+    """Raises what TensorFlow raises for an error of its runtime."""
+    raise tf.errors.exception_type_from_error_code(code)(None, None, message)

@@ -41,6 +41,16 @@ def frames() -> ModuleType:
         raise NativeLibraryError("the extension module was not built", found=str(error), next_step=_REBUILD) from error
 
 
+def coexec() -> ModuleType:
+    """The extension module by which co-execution sees eager operations; loaded on first use.
+
+    Raises:
+        NativeLibraryError: it was not built, is broken, or was built for another TensorFlow.
+    """
+    with _lock:
+        return _loaded_coexec()
+
+
 def built_for() -> str:
     """The version of TensorFlow that the op library was compiled against, e.g. `"2.21.0"`."""
     try:
@@ -55,6 +65,20 @@ def _loaded() -> ModuleType:
     built = built_for()
     _check_version(built, _installed_version(built))
     return _load(LIBRARY, built)
+
+
+@functools.cache
+def _loaded_coexec() -> ModuleType:
+    built = built_for()
+    _check_version(built, _installed_version(built))
+    try:
+        return importlib.import_module("recgraph.native._coexec")
+    except ModuleNotFoundError:
+        raise _not_built() from None
+    except ImportError as error:
+        raise NativeLibraryError(
+            "the extension module of co-execution could not be loaded", found=str(error), next_step=_REBUILD
+        ) from error
 
 
 def _installed_version(built: str) -> str:

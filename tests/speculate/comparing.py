@@ -7,6 +7,7 @@ import dataclasses
 import io
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,18 @@ def run(
     program: Program, speculated: bool, optimizations: Optimizations | None = None
 ) -> tuple[list[Any], Speculated | None, list[Counts]]:
     """What each call gave and left behind, and what ran in each."""
+
+    def speculate(step: Callable[..., Any]) -> Speculated:
+        return Speculated(step, optimizations=optimizations or Optimizations())
+
+    return run_wrapped(program, speculate if speculated else None)
+
+
+def run_wrapped(program: Program, wrap: Callable[..., Any] | None) -> tuple[list[Any], Any, list[Counts]]:
+    """The same for a step that is made into what is called by `wrap`, which is given too; None leaves it as it is."""
     step, arguments, state = program.make()
-    called = Speculated(step, optimizations=optimizations or Optimizations()) if speculated else step
+    wrapped = None if wrap is None else wrap(step)
+    called = step if wrapped is None else wrapped
     seen, counts = [], []
     for i in range(CALLS):
         values = arguments(i)
@@ -51,7 +62,7 @@ def run(
                 outcome = (type(error).__name__, str(error))
         counts.append(Counts(entered[0], list(operations)))
         seen.append((plain(outcome), printed.getvalue(), plain(state)))
-    return seen, called if isinstance(called, Speculated) else None, counts
+    return seen, wrapped, counts
 
 
 # Operations that a converted call may run beside its graph, and why.

@@ -1,0 +1,156 @@
+// The ops by which a co-executed graph meets the Python program: values in, values out, and the path that was taken.
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cc/python/run.h"
+#include "tensorflow/core/framework/cancellation.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace recgraph {
+namespace {
+
+using tensorflow::AsyncOpKernel;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::shape_inference::InferenceContext;
+
+absl::Status ScalarOutput(InferenceContext* context) {
+  context->set_output(0, context->Scalar());
+  return absl::OkStatus();
+}
+
+REGISTER_OP("Recgraph>InputFeeding")
+    .Input("run: int64")
+    .Output("value: dtype")
+    .Attr("slot: int")
+    .Attr("dtype: type")
+    .Attr("shape: shape = { unknown_rank: true }")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ExplicitShape)
+    .Doc("A value that Python gives to the step's graph. Waits for it, without a thread.");
+
+REGISTER_OP("Recgraph>CaseSelect")
+    .Input("run: int64")
+    .Output("index: int32")
+    .Attr("slot: int")
+    .SetIsStateful()
+    .SetShapeFn(ScalarOutput)
+    .Doc("Which way Python went: the case of a switch, the source of an input, or that the step is over.");
+
+REGISTER_OP("Recgraph>OutputFetching")
+    .Input("run: int64")
+    .Input("value: dtype")
+    .Attr("slot: int")
+    .Attr("dtype: type")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Gives a value of the step's graph to Python.");
+
+REGISTER_OP("Recgraph>ChooseInput")
+    .Input("index: int32")
+    .Input("values: count * dtype")
+    .Output("value: dtype")
+    .Attr("count: int >= 1")
+    .Attr("dtype: type")
+    .SetShapeFn(tensorflow::shape_inference::UnknownShape)
+    .Doc("The value that Python's path handed to an operation, out of those that any path does.");
+
+std::shared_ptr<Run> FindRun(OpKernelContext* context) {
+  std::shared_ptr<Run> run = Run::Find(context->input(0).scalar<int64_t>()());
+  if (run == nullptr) context->CtxFailure(absl::CancelledError("the step of this graph is over"));
+  return run;
+}
+
+// Who comes first, a value or the cancellation that follows when another operation fails, ends the operation.
+class Ending {
+ public:
+  Ending(OpKernelContext* context, AsyncOpKernel::DoneCallback done) : context_(context), done_(std::move(done)) {}
+
+  // Calls the other way of ending off, and ends: with the value, or as cancelled if it is null.
+  void End(const Tensor* value) {
+    if (has_ended_.exchange(true)) return;
+    auto* manager = context_->cancellation_manager();
+    if (manager != nullptr && value != nullptr) manager->TryDeregisterCallback(token);
+    if (value == nullptr) {
+      context_->CtxFailure(absl::CancelledError("the step left its graph"));
+    } else {
+      context_->set_output(0, *value);
+    }
+    done_();
+  }
+
+  tensorflow::CancellationToken token = tensorflow::CancellationManager::kInvalidToken;
+
+ private:
+  OpKernelContext* const context_;  // gone once it has ended
+  const AsyncOpKernel::DoneCallback done_;
+  std::atomic<bool> has_ended_{false};
+};
+
+// InputFeeding and CaseSelect: what a channel gives is the output.
+class ReceiveOp : public AsyncOpKernel {
+ public:
+  explicit ReceiveOp(OpKernelConstruction* context) : AsyncOpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("slot", &slot_));
+  }
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    std::shared_ptr<Run> run = FindRun(context);
+    if (run == nullptr) return done();
+    auto ending = std::make_shared<Ending>(context, std::move(done));
+    if (auto* manager = context->cancellation_manager()) {
+      ending->token = manager->get_cancellation_token();
+      if (!manager->RegisterCallback(ending->token, [ending] { ending->End(nullptr); })) return ending->End(nullptr);
+    }
+    run->channels().Take(slot_, [ending](const Tensor* value) { ending->End(value); });
+  }
+
+ private:
+  int slot_;
+};
+
+class OutputFetchingOp : public OpKernel {
+ public:
+  explicit OutputFetchingOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("slot", &slot_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    std::shared_ptr<Run> run = FindRun(context);
+    if (run != nullptr) run->channels().Put(slot_, context->input(1));
+  }
+
+  bool IsExpensive() override { return false; }
+
+ private:
+  int slot_;
+};
+
+class ChooseInputOp : public OpKernel {
+ public:
+  explicit ChooseInputOp(OpKernelConstruction* context) : OpKernel(context) {}
+
+  void Compute(OpKernelContext* context) override {
+    const int index = context->input(0).scalar<int32_t>()();
+    OP_REQUIRES(context, index >= 0 && index + 1 < context->num_inputs(),
+                absl::InternalError("an input was chosen that does not exist"));
+    context->set_output(0, context->input(index + 1));
+  }
+
+  bool IsExpensive() override { return false; }
+};
+
+REGISTER_KERNEL_BUILDER(Name("Recgraph>InputFeeding").Device(tensorflow::DEVICE_CPU), ReceiveOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>CaseSelect").Device(tensorflow::DEVICE_CPU), ReceiveOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>OutputFetching").Device(tensorflow::DEVICE_CPU), OutputFetchingOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>ChooseInput").Device(tensorflow::DEVICE_CPU), ChooseInputOp);
+
+}  // namespace
+}  // namespace recgraph

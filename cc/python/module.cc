@@ -1,0 +1,205 @@
+// The Python module `recgraph.native._coexec`: registers the device, makes plans, begins and ends steps.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "cc/python/device.h"
+#include "cc/python/location.h"
+#include "cc/python/plan_reader.h"
+#include "cc/python/signature.h"
+#include "cc/python/step.h"
+#include "tensorflow/c/eager/tfe_context_internal.h"
+#include "tensorflow/core/framework/resource_handle.h"
+
+namespace recgraph {
+namespace {
+
+using tensorflow::Tensor;
+
+constexpr char kPlan[] = "recgraph.plan";
+
+PyObject* Raise(const absl::Status& status) {
+  PyErr_SetString(PyExc_RuntimeError, std::string(status.message()).c_str());
+  return nullptr;
+}
+
+PyObject* Register(PyObject*, PyObject* arguments) {
+  PyObject* capsule;
+  const char* name;
+  PyObject* kinds;
+  if (!PyArg_ParseTuple(arguments, "OsO!", &capsule, &name, &PyDict_Type, &kinds)) return nullptr;
+  auto* context = static_cast<TFE_Context*>(PyCapsule_GetPointer(capsule, nullptr));
+  if (context == nullptr) return nullptr;
+  std::unordered_map<std::string, Kind> table;
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(kinds, &position, &key, &value)) {
+    table[PyUnicode_AsUTF8(key)] = static_cast<Kind>(PyLong_AsLong(value));
+  }
+  SetKinds(std::move(table));
+  auto* eager = static_cast<tensorflow::EagerContext*>(tensorflow::unwrap(context));
+  absl::Status status = CoexecutionDevice::Register(eager, name);
+  if (!status.ok()) return Raise(status);
+  Py_RETURN_NONE;
+}
+
+void DeletePlan(PyObject* capsule) {
+  auto* plan = static_cast<std::shared_ptr<Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
+  Py_BEGIN_ALLOW_THREADS;  // waits for its runner
+  delete plan;
+  Py_END_ALLOW_THREADS;
+}
+
+PyObject* MakePlan(PyObject*, PyObject* described) {
+  auto plan = std::make_unique<std::shared_ptr<Plan>>(ReadPlan(described));
+  if (*plan == nullptr) return nullptr;
+  return PyCapsule_New(plan.release(), kPlan, DeletePlan);
+}
+
+// begin(base, plan): false if the plan is in use by another thread, or this one is in a step already.
+PyObject* Begin(PyObject*, PyObject* arguments) {
+  PyObject *base, *capsule;
+  if (!PyArg_ParseTuple(arguments, "O!O", &PyCode_Type, &base, &capsule)) return nullptr;
+  if (Step::Current() != nullptr) Py_RETURN_FALSE;
+  std::shared_ptr<Plan> plan;
+  if (capsule != Py_None) {
+    auto* held = static_cast<std::shared_ptr<Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
+    if (held == nullptr) return nullptr;
+    plan = *held;
+    if (plan->is_busy.exchange(true)) Py_RETURN_FALSE;
+  }
+  new Step(reinterpret_cast<PyCodeObject*>(base), std::move(plan));
+  Py_RETURN_TRUE;
+}
+
+PyObject* ShapeTuple(const Dimensions& shape) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(shape.size()));
+  for (size_t i = 0; tuple != nullptr && i < shape.size(); ++i) {
+    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
+  }
+  return tuple;
+}
+
+// (from, number, output, dtype, shape, bytes), as recgraph/coexec/trace.py reads it.
+PyObject* DescribeInput(const Input& input) {
+  if (input.value != nullptr) {
+    return Py_BuildValue("(iiiiOO)", 0, input.value->record, input.value->output, input.dtype, Py_None, Py_None);
+  }
+  if (input.resource >= 0) return Py_BuildValue("(iiiiOO)", 3, input.resource, 0, input.dtype, Py_None, Py_None);
+  if (!input.is_small) return Py_BuildValue("(iiiiNO)", 1, 0, 0, input.dtype, ShapeTuple(input.shape), Py_None);
+  return Py_BuildValue("(iiiiNy#)", 2, 0, 0, input.dtype, ShapeTuple(input.shape), input.bytes.data(),
+                       static_cast<Py_ssize_t>(input.bytes.size()));
+}
+
+// (dtype, shape, whether Python needs the value).
+PyObject* DescribeOutput(const Value& value) {
+  const bool is_needed = value.was_read() || value.is_alive();
+  return Py_BuildValue("(iNi)", value.dtype, ShapeTuple(value.shape), is_needed ? 1 : 0);
+}
+
+template <typename Items, typename Function>
+PyObject* TupleOf(const Items& items, Function describe) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(items.size()));
+  Py_ssize_t i = 0;
+  for (const auto& item : items) {
+    PyObject* described = tuple == nullptr ? nullptr : describe(item);
+    if (described == nullptr) {
+      Py_XDECREF(tuple);
+      return nullptr;
+    }
+    PyTuple_SET_ITEM(tuple, i++, described);
+  }
+  return tuple;
+}
+
+PyObject* DescribeRecord(const Record& record) {
+  PyObject* inputs = TupleOf(record.inputs, DescribeInput);
+  PyObject* outputs = TupleOf(record.outputs, [](const ValuePtr& value) { return DescribeOutput(*value); });
+  return Py_BuildValue("(iiiNN)", record.signature->number, record.location, record.has_open_shapes ? 1 : 0, inputs,
+                       outputs);
+}
+
+PyObject* DescribeStep(const Step& step) {
+  if (step.was_coexecuted()) return Py_BuildValue("(isOO)", 1, "", Py_None, Py_None);
+  PyObject* records = TupleOf(step.records(), DescribeRecord);
+  PyObject* uses = TupleOf(step.host_uses(), [](const HostUse& use) {
+    return Py_BuildValue("(si)", use.signature->name.c_str(), use.resource);
+  });
+  return Py_BuildValue("(isNN)", 0, step.reason().c_str(), records, uses);
+}
+
+// end(was_raised): (was co-executed, why not, the trace, uses of resources outside of it, error code, error text).
+PyObject* End(PyObject*, PyObject* arguments) {
+  int was_raised;
+  if (!PyArg_ParseTuple(arguments, "p", &was_raised)) return nullptr;
+  std::unique_ptr<Step> step(Step::Current());
+  if (step == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError, "this thread is in no step");
+    return nullptr;
+  }
+  absl::Status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = step->End(was_raised != 0);
+  Py_END_ALLOW_THREADS;
+  PyObject* described = DescribeStep(*step);
+  Py_BEGIN_ALLOW_THREADS;
+  step.reset();
+  Py_END_ALLOW_THREADS;
+  return Py_BuildValue("(Nis)", described, static_cast<int>(status.code()), std::string(status.message()).c_str());
+}
+
+PyObject* IsInStep(PyObject*, PyObject*) { return PyBool_FromLong(Step::Current() != nullptr); }
+
+// signature(number): (type, node definition as bytes).
+PyObject* DescribeSignature(PyObject*, PyObject* number) {
+  const Signature* signature = FindSignature(static_cast<int>(PyLong_AsLong(number)));
+  if (signature == nullptr) {
+    PyErr_SetString(PyExc_IndexError, "no such signature");
+    return nullptr;
+  }
+  const std::string definition = signature->definition.SerializeAsString();
+  return Py_BuildValue("(sy#)", signature->name.c_str(), definition.data(), static_cast<Py_ssize_t>(definition.size()));
+}
+
+// resource(number): (name, dtype, shape or None), dtype 0 if it is not a variable.
+PyObject* DescribeResource(PyObject*, PyObject* number) {
+  Handle* handle = FindResource(static_cast<int>(PyLong_AsLong(number)));
+  const Tensor* tensor;
+  if (handle == nullptr || !TensorOf(handle, &tensor).ok() || tensor->NumElements() != 1) {
+    PyErr_SetString(PyExc_IndexError, "no such resource");
+    return nullptr;
+  }
+  const auto& resource = tensor->flat<tensorflow::ResourceHandle>()(0);
+  if (resource.dtypes_and_shapes().size() != 1) return Py_BuildValue("(siO)", resource.name().c_str(), 0, Py_None);
+  const tensorflow::DtypeAndPartialTensorShape variable = resource.dtypes_and_shapes()[0];  // they are copies
+  if (variable.shape.unknown_rank()) return Py_BuildValue("(siO)", resource.name().c_str(), variable.dtype, Py_None);
+  Dimensions shape;
+  for (int i = 0; i < variable.shape.dims(); ++i) shape.push_back(variable.shape.dim_size(i));
+  return Py_BuildValue("(siN)", resource.name().c_str(), variable.dtype, ShapeTuple(shape));
+}
+
+PyObject* DescribePlace(PyObject*, PyObject* number) { return DescribeLocation(static_cast<int>(PyLong_AsLong(number))); }
+
+PyMethodDef methods[] = {
+    {"register", Register, METH_VARARGS, "register(context, name, kinds): makes the device known to TensorFlow."},
+    {"plan", MakePlan, METH_O, "plan(description): a plan, for begin."},
+    {"begin", Begin, METH_VARARGS, "begin(base, plan): begins a step of this thread."},
+    {"end", End, METH_VARARGS, "end(was_raised): ends the step and says what it was."},
+    {"is_in_step", IsInStep, METH_NOARGS, "is_in_step(): whether this thread is in a step."},
+    {"signature", DescribeSignature, METH_O, "signature(number): type and definition of an operation."},
+    {"resource", DescribeResource, METH_O, "resource(number): name, dtype and shape of a variable."},
+    {"location", DescribePlace, METH_O, "location(number): the frames of a location, innermost first."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_coexec", "The device of co-execution.", -1, methods,
+                          nullptr,               nullptr,   nullptr,                        nullptr};
+
+}  // namespace
+}  // namespace recgraph
+
+PyMODINIT_FUNC PyInit__coexec() { return PyModule_Create(&recgraph::definition); }

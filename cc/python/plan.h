@@ -1,0 +1,72 @@
+// The trace graph of a step as the device walks it: nodes with their successors, and what to tell the graph on the way.
+//
+// Python makes it (recgraph/coexec/plan.py says what the numbers mean) together with the function that the graph runs.
+#ifndef RECGRAPH_CC_PYTHON_PLAN_H_
+#define RECGRAPH_CC_PYTHON_PLAN_H_
+
+#include <atomic>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cc/python/run.h"
+#include "cc/python/shapes.h"
+#include "cc/python/value.h"
+
+namespace recgraph {
+
+// Where an input may come from.
+struct Source {
+  enum class From { kOperation = 0, kFeed = 1, kConstant = 2, kResource = 3 };
+  From from;
+  int number;  // the node, the slot of a feed, or the resource
+  int output = 0;
+  tensorflow::DataType dtype = tensorflow::DT_INVALID;
+  std::string bytes = {};        // of a constant
+  bool has_rank = false;
+  Dimensions shape = {};         // of a constant or feed; -1 for any size
+};
+
+struct PlannedInput {
+  int select;  // the slot that says which of the sources it is; -1 if there is one
+  std::vector<Source> sources;
+};
+
+struct Node {
+  const Signature* signature;
+  int location;
+  int level;
+  int way;       // the case of the level's switch
+  bool is_sync;  // Python waits for the outputs: the operation may fail, or its shapes depend on values
+  std::vector<PlannedInput> inputs;
+  std::vector<int> fetches;  // the slot of each output, or -1
+  std::vector<int> next;     // number of nodes: the end of the step
+  ShapeCache shapes;
+};
+
+// The steps between nodes that every path goes through in this order. With `slot` -1 there is one way only.
+struct Level {
+  int slot;
+  int skip;  // what says that the path goes by
+};
+
+// Used by one step at a time.
+struct Plan {
+  std::string function;  // the name of the graph's function
+  std::string config;    // a ConfigProto
+  std::vector<int> resources;  // the function's inputs after the run's number
+  std::set<int> variables;     // the same, to look them up
+  int slots;
+  int commit;  // the slot that lets the changes of variables take place; -1 if there are none
+  std::vector<Level> levels;
+  std::vector<Node> nodes;
+  std::vector<int> first;
+  std::atomic<bool> is_busy{false};
+  GraphRunner runner;
+
+  int end() const { return static_cast<int>(nodes.size()); }
+};
+
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_PYTHON_PLAN_H_

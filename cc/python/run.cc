@@ -1,0 +1,92 @@
+// One run of a step's graph, and the thread that executes it.
+#include "cc/python/run.h"
+
+#include <unordered_map>
+#include <utility>
+
+namespace recgraph {
+namespace {
+
+std::mutex& RegistryMutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+std::unordered_map<int64_t, std::weak_ptr<Run>>& Registry() {
+  static auto* registry = new std::unordered_map<int64_t, std::weak_ptr<Run>>;
+  return *registry;
+}
+
+}  // namespace
+
+std::shared_ptr<Run> Run::New(int slots) {
+  static int64_t last = 0;
+  std::lock_guard<std::mutex> lock(RegistryMutex());
+  std::shared_ptr<Run> run(new Run(++last, slots));
+  Registry()[run->id_] = run;
+  return run;
+}
+
+std::shared_ptr<Run> Run::Find(int64_t id) {
+  std::lock_guard<std::mutex> lock(RegistryMutex());
+  auto found = Registry().find(id);
+  return found == Registry().end() ? nullptr : found->second.lock();
+}
+
+Run::~Run() {
+  std::lock_guard<std::mutex> lock(RegistryMutex());
+  Registry().erase(id_);
+}
+
+void Run::Cancel() {
+  channels_.Close();
+  cancellation_.StartCancel();
+}
+
+void Run::Finish(const absl::Status& status) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    has_ended_ = true;
+    status_ = status;
+    ended_.notify_all();
+  }
+  channels_.Close();
+}
+
+absl::Status Run::Wait() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  ended_.wait(lock, [this] { return has_ended_; });
+  return status_;
+}
+
+GraphRunner::~GraphRunner() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    is_closing_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void GraphRunner::Launch(std::function<void()> body) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!thread_.joinable()) thread_ = std::thread([this] { Work(); });
+  waiting_.push_back(std::move(body));
+  changed_.notify_all();
+}
+
+void GraphRunner::Work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return is_closing_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    std::function<void()> body = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    body();
+    body = nullptr;
+    lock.lock();
+  }
+}
+
+}  // namespace recgraph

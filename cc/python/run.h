@@ -1,0 +1,77 @@
+// One run of a step's graph: its channels, how it ended, and the thread that executes it.
+#ifndef RECGRAPH_CC_PYTHON_RUN_H_
+#define RECGRAPH_CC_PYTHON_RUN_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "cc/core/channel.h"
+#include "tensorflow/core/framework/cancellation.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace recgraph {
+
+// Any thread may call anything.
+class Run {
+ public:
+  // Makes a run that the ops of its graph find by `id`.
+  static std::shared_ptr<Run> New(int slots);
+  static std::shared_ptr<Run> Find(int64_t id);
+  ~Run();
+
+  int64_t id() const { return id_; }
+  Channels<tensorflow::Tensor>& channels() { return channels_; }
+  tensorflow::CancellationManager* cancellation() { return &cancellation_; }
+
+  // Stops the graph: what waits in it fails, and it makes no changes to variables any more.
+  void Cancel();
+
+  // The graph has ended. What it put into its channels can still be had.
+  void Finish(const absl::Status& status);
+
+  // Waits for the end and gives the outcome.
+  absl::Status Wait();
+
+  // Set by another thread that needs a value which the graph does not give: the step has to leave the graph.
+  std::atomic<bool> is_unwanted{false};
+
+ private:
+  Run(int64_t id, int slots) : id_(id), channels_(slots) {}
+
+  const int64_t id_;
+  Channels<tensorflow::Tensor> channels_;
+  tensorflow::CancellationManager cancellation_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool has_ended_ = false;
+  absl::Status status_;
+};
+
+// A thread that executes the graphs of one plan, one after another.
+class GraphRunner {
+ public:
+  GraphRunner() = default;
+  ~GraphRunner();
+
+  // Runs `body` soon, on the runner's thread.
+  void Launch(std::function<void()> body);
+
+ private:
+  void Work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> waiting_;
+  bool is_closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_PYTHON_RUN_H_

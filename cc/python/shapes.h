@@ -1,0 +1,48 @@
+// The shapes of an operation's outputs, by TensorFlow's own shape functions.
+#ifndef RECGRAPH_CC_PYTHON_SHAPES_H_
+#define RECGRAPH_CC_PYTHON_SHAPES_H_
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cc/python/signature.h"
+#include "cc/python/value.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace recgraph {
+
+// What is known of an input: its shape, and its value if that is there.
+struct KnownInput {
+  Dimensions shape;
+  const tensorflow::Tensor* tensor = nullptr;
+};
+
+// Whether a tensor is small enough to be compared and kept.
+bool IsSmall(const tensorflow::Tensor& tensor);
+
+// The shapes of all outputs. `*is_complete` is false if they depend on values that are not there. An error is one that
+// the operation itself would give.
+absl::Status InferShapes(const Signature& signature, const std::vector<KnownInput>& inputs,
+                         std::vector<Dimensions>* outputs, bool* is_complete);
+
+// The same, remembered for the inputs that came last. Not thread-safe.
+class ShapeCache {
+ public:
+  absl::Status Infer(const Signature& signature, const std::vector<KnownInput>& inputs,
+                     const std::vector<Dimensions>** outputs, bool* is_complete);
+
+ private:
+  struct Entry {
+    std::string key;
+    std::vector<Dimensions> outputs;
+    bool is_complete;
+  };
+  std::string key_;  // kept for its memory
+  std::vector<Entry> entries_;
+  size_t next_ = 0;
+};
+
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_PYTHON_SHAPES_H_

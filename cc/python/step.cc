@@ -1,0 +1,495 @@
+// A step of a program: tracing it, walking it along a plan, and leaving the plan.
+#include "cc/python/step.h"
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "cc/python/device.h"
+#include "cc/python/location.h"
+#include "tensorflow/core/common_runtime/dma_helper.h"
+#include "tensorflow/core/common_runtime/eager/tensor_handle.h"
+#include "tensorflow/core/framework/tensor_util.h"
+
+namespace recgraph {
+namespace {
+
+using tensorflow::EagerOperation;
+using tensorflow::Tensor;
+using tensorflow::TensorHandle;
+
+constexpr std::chrono::milliseconds kPatience(100);  // between two looks whether another thread wants something
+
+thread_local Step* current_step = nullptr;
+
+struct Resources {
+  std::mutex mutex;
+  std::unordered_map<Handle*, int> numbers;
+  std::deque<HandlePtr> all;
+};
+
+Resources& AllResources() {
+  static auto* resources = new Resources;
+  return *resources;
+}
+
+int64_t NextNumber() {
+  static std::atomic<int64_t> last{0};
+  return ++last;
+}
+
+Dimensions ShapeOf(const Tensor& tensor) {
+  Dimensions shape;
+  for (int i = 0; i < tensor.dims(); ++i) shape.push_back(tensor.dim_size(i));
+  return shape;
+}
+
+HandlePtr HandleOf(const Tensor& tensor) { return HandlePtr(TensorHandle::CreateLocalHandle(tensor)); }
+
+// NumPy's memory may change as soon as the program goes on: what a graph reads later has to be a copy.
+absl::Status KeepFromChanging(Input* input) {
+  const Tensor* tensor;
+  TF_RETURN_IF_ERROR(TensorOf(input->external.get(), &tensor));
+  const tensorflow::TensorBuffer* buffer = tensorflow::DMAHelper::buffer(tensor);
+  if (buffer != nullptr && !buffer->OwnsMemory()) input->external = HandleOf(tensorflow::tensor::DeepCopy(*tensor));
+  return absl::OkStatus();
+}
+
+// Notes what an outside input was, for the trace.
+absl::Status Describe(Input* input) {
+  if (input->external == nullptr || input->resource >= 0) return absl::OkStatus();
+  const Tensor* tensor;
+  TF_RETURN_IF_ERROR(TensorOf(input->external.get(), &tensor));
+  input->shape = ShapeOf(*tensor);
+  const bool is_plain = tensorflow::DataTypeCanUseMemcpy(tensor->dtype());
+  input->is_small = is_plain && IsSmall(*tensor);
+  if (input->is_small) input->bytes = std::string(tensor->tensor_data());
+  return absl::OkStatus();
+}
+
+bool IsCountable(tensorflow::DataType dtype) { return tensorflow::DataTypeIsInteger(dtype) || dtype == tensorflow::DT_BOOL; }
+
+absl::Status KnownInputs(const std::vector<Input>& inputs, std::vector<KnownInput>* known) {
+  for (const Input& input : inputs) {
+    if (input.value != nullptr) {
+      known->push_back({input.value->shape});
+      continue;
+    }
+    const Tensor* tensor;
+    TF_RETURN_IF_ERROR(TensorOf(input.external.get(), &tensor));
+    known->push_back({ShapeOf(*tensor), tensor});
+  }
+  return absl::OkStatus();
+}
+
+Tensor CountTensor(const Dimensions& values, bool is_scalar, tensorflow::DataType dtype) {
+  Tensor tensor(dtype, is_scalar ? tensorflow::TensorShape() : tensorflow::TensorShape({int64_t(values.size())}));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (dtype == tensorflow::DT_INT64) {
+      tensor.flat<int64_t>()(i) = values[i];
+    } else {
+      tensor.flat<int32_t>()(i) = static_cast<int32_t>(values[i]);
+    }
+  }
+  return tensor;
+}
+
+// What Shape, Size and Rank give.
+Tensor ShapeAnswer(const std::string& name, const Dimensions& shape, tensorflow::DataType dtype) {
+  if (name == "Rank") return CountTensor({static_cast<int64_t>(shape.size())}, true, dtype);
+  if (name != "Size") return CountTensor(shape, false, dtype);
+  int64_t size = 1;
+  for (int64_t dimension : shape) size *= dimension;
+  return CountTensor({size}, true, dtype);
+}
+
+}  // namespace
+
+int ResourceNumber(Handle* handle, bool may_be_new) {
+  Resources& resources = AllResources();
+  std::lock_guard<std::mutex> lock(resources.mutex);
+  if (!may_be_new) {
+    auto found = resources.numbers.find(handle);
+    return found == resources.numbers.end() ? kUnknownResource : found->second;
+  }
+  auto [place, is_new] = resources.numbers.try_emplace(handle, static_cast<int>(resources.all.size()));
+  if (is_new) resources.all.push_back(Share(handle));
+  return place->second;
+}
+
+Handle* FindResource(int number) {
+  Resources& resources = AllResources();
+  std::lock_guard<std::mutex> lock(resources.mutex);
+  const bool exists = number >= 0 && number < static_cast<int>(resources.all.size());
+  return exists ? resources.all[number].get() : nullptr;
+}
+
+Step* Step::Current() { return current_step; }
+
+Step::Suspended::Suspended() : step_(current_step) { current_step = nullptr; }
+Step::Suspended::~Suspended() { current_step = step_; }
+
+Step::Step(PyCodeObject* base, std::shared_ptr<Plan> plan)
+    : number_(NextNumber()), base_(base), plan_(std::move(plan)) {
+  current_step = this;
+  if (plan_ != nullptr) Launch();
+}
+
+Step::~Step() {
+  if (current_step == this) current_step = nullptr;
+  if (HasGraph()) run_->Cancel();
+  for (Record& record : records_) {
+    for (ValuePtr& value : record.outputs) {
+      if (value->is_alive()) value->Fail(absl::CancelledError("the step of this tensor was given up"));
+    }
+  }
+  if (plan_ != nullptr) plan_->is_busy = false;
+}
+
+void Step::Launch() {
+  run_ = Run::New(plan_->slots);
+  auto inputs = std::make_shared<std::vector<HandlePtr>>();
+  inputs->push_back(HandleOf(Tensor(run_->id())));
+  for (int number : plan_->resources) inputs->push_back(Share(FindResource(number)));
+  plan_->runner.Launch([run = run_, inputs, function = plan_->function, config = plan_->config] {
+    tensorflow::AttrBuilder attributes(function.c_str());
+    attributes.Set("config_proto", config);
+    attributes.Set("executor_type", "");
+    std::vector<Handle*> handles;
+    for (const HandlePtr& input : *inputs) handles.push_back(input.get());
+    int count = 0;
+    run->Finish(RunWith(function, attributes, handles, nullptr, &count, run->cancellation()));
+  });
+  next_ = &plan_->first;
+}
+
+absl::Status Step::Execute(const EagerOperation& operation, Handle** results, int* count) {
+  const Signature& signature = SignatureOf(operation);
+  if (signature.kind == Kind::kConstant) {
+    *count = 1;
+    results[0] = Share(operation.Inputs()[0]).release();
+    return absl::OkStatus();
+  }
+  if (HasGraph() && run_->is_unwanted) TF_RETURN_IF_ERROR(Leave("another thread needs a value"));
+  std::vector<Input> inputs;
+  TF_RETURN_IF_ERROR(Classify(signature, operation, &inputs));
+  if (signature.kind == Kind::kShape && AnswerShape(signature, inputs, results)) {
+    *count = static_cast<int>(signature.outputs.size());
+    return absl::OkStatus();
+  }
+  const bool in_graph = signature.kind == Kind::kPure || signature.kind == Kind::kVariable;
+  if (!in_graph || IsImmediate(signature, inputs)) return RunOutside(signature, operation, inputs, results, count);
+  if (HasGraph()) {
+    bool is_done = false;
+    TF_RETURN_IF_ERROR(Walk(signature, &inputs, results, count, &is_done));
+    if (is_done) return absl::OkStatus();
+  }
+  return Trace(signature, operation, std::move(inputs), results, count);
+}
+
+absl::Status Step::Classify(const Signature& signature, const EagerOperation& operation,
+                            std::vector<Input>* inputs) const {
+  inputs->resize(operation.Inputs().size());
+  for (size_t i = 0; i < inputs->size(); ++i) {
+    Handle* handle = operation.Inputs()[i];
+    Input& input = (*inputs)[i];
+    input.dtype = handle->DataType();
+    Value* value = ValueOf(handle);
+    if (value != nullptr && value->step == number_) {
+      value->Ref();
+      input.value.reset(value);
+    } else if (value != nullptr) {
+      TF_RETURN_IF_ERROR(value->Get(&input.external));
+    } else {
+      input.external = Share(handle);
+      if (input.dtype == tensorflow::DT_RESOURCE) {
+        input.resource = ResourceNumber(handle, signature.kind == Kind::kVariable);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool Step::IsImmediate(const Signature& signature, const std::vector<Input>& inputs) const {
+  if (signature.kind != Kind::kPure) return false;
+  for (const Input& input : inputs) {
+    if (input.value != nullptr || !IsCountable(input.dtype)) return false;
+    const Tensor* tensor;
+    if (!TensorOf(input.external.get(), &tensor).ok() || !IsSmall(*tensor)) return false;
+  }
+  return true;
+}
+
+absl::Status Step::RunOutside(const Signature& signature, const EagerOperation& operation,
+                              const std::vector<Input>& inputs, Handle** results, int* count) {
+  bool is_shared = false;
+  if (signature.kind == Kind::kOpaque) {
+    host_uses_.push_back({&signature, -1});
+    is_shared = plan_ != nullptr && !plan_->variables.empty();
+  } else if (signature.kind != Kind::kHarmless) {
+    for (const Input& input : inputs) {
+      if (input.resource < 0) continue;
+      host_uses_.push_back({&signature, input.resource});
+      is_shared |= plan_ != nullptr && plan_->variables.count(input.resource) > 0;
+    }
+  }
+  if (HasGraph() && is_shared) TF_RETURN_IF_ERROR(Leave(signature.name + " uses a variable of the graph"));
+  return RunEagerly(operation, results, count);
+}
+
+bool Step::AnswerShape(const Signature& signature, const std::vector<Input>& inputs, Handle** results) {
+  for (const Input& input : inputs) {
+    if (input.value == nullptr) return false;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    results[i] = HandleOf(ShapeAnswer(signature.name, inputs[i].value->shape, signature.outputs[i])).release();
+  }
+  return true;
+}
+
+absl::Status Step::Trace(const Signature& signature, const EagerOperation& operation, std::vector<Input> inputs,
+                         Handle** results, int* count) {
+  std::vector<HandlePtr> held;
+  std::vector<Handle*> handles;
+  for (Input& input : inputs) {
+    HandlePtr handle = input.value == nullptr ? Share(input.external.get()) : input.value->Peek();
+    if (handle == nullptr) TF_RETURN_IF_ERROR(input.value->Get(&handle));  // gives the error that it has
+    handles.push_back(handle.get());
+    held.push_back(std::move(handle));
+  }
+  Record record{&signature, Locate(base_), -1, true, {}, {}};
+  std::vector<KnownInput> known;
+  TF_RETURN_IF_ERROR(KnownInputs(inputs, &known));
+  std::vector<Dimensions> shapes;
+  bool is_complete = false;
+  if (InferShapes(signature, known, &shapes, &is_complete).ok()) record.has_open_shapes = !is_complete;
+  for (Input& input : inputs) TF_RETURN_IF_ERROR(Describe(&input));
+  TF_RETURN_IF_ERROR(RunWith(operation.Name(), operation.Attrs(), handles, results, count,
+                             operation.GetCancellationManager()));
+  auto* device = CoexecutionDevice::Registered();
+  for (int i = 0; i < *count; ++i) {
+    HandlePtr made(results[i]);
+    const Tensor* tensor;
+    TF_RETURN_IF_ERROR(TensorOf(made.get(), &tensor));
+    ValuePtr value(new Value(number_, static_cast<int>(records_.size()), i, tensor->dtype(), ShapeOf(*tensor)));
+    results[i] = new ValueHandle(device->context(), device, value.get());
+    value->Set(made.get());
+    record.outputs.push_back(std::move(value));
+  }
+  for (Input& input : inputs) input.external = nullptr;
+  record.inputs = std::move(inputs);
+  records_.push_back(std::move(record));
+  return absl::OkStatus();
+}
+
+absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, Handle** results, int* count,
+                        bool* is_done) {
+  const int number = Match(signature, *inputs);
+  if (number < 0) return Leave("new path: " + signature.name);
+  Node& node = plan_->nodes[number];
+  for (Input& input : *inputs) {
+    if (input.external != nullptr && input.resource < 0) TF_RETURN_IF_ERROR(KeepFromChanging(&input));
+  }
+  std::vector<KnownInput> known;
+  TF_RETURN_IF_ERROR(KnownInputs(*inputs, &known));
+  const std::vector<Dimensions>* shapes = nullptr;
+  bool is_complete = false;
+  if (!node.shapes.Infer(signature, known, &shapes, &is_complete).ok()) return Leave("wrong shapes: " + signature.name);
+  if (!is_complete && !node.is_sync) return Leave("shapes depend on values: " + signature.name);
+  Announce(node.level, node.way);
+  Feed(node, *inputs);
+  Record record{&signature, node.location, number, false, std::move(*inputs), {}};
+  auto* device = CoexecutionDevice::Registered();
+  for (size_t i = 0; i < signature.outputs.size(); ++i) {
+    Dimensions shape = is_complete ? (*shapes)[i] : Dimensions();
+    Tensor tensor;
+    if (node.is_sync) {
+      Meeting meeting = Meeting::kTimeout;
+      while (meeting == Meeting::kTimeout) meeting = run_->channels().Wait(node.fetches[i], kPatience, &tensor);
+      if (meeting == Meeting::kClosed) {
+        *inputs = std::move(record.inputs);
+        for (size_t j = 0; j < i; ++j) results[j]->Unref();
+        return Leave("failed: " + signature.name);
+      }
+      shape = ShapeOf(tensor);
+    }
+    ValuePtr value(new Value(number_, static_cast<int>(records_.size()), static_cast<int>(i), signature.outputs[i],
+                             std::move(shape)));
+    results[i] = new ValueHandle(device->context(), device, value.get());
+    if (node.is_sync) {
+      value->Set(HandleOf(tensor).get());
+    } else {
+      value->Expect(run_, node.fetches[i]);
+    }
+    record.outputs.push_back(std::move(value));
+  }
+  records_.push_back(std::move(record));
+  *count = static_cast<int>(signature.outputs.size());
+  next_ = &node.next;
+  *is_done = true;
+  return absl::OkStatus();
+}
+
+int Step::Match(const Signature& signature, const std::vector<Input>& inputs) const {
+  int first = -1;
+  int location = -1;
+  for (int number : *next_) {
+    if (number == plan_->end()) continue;
+    const Node& node = plan_->nodes[number];
+    if (node.signature != &signature || node.inputs.size() != inputs.size()) continue;
+    bool fits = true;
+    for (size_t i = 0; fits && i < inputs.size(); ++i) fits = SourceOf(inputs[i], node.inputs[i]) >= 0;
+    if (!fits) continue;
+    if (first < 0 && next_->size() == 1) return number;
+    if (location < 0) location = Locate(base_);
+    if (node.location == location) return number;
+    if (first < 0) first = number;
+  }
+  return first;  // it computes the same, wherever it stands
+}
+
+int Step::SourceOf(const Input& input, const PlannedInput& planned) const {
+  for (size_t i = 0; i < planned.sources.size(); ++i) {
+    if (Fits(input, planned.sources[i])) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+bool Step::Fits(const Input& input, const Source& source) const {
+  if (source.from == Source::From::kResource) return input.resource == source.number;
+  if (source.from == Source::From::kOperation) {
+    return input.value != nullptr && records_[input.value->record].node == source.number &&
+           input.value->output == source.output;
+  }
+  if (input.external == nullptr || input.resource >= 0 || input.dtype != source.dtype) return false;
+  const Tensor* tensor;
+  if (!TensorOf(input.external.get(), &tensor).ok()) return false;
+  if (source.has_rank) {
+    if (tensor->dims() != static_cast<int>(source.shape.size())) return false;
+    for (int i = 0; i < tensor->dims(); ++i) {
+      if (source.shape[i] >= 0 && source.shape[i] != tensor->dim_size(i)) return false;
+    }
+  }
+  return source.from == Source::From::kFeed || tensor->tensor_data() == source.bytes;
+}
+
+void Step::Tell(int slot, int index) { run_->channels().Put(slot, Tensor(static_cast<int32_t>(index))); }
+
+void Step::Announce(int level, int way) {
+  if (level == level_) return;
+  for (int i = level_ + 1; i < level; ++i) {
+    if (plan_->levels[i].slot >= 0) Tell(plan_->levels[i].slot, plan_->levels[i].skip);
+  }
+  level_ = level;
+  if (level < static_cast<int>(plan_->levels.size()) && plan_->levels[level].slot >= 0) {
+    Tell(plan_->levels[level].slot, way);
+  }
+}
+
+void Step::Feed(const Node& node, const std::vector<Input>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const PlannedInput& planned = node.inputs[i];
+    const int chosen = SourceOf(inputs[i], planned);
+    for (size_t j = 0; j < planned.sources.size(); ++j) {
+      const Source& source = planned.sources[j];
+      if (source.from != Source::From::kFeed) continue;
+      const Tensor* tensor = nullptr;
+      const bool is_chosen = static_cast<int>(j) == chosen && TensorOf(inputs[i].external.get(), &tensor).ok();
+      run_->channels().Put(source.number, is_chosen ? *tensor : Tensor(source.dtype, {0}));
+    }
+    if (planned.select >= 0) Tell(planned.select, chosen);
+  }
+}
+
+absl::Status Step::Materialise(Value* value) {
+  while (HasGraph()) {
+    if (value->slot() < 0) return Leave("a value that is not fetched is needed");
+    switch (value->Receive(kPatience)) {
+      case Meeting::kValue:
+        return absl::OkStatus();
+      case Meeting::kClosed:
+        return Leave("an operation failed");
+      case Meeting::kTimeout:
+        if (run_->is_unwanted) return Leave("another thread needs a value");
+    }
+  }
+  if (!failure_.ok()) return failure_;
+  return value->Peek() != nullptr ? absl::OkStatus() : absl::InternalError("a tensor of this step has no value");
+}
+
+absl::Status Step::Leave(const std::string& reason) {
+  reason_ = reason;
+  run_->Cancel();
+  run_ = nullptr;
+  std::vector<std::vector<HandlePtr>> results(records_.size());
+  size_t index = 0;
+  for (; failure_.ok() && index < records_.size(); ++index) failure_ = Redo(index, &results);
+  for (size_t i = failure_.ok() ? index : index - 1; i < records_.size(); ++i) {
+    for (ValuePtr& value : records_[i].outputs) value->Fail(failure_);
+  }
+  return failure_;
+}
+
+absl::Status Step::Redo(size_t index, std::vector<std::vector<HandlePtr>>* results) {
+  Record& record = records_[index];
+  std::vector<Handle*> inputs;
+  for (const Input& input : record.inputs) {
+    inputs.push_back(input.value == nullptr ? input.external.get()
+                                            : (*results)[input.value->record][input.value->output].get());
+  }
+  std::vector<Handle*> made(record.outputs.size());
+  int count = static_cast<int>(made.size());
+  TF_RETURN_IF_ERROR(RunWith(record.signature->name, record.signature->attributes, inputs, made.data(), &count));
+  for (int i = 0; i < count; ++i) {
+    (*results)[index].push_back(HandlePtr(made[i]));
+    if (record.outputs[i]->is_alive()) record.outputs[i]->Set(made[i]);
+  }
+  return absl::OkStatus();
+}
+
+std::string Step::WhyNotToCommit() const {
+  if (run_->is_unwanted) return "another thread needs a value";
+  bool may_end = false;
+  for (int number : *next_) may_end |= number == plan_->end();
+  if (!may_end) return "new path: the step ends here";
+  for (const Record& record : records_) {
+    for (const ValuePtr& value : record.outputs) {
+      if (value->is_alive() && value->slot() < 0 && value->Peek() == nullptr) {
+        return "a tensor that is not fetched outlives the step: " + record.signature->name;
+      }
+    }
+  }
+  return "";
+}
+
+absl::Status Step::Commit() {
+  Announce(static_cast<int>(plan_->levels.size()), 0);
+  if (plan_->commit >= 0) Tell(plan_->commit, 0);
+  if (!run_->Wait().ok()) return Leave("an operation failed");
+  for (Record& record : records_) {
+    for (ValuePtr& value : record.outputs) {
+      if (value->is_alive()) value->Receive(std::chrono::milliseconds(0));
+    }
+  }
+  run_ = nullptr;
+  was_coexecuted_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Step::End(bool was_raised) {
+  absl::Status status;
+  if (HasGraph()) {
+    const std::string why = was_raised ? "an exception" : WhyNotToCommit();
+    status = why.empty() ? Commit() : Leave(why);
+  }
+  current_step = nullptr;
+  for (Record& record : records_) {
+    for (Input& input : record.inputs) TF_RETURN_IF_ERROR(Describe(&input));
+  }
+  return was_raised ? absl::OkStatus() : status;
+}
+
+}  // namespace recgraph

@@ -1,0 +1,134 @@
+// A step of a program, as the device sees it: either traced, every operation run as usual and noted, or walked along a
+// plan while a graph computes.
+#ifndef RECGRAPH_CC_PYTHON_STEP_H_
+#define RECGRAPH_CC_PYTHON_STEP_H_
+
+#include <Python.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/python/plan.h"
+#include "cc/python/signature.h"
+#include "cc/python/value.h"
+#include "tensorflow/core/common_runtime/eager/eager_operation.h"
+
+namespace recgraph {
+
+// What an operation of the step was given.
+struct Input {
+  ValuePtr value;      // of this step; else null
+  HandlePtr external;  // from outside. Kept while the step has a graph, to do the operation again
+  int resource = -1;   // its number, if it is one
+  tensorflow::DataType dtype = tensorflow::DT_INVALID;
+  Dimensions shape = {};
+  bool is_small = false;  // then `bytes` are its value
+  std::string bytes = {};
+};
+
+struct Record {
+  const Signature* signature;
+  int location;
+  int node;              // of the plan; -1 if the operation was traced
+  bool has_open_shapes;  // they depend on values
+  std::vector<Input> inputs;
+  std::vector<ValuePtr> outputs;
+};
+
+// An operation with resources that did not become part of the graph.
+struct HostUse {
+  const Signature* signature;
+  int resource;  // -1: any
+};
+
+// Belongs to the thread that made it, which alone calls its methods.
+class Step {
+ public:
+  // The step of this thread, or null: outside of steps, and while one runs an operation.
+  static Step* Current();
+
+  // While it lives this thread has no step.
+  class Suspended {
+   public:
+    Suspended();
+    ~Suspended();
+
+   private:
+    Step* const step_;
+  };
+
+  // Begins a step. `base` is the code under whose frame the program runs. With a plan its graph is started.
+  Step(PyCodeObject* base, std::shared_ptr<Plan> plan);
+  ~Step();
+
+  int64_t number() const { return number_; }
+
+  // Does one operation of the program.
+  absl::Status Execute(const tensorflow::EagerOperation& operation, Handle** results, int* count);
+
+  // Makes sure that a value of this step is there.
+  absl::Status Materialise(Value* value);
+
+  // The program has come to the step's end; `was_raised` tells that an exception brought it there. Afterwards the
+  // variables and all tensors are what they would be without us.
+  absl::Status End(bool was_raised);
+
+  // Whether the whole step was computed by the graph, and if not, why it left it; "" if it never had one.
+  bool was_coexecuted() const { return was_coexecuted_; }
+  const std::string& reason() const { return reason_; }
+  const std::vector<Record>& records() const { return records_; }
+  const std::vector<HostUse>& host_uses() const { return host_uses_; }
+
+ private:
+  bool HasGraph() const { return run_ != nullptr; }
+  absl::Status Classify(const Signature& signature, const tensorflow::EagerOperation& operation,
+                        std::vector<Input>* inputs) const;
+  bool IsImmediate(const Signature& signature, const std::vector<Input>& inputs) const;
+  absl::Status RunOutside(const Signature& signature, const tensorflow::EagerOperation& operation,
+                          const std::vector<Input>& inputs, Handle** results, int* count);
+  bool AnswerShape(const Signature& signature, const std::vector<Input>& inputs, Handle** results);
+  absl::Status Trace(const Signature& signature, const tensorflow::EagerOperation& operation,
+                     std::vector<Input> inputs, Handle** results, int* count);
+  absl::Status Walk(const Signature& signature, std::vector<Input>* inputs, Handle** results, int* count,
+                    bool* is_done);
+  int Match(const Signature& signature, const std::vector<Input>& inputs) const;
+  int SourceOf(const Input& input, const PlannedInput& planned) const;
+  bool Fits(const Input& input, const Source& source) const;
+  void Announce(int level, int way);
+  void Tell(int slot, int index);
+  void Feed(const Node& node, const std::vector<Input>& inputs);
+  void Launch();
+
+  // Leaves the graph: what the program has done so far is done again from the records, at once.
+  absl::Status Leave(const std::string& reason);
+  absl::Status Redo(size_t index, std::vector<std::vector<HandlePtr>>* results);
+  absl::Status Commit();
+  std::string WhyNotToCommit() const;
+
+  const int64_t number_;
+  PyCodeObject* const base_;
+  std::shared_ptr<Plan> plan_;
+  std::shared_ptr<Run> run_;
+  std::vector<Record> records_;
+  std::vector<HostUse> host_uses_;
+  const std::vector<int>* next_ = nullptr;  // the nodes that may come next
+  int level_ = -1;
+  absl::Status failure_;  // an operation of the graph had this error, which Python may not have seen yet
+  bool was_coexecuted_ = false;
+  std::string reason_;
+};
+
+constexpr int kUnknownResource = -1;
+
+// The number of a resource, by its handle; the same for ever. One that has none gets one if it may be new: variables
+// that operations of traces use. Others, iterators perhaps, are not kept alive.
+int ResourceNumber(Handle* handle, bool may_be_new);
+
+// By number, or null.
+Handle* FindResource(int number);
+
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_PYTHON_STEP_H_

@@ -1,0 +1,99 @@
+"""The door to the C++ device: begins and ends steps, and says what the numbers in a trace mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from types import CodeType, ModuleType
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph import native, tf_private
+from recgraph.coexec.generation import Meaning, Resource, Signature
+from recgraph.coexec.operations import KINDS, WRITES, may_fail
+from recgraph.coexec.trace import Trace, read_trace
+
+NAME = "/job:localhost/replica:0/task:0/device:RECGRAPH:0"
+
+
+@functools.cache
+def module() -> ModuleType:
+    """The extension module, with the device registered."""
+    extension = native.coexec()
+    extension.register(tf_private.context_handle(), NAME, KINDS)
+    return extension
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a step ended.
+
+    Attributes:
+        was_coexecuted: whether the graph computed all of it.
+        reason: why it left its graph; "" if it had none.
+        trace: what it did, unless it was co-executed.
+        code: the error of an operation that Python has not seen yet; 0 if there is none.
+    """
+
+    was_coexecuted: bool
+    reason: str
+    trace: Trace | None
+    code: int
+    message: str
+
+
+def begin(base: CodeType, plan: Any) -> bool:
+    """Begins a step of this thread; False if that cannot be now."""
+    return bool(module().begin(base, plan))
+
+
+def end(was_raised: bool) -> Outcome:
+    """Ends it."""
+    (was_coexecuted, reason, records, outside), code, message = module().end(was_raised)
+    trace = None if records is None else read_trace(records, outside)
+    return Outcome(bool(was_coexecuted), reason, trace, code, message)
+
+
+@functools.cache
+def signature(number: int) -> Signature:
+    """Type and attributes of an operation."""
+    name, definition = module().signature(number)
+    return Signature(name, dict(tf.compat.v1.NodeDef.FromString(definition).attr))
+
+
+def resource(number: int) -> Resource:
+    """The variable with this number.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    name, dtype, shape = module().resource(number)
+    if dtype == 0:
+        raise ValueError(f"{name} is no variable")
+    sizes = None if shape is None else [None if n < 0 else n for n in shape]
+    return Resource(name, tf.dtypes.as_dtype(dtype), tf.TensorShape(sizes))
+
+
+def is_write(number: int) -> bool:
+    """Whether operations with this signature change variables."""
+    return signature(number).name in WRITES
+
+
+def can_fail(number: int) -> bool:
+    """Whether they may have an error that depends on values."""
+    given = signature(number)
+    dtype = given.attributes.get("T")
+    return may_fail(given.name, dtype is not None and tf.dtypes.as_dtype(dtype.type).is_integer)
+
+
+def place(number: int) -> str:
+    """A location as `file:line`, the innermost one that is not TensorFlow's own."""
+    frames = module().location(number)
+    for file, line, _ in frames:
+        if "/tensorflow/" not in file and "/keras/" not in file:
+            return f"{file}:{line}"
+    return f"{frames[0][0]}:{frames[0][1]}" if frames else "?"
+
+
+MEANING = Meaning(signature, resource, is_write)

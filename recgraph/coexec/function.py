@@ -1,0 +1,62 @@
+"""A function each of whose calls is a step that is co-executed."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph import tf_private
+from recgraph.coexec import device
+from recgraph.coexec.phases import Phases
+
+
+class Coexecuted:
+    """A Python function whose tensor operations are computed by a graph while it runs.
+
+    Args:
+        function: anything that is called again and again.
+        strict: whether it is an error that its steps have to run eagerly.
+
+    Attributes:
+        phases: what is known of it.
+    """
+
+    def __init__(self, function: Callable[..., Any], strict: bool = False) -> None:
+        self.__qualname__: str
+        functools.update_wrapper(self, function)
+        self.function, self.strict = function, strict
+        self.phases = Phases()
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Calls the function as a step."""
+        phases = self.phases
+        if phases.given_up or not tf_private.is_plainly_eager() or not _begin(phases):
+            phases.counts["eager"] += 1
+            return self.function(*arguments, **named)
+        try:
+            with tf.device(device.NAME):
+                result = self.function(*arguments, **named)
+        except BaseException:
+            phases.learn(device.end(True), True)
+            raise
+        outcome = device.end(False)
+        phases.learn(outcome, False)
+        if outcome.code:
+            tf_private.raise_status(outcome.code, outcome.message)
+        return result
+
+    def explain(self) -> str:
+        """What happened to the steps so far, and why."""
+        return self.phases.explain()
+
+
+def _begin(phases: Phases) -> bool:
+    return device.begin(sys._getframe(1).f_code, phases.plan())

@@ -1,0 +1,82 @@
+"""A loop each of whose iterations is a step that is co-executed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from types import CodeType
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph import tf_private
+from recgraph.coexec import device
+from recgraph.coexec.phases import Phases
+
+
+class Steps:
+    """Iterates like what it is given; what the loop does with each item is a step.
+
+    Args:
+        items: a dataset, or anything that can be iterated.
+
+    Attributes:
+        phases: what is known of the loop.
+    """
+
+    def __init__(self, items: Iterable[Any], phases: Phases | None = None) -> None:
+        self.items = items
+        self.phases = Phases() if phases is None else phases
+
+    def __iter__(self) -> Iterator[Any]:
+        # Where the loop stands is part of where an operation does, so the step begins above it.
+        frame = sys._getframe(1)
+        base = frame.f_back.f_code if frame.f_back is not None else Steps.__iter__.__code__
+        return self._iterate(base)
+
+    def _iterate(self, base: CodeType) -> Iterator[Any]:
+        for item in self.items:
+            phases = self.phases
+            if phases.given_up or not tf_private.is_plainly_eager() or not device.begin(base, phases.plan()):
+                phases.counts["eager"] += 1
+                yield item
+                continue
+            was_left = True  # by an exception, or by leaving the loop
+            outcome = None
+            try:
+                with tf.device(device.NAME):
+                    yield item
+                was_left = False
+            finally:
+                outcome = device.end(was_left)
+                phases.learn(outcome, was_left)
+            if outcome.code:
+                tf_private.raise_status(outcome.code, outcome.message)
+
+    def explain(self) -> str:
+        """What happened to the steps so far, and why."""
+        return self.phases.explain()
+
+
+def steps(items: Iterable[Any]) -> Steps:
+    """Makes every iteration of a loop a step that is co-executed.
+
+    The program runs as it is written; its tensor operations are computed beside it by a graph, which is made from
+    what the first iterations did (Kim et al., "Terra: Imperative-Symbolic Co-Execution of Imperative Deep Learning
+    Programs", NeurIPS 2021).
+
+    Args:
+        items: a dataset, or anything that can be iterated.
+
+    Returns:
+        What to iterate in place of it; `explain()` says what happened.
+
+    Example:
+        >>> import tensorflow as tf, recgraph as rg
+        >>> total = tf.Variable(0.0)
+        >>> for x in rg.steps([1.0, 2.0, 3.0, 4.0]):
+        ...     _ = total.assign_add(tf.square(x))
+        >>> float(total)
+        30.0
+    """
+    return Steps(items)
