@@ -49,6 +49,7 @@ class Speculation:
 
     def __init__(self, strict: bool = False) -> None:
         self.strict = strict
+        self._codes: dict[types.CodeType, None] = {}
         self._found: dict[tuple[types.CodeType, int], Found] = {}
         self._lock = threading.Lock()
 
@@ -77,9 +78,16 @@ class Speculation:
         }
 
     def codes(self) -> list[types.CodeType]:
-        """The code of everything found."""
+        """The code of everything whose next calls are ours."""
         with self._lock:
-            return [code for code, _ in self._found]
+            return list(self._codes)
+
+    def add(self, code: types.CodeType) -> bool:
+        """Takes the next calls of some code; whether that is new."""
+        with self._lock:
+            is_new = code not in self._codes
+            self._codes[code] = None
+            return is_new
 
     def of(self, function: types.FunctionType) -> Found:
         """The calls of a function."""
@@ -146,7 +154,7 @@ class _Block:
         if len(self._places) > _PLACES:
             del self._places[next(iter(self._places))]
         if _may_be_called(code):
-            if code not in self.owner.codes():
+            if self.owner.add(code):
                 _LOG.info("%s differentiates", code.co_qualname)
             self.watch.handle(code, self._called)
         if is_again or not _may_be_called(code) or self.owner.given_up(code):
@@ -170,7 +178,8 @@ class _Block:
             return
         frames = {id(body.frame) for body in self._bodies}
         if id(next(_users_frames(sys._getframe(1)), None)) in frames:
-            _LOG.info("%s is differentiated", code.co_qualname)
+            if self.owner.add(code):
+                _LOG.info("%s is differentiated", code.co_qualname)
             self.watch.handle(code, self._called)
 
 
