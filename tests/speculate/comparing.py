@@ -123,18 +123,27 @@ def plain(value: Any) -> Any:
     return type(value).__name__, value
 
 
-def differences(one: Any, other: Any, path: str = "") -> list[str]:
-    """Where two results differ; numbers of tensors may differ by rounding."""
+def differences(one: Any, other: Any, path: str = "", exact: bool = False) -> list[str]:
+    """Where two results differ; numbers of tensors may differ by rounding unless they have to be `exact`."""
     if isinstance(one, np.ndarray | np.generic) and isinstance(other, np.ndarray | np.generic):
-        fits = one.shape == other.shape and one.dtype == other.dtype
-        close = fits and (
-            np.allclose(one, other, 1e-5, 1e-6, equal_nan=True) if one.dtype.kind == "f" else np.array_equal(one, other)
-        )
-        return [] if close else [f"{path}: {one} and {other}"]
+        return [] if _fits(one, other, exact) else [f"{path}: {one} and {other}"]
     if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
-        return [d for i, (a, b) in enumerate(zip(one, other, strict=True)) for d in differences(a, b, f"{path}[{i}]")]
+        pairs = enumerate(zip(one, other, strict=True))
+        return [d for i, (a, b) in pairs for d in differences(a, b, f"{path}[{i}]", exact)]
     if isinstance(one, dict) and isinstance(other, dict) and list(one) == list(other):
-        return [d for key in one for d in differences(one[key], other[key], f"{path}.{key}")]
+        return [d for key in one for d in differences(one[key], other[key], f"{path}.{key}", exact)]
     if isinstance(one, float) and isinstance(other, float):
-        return [] if np.isclose(one, other, 1e-5, 1e-6, equal_nan=True) else [f"{path}: {one} and {other}"]
+        close = np.isclose(one, other, *_TOLERANCES[exact], equal_nan=True)
+        return [] if close else [f"{path}: {one} and {other}"]
     return [] if type(one) is type(other) and one == other else [f"{path}: {one!r} and {other!r}"]
+
+
+_TOLERANCES = {False: (1e-5, 1e-6), True: (0.0, 0.0)}
+
+
+def _fits(one: Any, other: Any, exact: bool) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if exact:
+        return bool(one.tobytes() == other.tobytes())
+    return np.allclose(one, other, 1e-5, 1e-6, equal_nan=True) if one.dtype.kind == "f" else np.array_equal(one, other)

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.speculate import comparing, random_programs
+from tests.speculate import comparing, grammar, random_programs
 
 # How many programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=1500` many.
 EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "60"))
@@ -57,7 +57,7 @@ def test_random_programs(tmp_path: Path) -> None:
 
 def test_the_comparison_finds_a_program_that_differs(tmp_path: Path) -> None:
     """A comparison that finds nothing would agree with anything: here each call draws other numbers."""
-    text = random_programs.FRAME.format(
+    text = grammar.FRAME.format(
         optimizer="SGD(0.1)",
         helper="        pass",
         step="        return os.urandom(8)",

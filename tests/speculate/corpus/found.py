@@ -1,4 +1,4 @@
-"""Programs in which random ones went wrong once, each cut down to what it took."""
+"""Programs in which random ones went wrong once, cut down to what it took, and what only planted bugs had shown."""
 
 from __future__ import annotations
 
@@ -121,3 +121,96 @@ def keys_that_vary_in_containers_of_before() -> Any:
         return x * 2.0, found
 
     return step, lambda i: (tensor(i), "abc"[i % 3], i % 2), held
+
+
+@program
+def an_assertion_in_one_of_two_branches() -> Any:
+    """It fails only where the branch that it is in runs."""
+    held = types.SimpleNamespace(n=0)
+
+    def step(x: tf.Tensor, s: tf.Tensor, large: tf.Tensor) -> Any:
+        held.n += 1
+        if s > 0.5:
+            assert large < 2.0, "too large"
+            x = x * 2.0
+        else:
+            x = x - 1.0
+        return x
+
+    return step, lambda i: (tensor(i), tf.constant(float(i % 2)), tf.constant(float(3 * (i > 8)))), held
+
+
+@program
+def a_range_from_a_tensor_that_counts_down() -> Any:
+    def step(x: tf.Tensor, k: tf.Tensor) -> Any:
+        total = tf.constant(0)
+        for i in range(int(k), 0, -1):
+            total = total * 3 + i
+        for i in range(int(k), -int(k), -2):
+            total = total * 2 + i
+        return x, total
+
+    return step, lambda i: (tensor(i), tf.constant(i % 4)), None
+
+
+@program
+def a_seed_is_set_late() -> Any:
+    """What is drawn before cannot be compared."""
+
+    def step(x: tf.Tensor, scale: tf.Tensor) -> Any:
+        return x + tf.random.uniform([3]) * scale
+
+    def arguments(i: int) -> Any:
+        if i in (0, 7):
+            tf.random.set_seed(None if i == 0 else 5)
+        return tensor(i), tf.constant(float(i >= 7))
+
+    return step, arguments, None
+
+
+@program
+def equal_numbers_of_another_type() -> Any:
+    """1.0, 1 and True are equal, and not the same."""
+
+    def step(x: tf.Tensor, r: Any, pair: Any) -> Any:
+        return x * 2.0, f"{r} {pair[0]}", r, pair
+
+    numbers = {7: 1, 9: True, 12: 1}
+    return step, lambda i: (tensor(i), numbers.get(i, 1.0), (numbers.get(i, 1), 2.0)), None
+
+
+@program
+def zeros_of_another_sign() -> Any:
+    def step(x: tf.Tensor, r: float) -> Any:
+        return x / r, f"{r}"
+
+    return step, lambda i: (tensor(i), -0.0 if i in (7, 11) else 0.0), None
+
+
+@program
+def a_dtype_that_changes_beside_a_shape() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        return x * 2, x.dtype.name
+
+    return step, lambda i: (tf.cast(tensor(i)[: 1 + i % 4], tf.int32 if i in (8, 9, 12) else tf.float32),), None
+
+
+@program
+def an_array_of_another_shape() -> Any:
+    def step(x: Any) -> Any:
+        rows = x.shape[0]
+        return tf.reduce_sum(x, 0) / float(rows), rows
+
+    return step, lambda i: (tensor(i).numpy()[: 2 if i in (8, 9, 12) else 4],), None
+
+
+@program
+def two_things_are_appended() -> Any:
+    held = types.SimpleNamespace(items=[])
+
+    def step(x: tf.Tensor, n: int) -> Any:
+        held.items.append(n)
+        held.items.append(tf.reduce_sum(x))
+        return x * 2.0
+
+    return step, lambda i: (tensor(i), i), held
