@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -131,6 +132,8 @@ def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[s
     if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in residuals._leaves(arguments)):
         raise ev.refuse("raises", f"{name} of what is no tensor", node)
     for thing in (owner, function):
+        if isinstance(thing, keras.Optimizer) and not thing.built:
+            raise ev.refuse("new variable", f"a {type(thing).__name__} makes its variables", node)
         ev.heap.given(thing, ev.where(node))
         ev.heap.losses.note(thing)
     if isinstance(owner, tf.GradientTape) and "gradient" in name and ev.heap.forks > ev.tapes.get(id(owner), 0):

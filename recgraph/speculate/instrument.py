@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import types
+import weakref
 from typing import Any
 
 from recgraph import tf_private
@@ -79,9 +80,29 @@ class Observer:
         return self._functions[code]
 
 
+class _Nobody(Observer):
+    """In place of an observer that has died."""
+
+    def observed(self, callee: Any) -> Any:
+        """The callee itself."""
+        return callee
+
+
+class _Hook:
+    """An observer among the constants of code, which does not keep it alive: Python's collector looks past code."""
+
+    _nobody = _Nobody(Profile())
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = weakref.ref(observer)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._observer() or self._nobody, name)
+
+
 def is_observed(code: types.CodeType) -> bool:
     """Whether code tells an observer what it does."""
-    return any(type(constant) is Observer for constant in code.co_consts)
+    return any(type(constant) is _Hook for constant in code.co_consts)
 
 
 def _with_code(function: types.FunctionType, code: types.CodeType) -> types.FunctionType:
@@ -106,7 +127,7 @@ def _instrumented(syntax: Syntax, code: types.CodeType, observer: Observer) -> t
     for argument in ast.walk(node.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
-    return _with_observer(_compiled(node, syntax, code), observer)
+    return _with_hook(_compiled(node, syntax, code), _Hook(observer))
 
 
 def _announce(node: ast.FunctionDef, syntax: Syntax) -> None:
@@ -142,13 +163,13 @@ def _compiled(node: FunctionNode, syntax: Syntax, original: types.CodeType) -> t
     return code.replace(co_qualname=original.co_qualname)
 
 
-def _with_observer(code: types.CodeType, observer: Observer) -> types.CodeType:
-    """The code with the observer among its constants, and that of the functions in it."""
+def _with_hook(code: types.CodeType, hook: _Hook) -> types.CodeType:
+    """The code with the hook among its constants, and that of the functions in it."""
 
     def constant(value: Any) -> Any:
         if isinstance(value, types.CodeType):
-            return _with_observer(value, observer)
-        return observer if value == _HOOK else value
+            return _with_hook(value, hook)
+        return hook if value == _HOOK else value
 
     return code.replace(co_consts=tuple(map(constant, code.co_consts)))
 

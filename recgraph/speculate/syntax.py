@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from recgraph.speculate.reasons import Inconvertible
 
+# Two threads that parse at once may find CPython 3.11's count of the depth of trees wrong: a SystemError.
+_PARSING = threading.Lock()
 FunctionNode: TypeAlias = ast.FunctionDef | ast.Lambda
 
 
@@ -96,7 +99,9 @@ def _functions(filename: str) -> list[tuple[FunctionNode, str]]:
     """All functions of a file, with the class around each."""
     text = "".join(linecache.getlines(filename))
     try:
-        return list(_inside(ast.parse(text, filename), ""))
+        with _PARSING:
+            tree = ast.parse(text, filename)
+        return list(_inside(tree, ""))
     except SyntaxError:
         return []
 
