@@ -214,3 +214,18 @@ def two_things_are_appended() -> Any:
         return x * 2.0
 
     return step, lambda i: (tensor(i), i), held
+
+
+@program
+def an_index_that_is_computed_once() -> Any:
+    held = types.SimpleNamespace(items=[0, 0, 0], n=0)
+
+    def place() -> int:
+        held.n += 1
+        return held.n % 3
+
+    def step(x: tf.Tensor, n: int) -> Any:
+        held.items[place()] += n
+        return x * 2.0
+
+    return step, lambda i: (tensor(i), i), held
