@@ -66,14 +66,14 @@ class Contender:
         self.seconds.append(time.perf_counter() - start)
         self.losses.append(np.array(result))
 
-    def warm_up(self, steps: int, limit: float = MAX_WARM_UP) -> str:
-        """So many steps, within a time in seconds; what was raised if something was."""
+    def warm_up(self, steps: int, limit: float | None = None) -> str:
+        """So many steps, within a time in seconds if one is given; what was raised if something was."""
         try:
             with time_limit(limit):
                 for arguments in itertools.islice(itertools.cycle(self.epoch), steps):
                     self.take(arguments)
         except TookTooLong:
-            return f"it has taken {len(self.losses)} of {steps} steps after {limit:.0f} s (MAX_WARM_UP)"
+            return f"it has taken {len(self.losses)} of {steps} steps after {limit} s (MAX_WARM_UP)"
         except Exception as error:  # whatever a conversion may do to a program
             return f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"
         return ""
@@ -96,8 +96,11 @@ class Contender:
 
 
 @contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float | None) -> Iterator[None]:
     """Raises `TookTooLong` in the block after a time; in the main thread, between two instructions of Python."""
+    if seconds is None:
+        yield
+        return
 
     def stop(*_: Any) -> None:
         raise TookTooLong

@@ -16,7 +16,7 @@ import tensorflow as tf
 import recgraph as rg
 from recgraph.benchmarks import ablation, measure, reaching, report
 from recgraph.benchmarks.options import Several
-from recgraph.benchmarks.programs import KINDS, LABELS, Contender, epoch_of, fault
+from recgraph.benchmarks.programs import KINDS, LABELS, MAX_WARM_UP, Contender, epoch_of, fault
 from recgraph.models.zoo import ZOO
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -35,7 +35,8 @@ def compare(name: str, batch_size: int, small: bool, data: Path | None, warm_up:
     """
     epoch = epoch_of(name, batch_size, small, data)
     contenders = {kind: Contender(name, step, epoch, small) for kind, step in KINDS.items()}
-    raised = {kind: contender.warm_up(warm_up) for kind, contender in contenders.items()}
+    limits = {"eager": None}  # all others are compared with it
+    raised = {kind: one.warm_up(warm_up, limits.get(kind, MAX_WARM_UP)) for kind, one in contenders.items()}
     expected = contenders["eager"]
     faults = {
         kind: fault(contender, expected, raised[kind], kind != "by_hand") for kind, contender in contenders.items()

@@ -228,6 +228,6 @@ def test_what_is_not_ready_in_time_is_left_out() -> None:
 
     epoch = programs.epoch_of("tree_rnn", 2, True, None)
     contender = programs.Contender("tree_rnn", endless, epoch, True)
-    assert contender.warm_up(3, 0.2) == "it has taken 0 of 3 steps after 0 s (MAX_WARM_UP)"
+    assert contender.warm_up(3, 0.2) == "it has taken 0 of 3 steps after 0.2 s (MAX_WARM_UP)"
     eager = programs.Contender("tree_rnn", programs.KINDS["eager"], epoch, True)
     assert eager.warm_up(3) == ""
