@@ -31,6 +31,8 @@ from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework import tensor_util as _tensor_util
 from tensorflow.python.grappler import cluster as _tf_cluster
 from tensorflow.python.grappler import tf_optimizer as _tf_optimizer
+from tensorflow.python.ops import cond_v2 as _cond_v2
+from tensorflow.python.ops import control_flow_v2_func_graphs as _control_flow_graphs
 from tensorflow.python.ops import handle_data_util as _handle_data_util
 from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
 from tensorflow.python.util import nest as _nest
@@ -245,6 +247,24 @@ def concrete_function(graph: Any, inputs: list[tf.Tensor], outputs: list[tf.Tens
     specs = [[tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors] for tensors in (inputs, outputs)]
     signature = _function_type.from_structured_signature((tuple(specs[0]), {}), specs[1], captures.capture_types)
     return _concrete_function.ConcreteFunction.from_func_graph(graph, signature, {})
+
+
+def branch_graph(name: str, build: Callable[[], None]) -> Any:
+    """The graph of one branch of a conditional, whose outputs are not known yet; `tf.cond` asks for both at once."""
+    outer, name = _ops.get_default_graph(), f"{name}_{_ops.uid()}"
+    graph = _control_flow_graphs.CondBranchFuncGraph(name, collections=outer._collections)
+    controlled = outer._add_control_dependencies
+    return _func_graph.func_graph_from_py_func(name, build, [], {}, None, graph, add_control_dependencies=controlled)
+
+
+def conditional(condition: tf.Tensor, branches: Sequence[Any], outputs: Sequence[list[tf.Tensor]]) -> list[tf.Tensor]:
+    """What one of two branches gives, built before: `tf.cond` builds them itself."""
+    for graph, tensors in zip(branches, outputs, strict=True):
+        with graph.as_default():
+            graph.outputs = [tf.identity(tensor) for tensor in tensors]
+            graph.structured_outputs = list(graph.outputs)
+    captures = [graph.external_captures for graph in branches]
+    return list(_cond_v2._build_cond(condition, *branches, *captures, building_gradient=False, name="cond"))
 
 
 def is_eager_tensor(value: Any, dtype: int, shape: tuple[int | None, ...] | None) -> bool:

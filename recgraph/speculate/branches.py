@@ -34,12 +34,16 @@ def choose(
     Where the two do not fit together, the one that ran last is assumed to run again: the profile has it at `node` under
     `what`.
     """
+    place = ev.place_of(node, what)
+    if place in ev.paths:
+        return (then if ev.follow_last(condition, node, what) else otherwise)()
     before = state.State(ev)
     try:
         with ev.heap.forked():
-            return _both(ev, before, condition, then, otherwise)
+            return _both(ev, before, condition, then, otherwise, place)
     except Inconvertible as reason:
         before.undo()
+        ev.paths.add(place)
         try:
             direction = ev.follow_last(condition, node, what)
         except Inconvertible:
@@ -47,44 +51,50 @@ def choose(
         return then() if direction else otherwise()
 
 
-def _both(ev: Evaluator, before: state.State, condition: tf.Tensor, then: Thunk, otherwise: Thunk) -> Any:
-    tries = [_tried(before, thunk) for thunk in (then, otherwise)]
-    slots = list({**tries[0][1], **tries[1][1]})
+class _Side:
+    """A piece of the program in a graph of its own: what it gives and what it changes. Nothing is changed yet."""
+
+    def __init__(self, ev: Evaluator, before: state.State, thunk: Thunk, name: str) -> None:
+        self.value: Any = None
+        self.changes: dict[state.Slot, Any] = {}
+        first = len(ev.assertions)
+
+        def build() -> None:
+            self.value = thunk()
+            self.changes = before.changes()
+            self.broken = broken(ev.assertions[first:])
+
+        self.graph = tf_private.branch_graph(name, build)
+        before.restore()
+
+
+def _both(
+    ev: Evaluator, before: state.State, condition: tf.Tensor, then: Thunk, otherwise: Thunk, place: Any
+) -> Any:
+    """Each piece is converted once; then both graphs get the outputs that they have together."""
+    one, other = sides = [_Side(ev, before, then, "then"), _Side(ev, before, otherwise, "otherwise")]
+    slots = list({**one.changes, **other.changes})
     untouched = {slot: before.get(slot) for slot in slots}
-    pattern = [before.merged(slot, *(values.get(slot, untouched[slot]) for _, values in tries)) for slot in slots]
-    result = merging.template(ev, tries[0][0], tries[1][0])
-
-    def traced(thunk: Thunk) -> Callable[[], list[tf.Tensor]]:
-        def branch() -> list[tf.Tensor]:
-            first = len(ev.assertions)
-            value = thunk()
-            flat = [t for p, slot in zip(pattern, slots, strict=True) for t in merging.tensors(ev, p, before.get(slot))]
-            flat += merging.tensors(ev, result, value)
-            flat.append(broken(ev.assertions[first:]))
-            before.restore()
-            return flat
-
-        return branch
-
-    outputs = iter(tf.cond(condition, traced(then), traced(otherwise)))
-    sides = [condition, tf.logical_not(condition)]
-    for slot, p in zip(slots, pattern, strict=True):
+    ends = [[side.changes.get(slot, untouched[slot]) for slot in slots] for side in sides]
+    pattern = [before.merged(slot, *both) for slot, *both in zip(slots, *ends, strict=True)]
+    result = merging.template(ev, one.value, other.value)
+    flat = []
+    for side, end in zip(sides, ends, strict=True):
+        with side.graph.as_default():
+            flat.append([t for p, value in zip(pattern, end, strict=True) for t in merging.tensors(ev, p, value)])
+            flat[-1] += [*merging.tensors(ev, result, side.value), side.broken]
+    made = tf_private.conditional(condition, [side.graph for side in sides], flat)
+    ev.conditionals[made[-1].op.inputs[0].op if made[-1].op.type == "Identity" else made[-1].op] = place
+    outputs = iter(made)
+    directions = [condition, tf.logical_not(condition)]
+    for slot, p, both in zip(slots, pattern, zip(*ends, strict=True), strict=True):
         value = merging.filled(p, outputs)
-        missing = [isinstance(values.get(slot, untouched[slot]), Missing) for _, values in tries]
+        missing = [isinstance(end, Missing) for end in both]
         unsure = any(missing) and not isinstance(value, Missing)
-        before.set(slot, Unsure(value, sides[missing[0]]) if unsure else value)
+        before.set(slot, Unsure(value, directions[missing[0]]) if unsure else value)
     value = merging.filled(result, outputs)
     ev.assertions.append(next(outputs))
     return value
-
-
-def _tried(before: state.State, thunk: Thunk) -> tuple[Any, dict[state.Slot, Any]]:
-    """What a piece of the program gives and changes, found in a graph that is thrown away."""
-    with scratch():
-        value = thunk()
-        changes = before.changes()
-    before.restore()
-    return value, changes
 
 
 def scratch() -> Any:

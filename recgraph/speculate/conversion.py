@@ -77,7 +77,7 @@ def _convert(function: Any, parameters: tuple[Any, ...], profile: Profile, is_sp
     syntax = syntax_of(function)
     script = Script(len(parameters))
     graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")
-    ev = Evaluator(script, graph, profile)
+    ev = Evaluator(script, graph, profile, set())
     ev.heap.is_specialised = is_specialised
     with _no_new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
         _no_new_variables(ev)

@@ -68,11 +68,14 @@ class Evaluator:
         cells: by id, of a closure that differs from call to call, how the script finds them.
         tapes: by id, how many forks were around the `with` of a gradient tape.
         reached: how often each site was reached in this call.
+        paths: places where a tensor decides and only one way is converted, because two do not fit together.
+        conditionals: the operations that decide between two ways, each with its place.
         here: the node that is being converted.
     """
 
-    def __init__(self, script: Script, graph: Any, profile: Profile) -> None:
-        self.script, self.graph, self.profile = script, graph, profile
+    def __init__(self, script: Script, graph: Any, profile: Profile, paths: set[Any]) -> None:
+        self.script, self.graph, self.profile, self.paths = script, graph, profile, paths
+        self.conditionals: dict[tf.Operation, Any] = {}
         self.heap = Heap(script, graph, profile)
         self.assertions: list[tf.Tensor] = []
         self.effects: list[Any] = []
@@ -109,6 +112,11 @@ class Evaluator:
         occurrence = self.reached.get(site, 0)
         self.reached[site] = occurrence + 1
         return self.profile.seen(site, occurrence), (site, occurrence)
+
+    def place_of(self, node: ast.AST, what: str = "value") -> tuple[Any, int]:
+        """A node that was reached just now, and which time it was."""
+        site = site_of(self.frame.syntax, node, what)
+        return site, max(self.reached.get(site, 1) - 1, 0)
 
     # Rules.
 
@@ -273,8 +281,7 @@ class Evaluator:
         Raises:
             Inconvertible: no call was seen here.
         """
-        site = site_of(self.frame.syntax, node, what)
-        occurrence = max(self.reached.get(site, 1) - 1, 0)
+        site, occurrence = self.place_of(node, what)
         seen = self.profile.seen(site, occurrence)
         last = seen.last
         if what != "truth" and seen.call < self.profile.calls:
