@@ -147,6 +147,21 @@ def tape_is_recording(tensors: list[tf.Tensor]) -> bool:
     return bool(_record.could_possibly_record()) and bool(_record.should_record_backprop(tensors))
 
 
+def a_tape_is_listening() -> bool:
+    """Whether a gradient tape or accumulator of this thread may record what is done now."""
+    return bool(_record.could_possibly_record())
+
+
+def is_graph_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of a graph under construction."""
+    return isinstance(value, tf.Tensor) and not isinstance(value, EagerTensor)
+
+
+def current_graph() -> Any:
+    """The graph that operations go to now; publicly only that of TensorFlow 1."""
+    return _ops.get_default_graph()
+
+
 def run_grappler(graph_def: Any, fetches: list[str], config: Any) -> Any:
     """TensorFlow's graph optimizer on a GraphDef with its library; there is no public door to it."""
     graph = tf.Graph()

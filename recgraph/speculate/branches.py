@@ -84,7 +84,7 @@ def _both(
             flat.append([t for p, value in zip(pattern, end, strict=True) for t in merging.tensors(ev, p, value)])
             flat[-1] += [*merging.tensors(ev, result, side.value), side.broken]
     made = tf_private.conditional(condition, [side.graph for side in sides], flat)
-    ev.conditionals[made[-1].op.inputs[0].op if made[-1].op.type == "Identity" else made[-1].op] = place
+    ev.conditionals[deciding(made[-1])] = place
     outputs = iter(made)
     directions = [condition, tf.logical_not(condition)]
     for slot, p, both in zip(slots, pattern, zip(*ends, strict=True), strict=True):
@@ -95,6 +95,11 @@ def _both(
     value = merging.filled(result, outputs)
     ev.assertions.append(next(outputs))
     return value
+
+
+def deciding(output: tf.Tensor) -> tf.Operation:
+    """The conditional or loop that an output is of."""
+    return output.op.inputs[0].op if output.op.type == "Identity" else output.op
 
 
 def scratch() -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.core.subgraph import SubGraph
-from recgraph.speculate import attributes, calls, containers, known, purity, residuals
+from recgraph.speculate import attributes, calls, connections, containers, known, purity, residuals
 from recgraph.speculate.effects import subgraph_writes
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import MISSING, Iteration, Residual, is_symbolic
@@ -132,10 +132,13 @@ def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[s
     for thing in (owner, function):
         ev.heap.given(thing, ev.where(node))
         ev.heap.losses.note(thing)
-    if isinstance(owner, tf.GradientTape) and "gradient" in name and ev.heap.forks > ev.tapes.get(id(owner), 0):
-        raise ev.refuse("tape", "a branch uses up a tape of the block around it", node)
+    if isinstance(owner, tf.GradientTape) and ev.heap.forks > ev.tapes.get(id(owner), 0):
+        raise ev.refuse("tape", "a branch uses a tape of the block around it", node)
     with known.users_layers_converted(ev, function):
-        return calls.native(ev, function, arguments, named, node)
+        result = calls.native(ev, function, arguments, named, node)
+    if isinstance(owner, tf.GradientTape):
+        return connections.check(ev, name, arguments, named, result, node)
+    return result
 
 
 @special(tf.executing_eagerly)

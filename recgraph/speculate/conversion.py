@@ -9,14 +9,14 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import branches, builtin_calls, on_expressions, on_statements, ordering
+from recgraph.speculate import branches, builtin_calls, connections, on_expressions, on_statements, ordering
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.binding import names_of_parameters
 from recgraph.speculate.calls import enter
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.profile import Profile, same
 from recgraph.speculate.randomness import RandomGraph
-from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.reasons import Again, Inconvertible
 from recgraph.speculate.rendering import Renderer
 from recgraph.speculate.running import runner
 from recgraph.speculate.scopes import Frame, names_of
@@ -63,21 +63,33 @@ def convert(function: Any, parameters: tuple[Any, ...], profile: Profile) -> Con
         Inconvertible: it has to run eagerly.
     """
     try:
-        return _convert(function, parameters, profile, False)
+        return _until_sure(function, parameters, profile, False)
     except Inconvertible as reason:
         if reason.feature in ("raises", "new variable") or not profile.has_variants:
             raise
         try:
-            return _convert(function, parameters, profile, True)
+            return _until_sure(function, parameters, profile, True)
         except Inconvertible:
             raise reason from None
 
 
-def _convert(function: Any, parameters: tuple[Any, ...], profile: Profile, is_specialised: bool) -> Converted:
+def _until_sure(function: Any, parameters: tuple[Any, ...], profile: Profile, is_specialised: bool) -> Converted:
+    """Converts, again where it turns out that ways have to be assumed on which gradients depend."""
+    paths: set[Any] = set()
+    while True:
+        try:
+            return _convert(function, parameters, profile, is_specialised, set(paths))
+        except Again as again:
+            paths |= again.places
+
+
+def _convert(
+    function: Any, parameters: tuple[Any, ...], profile: Profile, is_specialised: bool, paths: set[Any]
+) -> Converted:
     syntax = syntax_of(function)
     script = Script(len(parameters))
     graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")
-    ev = Evaluator(script, graph, profile, set())
+    ev = Evaluator(script, graph, profile, paths)
     ev.heap.is_specialised = is_specialised
     with _no_new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
         _no_new_variables(ev)
@@ -123,6 +135,7 @@ def _admit_closure(ev: Evaluator, function: Any) -> None:
 def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Converted:
     """The graph as a function, in the order that all-or-nothing asks for."""
     script, inputs = ev.script, ev.heap.inputs
+    _without_tape(ev, graph, outputs)
     graph.check()
     draw = graph.seeds_drawn()
     if graph.has_random_numbers:
@@ -143,6 +156,18 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     return Converted(
         script.text, script.assumptions, graph, compiled, script.watched, script.owner(), ev.heap.is_specialised
     )
+
+
+def _without_tape(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> None:
+    """Where it depends on a way what a tape around the call finds, ways are assumed if there is a tape, or none is."""
+    places = connections.depends_on_ways(ev, graph, outputs)
+    if not places:
+        return
+    if not tf_private.a_tape_is_listening():
+        ev.script.scope["a_tape_is_listening"] = tf_private.a_tape_is_listening
+        ev.script.assume("not a_tape_is_listening()", assumption("decision", "whether there is a tape around the call"))
+    elif more := set(places) - {None} - ev.paths:
+        raise Again(more)
 
 
 def _no_new_variables(ev: Evaluator) -> Any:

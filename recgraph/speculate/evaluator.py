@@ -68,8 +68,10 @@ class Evaluator:
         cells: by id, of a closure that differs from call to call, how the script finds them.
         tapes: by id, how many forks were around the `with` of a gradient tape.
         reached: how often each site was reached in this call.
-        paths: places where a tensor decides and only one way is converted, because two do not fit together.
-        conditionals: the operations that decide between two ways, each with its place.
+        paths: places where a tensor decides and only one way is converted, because two do not fit together or because
+            gradients depend on the way; ("entered", place) where a loop is assumed to have a round or none, and
+            ("unrolled", place) where it cannot be a loop of the graph.
+        conditionals: the operations that decide between two ways, each with what `paths` may have for it.
         here: the node that is being converted.
     """
 

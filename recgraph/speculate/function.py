@@ -168,6 +168,9 @@ class Calls:
         result = graph.call(call.parameters)
         if type(result) is Broken:
             self._learn([(graph, result)])
+            self._attempts += result.assumption is not None and result.assumption.site is None
+            if self._attempts >= MAX_ATTEMPTS:
+                self._give_up(f"graphs break that were made for the call: {result}")
             if not graph.is_obsolete:
                 self._cache.add(graph, call.parameters)
             return result

@@ -57,6 +57,10 @@ class Observer:
 
     def observed(self, callee: Any) -> Any:
         """A callee that is observed too, where it is a Python function of the user's."""
+        if known.is_speculated(callee):
+            return self.observed(callee.function)
+        if isinstance(callee, types.MethodType) and known.is_speculated(callee.__func__):
+            return self.observed(types.MethodType(callee.__func__.function, callee.__self__))
         if isinstance(callee, types.MethodType) and isinstance(callee.__func__, types.FunctionType):
             inner = self.observed(callee.__func__)
             return types.MethodType(inner, callee.__self__) if inner is not callee.__func__ else callee

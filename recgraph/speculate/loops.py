@@ -157,22 +157,32 @@ def _test(loop: Loop, varies: bool) -> bool | tf.Tensor:
 
 def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
     """The rest of the loop in the graph; or, if it does not fit there, whether there is another round."""
-    before = state.State(loop.ev)
+    ev, place = loop.ev, loop.ev.place_of(loop.node, "round")
+    if ("unrolled", place) in ev.paths or not _is_entered(loop, go):
+        return ev.follow_last(go, loop.node, "round")
+    before = state.State(ev)
 
     def body() -> None:
         loop.round(lambda: None)
         loop.slots[loop.go] = _as_bool(loop.ev, loop.unless_left(lambda: _truth_of_test(loop)))
 
     try:
-        with loop.ev.heap.forked():
+        with ev.heap.forked():
             dynamic(loop, go, body)
     except Inconvertible as reason:
         before.undo()
+        ev.paths.add(("unrolled", place))
         try:
-            return loop.ev.follow_last(go, loop.node, "round")
+            return ev.follow_last(go, loop.node, "round")
         except Inconvertible:
             raise reason from None
     return False
+
+
+def _is_entered(loop: Loop, go: tf.Tensor) -> bool:
+    """Whether the loop may have a round: where gradients depend on it, that is assumed."""
+    ev = loop.ev
+    return ("entered", ev.place_of(loop.node, "round")) not in ev.paths or ev.follow_last(go, loop.node, "round")
 
 
 def _truth_of_test(loop: Loop) -> Residual:
@@ -200,9 +210,14 @@ def _over_rows(loop: Loop, rows: Rows) -> bool:
         slots[counter] = Residual("", tensor=index + 1, late=True)
         loop.slots[loop.go] = _as_bool(ev, loop.unless_left(lambda: _as_bool(ev, index + 1 < rows.count)))
 
+    ev.seen(loop.node, "round")
+    go = slots[counter].tensor < rows.count
+    if not _is_entered(loop, go):
+        slots.pop(counter)
+        return True
     try:
         with ev.heap.forked():
-            dynamic(loop, slots[counter].tensor < rows.count, body)
+            dynamic(loop, go, body)
     except Inconvertible:
         if not rows.is_known:
             raise
@@ -249,6 +264,7 @@ def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
 
     invariants = [tf.TensorShape([]), *shapes]
     number, *last = tf.while_loop(condition, round_, [tf.constant(-1), *first], invariants, parallel_iterations=1)
+    ev.conditionals[branches.deciding(number)] = "entered", ev.place_of(loop.node, "round")
     enter(last, True)
     ev.assertions.append(number)
 
