@@ -14,10 +14,10 @@ from typing import Any, Final
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import merging, state
+from recgraph.speculate import merging, randomness, state
 from recgraph.speculate.evaluator import Evaluator, Signal
 from recgraph.speculate.reasons import Inconvertible
-from recgraph.speculate.values import DUMMY, Missing, Residual, Unsure
+from recgraph.speculate.values import DUMMY, Residual
 
 Thunk = Callable[[], Any]
 _NONE = -1  # the number of no broken assumption
@@ -61,6 +61,7 @@ class _Side:
 
         def build() -> None:
             self.value = thunk()
+            randomness.refuse_draws(ev)
             self.changes = before.changes()
             self.broken = broken(ev.assertions[first:])
 
@@ -68,9 +69,7 @@ class _Side:
         before.restore()
 
 
-def _both(
-    ev: Evaluator, before: state.State, condition: tf.Tensor, then: Thunk, otherwise: Thunk, place: Any
-) -> Any:
+def _both(ev: Evaluator, before: state.State, condition: tf.Tensor, then: Thunk, otherwise: Thunk, place: Any) -> Any:
     """Each piece is converted once; then both graphs get the outputs that they have together."""
     one, other = sides = [_Side(ev, before, then, "then"), _Side(ev, before, otherwise, "otherwise")]
     slots = list({**one.changes, **other.changes})
@@ -80,18 +79,17 @@ def _both(
     result = merging.template(ev, one.value, other.value)
     flat = []
     for side, end in zip(sides, ends, strict=True):
+        first = len(ev.assertions)
         with side.graph.as_default():
             flat.append([t for p, value in zip(pattern, end, strict=True) for t in merging.tensors(ev, p, value)])
-            flat[-1] += [*merging.tensors(ev, result, side.value), side.broken]
+            flat[-1] += merging.tensors(ev, result, side.value)
+            flat[-1].append(broken([side.broken, *ev.assertions[first:]]))
+        del ev.assertions[first:]
     made = tf_private.conditional(condition, [side.graph for side in sides], flat)
     ev.conditionals[deciding(made[-1])] = place
     outputs = iter(made)
-    directions = [condition, tf.logical_not(condition)]
-    for slot, p, both in zip(slots, pattern, zip(*ends, strict=True), strict=True):
-        value = merging.filled(p, outputs)
-        missing = [isinstance(end, Missing) for end in both]
-        unsure = any(missing) and not isinstance(value, Missing)
-        before.set(slot, Unsure(value, directions[missing[0]]) if unsure else value)
+    for slot, p in zip(slots, pattern, strict=True):
+        before.set(slot, merging.filled(p, outputs))
     value = merging.filled(result, outputs)
     ev.assertions.append(next(outputs))
     return value

@@ -17,29 +17,30 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate.effects import bodies
+from recgraph.speculate.effects import bodies, names
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.reasons import Again
 
 # Of a tensor: a gradient may come to it, surely comes to it, comes or not depending on a way; to one item of a list.
 _POSSIBLE, _SURE, _UNSURE, _ITEM = 1, 2, 4, 8
 # Operations that give a gradient to each of their inputs that can have one.
-_PASSING: Final = frozenset(
+_PASSING: Final = names(
     """
-    Abs Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh AvgPool BatchMatMul BatchMatMulV2 BatchMatMulV3 BiasAdd
-    BroadcastTo Cast ConcatV2 Conv2D Conv2DBackpropInput Cos Cosh Cumsum DepthwiseConv2dNative Div DivNoNan Einsum Elu
-    Erf Erfc Exp ExpandDims Expm1 GatherNd GatherV2 Identity L2Loss LeakyRelu Log Log1p LogSoftmax MatMul Max MaxPool
-    Maximum Mean Min Minimum Mul MulNoNan Neg Pack Pad PadV2 Pow Prod ReadVariableOp RealDiv Reciprocal Relu Relu6
-    Reshape ResourceGather ResourceGatherNd ReverseV2 Rsqrt Select SelectV2 Selu Sigmoid Sin Sinh Slice Softmax
-    SoftmaxCrossEntropyWithLogits Softplus Softsign SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt Square
-    SquaredDifference Squeeze StridedSlice Sub Sum Tan Tanh TensorListConcatV2 TensorListGather TensorListStack Tile
-    Transpose Unpack Xlogy
-    """.split()
+    Abs Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh AvgPool BatchMatMul BatchMatMulV2 BatchMatMulV3
+    BiasAdd BroadcastTo Cast ConcatV2 Conv2D Conv2DBackpropInput Cos Cosh Cumsum DepthwiseConv2dNative Div
+    DivNoNan Einsum Elu Erf Erfc Exp ExpandDims Expm1 GatherNd GatherV2 Identity L2Loss LeakyRelu Log Log1p
+    LogSoftmax MatMul Max MaxPool Maximum Mean Min Minimum Mul MulNoNan Neg Pack Pad PadV2 Pow Prod
+    ReadVariableOp RealDiv Reciprocal Relu Relu6 Reshape ResourceGather ResourceGatherNd ReverseV2 Rsqrt Select
+    SelectV2 Selu Sigmoid Sin Sinh Slice Softmax SoftmaxCrossEntropyWithLogits Softplus Softsign
+    SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt Square SquaredDifference Squeeze StridedSlice Sub Sum
+    Tan Tanh TensorListConcatV2 TensorListGather TensorListStack Tile Transpose Unpack Xlogy
+    """
 )
 _CONDITIONALS: Final = ("If", "StatelessIf", "Case", "StatelessCase")
 _RECURSIONS: Final = ("Recgraph>Invoke", "Recgraph>While")
 _LOOPS: Final = ("While", "StatelessWhile")
 _CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
+_DECIDING: Final = frozenset((*_CONDITIONALS, *_LOOPS, *_RECURSIONS, *_CALLS, "TensorListSetItem"))
 _COMPARISONS: Final[dict[str, Any]] = {
     "Less": np.less, "LessEqual": np.less_equal, "Greater": np.greater, "GreaterEqual": np.greater_equal,
     "LogicalAnd": np.logical_and, "Identity": lambda value: value,
@@ -47,7 +48,9 @@ _COMPARISONS: Final[dict[str, Any]] = {
 _METHODS: Final = ("gradient", "jacobian", "batch_jacobian")
 
 
-def check(ev: Evaluator, method: str, arguments: Sequence[Any], named: dict[str, Any], found: Any, node: ast.AST) -> Any:
+def check(
+    ev: Evaluator, method: str, arguments: Sequence[Any], named: dict[str, Any], found: Any, node: ast.AST
+) -> Any:
     """What a tape has found, where it is sure to be what an eager tape finds.
 
     Raises:
@@ -116,7 +119,9 @@ class Look:
     def places(self, pairs: list[tuple[Any, Any]], targets: list[Any]) -> list[Any]:
         """The places in the program that decide; None stands for those that are not the program's."""
         operations = self.graph.get_operations()
-        if not any(op.type in (*_CONDITIONALS, *_LOOPS, *_RECURSIONS, *_CALLS) for op in operations):
+        if not any(
+            op.type in (*_CONDITIONALS, *_LOOPS, *_RECURSIONS, *_CALLS, "TensorListSetItem") for op in operations
+        ):
             return []
         tensors = [t for target in targets for t in tf.nest.flatten(target, expand_composites=True)]
         bits = {id(tensor): _POSSIBLE | _SURE for tensor in tensors if tf_private.is_graph_tensor(tensor)}
@@ -160,18 +165,20 @@ class Look:
         return inputs
 
     def _of_body(self, body: Any, outputs: list[int]) -> list[int]:
-        bits = {}
+        bits: dict[int, int] = {}
         for tensor, more in zip(body.outputs, outputs, strict=False):
             bits[id(tensor)] = bits.get(id(tensor), 0) | more
         self._back(body.get_operations(), bits)
         return [bits.get(id(tensor), 0) for tensor in body.inputs]
 
     def _of_call(self, op: tf.Operation, outputs: list[int]) -> list[int]:
-        """For a function; TensorFlow puts conditionals into one where several tapes are listening."""
+        """For a function: eagerly it is one operation, too, unless it is a conditional for several tapes."""
+        if op not in self.ev.conditionals:
+            return [functools.reduce(operator.or_, outputs) & ~_ITEM] * len(op.inputs)
         body, inputs = next(bodies(op))
         self._around.update({id(tensor): outer for tensor, outer in zip(body.inputs, inputs, strict=False)})
         for inner in body.get_operations():
-            if op in self.ev.conditionals and inner.type in (*_CONDITIONALS, *_LOOPS):
+            if inner.type in (*_CONDITIONALS, *_LOOPS):
                 self.ev.conditionals.setdefault(inner, self.ev.conditionals[op])
         return self._of_body(body, outputs)
 
@@ -187,7 +194,6 @@ class Look:
         if begins:
             rounds = [*rounds[1:], more]
         return [_met(bits) for bits in zip(*rounds, strict=True)]
-
 
     def _begins(self, op: tf.Operation, test: Any) -> bool:
         """Whether a loop is known to have a round."""

@@ -9,7 +9,15 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import branches, builtin_calls, connections, on_expressions, on_statements, ordering
+from recgraph.speculate import (
+    branches,
+    builtin_calls,
+    connections,
+    on_expressions,
+    on_statements,
+    ordering,
+    tensor_control,
+)
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.binding import names_of_parameters
 from recgraph.speculate.calls import enter
@@ -186,4 +194,4 @@ def _assert(ev: Evaluator) -> None:
         tf.debugging.Assert(number < 0, [MARK, number], summarize=1)
 
 
-_RULES = (builtin_calls, on_expressions, on_statements)  # they register themselves
+_RULES = (builtin_calls, on_expressions, on_statements, tensor_control)  # they register themselves

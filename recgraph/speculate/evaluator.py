@@ -320,6 +320,8 @@ class Evaluator:
     def truth(self, value: Any, node: ast.AST) -> Any:
         """What `bool(value)` is: a bool, a `Residual` that is known before the graph, or a bool scalar of the graph."""
         if isinstance(value, Residual):
+            if value.is_array and value.tensor is not None:
+                return self.truth(value.tensor, node)
             if value.tensor is not None:
                 return tf.cast(value.tensor, tf.bool)
             if value.late:

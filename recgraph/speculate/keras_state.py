@@ -10,7 +10,7 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 
@@ -18,6 +18,12 @@ from recgraph.speculate import known
 
 # Changed by Keras in every call.
 _PASSING = frozenset({"_losses", "_loss_ids", "_lock", "_called", "_self_tracked_trackables"})
+# How layers are connected: lists that are made with the model.
+_STRUCTURE = ("_nodes", "_operations", "_inbound", "_outbound", "_tensor")
+# Noted by themselves, or with a value that is read in the graph.
+_OTHERS = (keras.Layer, keras.Variable, keras.KerasTensor, keras.metrics.Metric)
+# Who has it, how it is read, and what was found.
+_Part: TypeAlias = tuple[Callable[[], Any], Callable[[Any], Any], Any]
 
 
 def has_state(thing: Any) -> bool:
@@ -27,13 +33,18 @@ def has_state(thing: Any) -> bool:
 
 def unchanged(thing: Any) -> Callable[[], bool]:
     """A function that tells whether an object of Keras's, with all its layers, is as it is now."""
-    parts = [part for part in map(_attributes, _objects(thing)) if part is not None]
+    seen: set[int] = set()
+    parts: list[_Part] = []
+    for one in _objects(thing):
+        _note(one, parts, seen)
 
     def check() -> bool:
-        for owner, read, values in parts:
-            found = owner()
-            if found is None or read(found.__dict__) != values:
-                return False
+        try:
+            for owner, read, values in parts:
+                if read(owner()) != values:
+                    return False
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
+            return False  # it has died, has no such attribute, or is no plain data
         return True
 
     return check
@@ -70,12 +81,37 @@ def _objects(thing: Any) -> Iterator[Any]:
         yield thing
 
 
-def _attributes(thing: Any) -> tuple[Any, Any, Any] | None:
-    names = sorted(name for name in thing.__dict__ if name not in _PASSING and _is_kerass(thing, name))
-    if not names:
-        return None
-    read = operator.itemgetter(*names)
-    return weakref.ref(thing), read, read(thing.__dict__)
+def _note(thing: Any, parts: list[_Part], seen: set[int]) -> None:
+    """Takes note of the attributes of an object, of what its lists and dicts hold, and of the objects in them."""
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, list | dict | set | tuple):
+        members = list(thing.values() if isinstance(thing, dict) else thing)
+        if not isinstance(thing, tuple):
+            _add(parts, lambda: thing, _items if isinstance(thing, dict) else tuple)
+    else:
+        names = sorted(name for name in thing.__dict__ if name not in _PASSING and _is_kerass(thing, name))
+        members = [thing.__dict__[name] for name in names if not name.startswith(_STRUCTURE)]
+        if names:
+            read = operator.itemgetter(*names)
+            _add(parts, weakref.ref(thing), lambda owner: read(owner.__dict__))
+    for member in members:
+        if isinstance(member, list | dict | set | tuple) or _is_looked_into(member):
+            _note(member, parts, seen)
+
+
+def _add(parts: list[_Part], owner: Callable[[], Any], read: Callable[[Any], Any]) -> None:
+    parts.append((owner, read, read(owner())))
+
+
+def _items(mapping: Any) -> tuple[Any, ...]:
+    return tuple(mapping.items())
+
+
+def _is_looked_into(thing: Any) -> bool:
+    """Whether an object that a layer holds is, say, a regularizer or a schedule: something of Keras's with settings."""
+    return has_state(thing) and not isinstance(thing, _OTHERS) and type(thing).__name__ not in ("Tracker", "Node")
 
 
 def _is_kerass(thing: Any, name: str) -> bool:

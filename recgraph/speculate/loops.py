@@ -13,12 +13,12 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import attributes, branches, containers, merging, state
+from recgraph.speculate import attributes, branches, containers, merging, randomness, state
 from recgraph.speculate.branches import WAYS
 from recgraph.speculate.evaluator import Evaluator, Signal
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import DUMMY, MISSING, Iteration, Missing, Residual, Rows, Unsure
+from recgraph.speculate.values import DUMMY, HELD, MISSING, Iteration, Missing, Residual, Rows, Unsure
 
 # How often the state of a loop may become more general before it is given up.
 _ROUNDS = 4
@@ -92,7 +92,9 @@ class Loop:
         if not _returns(self.node):
             return None
         returned = tf.where(way.tensor == WAYS["return"], way.tensor, 0)
-        return branches.resume(self.ev, ("left", (Residual("", tensor=returned, late=True), result)), self.node)
+        return branches.resume(
+            self.ev, ("left", (Residual("", tensor=returned, late=True, limit=3), result)), self.node
+        )
 
 
 def _returns(node: ast.AST) -> bool:
@@ -202,12 +204,12 @@ def _over_rows(loop: Loop, rows: Rows) -> bool:
     """A loop over rows whose number is known only in the graph; False if it does not fit there."""
     ev, slots, counter = loop.ev, loop.slots, f"<round of line {loop.node.lineno}>"
     before = state.State(ev)
-    slots[counter] = Residual("", tensor=tf.constant(0, tf.int64), late=True)
+    slots[counter] = Residual("", tensor=tf.constant(0, tf.int64), late=True, limit=0)
 
     def body() -> None:
         index = slots[counter].tensor
         loop.round(lambda: _binding(loop, rows.row(index))())
-        slots[counter] = Residual("", tensor=index + 1, late=True)
+        slots[counter] = Residual("", tensor=index + 1, late=True, limit=HELD)
         loop.slots[loop.go] = _as_bool(ev, loop.unless_left(lambda: _as_bool(ev, index + 1 < rows.count)))
 
     ev.seen(loop.node, "round")
@@ -234,7 +236,7 @@ def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
     loop.slots[loop.go] = Residual("", tensor=go, late=True)
     before = state.State(ev)
     patterns = _variables(ev, before, body)
-    new = {slot for slot in patterns if isinstance(before.get(slot), Missing)}
+    new = {slot for slot, pattern in patterns.items() if _is_new(before, slot, pattern)}
     first = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
     shapes = [hole.shape for p in patterns.values() for hole in merging.holes(p)]
 
@@ -257,6 +259,7 @@ def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
         enter(flat)
         count = len(ev.assertions)
         body()
+        randomness.refuse_draws(ev)
         made = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
         number = tf.maximum(number, branches.broken(ev.assertions[count:]))
         before.restore()
@@ -275,17 +278,29 @@ def _variables(ev: Evaluator, before: state.State, body: Callable[[], None]) -> 
     for _ in range(_ROUNDS):
         with branches.scratch():
             for slot, pattern in patterns.items():
-                if not isinstance(before.get(slot), Missing):
+                if not _is_new(before, slot, pattern):
                     before.set(slot, merging.filled(pattern, _placeholders(pattern)))
             body()
             changes = before.changes()
         before.restore()
-        more = {slot: before.merged(slot, before.get(slot), value) for slot, value in changes.items()}
+        more = {slot: _merged(ev, before, slot, value) for slot, value in changes.items()}
         grown = {slot: merging.wider(ev, patterns.get(slot), pattern) for slot, pattern in more.items()}
         if all(slot in patterns and _alike(patterns[slot], pattern) for slot, pattern in grown.items()):
             return patterns
         patterns.update(grown)
     raise ev.refuse("loop", "what a loop changes has another shape in each round")
+
+
+def _is_new(before: state.State, slot: state.Slot, pattern: Any) -> bool:
+    """Whether a name that was not there before the loop is set in every round."""
+    return isinstance(before.get(slot), Missing) and not isinstance(pattern, merging.Maybe)
+
+
+def _merged(ev: Evaluator, before: state.State, slot: state.Slot, value: Any) -> Any:
+    first = before.get(slot)
+    if isinstance(first, Missing) and before.is_name(slot) and not isinstance(value, Missing | Unsure):
+        return merging.template(ev, DUMMY, value)
+    return before.merged(slot, first, value)
 
 
 def _placeholders(pattern: Any) -> Any:
