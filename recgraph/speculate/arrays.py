@@ -46,6 +46,8 @@ def apply(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AST)
 def _operator(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AST) -> Residual | None:
     dtypes = {a.tensor.dtype for a in arguments if is_array(a)}
     dtype = dtypes.pop()
+    if dtype == tf.string:
+        return _bytes(function, arguments)
     kinds = (*_FLOATS, *_INTEGERS) if function in _COMPARISONS else _FLOATS
     if dtypes or dtype not in kinds:
         return None
@@ -53,6 +55,15 @@ def _operator(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.
     if any(operand is None for operand in operands):
         return None
     return of(function(*operands))
+
+
+def _bytes(function: Any, arguments: Sequence[Any]) -> Residual | None:
+    """One string, which NumPy gives as bytes, is compared with another."""
+    tensors = [a.tensor if is_array(a) else tf.constant(a) if type(a) is bytes else None for a in arguments]
+    if function not in (operator.eq, operator.ne) or any(t is None or t.shape.rank != 0 for t in tensors):
+        return None
+    equal = tf.equal(*tensors)
+    return Residual("", tensor=equal if function is operator.eq else tf.logical_not(equal), late=True)
 
 
 def _beside(ev: Evaluator, value: Any, dtype: tf.DType, node: ast.AST) -> tf.Tensor | None:

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
+from recgraph.speculate import branches
 from recgraph.speculate.effects import bodies, names
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.reasons import Again
@@ -64,6 +65,7 @@ def check(
     pairs = zip(_flat(sources), gradients, strict=False)
     there = [(source, gradient) for source, gradient in pairs if gradient is not None]
     graph = tf_private.current_graph()
+    _assume_aliases(ev, _flat(sources))
     looked = Look(ev, graph)
     unsure = looked.unsure([(_of_graph(graph, source), gradient) for source, gradient in there], _flat(targets))
     for gradient in unsure:
@@ -82,6 +84,15 @@ def depends_on_ways(ev: Evaluator, graph: Any, outputs: list[tf.Tensor]) -> list
     looked = Look(ev, graph)
     inside = [tensor for _, tensor in graph.captures] + list(ev.heap.inputs)
     return looked.places([(tensor, tensor) for tensor in inside], outputs)
+
+
+def _assume_aliases(ev: Evaluator, sources: list[Any]) -> None:
+    """A source that a branch or round has given may eagerly be the very tensor that it was given: a way is assumed."""
+    made = [source for source in sources if tf_private.is_graph_tensor(source) and source.op.inputs]
+    ways: set[Any] = {ev.conditionals.get(branches.deciding(source)) for source in made} - {None}
+    places = {("unrolled", way[1]) if way[0] == "entered" else way for way in ways}
+    if places - ev.paths:
+        raise Again(places - ev.paths)
 
 
 def _of_graph(graph: Any, source: Any) -> tf.Tensor | None:

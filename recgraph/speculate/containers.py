@@ -130,7 +130,23 @@ def _by_unknown(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any
     if isinstance(members, list | tuple) and members and all(isinstance(m, tf.Tensor) for m in members):
         number = index.tensor if isinstance(index, Residual) else index
         return tf.stack(list(members))[tf.cast(number, tf.int32)]
-    raise ev.refuse("index", "an index that a tensor gives into Python objects", node)
+    return subscript(ev, container, _assumed_index(ev, index, node), node)
+
+
+def known_index(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
+    """An index into Python objects, the same for reading and writing."""
+    of_graph = isinstance(index, Residual) and index.tensor is not None and isinstance(container, list | dict)
+    return _assumed_index(ev, index, node) if of_graph else index
+
+
+def _assumed_index(ev: Evaluator, index: Any, node: ast.AST) -> Any:
+    """An index that comes out of the graph is taken to be that of the last call: a graph for each."""
+    seen, site = ev.seen(node, "index")
+    is_number = isinstance(index, Residual) and index.tensor is not None and not index.is_array
+    if not is_number or type(seen.last) is not int or index.tensor.dtype != tf.int64 or ev.callbacks or ev.rounds:
+        raise ev.refuse("index", "an index that a tensor gives into Python objects", node)
+    ev.assert_in_graph(tf.equal(index.tensor, seen.last), ev.noted("path", f"the index is {seen.last}", node))
+    return seen.last
 
 
 def set_subscript(ev: Evaluator, container: Any, index: Any, value: Any, node: ast.AST) -> None:
@@ -140,6 +156,8 @@ def set_subscript(ev: Evaluator, container: Any, index: Any, value: Any, node: a
         return
     if is_symbolic(index) or isinstance(container, Residual):
         raise ev.refuse("index", "an item is set under a key that a tensor gives", node)
+    if isinstance(index, Residual) and index.tensor is not None:
+        index = _assumed_index(ev, index, node)
     index = ev.concrete(index, node)
     method = getattr(type(container), "__setitem__", None)
     if isinstance(method, types.FunctionType) and known.is_users(method):

@@ -88,6 +88,7 @@ class Evaluator:
         self.places: dict[int, tuple[Any, int, tuple[int, ...]]] = {}
         self.tables: dict[type, Any] = {}
         self.cells: dict[int, str] = {}
+        self.rounds = 0  # how many loops of the graph are around us
         self.callbacks = 0  # how many functions of TensorFlow's have called us back
         self.tapes: dict[int, int] = {}
         self.reached: dict[Any, int] = {}

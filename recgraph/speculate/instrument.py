@@ -221,6 +221,8 @@ class _Observing(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
+        if not isinstance(node.slice, ast.Slice | ast.Tuple):
+            node.slice = ast.copy_location(_hook("see", self._site(node, "index"), node.slice), node.slice)
         return self._seen(node) if isinstance(node.ctx, ast.Load) else node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -304,7 +306,8 @@ class _Observing(ast.NodeTransformer):
         if isinstance(target, ast.Attribute | ast.Subscript):
             target.value = self._kept("owner", target.value, steps)
         if isinstance(target, ast.Subscript):
-            target.slice = self._kept("index", target.slice, steps)
+            place = self._site(target, "index")
+            target.slice = self._kept("index", _hook("see", place, target.slice), steps)
         current = copy.deepcopy(target)
         current.ctx = ast.Load()
         self._kept("value", _hook("see", site, current), steps)

@@ -7,7 +7,8 @@ run only while it is none that leaves.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -169,7 +170,7 @@ def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
         loop.slots[loop.go] = _as_bool(loop.ev, loop.unless_left(lambda: _truth_of_test(loop)))
 
     try:
-        with ev.heap.forked():
+        with _in_loop(ev):
             dynamic(loop, go, body)
     except Inconvertible as reason:
         before.undo()
@@ -179,6 +180,16 @@ def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
         except Inconvertible:
             raise reason from None
     return False
+
+
+@contextlib.contextmanager
+def _in_loop(ev: Evaluator) -> Iterator[None]:
+    ev.rounds += 1
+    try:
+        with ev.heap.forked():
+            yield
+    finally:
+        ev.rounds -= 1
 
 
 def _is_entered(loop: Loop, go: tf.Tensor) -> bool:
@@ -218,7 +229,7 @@ def _over_rows(loop: Loop, rows: Rows) -> bool:
         slots.pop(counter)
         return True
     try:
-        with ev.heap.forked():
+        with _in_loop(ev):
             dynamic(loop, go, body)
     except Inconvertible:
         if not rows.is_known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import tensorflow as tf
@@ -25,10 +25,10 @@ def _cond(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.
     if ev.callbacks or not is_symbolic(given.get("pred")) or not all(map(callable, functions)):
         return builtin_calls.framework(ev, tf.cond, arguments, named, node)
     decided = ev.decide(given["pred"], node)
-    ways: list[Callable[[], Any]] = [lambda f=f: calls.call(ev, f, [], {}, node) for f in functions]  # type: ignore[misc]
+    then, otherwise = (functools.partial(calls.call, ev, function, [], {}, node) for function in functions)
     if isinstance(decided, tf.Tensor):
-        return branches.choose(ev, decided, *ways, node)
-    return ways[0 if decided else 1]()
+        return branches.choose(ev, decided, then, otherwise, node)
+    return then() if decided else otherwise()
 
 
 @special(tf.switch_case)
