@@ -154,27 +154,6 @@ def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast
     ev.effects.append(calls.LateCall(ev.script.name(), ev.script.constant(print), held, named))
 
 
-@special(tf.print)
-def _print_tensors(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    """After the graph, so that it keeps its place between other prints; in a loop of TensorFlow's in the graph."""
-    if not ev.callbacks:
-        held = [_read(containers.lift(ev, a, node)) for a in arguments]
-        ev.effects.append(calls.LateCall(ev.script.name(), ev.script.constant(tf.print), held, named))
-        return None
-    if ev.effects:
-        raise ev.refuse("order", "tf.print in a function that TensorFlow calls, after something else was done", node)
-    return calls.native(ev, tf.print, arguments, named, node)
-
-
-def _read(value: Any) -> Any:
-    """A value with its variables read now."""
-    if isinstance(value, tf.Variable):
-        return value.read_value()
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return type(value)(map(_read, value))
-    return {key: _read(v) for key, v in value.items()} if isinstance(value, dict) else value
-
-
 @special(builtins.len)
 def _len(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
     return containers.length(ev, arguments[0], node)

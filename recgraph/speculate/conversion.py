@@ -16,6 +16,7 @@ from recgraph.speculate import (
     on_expressions,
     on_statements,
     ordering,
+    printing,
     tensor_control,
 )
 from recgraph.speculate.assumptions import assumption
@@ -194,4 +195,4 @@ def _assert(ev: Evaluator) -> None:
         tf.debugging.Assert(number < 0, [MARK, number], summarize=1)
 
 
-_RULES = (builtin_calls, on_expressions, on_statements, tensor_control)  # they register themselves
+_RULES = (builtin_calls, on_expressions, on_statements, printing, tensor_control)  # they register themselves
