@@ -16,7 +16,18 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.core.subgraph import SubGraph
-from recgraph.speculate import arithmetic, attributes, calls, connections, containers, known, purity, residuals, showing
+from recgraph.speculate import (
+    arithmetic,
+    attributes,
+    calls,
+    connections,
+    containers,
+    keras_state,
+    known,
+    purity,
+    residuals,
+    showing,
+)
 from recgraph.speculate.effects import subgraph_writes
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import MISSING, Iteration, Residual, is_symbolic
@@ -130,6 +141,8 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     inner = purity.wrapped(function)
     if inner is not None and not purity.only_computes(inner):
         raise ev.refuse("wrapped function", f"{inner.__qualname__}, which {name} wraps, may do more than compute", node)
+    if keras_state.makes_variables(owner, name):
+        raise ev.refuse("new variable", f"{type(owner).__name__} makes its variables", node)
     for thing in (owner, function):
         ev.heap.given(thing, ev.where(node))
         ev.heap.losses.note(thing)
@@ -138,7 +151,9 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     with known.users_layers_converted(ev, function):
         result = calls.native(ev, function, arguments, named, node)
     if isinstance(owner, tf.GradientTape):
-        return connections.check(ev, name, arguments, named, result, node)
+        lifted = [containers.lift(ev, a, node) for a in arguments]
+        keywords = {k: containers.lift(ev, v, node) for k, v in named.items()}
+        return connections.check(ev, name, lifted, keywords, result, node)
     return result
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import keras
 
 from recgraph.speculate import known
+from recgraph.speculate.profile import same
 
 # Changed by Keras in every call.
 _PASSING = frozenset({"_losses", "_loss_ids", "_lock", "_called", "_self_tracked_trackables"})
@@ -31,6 +32,11 @@ def has_state(thing: Any) -> bool:
     return hasattr(thing, "__dict__") and any(known.top_package(kind) == "keras" for kind in type(thing).__mro__)
 
 
+def makes_variables(thing: Any, method: str) -> bool:
+    """Whether a call of an optimizer would make its variables: one that is stopped half-way stays without them."""
+    return isinstance(thing, keras.optimizers.Optimizer) and not thing.built and method.startswith(("apply", "build"))
+
+
 def unchanged(thing: Any) -> Callable[[], bool]:
     """A function that tells whether an object of Keras's, with all its layers, is as it is now."""
     seen: set[int] = set()
@@ -41,10 +47,13 @@ def unchanged(thing: Any) -> Callable[[], bool]:
     def check() -> bool:
         try:
             for owner, read, values in parts:
-                if read(owner()) != values:
+                found = read(owner())
+                if not (
+                    len(found) == len(values) and all(map(operator.is_, found, values)) or _is_alike(found, values)
+                ):
                     return False
-        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
-            return False  # it has died, has no such attribute, or is no plain data
+        except (AttributeError, KeyError, RuntimeError):
+            return False  # it has died, or has no such attribute
         return True
 
     return check
@@ -94,7 +103,7 @@ def _note(thing: Any, parts: list[_Part], seen: set[int]) -> None:
         names = sorted(name for name in thing.__dict__ if name not in _PASSING and _is_kerass(thing, name))
         members = [thing.__dict__[name] for name in names if not name.startswith(_STRUCTURE)]
         if names:
-            read = operator.itemgetter(*names)
+            read = operator.itemgetter(*names, names[0])  # of one alone it would not be a tuple
             _add(parts, weakref.ref(thing), lambda owner: read(owner.__dict__))
     for member in members:
         if isinstance(member, list | dict | set | tuple) or _is_looked_into(member):
@@ -106,7 +115,18 @@ def _add(parts: list[_Part], owner: Callable[[], Any], read: Callable[[Any], Any
 
 
 def _items(mapping: Any) -> tuple[Any, ...]:
-    return tuple(mapping.items())
+    return *mapping.keys(), *mapping.values()
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    """Whether two values are the same, or data that is equal: variables, say, have an idea of equality of their own."""
+    if one is other or type(one) is not type(other):
+        return one is other
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_is_alike, one, other))
+    if isinstance(one, dict):
+        return _is_alike(_items(one), _items(other))
+    return bool(one == other) if isinstance(one, set) else same(one, other)
 
 
 def _is_looked_into(thing: Any) -> bool:

@@ -49,6 +49,7 @@ def an_optimizer_and_a_variable_of_one_branch() -> Any:
     """Adam leaves a variable without a gradient alone; one of zeros would move it on."""
     both = _two()
     optimizer = keras.optimizers.Adam(0.1)
+    optimizer.build(both)
 
     def step(x: tf.Tensor, sign: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
