@@ -31,6 +31,8 @@ from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework import tensor_util as _tensor_util
 from tensorflow.python.grappler import cluster as _tf_cluster
 from tensorflow.python.grappler import tf_optimizer as _tf_optimizer
+from tensorflow.python.ops import cond_v2 as _cond_v2
+from tensorflow.python.ops import control_flow_v2_func_graphs as _control_flow_graphs
 from tensorflow.python.ops import gradients_util as _gradients_util
 from tensorflow.python.ops import handle_data_util as _handle_data_util
 from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
@@ -146,6 +148,21 @@ def tape_is_recording(tensors: list[tf.Tensor]) -> bool:
     return bool(_record.could_possibly_record()) and bool(_record.should_record_backprop(tensors))
 
 
+def a_tape_is_listening() -> bool:
+    """Whether a gradient tape or accumulator of this thread may record what is done now."""
+    return bool(_record.could_possibly_record())
+
+
+def is_graph_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of a graph under construction."""
+    return isinstance(value, tf.Tensor) and not isinstance(value, EagerTensor)
+
+
+def current_graph() -> Any:
+    """The graph that operations go to now; publicly only that of TensorFlow 1."""
+    return _ops.get_default_graph()
+
+
 def run_grappler(graph_def: Any, fetches: list[str], config: Any) -> Any:
     """TensorFlow's graph optimizer on a GraphDef with its library; there is no public door to it."""
     graph = tf.Graph()
@@ -246,6 +263,24 @@ def concrete_function(graph: Any, inputs: list[tf.Tensor], outputs: list[tf.Tens
     specs = [[tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors] for tensors in (inputs, outputs)]
     signature = _function_type.from_structured_signature((tuple(specs[0]), {}), specs[1], captures.capture_types)
     return _concrete_function.ConcreteFunction.from_func_graph(graph, signature, {})
+
+
+def branch_graph(name: str, build: Callable[[], None]) -> Any:
+    """The graph of one branch of a conditional, whose outputs are not known yet; `tf.cond` asks for both at once."""
+    outer, name = _ops.get_default_graph(), f"{name}_{_ops.uid()}"
+    graph = _control_flow_graphs.CondBranchFuncGraph(name, collections=outer._collections)
+    controlled = outer._add_control_dependencies
+    return _func_graph.func_graph_from_py_func(name, build, [], {}, None, graph, add_control_dependencies=controlled)
+
+
+def conditional(condition: tf.Tensor, branches: Sequence[Any], outputs: Sequence[list[tf.Tensor]]) -> list[tf.Tensor]:
+    """What one of two branches gives, built before: `tf.cond` builds them itself."""
+    for graph, tensors in zip(branches, outputs, strict=True):
+        with graph.as_default():
+            graph.outputs = [tf.identity(tensor) for tensor in tensors]
+            graph.structured_outputs = list(graph.outputs)
+    captures = [graph.external_captures for graph in branches]
+    return list(_cond_v2._build_cond(condition, *branches, *captures, building_gradient=False, name="cond"))
 
 
 def is_eager_tensor(value: Any, dtype: int, shape: tuple[int | None, ...] | None) -> bool:

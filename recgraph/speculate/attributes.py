@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import types
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from recgraph.speculate import calls, containers, known, residuals, shapes
+from recgraph.speculate import arrays, calls, containers, known, residuals, shapes
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import MISSING, Missing, Ref, Residual, is_symbolic
 
 _ABSENT = object()
+# What programs replace in a library's module.
+_STREAMS = ("stdin", "stdout", "stderr")
 
 
 def get(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
@@ -69,6 +73,10 @@ def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
         return containers.HeapMethod(owner, name)
     if name_in_script is not None and isinstance(owner, np.generic | np.random.Generator | np.random.RandomState):
         raise ev.refuse("library object", f"{type(owner).__name__} runs eagerly", node)
+    if isinstance(owner, tf.Variable) and name == "numpy":
+        return arrays.Numpy(owner)
+    if owner is sys and name in _STREAMS:
+        return Residual(ev.script.read(f"{ev.script.constant(sys)}.{name}"), getattr(sys, name))
     ev.heap.given(owner, ev.where(node))
     try:
         value = getattr(owner, name)

@@ -14,10 +14,10 @@ from typing import Any, Final
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import merging, state
+from recgraph.speculate import merging, randomness, state
 from recgraph.speculate.evaluator import Evaluator, Signal
 from recgraph.speculate.reasons import Inconvertible
-from recgraph.speculate.values import DUMMY, Missing, Residual, Unsure
+from recgraph.speculate.values import DUMMY, Residual
 
 Thunk = Callable[[], Any]
 _NONE = -1  # the number of no broken assumption
@@ -34,12 +34,16 @@ def choose(
     Where the two do not fit together, the one that ran last is assumed to run again: the profile has it at `node` under
     `what`.
     """
+    place = ev.place_of(node, what)
+    if place in ev.paths:
+        return (then if ev.follow_last(condition, node, what) else otherwise)()
     before = state.State(ev)
     try:
         with ev.heap.forked():
-            return _both(ev, before, condition, then, otherwise)
+            return _both(ev, before, condition, then, otherwise, place)
     except Inconvertible as reason:
         before.undo()
+        ev.paths.add(place)
         try:
             direction = ev.follow_last(condition, node, what)
         except Inconvertible:
@@ -47,32 +51,45 @@ def choose(
         return then() if direction else otherwise()
 
 
-def _both(ev: Evaluator, before: state.State, condition: tf.Tensor, then: Thunk, otherwise: Thunk) -> Any:
-    tries = [tried(before, thunk) for thunk in (then, otherwise)]
-    slots = list({**tries[0][1], **tries[1][1]})
+class _Side:
+    """A piece of the program in a graph of its own: what it gives and what it changes. Nothing is changed yet."""
+
+    def __init__(self, ev: Evaluator, before: state.State, thunk: Thunk, name: str) -> None:
+        self.value: Any = None
+        self.changes: dict[state.Slot, Any] = {}
+        first = len(ev.assertions)
+
+        def build() -> None:
+            self.value = thunk()
+            randomness.refuse_draws(ev)
+            self.changes = before.changes()
+            self.broken = broken(ev.assertions[first:])
+
+        self.graph = tf_private.branch_graph(name, build)
+        before.restore()
+
+
+def _both(ev: Evaluator, before: state.State, condition: tf.Tensor, then: Thunk, otherwise: Thunk, place: Any) -> Any:
+    """Each piece is converted once; then both graphs get the outputs that they have together."""
+    one, other = sides = [_Side(ev, before, then, "then"), _Side(ev, before, otherwise, "otherwise")]
+    slots = list({**one.changes, **other.changes})
     untouched = {slot: before.get(slot) for slot in slots}
-    pattern = [before.merged(slot, *(values.get(slot, untouched[slot]) for _, values in tries)) for slot in slots]
-    result = merging.template(ev, tries[0][0], tries[1][0])
-
-    def traced(thunk: Thunk) -> Callable[[], list[tf.Tensor]]:
-        def branch() -> list[tf.Tensor]:
-            first = len(ev.assertions)
-            value = thunk()
-            flat = [t for p, slot in zip(pattern, slots, strict=True) for t in merging.tensors(ev, p, before.get(slot))]
-            flat += merging.tensors(ev, result, value)
-            flat.append(broken(ev.assertions[first:]))
-            before.restore()
-            return flat
-
-        return branch
-
-    outputs = iter(tf.cond(condition, traced(then), traced(otherwise)))
-    sides = [condition, tf.logical_not(condition)]
+    ends = [[side.changes.get(slot, untouched[slot]) for slot in slots] for side in sides]
+    pattern = [before.merged(slot, *both) for slot, *both in zip(slots, *ends, strict=True)]
+    result = merging.template(ev, one.value, other.value)
+    flat = []
+    for side, end in zip(sides, ends, strict=True):
+        first = len(ev.assertions)
+        with side.graph.as_default():
+            flat.append([t for p, value in zip(pattern, end, strict=True) for t in merging.tensors(ev, p, value)])
+            flat[-1] += merging.tensors(ev, result, side.value)
+            flat[-1].append(broken([side.broken, *ev.assertions[first:]]))
+        del ev.assertions[first:]
+    made = tf_private.conditional(condition, [side.graph for side in sides], flat)
+    ev.conditionals[deciding(made[-1])] = place
+    outputs = iter(made)
     for slot, p in zip(slots, pattern, strict=True):
-        value = merging.filled(p, outputs)
-        missing = [isinstance(values.get(slot, untouched[slot]), Missing) for _, values in tries]
-        unsure = any(missing) and not isinstance(value, Missing)
-        before.set(slot, Unsure(value, sides[missing[0]]) if unsure else value)
+        before.set(slot, merging.filled(p, outputs))
     value = merging.filled(result, outputs)
     ev.assertions.append(next(outputs))
     return value
@@ -85,6 +102,11 @@ def tried(before: state.State, thunk: Thunk) -> tuple[Any, dict[state.Slot, Any]
         changes = before.changes()
     before.restore()
     return value, changes
+
+
+def deciding(output: tf.Tensor) -> tf.Operation:
+    """The conditional or loop that an output is of."""
+    return output.op.inputs[0].op if output.op.type == "Identity" else output.op
 
 
 def scratch() -> Any:

@@ -17,7 +17,18 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.core.subgraph import SubGraph
-from recgraph.speculate import attributes, calls, containers, known, purity, residuals
+from recgraph.speculate import (
+    arithmetic,
+    attributes,
+    calls,
+    connections,
+    containers,
+    keras_state,
+    known,
+    purity,
+    residuals,
+    showing,
+)
 from recgraph.speculate.effects import subgraph_writes
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import MISSING, Iteration, Residual, is_symbolic
@@ -57,7 +68,7 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
     if known.is_numpy(function):
         return _numpy(ev, function, arguments, named, node)
     if known.is_frameworks(function) or known.is_frameworks_object(owner) or known.is_frameworks_object(function):
-        return _framework(ev, function, arguments, named, node)
+        return framework(ev, function, arguments, named, node)
     name = getattr(function, "__qualname__", None) or repr(function)
     raise ev.refuse("foreign function", f"{known.top_package(function)}: {name} is not known", node)
 
@@ -116,7 +127,8 @@ _REFUSED = {
 _SETTINGS = ("set_", "reset_", "enable_", "disable_", "clear_")
 
 
-def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    """A call of TensorFlow or Keras, which makes operations."""
     if _hashable(function) and function in _REFUSED:
         raise ev.refuse("framework", _REFUSED[function], node)
     owner = getattr(function, "__self__", None)
@@ -131,15 +143,22 @@ def _framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[s
         raise ev.refuse("wrapped function", f"{inner.__qualname__}, which {name} wraps, may do more than compute", node)
     if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in residuals._leaves(arguments)):
         raise ev.refuse("raises", f"{name} of what is no tensor", node)
+    if keras_state.makes_variables(owner, name):
+        raise ev.refuse("new variable", f"{type(owner).__name__} makes its variables", node)
     for thing in (owner, function):
         if isinstance(thing, keras.Optimizer) and not thing.built:
             raise ev.refuse("new variable", f"a {type(thing).__name__} makes its variables", node)
         ev.heap.given(thing, ev.where(node))
         ev.heap.losses.note(thing)
-    if isinstance(owner, tf.GradientTape) and "gradient" in name and ev.heap.forks > ev.tapes.get(id(owner), 0):
-        raise ev.refuse("tape", "a branch uses up a tape of the block around it", node)
+    if isinstance(owner, tf.GradientTape) and ev.heap.forks > ev.tapes.get(id(owner), 0):
+        raise ev.refuse("tape", "a branch uses a tape of the block around it", node)
     with known.users_layers_converted(ev, function):
-        return calls.native(ev, function, arguments, named, node)
+        result = calls.native(ev, function, arguments, named, node)
+    if isinstance(owner, tf.GradientTape):
+        lifted = [containers.lift(ev, a, node) for a in arguments]
+        keywords = {k: containers.lift(ev, v, node) for k, v in named.items()}
+        return connections.check(ev, name, lifted, keywords, result, node)
+    return result
 
 
 @special(tf.is_tensor)
@@ -157,7 +176,7 @@ def _executing_eagerly(ev: Evaluator, arguments: Arguments, named: dict[str, Any
 @special(builtins.print)
 def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
     ev.need_sequence("print")
-    held = [containers.lift(ev, a, node) for a in arguments]
+    held = [showing.snapshot(containers.lift(ev, a, node)) for a in arguments]
     ev.effects.append(calls.LateCall(ev.script.name(), ev.script.constant(print), held, named))
 
 
@@ -187,9 +206,7 @@ SPECIAL.update({kind: _number_of(kind) for kind in (float, int, bool)})
 def _isinstance(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
     value, kinds = arguments[0], containers.lift(ev, arguments[1], node)
     if isinstance(value, Residual):
-        if value.example is None:
-            raise ev.refuse("late value", "the type of a value that is known only after the graph", node)
-        return isinstance(value.example, kinds)
+        return issubclass(residuals.type_of(ev, value, node), kinds)
     if isinstance(value, tf.Tensor):
         return issubclass(ev.heap.eager_tensor_type, kinds)
     return isinstance(value, kinds)
@@ -202,7 +219,7 @@ def _type(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.
     value = arguments[0]
     if isinstance(value, tf.Tensor):
         return ev.heap.eager_tensor_type
-    return type(value.example) if isinstance(value, Residual) else type(value)
+    return residuals.type_of(ev, value, node) if isinstance(value, Residual) else type(value)
 
 
 @special(builtins.getattr)
@@ -282,7 +299,12 @@ def _sorted(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: as
 def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
     if not any(is_symbolic(a) or (isinstance(a, Residual) and a.tensor is not None) for a in arguments):
         return residuals.python(ev, range, arguments, node)
-    parts = [residuals.as_tensor(ev, a, node) if isinstance(a, Residual) else tf.cast(a, tf.int64) for a in arguments]
+    parts = [
+        residuals.as_tensor(ev, a, node) if isinstance(a, Residual) else tf.convert_to_tensor(a) for a in arguments
+    ]
+    if not all(part.dtype.is_integer for part in parts):
+        raise ev.refuse("raises", "a range of what are no integers", node)
+    parts = [tf.cast(part, tf.int64) for part in parts]
     start = parts[0] if len(parts) > 1 else tf.constant(0, tf.int64)
     step = parts[2] if len(parts) > 2 else tf.constant(1, tf.int64)
     return containers.range_rows([start, parts[min(1, len(parts) - 1)], step])
@@ -318,6 +340,8 @@ def _extreme_of(function: Any) -> Special:
             return _by_key(ev, function, members, named, node)
         if any(is_symbolic(m) for m in members):
             return functools.reduce(lambda a, b: _better(ev, function, a, b, node), members)
+        if (best := arithmetic.extreme(ev, function, members, node)) is not None:
+            return best
         return residuals.python(ev, function, [members], node, named)
 
     return convert

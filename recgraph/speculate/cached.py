@@ -31,7 +31,7 @@ class Broken:
     @property
     def is_failure(self) -> bool:
         """Whether the call itself fails, as far as the graph can tell: no other graph would do better."""
-        return self.assumption is None or self.assumption.kind == "raises"
+        return self.assumption is None or self.assumption.kind in ("raises", "range")
 
     def __str__(self) -> str:
         return str(self.assumption or f"an operation failed: {type(self.error).__name__}")

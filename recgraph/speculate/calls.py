@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import builtin_calls, containers, known, recursion, residuals, shapes
+from recgraph.speculate import arrays, builtin_calls, containers, known, recursion, residuals, shapes
 from recgraph.speculate.evaluator import Evaluator, LayerCall, MethodCall, rule
 from recgraph.speculate.profile import Seen, is_plain
+from recgraph.speculate.reasons import Again, Inconvertible
 from recgraph.speculate.scopes import Frame, names_of
 from recgraph.speculate.syntax import Syntax, syntax_of
 from recgraph.speculate.values import Iteration, Residual, is_symbolic
@@ -55,7 +56,9 @@ def call(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, An
         if known.is_users(function.__func__):
             return call(ev, function.__func__, [function.__self__, *arguments], named, node)
         return builtin_calls.library(ev, function, arguments, named, node)
-    if isinstance(function, residuals.Method | containers.HeapMethod | shapes.AsList | Closure):
+    if isinstance(
+        function, residuals.Method | containers.HeapMethod | shapes.AsList | Closure | arrays.Method | arrays.Numpy
+    ):
         return function.call(ev, arguments, named, node)
     if isinstance(function, types.FunctionType) and known.is_users(function):
         return inline(ev, function, arguments, named, node)
@@ -157,6 +160,7 @@ class Closure:
         self.named_defaults = [None if d is None else (ev.value(d),) for d in arguments.kw_defaults]
         self.__name__ = getattr(node, "name", "<lambda>")
 
+    @tf.autograph.experimental.do_not_convert
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         self.ev.callbacks += 1
         try:
@@ -212,6 +216,7 @@ class Callback:
         self.__name__ = getattr(function, "__name__", "callback")
         self.__signature__ = inspect.signature(function)
 
+    @tf.autograph.experimental.do_not_convert
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         count = 0 if self.sequential else 1
         self.ev.callbacks += count
@@ -299,10 +304,27 @@ def native(
     keywords = {name: argument(ev, a, arguments, node) for name, a in named.items()}
     try:
         return function(*values, **keywords)
-    except (tf.errors.OperatorNotAllowedInGraphError, NotImplementedError) as error:
-        raise ev.refuse("in graph", f"{getattr(function, '__name__', function)}: {error}"[:300], node) from error
-    except (TypeError, ValueError, AttributeError, LookupError, RuntimeError, tf.errors.OpError) as error:
-        raise ev.refuse("raises", f"{type(error).__name__}: {error}"[:300], node) from error
+    except (Inconvertible, Again):
+        raise
+    except Exception as error:
+        raise _reason(ev, function, error, node) from error
+
+
+def _reason(ev: Evaluator, function: Any, error: Exception, node: ast.AST) -> Exception:
+    """Why a call of a library's function failed; what our own code has raised in it, if it did."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, Inconvertible | Again):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, tf.errors.OperatorNotAllowedInGraphError | NotImplementedError):
+        return ev.refuse("in graph", f"{getattr(function, '__name__', function)}: {error}"[:300], node)
+    if isinstance(error, _RAISED):
+        return ev.refuse("raises", f"{type(error).__name__}: {error}"[:300], node)
+    return error
+
+
+_RAISED = (TypeError, ValueError, AttributeError, LookupError, RuntimeError, tf.errors.OpError)
 
 
 def native_as_is(ev: Evaluator, function: Callable[..., Any], named: dict[str, Any], node: ast.AST) -> Any:
@@ -341,7 +363,7 @@ def _tensors_for_numbers(ev: Evaluator, value: Any, others: list[Any], node: ast
 def _number(ev: Evaluator, value: Residual, others: list[Any], node: ast.AST) -> tf.Tensor:
     """A number for TensorFlow: beside tensors of floats it has their dtype, else what TensorFlow makes of it."""
     tensor = residuals.as_tensor(ev, value, node)
-    if isinstance(value.example, np.ndarray | np.generic) or tensor.dtype in (tf.bool, tf.string):
+    if value.is_array or isinstance(value.example, np.ndarray | np.generic) or tensor.dtype in (tf.bool, tf.string):
         return tensor
     dtypes = [o.dtype for o in others if isinstance(o, tf.Tensor | tf.Variable)]
     if tensor.dtype.is_floating:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import operator
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +12,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import calls, known, residuals, shapes
+from recgraph.speculate import arrays, calls, known, residuals, shapes
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import MISSING, Iteration, Residual, Rows, is_symbolic
+from recgraph.speculate.values import HELD, MISSING, Iteration, Residual, Rows, is_symbolic
 
 # How many members a loop may have and still be unrolled.
 UNROLL = 2000
@@ -61,6 +62,8 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
         found = _item(ev, container.dims, index, node)
         return shapes.PartialShape(found) if isinstance(index, slice) else found
     if isinstance(container, Residual):
+        if container.is_array and (found := arrays.item(container, index)) is not None:
+            return found
         return residuals.in_script(ev, _get_item, [container, lift(ev, index, node)], {}, node)
     if isinstance(index, Residual) and not index.late and _is_of_objects(ev, container):
         index = ev.concrete(index, node)
@@ -128,13 +131,34 @@ def _by_unknown(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any
     if isinstance(members, list | tuple) and members and all(isinstance(m, tf.Tensor) for m in members):
         number = index.tensor if isinstance(index, Residual) else index
         return tf.stack(list(members))[tf.cast(number, tf.int32)]
-    raise ev.refuse("index", "an index that a tensor gives into Python objects", node)
+    return subscript(ev, container, _assumed_index(ev, index, node), node)
+
+
+def known_index(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
+    """An index into Python objects, the same for reading and writing."""
+    of_graph = isinstance(index, Residual) and index.tensor is not None and isinstance(container, list | dict)
+    return _assumed_index(ev, index, node) if of_graph else index
+
+
+def _assumed_index(ev: Evaluator, index: Any, node: ast.AST) -> Any:
+    """An index that comes out of the graph is taken to be that of the last call: a graph for each."""
+    seen, site = ev.seen(node, "index")
+    is_number = isinstance(index, Residual) and index.tensor is not None and not index.is_array
+    if not is_number or type(seen.last) is not int or index.tensor.dtype != tf.int64 or ev.callbacks or ev.rounds:
+        raise ev.refuse("index", "an index that a tensor gives into Python objects", node)
+    ev.assert_in_graph(tf.equal(index.tensor, seen.last), ev.noted("path", f"the index is {seen.last}", node))
+    return seen.last
 
 
 def set_subscript(ev: Evaluator, container: Any, index: Any, value: Any, node: ast.AST) -> None:
     """`container[index] = value`."""
+    if isinstance(container, Residual) and container.is_array:
+        residuals.in_script(ev, operator.setitem, [container, lift(ev, index, node), lift(ev, value, node)], {}, node)
+        return
     if is_symbolic(index) or isinstance(container, Residual):
         raise ev.refuse("index", "an item is set under a key that a tensor gives", node)
+    if isinstance(index, Residual) and index.tensor is not None:
+        index = _assumed_index(ev, index, node)
     index = ev.concrete(index, node)
     method = getattr(type(container), "__setitem__", None)
     if isinstance(method, types.FunctionType) and known.is_users(method):
@@ -243,7 +267,7 @@ def range_rows(parts: list[tf.Tensor], is_known: bool = False) -> Rows:
     """A `range` of numbers from the graph."""
     start, stop, step = parts
     count = tf.maximum((stop - start + step - tf.sign(step)) // step, 0)
-    return Rows(count, lambda i: Residual("", tensor=start + i * step, late=True), is_known)
+    return Rows(count, lambda i: Residual("", tensor=start + i * step, late=True, limit=HELD), is_known)
 
 
 def _trips_vary(ev: Evaluator, node: ast.AST) -> bool:
@@ -318,6 +342,8 @@ def elements(ev: Evaluator, nodes: list[ast.expr]) -> list[Any]:
 
 
 def _members_of_residual(ev: Evaluator, iterable: Residual, node: ast.AST) -> list[Any]:
+    if iterable.is_array and (members := arrays.members(iterable)) is not None:
+        return members
     if iterable.late or not isinstance(iterable.example, np.ndarray | list | tuple | str | range):
         raise ev.refuse("iterator", "a loop over a value that differs from call to call", node)
     count = len(iterable.example)
@@ -333,10 +359,12 @@ def length(ev: Evaluator, container: Any, node: ast.AST) -> Any:
         raise ev.refuse("raises", "an iterator has no length", node)
     if isinstance(container, tf.Tensor):
         return shapes.length(ev, container, node)
+    if arrays.is_array(container) and container.tensor.shape.rank and container.tensor.shape[0] is not None:
+        return int(container.tensor.shape[0])
     if isinstance(container, shapes.PartialShape):
         return len(container.dims)
     if isinstance(container, Rows):
-        return Residual("", tensor=container.count, late=True)
+        return Residual("", tensor=container.count, late=True, limit=HELD)
     name = ev.heap.name_of(container)
     if name is None or id(container) in ev.heap.opened or not isinstance(container, list | dict | set | tuple):
         method = getattr(type(container), "__len__", None)

@@ -10,15 +10,25 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import branches, builtin_calls, interrupts, on_expressions, on_statements, ordering
+from recgraph.speculate import (
+    branches,
+    builtin_calls,
+    connections,
+    interrupts,
+    on_expressions,
+    on_statements,
+    ordering,
+    printing,
+    tensor_control,
+)
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.binding import names_of_parameters
 from recgraph.speculate.calls import enter
-from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.evaluator import Evaluator, Settings
 from recgraph.speculate.optimizations import ALL, Optimizations
 from recgraph.speculate.profile import GeneralProfile, Profile, same
 from recgraph.speculate.randomness import RandomGraph
-from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.reasons import Again, Inconvertible
 from recgraph.speculate.recording import by_dependencies
 from recgraph.speculate.rendering import Renderer
 from recgraph.speculate.running import runner
@@ -71,29 +81,39 @@ def convert(
     if not optimizations.specialisation:
         for keeps_shapes in (False, True):
             with contextlib.suppress(Exception):  # an operation may need to know more: then it is assumed
-                return _convert(function, parameters, GeneralProfile(profile, keeps_shapes), optimizations)
+                return _until_sure(function, parameters, GeneralProfile(profile, keeps_shapes), optimizations)
     try:
-        return _convert(function, parameters, profile, optimizations)
+        return _until_sure(function, parameters, profile, optimizations)
     except Inconvertible as reason:
         if reason.feature in ("raises", "new variable") or not profile.has_variants:
             raise
         try:
-            return _convert(function, parameters, profile, optimizations, is_specialised=True)
+            return _until_sure(function, parameters, profile, optimizations, is_specialised=True)
         except Inconvertible:
             raise reason from None
 
 
-def _convert(
+def _until_sure(
     function: Any,
     parameters: tuple[Any, ...],
     profile: Profile,
     optimizations: Optimizations,
     is_specialised: bool = False,
 ) -> Converted:
+    """Converts, again where it turns out that ways have to be assumed on which gradients depend."""
+    paths: set[Any] = set()
+    while True:
+        try:
+            return _convert(function, parameters, Settings(profile, optimizations, set(paths)), is_specialised)
+        except Again as again:
+            paths |= again.places
+
+
+def _convert(function: Any, parameters: tuple[Any, ...], settings: Settings, is_specialised: bool = False) -> Converted:
     syntax = syntax_of(function)
     script = Script(len(parameters))
     graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")
-    ev = Evaluator(script, graph, profile, optimizations)
+    ev = Evaluator(script, graph, settings)
     ev.heap.is_specialised = is_specialised
     with _no_new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
         _no_new_variables(ev)
@@ -139,6 +159,7 @@ def _admit_closure(ev: Evaluator, function: Any) -> None:
 def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Converted:
     """The graph as a function, in the order that all-or-nothing asks for."""
     script, inputs = ev.script, ev.heap.inputs
+    _without_tape(ev, graph, outputs)
     graph.check()
     draw = graph.seeds_drawn()
     if graph.has_random_numbers:
@@ -162,6 +183,18 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     )
 
 
+def _without_tape(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> None:
+    """Where it depends on a way what a tape around the call finds, ways are assumed if there is a tape, or none is."""
+    places = connections.depends_on_ways(ev, graph, outputs)
+    if not places:
+        return
+    if not tf_private.a_tape_is_listening():
+        ev.script.scope["a_tape_is_listening"] = tf_private.a_tape_is_listening
+        ev.script.assume("not a_tape_is_listening()", assumption("decision", "whether there is a tape around the call"))
+    elif more := set(places) - {None} - ev.paths:
+        raise Again(more)
+
+
 def _no_new_variables(ev: Evaluator) -> Any:
     """Variables are made by eager calls only: this holds for those that Keras makes late, too."""
 
@@ -178,4 +211,4 @@ def _assert(ev: Evaluator) -> None:
         tf.debugging.Assert(number < 0, [MARK, number], summarize=1)
 
 
-_RULES = (builtin_calls, on_expressions, on_statements)  # they register themselves
+_RULES = (builtin_calls, on_expressions, on_statements, printing, tensor_control)  # they register themselves

@@ -15,12 +15,13 @@ from recgraph import tf_private
 from recgraph.core.subgraph import SubGraph
 
 
-def _names(text: str) -> frozenset[str]:
+def names(text: str) -> frozenset[str]:
+    """Words as a set."""
     return frozenset(text.split())
 
 
 # Stateful for TensorFlow, but nobody can see that they have run.
-_SILENT: Final = _names(
+_SILENT: Final = names(
     """
     ReadVariableOp ResourceGather ResourceGatherNd VariableShape VarIsInitializedOp VarHandleOp Assert
     CheckNumerics CheckNumericsV2 Placeholder RandomStandardNormal RandomUniform RandomUniformInt
@@ -28,13 +29,13 @@ _SILENT: Final = _names(
     LookupTableFindV2 LookupTableSizeV2 LookupTableExportV2
     """
 )
-_CALLS: Final = _names(
+_CALLS: Final = names(
     """
     If StatelessIf While StatelessWhile Case StatelessCase PartitionedCall StatefulPartitionedCall
     """
 )
 # Never fail, whatever they are given.
-_SAFE: Final = _names(
+_SAFE: Final = names(
     """
     Abs Acos Asin Atan Cast Ceil Const Cos Cosh Digamma Elu Erf Erfc Exp Expm1 Floor Identity IsFinite IsInf
     IsNan Lgamma Log Log1p LogicalNot Neg NoOp OnesLike Placeholder PreventGradient PrintV2 Rank ReadVariableOp Real
@@ -43,7 +44,7 @@ _SAFE: Final = _names(
     """
 )
 # Never fail on floats of the shapes that were known when the graph was made.
-_SAFE_IN_SHAPE: Final = _names(
+_SAFE_IN_SHAPE: Final = names(
     """
     Add AddN AddV2 Atan2 BatchMatMulV2 BiasAdd BiasAddGrad BroadcastTo ConcatV2 Div DivNoNan EluGrad Equal
     ExpandDims Fill Greater GreaterEqual L2Loss Less LessEqual LogicalAnd LogicalOr LogSoftmax MatMul Max
@@ -57,7 +58,7 @@ _ASSIGNMENTS: Final = frozenset({"AssignVariableOp", "AssignAddVariableOp", "Ass
 
 
 # Updates by a dense gradient: they fail where the variables and the gradient differ in shape, or a rate is no scalar.
-_UPDATES: Final = _names(
+_UPDATES: Final = names(
     """
     ResourceApplyAdaMax ResourceApplyAdadelta ResourceApplyAdagrad ResourceApplyAdagradV2 ResourceApplyAdam
     ResourceApplyCenteredRMSProp ResourceApplyFtrlV2 ResourceApplyGradientDescent ResourceApplyKerasMomentum
@@ -135,14 +136,14 @@ def bodies(op: tf.Operation) -> Iterator[tuple[Any, list[tf.Tensor]]]:
         return
     inputs = list(op.inputs)
     if op.type in ("While", "StatelessWhile"):
-        names, given = [op.get_attr("cond").name, op.get_attr("body").name], inputs
+        called, given = [op.get_attr("cond").name, op.get_attr("body").name], inputs
     elif op.type in ("If", "StatelessIf"):
-        names, given = [op.get_attr("then_branch").name, op.get_attr("else_branch").name], inputs[1:]
+        called, given = [op.get_attr("then_branch").name, op.get_attr("else_branch").name], inputs[1:]
     elif op.type in ("Case", "StatelessCase"):
-        names, given = [branch.name for branch in op.get_attr("branches")], inputs[1:]
+        called, given = [branch.name for branch in op.get_attr("branches")], inputs[1:]
     else:
-        names, given = [op.get_attr("f").name], inputs
-    for name in names:
+        called, given = [op.get_attr("f").name], inputs
+    for name in called:
         yield tf_private.function_graph(op.graph, name), given
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dataclasses
 import types
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -16,7 +17,7 @@ import tensorflow as tf
 
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.heap import Heap
-from recgraph.speculate.optimizations import ALL, Optimizations
+from recgraph.speculate.optimizations import Optimizations
 from recgraph.speculate.profile import Profile, Seen, is_plain
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.scopes import Frame
@@ -54,6 +55,21 @@ class LayerCall(MethodCall):
     """The `call` of a layer, for Keras to call."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a conversion goes by.
+
+    Attributes:
+        profile: what the eager calls have seen.
+        optimizations: what is done beyond the general rules.
+        paths: the ways that are assumed, since gradients depend on them.
+    """
+
+    profile: Profile
+    optimizations: Optimizations
+    paths: set[Any]
+
+
 class Evaluator:
     """The conversion of one call.
 
@@ -70,13 +86,18 @@ class Evaluator:
         cells: by id, of a closure that differs from call to call, how the script finds them.
         tapes: by id, how many forks were around the `with` of a gradient tape.
         reached: how often each site was reached in this call.
+        paths: places where a tensor decides and only one way is converted, because two do not fit together or because
+            gradients depend on the way; ("entered", place) where a loop is assumed to have a round or none, and
+            ("unrolled", place) where it cannot be a loop of the graph.
+        conditionals: the operations that decide between two ways, each with what `paths` may have for it.
         here: the node that is being converted.
     """
 
-    def __init__(self, script: Script, graph: Any, profile: Profile, optimizations: Optimizations = ALL) -> None:
-        self.script, self.graph, self.profile = script, graph, profile
-        self.optimizations = optimizations
-        self.heap = Heap(script, graph, profile)
+    def __init__(self, script: Script, graph: Any, settings: Settings) -> None:
+        self.script, self.graph = script, graph
+        self.profile, self.optimizations, self.paths = settings.profile, settings.optimizations, settings.paths
+        self.conditionals: dict[tf.Operation, Any] = {}
+        self.heap = Heap(script, graph, self.profile)
         self.assertions: list[tf.Tensor] = []
         self.effects: list[Any] = []
         self.frames: list[Frame] = []
@@ -86,6 +107,7 @@ class Evaluator:
         self.places: dict[int, tuple[Any, int, tuple[int, ...]]] = {}
         self.tables: dict[type, Any] = {}
         self.cells: dict[int, str] = {}
+        self.rounds = 0  # how many loops of the graph are around us
         self.callbacks = 0  # how many functions of TensorFlow's have called us back
         self.tapes: dict[int, int] = {}
         self.reached: dict[Any, int] = {}
@@ -112,6 +134,11 @@ class Evaluator:
         occurrence = self.reached.get(site, 0)
         self.reached[site] = occurrence + 1
         return self.profile.seen(site, occurrence), (site, occurrence)
+
+    def place_of(self, node: ast.AST, what: str = "value") -> tuple[Any, int]:
+        """A node that was reached just now, and which time it was."""
+        site = site_of(self.frame.syntax, node, what)
+        return site, max(self.reached.get(site, 1) - 1, 0)
 
     # Rules.
 
@@ -276,8 +303,7 @@ class Evaluator:
         Raises:
             Inconvertible: no call was seen here.
         """
-        site = site_of(self.frame.syntax, node, what)
-        occurrence = max(self.reached.get(site, 1) - 1, 0)
+        site, occurrence = self.place_of(node, what)
         seen = self.profile.seen(site, occurrence)
         last = seen.last
         if what != "truth" and seen.call < self.profile.calls:
@@ -314,6 +340,8 @@ class Evaluator:
     def truth(self, value: Any, node: ast.AST) -> Any:
         """What `bool(value)` is: a bool, a `Residual` that is known before the graph, or a bool scalar of the graph."""
         if isinstance(value, Residual):
+            if value.is_array and value.tensor is not None:
+                return self.truth(value.tensor, node)
             if value.tensor is not None:
                 return tf.cast(value.tensor, tf.bool)
             if value.late:

@@ -36,6 +36,7 @@ REMEDIES: Final[dict[str, str]] = {
     "decision": "decide by a tensor, or expect a graph for each value",
     "branch": "none needed: the next graph has both ways",
     "path": "let both ways leave the same things behind, so that both fit into one graph",
+    "range": "keep integers below 2 ** 62, or make them floats",
     "raises": "an exception that is raised and caught in every call runs eagerly: test for it first",
 }
 # What to change where something is not converted, by `Inconvertible.feature`.

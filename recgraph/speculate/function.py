@@ -148,7 +148,7 @@ class Calls:
         kind = "fallback" if misses else "eager"
         self._learn(misses)
         if misses and misses[-1][1].is_failure:
-            return self._failed(misses[-1][0], call)
+            return self._failed(*misses[-1], call)
         is_due = self._cache.is_due(call.parameters, self._is_due)
         if self.profile.calls >= self.profiled_calls and is_due and _CONVERTING.acquire(blocking=False):
             try:
@@ -164,10 +164,10 @@ class Calls:
         self._cache.observed(call.parameters)
         return self._observed(call, kind)
 
-    def _failed(self, graph: CachedGraph, call: Call) -> Any:
+    def _failed(self, graph: CachedGraph, broken: Broken, call: Call) -> Any:
         """Something failed in a graph: the eager call should raise. Where it does not, the graph is wrong."""
         result = self._observed(call, "fallback")
-        graph.failures += 1
+        graph.failures += broken.assumption is None or broken.assumption.kind == "raises"
         if graph.failures >= MAX_FAILURES:
             self._cache.keep_only(lambda other: other is not graph)
             self._give_up("a graph fails where the eager call does not")
@@ -178,6 +178,9 @@ class Calls:
         result = graph.call(call.parameters)
         if type(result) is Broken:
             self._learn([(graph, result)])
+            self._attempts += result.assumption is not None and result.assumption.site is None
+            if self._attempts >= MAX_ATTEMPTS:
+                self._give_up(f"graphs break that were made for the call: {result}")
             if not graph.is_obsolete:
                 self._cache.add(graph, call.parameters)
             return result

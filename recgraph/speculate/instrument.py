@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import types
 import weakref
 from typing import Any
+
+import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate import known
@@ -56,8 +59,18 @@ class Observer:
             self.profile.see(site, bool(value))
         return value
 
+    def called(self, callee: Any, place: Any) -> Any:
+        """A callee of the program: observed, and what a tensor that it is given decides."""
+        known_how = callee in _DECIDING if isinstance(callee, types.FunctionType) else False
+        return functools.partial(_DECIDING[callee], self, callee, place) if known_how else self.observed(callee)
+
     def observed(self, callee: Any) -> Any:
         """A callee that is observed too, where it is a Python function of the user's."""
+        if known.is_speculated(callee):
+            return self.observed(callee.function)
+        if isinstance(callee, types.MethodType) and known.is_speculated(callee.__func__):
+            speculated: Any = callee.__func__
+            return self.observed(types.MethodType(speculated.function, callee.__self__))
         if isinstance(callee, types.MethodType) and isinstance(callee.__func__, types.FunctionType):
             inner = self.observed(callee.__func__)
             return types.MethodType(inner, callee.__self__) if inner is not callee.__func__ else callee
@@ -103,6 +116,26 @@ class _Hook:
 def is_observed(code: types.CodeType) -> bool:
     """Whether code tells an observer what it does."""
     return any(type(constant) is _Hook for constant in code.co_consts)
+
+
+def _seen_cond(observer: Observer, callee: Any, place: Any, *arguments: Any, **named: Any) -> Any:
+    decides = arguments[0] if arguments else named.get("pred")
+    if isinstance(decides, EagerTensor) and decides.shape.num_elements() == 1:
+        observer.profile.see((*place[:-1], "truth"), bool(decides))
+    return callee(*arguments, **named)
+
+
+def _seen_case(observer: Observer, callee: Any, place: Any, *arguments: Any, **named: Any) -> Any:
+    index, functions = (*arguments, named.get("branch_index"), named.get("branch_fns"))[:2]
+    if isinstance(index, EagerTensor) and index.shape.num_elements() == 1 and isinstance(functions, list | tuple):
+        for number in range(len(functions)):
+            observer.profile.see((*place[:-1], f"case {number}"), bool(index == number))
+            if index == number:
+                break
+    return callee(*arguments, **named)
+
+
+_DECIDING: dict[Any, Any] = {tf.cond: _seen_cond, tf.switch_case: _seen_case}
 
 
 def _with_code(function: types.FunctionType, code: types.CodeType) -> types.FunctionType:
@@ -212,6 +245,8 @@ class _Observing(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
+        if not isinstance(node.slice, ast.Slice | ast.Tuple):
+            node.slice = ast.copy_location(_hook("see", self._site(node, "index"), node.slice), node.slice)
         return self._seen(node) if isinstance(node.ctx, ast.Load) else node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -221,7 +256,7 @@ class _Observing(ast.NodeTransformer):
         """A callee is observed, and what it returns."""
         self.generic_visit(node)
         if not (isinstance(node.func, ast.Name) and node.func.id == "super"):
-            node.func = ast.copy_location(_hook("observed", node.func), node.func)
+            node.func = ast.copy_location(_hook("called", node.func, self._site(node, "")), node.func)
         return self._seen(node)
 
     def _truth(self, test: ast.expr) -> ast.expr:
@@ -295,7 +330,8 @@ class _Observing(ast.NodeTransformer):
         if isinstance(target, ast.Attribute | ast.Subscript):
             target.value = self._kept("owner", target.value, steps)
         if isinstance(target, ast.Subscript):
-            target.slice = self._kept("index", target.slice, steps)
+            place = self._site(target, "index")
+            target.slice = self._kept("index", _hook("see", place, target.slice), steps)
         current = copy.deepcopy(target)
         current.ctx = ast.Load()
         self._kept("value", _hook("see", site, current), steps)

@@ -10,14 +10,21 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 
 from recgraph.speculate import known
+from recgraph.speculate.profile import same
 
 # Changed by Keras in every call.
 _PASSING = frozenset({"_losses", "_loss_ids", "_lock", "_called", "_self_tracked_trackables"})
+# How layers are connected: lists that are made with the model.
+_STRUCTURE = ("_nodes", "_operations", "_inbound", "_outbound", "_tensor")
+# Noted by themselves, or with a value that is read in the graph.
+_OTHERS = (keras.Layer, keras.Variable, keras.KerasTensor, keras.metrics.Metric)
+# Who has it, how it is read, and what was found.
+_Part: TypeAlias = tuple[Callable[[], Any], Callable[[Any], Any], Any]
 
 
 def has_state(thing: Any) -> bool:
@@ -34,15 +41,28 @@ def is_unbuilt(thing: Any) -> bool:
     return any(not getattr(one, "built", True) for part in parts if has_state(part) for one in _objects(part))
 
 
+def makes_variables(thing: Any, method: str) -> bool:
+    """Whether a call of an optimizer would make its variables: one that is stopped half-way stays without them."""
+    return isinstance(thing, keras.optimizers.Optimizer) and not thing.built and method.startswith(("apply", "build"))
+
+
 def unchanged(thing: Any) -> Callable[[], bool]:
     """A function that tells whether an object of Keras's, with all its layers, is as it is now."""
-    parts = [part for part in map(_attributes, _objects(thing)) if part is not None]
+    seen: set[int] = set()
+    parts: list[_Part] = []
+    for one in _objects(thing):
+        _note(one, parts, seen)
 
     def check() -> bool:
-        for owner, read, values in parts:
-            found = owner()
-            if found is None or read(found.__dict__) != values:
-                return False
+        try:
+            for owner, read, values in parts:
+                found = read(owner())
+                if not (
+                    len(found) == len(values) and all(map(operator.is_, found, values)) or _is_alike(found, values)
+                ):
+                    return False
+        except (AttributeError, KeyError, RuntimeError):
+            return False  # it has died, or has no such attribute
         return True
 
     return check
@@ -79,12 +99,48 @@ def _objects(thing: Any) -> Iterator[Any]:
         yield thing
 
 
-def _attributes(thing: Any) -> tuple[Any, Any, Any] | None:
-    names = sorted(name for name in thing.__dict__ if name not in _PASSING and _is_kerass(thing, name))
-    if not names:
-        return None
-    read = operator.itemgetter(*names)
-    return weakref.ref(thing), read, read(thing.__dict__)
+def _note(thing: Any, parts: list[_Part], seen: set[int]) -> None:
+    """Takes note of the attributes of an object, of what its lists and dicts hold, and of the objects in them."""
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, list | dict | set | tuple):
+        members = list(thing.values() if isinstance(thing, dict) else thing)
+        if not isinstance(thing, tuple):
+            _add(parts, lambda: thing, _items if isinstance(thing, dict) else tuple)
+    else:
+        names = sorted(name for name in thing.__dict__ if name not in _PASSING and _is_kerass(thing, name))
+        members = [thing.__dict__[name] for name in names if not name.startswith(_STRUCTURE)]
+        if names:
+            read = operator.itemgetter(*names, names[0])  # of one alone it would not be a tuple
+            _add(parts, weakref.ref(thing), lambda owner: read(owner.__dict__))
+    for member in members:
+        if isinstance(member, list | dict | set | tuple) or _is_looked_into(member):
+            _note(member, parts, seen)
+
+
+def _add(parts: list[_Part], owner: Callable[[], Any], read: Callable[[Any], Any]) -> None:
+    parts.append((owner, read, read(owner())))
+
+
+def _items(mapping: Any) -> tuple[Any, ...]:
+    return *mapping.keys(), *mapping.values()
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    """Whether two values are the same, or data that is equal: variables, say, have an idea of equality of their own."""
+    if one is other or type(one) is not type(other):
+        return one is other
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_is_alike, one, other))
+    if isinstance(one, dict):
+        return _is_alike(_items(one), _items(other))
+    return bool(one == other) if isinstance(one, set) else same(one, other)
+
+
+def _is_looked_into(thing: Any) -> bool:
+    """Whether an object that a layer holds is, say, a regularizer or a schedule: something of Keras's with settings."""
+    return has_state(thing) and not isinstance(thing, _OTHERS) and type(thing).__name__ not in ("Tracker", "Node")
 
 
 def _is_kerass(thing: Any, name: str) -> bool:

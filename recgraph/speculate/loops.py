@@ -7,18 +7,19 @@ run only while it is none that leaves.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import attributes, branches, containers, merging, state
+from recgraph.speculate import attributes, branches, containers, merging, randomness, state
 from recgraph.speculate.branches import WAYS
 from recgraph.speculate.evaluator import Evaluator, Signal
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import DUMMY, MISSING, Iteration, Missing, Residual, Rows, Unsure
+from recgraph.speculate.values import DUMMY, HELD, MISSING, Iteration, Missing, Residual, Rows, Unsure
 
 # How often the state of a loop may become more general before it is given up.
 _ROUNDS = 4
@@ -92,7 +93,9 @@ class Loop:
         if not _returns(self.node):
             return None
         returned = tf.where(way.tensor == WAYS["return"], way.tensor, 0)
-        return branches.resume(self.ev, ("left", (Residual("", tensor=returned, late=True), result)), self.node)
+        return branches.resume(
+            self.ev, ("left", (Residual("", tensor=returned, late=True, limit=3), result)), self.node
+        )
 
 
 def _returns(node: ast.AST) -> bool:
@@ -159,22 +162,42 @@ def _test(loop: Loop, varies: bool) -> bool | tf.Tensor:
 
 def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
     """The rest of the loop in the graph; or, if it does not fit there, whether there is another round."""
-    before = state.State(loop.ev)
+    ev, place = loop.ev, loop.ev.place_of(loop.node, "round")
+    if ("unrolled", place) in ev.paths or not _is_entered(loop, go):
+        return ev.follow_last(go, loop.node, "round")
+    before = state.State(ev)
 
     def body() -> None:
         loop.round(lambda: None)
         loop.slots[loop.go] = _as_bool(loop.ev, loop.unless_left(lambda: _truth_of_test(loop)))
 
     try:
-        with loop.ev.heap.forked():
+        with _in_loop(ev):
             dynamic(loop, go, body)
     except Inconvertible as reason:
         before.undo()
+        ev.paths.add(("unrolled", place))
         try:
-            return loop.ev.follow_last(go, loop.node, "round")
+            return ev.follow_last(go, loop.node, "round")
         except Inconvertible:
             raise reason from None
     return False
+
+
+@contextlib.contextmanager
+def _in_loop(ev: Evaluator) -> Iterator[None]:
+    ev.rounds += 1
+    try:
+        with ev.heap.forked():
+            yield
+    finally:
+        ev.rounds -= 1
+
+
+def _is_entered(loop: Loop, go: tf.Tensor) -> bool:
+    """Whether the loop may have a round: where gradients depend on it, that is assumed."""
+    ev = loop.ev
+    return ("entered", ev.place_of(loop.node, "round")) not in ev.paths or ev.follow_last(go, loop.node, "round")
 
 
 def _truth_of_test(loop: Loop) -> Residual:
@@ -193,22 +216,27 @@ def _as_bool(ev: Evaluator, truth: Any) -> Residual:
 def _over_rows(loop: Loop, rows: Rows) -> bool:
     """A loop over rows whose number is known only in the graph; False if it does not fit there."""
     ev, slots, counter = loop.ev, loop.slots, f"<round of line {loop.node.lineno}>"
-    slots[counter] = Residual("", tensor=tf.constant(int(rows.begins), tf.int64), late=True)
+    slots[counter] = Residual("", tensor=tf.constant(int(rows.begins), tf.int64), late=True, limit=int(rows.begins))
     before = state.State(ev)
 
     def body() -> None:
         index = slots[counter].tensor
         loop.round(lambda: _binding(loop, rows.row(index))())
-        slots[counter] = Residual("", tensor=index + 1, late=True)
+        slots[counter] = Residual("", tensor=index + 1, late=True, limit=HELD)
         loop.slots[loop.go] = _as_bool(ev, loop.unless_left(lambda: _as_bool(ev, index + 1 < rows.count)))
 
+    ev.seen(loop.node, "round")
+    go = slots[counter].tensor < rows.count
+    if not _is_entered(loop, go):
+        slots.pop(counter)
+        return True
     try:
         if rows.begins:
             branches.tried(before, lambda: _after_first(loop, rows, slots[counter], body))
             _after_first(loop, rows, slots[counter], body)
         else:
-            with ev.heap.forked():
-                dynamic(loop, slots[counter].tensor < rows.count, body)
+            with _in_loop(ev):
+                dynamic(loop, go, body)
     except Inconvertible:
         if not rows.is_known:
             raise
@@ -226,7 +254,7 @@ def _after_first(loop: Loop, rows: Rows, counter: Residual, body: Callable[[], N
     if left is True:
         return
     go = counter.tensor < rows.count
-    with loop.ev.heap.forked():
+    with _in_loop(loop.ev):
         dynamic(loop, go if left is False else tf.logical_and(go, tf.logical_not(left)), body)
 
 
@@ -236,7 +264,7 @@ def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
     loop.slots[loop.go] = Residual("", tensor=go, late=True)
     before = state.State(ev)
     patterns = _variables(ev, before, body)
-    new = {slot for slot in patterns if isinstance(before.get(slot), Missing)}
+    new = {slot for slot, pattern in patterns.items() if _is_new(before, slot, pattern)}
     first = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
     shapes = [hole.shape for p in patterns.values() for hole in merging.holes(p)]
 
@@ -259,6 +287,7 @@ def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
         enter(flat)
         count = len(ev.assertions)
         body()
+        randomness.refuse_draws(ev)
         made = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
         number = tf.maximum(number, branches.broken(ev.assertions[count:]))
         before.restore()
@@ -266,6 +295,7 @@ def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
 
     invariants = [tf.TensorShape([]), *shapes]
     number, *last = tf.while_loop(condition, round_, [tf.constant(-1), *first], invariants, parallel_iterations=1)
+    ev.conditionals[branches.deciding(number)] = "entered", ev.place_of(loop.node, "round")
     enter(last, True)
     ev.assertions.append(number)
 
@@ -276,17 +306,29 @@ def _variables(ev: Evaluator, before: state.State, body: Callable[[], None]) -> 
     for _ in range(_ROUNDS):
         with branches.scratch():
             for slot, pattern in patterns.items():
-                if not isinstance(before.get(slot), Missing):
+                if not _is_new(before, slot, pattern):
                     before.set(slot, merging.filled(pattern, _placeholders(pattern)))
             body()
             changes = before.changes()
         before.restore()
-        more = {slot: before.merged(slot, before.get(slot), value) for slot, value in changes.items()}
+        more = {slot: _merged(ev, before, slot, value) for slot, value in changes.items()}
         grown = {slot: merging.wider(ev, patterns.get(slot), pattern) for slot, pattern in more.items()}
         if all(slot in patterns and _alike(patterns[slot], pattern) for slot, pattern in grown.items()):
             return patterns
         patterns.update(grown)
     raise ev.refuse("loop", "what a loop changes has another shape in each round")
+
+
+def _is_new(before: state.State, slot: state.Slot, pattern: Any) -> bool:
+    """Whether a name that was not there before the loop is set in every round."""
+    return isinstance(before.get(slot), Missing) and not isinstance(pattern, merging.Maybe)
+
+
+def _merged(ev: Evaluator, before: state.State, slot: state.Slot, value: Any) -> Any:
+    first = before.get(slot)
+    if isinstance(first, Missing) and before.is_name(slot) and not isinstance(value, Missing | Unsure):
+        return merging.template(ev, DUMMY, value)
+    return before.merged(slot, first, value)
 
 
 def _placeholders(pattern: Any) -> Any:

@@ -4,24 +4,25 @@ the holes.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import residuals
+from recgraph.speculate import arithmetic
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.profile import common_shape, same
-from recgraph.speculate.values import DUMMY, MISSING, Missing, Residual, Unsure
+from recgraph.speculate.values import DUMMY, HELD, MISSING, Missing, Residual, Unsure
 
 _NUMBERS = {bool: tf.bool, int: tf.int64, float: tf.float64}
 
 
 class Hole:
-    """Where a tensor goes; a number comes back as one."""
+    """Where a tensor goes; a number or an array of NumPy's comes back as one."""
 
-    def __init__(self, dtype: tf.DType, shape: tf.TensorShape, is_number: bool) -> None:
-        self.dtype, self.shape, self.is_number = dtype, shape, is_number
+    def __init__(self, dtype: tf.DType, shape: tf.TensorShape, is_number: bool, is_array: bool = False) -> None:
+        self.dtype, self.shape, self.is_number, self.is_array = dtype, shape, is_number, is_array
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Hole) and self._key() == other._key()
@@ -30,7 +31,30 @@ class Hole:
         return hash(self.dtype)
 
     def _key(self) -> Any:
-        return self.dtype, self.is_number, None if self.shape.rank is None else self.shape.as_list()
+        return self.dtype, self.is_number, self.is_array, None if self.shape.rank is None else self.shape.as_list()
+
+
+class Maybe:
+    """A template of the value of a name that may have none: whether it has one flows, too."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    @classmethod
+    def of(cls, ev: Evaluator, one: Any, other: Any) -> Maybe:
+        """For two values."""
+        return cls(template(ev, *(_plain(value) for value in (one, other))))
+
+    def tensors(self, ev: Evaluator, value: Any) -> list[tf.Tensor]:
+        """The tensors of a value, and whether there is one."""
+        there = value.condition if isinstance(value, Unsure) else tf.constant(not isinstance(value, Missing))
+        return [*tensors(ev, self.value, _plain(value)), there]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Missing):
+        return DUMMY
+    return value.value if isinstance(value, Unsure) else value
 
 
 def template(ev: Evaluator, one: Any, other: Any) -> Any:
@@ -47,6 +71,9 @@ def template(ev: Evaluator, one: Any, other: Any) -> Any:
         return _tensor_hole(ev, one, other)
     if same(one, other):
         return one
+    if _is_array(one) and _is_array(other) and one.tensor.dtype == other.tensor.dtype:
+        shape = common_shape(one.tensor.shape, other.tensor.shape)
+        return Hole(one.tensor.dtype, shape, False, True)
     if _number_type(one) and _number_type(one) == _number_type(other):
         return Hole(_number_type(one), tf.TensorShape([]), True)
     if isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
@@ -62,7 +89,7 @@ def _all_holes(ev: Evaluator, value: Any) -> Any:
     if isinstance(value, tf.Tensor):
         return Hole(value.dtype, value.shape, False)
     if isinstance(value, Residual):
-        return template(ev, value, Residual("", value.example, value.tensor, value.late))
+        return template(ev, value, dataclasses.replace(value))
     if isinstance(value, list | tuple):
         members = [_all_holes(ev, v) for v in value]
         return type(value)._make(members) if hasattr(value, "_make") else type(value)(members)
@@ -79,7 +106,13 @@ def _tensor_hole(ev: Evaluator, one: Any, other: Any) -> Hole:
     return Hole(dtypes.pop(), shape, False)
 
 
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Residual) and value.is_array and value.tensor is not None
+
+
 def _number_type(value: Any) -> tf.DType | None:
+    if isinstance(value, Residual) and value.is_array:
+        return None
     if isinstance(value, Residual) and value.tensor is not None:
         return value.tensor.dtype
     return _NUMBERS.get(type(value.example if isinstance(value, Residual) else value))
@@ -93,9 +126,11 @@ def wider(ev: Evaluator, known: Any, found: Any) -> Any:
     """A template that covers two of the same value."""
     if isinstance(known, Missing) or isinstance(found, Missing):
         return MISSING
+    if isinstance(known, Maybe) or isinstance(found, Maybe):
+        return Maybe(wider(ev, *(part.value if isinstance(part, Maybe) else part for part in (known, found))))
     if isinstance(known, Hole) and isinstance(found, Hole):
         shape = known.shape if known.shape == found.shape else common_shape(known.shape, found.shape)
-        return Hole(known.dtype, shape, known.is_number)
+        return Hole(known.dtype, shape, known.is_number, known.is_array)
     if isinstance(known, list | tuple) and isinstance(found, list | tuple) and len(known) == len(found):
         members = [wider(ev, a, b) for a, b in zip(known, found, strict=True)]
         return type(known)._make(members) if hasattr(known, "_make") else type(known)(members)
@@ -108,6 +143,8 @@ def tensors(ev: Evaluator, pattern: Any, value: Any) -> list[tf.Tensor]:
     """The tensors that go into the holes of a template."""
     if isinstance(pattern, Hole):
         return [_for_hole(ev, pattern, value)]
+    if isinstance(pattern, Maybe):
+        return pattern.tensors(ev, value)
     value = DUMMY if isinstance(value, Missing) else value
     if isinstance(pattern, list | tuple):
         parts = [DUMMY] * len(pattern) if value is DUMMY else value
@@ -123,7 +160,7 @@ def _for_hole(ev: Evaluator, hole: Hole, value: Any) -> tf.Tensor:
     if isinstance(value, tf.Tensor):
         return value
     if isinstance(value, Residual):
-        return residuals.as_tensor(ev, value, ev.here, hole.dtype)
+        return tf.cast(arithmetic.kept_in_loop(ev, value, ev.here), hole.dtype)
     return tf.constant(value, hole.dtype)
 
 
@@ -132,9 +169,11 @@ def filled(pattern: Any, values: Iterator[tf.Tensor]) -> Any:
     if isinstance(pattern, Hole):
         value = next(values)
         if pattern.is_number:
-            return Residual("", tensor=value, late=True)
+            return Residual("", tensor=value, late=True, limit=HELD if value.dtype == tf.int64 else None)
         value.set_shape(pattern.shape)
-        return value
+        return Residual("", tensor=value, late=True, is_array=True) if pattern.is_array else value
+    if isinstance(pattern, Maybe):
+        return Unsure(filled(pattern.value, values), next(values))
     if isinstance(pattern, list | tuple) and any(map(holes, pattern)):
         members = [filled(p, values) for p in pattern]
         return type(pattern)._make(members) if hasattr(pattern, "_make") else type(pattern)(members)
@@ -147,6 +186,8 @@ def holes(pattern: Any) -> list[Hole]:
     """The holes of a template, in order."""
     if isinstance(pattern, Hole):
         return [pattern]
+    if isinstance(pattern, Maybe):
+        return [*holes(pattern.value), Hole(tf.bool, tf.TensorShape([]), False)]
     if isinstance(pattern, list | tuple):
         return [hole for p in pattern for hole in holes(p)]
     if isinstance(pattern, dict):

@@ -110,6 +110,8 @@ def _comparison(ev: Evaluator, kind: ast.cmpop, left: Any, right: Any, node: ast
 def _identity(ev: Evaluator, left: Any, right: Any, node: ast.AST) -> Any:
     if isinstance(left, Ref) and right is None:
         return left.row < 0
+    if isinstance(left, Residual) and left.is_array and left is right:
+        return True
     if isinstance(left, Residual) or isinstance(right, Residual):
         other = right if isinstance(left, Residual) else left
         if other is None or isinstance(other, bool):

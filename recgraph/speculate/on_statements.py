@@ -65,7 +65,8 @@ def _augmented(ev: Evaluator, node: ast.AugAssign) -> None:
         current = attributes.get(ev, owner, name, target)
         attributes.put(ev, owner, name, _in_place(ev, function, current, ev.value(node.value), node), node)
     else:
-        container, index = ev.value(target.value), ev.value(target.slice)
+        container = ev.value(target.value)
+        index = containers.known_index(ev, container, ev.value(target.slice), target)
         current = containers.subscript(ev, container, index, target)
         value = _in_place(ev, function, current, ev.value(node.value), node)
         containers.set_subscript(ev, container, index, value, node)

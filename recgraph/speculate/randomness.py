@@ -98,6 +98,17 @@ class RandomGraph(tf_private.FuncGraph):
         return None if self._seeds is None else _drawing(self.draws)
 
 
+def refuse_draws(ev: Any) -> None:
+    """Seeds are drawn before the graph: there has to be one way only, or a known number of rounds, to where one is.
+
+    Raises:
+        Inconvertible: the graph of a branch or round has operations that would draw one.
+    """
+    for op in tf_private.current_graph().get_operations():
+        if (op.type in _STATELESS or op.type in _OTHERS) and ev.graph.is_seeded:
+            raise ev.refuse("random", f"a {op.type} in a branch or loop of the graph")
+
+
 def _check(op: tf.Operation, is_seeded: bool, inside: bool) -> None:
     if op.type in _STATELESS or op.type in _OTHERS:
         own_seed = bool(op.get_attr("seed") or op.get_attr("seed2"))

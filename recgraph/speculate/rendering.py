@@ -14,6 +14,7 @@ from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.profile import is_plain
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.shapes import PartialShape
+from recgraph.speculate.showing import Showing, Shown
 from recgraph.speculate.values import Missing, Residual, is_symbolic
 
 
@@ -99,9 +100,14 @@ class Renderer:
     def code(self, value: Any) -> str:
         """A value as an expression."""
         if isinstance(value, Residual):
+            if value.is_array and value.tensor is not None:
+                return self._array(value)
             return value.name if value.tensor is None else f"{self._output(value.tensor)}.numpy().item()"
         if is_symbolic(value):
             return self._tensor(value)
+        if isinstance(value, Showing):
+            parts = f"{self.script.constant(value.variable)}, {self._output(value.value)}"
+            return f"{self.script.constant(Shown)}({parts})"
         if isinstance(value, PartialShape):
             return f"{self.script.constant(tf.TensorShape)}({self._list(value.dims)})"
         name = self.heap.name_of(value)
@@ -118,6 +124,14 @@ class Renderer:
             self.script.effect(f"{made} = {code}")
             self._made[id(value)] = made
             self._fill(made, value)
+        return self._made[id(value)]
+
+    def _array(self, value: Residual) -> str:
+        """One array, whoever has it."""
+        if id(value) not in self._made:
+            self._held.append(value)
+            self._made[id(value)] = self.script.name()
+            self.script.effect(f"{self._made[id(value)]} = {self._output(value.tensor)}.numpy()")
         return self._made[id(value)]
 
     def _fresh(self, value: Any) -> str | None:

@@ -15,16 +15,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import attributes, calls, containers, known, shapes
+from recgraph.speculate import arithmetic, arrays, attributes, calls, containers, known, shapes, showing
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import Residual, is_symbolic
 
-# Operators that mean the same for int64, float64 and bool scalars as for Python's numbers.
-_EXACT = {
-    operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.lt, operator.le, operator.gt,
-    operator.ge, operator.eq, operator.ne, operator.iadd, operator.isub, operator.imul, operator.abs,
-}  # fmt: skip
+_NUMBERS = frozenset({tf.bool, tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.uint8, tf.uint16, tf.uint32,
+                      tf.uint64, tf.int8, tf.int16, tf.int32, tf.int64})  # fmt: skip
 
 
 def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
@@ -52,6 +49,8 @@ def _beside(ev: Evaluator, value: Any, dtype: tf.DType, node: ast.AST) -> Any:
         tensor = as_tensor(ev, value, node)
         if isinstance(value.example, np.ndarray | np.generic) or tensor.dtype == dtype:
             return tensor
+        if value.is_array:
+            raise ev.refuse("array", f"an array of {tensor.dtype.name} beside a tensor of {dtype.name}", node)
         if tensor.dtype.is_floating and not (dtype.is_floating or dtype.is_complex):
             raise ev.refuse("raises", "a float beside an integer tensor", node)
         return tf.cast(tensor, dtype)
@@ -133,31 +132,22 @@ def python(
     """A pure function of Python's: now, where its arguments are known; else in the script."""
     named = named or {}
     flat = list(_leaves([*arguments, *named.values()]))
+    if function in showing.TO_TEXT and any(map(showing.holds_variable, arguments)):
+        return in_script(ev, function, [showing.snapshot(a) for a in arguments], named, node)
     if not any(isinstance(a, Residual) or is_symbolic(a) for a in flat):
         try:
             return function(*arguments, **named)
         except Exception as error:
             raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
-    residuals = [a for a in flat if isinstance(a, Residual)]
-    usable = all(a.tensor is not None or not a.late for a in residuals)
-    if (
-        usable
-        and any(a.tensor is not None for a in residuals)
-        and (function in _EXACT or _divides(function, arguments))
-    ):
-        return _in_graph(ev, function, arguments, node)
+    if not named and any(is_symbolic(a) or (isinstance(a, Residual) and a.tensor is not None) for a in flat):
+        made = arrays.look(function, arguments) or arrays.apply(ev, function, arguments, node)
+        made = made or arithmetic.apply(ev, function, arguments, node)
+        if made is not None:
+            return made
+    if arrays.is_changed_by(function, arguments):
+        in_script(ev, function, arguments, named, node)
+        return arguments[0]
     return in_script(ev, function, arguments, named, node)
-
-
-def _divides(function: Callable[..., Any], arguments: Sequence[Any]) -> bool:
-    """Whether a division is by a number that is known not to be 0, and is the same in the graph."""
-    if len(arguments) != 2 or type(arguments[1]) not in (int, float) or not arguments[1]:
-        return False
-    if function in (operator.truediv, operator.itruediv):
-        return True
-    dividend = arguments[0].tensor if isinstance(arguments[0], Residual) else None
-    integers = dividend is not None and dividend.dtype == tf.int64 and type(arguments[1]) is int
-    return integers and function in (operator.floordiv, operator.mod, operator.ifloordiv, operator.imod)
 
 
 def _leaves(values: Any) -> Any:
@@ -172,28 +162,15 @@ def _leaves(values: Any) -> Any:
             yield value
 
 
-def _in_graph(ev: Evaluator, function: Callable[..., Any], arguments: Sequence[Any], node: ast.AST) -> Residual:
-    """Arithmetic of numbers that come out of the graph, done in it, so that it can go on with the result."""
-    tensors = [as_tensor(ev, a, node) if isinstance(a, Residual) else _exact(ev, a, node) for a in arguments]
-    if any(t.dtype == tf.float64 for t in tensors):
-        tensors = [tf.cast(t, tf.float64) for t in tensors]
-    elif any(t.dtype == tf.int64 for t in tensors):
-        tensors = [tf.cast(t, tf.int64) for t in tensors]
-    return Residual("", tensor=function(*tensors), late=True)
-
-
-def _exact(ev: Evaluator, value: Any, node: ast.AST) -> tf.Tensor:
-    if isinstance(value, bool | int | float) and not (isinstance(value, int) and abs(value) >= 1 << 63):
-        return tf.constant(value, {bool: tf.bool, int: tf.int64, float: tf.float64}[type(value)])
-    raise ev.refuse("number", f"arithmetic of a number from the graph with {value!r}", node)
-
-
 def in_script(
     ev: Evaluator, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any], node: ast.AST
 ) -> Residual:
     """A call that the script makes: before the graph where all arguments are known then, else after it."""
     residuals = [a for a in _leaves([*arguments, *named.values()]) if isinstance(a, Residual)]
-    symbolic = any(is_symbolic(a) for a in _leaves([*arguments, *named.values()]))
+    symbolic = any(is_symbolic(a) or isinstance(a, showing.Showing) for a in _leaves([*arguments, *named.values()]))
+    for array in {id(a): a for a in residuals if arrays.is_array(a) and a.tensor.shape.rank != 0}.values():
+        if function not in showing.TO_TEXT:
+            arrays.keep(ev, array)
     name = ev.script.name()
     call = ev.script.constant(function)
     if symbolic or any(a.late for a in residuals):
@@ -223,8 +200,21 @@ def example_of(value: Any) -> Any:
     return value
 
 
+def type_of(ev: Evaluator, value: Residual, node: ast.AST) -> type:
+    """The type of a value that differs from call to call."""
+    if value.is_array:
+        return arrays.type_of(value)
+    if value.tensor is not None:
+        return {tf.bool: bool, tf.int64: int, tf.float64: float}[value.tensor.dtype]
+    if value.late:
+        raise ev.refuse("late value", "the type of a value that is known only after the graph", node)
+    return type(value.example)
+
+
 def attribute(ev: Evaluator, owner: Residual, name: str, node: ast.AST) -> Any:
     """An attribute or method of a value that differs from call to call."""
+    if owner.is_array and (found := arrays.attribute(ev, owner, name, node)) is not None:
+        return found
     if owner.late:
         return Method(owner, name)
     value = getattr(owner.example, name, None)
@@ -260,6 +250,8 @@ def _call_method(owner: Any, name: str, *arguments: Any, **named: Any) -> Any:
 
 def tensor_attribute(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     """An attribute of a tensor of the graph. What only eager tensors have is made after the graph."""
+    if name == "numpy" and isinstance(owner, tf.Tensor):
+        return arrays.Numpy(owner)
     if name in ("numpy", "tolist"):
         return Method(owner, name)
     if name == "shape" and isinstance(owner, tf.Tensor):
@@ -276,14 +268,16 @@ def number_of(ev: Evaluator, kind: type, value: Any, node: ast.AST) -> Any:
     """`float(x)`, `int(x)` or `bool(x)` of a tensor: a number that comes out of the graph."""
     if isinstance(value, tf.Variable):
         value = value.read_value()
-    if value.shape.num_elements() not in (None, 1):
+    if value.dtype not in _NUMBERS or value.shape.num_elements() not in (None, 1):
         raise ev.refuse("raises", f"{kind.__name__} of a tensor of several elements", node)
     scalar = tf.reshape(value, [])
     if not (scalar.dtype.is_floating or scalar.dtype.is_integer or scalar.dtype.is_bool):
         raise ev.refuse("number", f"{kind.__name__} of a tensor of {scalar.dtype.name}", node)
     if kind is int and scalar.dtype.is_floating:
-        fits = tf.abs(tf.cast(scalar, tf.float64)) < 2.0**63
-        ev.assert_in_graph(fits, ev.noted("raises", "a float has a whole number of 64 bits", node))
-        scalar = tf.cast(tf.math.floor(tf.abs(scalar)), tf.int64) * tf.cast(tf.sign(scalar), tf.int64)
+        whole = tf.cast(scalar, tf.float64)
+        return arithmetic.to_integer(ev, tf.where(whole < 0, tf.math.ceil(whole), tf.floor(whole)), node)
+    if kind is int and scalar.dtype == tf.uint64:
+        raise ev.refuse("number", "an integer of 64 bits without a sign", node)
     wanted = {float: tf.float64, int: tf.int64, bool: tf.bool}[kind]
-    return Residual("", tensor=tf.cast(scalar, wanted), late=True)
+    limit = None if kind is not int or scalar.dtype in (tf.int64, tf.bool) else 1 << 32
+    return Residual("", tensor=tf.cast(scalar, wanted), late=True, limit=limit)

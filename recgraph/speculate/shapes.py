@@ -51,7 +51,7 @@ def _dim(ev: Evaluator, tensor: tf.Tensor, index: int, size: int | None) -> int 
         return size
     name = ev.heap.placeholders.get(id(tensor))
     if name is None:
-        return Residual("", tensor=tf.shape(tensor, tf.int64)[index], late=True)
+        return Residual("", tensor=tf.shape(tensor, tf.int64)[index], late=True, limit=1 << 40)
     return Residual(ev.script.read(f"{name}.shape[{index}]"), ev.heap.examples[id(tensor)].shape[index])
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from recgraph.speculate import calls, known, merging
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import DUMMY, MISSING, Missing, Unsure
+from recgraph.speculate.values import MISSING, Missing, Unsure
 
 Slot: TypeAlias = tuple[int, Any]
 WHOLE = object()  # in a slot: all members of a list or set
@@ -143,14 +143,17 @@ class State:
         absent: Any = heap.previous.get(slot[1], MISSING) if thing is heap.shadow else MISSING
         return thing.get(slot[1], [] if thing is heap.appended else absent)
 
+    def is_name(self, slot: Slot) -> bool:
+        """Whether a slot is a local name."""
+        return slot[0] in self._names
+
     def merged(self, slot: Slot, one: Any, other: Any) -> Any:
-        """The template for both values of a slot. Only a local name may be left without one."""
-        if isinstance(one, Missing) == isinstance(other, Missing):
+        """The template for both values of a slot. Only a local name may have none on one way."""
+        if one is other or not any(isinstance(value, Missing | Unsure) for value in (one, other)):
             return merging.template(self._ev, one, other)
         if slot[0] not in self._names:
             raise self._ev.refuse("merge", "what is there on one way only meets after a branch or round")
-        value = other if isinstance(one, Missing) else one
-        return MISSING if isinstance(value, Unsure) else merging.template(self._ev, DUMMY, value)
+        return merging.Maybe.of(self._ev, one, other)
 
     def set(self, slot: Slot, value: Any) -> None:
         """Puts a value into a slot."""

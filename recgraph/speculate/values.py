@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import tensorflow as tf
 
@@ -18,12 +18,20 @@ class Residual:
         example: its value in the call that is converted.
         tensor: where it comes out of the graph, int64, float64 or bool.
         late: whether it is known only after the graph.
+        limit: what an integer that comes out of the graph does not exceed in absolute value, if that is known.
+        is_array: whether it is NumPy's: what `.numpy()` gives of the tensor, which has its dtype and shape.
     """
 
     name: str
     example: Any = None
-    tensor: tf.Tensor | None = None
+    tensor: Any = None
     late: bool = False
+    limit: int | None = None
+    is_array: bool = False
+
+
+# What integers that flow between branches and rounds do not exceed.
+HELD: Final = 1 << 62
 
 
 @dataclasses.dataclass(frozen=True)

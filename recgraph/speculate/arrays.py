@@ -1,0 +1,240 @@
+"""What `.numpy()` gives of a tensor of the graph, done in the graph where it is the same there, so that it can decide.
+
+Comparisons, arithmetic and looks at it are. Python gets NumPy's value after the graph.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.speculate import calls, residuals
+from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.values import Residual
+
+_FLOATS: Final = (tf.float16, tf.float32, tf.float64)
+_INTEGERS: Final = (tf.int8, tf.int16, tf.int32, tf.int64)
+_COMPARISONS: Final = frozenset({operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne})
+_OF_FLOATS: Final = frozenset({operator.add, operator.sub, operator.mul, operator.neg, operator.abs, abs})
+
+
+def of(tensor: tf.Tensor) -> Residual:
+    """What `.numpy()` of a tensor gives."""
+    return Residual("", tensor=tensor, late=True, is_array=True)
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is NumPy's and known in the graph."""
+    return isinstance(value, Residual) and value.is_array and value.tensor is not None
+
+
+def apply(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AST) -> Residual | None:
+    """An operator or a function of NumPy's in the graph; None where it is not done there."""
+    if not any(map(is_array, arguments)):
+        return None
+    if function in _COMPARISONS or function in _OF_FLOATS:
+        return _operator(ev, function, arguments, node)
+    return look(function, arguments)
+
+
+def _operator(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AST) -> Residual | None:
+    dtypes = {a.tensor.dtype for a in arguments if is_array(a)}
+    dtype = dtypes.pop()
+    if dtype == tf.string:
+        return _bytes(function, arguments)
+    kinds = (*_FLOATS, *_INTEGERS) if function in _COMPARISONS else _FLOATS
+    if dtypes or dtype not in kinds:
+        return None
+    operands = [a.tensor if is_array(a) else _beside(ev, a, dtype, node) for a in arguments]
+    if any(operand is None for operand in operands):
+        return None
+    return of(function(*operands))
+
+
+def _bytes(function: Any, arguments: Sequence[Any]) -> Residual | None:
+    """One string, which NumPy gives as bytes, is compared with another."""
+    tensors = [a.tensor if is_array(a) else tf.constant(a) if type(a) is bytes else None for a in arguments]
+    if function not in (operator.eq, operator.ne) or any(t is None or t.shape.rank != 0 for t in tensors):
+        return None
+    equal = tf.equal(*tensors)
+    return Residual("", tensor=equal if function is operator.eq else tf.logical_not(equal), late=True)
+
+
+def _beside(ev: Evaluator, value: Any, dtype: tf.DType, node: ast.AST) -> tf.Tensor | None:
+    """A number of Python's beside an array: it takes the array's dtype."""
+    if isinstance(value, Residual):
+        known = value.tensor is not None and not value.is_array
+        if known and dtype in _FLOATS and value.tensor.dtype == tf.float64:
+            return tf.cast(value.tensor, dtype)
+        return None
+    if type(value) is float and dtype in _FLOATS:
+        return tf.constant(value, dtype)
+    if type(value) is int and (dtype in _FLOATS and abs(value) < 1 << 10 or _fits(value, dtype)):
+        return tf.constant(value, dtype)
+    return None
+
+
+def _fits(value: int, dtype: tf.DType) -> bool:
+    return dtype in _INTEGERS and bool(dtype.min <= value <= dtype.max)
+
+
+def item(array: Residual, index: Any) -> Residual | None:
+    """One number of an array; parts of it are views, which stay NumPy's."""
+    parts = index if isinstance(index, tuple) else (index,)
+    shape = array.tensor.shape if array.tensor is not None else tf.TensorShape(None)
+    if len(parts) != shape.rank or not shape.is_fully_defined() or not all(type(part) is int for part in parts):
+        return None
+    if not all(-size <= part < size for part, size in zip(parts, shape, strict=True)):
+        return None
+    return of(array.tensor[tuple(int(part) % int(size) for part, size in zip(parts, shape, strict=True))])
+
+
+def _extreme(largest: bool) -> Callable[[tf.Tensor], tf.Tensor]:
+    def find(tensor: tf.Tensor) -> tf.Tensor:
+        found = (tf.reduce_max if largest else tf.reduce_min)(tensor)
+        if not tensor.dtype.is_floating:
+            return found
+        return tf.where(tf.reduce_any(tf.math.is_nan(tensor)), tf.constant(float("nan"), tensor.dtype), found)
+
+    return find
+
+
+def _place(largest: bool) -> Callable[[tf.Tensor], tf.Tensor]:
+    """The first place of the largest, or smallest; that of the first that is no number, if there is one."""
+
+    def find(tensor: tf.Tensor) -> tf.Tensor:
+        flat = tf.reshape(tensor, [-1])
+        there = tf.equal(flat, _extreme(largest)(flat))
+        if tensor.dtype.is_floating:
+            none = tf.math.is_nan(flat)
+            there = tf.where(tf.reduce_any(none), none, there)
+        count = tf.size(flat, tf.int64)
+        return tf.reduce_min(tf.where(there, tf.range(count), count))
+
+    return find
+
+
+_IN_PLACE: Final = frozenset(
+    {
+        operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
+        operator.ipow, operator.iand, operator.ior, operator.ixor, operator.imatmul,
+    }
+)  # fmt: skip
+_ANY, _ALL = (lambda t: tf.reduce_any(tf.cast(t, tf.bool))), (lambda t: tf.reduce_all(tf.cast(t, tf.bool)))
+_METHODS: Final[dict[str, Any]] = {
+    "any": _ANY, "all": _ALL, "max": _extreme(True), "min": _extreme(False), "argmax": _place(True),
+    "argmin": _place(False),
+}  # fmt: skip
+_FUNCTIONS: Final[dict[Any, Any]] = {
+    **{getattr(np, name): how for name, how in _METHODS.items()},
+    np.isnan: tf.math.is_nan, np.isinf: tf.math.is_inf, np.isfinite: tf.math.is_finite, np.abs: tf.abs,
+}  # fmt: skip
+
+
+def look(function: Any, arguments: Sequence[Any]) -> Residual | None:
+    """A function of NumPy's on one array or tensor; None where it is not done in the graph."""
+    if len(arguments) != 1 or not _is_function(function):
+        return None
+    value = arguments[0]
+    tensor = value.tensor if is_array(value) else value
+    if not isinstance(tensor, tf.Tensor) or not tensor.shape.is_fully_defined() or not tensor.shape.num_elements():
+        return None
+    wanted = (*_FLOATS, tf.bool) if function in (np.any, np.all) else _FLOATS
+    if tensor.dtype not in wanted and not (tensor.dtype in _INTEGERS and function not in (np.isnan, np.isinf, np.abs)):
+        return None
+    return of(_FUNCTIONS[function](tensor))
+
+
+def _is_function(function: Any) -> bool:
+    try:
+        return function in _FUNCTIONS
+    except TypeError:
+        return False
+
+
+def attribute(ev: Evaluator, array: Residual, name: str, node: ast.AST) -> Any:
+    """An attribute of an array; None where NumPy has to be asked."""
+    shape = array.tensor.shape if array.tensor is not None else tf.TensorShape(None)
+    if array.tensor is None or not shape.is_fully_defined():
+        return None
+    known = {"shape": tuple(shape), "ndim": shape.rank, "size": shape.num_elements()}
+    if name == "dtype":
+        return np.dtype(array.tensor.dtype.as_numpy_dtype)
+    return known.get(name, Method(array, name) if name in _METHODS or name in ("item", "tolist") else None)
+
+
+class Method:
+    """A method of an array that looks at it."""
+
+    def __init__(self, array: Residual, name: str) -> None:
+        self.array, self.name = array, name
+
+    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
+        """Calls it, in the graph where that is the same."""
+        if not arguments and not named and self.array.tensor is not None:
+            if self.name in _METHODS:
+                found = look(getattr(np, self.name), [self.array])
+            else:
+                found = _as_python(ev, self.array.tensor, self.name, node)
+            if found is not None:
+                return found
+        return residuals.Method(self.array, self.name).call(ev, arguments, named, node)
+
+
+def _as_python(ev: Evaluator, tensor: tf.Tensor, name: str, node: ast.AST) -> Residual | None:
+    """`item()`, or `tolist()` of one number."""
+    kinds = {tf.bool: bool, **dict.fromkeys(_FLOATS, float), **dict.fromkeys(_INTEGERS, int)}
+    if tensor.dtype not in kinds or tensor.shape.num_elements() != 1 or (name == "tolist" and tensor.shape.rank != 0):
+        return None
+    found: Residual = residuals.number_of(ev, kinds[tensor.dtype], tensor, node)
+    return found
+
+
+class Numpy:
+    """`tensor.numpy`."""
+
+    def __init__(self, owner: tf.Tensor | tf.Variable) -> None:
+        self.owner = owner
+
+    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Residual:
+        """The array, with the value that a variable has now."""
+        return of(self.owner.read_value() if isinstance(self.owner, tf.Variable) else self.owner)
+
+
+def is_changed_by(function: Any, arguments: Sequence[Any]) -> bool:
+    """Whether an in-place operator changes an array, and gives it."""
+    if not isinstance(function, types.BuiltinFunctionType) or function not in _IN_PLACE:
+        return False
+    array = arguments[0]
+    if not isinstance(array, Residual) or not array.is_array:
+        return False
+    return array.tensor is None or array.tensor.shape.rank != 0
+
+
+def type_of(array: Residual) -> type:
+    """The type of an array, or of one number of NumPy's."""
+    shape = tf.TensorShape(None) if array.tensor is None else array.tensor.shape
+    return np.ndarray if shape.rank != 0 else np.dtype(array.tensor.dtype.as_numpy_dtype).type
+
+
+def members(array: Residual) -> list[Residual] | None:
+    """The numbers of an array with one dimension; None for others."""
+    if array.tensor is None or array.tensor.shape.rank != 1 or array.tensor.shape[0] is None:
+        return None
+    return [of(part) for part in tf.unstack(array.tensor)] if array.tensor.shape[0] else []
+
+
+def keep(ev: Evaluator, array: Residual) -> None:
+    """Before a function that may change an array is called after the graph: it is NumPy's from then on."""
+    array.name = ev.script.name()
+    ev.effects.append(calls.LateCall(array.name, ev.script.constant(_NUMPY), [array.tensor], {}))
+    array.tensor = None
+
+
+_NUMPY: Final = operator.methodcaller("numpy")

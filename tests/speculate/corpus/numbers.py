@@ -1,0 +1,235 @@
+"""Python's and NumPy's numbers that come out of the graph, and decide."""
+
+from __future__ import annotations
+
+import math
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tests.speculate.corpus import program
+from tests.speculate.corpus.basics import tensor, with_tensor
+
+
+@program
+def an_array_decides() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        total = tf.reduce_sum(x)
+        if total.numpy() > 0:
+            x = x * 2.0
+        if np.isnan(total) or np.any(x.numpy() > 3.0):
+            x = x * 0.5
+        return x
+
+    return step, with_tensor, None
+
+
+@program
+def halved_until_small() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        total, n = tf.reduce_sum(x * x), 0
+        while float(total) > 0.5:
+            total, n = total * 0.5, n + 1
+        return total, n
+
+    return step, with_tensor, None
+
+
+@program
+def the_place_of_the_largest() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        action = int(np.argmax(x[0].numpy()))
+        if action == 0:
+            y = x
+        elif action == 1:
+            y = x * 2.0
+        else:
+            y = x * 3.0
+        return y, action, np.argmax(x[1]), x[2].numpy().max()
+
+    return step, with_tensor, None
+
+
+@program
+def items_of_arrays() -> Any:
+    state = types.SimpleNamespace(best=1e9, all=[])
+
+    def step(x: tf.Tensor) -> Any:
+        loss = tf.reduce_mean(x * x)
+        value = loss.numpy().item()
+        if value < state.best:
+            state.best = value
+        state.all.append(loss.numpy())
+        return value, loss.numpy().tolist(), x[0].numpy()[1], len(x.numpy()), list(x[0].numpy())
+
+    return step, with_tensor, state
+
+
+@program
+def arithmetic_of_arrays() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        a = x[0, 0].numpy()
+        return a * 2.0, a + 1, a > 0.1, a * a, -a, a / 3, a**2, x * a, a + np.float64(1.0), a if a > 0 else 0.0
+
+    return step, with_tensor, None
+
+
+@program
+def an_array_that_is_changed() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        a = x.numpy()
+        b = a
+        a += 1.0
+        a[0] = 5.0
+        b.sort()
+        return a, b, a is b
+
+    return step, with_tensor, None
+
+
+@program
+def an_array_of_a_variable() -> Any:
+    v = tf.Variable(0.0)
+
+    def step(x: tf.Tensor) -> Any:
+        v.assign_add(tf.reduce_sum(x))
+        before = v.numpy()
+        if v.numpy() > 0:
+            v.assign(0.0)
+        return before, v.numpy(), float(v)
+
+    return step, with_tensor, v
+
+
+@program
+def a_string_decides() -> Any:
+    def step(x: tf.Tensor, word: tf.Tensor) -> Any:
+        return x * 2.0 if word.numpy() == b"b" else x
+
+    return step, lambda i: (tensor(i), tf.constant("abc"[i % 3])), None
+
+
+@program
+def divisions_of_floats() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        a, b, n = float(x[0, 0]) * 7.0, float(x[1, 1]), int(x[0, 2] * 10)
+        return a // b, a % b, a // 2.0, a % -0.3, 5.0 // b, -a // b, a / b, n // 3, n % -3, n / 3
+
+    return step, with_tensor, None
+
+
+@program
+def a_division_by_zero() -> Any:
+    def step(x: tf.Tensor, n: tf.Tensor) -> Any:
+        a, d = float(x[0, 0]), int(n)
+        return a // d, a % d
+
+    return step, lambda i: (tensor(i), tf.constant(0 if i in (6, 9) else i + 1)), None
+
+
+@program
+def rounded_numbers() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        a, b, n = float(x[0, 0]), float(x[0, 1]), int(x[0, 2] * 10)
+        if max(a, b) > 0.5 and not math.isnan(a):
+            x = x + 1.0
+        kinds = type(a), type(n), isinstance(n, int)
+        return x, kinds, round(a * 10), round(a, 2), max(a, b), min(a, b, 0.0), math.floor(a), n & 3, n | 8, not n
+
+    return step, with_tensor, None
+
+
+@program
+def integers_that_grow_too_large() -> Any:
+    """For the last call they do not; those in between run eagerly."""
+
+    def step(x: tf.Tensor, n: tf.Tensor) -> Any:
+        k = int(n)
+        k = k * k * k + 7
+        return x * 2.0 if k > 10**6 else x, k
+
+    def arguments(i: int) -> tuple[tf.Tensor, tf.Tensor]:
+        return tensor(i), tf.constant(10**i if i < 10 else i, tf.int64)
+
+    return step, arguments, None
+
+
+@program
+def a_power_by_a_loop() -> Any:
+    def step(n: tf.Tensor) -> Any:
+        k, i = 1, tf.constant(0)
+        while i < n:
+            k = k * 3
+            i += 1
+        return k
+
+    return step, lambda i: (tf.constant([3, 10, 50, 5][i % 4] if i < 14 else 4),), None
+
+
+@program
+def not_an_integer() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        return int(tf.reduce_sum(x))
+
+    factors = {7: float("nan"), 9: float("inf"), 10: 1e30}
+    return step, lambda i: (tensor(i) * factors.get(i, 1.0),), None
+
+
+@program
+def variables_as_text() -> Any:
+    v = tf.Variable(1.0)
+
+    def step(x: tf.Tensor) -> Any:
+        print("first", v)
+        v.assign_add(1.0)
+        print(f"then {v}", [v], file=sys.stdout)
+        v.assign_add(tf.reduce_sum(x))
+        return str(v)
+
+    return step, with_tensor, v
+
+
+@program
+def early_stopping() -> Any:
+    state = types.SimpleNamespace(best=float("inf"), wait=0, stopped=False)
+    w = tf.Variable(tf.ones([3]))
+
+    def step(x: tf.Tensor) -> Any:
+        if state.stopped:
+            return None
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x * w) ** 2)
+        w.assign_sub(0.1 * tape.gradient(loss, w))
+        if float(loss) < state.best - 1e-3:
+            state.best, state.wait = float(loss), 0
+        else:
+            state.wait += 1
+            if state.wait >= 4:
+                state.stopped = True
+        return float(loss)
+
+    return step, with_tensor, [state, w]
+
+
+@program
+def a_line_search() -> Any:
+    w = tf.Variable(tf.ones([3]))
+
+    def step(x: tf.Tensor) -> Any:
+        def cost(v: Any) -> tf.Tensor:
+            return tf.reduce_sum((x * v - 1.0) ** 2)
+
+        with tf.GradientTape() as tape:
+            loss = cost(w)
+        g, rate = tape.gradient(loss, w), 1.0
+        while cost(w - rate * g) > loss - 1e-4 * rate * tf.reduce_sum(g * g):
+            rate *= 0.5
+            if rate < 1e-6:
+                break
+        w.assign_sub(rate * g)
+        return loss, rate
+
+    return step, with_tensor, w

@@ -1,0 +1,113 @@
+"""How often the pieces of a program are converted, how many graphs it gets, what it prints and in which order."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from recgraph.speculate import Speculated, on_expressions
+from recgraph.speculate.evaluator import RULES
+
+_SIZES = (4, 8, 16)
+
+
+def _chain(size: int) -> str:
+    """As many conditions, one after the other."""
+    ways = "".join(f"    elif x < {i}.0:\n        y = x * {i}.0\n" for i in range(1, size))
+    return f"def step(x):\n    if x < 0.0:\n        y = x\n{ways}    else:\n        y = -x\n    return y\n"
+
+
+def _nest(size: int) -> str:
+    """As many conditions, one in the other."""
+    ways = "".join(f"{'    ' * (i + 1)}if x > {i}.0:\n{'    ' * (i + 2)}y = y * 2.0\n" for i in range(size))
+    return f"def step(x):\n    y = x\n{ways}    return y\n"
+
+
+def _printing(size: int) -> str:
+    """A chain of which the last way does not fit into a graph with the others."""
+    return _chain(size).replace("        y = -x\n", "        print('last')\n        y = -x\n")
+
+
+def _converted(text: str, path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many comparisons are converted for a function that gives the eager results."""
+    path.write_text(text)
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(compile(text, str(path), "exec"), names)
+    count = [0]
+
+    def compare(ev: Any, node: Any) -> Any:
+        count[0] += 1
+        return on_expressions._compare(ev, node)
+
+    monkeypatch.setitem(RULES, next(kind for kind in RULES if kind.__name__ == "Compare"), compare)
+    step = Speculated(names["step"])
+    for i in range(size + 6):
+        x = tf.constant(i * 7 % (size + 2) - 0.5)
+        assert float(step(x)) == float(names["step"](x))
+    assert step.calls["graph"] > 0, step.explain()
+    return count[0]
+
+
+@pytest.mark.parametrize(("program", "power"), [(_chain, 1), (_nest, 1), (_printing, 2)])
+def test_conversion_does_not_explode(
+    program: Callable[[int], str], power: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of conditions in each other each is converted as often as the others, not twice as often as the one around."""
+    counts = [_converted(program(n), tmp_path / f"p{n}.py", n, monkeypatch) for n in _SIZES]
+    rounds = [n * (n + 6) for n in _SIZES]  # a conversion for each call would be as many
+    assert all(count <= 4 * n * n**power for count, n in zip(counts, _SIZES, strict=True)), (counts, rounds)
+
+
+def test_a_graph_for_each_step_of_the_lattice() -> None:
+    """Dimensions become unknown one after the other; then every shape fits."""
+    step = Speculated(lambda x: tf.reduce_sum(x * 2.0, 1))
+    sizes = []
+    shapes = [(4, 8)] * 4 + [(3, 8), (3, 8), (2, 8), (5, 8), (3, 7), (3, 7), (2, 8), (9, 9), (1, 1)]
+    for shape in shapes:
+        before = dict(step.calls)
+        assert step(tf.ones(shape)).shape == shape[:1]
+        sizes.append(step.calls["graph"] - before["graph"])
+    assert sizes == [0, 0, 0, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1]
+
+
+def _written(step: Callable[..., Any], v: tf.Variable) -> bytes:
+    """What calls write to the descriptor of the standard output."""
+    v.assign(1.0)
+    with tempfile.TemporaryFile() as file:
+        sys.stdout.flush()
+        before = os.dup(1)
+        os.dup2(file.fileno(), 1)
+        try:
+            for i in range(8):
+                step(tf.random.stateless_normal([2, 3], [1, i]))
+        finally:
+            os.dup2(before, 1)
+            os.close(before)
+        file.seek(0)
+        return file.read()
+
+
+def test_prints_keep_their_order() -> None:
+    """What `tf.print` writes comes where it comes eagerly, to the byte, between what Python writes."""
+    v = tf.Variable(1.0)
+
+    def step(x: tf.Tensor) -> None:
+        print("begin", flush=True)
+        tf.print("first", x[0], v, "{}", output_stream=sys.stdout)
+        v.assign_add(1.0)
+        tf.print("text", output_stream=sys.stdout)
+        tf.print(x[0, 0], tf.constant("word"), [x[0], {"k": x[1, 1]}], summarize=1, output_stream=sys.stdout)
+        tf.print(1, 2, v, sep="-", end="!\n", output_stream=sys.stdout)
+        if x[0, 0] > 0:
+            tf.print("positive", output_stream=sys.stdout)
+
+    speculated = Speculated(step)
+    assert _written(speculated, v) == _written(step, v)
+    assert speculated.calls["graph"] > 0, speculated.explain()
