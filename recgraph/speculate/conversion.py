@@ -10,13 +10,26 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import branches, builtin_calls, interrupts, on_expressions, on_statements, ordering
+from recgraph.speculate import (
+    branches,
+    builtin_calls,
+    dataclass_calls,
+    generators,
+    interrupts,
+    iterator_calls,
+    library_calls,
+    managers,
+    on_exceptions,
+    on_expressions,
+    on_statements,
+    ordering,
+)
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.binding import names_of_parameters
 from recgraph.speculate.calls import enter
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.optimizations import ALL, Optimizations
-from recgraph.speculate.profile import GeneralProfile, Profile, same
+from recgraph.speculate.profile import GeneralProfile, Profile, fits, same
 from recgraph.speculate.randomness import RandomGraph
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.recording import by_dependencies
@@ -72,15 +85,21 @@ def convert(
         for keeps_shapes in (False, True):
             with contextlib.suppress(Exception):  # an operation may need to know more: then it is assumed
                 return _convert(function, parameters, GeneralProfile(profile, keeps_shapes), optimizations)
-    try:
-        return _convert(function, parameters, profile, optimizations)
-    except Inconvertible as reason:
-        if reason.feature in ("raises", "new variable") or not profile.has_variants:
-            raise
+    first: Inconvertible | None = None
+    for way in _WAYS:
         try:
-            return _convert(function, parameters, profile, optimizations, is_specialised=True)
-        except Inconvertible:
-            raise reason from None
+            return _convert(function, parameters, profile, optimizations, *way)
+        except Inconvertible as reason:
+            first = first or reason
+            if first.feature in ("raises", "new variable") or not profile.has_variants:
+                break
+    assert first is not None
+    raise first
+
+
+# How a call is converted, one way after the other until one works: whether numbers that vary are constants, and
+# whether items may be set under keys that vary.
+_WAYS = ((False, True), (False, False), (True, False))
 
 
 def _convert(
@@ -89,12 +108,13 @@ def _convert(
     profile: Profile,
     optimizations: Optimizations,
     is_specialised: bool = False,
+    keys_may_vary: bool = True,
 ) -> Converted:
     syntax = syntax_of(function)
     script = Script(len(parameters))
     graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")
     ev = Evaluator(script, graph, profile, optimizations)
-    ev.heap.is_specialised = is_specialised
+    ev.heap.is_specialised, ev.heap.keys_may_vary = is_specialised, keys_may_vary
     with _no_new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
         _no_new_variables(ev)
     ):  # fmt: skip
@@ -153,7 +173,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     run = runner(concrete, inputs, draw, handles)
 
     def compiled(scope: dict[str, Any]) -> Callable[[Any], Any]:
-        names = {"same": same, "is_tensor": tf_private.is_eager_tensor, "EagerTensor": tf_private.EagerTensor}
+        names = {"same": same, "fits": fits, "EagerTensor": tf_private.EagerTensor}
         call = script.compile({"graph": run, **names, **scope})
         return interrupts.whole(call) if script.after else call
 
@@ -178,4 +198,15 @@ def _assert(ev: Evaluator) -> None:
         tf.debugging.Assert(number < 0, [MARK, number], summarize=1)
 
 
-_RULES = (builtin_calls, on_expressions, on_statements)  # they register themselves
+_RULES = (
+    builtin_calls,
+    dataclass_calls,
+    dataclass_calls,
+    generators,
+    iterator_calls,
+    library_calls,
+    managers,
+    on_exceptions,
+    on_expressions,
+    on_statements,
+)  # they register themselves
