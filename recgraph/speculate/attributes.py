@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from recgraph.speculate import calls, containers, known, namespaces, protocols, residuals, shapes
+from recgraph.speculate import calls, container_methods, containers, known, namespaces, protocols, residuals, shapes
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.profile import Seen
@@ -78,7 +78,7 @@ def _is_native(owner: Any) -> bool:
 def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     name_in_script = ev.heap.name_of(owner)
     if name_in_script is not None and isinstance(owner, containers.COLLECTIONS):
-        return containers.HeapMethod(owner, name)
+        return container_methods.HeapMethod(owner, name)
     if name_in_script is not None and isinstance(owner, np.generic | np.random.Generator | np.random.RandomState):
         raise ev.refuse("library object", f"{type(owner).__name__} runs eagerly", node)
     ev.heap.given(owner, ev.where(node))

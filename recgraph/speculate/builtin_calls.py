@@ -15,7 +15,17 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.core.subgraph import SubGraph
-from recgraph.speculate import attributes, calls, containers, known, library_calls, protocols, purity, residuals
+from recgraph.speculate import (
+    attributes,
+    calls,
+    container_methods,
+    containers,
+    known,
+    library_calls,
+    protocols,
+    purity,
+    residuals,
+)
 from recgraph.speculate.effects import subgraph_writes
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.reasons import Raised, matches
@@ -46,7 +56,7 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
         lifted = [containers.lift(ev, a, node) for a in arguments]
         return residuals.python(ev, function, lifted, node, {k: containers.lift(ev, v, node) for k, v in named.items()})
     if isinstance(owner, containers.COLLECTIONS) and ev.heap.name_of(owner) is not None:
-        return containers.HeapMethod(owner, function.__name__).call(ev, arguments, named, node)
+        return container_methods.HeapMethod(owner, function.__name__).call(ev, arguments, named, node)
     if isinstance(owner, (*known.DATA_TYPES, collections.deque)) and owner is not None and not isinstance(owner, type):
         return _method_of_data(ev, function, owner, arguments, named, node)
     if known.is_numpy(function):
@@ -75,7 +85,7 @@ def _method_of_data(
         owner[:] = _by_key(ev, sorted, list(owner), named, node)
         return None
     if isinstance(owner, list | dict | set | collections.deque):
-        return containers.applied(ev, owner, function.__name__, arguments, named, node)
+        return container_methods.applied(ev, owner, function.__name__, arguments, named, node)
     lifted = [containers.lift(ev, a, node) for a in arguments]
     if any(isinstance(a, Residual) or is_symbolic(a) for a in [*residuals.leaves(lifted), *named.values()]):
         return residuals.in_script(ev, residuals._call_method, [owner, function.__name__, *lifted], named, node)

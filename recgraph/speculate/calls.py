@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from recgraph.speculate import (
     builtin_calls,
+    container_methods,
     containers,
     generators,
     known,
@@ -65,7 +66,9 @@ def call(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, An
         if known.is_users(function.__func__):
             return call(ev, function.__func__, [function.__self__, *arguments], named, node)
         return builtin_calls.library(ev, function, arguments, named, node)
-    if isinstance(function, residuals.Method | containers.HeapMethod | namespaces.Method | shapes.AsList | Closure):
+    if isinstance(
+        function, residuals.Method | container_methods.HeapMethod | namespaces.Method | shapes.AsList | Closure
+    ):
         return function.call(ev, arguments, named, node)
     if isinstance(function, types.FunctionType) and known.is_users(function):
         return inline(ev, function, arguments, named, node)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from recgraph.speculate import known, protocols
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.calls import Callback, Closure, LateCall, Super
-from recgraph.speculate.containers import HeapMethod
+from recgraph.speculate.container_methods import HeapMethod
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.generators import Generator
 from recgraph.speculate.managers import Nothing, OfGenerator, Suppressing, Traceback

@@ -272,15 +272,6 @@ def kwonly_defaults_kw() -> Any:
 
 
 @program
-def call_by_keyword() -> Any:
-
-    def step(x, a=1, *, b=2):
-        return x * a + b
-
-    return (step, lambda i: ((tensor(i),), {"__kw": 1, "b": i}) if i % 2 else ((tensor(i), i), {"__kw": 1}), None)
-
-
-@program
 def nested_functions_rec() -> Any:
 
     def step(x, n):
