@@ -283,18 +283,6 @@ def conditional(condition: tf.Tensor, branches: Sequence[Any], outputs: Sequence
     return list(_cond_v2._build_cond(condition, *branches, *captures, building_gradient=False, name="cond"))
 
 
-def is_eager_tensor(value: Any, dtype: int, shape: tuple[int | None, ...] | None) -> bool:
-    """Whether a value is an eager tensor of this dtype and shape; `tensor.shape` costs a microsecond."""
-    if type(value) is not EagerTensor or value._datatype_enum() != dtype:
-        return False
-    if shape is None:
-        return True
-    actual = value._shape_tuple()
-    return actual == shape or (
-        len(actual) == len(shape) and all(b is None or a == b for a, b in zip(actual, shape, strict=True))
-    )
-
-
 def add_control_inputs(op: tf.Operation, before: Sequence[tf.Operation]) -> None:
     """Makes an operation wait for others; publicly only those that come later can be told to."""
     op._add_control_inputs(list(before))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import enum
+import functools
 import inspect
 import sys
 import types
@@ -11,14 +13,28 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import arrays, calls, containers, known, residuals, shapes
+from recgraph.speculate import (
+    arrays,
+    calls,
+    container_methods,
+    containers,
+    known,
+    namespaces,
+    protocols,
+    residuals,
+    shapes,
+)
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.profile import Seen
+from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.values import MISSING, Missing, Ref, Residual, is_symbolic
 
 _ABSENT = object()
 # What programs replace in a library's module.
 _STREAMS = ("stdin", "stdout", "stderr")
+_OF_EXCEPTIONS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
 
 
 def get(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
@@ -31,6 +47,8 @@ def get(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
         return shapes.attribute(ev, owner, name, node)
     if isinstance(owner, Ref):
         return _of_ref(ev, owner, name, node)
+    if isinstance(owner, namespaces.ObjectDict):
+        return namespaces.Method(owner, name)
     if isinstance(owner, calls.Super):
         return owner.attribute(ev, name, node)
     if isinstance(owner, tuple) and name in getattr(owner, "_fields", ()):
@@ -40,7 +58,7 @@ def get(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     held = ev.heap.shadow.get(("attribute", id(owner), name), _ABSENT)
     if held is not _ABSENT:
         if isinstance(held, Missing):
-            raise ev.refuse("raises", f"{type(owner).__name__} has no {name} here", node)
+            raise _no_attribute(ev, owner, name, node)
         return held
     return _of_object(ev, owner, name, node)
 
@@ -64,13 +82,17 @@ def _is_native(owner: Any) -> bool:
         return known.is_library(owner.__name__)
     if isinstance(owner, type):
         return not known.is_users_type(owner)
-    return not known.is_users_type(type(owner)) and not isinstance(owner, types.SimpleNamespace)
+    if known.is_users_type(type(owner)):
+        return False
+    if isinstance(owner, containers.COLLECTIONS):
+        return True
+    return known.is_frameworks_object(owner) or isinstance(owner, _FUNCTIONS) or not hasattr(owner, "__dict__")
 
 
 def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     name_in_script = ev.heap.name_of(owner)
-    if name_in_script is not None and isinstance(owner, list | dict | set | tuple):
-        return containers.HeapMethod(owner, name)
+    if name_in_script is not None and isinstance(owner, containers.COLLECTIONS):
+        return container_methods.HeapMethod(owner, name)
     if name_in_script is not None and isinstance(owner, np.generic | np.random.Generator | np.random.RandomState):
         raise ev.refuse("library object", f"{type(owner).__name__} runs eagerly", node)
     if isinstance(owner, tf.Variable) and name == "numpy":
@@ -81,6 +103,8 @@ def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     try:
         value = getattr(owner, name)
     except AttributeError as error:
+        if type(owner) in known.DATA_TYPES:
+            raise ev.raised(error, node) from error
         raise ev.refuse("raises", str(error), node) from error
     if isinstance(value, ev.heap.eager_tensor_type):
         return ev.heap.captured(value)
@@ -92,22 +116,50 @@ def _of_object(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     of_class = owner if isinstance(owner, type) else type(owner)
     if not isinstance(owner, types.ModuleType | type) and _has_own_access(of_class):
         raise ev.refuse("custom access", f"{of_class.__name__} has accessors of its own", node)
+    if name == "__dict__" and not isinstance(owner, type) and hasattr(owner, "__dict__"):
+        if isinstance(owner, types.ModuleType):
+            raise ev.refuse("namespace", f"the names of {owner.__name__}", node)
+        return namespaces.ObjectDict(owner)
     found = inspect.getattr_static(of_class, name, _ABSENT)
+    if isinstance(owner, BaseException) and isinstance(found, _OF_EXCEPTIONS):
+        return _of_exception(ev, owner, name, node)
     if isinstance(owner, type | types.ModuleType):
         return _of_namespace(ev, owner, name, node)
     if isinstance(found, property):
         return calls.call(ev, found.fget, [owner], {}, node)
+    if isinstance(owner, enum.Enum) and isinstance(found, types.DynamicClassAttribute):
+        return getattr(owner, name)  # its name or value
     instance = getattr(owner, "__dict__", {})
+    if _is_users_descriptor(found) and (name not in instance or hasattr(type(found), "__set__")):
+        return _described(ev, owner, of_class, name, node, "__get__", [owner, of_class])
     if name in instance or isinstance(found, types.MemberDescriptorType):
-        return _of_instance(ev, owner, name, node)
+        return of_instance(ev, owner, name, node)
     if found is _ABSENT:
         fallback = inspect.getattr_static(of_class, "__getattr__", None)
         if isinstance(fallback, types.FunctionType) and known.is_users(fallback):
             return calls.call(ev, fallback, [owner, name], {}, node)
         if known.is_frameworks_object(owner):
             return _native(ev, owner, name, node)
-        raise ev.refuse("raises", f"{of_class.__name__} has no attribute {name}", node)
+        raise _no_attribute(ev, owner, name, node)
     return _of_class(ev, owner, of_class, name, found, node)
+
+
+def _of_exception(ev: Evaluator, owner: BaseException, name: str, node: ast.AST) -> Any:
+    """What exceptions have in fixed places: their arguments, the value of a `StopIteration`."""
+    if not ev.heap.is_made(owner) or name in ("__traceback__", "__context__"):
+        raise ev.refuse("exception", f"{name} of an exception", node)
+    return getattr(owner, name)
+
+
+def _no_attribute(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Inconvertible:
+    """What reading an attribute raises that is not there, nor will be next time."""
+    kind, held = type(owner), ev.heap.name_of(owner)
+    text = f"{kind.__name__!r} object has no attribute {name!r}"
+    if isinstance(owner, type | types.ModuleType) or hasattr(kind, "__slots__") or hasattr(kind, "__getattr__"):
+        return ev.refuse("raises", text, node)
+    if held is not None and ("attribute", id(owner), name) not in ev.heap.shadow:
+        ev.script.assume(f"not hasattr({held}, {name!r})", ev.noted("presence", f"no .{name}", node))
+    return ev.raised(AttributeError(text, name=name), node)
 
 
 def _has_own_access(kind: type) -> bool:
@@ -115,8 +167,12 @@ def _has_own_access(kind: type) -> bool:
     return isinstance(access, types.FunctionType) and not known.is_frameworks(access)
 
 
-def _of_instance(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
+def of_instance(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
+    """An attribute that an object has itself."""
     held = ev.heap.name_of(owner)
+    key = ("attribute", id(owner), name)
+    if ev.heap.shadow.get(key, MISSING) is not MISSING:
+        return ev.heap.shadow[key]
     try:
         value = getattr(owner, name)
     except AttributeError as error:
@@ -124,8 +180,28 @@ def _of_instance(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     if held is None:
         return value  # made during the call, or reached by no path
     seen, site = ev.seen(node)
-    key = ("attribute", id(owner), name)
     return ev.heap.read(key, f"{held}.{name}", value, f"{type(owner).__name__}.{name}", seen, site, ev.where(node))
+
+
+def _is_users_descriptor(found: Any) -> bool:
+    return any(protocols.method(type(found), name) for name in ("__get__", "__set__", "__delete__"))
+
+
+def _described(
+    ev: Evaluator, owner: Any, of_class: type, name: str, node: ast.AST, method: str, arguments: list[Any]
+) -> Any:
+    """A method of a descriptor of the user's, which is an object as others are."""
+    base = next(base for base in of_class.__mro__ if name in base.__dict__)
+    descriptor, what = base.__dict__[name], f"{base.__name__}.{name}"
+    held = ev.heap.name_of(owner)
+    if not hasattr(type(descriptor), "__set__") and held is not None and hasattr(owner, "__dict__"):
+        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted("presence", f"{what} is the class's", node))
+    expression = f"{ev.script.constant(base)}.__dict__[{name!r}]"
+    found = ev.heap.read(("descriptor", id(base), name), expression, descriptor, what, Seen(), None, ev.where(node))
+    function = protocols.method(type(found), method)
+    if function is None:
+        raise ev.refuse("descriptor", f"{what} has no {method}", node)
+    return calls.call(ev, function, [found, *arguments], {}, node)
 
 
 def _of_class(ev: Evaluator, owner: Any, of_class: type, name: str, found: Any, node: ast.AST) -> Any:
@@ -137,6 +213,10 @@ def _of_class(ev: Evaluator, owner: Any, of_class: type, name: str, found: Any, 
     value = _of_namespace(ev, of_class, name, node)
     if isinstance(found, types.FunctionType):
         return types.MethodType(value, owner)
+    if isinstance(found, functools.cached_property):
+        made = calls.call(ev, found.func, [owner], {}, node)
+        put(ev, owner, name, made, node)
+        return made
     if isinstance(found, staticmethod | classmethod) or not hasattr(type(found), "__get__"):
         return value
     if known.is_frameworks(found) or not isinstance(found, types.FunctionType):
@@ -146,6 +226,9 @@ def _of_class(ev: Evaluator, owner: Any, of_class: type, name: str, found: Any, 
 
 def _of_namespace(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     """An attribute of a class or a module."""
+    of_metaclass = inspect.getattr_static(type(owner), name, None)
+    if isinstance(of_metaclass, property):
+        return calls.call(ev, of_metaclass.fget, [owner], {}, node)
     try:
         value = getattr(owner, name)
     except AttributeError as error:
@@ -166,19 +249,38 @@ def put(ev: Evaluator, owner: Any, name: str, value: Any, node: ast.AST) -> None
     """`owner.name = value`; `MISSING` deletes it."""
     if isinstance(owner, Residual) or is_symbolic(owner):
         raise ev.refuse("attribute", "an attribute of a tensor or number is set", node)
-    held = ev.heap.name_of(owner)
     kind = type(owner)
     setter = inspect.getattr_static(kind, name, None)
-    if isinstance(setter, property) and setter.fset is not None:
-        calls.call(ev, setter.fset, [owner, value], {}, node)
+    if isinstance(setter, property):
+        function = setter.fdel if value is MISSING else setter.fset
+        if function is None:
+            raise ev.refuse("raises", f"{name} of {kind.__name__} cannot be set or deleted", node)
+        calls.call(ev, function, [owner] if value is MISSING else [owner, value], {}, node)
         return
-    own = inspect.getattr_static(kind, "__setattr__", None)
+    if _is_users_descriptor(setter) and hasattr(type(setter), "__set__"):
+        given = ("__delete__", [owner]) if value is MISSING else ("__set__", [owner, value])
+        _described(ev, owner, kind, name, node, *given)
+        return
+    own = inspect.getattr_static(kind, "__delattr__" if value is MISSING else "__setattr__", None)
     if isinstance(own, types.FunctionType) and not known.is_frameworks(own):
         raise ev.refuse("custom access", f"{kind.__name__} has accessors of its own", node)
-    if held is None and isinstance(owner, type | types.ModuleType):
+    put_plainly(ev, owner, name, value, node)
+
+
+def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any, node: ast.AST) -> None:
+    """What `object.__setattr__` does to an object without descriptors."""
+    held = ev.heap.name_of(owner)
+    if held is None and isinstance(owner, type | types.ModuleType) and not isinstance(owner, enum.EnumType):
         held = ev.script.constant(owner)
+    if held is None and not ev.heap.is_made(owner):
+        raise ev.refuse("object", f"an attribute of a {type(owner).__name__} that no name leads to is set", node)
     if held is None:
-        object.__setattr__(owner, name, value) if value is not MISSING else object.__delattr__(owner, name)
+        if ev.heap.forks and protocols.slots_of(type(owner)):
+            raise ev.refuse("slots", f"a new {type(owner).__name__} changes as a tensor decides", node)
+        try:
+            object.__setattr__(owner, name, value) if value is not MISSING else object.__delattr__(owner, name)
+        except AttributeError as error:
+            raise ev.raised(error, node) from error
         return
     if value is MISSING and ("attribute", id(owner), name) not in ev.heap.shadow:
         get(ev, owner, name, node)  # that it is there is an assumption
@@ -212,14 +314,18 @@ def assign(ev: Evaluator, target: ast.expr, value: Any) -> None:
 def _unpack(ev: Evaluator, target: ast.Tuple | ast.List, values: list[Any]) -> None:
     stars = [i for i, part in enumerate(target.elts) if isinstance(part, ast.Starred)]
     if not stars:
-        if len(values) != len(target.elts):
-            raise ev.refuse("raises", f"{len(values)} values for {len(target.elts)} targets", target)
+        if len(values) < len(target.elts):
+            text = f"not enough values to unpack (expected {len(target.elts)}, got {len(values)})"
+            raise ev.raised(ValueError(text), target)
+        if len(values) > len(target.elts):
+            raise ev.raised(ValueError(f"too many values to unpack (expected {len(target.elts)})"), target)
         for part, value in zip(target.elts, values, strict=True):
             assign(ev, part, value)
         return
     star, after = stars[0], len(target.elts) - stars[0] - 1
     if len(values) < star + after:
-        raise ev.refuse("raises", "not enough values to unpack", target)
+        text = f"not enough values to unpack (expected at least {star + after}, got {len(values)})"
+        raise ev.raised(ValueError(text), target)
     end = len(values) - after
     for part, value in zip(target.elts[:star], values[:star], strict=True):
         assign(ev, part, value)

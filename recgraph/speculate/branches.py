@@ -16,7 +16,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.speculate import merging, randomness, state
 from recgraph.speculate.evaluator import Evaluator, Signal
-from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.reasons import Inconvertible, Raised
 from recgraph.speculate.values import DUMMY, Residual
 
 Thunk = Callable[[], Any]
@@ -148,7 +148,7 @@ def _to_the_end(
                     break
                 rest = frame.rests[depth]
                 with frame.at(depth):
-                    signal = ev.run(rest)
+                    signal = _rest(ev, rest)
             _leave(slots, signal, in_function)
 
         return run
@@ -157,6 +157,14 @@ def _to_the_end(
     choose(ev, condition, whole(then), whole(otherwise), node, what)
     way, result = slots.pop(_WAY), slots.pop(_RESULT)
     return ("return", result) if way == WAYS["return"] else ("left", (way, result))
+
+
+def _rest(ev: Evaluator, rest: list[ast.stmt]) -> Signal | None:
+    try:
+        return ev.run(rest)
+    except Raised as raised:
+        raised.in_rest = True
+        raise
 
 
 def _leave(slots: dict[str, Any], signal: Signal | None, in_function: bool) -> None:

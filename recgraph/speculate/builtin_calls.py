@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
-import dataclasses
+import collections
 import functools
+import inspect
 import operator
 import types
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -22,30 +21,21 @@ from recgraph.speculate import (
     attributes,
     calls,
     connections,
+    container_methods,
     containers,
     keras_state,
     known,
+    library_calls,
+    protocols,
     purity,
     residuals,
     showing,
 )
 from recgraph.speculate.effects import subgraph_writes
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import MISSING, Iteration, Residual, is_symbolic
-
-Arguments = list[Any]
-Special = Callable[[Evaluator, Arguments, dict[str, Any], ast.AST], Any]
-SPECIAL: dict[Any, Special] = {}
-
-
-def special(*functions: Any) -> Callable[[Special], Special]:
-    """Registers how calls of some functions are converted."""
-
-    def register(how: Special) -> Special:
-        SPECIAL.update(dict.fromkeys(functions, how))
-        return how
-
-    return register
+from recgraph.speculate.reasons import Raised, matches
+from recgraph.speculate.special import SPECIAL, Arguments, Special, special
+from recgraph.speculate.values import MISSING, Residual, is_symbolic
 
 
 def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
@@ -55,7 +45,14 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
         return how(ev, arguments, named, node)
     if isinstance(function, functools.partial):
         return calls.call(ev, function.func, [*function.args, *arguments], {**function.keywords, **named}, node)
+    found = library_calls.call(ev, function, arguments, named, node)
+    if found is not NotImplemented:
+        return found
     owner = getattr(function, "__self__", None)
+    if isinstance(function, types.MethodWrapperType) and function.__name__ == "__init__" and ev.heap.is_made(owner):
+        if isinstance(owner, BaseException):
+            owner.args = tuple(arguments)
+        return None  # what `object` does
     if known.is_speculated(function):
         return calls.call(ev, function.function, arguments, named, node)
     if isinstance(function, types.MethodType) and known.is_speculated(function.__func__):
@@ -63,7 +60,9 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
     if _hashable(function) and function in known.PURE:
         lifted = [containers.lift(ev, a, node) for a in arguments]
         return residuals.python(ev, function, lifted, node, {k: containers.lift(ev, v, node) for k, v in named.items()})
-    if isinstance(owner, known.DATA_TYPES) and owner is not None and not isinstance(owner, type):
+    if isinstance(owner, containers.COLLECTIONS) and ev.heap.name_of(owner) is not None:
+        return container_methods.HeapMethod(owner, function.__name__).call(ev, arguments, named, node)
+    if isinstance(owner, (*known.DATA_TYPES, collections.deque)) and owner is not None and not isinstance(owner, type):
         return _method_of_data(ev, function, owner, arguments, named, node)
     if known.is_numpy(function):
         return _numpy(ev, function, arguments, named, node)
@@ -90,16 +89,10 @@ def _method_of_data(
     if isinstance(owner, list) and function.__name__ == "sort" and named.get("key") is not None:
         owner[:] = _by_key(ev, sorted, list(owner), named, node)
         return None
-    if isinstance(owner, list | dict | set):
-        arguments, named = containers.decided_arguments(ev, owner, function.__name__, arguments, named, node)
-        if containers.compares(function.__name__, [*owner, *arguments]):
-            raise ev.refuse("container", f"{function.__name__} compares tensors", node)
-        try:
-            return function(*[containers.opened(ev, a, node) for a in arguments], **named)
-        except Exception as error:
-            raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
+    if isinstance(owner, list | dict | set | collections.deque):
+        return container_methods.applied(ev, owner, function.__name__, arguments, named, node)
     lifted = [containers.lift(ev, a, node) for a in arguments]
-    if any(isinstance(a, Residual) or is_symbolic(a) for a in [*residuals._leaves(lifted), *named.values()]):
+    if any(isinstance(a, Residual) or is_symbolic(a) for a in [*residuals.leaves(lifted), *named.values()]):
         return residuals.in_script(ev, residuals._call_method, [owner, function.__name__, *lifted], named, node)
     return residuals.python(ev, function, lifted, node, named)
 
@@ -141,7 +134,7 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     inner = purity.wrapped(function)
     if inner is not None and not purity.only_computes(inner):
         raise ev.refuse("wrapped function", f"{inner.__qualname__}, which {name} wraps, may do more than compute", node)
-    if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in residuals._leaves(arguments)):
+    if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in residuals.leaves(arguments)):
         raise ev.refuse("raises", f"{name} of what is no tensor", node)
     if keras_state.makes_variables(owner, name):
         raise ev.refuse("new variable", f"{type(owner).__name__} makes its variables", node)
@@ -176,7 +169,9 @@ def _executing_eagerly(ev: Evaluator, arguments: Arguments, named: dict[str, Any
 @special(builtins.print)
 def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
     ev.need_sequence("print")
-    held = [showing.snapshot(containers.lift(ev, a, node)) for a in arguments]
+    texts = [residuals.python(ev, str, [a], node) if protocols.is_object(a) else a for a in arguments]
+    held = [showing.snapshot(containers.lift(ev, a, node)) for a in texts]
+    protocols.check(ev, print, list(residuals.leaves([*held, *named.values()])), node)
     ev.effects.append(calls.LateCall(ev.script.name(), ev.script.constant(print), held, named))
 
 
@@ -224,20 +219,26 @@ def _type(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.
 
 @special(builtins.getattr)
 def _getattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    owner, name, default = arguments[0], arguments[1], arguments[2:]
-    if default and not _hasattr(ev, [owner, name], {}, node):
+    owner, name, default = arguments[0], ev.concrete(arguments[1], node), arguments[2:]
+    if not default:
+        return attributes.get(ev, owner, name, node)
+    if _runs_something(owner, name):
+        return _read_or(ev, owner, name, default[0], node)
+    if not _hasattr(ev, [owner, name], {}, node):
         return default[0]
     return attributes.get(ev, owner, name, node)
 
 
 @special(builtins.hasattr)
 def _hasattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
-    owner, name = arguments
+    owner, name = arguments[0], ev.concrete(arguments[1], node)
     key = ("attribute", id(owner), name)
     if key in ev.heap.shadow:
         return ev.heap.shadow[key] is not MISSING
     if isinstance(owner, Residual):
         return hasattr(owner.example, name)
+    if _runs_something(owner, name):
+        return _read_or(ev, owner, name, MISSING, node) is not MISSING
     found = hasattr(owner, name)
     held = ev.heap.name_of(owner)
     if held is not None:
@@ -245,14 +246,50 @@ def _hasattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: a
     return found
 
 
+# What a class has that runs nothing when it is read.
+_SILENT = (
+    type(None),
+    int,
+    float,
+    str,
+    list,
+    dict,
+    tuple,
+    set,
+    types.FunctionType,
+    types.MemberDescriptorType,
+    staticmethod,
+)
+
+
+def _runs_something(owner: Any, name: str) -> bool:
+    """Whether a method of the user's may run where an attribute is read."""
+    kind = owner if isinstance(owner, type) else type(owner)
+    found, hook = inspect.getattr_static(kind, name, None), protocols.method(kind, "__getattr__")
+    return protocols.is_object(owner) and (hook is not None or not isinstance(found, _SILENT))
+
+
+def _read_or(ev: Evaluator, owner: Any, name: str, default: Any, node: ast.AST) -> Any:
+    """The attribute, or what `getattr` gives where reading it raises."""
+    ev.handlers += 1
+    try:
+        return attributes.get(ev, owner, name, node)
+    except Raised as raised:
+        if not matches(raised.error, AttributeError):
+            raise
+        return default
+    finally:
+        ev.handlers -= 1
+
+
 @special(builtins.setattr)
 def _setattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
-    attributes.put(ev, arguments[0], arguments[1], arguments[2], node)
+    attributes.put(ev, arguments[0], ev.concrete(arguments[1], node), arguments[2], node)
 
 
 @special(builtins.delattr)
 def _delattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
-    attributes.put(ev, arguments[0], arguments[1], MISSING, node)
+    attributes.put(ev, arguments[0], ev.concrete(arguments[1], node), MISSING, node)
 
 
 @special(builtins.sum)
@@ -273,16 +310,29 @@ def _better(ev: Evaluator, function: Any, one: Any, other: Any, node: ast.AST) -
 def _by_key(ev: Evaluator, function: Any, members: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
     """`min`, `max` or `sorted` with a function of the user's that gives the keys."""
     keys = [calls.call(ev, named["key"], [m], {}, node) for m in members]
-    numbers = [ev.concrete(key, node) for key in keys]
-    if any(is_symbolic(n) for n in numbers):
-        raise ev.refuse("key function", "tensors as keys", node)
     more = {k: v for k, v in named.items() if k not in ("key", "default")}
     if not members and "default" in named:
         return named["default"]
-    found = residuals.python(
-        ev, functools.partial(function, key=numbers.__getitem__, **more), [range(len(members))], node
-    )
-    return [members[i] for i in found] if isinstance(found, list) else members[found]
+    return _ranked(ev, function, members, keys, more, node)
+
+
+def _ranked(
+    ev: Evaluator, function: Any, members: Arguments, keys: Arguments, more: dict[str, Any], node: ast.AST
+) -> Any:
+    """`min`, `max` or `sorted` by keys: their order is assumed, not what they are."""
+    if any(map(is_symbolic, residuals.leaves(keys))):
+        raise ev.refuse("key function", "tensors as keys", node)
+    if (ordered := library_calls.ordered(ev, keys, node)) is not None:
+        found = function(range(len(keys)), key=ordered.__getitem__, **more)
+    else:
+        lifted = [containers.lift(ev, key, node) for key in keys]
+        found = ev.concrete(residuals.python(ev, _ranking, [function.__name__, lifted], node, more), node)
+    return [members[i] for i in found] if function is sorted else members[found]
+
+
+def _ranking(name: str, keys: Arguments, **more: Any) -> Any:
+    found = getattr(builtins, name)(range(len(keys)), key=keys.__getitem__, **more)
+    return tuple(found) if name == "sorted" else found
 
 
 @special(builtins.sorted)
@@ -290,9 +340,7 @@ def _sorted(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: as
     members = containers.iterate(ev, arguments[0], node)
     if named.get("key") is not None:
         return _by_key(ev, sorted, members, named, node)
-    if any(is_symbolic(m) for m in members):
-        raise ev.refuse("sorted", "tensors are sorted", node)
-    return sorted([ev.concrete(m, node) for m in members], reverse=bool(named.get("reverse", False)))
+    return _ranked(ev, sorted, members, members, {k: v for k, v in named.items() if k != "key"}, node)
 
 
 @special(builtins.range)
@@ -310,19 +358,18 @@ def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast
     return containers.range_rows([start, parts[min(1, len(parts) - 1)], step])
 
 
+@special(builtins.vars)
+def _vars(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    if len(arguments) != 1:
+        raise ev.refuse("namespace", "the local names as a dict", node)
+    return attributes.get(ev, arguments[0], "__dict__", node)
+
+
 @special(builtins.globals)
 def _globals(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
     names = ev.frame.function.__globals__
     ev.heap.names.setdefault(id(names), ev.script.constant(names))
     return names
-
-
-@special(dataclasses.replace)
-def _replace(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    owner = arguments[0]
-    fields = [f.name for f in dataclasses.fields(owner) if f.init]
-    given = {name: named[name] if name in named else attributes.get(ev, owner, name, node) for name in fields}
-    return calls.call(ev, type(owner), [], {**given, **named}, node)
 
 
 @special(functools.partial)
@@ -342,6 +389,8 @@ def _extreme_of(function: Any) -> Special:
             return functools.reduce(lambda a, b: _better(ev, function, a, b, node), members)
         if (best := arithmetic.extreme(ev, function, members, node)) is not None:
             return best
+        if (ordered := library_calls.ordered(ev, members, node)) is not None:
+            return library_calls.unordered(function(ordered))
         return residuals.python(ev, function, [members], node, named)
 
     return convert
@@ -355,83 +404,7 @@ def _abs(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.A
     return residuals.operate(ev, operator.abs, arguments, node)
 
 
-@special(builtins.enumerate)
-def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    return Iteration(enumerate(containers.iterate(ev, arguments[0], node), *arguments[1:], **named))
-
-
-@special(builtins.iter)
-def _iter(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    if len(arguments) != 1:
-        raise ev.refuse("iterator", "iter with a callable", node)
-    return Iteration(containers.iterate(ev, arguments[0], node))
-
-
-@special(builtins.zip)
-def _zip(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
-    members = [containers.iterate(ev, a, node) for a in arguments]
-    try:
-        return Iteration(zip(*members, strict=bool(named.get("strict", False))))
-    except ValueError as error:
-        raise ev.refuse("raises", str(error), node) from error
-
-
-@special(builtins.reversed)
-def _reversed(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
-    return Iteration(containers.iterate(ev, arguments[0], node)[::-1])
-
-
-@special(builtins.map)
-def _map(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
-    columns = [containers.iterate(ev, a, node) for a in arguments[1:]]
-    return Iteration(calls.call(ev, arguments[0], list(row), {}, node) for row in zip(*columns, strict=False))
-
-
-@special(builtins.filter)
-def _filter(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> list[Any]:
-    kept = []
-    for member in containers.iterate(ev, arguments[1], node):
-        value = member if arguments[0] is None else calls.call(ev, arguments[0], [member], {}, node)
-        if ev.decided(value, node):
-            kept.append(member)
-    return Iteration(kept)
-
-
 SPECIAL[list] = lambda ev, arguments, named, node: list(containers.iterate(ev, arguments[0], node)) if arguments else []
 SPECIAL[tuple] = lambda ev, arguments, named, node: (
     tuple(containers.iterate(ev, arguments[0], node)) if arguments else ()
 )
-
-
-@special(builtins.dict)
-def _dict(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> dict[Any, Any]:
-    return dict(*(containers.opened(ev, a, node) for a in arguments), **named)
-
-
-def _quantifier_of(wanted: bool) -> Special:
-    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-        truths: list[tf.Tensor] = []
-        for member in containers.iterate(ev, arguments[0], node):
-            decided = ev.decide(member, node)
-            if decided is wanted:
-                return wanted if not truths else _joined([*truths, tf.constant(wanted)])
-            if isinstance(decided, tf.Tensor):
-                truths.append(decided)
-        return _joined(truths) if truths else not wanted
-
-    def _joined(truths: list[tf.Tensor]) -> Residual:
-        reduce = tf.reduce_any if wanted else tf.reduce_all
-        return Residual("", tensor=reduce(tf.stack(truths)), late=True)
-
-    return convert
-
-
-SPECIAL.update({any: _quantifier_of(True), all: _quantifier_of(False)})
-
-
-@special(copy.copy)
-def _copy(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    value = containers.opened(ev, arguments[0], node)
-    if isinstance(value, list | dict | set | tuple):
-        return copy.copy(value)
-    raise ev.refuse("copy", f"a copy of a {type(value).__name__}", node)

@@ -12,7 +12,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import arrays, builtin_calls, containers, known, recursion, residuals, shapes
+from recgraph.speculate import (
+    arrays,
+    builtin_calls,
+    container_methods,
+    containers,
+    generators,
+    known,
+    namespaces,
+    on_exceptions,
+    recursion,
+    residuals,
+    shapes,
+)
 from recgraph.speculate.evaluator import Evaluator, LayerCall, MethodCall, rule
 from recgraph.speculate.profile import Seen, is_plain
 from recgraph.speculate.reasons import Again, Inconvertible
@@ -57,12 +69,19 @@ def call(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, An
             return call(ev, function.__func__, [function.__self__, *arguments], named, node)
         return builtin_calls.library(ev, function, arguments, named, node)
     if isinstance(
-        function, residuals.Method | containers.HeapMethod | shapes.AsList | Closure | arrays.Method | arrays.Numpy
+        function,
+        residuals.Method
+        | container_methods.HeapMethod
+        | namespaces.Method
+        | shapes.AsList
+        | Closure
+        | arrays.Method
+        | arrays.Numpy,
     ):
         return function.call(ev, arguments, named, node)
     if isinstance(function, types.FunctionType) and known.is_users(function):
         return inline(ev, function, arguments, named, node)
-    if isinstance(function, type) and known.is_users_type(function):
+    if isinstance(function, type) and (known.is_users_type(function) or issubclass(function, BaseException)):
         return instantiate(ev, function, arguments, named, node)
     if is_symbolic(function):
         raise ev.refuse("raises", "a tensor is called", node)
@@ -88,8 +107,8 @@ def inline(
 ) -> Any:
     """Converts a function of the user's as a part of its caller."""
     code = function.__code__
-    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        raise ev.refuse("generator", f"{function.__name__} is a generator or coroutine", node)
+    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise ev.refuse("coroutine", f"{function.__name__} is a coroutine", node)
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None and known.is_frameworks(type(function)):
         raise ev.refuse("callee", "a wrapped callee", node)
@@ -97,6 +116,8 @@ def inline(
         raise ev.refuse("recursion", f"{function.__name__} calls itself", node)
     bound = _bound(ev, function, arguments, named, node)
     syntax = syntax_of(function)
+    if code.co_flags & inspect.CO_GENERATOR:
+        return _generator(ev, Frame(syntax, names_of(syntax.node), function, dict(bound.arguments)))
 
     def run(values: list[Any]) -> Any:
         named_values = dict(zip(bound.arguments, values, strict=True))
@@ -107,6 +128,10 @@ def inline(
         if result is not None:
             return result
     return run(list(bound.arguments.values()))
+
+
+def _generator(ev: Evaluator, frame: Frame) -> generators.Generator:
+    return generators.Generator(lambda: enter(ev, frame), frame)
 
 
 def _bound(
@@ -170,12 +195,10 @@ class Closure:
 
     def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
         """Converts it where it is called."""
-        if any(isinstance(part, ast.Yield | ast.YieldFrom | ast.Await) for part in ast.walk(self.node)):
-            raise ev.refuse("generator", "a generator or coroutine", node)
         syntax = Syntax.within(self.frame.syntax, self.node)
         names = names_of(self.node)
         frame = Frame(syntax, names, self.frame.function, self._bound(ev, arguments, named, node), self.frame)
-        return enter(ev, frame)
+        return _generator(ev, frame) if yields(self.node) else enter(ev, frame)
 
     def _bound(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> dict[str, Any]:
         """The arguments by name, with Python's rules."""
@@ -200,6 +223,16 @@ class Closure:
             raise ev.refuse("raises", str(error), node) from error
         bound.apply_defaults()
         return dict(bound.arguments)
+
+
+def yields(node: ast.AST) -> bool:
+    """Whether a function is a generator function."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(child, ast.FunctionDef | ast.Lambda) and yields(child):
+            return True
+    return False
 
 
 class Callback:
@@ -267,12 +300,12 @@ def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str
     if known.is_frameworks_object_type(kind) or issubclass(kind, type):
         raise ev.refuse("new object", f"a new {kind.__name__}, which a library keeps track of", node)
     if issubclass(kind, BaseException):
-        return kind(*(residuals.example_of(a) for a in arguments))
+        return on_exceptions.made(ev, kind, arguments, named, node)
     if issubclass(kind, tuple) and hasattr(kind, "_make"):
         return kind._make(_bound(ev, kind, arguments, named, node).arguments.values())
     if kind.__new__ is not object.__new__:
         return native(ev, kind, arguments, named, node)
-    made = object.__new__(kind)
+    made = ev.heap.make(object.__new__(kind))
     initialize = getattr(kind, "__init__", None)
     if isinstance(initialize, types.FunctionType):
         if hasattr(kind, "__dataclass_fields__") and initialize.__code__.co_filename == "<string>":
@@ -340,9 +373,7 @@ def argument(ev: Evaluator, value: Any, others: list[Any], node: ast.AST) -> Any
     if isinstance(value, shapes.PartialShape):
         value = list(value.dims)
     if isinstance(value, Iteration):
-        members = [argument(ev, member, others, node) for member in value]
-        value.clear()  # an iterator is used up
-        return iter(members)
+        return iter([argument(ev, member, others, node) for member in containers.iterate(ev, value, node)])
     lifted = containers.lift(ev, value, node)
     return _tensors_for_numbers(ev, lifted, others, node)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import collections
 import dataclasses
+import enum
 import operator
 import types
 from collections.abc import Mapping
@@ -12,20 +14,30 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import arrays, calls, known, residuals, shapes
+from recgraph.speculate import arrays, calls, iterators, known, protocols, residuals, searching, shapes, varying_keys
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.generators import Generator
+from recgraph.speculate.generators import members as members_of
+from recgraph.speculate.heap import like
+from recgraph.speculate.namespaces import ObjectDict
 from recgraph.speculate.syntax import site_of
 from recgraph.speculate.values import HELD, MISSING, Iteration, Residual, Rows, is_symbolic
 
+COLLECTIONS = (list, tuple, dict, set, frozenset, collections.deque)
 # How many members a loop may have and still be unrolled.
 UNROLL = 2000
 
 
 def opened(ev: Evaluator, container: Any, node: ast.AST) -> Any:
     """A container whose members are values of the call."""
-    if ev.heap.name_of(container) is None or not isinstance(container, list | tuple | dict | set | frozenset):
+    if isinstance(container, ObjectDict):
+        return container.as_dict(ev, node)
+    if isinstance(container, Iteration | Generator):
+        return iterate(ev, container, node)
+    if ev.heap.name_of(container) is None or not isinstance(container, COLLECTIONS):
         return container
+    ev.heap.unsealed(container, ev.where(node))
     return ev.heap.open(container, ev.where(node))
 
 
@@ -33,11 +45,13 @@ def lift(ev: Evaluator, value: Any, node: ast.AST) -> Any:
     """A value as a function that is not converted may look at it, containers with all that they hold."""
     if isinstance(value, Residual) or is_symbolic(value):
         return value
-    if isinstance(value, list | tuple | dict | set | frozenset):
+    if isinstance(value, Iteration | Generator):
+        value = iterate(ev, value, node)
+    if isinstance(value, list | tuple | dict | set | frozenset | ObjectDict):
         whole = opened(ev, value, node)
         if isinstance(whole, dict):
             lifted = {key: lift(ev, v, node) for key, v in whole.items()}
-            return lifted if type(whole) is dict else type(whole)(lifted)
+            return like(whole, lifted)
         members = [lift(ev, v, node) for v in whole]
         if all(a is b for a, b in zip(members, whole, strict=True)) and whole is value:
             return value
@@ -56,6 +70,8 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
         return _of_tensor(ev, container, index, node)
     if isinstance(container, Iteration):
         raise ev.refuse("raises", "an iterator has no items", node)
+    if isinstance(container, ObjectDict):
+        return container.item(ev, index, node)
     if isinstance(container, Rows) and isinstance(index, int):
         return container.row(tf.constant(index, tf.int64) if index >= 0 else container.count + index)
     if isinstance(container, shapes.PartialShape):
@@ -65,6 +81,10 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
         if container.is_array and (found := arrays.item(container, index)) is not None:
             return found
         return residuals.in_script(ev, _get_item, [container, lift(ev, index, node)], {}, node)
+    if hasattr(type(container), "__missing__"):
+        index = protocols.check_key(ev, ev.concrete(index, node), node)
+    if isinstance(container, dict) and varying_keys.is_varying(ev, container, index):
+        return varying_keys.read(ev, container, index, node)
     if isinstance(index, Residual) and not index.late and _is_of_objects(ev, container):
         index = ev.concrete(index, node)
     if isinstance(index, Residual) or is_symbolic(index):
@@ -72,17 +92,56 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
     method = getattr(type(container), "__getitem__", None)
     if isinstance(method, types.FunctionType) and known.is_users(method):
         return calls.call(ev, method, [container, index], {}, node)
-    if ev.heap.name_of(container) is not None and isinstance(container, list | tuple | dict):
+    if isinstance(container, dict):
+        protocols.check_key(ev, index, node)
+    if hasattr(type(container), "__missing__") and not ev.decided(contains(ev, container, index, node), node):
+        return _missing(ev, container, index, node)
+    if ev.heap.name_of(container) is not None and isinstance(container, list | tuple | dict | collections.deque):
+        if isinstance(container, collections.deque):
+            return _item(ev, opened(ev, container, node), index, node)
         if isinstance(index, slice):
-            return opened(ev, container, node)[index]
+            return _item(ev, opened(ev, container, node), index, node)
+        if not _is_there(ev, container, index, node):
+            return _item(ev, opened(ev, container, node), index, node)
         seen, site = ev.seen(node)
         value = ev.heap.item(container, index, seen, site, ev.where(node))
         if value is MISSING:
-            raise ev.refuse("raises", f"KeyError: {index!r}", node)
+            raise ev.raised(KeyError(index), node)
         return value
-    return residuals.python(ev, _get_item, [container, index], node) if _is_plain_data(container) else _item(
-        ev, container, index, node
-    )  # fmt: skip
+    if _is_plain_data(container):
+        return residuals.python(ev, _get_item, [container, index], node)
+    _check_known(ev, container, node)
+    return _item(ev, container, index, node)
+
+
+def _check_known(ev: Evaluator, container: Any, node: ast.AST) -> None:
+    """That a container is one of which the rules know how it is read and written."""
+    if not isinstance(container, COLLECTIONS):
+        protocols.check(ev, operator.getitem, [container], node)
+
+
+def _missing(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
+    """What a dict gives under a key that it does not have."""
+    if isinstance(container, collections.Counter):
+        return 0
+    method = protocols.method(type(container), "__missing__")
+    if method is not None:
+        return calls.call(ev, method, [container, index], {}, node)
+    factory = getattr(container, "default_factory", None)
+    if factory is None:
+        raise ev.raised(KeyError(index), node)
+    value = calls.call(ev, factory, [], {}, node)
+    set_subscript(ev, container, index, value, node)
+    return value
+
+
+def _is_there(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> bool:
+    """Whether a container that was there before had an item when the call began, or was opened; noted if not."""
+    if id(container) in ev.heap.opened or ("item", id(container), index) in ev.heap.shadow:
+        return True
+    if isinstance(container, dict):
+        return index in container or contains(ev, container, index, node)
+    return isinstance(index, int) and -len(container) <= index < len(container)
 
 
 def _is_of_objects(ev: Evaluator, container: Any) -> bool:
@@ -98,10 +157,25 @@ def _is_plain_data(container: Any) -> bool:
 
 
 def _item(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
+    index = _known_slice(ev, index, node)
     try:
         return container[index]
     except (LookupError, TypeError) as error:
-        raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
+        _check_key_known(ev, index, node)
+        raise ev.raised(error, node) from error
+
+
+def _known_slice(ev: Evaluator, index: Any, node: ast.AST) -> Any:
+    """A slice of a list or tuple: which members it has must be known."""
+    if not isinstance(index, slice):
+        return index
+    return slice(*(ev.concrete(part, node) for part in (index.start, index.stop, index.step)))
+
+
+def _check_key_known(ev: Evaluator, index: Any, node: ast.AST) -> None:
+    """That an exception is the program's, and not because a value of ours was looked at as if it were Python's."""
+    if any(isinstance(leaf, Residual) or is_symbolic(leaf) for leaf in residuals.leaves([index])):
+        raise ev.refuse("index", "an index that differs from call to call", node)
 
 
 def _get_item(container: Any, index: Any) -> Any:
@@ -112,12 +186,12 @@ def _of_tensor(ev: Evaluator, tensor: Any, index: Any, node: ast.AST) -> Any:
     if ev.heap.name_of(index) is not None:
         index = lift(ev, index, node)
     parts = index if isinstance(index, tuple) else (index,)
-    return calls.native(ev, _get_item, [tensor, tuple(_index(ev, p, node) for p in parts)], {}, node)
+    return calls.native(ev, _get_item, [tensor, tuple(_part(ev, p, node) for p in parts)], {}, node)
 
 
-def _index(ev: Evaluator, part: Any, node: ast.AST) -> Any:
+def _part(ev: Evaluator, part: Any, node: ast.AST) -> Any:
     if isinstance(part, slice):
-        return slice(*(_index(ev, p, node) for p in (part.start, part.stop, part.step)))
+        return slice(*(_part(ev, p, node) for p in (part.start, part.stop, part.step)))
     if isinstance(part, Residual):
         return tf.cast(residuals.as_tensor(ev, part, node), tf.int32)
     return part
@@ -157,9 +231,15 @@ def set_subscript(ev: Evaluator, container: Any, index: Any, value: Any, node: a
         return
     if is_symbolic(index) or isinstance(container, Residual):
         raise ev.refuse("index", "an item is set under a key that a tensor gives", node)
+    if isinstance(container, ObjectDict):
+        container.set_item(ev, index, value, node)
+        return
     if isinstance(index, Residual) and index.tensor is not None:
         index = _assumed_index(ev, index, node)
-    index = ev.concrete(index, node)
+    if varying_keys.is_varying(ev, container, index):
+        varying_keys.set_item(ev, container, index, value, node)
+        return
+    index = protocols.check_key(ev, ev.concrete(_known_slice(ev, index, node), node), node)
     method = getattr(type(container), "__setitem__", None)
     if isinstance(method, types.FunctionType) and known.is_users(method):
         calls.call(ev, method, [container, index, value], {}, node)
@@ -169,25 +249,30 @@ def set_subscript(ev: Evaluator, container: Any, index: Any, value: Any, node: a
     else:
         try:
             container[index] = value
-        except (LookupError, TypeError) as error:
-            raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
+        except (LookupError, TypeError, ValueError) as error:
+            _check_key_known(ev, index, node)
+            raise ev.raised(error, node) from error
 
 
 def delete_subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> None:
     """`del container[index]`."""
     if is_symbolic(index):
         raise ev.refuse("index", "an item is deleted under a key that a tensor gives", node)
-    index = ev.concrete(index, node)
+    if isinstance(container, ObjectDict):
+        container.set_item(ev, index, MISSING, node)
+        return
+    index = protocols.check_key(ev, ev.concrete(_known_slice(ev, index, node), node), node)
     method = getattr(type(container), "__delitem__", None)
     if isinstance(method, types.FunctionType) and known.is_users(method):
         calls.call(ev, method, [container, index], {}, node)
         return
     if ev.heap.name_of(container) is None or not isinstance(container, dict):
+        _check_known(ev, container, node)
         target = opened(ev, container, node)
         try:
             del target[index]
         except (LookupError, TypeError) as error:
-            raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
+            raise ev.raised(error, node) from error
         return
     subscript(ev, container, index, node)  # that it is there is an assumption
     ev.need_sequence("a write to a container")
@@ -198,13 +283,24 @@ def contains(ev: Evaluator, container: Any, member: Any, node: ast.AST) -> Any:
     """`member in container`."""
     if is_symbolic(container) or is_symbolic(member):
         raise ev.refuse("in", "`in` with tensors", node)
+    if isinstance(container, ObjectDict):
+        return container.contains(ev, member, node)
     method = getattr(type(container), "__contains__", None)
     if isinstance(method, types.FunctionType) and known.is_users(method):
         return calls.call(ev, method, [container, member], {}, node)
+    if isinstance(container, Iteration | Generator) or protocols.is_object(container):
+        return any(searching.is_or_equals(ev, one, member, node) for one in iterators.of(ev, container, node))
+    if varying_keys.is_varying(ev, container, member):
+        return varying_keys.contains(ev, container, member, node)
     if isinstance(container, dict | set):
-        member = ev.concrete(member, node)
+        member = protocols.check_key(ev, ev.concrete(member, node), node)
     name = ev.heap.name_of(container)
+    ev.heap.unsealed(container, ev.where(node))
+    if isinstance(container, dict | set | frozenset) and name is None:
+        return member in container
     if isinstance(container, dict) and name is not None and not isinstance(member, Residual):
+        if id(container) in ev.heap.opened:
+            return member in ev.heap.opened[id(container)]
         key = ("item", id(container), member)
         if key in ev.heap.shadow:
             return ev.heap.shadow[key] is not MISSING
@@ -214,6 +310,8 @@ def contains(ev: Evaluator, container: Any, member: Any, node: ast.AST) -> Any:
             condition, assumption("keys", f"{member!r} {'is' if found else 'is not'} there", ev.where(node))
         )
         return found
+    if isinstance(container, list | tuple) and any(map(protocols.is_object, [*opened(ev, container, node), member])):
+        return any(searching.is_or_equals(ev, one, member, node) for one in opened(ev, container, node))
     return residuals.python(ev, _contains, [lift(ev, container, node), member], node)
 
 
@@ -287,20 +385,23 @@ def iterate(ev: Evaluator, iterable: Any, node: ast.AST) -> list[Any]:
         return _members_of_residual(ev, iterable, node)
     if isinstance(iterable, shapes.PartialShape):
         return list(iterable.dims)
+    if isinstance(iterable, Iteration):
+        return iterators.collected(ev, iterators.of(ev, iterable, node), node)
+    if isinstance(iterable, Generator):
+        return members_of(ev, iterable, node)
     if isinstance(iterable, Rows):
         raise ev.refuse("trips", "as many members as a tensor says", node)
-    if known.is_users_type(type(iterable)) and isinstance(
-        getattr(type(iterable), "__iter__", None), types.FunctionType
-    ):
-        return iterate(ev, calls.call(ev, type(iterable).__iter__, [iterable], {}, node), node)
+    if protocols.is_object(iterable):
+        return iterate(ev, iterators.begun(ev, iterable, node), node)
+    if isinstance(iterable, enum.EnumType):
+        return list(iterable)
     container, iterable = iterable, opened(ev, iterable, node)
+    _check_known(ev, container, node)
     if isinstance(iterable, _ITERABLES):
         members = list(iterable)
         if isinstance(container, list | tuple) and ev.heap.name_of(container) is not None:
             around = tuple(ev.managers)
             ev.places.update({id(member): (container, i, around) for i, member in enumerate(members)})
-        if isinstance(iterable, Iteration):
-            iterable.clear()
     else:
         raise ev.refuse("iterator", f"a {type(iterable).__name__} is gone through", node)
     if len(members) > UNROLL:
@@ -318,6 +419,7 @@ _ITERABLES: Any = (
         str,
         bytes,
         range,
+        collections.deque,
         Mapping,
         enumerate,
         zip,
@@ -366,76 +468,16 @@ def length(ev: Evaluator, container: Any, node: ast.AST) -> Any:
     if isinstance(container, Rows):
         return Residual("", tensor=container.count, late=True, limit=HELD)
     name = ev.heap.name_of(container)
-    if name is None or id(container) in ev.heap.opened or not isinstance(container, list | dict | set | tuple):
+    if name is None or id(container) in ev.heap.opened or not isinstance(container, COLLECTIONS):
         method = getattr(type(container), "__len__", None)
         if isinstance(method, types.FunctionType) and known.is_users(method):
             return calls.call(ev, method, [container], {}, node)
-        return residuals.python(ev, len, [opened(ev, container, node)], node)
+        whole = opened(ev, container, node)
+        return len(whole) if isinstance(whole, COLLECTIONS) else residuals.python(ev, len, [whole], node)
+    ev.heap.unsealed(container, ev.where(node))
     seen, site = ev.seen(node)
     if not isinstance(container, list) or not (seen.varies and seen.count > 1):
         return len(opened(ev, container, node))
     now = ev.script.read(f"len({name})")
     more = len(ev.heap.appended.get(id(container), []))
     return residuals.python(ev, int.__add__, [Residual(now, len(container)), more], node)
-
-
-class HeapMethod:
-    """A method of a container that was there before the call."""
-
-    def __init__(self, owner: Any, name: str) -> None:
-        self.owner, self.name = owner, name
-
-    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
-        """Calls it on the working copy; an append needs none."""
-        owner, name = self.owner, self.name
-        if isinstance(owner, list) and name == "append" and len(arguments) == 1:
-            ev.need_sequence("an append")
-            ev.heap.append(owner, arguments[0])
-            return None
-        if isinstance(owner, dict) and name == "get" and not named and not isinstance(arguments[0], Residual):
-            found = contains(ev, owner, arguments[0], node)
-            return subscript(ev, owner, arguments[0], node) if found else (arguments[1:] or [None])[0]
-        arguments, named = decided_arguments(ev, owner, name, arguments, named, node)
-        if name not in _READING:
-            ev.need_sequence("a write to a container")
-        target = opened(ev, owner, node)
-        return _applied(ev, target, name, arguments, named, node)
-
-
-_READING = frozenset({"get", "keys", "values", "items", "copy", "index", "count"})
-# Methods whose first argument decides what becomes of a list, and those that compare.
-_PLACED, _COMPARING = frozenset({"pop", "insert"}), frozenset({"sort", "index", "count", "remove"})
-
-
-def decided_arguments(
-    ev: Evaluator, owner: Any, name: str, arguments: list[Any], named: dict[str, Any], node: ast.AST
-) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a method of a list, dict or set, with those known on which it depends what happens."""
-    if name == "sort":
-        return arguments, {key: ev.concrete(value, node) for key, value in named.items()}
-    if isinstance(owner, set):
-        return [_decided_members(ev, a, node) for a in arguments], named
-    if isinstance(owner, dict) or name in _PLACED:
-        return [*(ev.concrete(a, node) for a in arguments[:1]), *arguments[1:]], named
-    return arguments, named
-
-
-def _decided_members(ev: Evaluator, value: Any, node: ast.AST) -> Any:
-    if isinstance(value, list | set | frozenset):
-        return [_decided_members(ev, member, node) for member in iterate(ev, value, node)]
-    return ev.concrete(value, node)
-
-
-def compares(name: str, members: Any) -> bool:
-    """Whether a method compares values of which it is not known what they are."""
-    return name in _COMPARING and any(is_symbolic(m) or isinstance(m, Residual) for m in members)
-
-
-def _applied(ev: Evaluator, target: Any, name: str, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
-    lifted = [opened(ev, a, node) for a in arguments]
-    if compares(name, [*target, *lifted]):
-        raise ev.refuse("container", f"{name} compares tensors or values that differ from call to call", node)
-    try:
-        return getattr(target, name)(*lifted, **named)
-    except Exception as error:
-        raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error

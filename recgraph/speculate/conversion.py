@@ -14,7 +14,13 @@ from recgraph.speculate import (
     branches,
     builtin_calls,
     connections,
+    dataclass_calls,
+    generators,
     interrupts,
+    iterator_calls,
+    library_calls,
+    managers,
+    on_exceptions,
     on_expressions,
     on_statements,
     ordering,
@@ -26,7 +32,7 @@ from recgraph.speculate.binding import names_of_parameters
 from recgraph.speculate.calls import enter
 from recgraph.speculate.evaluator import Evaluator, Settings
 from recgraph.speculate.optimizations import ALL, Optimizations
-from recgraph.speculate.profile import GeneralProfile, Profile, same
+from recgraph.speculate.profile import GeneralProfile, Profile, fits, same
 from recgraph.speculate.randomness import RandomGraph
 from recgraph.speculate.reasons import Again, Inconvertible
 from recgraph.speculate.recording import by_dependencies
@@ -82,15 +88,21 @@ def convert(
         for keeps_shapes in (False, True):
             with contextlib.suppress(Exception):  # an operation may need to know more: then it is assumed
                 return _until_sure(function, parameters, GeneralProfile(profile, keeps_shapes), optimizations)
-    try:
-        return _until_sure(function, parameters, profile, optimizations)
-    except Inconvertible as reason:
-        if reason.feature in ("raises", "new variable") or not profile.has_variants:
-            raise
+    first: Inconvertible | None = None
+    for way in _WAYS:
         try:
-            return _until_sure(function, parameters, profile, optimizations, is_specialised=True)
-        except Inconvertible:
-            raise reason from None
+            return _until_sure(function, parameters, profile, optimizations, way)
+        except Inconvertible as reason:
+            first = first or reason
+            if first.feature in ("raises", "new variable") or not profile.has_variants:
+                break
+    assert first is not None
+    raise first
+
+
+# How a call is converted, one way after the other until one works: whether numbers that vary are constants, and
+# whether items may be set under keys that vary.
+_WAYS = ((False, True), (False, False), (True, False))
 
 
 def _until_sure(
@@ -98,23 +110,23 @@ def _until_sure(
     parameters: tuple[Any, ...],
     profile: Profile,
     optimizations: Optimizations,
-    is_specialised: bool = False,
+    way: tuple[bool, bool] = _WAYS[0],
 ) -> Converted:
     """Converts, again where it turns out that ways have to be assumed on which gradients depend."""
     paths: set[Any] = set()
     while True:
         try:
-            return _convert(function, parameters, Settings(profile, optimizations, set(paths)), is_specialised)
+            return _convert(function, parameters, Settings(profile, optimizations, set(paths)), way)
         except Again as again:
             paths |= again.places
 
 
-def _convert(function: Any, parameters: tuple[Any, ...], settings: Settings, is_specialised: bool = False) -> Converted:
+def _convert(function: Any, parameters: tuple[Any, ...], settings: Settings, way: tuple[bool, bool]) -> Converted:
     syntax = syntax_of(function)
     script = Script(len(parameters))
     graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")
     ev = Evaluator(script, graph, settings)
-    ev.heap.is_specialised = is_specialised
+    ev.heap.is_specialised, ev.heap.keys_may_vary = way
     with _no_new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
         _no_new_variables(ev)
     ):  # fmt: skip
@@ -174,7 +186,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     run = runner(concrete, inputs, draw, handles)
 
     def compiled(scope: dict[str, Any]) -> Callable[[Any], Any]:
-        names = {"same": same, "is_tensor": tf_private.is_eager_tensor, "EagerTensor": tf_private.EagerTensor}
+        names = {"same": same, "fits": fits, "EagerTensor": tf_private.EagerTensor}
         call = script.compile({"graph": run, **names, **scope})
         return interrupts.whole(call) if script.after else call
 
@@ -211,4 +223,16 @@ def _assert(ev: Evaluator) -> None:
         tf.debugging.Assert(number < 0, [MARK, number], summarize=1)
 
 
-_RULES = (builtin_calls, on_expressions, on_statements, printing, tensor_control)  # they register themselves
+_RULES = (
+    builtin_calls,
+    dataclass_calls,
+    generators,
+    iterator_calls,
+    library_calls,
+    managers,
+    on_exceptions,
+    on_expressions,
+    on_statements,
+    printing,
+    tensor_control,
+)  # they register themselves

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import collections
 import dataclasses
 import types
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.heap import Heap
 from recgraph.speculate.optimizations import Optimizations
 from recgraph.speculate.profile import Profile, Seen, is_plain
-from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.reasons import Inconvertible, Raised
 from recgraph.speculate.scopes import Frame
 from recgraph.speculate.script import Assumption, Script
 from recgraph.speculate.syntax import site_of
@@ -91,6 +92,8 @@ class Evaluator:
             ("unrolled", place) where it cannot be a loop of the graph.
         conditionals: the operations that decide between two ways, each with what `paths` may have for it.
         here: the node that is being converted.
+        handlers: how many blocks are around us in which exceptions may be caught.
+        handled: the exceptions that are being handled, the latest last.
     """
 
     def __init__(self, script: Script, graph: Any, settings: Settings) -> None:
@@ -112,6 +115,8 @@ class Evaluator:
         self.tapes: dict[int, int] = {}
         self.reached: dict[Any, int] = {}
         self.here: ast.AST = ast.Pass()
+        self.handlers = 0
+        self.handled: list[Any] = []
 
     # Where we are.
 
@@ -127,6 +132,12 @@ class Evaluator:
     def refuse(self, feature: str, why: str, node: ast.AST | None = None) -> Inconvertible:
         """The error for something that is not converted."""
         return Inconvertible(feature, why, self.where(node))
+
+    def raised(self, error: Any, node: ast.AST | None = None) -> Raised:
+        """What the program raises here: all that it depends on is known or assumed."""
+        if self.heap.name_of(error) is None and not isinstance(error, Residual):
+            self.heap.make(error)
+        return Raised(error, self.where(node))
 
     def seen(self, node: ast.AST, what: str = "value") -> tuple[Seen, tuple[Any, int]]:
         """What eager calls saw at a node, this time; and the place in the profile, to relax."""
@@ -187,7 +198,8 @@ class Evaluator:
 
     def _bound(self, value: Any, name: str, node: ast.AST) -> Any:
         if isinstance(value, Missing):
-            raise self.refuse("raises", f"{name} has no value here", node)
+            text = f"cannot access local variable {name!r} where it is not associated with a value"
+            raise self.raised(UnboundLocalError(text), node)
         if isinstance(value, Unsure):
             self.assert_in_graph(value.condition, self.noted("raises", f"{name} has a value", node))
             return value.value
@@ -221,7 +233,10 @@ class Evaluator:
             expression = f"{self.script.constant(names)}[{name!r}]"
             return self.heap.read(key, expression, names[name], name, seen, site, self.where(node))
         if not hasattr(builtins, name):
-            raise self.refuse("raises", f"{name} has no value here", node)
+            self.script.assume(
+                f"{name!r} not in {self.script.constant(names)}", self.noted("presence", f"no {name}", node)
+            )
+            raise self.raised(NameError(f"name {name!r} is not defined", name=name), node)
         return getattr(builtins, name)
 
     def bind(self, name: str, value: Any) -> None:
@@ -331,6 +346,26 @@ class Evaluator:
         self.script.assume(condition, known)
         return value.example
 
+    def identical(self, left: Any, right: Any, node: ast.AST) -> Any:
+        """What `left is right` is: a bool, or a bool scalar of the graph."""
+        if isinstance(left, Ref) and right is None:
+            return left.row < 0
+        if isinstance(left, Residual) and left.is_array and left is right:
+            return True
+        if isinstance(left, Residual) or isinstance(right, Residual):
+            other = right if isinstance(left, Residual) else left
+            if other is None or isinstance(other, bool):
+                return False  # a residual is a number or a string
+            raise self.refuse("identity", "the identity of values that differ from call to call", node)
+        names = [self.heap.name_of(v) or self.heap.placeholders.get(id(v)) for v in (left, right)]
+        if left is right or not all(names):
+            return left is right
+        now = [self.heap.examples.get(id(v), v) for v in (left, right)]
+        relation, kind = ("is", "alias") if now[0] is now[1] else ("is not", "distinct")
+        two = f"{type(now[0]).__name__} and {type(now[1]).__name__}"
+        self.script.assume(f"{names[0]} {relation} {names[1]}", self.noted(kind, two, node))
+        return relation == "is"
+
     def assert_in_graph(self, condition: tf.Tensor, what: Assumption) -> None:
         """Goes on only where a condition of the graph holds."""
         if self.recursive_bodies:
@@ -355,10 +390,11 @@ class Evaluator:
             return tf.reshape(tf.cast(value.read_value(), tf.bool), [])
         if isinstance(value, Ref | Rows):
             return value.row >= 0 if isinstance(value, Ref) else value.count > 0
-        if isinstance(value, Iteration):
+        if isinstance(value, Iteration) or type(value).__name__ == "Generator":
             return True
         name = self.heap.name_of(value)
-        if isinstance(value, list | dict | set | tuple) and name is not None:
+        if isinstance(value, list | dict | set | frozenset | tuple | collections.deque) and name is not None:
+            self.heap.unsealed(value, self.where(node))
             if id(value) in self.heap.opened:
                 return bool(self.heap.opened[id(value)])
             if self.heap.appended.get(id(value)):

@@ -6,8 +6,10 @@ done after the graph, all of them or none. An object is known by the name that t
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
+import enum
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -16,14 +18,16 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import keras_state, known
+from recgraph.speculate import keras_state
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.profile import VARIES, Profile, Seen, is_plain
-from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.reasons import Inconvertible, Raised
 from recgraph.speculate.script import Script
 from recgraph.speculate.values import MISSING, Residual
 
-_IDENTITIES = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, tf.Variable, tf.DType)
+_IDENTITIES = (
+    types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, tf.Variable, tf.DType, enum.Enum
+)  # fmt: skip
 
 
 class Heap:
@@ -31,6 +35,7 @@ class Heap:
 
     Attributes:
         is_specialised: whether numbers, strings and shapes are constants although they have varied.
+        keys_may_vary: whether items are set under keys that differ from call to call, and not used afterwards.
         names: by id, of the objects that were there before, as the script reads them.
         shadow: slots that were set.
         targets: how the script writes these slots.
@@ -43,6 +48,7 @@ class Heap:
         losses: of Keras's layers.
         inputs: the placeholders of what the script feeds.
         placeholders: by id, the names of the values that are fed.
+        sealed: by id, the containers in which items were set under keys that differ from call to call.
         examples: by id of the placeholder, the tensor that is fed in the call that is converted.
     """
 
@@ -50,7 +56,7 @@ class Heap:
 
     def __init__(self, script: Script, graph: Any, profile: Profile) -> None:
         self.script, self.graph, self.profile = script, graph, profile
-        self.is_specialised = False
+        self.is_specialised, self.keys_may_vary = False, True
         self.names: dict[int, str] = {}
         self.held: list[Any] = []
         self.shadow: dict[tuple[Any, ...], Any] = {}
@@ -65,12 +71,23 @@ class Heap:
         self.placeholders: dict[int, str] = {}
         self.examples: dict[int, Any] = {}
         self.losses = keras_state.Losses()
+        self.sealed: dict[int, Any] = {}
+        self._made: dict[int, Any] = {}
         self._given: set[int] = set()
         self._feeds: dict[str, tf.Tensor] = {}
 
     def name_of(self, thing: Any) -> str | None:
         """The name of an object that was there before the call; None for others."""
         return self.names.get(id(thing))
+
+    def make(self, thing: Any) -> Any:
+        """Takes note of an object that the call has made: only such a one is changed while it is converted."""
+        self._made[id(thing)] = thing
+        return thing
+
+    def is_made(self, thing: Any) -> bool:
+        """Whether the call has made an object."""
+        return id(thing) in self._made
 
     def admit(self, value: Any, name: str, what: str, seen: Seen, site: Any, where: str) -> Any:
         """What a value that the script has read is to the program. Makes the assumptions about it."""
@@ -85,11 +102,10 @@ class Heap:
         if is_plain(value) and not (isinstance(value, tuple) and seen.varies and seen.count > 1):
             return self._plain(value, name, seen, assume)
         if isinstance(value, _IDENTITIES):
-            if not known.is_frameworks(value) or isinstance(value, tf.Variable):
-                assume("identity", self.script.is_same(name, value))
+            assume("identity", self.script.is_same(name, value))
             return value
         assume("type", f"type({name}) is {self.script.constant(type(value))}")
-        if isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray | np.generic):
             return Residual(name, value)
         return self._object(value, name, assume)
 
@@ -146,7 +162,8 @@ class Heap:
         elif not has_one_rank:  # a graph for each rank
             shape = tf.TensorShape([None] * value.shape.rank)
         dtype, dims = value.dtype.as_datatype_enum, tuple(shape)
-        assume("tensor" if has_one_rank else "type", self.script.is_tensor(name, dtype, dims))
+        assume("type", self.script.is_eager(name, dtype))  # a more general shape would not help where this breaks
+        assume("tensor" if has_one_rank else "type", self.script.has_shape(name, dims))
         tensor = self.fed(name, tf.TensorSpec(shape, value.dtype))
         self.examples[id(tensor)] = value
         return tensor
@@ -183,6 +200,15 @@ class Heap:
         finally:
             self.forks -= 1
 
+    def unsealed(self, container: Any, where: str) -> None:
+        """That nothing was set in a container under a key that differs from call to call.
+
+        Raises:
+            Inconvertible: something was.
+        """
+        if id(container) in self.sealed:
+            raise Inconvertible("key", f"a {type(container).__name__} is used after an item was set", where)
+
     def captured(self, value: Any) -> tf.Tensor:
         """A tensor with a value that no path of the program leads to: it is a part of the graph."""
         return self.graph.capture(value)
@@ -214,13 +240,18 @@ class Heap:
 
     def item(self, container: Any, index: Any, seen: Seen, site: Any, where: str) -> Any:
         """The value under a key that is known now."""
+        self.unsealed(container, where)
         if id(container) in self.opened:
-            return self.opened[id(container)][index]
+            return _current(self.opened[id(container)], index, where)
         name, key = self.names[id(container)], ("item", id(container), index)
         if key in self.shadow:
             return self.shadow[key]
-        if isinstance(container, list) and self.appended.get(id(container)):
-            return self.open(container, where)[index]
+        more = self.appended.get(id(container))
+        if more and -len(more) <= index < 0:
+            return more[index]
+        if more:
+            index += len(more) if index < 0 else 0
+            key = ("item", id(container), index)
         what = f"[{index!r}] of {type(container).__name__}"
         return self.read(
             key, f"{name}[{self.literal(index)}]", _current(container, index, where), what, seen, site, where
@@ -236,8 +267,12 @@ class Heap:
 
     def set_item(self, container: Any, index: Any, value: Any, where: str) -> None:
         """Sets a member of a container that was there before."""
-        if isinstance(container, list):
-            self.open(container, where)[index] = value
+        self.unsealed(container, where)
+        if isinstance(container, list | collections.deque):
+            try:
+                self.open(container, where)[index] = value
+            except (LookupError, TypeError, ValueError) as error:
+                raise Raised(error, where) from error
         elif isinstance(container, dict):
             if id(container) in self.opened:
                 _put(self.opened[id(container)], index, value)
@@ -247,8 +282,9 @@ class Heap:
         else:
             raise Inconvertible("container", f"items of a {type(container).__name__} are set", where)
 
-    def append(self, container: list[Any], value: Any) -> None:
+    def append(self, container: list[Any] | collections.deque[Any], value: Any) -> None:
         """Appends to a list whose members need not be known."""
+        self.unsealed(container, "")
         if id(container) in self.opened:
             self.opened[id(container)].append(value)
         else:
@@ -256,13 +292,14 @@ class Heap:
 
     def open(self, container: Any, where: str) -> Any:
         """A container that was there before as a working copy with all its members."""
+        self.unsealed(container, where)
         if id(container) in self.opened:
             return self.opened[id(container)]
         before = self._members(container, where)
         if isinstance(container, tuple | frozenset):
             return before
         opened = before.copy()
-        if isinstance(container, list):
+        if isinstance(container, list | collections.deque):
             opened += self.appended.pop(id(container), [])
         elif isinstance(container, dict):
             self._take_over(container, opened)
@@ -273,16 +310,19 @@ class Heap:
     def _members(self, container: Any, where: str) -> Any:
         """What a container holds when the call begins."""
         name, what = self.names[id(container)], f"members of a {type(container).__name__}"
-        if isinstance(container, list | tuple):
+        if isinstance(container, list | tuple | collections.deque):
             self.script.assume(f"len({name}) == {len(container)}", assumption("length", what, where))
             found = [self._member(container, i, v, where) for i, v in enumerate(container)]
+            if isinstance(container, collections.deque):
+                return collections.deque(found, container.maxlen)
             return _rebuilt(container, found) if isinstance(container, tuple) else found
         keys = tuple(container) if isinstance(container, dict) else tuple(sorted(container, key=repr))
         if not is_plain(keys):
             raise Inconvertible("container", f"a {type(container).__name__} of objects is taken as a whole", where)
         if isinstance(container, dict):
             self.script.assume(f"same(tuple({name}), {self.script.constant(keys)})", assumption("keys", what, where))
-            return {key: self._member(container, key, v, where) for key, v in container.items()}
+            items = {key: self._member(container, key, v, where) for key, v in container.items()}
+            return like(container, items)
         members = type(container)(container)
         self.script.assume(f"{name} == {self.script.constant(members)}", assumption("keys", what, where))
         return members
@@ -328,7 +368,15 @@ def _current(container: Any, index: Any, where: str) -> Any:
     try:
         return container[index]
     except (LookupError, TypeError) as error:
-        raise Inconvertible("raises", f"{type(error).__name__}: {error}", where) from error
+        raise Raised(error, where) from error
+
+
+def like(container: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
+    """A dict of the kind of another, with other items."""
+    if isinstance(container, collections.defaultdict):
+        return collections.defaultdict(container.default_factory, items)
+    kind = type(container)
+    return kind(items) if kind in (collections.OrderedDict, collections.Counter) else items
 
 
 def _put(opened: dict[Any, Any], key: Any, value: Any) -> None:

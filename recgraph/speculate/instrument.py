@@ -25,6 +25,8 @@ EagerTensor = tf_private.EagerTensor
 # Stands for the observer until the code is compiled, then becomes it: a name of ours would show in the closures of
 # functions made inside, which TensorFlow's AutoGraph compares with their source.
 _HOOK = "recgraph: the observer"
+# Who looks at the names around would find the observer.
+_LOOKING = frozenset({"locals", "vars", "dir", "eval", "exec"})
 
 
 class Observer:
@@ -150,7 +152,7 @@ def _with_code(function: types.FunctionType, code: types.CodeType) -> types.Func
 
 def _instrumented(syntax: Syntax, code: types.CodeType, observer: Observer) -> types.CodeType | None:
     """The code that observes; None for generators and coroutines, which are left alone."""
-    if code.co_flags & (0x20 | 0x80 | 0x200):
+    if code.co_flags & (0x20 | 0x80 | 0x200) or _LOOKING & set(code.co_names):
         return None
     node = _Observing(syntax).visit(copy.deepcopy(syntax.node))
     if isinstance(node, ast.FunctionDef):

@@ -14,12 +14,13 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import attributes, branches, containers, merging, randomness, state
+from recgraph.speculate import attributes, branches, containers, iterators, merging, randomness, state
 from recgraph.speculate.branches import WAYS
 from recgraph.speculate.evaluator import Evaluator, Signal
+from recgraph.speculate.generators import Generator
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import DUMMY, HELD, MISSING, Iteration, Missing, Residual, Rows, Unsure
+from recgraph.speculate.values import DUMMY, HELD, MISSING, Missing, Residual, Rows, Unsure
 
 # How often the state of a loop may become more general before it is given up.
 _ROUNDS = 4
@@ -113,10 +114,22 @@ def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
     rows = containers.rows(ev, iterable, node.iter)
     if rows is not None and _over_rows(loop, rows):
         return loop.finish()
-    if isinstance(iterable, Iteration) and isinstance(node.iter, ast.Name):
-        raise ev.refuse("iterator", "a loop over an iterator that has a name, and may go on later", node)
-    _unrolled(loop, (_binding(loop, member) for member in containers.iterate(ev, iterable, node.iter)))
+    iterable = iterators.begun(ev, iterable, node.iter)
+    if isinstance(iterable, Generator):
+        iterable.drive(ev, lambda member: _taken(loop, member), node)
+    else:
+        _unrolled(loop, (_binding(loop, member) for member in iterators.of(ev, iterable, node.iter)))
     return loop.finish()
+
+
+def _taken(loop: Loop, member: Any) -> bool:
+    """A round for what a generator yields; whether it was the last."""
+    loop.next()
+    loop.round(_binding(loop, member))
+    left = loop.left()
+    if isinstance(left, tf.Tensor):
+        raise loop.ev.refuse("generator", "a tensor decides whether a generator goes on", loop.node)
+    return left
 
 
 def _binding(loop: Loop, member: Any) -> Start:

@@ -79,7 +79,7 @@ def template(ev: Evaluator, one: Any, other: Any) -> Any:
     if isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
         members = [template(ev, a, b) for a, b in zip(one, other, strict=True)]
         return type(one)._make(members) if hasattr(one, "_make") else type(one)(members)
-    if isinstance(one, dict) and type(one) is type(other) and list(one) == list(other):
+    if type(one) is dict and type(other) is dict and list(one) == list(other):
         return {key: template(ev, one[key], other[key]) for key in one}
     raise ev.refuse("merge", f"{_describe(one)} and {_describe(other)} meet after a branch or round")
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import operator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import attributes, branches, calls, containers, residuals
+from recgraph.speculate import attributes, branches, calls, containers, iterators, protocols, residuals
 from recgraph.speculate.evaluator import Evaluator, rule
+from recgraph.speculate.generators import Generator
 from recgraph.speculate.scopes import Frame, Names
-from recgraph.speculate.values import Iteration, Ref, Residual, is_symbolic
+from recgraph.speculate.values import Iteration, Residual, is_symbolic
 
 BINARY: dict[type[ast.operator], Any] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -97,7 +99,7 @@ def _chain(ev: Evaluator, left: Any, links: list[tuple[ast.cmpop, ast.expr]], no
 
 def _comparison(ev: Evaluator, kind: ast.cmpop, left: Any, right: Any, node: ast.AST) -> Any:
     if isinstance(kind, ast.Is | ast.IsNot):
-        identical = _identity(ev, left, right, node)
+        identical = ev.identical(left, right, node)
         if isinstance(identical, tf.Tensor):
             return Residual("", tensor=identical if isinstance(kind, ast.Is) else ~identical, late=True)
         return identical is isinstance(kind, ast.Is)
@@ -105,19 +107,6 @@ def _comparison(ev: Evaluator, kind: ast.cmpop, left: Any, right: Any, node: ast
         found = containers.contains(ev, right, left, node)
         return found if isinstance(kind, ast.In) else residuals.operate(ev, operator.not_, [found], node)
     return residuals.operate(ev, COMPARE[type(kind)], [left, right], node)
-
-
-def _identity(ev: Evaluator, left: Any, right: Any, node: ast.AST) -> Any:
-    if isinstance(left, Ref) and right is None:
-        return left.row < 0
-    if isinstance(left, Residual) and left.is_array and left is right:
-        return True
-    if isinstance(left, Residual) or isinstance(right, Residual):
-        other = right if isinstance(left, Residual) else left
-        if other is None or isinstance(other, bool):
-            return False  # a residual is a number or a string
-        raise ev.refuse("identity", "the identity of values that differ from call to call", node)
-    return left is right
 
 
 @rule(ast.IfExp)
@@ -181,7 +170,7 @@ def _dict(ev: Evaluator, node: ast.Dict) -> dict[Any, Any]:
 def _key(ev: Evaluator, key: Any, node: ast.AST) -> Any:
     if is_symbolic(key):
         raise ev.refuse("key", "a tensor as a key", node)
-    return ev.concrete(key, node)
+    return protocols.check_key(ev, ev.concrete(key, node), node)
 
 
 @rule(ast.JoinedStr)
@@ -208,46 +197,64 @@ def _lambda(ev: Evaluator, node: ast.Lambda) -> Any:
     return calls.Closure(ev, node)
 
 
-@rule(ast.ListComp, ast.SetComp, ast.GeneratorExp)
-def _comprehension(ev: Evaluator, node: Any) -> Any:
-    found: list[Any] = []
-    _generate(ev, node.generators, lambda: found.append(ev.value(node.elt)), node)
-    if isinstance(node, ast.SetComp):
-        return {_key(ev, member, node) for member in found}
-    return found if isinstance(node, ast.ListComp) else Iteration(found)
+@rule(ast.ListComp)
+def _list_comprehension(ev: Evaluator, node: ast.ListComp) -> list[Any]:
+    return list(_generated(ev, node, lambda: ev.value(node.elt)))
+
+
+@rule(ast.SetComp)
+def _set_comprehension(ev: Evaluator, node: ast.SetComp) -> set[Any]:
+    return set(_generated(ev, node, lambda: _key(ev, ev.value(node.elt), node)))
 
 
 @rule(ast.DictComp)
 def _dict_comprehension(ev: Evaluator, node: ast.DictComp) -> dict[Any, Any]:
-    made: dict[Any, Any] = {}
-
-    def add() -> None:
-        key = _key(ev, ev.value(node.key), node)
-        made[key] = ev.value(node.value)
-
-    _generate(ev, node.generators, add, node)
-    return made
+    return dict(_generated(ev, node, lambda: (_key(ev, ev.value(node.key), node), ev.value(node.value))))
 
 
-def _generate(ev: Evaluator, generators: list[ast.comprehension], add: Any, node: ast.AST) -> None:
-    """The loops of a comprehension, whose targets are its own names."""
-    first = ev.value(generators[0].iter)
-    outer = ev.frame
+@rule(ast.GeneratorExp)
+def _generator_expression(ev: Evaluator, node: ast.GeneratorExp) -> Iteration:
+    return iterators.made(ev, _generated(ev, node, lambda: ev.value(node.elt)))
+
+
+def _generated(ev: Evaluator, node: Any, element: Callable[[], Any]) -> Iterator[Any]:
+    """The elements of a comprehension, whose targets are its own names. The first iterable is evaluated at once."""
+    generators, outer = node.generators, ev.frame
+    first = iterators.begun(ev, ev.value(generators[0].iter), generators[0].iter)
     targets = {n.id for g in generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
     walrus = {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
-    ev.frames.append(Frame(outer.syntax, Names(targets, outer.names.globals, walrus), outer.function, {}, outer))
-    try:
-        _nested(ev, generators, 0, first, add)
-    finally:
-        ev.frames.pop()
+    frame = Frame(outer.syntax, Names(targets, outer.names.globals, walrus), outer.function, {}, outer)
+    if not isinstance(first, Generator) or isinstance(node, ast.GeneratorExp):
+        return _elements(ev, generators, iterators.of(ev, first, generators[0].iter), frame, element)
+    found: list[Any] = []
+
+    def take(member: Any) -> bool:
+        found.extend(_elements(ev, generators, iter([member]), frame, element))
+        return False
+
+    first.drive(ev, take, node)
+    return iter(found)
 
 
-def _nested(ev: Evaluator, generators: list[ast.comprehension], depth: int, iterable: Any, add: Any) -> None:
-    if depth == len(generators):
-        add()
-        return
-    generator = generators[depth]
-    for member in containers.iterate(ev, iterable if depth == 0 else ev.value(generator.iter), generator.iter):
-        attributes.assign(ev, generator.target, member)
-        if all(ev.decided(ev.value(test), test) for test in generator.ifs):
-            _nested(ev, generators, depth + 1, None, add)
+def _elements(
+    ev: Evaluator,
+    generators: list[ast.comprehension],
+    members: Iterator[Any],
+    frame: Frame,
+    element: Callable[[], Any],
+) -> Iterator[Any]:
+    """The loops of a comprehension. Its frame is the current one only while something of it is converted."""
+    generator, *more = generators
+    for member in members:
+        ev.frames.append(frame)
+        try:
+            attributes.assign(ev, generator.target, member)
+            if not all(ev.decided(ev.value(test), test) for test in generator.ifs):
+                continue
+            value = iterators.of(ev, ev.value(more[0].iter), more[0].iter) if more else element()
+        finally:
+            ev.frames.pop()
+        if more:
+            yield from _elements(ev, more, value, frame, element)
+        else:
+            yield value

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import attributes, branches, calls, containers, known, loops, residuals
+from recgraph.speculate import attributes, branches, calls, containers, loops, residuals
 from recgraph.speculate.evaluator import Evaluator, Signal, rule
 from recgraph.speculate.on_expressions import IN_PLACE
 from recgraph.speculate.values import Residual, is_symbolic
@@ -127,72 +127,6 @@ def _define(ev: Evaluator, node: ast.FunctionDef) -> None:
     for decorator in reversed(node.decorator_list):
         made = calls.call(ev, ev.value(decorator), [made], {}, node)
     ev.bind(node.name, made)
-
-
-@rule(ast.Assert)
-def _assert(ev: Evaluator, node: ast.Assert) -> None:
-    truth = ev.truth(ev.value(node.test), node)
-    if isinstance(truth, tf.Tensor):
-        ev.assert_in_graph(truth, ev.noted("raises", "the assertion holds", node))
-    elif not ev.decided(truth, node.test):
-        raise ev.refuse("raises", "AssertionError", node)
-
-
-@rule(ast.Raise)
-def _raise(ev: Evaluator, node: ast.Raise) -> None:
-    raise ev.refuse("raises", "an exception is raised", node)
-
-
-@rule(ast.Try, ast.TryStar)
-def _try(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
-    """Nothing raises in the graph: where something would, the call falls back before anything was done."""
-    signal = branches.scope(ev, lambda: _body_and_else(ev, node))
-    return ev.run(node.finalbody) or branches.resume(ev, signal, node)
-
-
-def _body_and_else(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
-    ev.frame.rests.append(node.orelse)
-    try:
-        signal = ev.run(node.body)
-    finally:
-        ev.frame.rests.pop()
-    return ev.run(node.orelse) if signal is None else signal
-
-
-@rule(ast.With)
-def _with(ev: Evaluator, node: ast.With) -> Signal | None:
-    return branches.resume(ev, _managed(ev, node.items, node), node)
-
-
-def _managed(ev: Evaluator, items: list[ast.withitem], node: ast.With) -> Signal | None:
-    if not items:
-        return branches.scope(ev, lambda: ev.run(node.body))
-    manager = ev.value(items[0].context_expr)
-    kind = type(manager)
-    if known.is_users_type(kind) and not known.is_frameworks_object(manager):
-        return _users_manager(ev, manager, items, node)
-    if not known.is_frameworks_object(manager) and not known.is_frameworks(getattr(manager, "func", manager)):
-        raise ev.refuse("with", f"the context manager {kind.__name__} is not known", node)
-    if ev.heap.name_of(manager) is not None:
-        containers.lift(ev, manager, node)  # it is this very object
-    ev.tapes[id(manager)] = ev.heap.forks
-    ev.managers.append(id(manager))
-    try:
-        with manager as value:
-            if items[0].optional_vars is not None:
-                attributes.assign(ev, items[0].optional_vars, value)
-            return _managed(ev, items[1:], node)
-    finally:
-        ev.managers.pop()
-
-
-def _users_manager(ev: Evaluator, manager: Any, items: list[ast.withitem], node: ast.With) -> Signal | None:
-    value = calls.call(ev, attributes.get(ev, manager, "__enter__", node), [], {}, node)
-    if items[0].optional_vars is not None:
-        attributes.assign(ev, items[0].optional_vars, value)
-    signal = _managed(ev, items[1:], node)
-    calls.call(ev, attributes.get(ev, manager, "__exit__", node), [None, None, None], {}, node)
-    return signal
 
 
 @rule(ast.Match)

@@ -284,3 +284,8 @@ def common_shape(one: tf.TensorShape, other: tf.TensorShape) -> tf.TensorShape:
     if one.rank is None or other.rank is None or one.rank != other.rank:
         return tf.TensorShape(None)
     return tf.TensorShape([a if a == b else None for a, b in zip(one, other, strict=True)])
+
+
+def fits(actual: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:
+    """Whether the shape of a tensor is a case of a more general one."""
+    return len(actual) == len(shape) and all(b is None or a == b for a, b in zip(actual, shape, strict=True))

@@ -29,3 +29,24 @@ class Inconvertible(Exception):
     def __init__(self, feature: str, why: str, where: str = "") -> None:
         super().__init__(f"{where}: {why}" if where else why)
         self.feature, self.why, self.where = feature, why, where
+
+
+class Raised(Inconvertible):
+    """The program raises an exception, as long as the assumptions hold. Its own handlers may catch it.
+
+    Args:
+        error: the exception, or a residual of one.
+        where: the user's line.
+
+    Attributes:
+        in_rest: whether it was raised in what follows a branch, after the block that the branch is in.
+    """
+
+    def __init__(self, error: Any, where: str = "") -> None:
+        super().__init__("raises", f"{type(error).__name__} is raised", where)
+        self.error, self.in_rest = error, False
+
+
+def matches(error: Any, kinds: Any) -> bool:
+    """Whether an exception, or the residual of one, is of a class or of one of several."""
+    return isinstance(error if isinstance(error, BaseException) else error.example, kinds)

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import collections
 import weakref
 from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import known
+from recgraph.speculate import known, protocols
 from recgraph.speculate.assumptions import assumption
-from recgraph.speculate.calls import Callback, Closure, LateCall
+from recgraph.speculate.calls import Callback, Closure, LateCall, Super
+from recgraph.speculate.container_methods import HeapMethod
 from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.generators import Generator
+from recgraph.speculate.managers import Nothing, OfGenerator, Suppressing, Traceback
+from recgraph.speculate.namespaces import Method as ObjectMethod
+from recgraph.speculate.namespaces import ObjectDict
 from recgraph.speculate.profile import is_plain
 from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.residuals import Method
 from recgraph.speculate.shapes import PartialShape
 from recgraph.speculate.showing import Showing, Shown
-from recgraph.speculate.values import Missing, Residual, is_symbolic
+from recgraph.speculate.values import Iteration, Missing, Residual, is_symbolic
+
+# What a call makes that cannot leave it.
+_PASSING = (
+    Closure, Callback, Super, Method, HeapMethod, ObjectDict, ObjectMethod, Traceback, Iteration, Generator, Nothing,
+    Suppressing, OfGenerator,
+)  # fmt: skip
 
 
 class Renderer:
@@ -52,6 +65,7 @@ class Renderer:
     def _assume_distinct(self) -> None:
         """Where an object is written, no other name may be one of it."""
         written = {key[1] for key in self.heap.shadow} | set(self.heap.appended) | set(self.heap.originals)
+        written |= set(self.heap.sealed)
         kinds: dict[type, dict[int, str]] = {}
         for thing in self.heap.held:
             name = self.heap.name_of(thing)
@@ -82,9 +96,9 @@ class Renderer:
         if isinstance(now, set):
             if now != before:
                 self.script.effect(f"replace({name}, {self.script.constant(now)})")
-        elif isinstance(now, list):
+        elif isinstance(now, list | collections.deque):
             if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
-                self.script.effect(f"{name}[:] = {self._list(now)}")
+                self.script.effect(f"replace({name}, {self._list(list(now))})")
         elif list(now) != list(before) or any(now[k] is not before[k] for k in now):
             self._dict_changes(name, now, before)
 
@@ -136,36 +150,65 @@ class Renderer:
 
     def _fresh(self, value: Any) -> str | None:
         """What makes a value that the call has made; None for what was there before and stays the same."""
-        if isinstance(value, Closure | Callback) or type(value).__name__ in ("HeapMethod", "Super", "Method"):
+        if isinstance(value, _PASSING):
             raise Inconvertible("escape", "a function or method made during the call leaves it")
         if type(value) is list:
             return self._list(value)
         if type(value) is dict:
             return self._dict(value)
+        if isinstance(value, collections.deque):
+            return f"{self.script.constant(collections.deque)}({self._list(list(value))}, {value.maxlen})"
+        if isinstance(value, collections.defaultdict):
+            self._factory(value)
+            made = f"{self.script.constant(type(value))}({self.code(value.default_factory)}"
+            return f"{made}, {self._dict(value)})"
+        if type(value) in (collections.OrderedDict, collections.Counter):
+            return f"{self.script.constant(type(value))}({self._dict(value)})"
         if isinstance(value, tuple):
             parts = ", ".join(self.code(v) for v in value)
             if type(value) is tuple:
                 return f"({parts}{',' if len(value) == 1 else ''})"
             return f"{self.script.constant(type(value))}({parts})"
-        if isinstance(value, set | frozenset | slice | range):
-            return (
-                f"{self.script.constant(type(value))}({self.script.constant(value)})"
-                if isinstance(value, set)
-                else None
-            )
-        if known.is_users_type(type(value)) and not isinstance(value, type):
+        if isinstance(value, set | frozenset):
+            return self._set(value)
+        if isinstance(value, slice | range):
+            return None
+        if protocols.is_object(value) and self.heap.is_made(value):
             if known.is_frameworks_object(value):
                 raise Inconvertible("escape", f"a new {type(value).__name__} leaves the call")
+            if isinstance(value, BaseException):
+                return self._exception(value)
             self.script.scope["new"] = object.__new__
             return f"new({self.script.constant(type(value))})"
         if isinstance(value, dict | list):
             raise Inconvertible("escape", f"a {type(value).__name__} made during the call leaves it")
         return None
 
+    def _set(self, value: Any) -> str | None:
+        if all(map(is_plain, value)):
+            constant = self.script.constant(value)
+            return f"set({constant})" if isinstance(value, set) else None
+        return f"{type(value).__name__}({self._list(list(value))})"
+
+    def _factory(self, value: Any) -> None:
+        if isinstance(value.default_factory, Closure):
+            raise Inconvertible("escape", "a function made during the call leaves it")
+
+    def _exception(self, error: BaseException) -> str:
+        if error.__cause__ is not None:
+            raise Inconvertible("escape", "an exception with a cause leaves the call")
+        self.script.scope["new_exception"] = type(error).__new__
+        return f"new_exception({self.script.constant(type(error))}, {', '.join(map(self.code, error.args))})"
+
     def _fill(self, made: str, value: Any) -> None:
-        if known.is_users_type(type(value)) and not isinstance(value, type | tuple | list | dict | set):
-            for name, member in vars(value).items():
-                self.script.effect(f"{made}.__dict__[{name!r}] = {self.code(member)}")
+        if not self.heap.is_made(value):
+            return
+        for name, member in getattr(value, "__dict__", {}).items():
+            self.script.effect(f"{made}.__dict__[{name!r}] = {self.code(member)}")
+        self.script.scope["set_attribute"] = object.__setattr__
+        for name in protocols.slots_of(type(value)):
+            if hasattr(value, name):
+                self.script.effect(f"set_attribute({made}, {name!r}, {self.code(getattr(value, name))})")
 
     def _list(self, members: list[Any]) -> str:
         return f"[{', '.join(self.code(m) for m in members)}]"
@@ -193,5 +236,11 @@ def _pack(spec: Any, components: list[tf.Tensor]) -> Any:
 
 
 def _replace(container: Any, members: Any) -> None:
+    if isinstance(container, list):
+        container[:] = members
+        return
     container.clear()
-    container.update(members)
+    if isinstance(container, dict | set):
+        container.update(members)
+    else:
+        container.extend(members)

@@ -5,34 +5,78 @@ after it, or in the graph where they come out of it.
 from __future__ import annotations
 
 import ast
-import dataclasses
-import inspect
+import collections
 import operator
-import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import arithmetic, arrays, attributes, calls, containers, known, shapes, showing
+from recgraph.speculate import (
+    arithmetic,
+    arrays,
+    calls,
+    containers,
+    known,
+    protocols,
+    searching,
+    shapes,
+    showing,
+)
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.values import Residual, is_symbolic
 
-_NUMBERS = frozenset({tf.bool, tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.uint8, tf.uint16, tf.uint32,
+_NUMBER_DTYPES = frozenset({tf.bool, tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.uint8, tf.uint16, tf.uint32,
                       tf.uint64, tf.int8, tf.int16, tf.int32, tf.int64})  # fmt: skip
 
 
 def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
     """A Python operator on values of any kind."""
     operands = [shapes.as_value(ev, o, node) if isinstance(o, shapes.PartialShape) else o for o in operands]
+    if any(map(protocols.is_object, operands)):
+        return protocols.operate(ev, function, operands, node)
     if any(is_symbolic(o) or isinstance(o, tf.Variable) for o in operands):
         return _on_tensors(ev, function, operands, node)
-    for position, operand in enumerate(operands[:2]):
-        if not isinstance(operand, Residual) and known.is_users_type(type(operand)):
-            return _special(ev, function, operands, position, node)
+    if len(operands) == 2 and (found := _of_containers(ev, function, operands, node)) is not NotImplemented:
+        return found
     return python(ev, function, [containers.lift(ev, o, node) for o in operands], node)
+
+
+_JOINING = (operator.add, operator.iadd, operator.mul, operator.imul, operator.or_, operator.ior)
+_NUMBERS = (bool, int, float, complex)
+
+
+def _of_containers(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
+    """What only moves the members of containers, or does not look at them; else `NotImplemented`."""
+    kinds = [type(o.example if isinstance(o, Residual) and not o.late else o) for o in operands]
+    if function in (operator.eq, operator.ne) and kinds[0] is not kinds[1]:
+        families = ["number" if kind in _NUMBERS else kind for kind in kinds]
+        if all(kind in known.DATA_TYPES and kind not in (set, frozenset) for kind in kinds) and len(set(families)) == 2:
+            return function is operator.ne
+    if function in (operator.eq, operator.ne) and any(map(protocols.is_object, leaves(operands))):
+        return _compared(ev, function, operands, node)
+    if function not in _JOINING or not any(isinstance(o, list | tuple | dict) for o in operands):
+        return NotImplemented
+    whole = [containers.opened(ev, o, node) for o in operands]
+    if any(isinstance(o, Residual) for o in whole):
+        return NotImplemented
+    try:
+        return function(*whole)
+    except TypeError as error:
+        raise ev.raised(error, node) from error
+
+
+def _compared(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
+    """Whether two lists or tuples are equal that hold objects of the user's, which decide about themselves."""
+    one, other = (containers.opened(ev, operand, node) for operand in operands)
+    if not isinstance(one, list | tuple) or not isinstance(other, list | tuple):
+        return NotImplemented
+    pairs = zip(one, other, strict=False)
+    equal = len(one) == len(other) and all(searching.is_or_equals(ev, a, b, node) for a, b in pairs)
+    return equal is (function is operator.eq)
 
 
 def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
@@ -80,48 +124,6 @@ def as_tensor(ev: Evaluator, value: Residual, node: ast.AST, dtype: tf.DType | N
     return tensor if dtype is None else tf.cast(tensor, dtype)
 
 
-def _special(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], position: int, node: ast.AST) -> Any:
-    """An operator that a class of the user's defines."""
-    name = function.__name__.rstrip("_")
-    owner = operands[position]
-    tries = [f"__{name}__", f"__{name[1:]}__"] if name.startswith("i") and name != "invert" else [f"__{name}__"]
-    if position == 1:
-        tries = [
-            f"__r{name}__",
-            {"lt": "__gt__", "gt": "__lt__", "le": "__ge__", "ge": "__le__"}.get(name, f"__{name}__"),
-        ]
-    for method in tries:
-        found = getattr(type(owner), method, None)
-        if isinstance(found, types.FunctionType) and known.is_users(found) and not _is_generated(found):
-            return calls.call(ev, found, [owner, *(o for o in operands if o is not owner)], {}, node)
-    if name in ("eq", "ne") and _is_generated(type(owner).__eq__):
-        return _equal_dataclasses(ev, operands, name == "eq", node)
-    if name == "ne" and isinstance(type(owner).__eq__, types.FunctionType):
-        return operate(ev, operator.not_, [_special(ev, operator.eq, operands, position, node)], node)
-    if name in ("eq", "ne") and inspect.getattr_static(type(owner), "__eq__") is object.__eq__:
-        return (operands[0] is operands[1]) is (name == "eq")
-    if name == "not":
-        return not ev.truth(owner, node)
-    raise ev.refuse("operator", f"{name} of {type(owner).__name__}", node)
-
-
-def _is_generated(function: Any) -> bool:
-    """Whether a method is what `dataclasses` writes."""
-    return isinstance(function, types.FunctionType) and function.__code__.co_filename == "<string>"
-
-
-def _equal_dataclasses(ev: Evaluator, operands: Sequence[Any], wanted: bool, node: ast.AST) -> bool:
-    one, other = operands
-    if type(one) is not type(other):
-        return not wanted
-    for field in dataclasses.fields(one):
-        if field.compare:
-            members = [attributes.get(ev, operand, field.name, node) for operand in operands]
-            if members[0] is not members[1] and not ev.decided(operate(ev, operator.eq, members, node), node):
-                return not wanted
-    return wanted
-
-
 def python(
     ev: Evaluator,
     function: Callable[..., Any],
@@ -131,14 +133,17 @@ def python(
 ) -> Any:
     """A pure function of Python's: now, where its arguments are known; else in the script."""
     named = named or {}
-    flat = list(_leaves([*arguments, *named.values()]))
+    if arguments and function in protocols.METHODS and protocols.is_object(arguments[0]):
+        return protocols.builtin(ev, function, arguments, node)
+    flat = list(leaves([*arguments, *named.values()]))
+    protocols.check(ev, function, flat, node)
     if function in showing.TO_TEXT and any(map(showing.holds_variable, arguments)):
         return in_script(ev, function, [showing.snapshot(a) for a in arguments], named, node)
     if not any(isinstance(a, Residual) or is_symbolic(a) for a in flat):
         try:
             return function(*arguments, **named)
         except Exception as error:
-            raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
+            raise ev.raised(error, node) from error
     if not named and any(is_symbolic(a) or (isinstance(a, Residual) and a.tensor is not None) for a in flat):
         made = arrays.look(function, arguments) or arrays.apply(ev, function, arguments, node)
         made = made or arithmetic.apply(ev, function, arguments, node)
@@ -150,12 +155,13 @@ def python(
     return in_script(ev, function, arguments, named, node)
 
 
-def _leaves(values: Any) -> Any:
+def leaves(values: Any) -> Any:
+    """All that containers hold."""
     for value in values:
-        if isinstance(value, list | tuple | set):
-            yield from _leaves(value)
+        if isinstance(value, list | tuple | set | frozenset | collections.deque):
+            yield from leaves(value)
         elif isinstance(value, dict):
-            yield from _leaves(value.values())
+            yield from leaves(value.values())
         elif isinstance(value, slice):
             yield from (value.start, value.stop, value.step)
         else:
@@ -166,8 +172,8 @@ def in_script(
     ev: Evaluator, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any], node: ast.AST
 ) -> Residual:
     """A call that the script makes: before the graph where all arguments are known then, else after it."""
-    residuals = [a for a in _leaves([*arguments, *named.values()]) if isinstance(a, Residual)]
-    symbolic = any(is_symbolic(a) or isinstance(a, showing.Showing) for a in _leaves([*arguments, *named.values()]))
+    residuals = [a for a in leaves([*arguments, *named.values()]) if isinstance(a, Residual)]
+    symbolic = any(is_symbolic(a) or isinstance(a, showing.Showing) for a in leaves([*arguments, *named.values()]))
     for array in {id(a): a for a in residuals if arrays.is_array(a) and a.tensor.shape.rank != 0}.values():
         if function not in showing.TO_TEXT:
             arrays.keep(ev, array)
@@ -178,13 +184,28 @@ def in_script(
         ev.effects.append(calls.LateCall(name, call, list(arguments), dict(named)))
         return Residual(name, late=True)
     code = ", ".join([*(ev.code(a) for a in arguments), *(f"{k}={ev.code(v)}" for k, v in named.items())])
-    failing = ev.script.number(assumption("raises", f"{getattr(function, '__name__', function)}", ev.where(node)))
-    ev.script.before += [f"try: {name} = {call}({code})", f"except Exception: return broken({failing})"]
     try:
         example = function(*map(example_of, arguments), **{k: example_of(v) for k, v in named.items()})
     except Exception as error:
-        raise ev.refuse("raises", f"{type(error).__name__}: {error}", node) from error
+        raise _raised_in_script(ev, f"{call}({code})", error, node) from error
+    kind = "presence" if ev.handlers else "raises"
+    failing = ev.script.number(assumption(kind, f"{getattr(function, '__name__', function)}", ev.where(node)))
+    ev.script.before += [f"try: {name} = {call}({code})", f"except Exception: return broken({failing})"]
     return Residual(name, example)
+
+
+def _raised_in_script(ev: Evaluator, code: str, error: Exception, node: ast.AST) -> Inconvertible:
+    """What a call raises that the script makes: the same kind of exception in each run."""
+    if not ev.handlers:
+        return ev.refuse("raises", f"{type(error).__name__}: {error}", node)
+    name, kind = ev.script.name(), ev.script.constant(type(error))
+    number = ev.script.number(ev.noted("decision", f"{type(error).__name__} is raised", node))
+    ev.script.before += [
+        f"try: {name} = {code}",
+        f"except Exception as error: {name} = error.with_traceback(None)",
+        f"if type({name}) is not {kind}: return broken({number})",
+    ]
+    return ev.raised(Residual(name, error.with_traceback(None)), node)
 
 
 def example_of(value: Any) -> Any:
@@ -268,7 +289,7 @@ def number_of(ev: Evaluator, kind: type, value: Any, node: ast.AST) -> Any:
     """`float(x)`, `int(x)` or `bool(x)` of a tensor: a number that comes out of the graph."""
     if isinstance(value, tf.Variable):
         value = value.read_value()
-    if value.dtype not in _NUMBERS or value.shape.num_elements() not in (None, 1):
+    if value.dtype not in _NUMBER_DTYPES or value.shape.num_elements() not in (None, 1):
         raise ev.refuse("raises", f"{kind.__name__} of a tensor of several elements", node)
     scalar = tf.reshape(value, [])
     if not (scalar.dtype.is_floating or scalar.dtype.is_integer or scalar.dtype.is_bool):

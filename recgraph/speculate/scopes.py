@@ -72,6 +72,7 @@ class Frame:
             function around it.
         outer: the frame around it, of a function made during the call or of a comprehension.
         rests: what comes after the statement that is being converted, in each block around it.
+        taker: of a generator, what is done with what it yields.
         scopes: where in `rests` each scope begins that a branch may be a part of (`branches.py`).
     """
 
@@ -82,6 +83,7 @@ class Frame:
     outer: Frame | None = None
     rests: list[list[ast.stmt]] = dataclasses.field(default_factory=list)
     scopes: list[int] = dataclasses.field(default_factory=lambda: [0])
+    taker: Any = None
 
     @contextlib.contextmanager
     def at(self, depth: int) -> Iterator[None]:

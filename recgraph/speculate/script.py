@@ -91,13 +91,15 @@ class Script:
             return f"type({name}) is {type(value).__name__} and {name} == {value!r}"
         return f"same({name}, {self.constant(value)})"
 
-    def is_tensor(self, name: str, dtype: int, shape: tuple[int | None, ...] | None) -> str:
-        """The condition that a name stands for an eager tensor. In line where it is short: a call takes longer."""
-        if shape is None or None in shape:
-            return f"is_tensor({name}, {dtype}, {shape})"
-        return (
-            f"type({name}) is EagerTensor and {name}._datatype_enum() == {dtype} and {name}._shape_tuple() == {shape}"
-        )
+    def is_eager(self, name: str, dtype: int) -> str:
+        """The condition that a name stands for an eager tensor of a dtype."""
+        return f"type({name}) is EagerTensor and {name}._datatype_enum() == {dtype}"
+
+    def has_shape(self, name: str, shape: tuple[int | None, ...]) -> str:
+        """The condition that an eager tensor has a shape. In line where it is short: a call takes longer."""
+        if None in shape:
+            return f"fits({name}._shape_tuple(), {shape})"
+        return f"{name}._shape_tuple() == {shape}"
 
     def name(self) -> str:
         """A new name."""
@@ -134,11 +136,12 @@ class Script:
 
     def mark(self) -> Any:
         """What has been read and assumed so far, for `reset`."""
-        return len(self.before), len(self.feeds), len(self.assumptions), dict(self._read)
+        return len(self.before), len(self.feeds), len(self.assumptions), dict(self._read), set(self._assumed)
 
     def reset(self, mark: Any) -> None:
         """Takes back what was read and assumed since."""
-        before, feeds, assumptions, self._read = mark[0], mark[1], mark[2], dict(mark[3])
+        before, feeds, assumptions = mark[:3]
+        self._read, self._assumed = dict(mark[3]), set(mark[4])
         del self.before[before:], self.feeds[feeds:], self.assumptions[assumptions:]
 
     def effect(self, line: str) -> None:

@@ -6,6 +6,7 @@ or dict made during the call.
 
 from __future__ import annotations
 
+import collections
 import types
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -33,7 +34,7 @@ class State:
         for frame in ev.frames:
             self._hold_frame(frame)
         heap = ev.heap
-        for place in (heap.shadow, heap.opened, heap.appended, heap.deleted):
+        for place in (heap.shadow, heap.opened, heap.appended, heap.deleted, heap.sealed):
             self._hold(place)
 
     def _hold_frame(self, frame: Any) -> None:
@@ -45,7 +46,7 @@ class State:
     def _hold(self, thing: Any) -> None:
         if id(thing) in self._held:
             return
-        if isinstance(thing, list | dict | set):
+        if isinstance(thing, list | dict | set | collections.deque):
             self._held[id(thing)] = (thing, thing.copy())
         elif isinstance(thing, calls.Closure):
             self._hold_frame(thing.frame)
@@ -56,12 +57,13 @@ class State:
 
     def _is_made(self, thing: Any) -> bool:
         """Whether a thing is an object of the user's that was made during the call."""
-        return self._ev.heap.name_of(thing) is None and known.is_users_type(type(thing)) and hasattr(thing, "__dict__")
+        is_users = known.is_users_type(type(thing)) and not isinstance(thing, type)
+        return self._ev.heap.name_of(thing) is None and is_users and hasattr(thing, "__dict__")
 
     def _members(self, thing: Any) -> Iterator[Any]:
         if isinstance(thing, dict):
             yield from thing.values()
-        elif isinstance(thing, list | tuple):
+        elif isinstance(thing, list | tuple | collections.deque):
             yield from thing
         elif isinstance(thing, types.MethodType):
             yield thing.__self__
@@ -101,6 +103,9 @@ class State:
             elif isinstance(thing, dict | set):
                 thing.clear()
                 thing.update(copy)
+            elif isinstance(thing, collections.deque):
+                thing.clear()
+                thing.extend(copy)
         del self._ev.assertions[self._assertions :]
         del self._ev.effects[self._effects :]
         self._ev.reached = dict(self._reached)
@@ -121,7 +126,10 @@ class State:
             raise self._ev.refuse("effect in branch", "something is printed, or a late value made, as a tensor decides")
         found: dict[Slot, Any] = {}
         for key, (thing, copy) in self._held.items():
-            if isinstance(thing, set):
+            if isinstance(thing, collections.deque):
+                if len(thing) != len(copy) or any(a is not b for a, b in zip(thing, copy, strict=True)):
+                    raise self._ev.refuse("merge", "a deque changes as a tensor decides")
+            elif isinstance(thing, set):
                 found.update({(key, WHOLE): set(thing)} if thing != copy else {})
             elif isinstance(thing, list) and len(thing) != len(copy):
                 found[key, WHOLE] = list(thing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import tensorflow as tf
@@ -47,8 +47,16 @@ def is_symbolic(value: Any) -> bool:
     return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor)
 
 
-class Iteration(list[Any]):
-    """What is left of an iterator: a generator expression, a `zip`, a `map`."""
+class Iteration:
+    """An iterator that the program has made: a generator expression, a `zip`, a `map`.
+
+    Args:
+        members: what is left of it.
+        forks: how many branches and loops of tensors were around us when it was made.
+    """
+
+    def __init__(self, members: Iterator[Any], forks: int) -> None:
+        self.members, self.forks = members, forks
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

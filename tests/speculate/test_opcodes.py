@@ -34,6 +34,7 @@ CONVERTED = {
     """,
     "all_comprehensions": "BUILD_LIST BUILD_MAP BUILD_TUPLE SET_ADD STORE_DEREF",
     "generator_expressions": "RETURN_GENERATOR YIELD_VALUE",
+    "a_generator_that_delegates": "GET_YIELD_FROM_ITER",
     "slices_of_everything": "BINARY_SUBSCR BUILD_SLICE DELETE_SUBSCR LIST_EXTEND STORE_SUBSCR",
     "unpacking": "DICT_UPDATE EXTENDED_ARG LIST_TO_TUPLE UNPACK_EX",
     "methods_of_a_set": "BUILD_SET SET_UPDATE",
@@ -60,7 +61,6 @@ EAGER = {
     "coroutines": """
         ASYNC_GEN_WRAP BEFORE_ASYNC_WITH END_ASYNC_FOR GET_AITER GET_ANEXT GET_AWAITABLE JUMP_BACKWARD_NO_INTERRUPT SEND
     """,
-    "a_generator_that_delegates": "GET_YIELD_FROM_ITER",
     "an_import_inside": "IMPORT_FROM IMPORT_NAME",
     "a_class_inside": "DELETE_NAME LOAD_BUILD_CLASS LOAD_CLASSDEREF LOAD_NAME SETUP_ANNOTATIONS STORE_NAME",
 }

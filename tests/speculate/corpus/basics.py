@@ -181,7 +181,7 @@ def comprehensions() -> Any:
     return step, with_tensor, scales
 
 
-@program(eager="generators are not converted")
+@program
 def a_generator() -> Any:
     def rows(x: tf.Tensor) -> Any:
         for i in range(3):

@@ -149,7 +149,7 @@ def raise_from_a_callee() -> Any:
     return step, with_number, None
 
 
-@program(eager="an exception is raised and caught in every call")
+@program
 def an_exception_caught_every_time() -> Any:
     def step(x: tf.Tensor) -> Any:
         try:

@@ -318,7 +318,7 @@ def coroutines() -> Any:
     return step, with_tensor, None
 
 
-@program(eager="generators are not converted")
+@program
 def a_generator_that_delegates() -> Any:
     def step(x: tf.Tensor) -> Any:
         def rows() -> Any:

@@ -1,0 +1,119 @@
+"""Generators of the user's. What consumes one is converted inside of it, where it yields: a loop over a generator is
+the generator's body with the loop's body in place of `yield`, so that everything happens in the eager order.
+"""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from recgraph.speculate import iterators, state
+from recgraph.speculate.evaluator import Evaluator, rule
+from recgraph.speculate.profile import is_plain
+from recgraph.speculate.scopes import Frame
+from recgraph.speculate.values import Residual, is_symbolic
+
+# What is done with a member; whether the consumer wants no more.
+Taker: TypeAlias = Callable[[Any], bool]
+
+
+class Closed(Exception):
+    """The consumer of a generator wants no more: `GeneratorExit`."""
+
+
+class Generator:
+    """A call of a generator function whose body has not begun.
+
+    Args:
+        start: runs the body in a frame of its own; gives what it returns.
+        frame: that frame.
+    """
+
+    def __init__(self, start: Callable[[], Any], frame: Frame) -> None:
+        self.start, self.frame, self.is_used = start, frame, False
+
+    def drive(self, ev: Evaluator, take: Taker, node: ast.AST) -> Any:
+        """Runs the body and gives each member to the consumer, whose frame is the one we are in."""
+        if self.is_used:
+            raise ev.refuse("generator", "a generator goes on later", node)
+        self.is_used = True
+        consumer, forks = ev.frame, ev.heap.forks
+
+        def taken(member: Any) -> None:
+            ev.frames.append(consumer)
+            try:
+                stops = take(member)
+            finally:
+                ev.frames.pop()
+            if stops and ev.heap.forks != forks:
+                raise ev.refuse("generator", "a tensor decides whether a generator goes on", node)
+            if stops:
+                raise Closed
+
+        self.frame.taker = taken
+        try:
+            return self.start()
+        except Closed:
+            return None
+
+
+@rule(ast.Yield)
+def _yield(ev: Evaluator, node: ast.Yield) -> None:
+    member = None if node.value is None else ev.value(node.value)
+    _taker(ev, node)(member)
+
+
+@rule(ast.YieldFrom)
+def _yield_from(ev: Evaluator, node: ast.YieldFrom) -> Any:
+    inner, taker = iterators.begun(ev, ev.value(node.value), node), _taker(ev, node)
+    if isinstance(inner, Generator):
+        return inner.drive(ev, lambda member: taker(member) or False, node)
+    for member in iterators.of(ev, inner, node):
+        taker(member)
+    return None
+
+
+def _taker(ev: Evaluator, node: ast.AST) -> Any:
+    if ev.frame.taker is None:
+        raise ev.refuse("generator", "a generator or coroutine", node)
+    return ev.frame.taker
+
+
+def members(ev: Evaluator, generator: Generator, node: ast.AST) -> list[Any]:
+    """All members, where nothing happens between one and the next."""
+    found: list[Any] = []
+
+    def take(member: Any) -> bool:
+        found.append(member)
+        if len(found) > 2000:
+            raise ev.refuse("trips", "a generator without end", node)
+        return False
+
+    generator.drive(ev, take, node)
+    return found
+
+
+def expanded(ev: Evaluator, generator: Generator, node: ast.AST) -> list[Any]:
+    """All members, though something may happen in between: neither side may notice."""
+    given = [value for name, value in generator.frame.locals.items()]
+    if not all(map(_is_constant, given)) or not _reads_constants(generator.frame):
+        raise ev.refuse("generator", "a generator that may see what happens while it waits", node)
+    before = state.State(ev)
+    found = members(ev, generator, node)
+    if before.changes():
+        raise ev.refuse("generator", "a generator that changes something while others wait", node)
+    return found
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, Residual | types.FunctionType) or is_symbolic(value) or is_plain(value)
+
+
+def _reads_constants(frame: Frame) -> bool:
+    cells = frame.function.__closure__ or ()
+    reads = [
+        part for part in ast.walk(frame.syntax.node) if isinstance(part, ast.Attribute | ast.Nonlocal | ast.Global)
+    ]
+    return frame.outer is None and not cells and not reads

@@ -1,0 +1,232 @@
+"""Calls of what makes iterators or goes through them: `zip`, `map`, `next`, `any`, and `itertools`."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph.speculate import calls, iterators, protocols, residuals
+from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.generators import Generator
+from recgraph.speculate.special import SPECIAL, Arguments, Special, special
+from recgraph.speculate.values import Iteration, Residual, is_symbolic
+
+
+def _lazily(function: Callable[..., Any]) -> Special:
+    """One that only moves the members of its arguments, as Python's own does; its other arguments are known numbers."""
+
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+        columns = [iterators.of(ev, a, node) for a in arguments]
+        known = {name: ev.concrete(value, node) for name, value in named.items()}
+        return iterators.made(ev, _guarded(ev, function(*columns, **known), node))
+
+    return convert
+
+
+def _guarded(ev: Evaluator, members: Iterator[Any], node: ast.AST) -> Iterator[Any]:
+    try:
+        yield from members
+    except ValueError as error:  # of `zip` where it is strict
+        raise ev.raised(error, node) from error
+
+
+SPECIAL.update({f: _lazily(f) for f in (
+    zip, itertools.chain, itertools.pairwise, itertools.product, itertools.zip_longest,
+)})  # fmt: skip
+SPECIAL[itertools.chain.from_iterable] = lambda ev, arguments, named, node: iterators.made(
+    ev, (member for part in iterators.of(ev, arguments[0], node) for member in iterators.of(ev, part, node))
+)
+
+
+def _of_one(function: Callable[..., Any]) -> Special:
+    """One that moves the members of its first argument; the others are numbers."""
+
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+        numbers = [ev.concrete(a, node) for a in arguments[1:]]
+        return iterators.made(ev, _guarded(ev, function(iterators.of(ev, arguments[0], node), *numbers), node))
+
+    return convert
+
+
+SPECIAL.update({f: _of_one(f) for f in (
+    itertools.islice, itertools.combinations, itertools.permutations, itertools.combinations_with_replacement,
+)})  # fmt: skip
+
+
+@special(builtins.enumerate)
+def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+    members, start = iterators.of(ev, arguments[0], node), named.get("start", [*arguments, 0][1])
+    return iterators.made(ev, zip(_counted(ev, start, 1, node), members, strict=False))
+
+
+def _counted(ev: Evaluator, start: Any, step: Any, node: ast.AST) -> Iterator[Any]:
+    number = start
+    while True:
+        yield number
+        number = residuals.operate(ev, operator.add, [number, step], node)
+
+
+@special(itertools.count)
+def _count(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+    start = named.get("start", [*arguments, 0][0])
+    step = named.get("step", [*arguments, 0, 1][1] if len(arguments) > 1 else 1)
+    return iterators.made(ev, _counted(ev, start, step, node))
+
+
+@special(itertools.repeat)
+def _repeat(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+    times = [ev.concrete(a, node) for a in [*arguments[1:], *named.values()]]
+    return iterators.made(ev, itertools.repeat(arguments[0], *times))
+
+
+@special(itertools.cycle)
+def _cycle(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+    return iterators.made(ev, itertools.cycle(iterators.of(ev, arguments[0], node)))
+
+
+@special(itertools.accumulate)
+def _accumulate(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+    function = named.get("func", [*arguments, operator.add][1] if len(arguments) > 1 else operator.add)
+    members = iterators.of(ev, arguments[0], node)
+    if named.get("initial") is not None:
+        members = itertools.chain([named["initial"]], members)
+    return iterators.made(ev, itertools.accumulate(members, _caller(ev, function or operator.add, node)))
+
+
+def _caller(ev: Evaluator, function: Any, node: ast.AST) -> Callable[..., Any]:
+    return lambda *values: calls.call(ev, function, list(values), {}, node)
+
+
+def _chooser(ev: Evaluator, function: Any, node: ast.AST) -> Callable[[Any], bool]:
+    return lambda member: ev.decided(calls.call(ev, function, [member], {}, node), node)
+
+
+def _choosing(function: Callable[..., Any]) -> Special:
+    """One whose first argument is asked about each member."""
+
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+        asked = bool if arguments[0] is None else arguments[0]
+        return iterators.made(ev, function(_chooser(ev, asked, node), iterators.of(ev, arguments[1], node)))
+
+    return convert
+
+
+SPECIAL.update({f: _choosing(f) for f in (filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile)})
+
+
+@special(itertools.compress)
+def _compress(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+    pairs = zip(*(iterators.of(ev, a, node) for a in arguments), strict=False)
+    return iterators.made(ev, (member for member, wanted in pairs if ev.decided(wanted, node)))
+
+
+@special(builtins.map)
+def _map(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+    columns = [iterators.of(ev, a, node) for a in arguments[1:]]
+    return iterators.made(ev, map(_caller(ev, arguments[0], node), *columns))
+
+
+@special(itertools.starmap)
+def _starmap(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+    rows = (iterators.collected(ev, iterators.of(ev, row, node), node) for row in iterators.of(ev, arguments[1], node))
+    return iterators.made(ev, itertools.starmap(_caller(ev, arguments[0], node), rows))
+
+
+@special(itertools.groupby)
+def _groupby(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+    """The groups have all their members at once: keys are asked for a little earlier than eagerly."""
+    key = named.get("key", [*arguments, None][1] if len(arguments) > 1 else None)
+    rows: list[tuple[Any, list[Any]]] = []
+    for member in iterators.of(ev, arguments[0], node):
+        found = ev.concrete(member if key is None else calls.call(ev, key, [member], {}, node), node)
+        if is_symbolic(found):
+            raise ev.refuse("key function", "tensors as keys", node)
+        if rows and rows[-1][0] == found:
+            rows[-1][1].append(member)
+        else:
+            rows.append((found, [member]))
+    return iterators.made(ev, [(found, iterators.made(ev, group)) for found, group in rows])
+
+
+@special(functools.reduce)
+def _reduce(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    members = itertools.chain(arguments[2:], iterators.of(ev, arguments[1], node))
+    for first in members:
+        return functools.reduce(_caller(ev, arguments[0], node), members, first)
+    raise ev.raised(TypeError("reduce() of empty iterable with no initial value"), node)
+
+
+@special(builtins.iter)
+def _iter(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+    if len(arguments) != 1:
+        raise ev.refuse("iterator", "iter with a callable", node)
+    if isinstance(arguments[0], Iteration):
+        return arguments[0]
+    return iterators.made(ev, iterators.of(ev, arguments[0], node))
+
+
+@special(builtins.next)
+def _next(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    owner = arguments[0]
+    following = protocols.method(type(owner), "__next__") if protocols.is_object(owner) else None
+    if following is not None and len(arguments) == 1:
+        return calls.call(ev, following, [owner], {}, node)
+    if isinstance(owner, Generator) and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Call):
+        return _first(ev, owner, arguments[1:], node)
+    if not isinstance(owner, Iteration):
+        raise ev.refuse("iterator", f"next of a {type(owner).__name__}", node)
+    for member in iterators.of(ev, arguments[0], node):
+        return member
+    if len(arguments) > 1:
+        return arguments[1]
+    raise ev.raised(StopIteration(), node)
+
+
+def _first(ev: Evaluator, generator: Generator, default: Arguments, node: ast.AST) -> Any:
+    """The first member of a generator that nobody else has."""
+    found: list[Any] = []
+
+    def take(member: Any) -> bool:
+        found.append(member)
+        return True
+
+    generator.drive(ev, take, node)
+    if not found and not default:
+        raise ev.raised(StopIteration(), node)
+    return [*found, *default][0]
+
+
+@special(builtins.reversed)
+def _reversed(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+    own = getattr(type(arguments[0]), "__reversed__", None)
+    if own is not None and hasattr(own, "__code__"):
+        return _iter(ev, [calls.call(ev, own, [arguments[0]], {}, node)], {}, node)
+    return iterators.made(ev, iterators.collected(ev, iterators.of(ev, arguments[0], node), node)[::-1])
+
+
+def _quantifier_of(wanted: bool) -> Special:
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+        truths: list[tf.Tensor] = []
+        for member in iterators.of(ev, arguments[0], node):
+            decided = ev.decide(member, node)
+            if decided is wanted:
+                return wanted if not truths else _joined([*truths, tf.constant(wanted)])
+            if isinstance(decided, tf.Tensor):
+                truths.append(decided)
+        return _joined(truths) if truths else not wanted
+
+    def _joined(truths: list[tf.Tensor]) -> Residual:
+        reduce = tf.reduce_any if wanted else tf.reduce_all
+        return Residual("", tensor=reduce(tf.stack(truths)), late=True)
+
+    return convert
+
+
+SPECIAL.update({any: _quantifier_of(True), all: _quantifier_of(False)})

@@ -1,0 +1,104 @@
+"""Iterators: what `for`, `next` and the functions of `itertools` take their members from, one after the other.
+
+An iterator of the program is an iterator of ours over values of the conversion: its next member is converted when the
+program asks for it, in the order in which eager execution would do it.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from recgraph.speculate import calls, containers, protocols
+from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.generators import Generator, expanded
+from recgraph.speculate.reasons import Raised, matches
+from recgraph.speculate.values import Iteration
+
+
+def made(ev: Evaluator, members: Iterable[Any]) -> Iteration:
+    """An iterator that the program has made."""
+    return Iteration(iter(members), ev.heap.forks)
+
+
+def of(ev: Evaluator, value: Any, node: ast.AST) -> Iterator[Any]:
+    """The members of a value, each as late as the program gets it."""
+    if isinstance(value, Iteration):
+        if value.forks != ev.heap.forks:
+            raise ev.refuse("iterator", "a tensor decides whether an iterator goes on", node)
+        return value.members
+    if isinstance(value, Generator):
+        return iter(expanded(ev, value, node))
+    if protocols.is_object(value):
+        return of(ev, begun(ev, value, node), node)
+    whole = containers.opened(ev, value, node)
+    members = containers.iterate(ev, value, node)
+    if isinstance(whole, list):
+        return _of_list(ev, whole, node)
+    if isinstance(whole, dict | set):
+        return _of_table(ev, whole, members, node)
+    return iter(members)
+
+
+def begun(ev: Evaluator, value: Any, node: ast.AST) -> Any:
+    """What `iter` gives: for an object of the user's by its methods `__iter__` and `__next__`, or `__getitem__`."""
+    if not protocols.is_object(value):
+        return value
+    begin, item = (protocols.method(type(value), name) for name in ("__iter__", "__getitem__"))
+    if begin is not None:
+        found = calls.call(ev, begin, [value], {}, node)
+        following = protocols.method(type(found), "__next__") if protocols.is_object(found) else None
+        if following is None:
+            return begun(ev, found, node)
+        return made(ev, _until(ev, StopIteration, lambda i: calls.call(ev, following, [found], {}, node), node))
+    if item is None:
+        raise ev.refuse("iterator", f"a {type(value).__name__} is gone through", node)
+    return made(ev, _until(ev, IndexError, lambda i: calls.call(ev, item, [value, i], {}, node), node))
+
+
+def _until(ev: Evaluator, end: type, member: Callable[[int], Any], node: ast.AST) -> Iterator[Any]:
+    for i in range(containers.UNROLL):
+        ev.handlers += 1
+        try:
+            found = member(i)
+        except Raised as raised:
+            if not matches(raised.error, end):
+                raise
+            return
+        finally:
+            ev.handlers -= 1
+        yield found
+    raise ev.refuse("trips", f"more than {containers.UNROLL} members of an iterator", node)
+
+
+def _of_list(ev: Evaluator, members: list[Any], node: ast.AST) -> Iterator[Any]:
+    """A list may grow and shrink meanwhile."""
+    for i in itertools.count():
+        if i >= len(members):
+            return
+        if i >= containers.UNROLL:
+            raise ev.refuse("trips", f"a loop of more than {containers.UNROLL} rounds is not unrolled", node)
+        yield members[i]
+
+
+def _of_table(ev: Evaluator, table: Any, members: list[Any], node: ast.AST) -> Iterator[Any]:
+    for member in members:
+        if len(table) != len(members):
+            raise ev.raised(RuntimeError(f"{_name(table)} changed size during iteration"), node)
+        yield member
+    if len(table) != len(members):
+        raise ev.raised(RuntimeError(f"{_name(table)} changed size during iteration"), node)
+
+
+def _name(table: Any) -> str:
+    return "Set" if isinstance(table, set) else "dictionary"
+
+
+def collected(ev: Evaluator, members: Iterator[Any], node: ast.AST) -> list[Any]:
+    """All that is left of an iterator."""
+    found = list(itertools.islice(members, containers.UNROLL + 1))
+    if len(found) > containers.UNROLL:
+        raise ev.refuse("trips", f"more than {containers.UNROLL} members of an iterator", node)
+    return found

@@ -1,0 +1,136 @@
+"""Context managers: the user's classes and generators, the library's `suppress`, tapes and scopes of frameworks."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from typing import Any
+
+from recgraph.speculate import attributes, branches, calls, containers, known
+from recgraph.speculate.evaluator import Evaluator, Signal, rule
+from recgraph.speculate.generators import Closed, Generator
+from recgraph.speculate.reasons import Raised, matches
+from recgraph.speculate.values import Residual
+
+# The code of what `contextlib.contextmanager` makes of a function.
+HELPER = contextlib.contextmanager(lambda: iter(())).__code__
+
+
+class Nothing:
+    """`contextlib.nullcontext`."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Suppressing:
+    """`contextlib.suppress`."""
+
+    def __init__(self, kinds: tuple[Any, ...]) -> None:
+        self.kinds = kinds
+
+
+class OfGenerator:
+    """What a function gives that `contextlib.contextmanager` was applied to."""
+
+    def __init__(self, generator: Generator) -> None:
+        self.generator = generator
+
+
+class Traceback:
+    """Stands for the traceback that a context manager is given: nobody may look into it."""
+
+
+@rule(ast.With)
+def _with(ev: Evaluator, node: ast.With) -> Signal | None:
+    return branches.resume(ev, _managed(ev, node.items, node), node)
+
+
+def _managed(ev: Evaluator, items: list[ast.withitem], node: ast.With) -> Signal | None:
+    if not items:
+        return branches.scope(ev, lambda: ev.run(node.body))
+    manager = ev.value(items[0].context_expr)
+    for kind, how in _KINDS.items():
+        if isinstance(manager, kind):
+            return how(ev, manager, items, node)
+    kind = type(manager)
+    if known.is_users_type(kind) and not known.is_frameworks_object(manager):
+        return _users(ev, manager, items, node)
+    if not known.is_frameworks_object(manager) and not known.is_frameworks(getattr(manager, "func", manager)):
+        raise ev.refuse("with", f"the context manager {kind.__name__} is not known", node)
+    if ev.heap.name_of(manager) is not None:
+        containers.lift(ev, manager, node)  # it is this very object
+    ev.tapes[id(manager)] = ev.heap.forks
+    ev.managers.append(id(manager))
+    try:
+        with manager as value:
+            return _body(ev, value, items, node)
+    finally:
+        ev.managers.pop()
+
+
+def _body(ev: Evaluator, value: Any, items: list[ast.withitem], node: ast.With) -> Signal | None:
+    if items[0].optional_vars is not None:
+        attributes.assign(ev, items[0].optional_vars, value)
+    return _managed(ev, items[1:], node)
+
+
+def _users(ev: Evaluator, manager: Any, items: list[ast.withitem], node: ast.With) -> Signal | None:
+    leave = attributes.get(ev, manager, "__exit__", node)
+    value = calls.call(ev, attributes.get(ev, manager, "__enter__", node), [], {}, node)
+    ev.handlers += 1
+    try:
+        signal = _body(ev, value, items, node)
+    except Raised as raised:
+        error = raised.error
+        kind = type(error.example if isinstance(error, Residual) else error)
+        if not ev.decided(calls.call(ev, leave, [kind, error, Traceback()], {}, node), node):
+            raise
+        return None
+    except Closed as closed:
+        raise ev.refuse("generator", "a generator is left inside of a `with`", node) from closed
+    finally:
+        ev.handlers -= 1
+    calls.call(ev, leave, [None, None, None], {}, node)
+    return signal
+
+
+def _nothing(ev: Evaluator, manager: Nothing, items: list[ast.withitem], node: ast.With) -> Signal | None:
+    return _body(ev, manager.value, items, node)
+
+
+def _suppressing(ev: Evaluator, manager: Suppressing, items: list[ast.withitem], node: ast.With) -> Signal | None:
+    ev.handlers += 1
+    try:
+        return _body(ev, None, items, node)
+    except Raised as raised:
+        if not matches(raised.error, manager.kinds):
+            raise
+        return None
+    finally:
+        ev.handlers -= 1
+
+
+def _of_generator(ev: Evaluator, manager: OfGenerator, items: list[ast.withitem], node: ast.With) -> Signal | None:
+    """The generator's body with that of the `with` in place of its `yield`; an exception passes through it."""
+    entered: list[bool] = []
+    signals: list[Signal | None] = [None]
+
+    def take(value: Any) -> bool:
+        if entered:
+            raise ev.refuse("raises", "the generator of a context manager does not stop", node)
+        entered.append(True)
+        signals[0] = _body(ev, value, items, node)
+        return False
+
+    ev.handlers += 1
+    try:
+        manager.generator.drive(ev, take, node)
+    finally:
+        ev.handlers -= 1
+    if not entered:
+        raise ev.refuse("raises", "the generator of a context manager does not yield", node)
+    return signals[0]
+
+
+_KINDS: dict[Any, Any] = {Nothing: _nothing, Suppressing: _suppressing, OfGenerator: _of_generator}

@@ -1,0 +1,155 @@
+"""Exceptions: `raise`, `assert`, `try`. What raises as long as the assumptions hold is known while the call is
+converted, and so is the handler that catches it; what may raise at another time is an assumption that it does not.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph.speculate import branches, calls, known, residuals
+from recgraph.speculate.evaluator import Evaluator, Signal, rule
+from recgraph.speculate.generators import Closed
+from recgraph.speculate.reasons import Raised, matches
+from recgraph.speculate.values import MISSING, Residual
+
+
+@rule(ast.Assert)
+def _assert(ev: Evaluator, node: ast.Assert) -> None:
+    truth = ev.truth(ev.value(node.test), node)
+    if isinstance(truth, tf.Tensor):
+        ev.assert_in_graph(truth, ev.noted("raises", "the assertion holds", node))
+    elif not ev.decided(truth, node.test):
+        message = [] if node.msg is None else [ev.value(node.msg)]
+        raise ev.raised(made(ev, AssertionError, message, {}, node), node)
+
+
+@rule(ast.Raise)
+def _raise(ev: Evaluator, node: ast.Raise) -> None:
+    if node.exc is None:
+        if not ev.handled:
+            raise ev.refuse("raises", "no exception is handled that could be raised again", node)
+        raise ev.raised(ev.handled[-1], node)
+    error = _instance(ev, ev.value(node.exc), node)
+    if node.cause is not None:
+        cause = ev.value(node.cause)
+        cause = None if cause is None else _instance(ev, cause, node)
+        if isinstance(cause, Residual) or not ev.heap.is_made(error):
+            raise ev.refuse("raises", "an exception that was there before gets a cause", node)
+        error.__cause__ = cause
+    raise ev.raised(error, node)
+
+
+def _instance(ev: Evaluator, value: Any, node: ast.AST) -> Any:
+    """The exception that `raise` is given, or makes of a class."""
+    if isinstance(value, type) and issubclass(value, BaseException):
+        return calls.call(ev, value, [], {}, node)
+    if isinstance(value, BaseException) or (isinstance(value, Residual) and isinstance(value.example, BaseException)):
+        return value
+    raise ev.refuse("raises", "what is raised is no exception", node)
+
+
+def made(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
+    """A new exception. Its arguments may be values of any kind."""
+    if isinstance(kind.__new__, types.FunctionType):
+        raise ev.refuse("exception", f"{kind.__name__} makes its objects itself", node)
+    arguments = [residuals.shapes.as_value(ev, a, node) if _is_partial(a) else a for a in arguments]
+    error = ev.heap.make(kind.__new__(kind, *arguments))
+    initialize = inspect.getattr_static(kind, "__init__")
+    if isinstance(initialize, types.FunctionType):
+        if not known.is_users(initialize):
+            raise ev.refuse("exception", f"{kind.__name__} runs eagerly", node)
+        calls.call(ev, initialize, [error, *arguments], named, node)
+    else:
+        initialize(error, *arguments, **named)
+    return error
+
+
+def _is_partial(value: Any) -> bool:
+    return isinstance(value, residuals.shapes.PartialShape)
+
+
+def text(ev: Evaluator, error: BaseException, function: Any, node: ast.AST) -> Any:
+    """`str` or `repr` of an exception that the call has made."""
+    arguments = list(error.args)
+    if function is str:
+        plain = type(error).__str__ in (BaseException.__str__, KeyError.__str__)
+        if not plain and not (isinstance(error, OSError | NameError | AttributeError) and len(arguments) == 1):
+            raise ev.refuse("exception", f"str of a {type(error).__name__}", node)
+        if not arguments:
+            return ""
+        if len(arguments) == 1:
+            inner = repr if isinstance(error, KeyError) else str
+            return residuals.python(ev, inner, arguments, node)
+        return residuals.python(ev, str, [tuple(arguments)], node)
+    if type(error).__repr__ is not BaseException.__repr__:
+        raise ev.refuse("exception", f"repr of a {type(error).__name__}", node)
+    texts = [residuals.python(ev, repr, [a], node) for a in arguments]
+    return residuals.python(ev, _described, [type(error).__name__, texts], node)
+
+
+def _described(kind: str, texts: list[str]) -> str:
+    return f"{kind}({', '.join(texts)})"
+
+
+@rule(ast.Try, ast.TryStar)
+def _try(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
+    """The body, its `else` and handlers are a scope, which `finally` follows in any case."""
+    try:
+        signal = branches.scope(ev, lambda: _handled(ev, node))
+    except (Raised, Closed):
+        left = ev.run(node.finalbody)
+        if left is not None:
+            return left
+        raise
+    return ev.run(node.finalbody) or branches.resume(ev, signal, node)
+
+
+def _handled(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
+    ev.frame.rests.append(node.orelse)
+    ev.handlers += bool(node.handlers)
+    try:
+        signal = ev.run(node.body)
+    except Raised as raised:
+        handler = _handler(ev, node, raised)
+        if handler is None:
+            raise
+        error = raised.error
+    else:
+        handler = None
+    finally:
+        ev.handlers -= bool(node.handlers)
+        ev.frame.rests.pop()
+    if handler is not None:
+        return _handle(ev, handler, error)
+    return ev.run(node.orelse) if signal is None else signal
+
+
+def _handler(ev: Evaluator, node: ast.Try | ast.TryStar, raised: Raised) -> ast.ExceptHandler | None:
+    """The handler that catches it, None if none does."""
+    if not node.handlers:
+        return None
+    if isinstance(node, ast.TryStar):
+        raise ev.refuse("exception group", "an exception is caught by `except*`", node)
+    if raised.in_rest and node.orelse:
+        raise ev.refuse("exception", "an exception in what follows a branch of tensors", node)
+    for handler in node.handlers:
+        if handler.type is None or matches(raised.error, ev.value(handler.type)):
+            return handler
+    return None
+
+
+def _handle(ev: Evaluator, handler: ast.ExceptHandler, error: Any) -> Signal | None:
+    if handler.name:
+        ev.bind(handler.name, error)
+    ev.handled.append(error)
+    try:
+        return ev.run(handler.body)
+    finally:
+        ev.handled.pop()
+        if handler.name:
+            ev.bind(handler.name, MISSING)

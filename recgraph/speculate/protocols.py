@@ -1,0 +1,230 @@
+"""What classes of the user's define for operators and builtins: `__add__` and `__radd__`, `__eq__`, `__repr__`.
+
+Python's rules: the left operand's method, then the reflected one of the right, each of which may decline. What
+`dataclasses` writes has no source; its meaning is here.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import math
+import operator
+import pathlib
+import re
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.speculate import attributes, calls, known, on_exceptions, residuals
+from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.values import Residual, is_symbolic
+
+_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
+_IN_PLACE = frozenset(name for name in dir(operator) if name.startswith("i") and hasattr(operator, name[1:])) | {
+    "iand", "ior", "ixor",
+}  # fmt: skip
+# Builtins that ask a class for a method, which they give their other arguments.
+METHODS: dict[Any, str] = {
+    str: "__str__", repr: "__repr__", format: "__format__", int: "__int__", float: "__float__", complex: "__complex__",
+    bytes: "__bytes__", round: "__round__", divmod: "__divmod__", hash: "__hash__", abs: "__abs__", operator.index:
+    "__index__", math.floor: "__floor__", math.ceil: "__ceil__", math.trunc: "__trunc__", pow: "__pow__",
+}  # fmt: skip
+# Data that cannot change, though it is no number or string.
+_FROZEN = (
+    type, enum.Enum, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.GenericAlias, range, slice,
+    datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction, pathlib.PurePath, re.Pattern,
+    np.dtype, np.generic, tf.DType, tf.TensorShape, type(NotImplemented), type(...), types.UnionType,
+)  # fmt: skip
+
+
+def is_object(value: Any) -> bool:
+    """Whether a value is an object of a class of the user's, whose methods decide what operators do."""
+    if isinstance(value, type):
+        return known.is_users_type(type(value))
+    is_record = isinstance(value, tuple) and hasattr(value, "_fields")
+    if isinstance(value, BaseException):
+        return True
+    return known.is_users_type(type(value)) and not isinstance(value, enum.Enum) and not is_record
+
+
+def slots_of(kind: type) -> list[str]:
+    """The attributes that objects of a class have a fixed place for."""
+    return [name for base in kind.__mro__ for name, found in vars(base).items() if _is_slot(found)]
+
+
+def _is_slot(found: Any) -> bool:
+    return isinstance(found, types.MemberDescriptorType) and found.__name__ not in ("__dict__", "__weakref__")
+
+
+def method(kind: type, name: str) -> Any:
+    """A method that a class of the user's defines; None for what it has from builtin ones."""
+    found = getattr(kind, name, None)
+    return found if isinstance(found, types.FunctionType) and known.is_users(found) else None
+
+
+def is_inherited(kind: type, name: str) -> bool:
+    """Whether a class has a method as every object has it."""
+    return getattr(kind, name) is getattr(object, name)
+
+
+def is_generated(function: Any) -> bool:
+    """Whether a method is what `dataclasses` writes."""
+    return isinstance(function, types.FunctionType) and function.__code__.co_filename == "<string>"
+
+
+def check(ev: Evaluator, function: Any, leaves: Sequence[Any], node: ast.AST) -> None:
+    """That a function of Python's is given nothing whose state or methods it would look at unnoticed."""
+    for leaf in leaves:
+        if isinstance(leaf, Residual) or is_symbolic(leaf) or _is_frozen(leaf):
+            continue
+        if is_object(leaf) or ev.heap.name_of(leaf) is not None:
+            name = getattr(function, "__name__", function)
+            raise ev.refuse("object", f"{name} looks into an object of {type(leaf).__name__}", node)
+
+
+def _is_frozen(value: Any) -> bool:
+    if isinstance(value, type):
+        return not is_object(value)
+    return type(value) in known.DATA_TYPES or isinstance(value, _FROZEN)
+
+
+def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
+    """An operator of which an operand is an object of the user's."""
+    name = function.__name__.rstrip("_")
+    if name == "not":
+        truth = ev.truth(operands[0], node)
+        return residuals.operate(ev, operator.not_, [truth], node) if not isinstance(truth, bool) else not truth
+    if len(operands) == 1:
+        return _unary(ev, name, operands[0], node)
+    plain = name[1:] if name in _IN_PLACE else name
+    for found, owner, other in _candidates(name, plain, operands):
+        result = _called(ev, found, plain, owner, other, node)
+        if result is not NotImplemented:
+            return result
+    left, right = operands
+    if plain == "ne":
+        return residuals.operate(ev, operator.not_, [operate(ev, operator.eq, operands, node)], node)
+    if plain == "eq" and _compares_by_identity(left) and _compares_by_identity(right):
+        return ev.identical(left, right, node)
+    raise ev.refuse("operator", f"{name} of {type(left).__name__} and {type(right).__name__}", node)
+
+
+def _unary(ev: Evaluator, name: str, owner: Any, node: ast.AST) -> Any:
+    found = method(type(owner), f"__{name}__")
+    if found is None:
+        raise ev.refuse("operator", f"{name} of {type(owner).__name__}", node)
+    return calls.call(ev, found, [owner], {}, node)
+
+
+def _candidates(name: str, plain: str, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
+    """The methods that Python would ask, in its order, each with its operands."""
+    left, right = operands
+    mirrored = f"__{_MIRRORED[plain]}__" if plain in _MIRRORED else f"__r{plain}__"
+    tries = [(left, right, f"__{plain}__"), (right, left, mirrored)]
+    if type(right) is not type(left) and is_object(left) and issubclass(type(right), type(left)):
+        tries.reverse()
+    elif type(right) is type(left) and plain not in _MIRRORED:
+        tries.pop()
+    if name != plain:
+        tries.insert(0, (left, right, f"__{name}__"))
+    made = []
+    for owner, other, special in tries:
+        found = getattr(type(owner), special, None) if is_object(owner) else None
+        if isinstance(found, types.FunctionType):
+            made.append((found, owner, other))
+    return made
+
+
+def _called(ev: Evaluator, found: Any, plain: str, owner: Any, other: Any, node: ast.AST) -> Any:
+    if not is_generated(found):
+        if found.__module__ == "functools":  # what `total_ordering` adds
+            return calls.inline(ev, found, [owner, other], {}, node)
+        if not known.is_users(found):
+            raise ev.refuse("operator", f"{found.__qualname__} runs eagerly", node)
+        return calls.call(ev, found, [owner, other], {}, node)
+    if type(owner) is not type(other):
+        return NotImplemented
+    if found.__name__ == "__eq__":
+        return _equal(ev, owner, other, node)
+    rows = [_fields(ev, one, "compare", node) for one in (owner, other)]
+    return residuals.operate(ev, getattr(operator, found.__name__), rows, node)
+
+
+def _fields(ev: Evaluator, owner: Any, flag: str, node: ast.AST) -> tuple[Any, ...]:
+    fields = [field for field in dataclasses.fields(owner) if getattr(field, flag)]
+    return tuple(attributes.get(ev, owner, field.name, node) for field in fields)
+
+
+def _equal(ev: Evaluator, one: Any, other: Any, node: ast.AST) -> bool:
+    for field in dataclasses.fields(one):
+        if field.compare:
+            members = [attributes.get(ev, operand, field.name, node) for operand in (one, other)]
+            if members[0] is members[1] and not isinstance(members[0], float):
+                continue
+            if not ev.decided(residuals.operate(ev, operator.eq, members, node), node):
+                return False
+    return True
+
+
+def _compares_by_identity(value: Any) -> bool:
+    return is_inherited(type(value), "__eq__") or not is_object(value)
+
+
+def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AST) -> Any:
+    """A builtin of `METHODS` on an object of the user's."""
+    owner, *others = arguments
+    kind = type(owner)
+    if isinstance(owner, BaseException) and not ev.heap.is_made(owner):
+        raise ev.refuse("exception", "an exception that was there before", node)
+    found = method(kind, METHODS[function])
+    if found is not None and not is_generated(found):
+        return calls.call(ev, found, [owner, *others], {}, node)
+    if function is format and is_inherited(kind, "__format__") and others in ([], [""]):
+        return builtin(ev, str, [owner], node)
+    if isinstance(owner, BaseException) and function in (str, repr):
+        return on_exceptions.text(ev, owner, function, node)
+    if function is str and is_inherited(kind, "__str__"):
+        return builtin(ev, repr, [owner], node)
+    if function is repr and is_generated(kind.__repr__.__dict__.get("__wrapped__")):
+        return _described(ev, owner, node)
+    if function is float and (found := method(kind, "__index__")) is not None:
+        return residuals.python(ev, float, [calls.call(ev, found, [owner], {}, node)], node)
+    if function is hash and is_generated(kind.__hash__):
+        fields = [f for f in dataclasses.fields(owner) if (f.compare if f.hash is None else f.hash)]
+        members = tuple(attributes.get(ev, owner, field.name, node) for field in fields)
+        return residuals.python(ev, hash, [members], node)
+    name = getattr(builtins, function.__name__, function).__name__
+    raise ev.refuse("operator", f"{name} of {kind.__name__}", node)
+
+
+def _described(ev: Evaluator, owner: Any, node: ast.AST) -> Any:
+    """`repr` of a dataclass."""
+    fields = [field for field in dataclasses.fields(owner) if field.repr]
+    texts = [residuals.python(ev, repr, [attributes.get(ev, owner, f.name, node)], node) for f in fields]
+    names = [field.name for field in fields]
+    return residuals.python(ev, _written, [type(owner).__qualname__, names, texts], node)
+
+
+def _written(kind: str, names: list[str], texts: list[str]) -> str:
+    return f"{kind}({', '.join(f'{name}={text}' for name, text in zip(names, texts, strict=True))})"
+
+
+def check_key(ev: Evaluator, key: Any, node: ast.AST) -> Any:
+    """A key of a dict or member of a set, which Python may ask for its hash, and compare, unnoticed."""
+    if isinstance(key, tuple):
+        for part in key:
+            check_key(ev, part, node)
+    elif is_object(key) and not is_inherited(type(key), "__hash__"):
+        plain = is_generated(type(key).__hash__) and ev.heap.name_of(key) is None
+        if not plain or not all(_is_frozen(getattr(key, field.name)) for field in dataclasses.fields(key)):
+            raise ev.refuse("key", f"the class {type(key).__name__} has a hash of its own", node)
+    return key

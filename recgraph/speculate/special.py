@@ -1,0 +1,21 @@
+"""The table of functions that are not the user's and whose calls have a rule of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+Arguments: TypeAlias = list[Any]
+# Gets the evaluator, the arguments, the named arguments and the node.
+Special: TypeAlias = Callable[[Any, Arguments, dict[str, Any], Any], Any]
+SPECIAL: dict[Any, Special] = {}
+
+
+def special(*functions: Any) -> Callable[[Special], Special]:
+    """Registers how calls of some functions are converted."""
+
+    def register(how: Special) -> Special:
+        SPECIAL.update(dict.fromkeys(functions, how))
+        return how
+
+    return register

@@ -1,0 +1,139 @@
+"""NumPy: scalars, arrays, dtypes."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tests.speculate.corpus import program
+from tests.speculate.corpus.basics import tensor, with_tensor
+from tests.speculate.corpus.containers import with_number
+
+
+@program
+def np_scalars() -> Any:
+
+    def step(x, v):
+        return (
+            x * v,
+            v + 1,
+            float(v),
+            int(v),
+            v.dtype.name,
+            v > 1,
+            str(v),
+            np.float32(2) * v,
+            isinstance(v, np.floating),
+            isinstance(v, float),
+            v.item(),
+            round(float(v), 2),
+        )
+
+    return (step, lambda i: (tensor(i), np.float32(i * 0.5)), None)
+
+
+@program
+def np_arrays() -> Any:
+
+    def step(x, a):
+        return (
+            x * a,
+            a.sum(),
+            a[0],
+            a.shape,
+            a.mean(axis=0),
+            a.T,
+            a[:, 1:],
+            np.dot(a.T, a),
+            a.dtype,
+            a.max(),
+            len(a),
+            a + 1,
+            np.concatenate([a, a]),
+            a.reshape(-1),
+            a.astype("int32"),
+            a[0, 0] > 0,
+            [r.sum() for r in a],
+            a.tolist(),
+        )
+
+    return (step, lambda i: (tensor(i), np.arange(12, dtype=np.float32).reshape(4, 3) + i), None)
+
+
+@program(eager="an item is set under a key that a tensor gives")
+def np_write() -> Any:
+    a = np.zeros([3], np.float32)
+
+    def step(x, n):
+        a[0] += 1
+        a[1:] = n
+        return x * a
+
+    return (step, with_number, a)
+
+
+@program
+def np_accumulate() -> Any:
+    o = types.SimpleNamespace(a=np.zeros([3], np.float32))
+
+    def step(x):
+        o.a = o.a + x.numpy().sum(0)
+        return x * 2.0
+
+    return (step, with_tensor, o)
+
+
+@program
+def np_buffer_outside() -> Any:
+    a = np.zeros([3], np.float32)
+
+    def step(x):
+        return x + a
+
+    def args(i):
+        a[:] = i
+        return with_tensor(i)
+
+    return (step, args, None)
+
+
+@program
+def dtype_args() -> Any:
+
+    def step(x, d):
+        return (tf.cast(x, d), d == tf.float32, d.name if hasattr(d, "name") else str(d))
+
+    return (step, lambda i: (tensor(i), [tf.float32, tf.int32][i % 2]), None)
+
+
+@program
+def dtype_changes_attr() -> Any:
+    o = types.SimpleNamespace(s=tf.constant(1.0))
+
+    def step(x):
+        return tf.cast(x, o.s.dtype) * o.s
+
+    def args(i):
+        if i == 6:
+            o.s = tf.constant(2)
+        if i == 9:
+            o.s = tf.constant([1.0, 2.0, 3.0])
+        if i == 12:
+            o.s = tf.constant(1.0, tf.float64)
+        return with_tensor(i)
+
+    return (step, args, None)
+
+
+@program
+def numpy_scalar_state() -> Any:
+    o = types.SimpleNamespace(v=np.float32(1.0), m=np.float64(0.0))
+
+    def step(x):
+        o.v = o.v * np.float32(2.0) if o.v < 100 else np.float32(1.0)
+        return (x * o.v, o.v)
+
+    return (step, with_tensor, o)
