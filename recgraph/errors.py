@@ -100,3 +100,9 @@ class Unbatchable(RecgraphError):
             where=where or None,
             next_step="use engine='auto' or 'parallel', or write it another way",
         )
+
+
+class NotCoexecuted(RecgraphError):
+    """A step has to run eagerly, and was asked not to."""
+
+    id = "not-coexecuted"

@@ -9,7 +9,7 @@ from recgraph.coexec import Coexecuted
 from recgraph.errors import SignatureError
 from recgraph.speculate import Optimizations, Speculated
 
-_MODES: Final = {"auto": Speculated, "speculate": Speculated, "coexec": Coexecuted}
+_MODES: Final = ("auto", "speculate", "coexec")
 
 
 def function(
@@ -30,7 +30,7 @@ def function(
         mode: "speculate", or "auto", which is the same today; "coexec" runs the Python of every call and leaves only
             its tensor operations to a graph, which takes any program.
         strict: whether a function that has to run eagerly is an error, which says why.
-        optimizations: a `recgraph.speculate.Optimizations` that switches some off; all are on by default.
+        optimizations: a `recgraph.speculate.Optimizations`, which switches parts of speculation off; none by default.
 
     Returns:
         A function that is called like `fn` and has `explain()`: what was assumed, and what runs eagerly and why.
@@ -50,4 +50,6 @@ def function(
         raise SignatureError(f"function has no mode {mode!r}", expected=" or ".join(map(repr, _MODES)))
     if fn is None:
         return lambda late: function(late, mode=mode, strict=strict, optimizations=optimizations)
-    return _MODES[mode](fn, strict=strict, optimizations=optimizations or Optimizations())
+    if mode == "coexec":
+        return Coexecuted(fn, strict=strict)
+    return Speculated(fn, strict=strict, optimizations=optimizations or Optimizations())

@@ -56,15 +56,25 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
+def code_of(text: str) -> list[str]:
+    """The lines of a page, empty outside of its Python: what tools see that parse a function's file."""
+    lines = ["\n"] * len(text.splitlines())
+    for block in blocks(text):
+        if block.language == "python":
+            lines[block.line - 1 : block.line - 1 + len(block.lines)] = [f"{line}\n" for line in block.lines]
+    return lines
+
+
 def run_page(path: Path, namespace: dict[str, object]) -> list[str]:
     """Runs the Python blocks of a page in one namespace; says where a printed text is not the block `text` below.
 
-    Tracebacks, call labels and `inspect` see the page itself as the source file.
+    Tracebacks, call labels and `inspect` see the page's code as the source file.
     """
     wrong: list[str] = []
     printed = ""
-    linecache.checkcache(str(path))
-    for block in blocks(path.read_text(encoding="utf-8")):
+    text = path.read_text(encoding="utf-8")
+    linecache.cache[str(path)] = len(text), None, code_of(text), str(path)
+    for block in blocks(text):
         if block.language == "python":
             source = "\n" * (block.line - 1) + "\n".join(block.lines)
             with contextlib.redirect_stdout(io.StringIO()) as output:
@@ -92,7 +102,9 @@ def test_a_page_that_shows_something_else_is_caught(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_the_examples_in_docstrings_run(name: str) -> None:
     """As `python -m doctest` would."""
-    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    result = doctest.testmod(
+        importlib.import_module(name), extraglobs={"__name__": "__main__"}, optionflags=doctest.ELLIPSIS
+    )
     assert result.failed == 0
     assert result.attempted > 0
 

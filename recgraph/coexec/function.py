@@ -13,6 +13,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.coexec import device
 from recgraph.coexec.phases import Phases
+from recgraph.errors import NotCoexecuted
 
 
 class Coexecuted:
@@ -24,6 +25,9 @@ class Coexecuted:
 
     Attributes:
         phases: what is known of it.
+
+    Raises:
+        NotCoexecuted: when it is called, with `strict`.
     """
 
     def __init__(self, function: Callable[..., Any], strict: bool = False) -> None:
@@ -38,6 +42,12 @@ class Coexecuted:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Calls the function as a step."""
         phases = self.phases
+        if self.strict and phases.given_up:
+            raise NotCoexecuted(
+                f"the steps of {self.__qualname__} run eagerly",
+                found=phases.given_up,
+                next_step="leave strict=True out, or change what the reason names",
+            )
         if phases.given_up or not tf_private.is_plainly_eager() or not _begin(phases):
             phases.counts["eager"] += 1
             return self.function(*arguments, **named)

@@ -311,3 +311,43 @@ def test_a_mode_of_function() -> None:
 
     assert [float(double(tf.constant(v))) for v in (1.0, 2.0, 3.0, 4.0, 5.0)] == [2.0, 4.0, 6.0, 8.0, 10.0]
     assert "coexecuted" in double.explain()
+
+
+def test_strict_says_why_a_step_runs_eagerly() -> None:
+    """The call after the one that showed it is an error with the reason."""
+    variable = tf.Variable(1.0)
+    bump = tf.function(lambda: variable.assign_add(1.0))
+
+    @rg.function(mode="coexec", strict=True)
+    def step() -> tf.Tensor:
+        bump()
+        return variable * 2.0
+
+    assert [float(step()), float(step())] == [4.0, 6.0]
+    with pytest.raises(rg.errors.NotCoexecuted, match="may use a variable that the step's other operations use"):
+        step()
+
+
+def test_a_small_model_of_keras() -> None:
+    """Layers, a loss, Adam, a metric: the weights and the printed numbers are those of eager execution."""
+    keras = tf.keras
+
+    def make() -> tuple[Any, Any]:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.layers.Dense(4, activation="relu"), keras.layers.Dense(1)])
+        model.build((None, 3))
+        optimizer, metric = keras.optimizers.Adam(0.05), keras.metrics.Mean()
+        optimizer.build(model.trainable_variables)
+
+        def step(x: tf.Tensor) -> float:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square(model(x, training=True) - 1.0))
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            metric.update_state(loss)
+            return float(metric.result())
+
+        return step, [weight.value for weight in model.trainable_variables]
+
+    called = compared(make, matrix)
+    assert called.phases.counts["coexecuted"] >= STEPS - 4, called.explain()
