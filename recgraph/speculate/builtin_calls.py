@@ -23,7 +23,6 @@ from recgraph.speculate import (
     connections,
     container_methods,
     containers,
-    keras_state,
     known,
     library_calls,
     protocols,
@@ -136,8 +135,6 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         raise ev.refuse("wrapped function", f"{inner.__qualname__}, which {name} wraps, may do more than compute", node)
     if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in residuals.leaves(arguments)):
         raise ev.refuse("raises", f"{name} of what is no tensor", node)
-    if keras_state.makes_variables(owner, name):
-        raise ev.refuse("new variable", f"{type(owner).__name__} makes its variables", node)
     for thing in (owner, function):
         if isinstance(thing, keras.Optimizer) and not thing.built:
             raise ev.refuse("new variable", f"a {type(thing).__name__} makes its variables", node)

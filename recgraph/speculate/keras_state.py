@@ -41,11 +41,6 @@ def is_unbuilt(thing: Any) -> bool:
     return any(not getattr(one, "built", True) for part in parts if has_state(part) for one in _objects(part))
 
 
-def makes_variables(thing: Any, method: str) -> bool:
-    """Whether a call of an optimizer would make its variables: one that is stopped half-way stays without them."""
-    return isinstance(thing, keras.optimizers.Optimizer) and not thing.built and method.startswith(("apply", "build"))
-
-
 def unchanged(thing: Any) -> Callable[[], bool]:
     """A function that tells whether an object of Keras's, with all its layers, is as it is now."""
     seen: set[int] = set()
