@@ -28,6 +28,7 @@ from recgraph.speculate import (
     protocols,
     purity,
     residuals,
+    shapes,
     showing,
 )
 from recgraph.speculate.effects import subgraph_writes
@@ -163,10 +164,15 @@ def _executing_eagerly(ev: Evaluator, arguments: Arguments, named: dict[str, Any
     return True
 
 
+def _is_shown_late(value: Any) -> bool:
+    """Whether the text of a value is found before it is printed: the user's class or a residual says what it is."""
+    return protocols.is_object(value) or isinstance(value, shapes.PartialShape)
+
+
 @special(builtins.print)
 def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
     ev.need_sequence("print")
-    texts = [residuals.python(ev, str, [a], node) if protocols.is_object(a) else a for a in arguments]
+    texts = [residuals.python(ev, str, [a], node) if _is_shown_late(a) else a for a in arguments]
     held = [showing.snapshot(containers.lift(ev, a, node)) for a in texts]
     protocols.check(ev, print, list(residuals.leaves([*held, *named.values()])), node)
     ev.effects.append(calls.LateCall(ev.script.name(), ev.script.constant(print), held, named))

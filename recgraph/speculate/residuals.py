@@ -135,6 +135,8 @@ def python(
     named = named or {}
     if arguments and function in protocols.METHODS and protocols.is_object(arguments[0]):
         return protocols.builtin(ev, function, arguments, node)
+    if function in showing.TO_TEXT:
+        arguments = [shapes.as_value(ev, a, node) if isinstance(a, shapes.PartialShape) else a for a in arguments]
     flat = list(leaves([*arguments, *named.values()]))
     protocols.check(ev, function, flat, node)
     if function in showing.TO_TEXT and any(map(showing.holds_variable, arguments)):

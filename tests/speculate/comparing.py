@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import io
@@ -112,6 +113,8 @@ def plain(value: Any) -> Any:
         return type(value).__name__, {key: plain(v) for key, v in value.items()}
     if isinstance(value, set | frozenset):
         return type(value).__name__, sorted(value, key=repr)
+    if isinstance(value, collections.deque):
+        return type(value).__name__, [plain(v) for v in value], value.maxlen
     if isinstance(value, list | tuple):
         return type(value).__name__, [plain(v) for v in value]
     if isinstance(value, types.FunctionType | type):

@@ -21,16 +21,21 @@ OFF = {
 PROGRAMS = test_corpus.corpus.PROGRAMS
 # A `tf.function` that the program calls is traced once more, for shapes with unknown dimensions.
 EXCEPT = {"a_graph_function_inside"}
+# Converted only if loops are unrolled (a generator yields in each round), or if numbers or shapes are specialised.
+SPECIAL = {
+    "a_generator", "gen_list_sum", "gen_nested_for", "gen_return_in_loop", "gen_two_interleaved", "ordered_lru",
+    "short_sequences_of_a_recurrent_layer", "while_else",
+}  # fmt: skip
 
 
 def require_the_same(name: str, off: str) -> Speculated:
-    """Runs a program of the corpus with something switched off; it is converted if it is else."""
+    """Runs a program of the corpus with something switched off; it is converted if it is so else and not special."""
     program = corpus.PROGRAMS[name]
     expected, _, _ = comparing.run(program, speculated=False)
     found, speculated, _ = comparing.run(program, True, OFF[off])
     assert comparing.differences(expected, found) == []
     assert speculated is not None
-    assert not program.converted or speculated.calls["graph"] > 0, speculated.explain()
+    assert name in SPECIAL or not program.converted or speculated.calls["graph"] > 0, speculated.explain()
     return speculated
 
 

@@ -210,7 +210,7 @@ def test_one_speculated_function_calls_another() -> None:
 
     assert [float(outer(tf.constant(1.0))) for _ in range(8)] == pytest.approx(eagerly(8))
     assert outer.calls["graph"] == 5, outer.explain()
-    assert sum(inner.calls.values()) == 3
+    assert sum(inner.calls.values()) == 0  # it was watched, too, as a part of the outer one
     assert float(inner(tf.constant(1.0))) == pytest.approx(float(w))
 
 
