@@ -35,7 +35,8 @@ FAST = 1.5
 # Seconds that a contender may take for the steps before the clock starts: `tf.function` of a recursion over objects
 # makes a graph for every batch.
 MAX_WARM_UP = 60.0
-# Seconds after which a measurement ends even if the epoch does not.
+# Seconds for which a measurement goes on, epoch after epoch, and after which it ends even if the epoch does not.
+MIN_ROUND = 1.0
 MAX_ROUND = 6.0
 
 
@@ -79,13 +80,14 @@ class Contender:
         return ""
 
     def __call__(self) -> float:
-        """Units of work a second in an epoch, or in the beginning of one that takes more than `MAX_ROUND`."""
-        count, end, work = len(self.seconds), time.perf_counter() + MAX_ROUND, 0
-        for arguments in self.epoch:
-            self.take(arguments)
-            work += self.program.work(arguments)
-            if time.perf_counter() > end:
-                break
+        """Units of work a second in whole epochs, or in the beginning of one that takes more than `MAX_ROUND`."""
+        count, start, work = len(self.seconds), time.perf_counter(), 0
+        while time.perf_counter() < start + MIN_ROUND:
+            for arguments in self.epoch:
+                self.take(arguments)
+                work += self.program.work(arguments)
+                if time.perf_counter() > start + MAX_ROUND:
+                    break
         return work / sum(self.seconds[count:])
 
     def seconds_to_fast(self) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import infallible, tf_private
 from recgraph.core.subgraph import SubGraph
 
 
@@ -34,26 +34,6 @@ _CALLS: Final = names(
     If StatelessIf While StatelessWhile Case StatelessCase PartitionedCall StatefulPartitionedCall
     """
 )
-# Never fail, whatever they are given.
-_SAFE: Final = names(
-    """
-    Abs Acos Asin Atan Cast Ceil Const Cos Cosh Digamma Elu Erf Erfc Exp Expm1 Floor Identity IsFinite IsInf
-    IsNan Lgamma Log Log1p LogicalNot Neg NoOp OnesLike Placeholder PreventGradient PrintV2 Rank ReadVariableOp Real
-    Reciprocal Relu Relu6 Rint Round Rsqrt Selu Shape ShapeN Sigmoid Sign Sin Sinh Size Snapshot Softplus
-    Softsign Sqrt Square StopGradient StringFormat Tan Tanh VariableShape ZerosLike VarHandleOp
-    """
-)
-# Never fail on floats of the shapes that were known when the graph was made.
-_SAFE_IN_SHAPE: Final = names(
-    """
-    Add AddN AddV2 Atan2 BatchMatMulV2 BiasAdd BiasAddGrad BroadcastTo ConcatV2 Div DivNoNan EluGrad Equal
-    ExpandDims Fill Greater GreaterEqual L2Loss Less LessEqual LogicalAnd LogicalOr LogSoftmax MatMul Max
-    Maximum Mean Min Minimum Mul MulNoNan NotEqual Pack Prod RealDiv ReciprocalGrad Relu6Grad ReluGrad Reshape
-    RsqrtGrad Select SelectV2 SigmoidGrad Softmax SoftplusGrad SqrtGrad SquaredDifference Squeeze Sub Sum
-    TanhGrad Tile Transpose Unpack Xlogy All Any
-    """
-)
-_SAFE_ON_INTEGERS: Final = _SAFE_IN_SHAPE - {"Div", "RealDiv"}
 _ASSIGNMENTS: Final = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 
 
@@ -149,24 +129,28 @@ def bodies(op: tf.Operation) -> Iterator[tuple[Any, list[tf.Tensor]]]:
 
 def may_fail(op: tf.Operation) -> bool:
     """Whether an operation can fail when it runs."""
-    if op.type in _SAFE:
+    if op.type in infallible.ALWAYS:
         return False
-    if op.type in _SAFE_IN_SHAPE:
-        return not _is_safe_in_shape(op)
     if op.type in _ASSIGNMENTS:
         return not _fits(op)
     if op.type in _UPDATES:
         return not _all_fit(op)
     if op.type in _CALLS:
         return any(may_fail(inner) for body, _ in bodies(op) for inner in body.get_operations())
-    return True
+    return not _is_safe_in_shape(op)
 
 
 def _is_safe_in_shape(op: tf.Operation) -> bool:
-    tensors = [*op.inputs, *op.outputs]
-    if not all(tensor.shape.is_fully_defined() for tensor in tensors):
+    """Whether everything is known that its kernel checks."""
+    is_integer = any(tensor.dtype.is_integer for tensor in op.outputs)
+    if not infallible.fails_only_in_shape(op.type, is_integer):
         return False
-    return op.type in _SAFE_ON_INTEGERS or not any(tensor.dtype.is_integer for tensor in op.outputs)
+    is_known = op.type not in infallible.WITH_KNOWN_INDICES or sum(_is_computed(tensor) for tensor in op.inputs) <= 1
+    return is_known and all(tensor.shape.is_fully_defined() for tensor in (*op.inputs, *op.outputs))
+
+
+def _is_computed(tensor: tf.Tensor) -> bool:
+    return tensor.op.type != "Const"
 
 
 def _fits(op: tf.Operation) -> bool:
