@@ -480,6 +480,17 @@ def function_name(function: Any) -> bytes:
     return bytes(function._inference_function.name)
 
 
+def stay_on_device(name: str, others: tuple[str | None, ...]) -> None:
+    """Lets `tf.device` scopes for `others`, opened in a scope for the device `name`, stay on that device.
+
+    What a name stands for in a scope is looked up in a cache of TensorFlow's, which is empty at first and again after
+    the devices have changed; with entries of our own there is nothing to patch.
+    """
+    cache = _context._device_parsing_cache
+    if (name, others[0]) not in cache:
+        cache.update({(name, other): (name, tf.DeviceSpec.from_string(name)) for other in others})
+
+
 def raise_status(code: int, message: str) -> None:
     """Raises what TensorFlow raises for an error of its runtime."""
     raise tf.errors.exception_type_from_error_code(code)(None, None, message)

@@ -10,6 +10,7 @@
 #include "cc/python/device.h"
 #include "cc/python/location.h"
 #include "cc/python/plan_reader.h"
+#include "cc/python/resources.h"
 #include "cc/python/signature.h"
 #include "cc/python/step.h"
 #include "tensorflow/c/eager/tfe_context_internal.h"

@@ -3,13 +3,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <deque>
-#include <mutex>
-#include <unordered_map>
 #include <utility>
 
 #include "cc/python/device.h"
 #include "cc/python/location.h"
+#include "cc/python/resources.h"
+#include "cc/python/signals.h"
 #include "tensorflow/core/common_runtime/dma_helper.h"
 #include "tensorflow/core/common_runtime/eager/tensor_handle.h"
 #include "tensorflow/core/framework/tensor_util.h"
@@ -21,20 +20,9 @@ using tensorflow::EagerOperation;
 using tensorflow::Tensor;
 using tensorflow::TensorHandle;
 
-constexpr std::chrono::milliseconds kPatience(100);  // between two looks whether another thread wants something
+constexpr std::chrono::milliseconds kPatience(50);  // between two looks whether something else is wanted
 
 thread_local Step* current_step = nullptr;
-
-struct Resources {
-  std::mutex mutex;
-  std::unordered_map<Handle*, int> numbers;
-  std::deque<HandlePtr> all;
-};
-
-Resources& AllResources() {
-  static auto* resources = new Resources;
-  return *resources;
-}
 
 int64_t NextNumber() {
   static std::atomic<int64_t> last{0};
@@ -107,25 +95,6 @@ Tensor ShapeAnswer(const std::string& name, const Dimensions& shape, tensorflow:
 }
 
 }  // namespace
-
-int ResourceNumber(Handle* handle, bool may_be_new) {
-  Resources& resources = AllResources();
-  std::lock_guard<std::mutex> lock(resources.mutex);
-  if (!may_be_new) {
-    auto found = resources.numbers.find(handle);
-    return found == resources.numbers.end() ? kUnknownResource : found->second;
-  }
-  auto [place, is_new] = resources.numbers.try_emplace(handle, static_cast<int>(resources.all.size()));
-  if (is_new) resources.all.push_back(Share(handle));
-  return place->second;
-}
-
-Handle* FindResource(int number) {
-  Resources& resources = AllResources();
-  std::lock_guard<std::mutex> lock(resources.mutex);
-  const bool exists = number >= 0 && number < static_cast<int>(resources.all.size());
-  return exists ? resources.all[number].get() : nullptr;
-}
 
 Step* Step::Current() { return current_step; }
 
@@ -308,11 +277,15 @@ absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, 
     Tensor tensor;
     if (node.is_sync) {
       Meeting meeting = Meeting::kTimeout;
-      while (meeting == Meeting::kTimeout) meeting = run_->channels().Wait(node.fetches[i], kPatience, &tensor);
-      if (meeting == Meeting::kClosed) {
+      const char* why = nullptr;
+      while (meeting == Meeting::kTimeout && why == nullptr) {
+        meeting = run_->channels().Wait(node.fetches[i], kPatience, &tensor);
+        if (meeting == Meeting::kTimeout) why = WhyToWaitNoLonger();
+      }
+      if (meeting != Meeting::kValue) {
         *inputs = std::move(record.inputs);
         for (size_t j = 0; j < i; ++j) results[j]->Unref();
-        return Leave("failed: " + signature.name);
+        return Leave(why != nullptr ? why : "failed: " + signature.name);
       }
       shape = ShapeOf(tensor);
     }
@@ -413,11 +386,18 @@ absl::Status Step::Materialise(Value* value) {
       case Meeting::kClosed:
         return Leave("an operation failed");
       case Meeting::kTimeout:
-        if (run_->is_unwanted) return Leave("another thread needs a value");
+        if (const char* why = WhyToWaitNoLonger()) return Leave(why);
     }
   }
   if (!failure_.ok()) return failure_;
   return value->Peek() != nullptr ? absl::OkStatus() : absl::InternalError("a tensor of this step has no value");
+}
+
+// What has been done has to be done again in any case when the program does not come to its end. Then the value is
+// there, and the exception is raised where eager execution raises it: after the operation.
+const char* Step::WhyToWaitNoLonger() const {
+  if (run_->is_unwanted) return "another thread needs a value";
+  return HandleSignals() ? "a signal" : nullptr;
 }
 
 absl::Status Step::Leave(const std::string& reason) {

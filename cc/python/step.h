@@ -106,6 +106,7 @@ class Step {
   absl::Status Redo(size_t index, std::vector<std::vector<HandlePtr>>* results);
   absl::Status Commit();
   std::string WhyNotToCommit() const;
+  const char* WhyToWaitNoLonger() const;
 
   const int64_t number_;
   PyCodeObject* const base_;
@@ -119,15 +120,6 @@ class Step {
   bool was_coexecuted_ = false;
   std::string reason_;
 };
-
-constexpr int kUnknownResource = -1;
-
-// The number of a resource, by its handle; the same for ever. One that has none gets one if it may be new: variables
-// that operations of traces use. Others, iterators perhaps, are not kept alive.
-int ResourceNumber(Handle* handle, bool may_be_new);
-
-// By number, or null.
-Handle* FindResource(int number);
 
 }  // namespace recgraph
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cc/python/device.h"
+#include "cc/python/signals.h"
 #include "cc/python/step.h"
 #include "tensorflow/core/common_runtime/eager/tensor_handle.h"
 
@@ -40,6 +41,8 @@ absl::Status Value::Get(HandlePtr* result) {
     Step* current = Step::Current();
     if (current != nullptr && current->number() == step) {
       TF_RETURN_IF_ERROR(current->Materialise(this));
+    } else if (HandleSignals()) {
+      return absl::CancelledError("a signal has come");
     } else if (std::shared_ptr<Run> run = this->run()) {
       if (slot() < 0) run->is_unwanted = true;
       if (Receive(kLook) == Meeting::kClosed) std::this_thread::sleep_for(kLook);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from types import CodeType, ModuleType
@@ -15,6 +16,23 @@ from recgraph.coexec.operations import KINDS, WRITES, may_fail
 from recgraph.coexec.trace import Trace, read_trace
 
 NAME = "/job:localhost/replica:0/task:0/device:RECGRAPH:0"
+
+# How the CPU is called in `tf.device`: code in such a scope is part of the step too, and None stands for any device.
+_CPU_NAMES = (
+    None,
+    *(
+        f"{prefix}{cpu}{index}"
+        for prefix in (
+            "",
+            "/",
+            "/device:",
+            "/job:localhost/replica:0/task:0/",
+            "/job:localhost/replica:0/task:0/device:",
+        )
+        for cpu in ("CPU", "cpu")
+        for index in ("", ":0", ":*")
+    ),
+)
 
 
 @functools.cache
@@ -41,6 +59,13 @@ class Outcome:
     trace: Trace | None
     code: int
     message: str
+
+
+def scope() -> contextlib.AbstractContextManager[None]:
+    """Where the operations of a step are seen, also those in scopes for the CPU inside of it."""
+    tf_private.stay_on_device(NAME, _CPU_NAMES)
+    scope: contextlib.AbstractContextManager[None] = tf.device(NAME)
+    return scope
 
 
 def begin(base: CodeType, plan: Any) -> bool:

@@ -8,8 +8,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-
 from recgraph import tf_private
 from recgraph.coexec import device
 from recgraph.coexec.phases import Phases
@@ -52,7 +50,7 @@ class Coexecuted:
             phases.counts["eager"] += 1
             return self.function(*arguments, **named)
         try:
-            with tf.device(device.NAME):
+            with device.scope():
                 result = self.function(*arguments, **named)
         except BaseException:
             phases.learn(device.end(True), True)

@@ -44,7 +44,7 @@ WRITES: Final = frozenset(
 KINDS: Final[dict[str, int]] = {
     **dict.fromkeys(READS | WRITES, VARIABLE),
     **dict.fromkeys(("EagerPyFunc", "PyFunc", "PyFuncStateless"), OPAQUE),
-    **dict.fromkeys(("VarIsInitializedOp", "VariableShape"), HARMLESS),
+    **dict.fromkeys(("DisableCopyOnRead", "VarIsInitializedOp", "VariableShape"), HARMLESS),
     **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), SHAPE),
     "_EagerConst": CONSTANT,
     # Fed in place of computed: it stands for what tf.function alone may see.

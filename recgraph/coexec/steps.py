@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any
 
-import tensorflow as tf
-
 from recgraph import tf_private
 from recgraph.coexec import device
 from recgraph.coexec.phases import Phases
@@ -44,7 +42,7 @@ class Steps:
             was_left = True  # by an exception, or by leaving the loop
             outcome = None
             try:
-                with tf.device(device.NAME):
+                with device.scope():
                     yield item
                 was_left = False
             finally:

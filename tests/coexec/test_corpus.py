@@ -14,11 +14,7 @@ for module in pkgutil.iter_modules(corpus.__path__):
     importlib.import_module(f"{corpus.__name__}.{module.name}")
 
 
-_STALE = pytest.mark.xfail(reason="the text of a variable in mid-step shows its value before the step", strict=True)
-_NAMES = [pytest.param(name, marks=_STALE) if name == "variables_as_text" else name for name in corpus.PROGRAMS]
-
-
-@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize("name", corpus.PROGRAMS)
 def test_program(name: str) -> None:
     """Fifteen calls give the same, and every line of the program runs as often as in eager execution."""
     program = corpus.PROGRAMS[name]

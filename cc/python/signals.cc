@@ -1,0 +1,41 @@
+// Signals that come while Python's thread waits for the graph.
+#include "cc/python/signals.h"
+
+#include <Python.h>
+
+#include "cc/python/step.h"
+
+namespace recgraph {
+namespace {
+
+struct Raised {
+  PyObject *type, *value, *traceback;
+};
+
+// A pending call: the interpreter makes it where it would have run the handler itself.
+int RaiseAgain(void* argument) {
+  auto* raised = static_cast<Raised*>(argument);
+  PyErr_Restore(raised->type, raised->value, raised->traceback);
+  delete raised;
+  return -1;
+}
+
+}  // namespace
+
+bool HandleSignals() {
+  PyGILState_STATE state = PyGILState_Ensure();
+  bool has_raised = false;
+  {
+    Step::Suspended outside;  // what a handler does is not part of the operation that waits
+    has_raised = PyErr_CheckSignals() < 0;
+  }
+  if (has_raised) {
+    auto* raised = new Raised;
+    PyErr_Fetch(&raised->type, &raised->value, &raised->traceback);
+    if (Py_AddPendingCall(RaiseAgain, raised) < 0) delete raised;  // 31 others are on their way
+  }
+  PyGILState_Release(state);
+  return has_raised;
+}
+
+}  // namespace recgraph
