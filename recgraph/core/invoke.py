@@ -311,6 +311,27 @@ def _total_of(kind: str, taken: list[tf.Tensor], capture: tf.Tensor) -> Any:
     return taken[0]
 
 
+def table_of(rows: tf.Tensor) -> tf.Tensor | None:
+    """The captured tensor whose rows an output of InvokeGradient numbers, which the forward call has read.
+
+    Args:
+        rows: an output of InvokeGradient in a graph.
+
+    Returns:
+        An input of the operation; None if the output is something else, or the forward call is not in the graph.
+    """
+    op, forward = rows.op, rows.op.inputs[0].op
+    if forward.type != "Recgraph>Invoke":
+        return None
+    captures = list(forward.inputs)[len(forward.get_attr("Tin")) :]
+    place = len(op.get_attr("Tout"))
+    for slot, kind in zip(op.get_attr("slots"), op.get_attr("kinds"), strict=True):
+        if place == rows.value_index and kind == b"rows":
+            return captures[slot]
+        place += 2 if kind == b"rows" else 1
+    return None
+
+
 def _shape_of(capture: tf.Tensor) -> tf.Tensor:
     if capture.dtype == tf.resource:
         data = tf_private.handle_data(capture)

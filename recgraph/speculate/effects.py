@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from recgraph import infallible, tf_private
 from recgraph.core.subgraph import SubGraph
+from recgraph.speculate import rows
 
 
 def names(text: str) -> frozenset[str]:
@@ -135,6 +136,8 @@ def may_fail(op: tf.Operation) -> bool:
         return not _fits(op)
     if op.type in _UPDATES:
         return not _all_fit(op)
+    if op.type in rows.WRITES:
+        return not rows.cannot_fail(op)
     if op.type in _CALLS:
         return any(may_fail(inner) for body, _ in bodies(op) for inner in body.get_operations())
     return not _is_safe_in_shape(op)
