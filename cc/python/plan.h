@@ -32,22 +32,26 @@ struct PlannedInput {
   std::vector<Source> sources;
 };
 
+// What the graph is told in a slot: a case of a switch, or that another trip of a loop follows.
+struct Message {
+  int slot;
+  int value;
+};
+
+// What may come after a node, and what the graph has to know then.
+struct Way {
+  int node;  // number of nodes: the end of the step
+  std::vector<Message> messages;
+};
+
 struct Node {
   const Signature* signature;
   int location;
-  int level;
-  int way;       // the case of the level's switch
   bool is_sync;  // Python waits for the outputs: the operation may fail, or its shapes depend on values
   std::vector<PlannedInput> inputs;
   std::vector<int> fetches;  // the slot of each output, or -1
-  std::vector<int> next;     // number of nodes: the end of the step
+  std::vector<Way> next;
   ShapeCache shapes;
-};
-
-// The steps between nodes that every path goes through in this order. With `slot` -1 there is one way only.
-struct Level {
-  int slot;
-  int skip;  // what says that the path goes by
 };
 
 // Used by one step at a time.
@@ -58,9 +62,8 @@ struct Plan {
   std::set<int> variables;     // the same, to look them up
   int slots;
   int commit;  // the slot that lets the changes of variables take place; -1 if there are none
-  std::vector<Level> levels;
   std::vector<Node> nodes;
-  std::vector<int> first;
+  std::vector<Way> first;
   std::atomic<bool> is_busy{false};
   GraphRunner runner;
 

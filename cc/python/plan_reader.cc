@@ -79,25 +79,30 @@ PlannedInput ReadInput(Fields& fields) {
   return input;
 }
 
+Message ReadMessage(Fields& fields) {
+  Message message;
+  message.slot = fields.Number();
+  message.value = fields.Number();
+  return message;
+}
+
+Way ReadWay(Fields& fields) {
+  Way way;
+  way.node = fields.Number();
+  way.messages = fields.Each<Message>(ReadMessage);
+  return way;
+}
+
 Node ReadNode(Fields& fields) {
   Node node;
   node.signature = FindSignature(fields.Number());
   if (node.signature == nullptr) PyErr_SetString(PyExc_ValueError, "a plan with an unknown signature");
   node.location = fields.Number();
-  node.level = fields.Number();
-  node.way = fields.Number();
   node.is_sync = fields.Number() != 0;
   node.inputs = fields.Each<PlannedInput>(ReadInput);
   node.fetches = fields.Numbers();
-  node.next = fields.Numbers();
+  node.next = fields.Each<Way>(ReadWay);
   return node;
-}
-
-Level ReadLevel(Fields& fields) {
-  Level level;
-  level.slot = fields.Number();
-  level.skip = fields.Number();
-  return level;
 }
 
 }  // namespace
@@ -111,9 +116,8 @@ std::shared_ptr<Plan> ReadPlan(PyObject* described) {
   plan->variables.insert(plan->resources.begin(), plan->resources.end());
   plan->slots = fields.Number();
   plan->commit = fields.Number();
-  plan->levels = fields.Each<Level>(ReadLevel);
   plan->nodes = fields.Each<Node>(ReadNode);
-  plan->first = fields.Numbers();
+  plan->first = fields.Each<Way>(ReadWay);
   if (PyErr_Occurred()) return nullptr;
   return plan;
 }

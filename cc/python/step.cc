@@ -256,9 +256,9 @@ absl::Status Step::Trace(const Signature& signature, const EagerOperation& opera
 
 absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, Handle** results, int* count,
                         bool* is_done) {
-  const int number = Match(signature, *inputs);
-  if (number < 0) return Leave("new path: " + signature.name);
-  Node& node = plan_->nodes[number];
+  const Way* way = Match(signature, *inputs);
+  if (way == nullptr) return Leave("new path: " + signature.name);
+  Node& node = plan_->nodes[way->node];
   for (Input& input : *inputs) {
     if (input.external != nullptr && input.resource < 0) TF_RETURN_IF_ERROR(KeepFromChanging(&input));
   }
@@ -268,9 +268,9 @@ absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, 
   bool is_complete = false;
   if (!node.shapes.Infer(signature, known, &shapes, &is_complete).ok()) return Leave("wrong shapes: " + signature.name);
   if (!is_complete && !node.is_sync) return Leave("shapes depend on values: " + signature.name);
-  Announce(node.level, node.way);
+  Tell(*way);
   Feed(node, *inputs);
-  Record record{&signature, node.location, number, false, std::move(*inputs), {}};
+  Record record{&signature, node.location, way->node, false, std::move(*inputs), {}};
   auto* device = CoexecutionDevice::Registered();
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
     Dimensions shape = is_complete ? (*shapes)[i] : Dimensions();
@@ -306,20 +306,20 @@ absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, 
   return absl::OkStatus();
 }
 
-int Step::Match(const Signature& signature, const std::vector<Input>& inputs) const {
-  int first = -1;
+const Way* Step::Match(const Signature& signature, const std::vector<Input>& inputs) const {
+  const Way* first = nullptr;
   int location = -1;
-  for (int number : *next_) {
-    if (number == plan_->end()) continue;
-    const Node& node = plan_->nodes[number];
+  for (const Way& way : *next_) {
+    if (way.node == plan_->end()) continue;
+    const Node& node = plan_->nodes[way.node];
     if (node.signature != &signature || node.inputs.size() != inputs.size()) continue;
     bool fits = true;
     for (size_t i = 0; fits && i < inputs.size(); ++i) fits = SourceOf(inputs[i], node.inputs[i]) >= 0;
     if (!fits) continue;
-    if (first < 0 && next_->size() == 1) return number;
+    if (next_->size() == 1) return &way;
     if (location < 0) location = Locate(base_);
-    if (node.location == location) return number;
-    if (first < 0) first = number;
+    if (node.location == location) return &way;
+    if (first == nullptr) first = &way;
   }
   return first;  // it computes the same, wherever it stands
 }
@@ -351,15 +351,8 @@ bool Step::Fits(const Input& input, const Source& source) const {
 
 void Step::Tell(int slot, int index) { run_->channels().Put(slot, Tensor(static_cast<int32_t>(index))); }
 
-void Step::Announce(int level, int way) {
-  if (level == level_) return;
-  for (int i = level_ + 1; i < level; ++i) {
-    if (plan_->levels[i].slot >= 0) Tell(plan_->levels[i].slot, plan_->levels[i].skip);
-  }
-  level_ = level;
-  if (level < static_cast<int>(plan_->levels.size()) && plan_->levels[level].slot >= 0) {
-    Tell(plan_->levels[level].slot, way);
-  }
+void Step::Tell(const Way& way) {
+  for (const Message& message : way.messages) Tell(message.slot, message.value);
 }
 
 void Step::Feed(const Node& node, const std::vector<Input>& inputs) {
@@ -430,11 +423,16 @@ absl::Status Step::Redo(size_t index, std::vector<std::vector<HandlePtr>>* resul
   return absl::OkStatus();
 }
 
+const Way* Step::WayToEnd() const {
+  for (const Way& way : *next_) {
+    if (way.node == plan_->end()) return &way;
+  }
+  return nullptr;
+}
+
 std::string Step::WhyNotToCommit() const {
   if (run_->is_unwanted) return "another thread needs a value";
-  bool may_end = false;
-  for (int number : *next_) may_end |= number == plan_->end();
-  if (!may_end) return "new path: the step ends here";
+  if (WayToEnd() == nullptr) return "new path: the step ends here";
   for (const Record& record : records_) {
     for (const ValuePtr& value : record.outputs) {
       if (value->is_alive() && value->slot() < 0 && value->Peek() == nullptr) {
@@ -446,7 +444,7 @@ std::string Step::WhyNotToCommit() const {
 }
 
 absl::Status Step::Commit() {
-  Announce(static_cast<int>(plan_->levels.size()), 0);
+  Tell(*WayToEnd());
   if (plan_->commit >= 0) Tell(plan_->commit, 0);
   if (!run_->Wait().ok()) return Leave("an operation failed");
   for (Record& record : records_) {

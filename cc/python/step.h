@@ -93,11 +93,11 @@ class Step {
                      std::vector<Input> inputs, Handle** results, int* count);
   absl::Status Walk(const Signature& signature, std::vector<Input>* inputs, Handle** results, int* count,
                     bool* is_done);
-  int Match(const Signature& signature, const std::vector<Input>& inputs) const;
+  const Way* Match(const Signature& signature, const std::vector<Input>& inputs) const;
   int SourceOf(const Input& input, const PlannedInput& planned) const;
   bool Fits(const Input& input, const Source& source) const;
-  void Announce(int level, int way);
   void Tell(int slot, int index);
+  void Tell(const Way& way);
   void Feed(const Node& node, const std::vector<Input>& inputs);
   void Launch();
 
@@ -107,6 +107,7 @@ class Step {
   absl::Status Commit();
   std::string WhyNotToCommit() const;
   const char* WhyToWaitNoLonger() const;
+  const Way* WayToEnd() const;
 
   const int64_t number_;
   PyCodeObject* const base_;
@@ -114,8 +115,7 @@ class Step {
   std::shared_ptr<Run> run_;
   std::vector<Record> records_;
   std::vector<HostUse> host_uses_;
-  const std::vector<int>* next_ = nullptr;  // the nodes that may come next
-  int level_ = -1;
+  const std::vector<Way>* next_ = nullptr;  // what may come now
   absl::Status failure_;  // an operation of the graph had this error, which Python may not have seen yet
   bool was_coexecuted_ = false;
   std::string reason_;

@@ -29,8 +29,21 @@ class PlannedInput:
 
 
 @dataclasses.dataclass(frozen=True)
+class Way:
+    """From one node to another.
+
+    Attributes:
+        node: where it goes; the number of nodes stands for the end.
+        messages: what the graph is told, as pairs of slot and number.
+    """
+
+    node: int
+    messages: tuple[tuple[int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class PlannedNode:
-    """A node with its place: the level, and which case of that it is in.
+    """A node with what may come after it.
 
     Attributes:
         is_sync: whether Python waits for the outputs.
@@ -38,12 +51,10 @@ class PlannedNode:
     """
 
     node: Node
-    level: int
-    way: int
     is_sync: bool
     inputs: tuple[PlannedInput, ...]
     fetches: tuple[int, ...]
-    follow: tuple[int, ...]
+    follow: tuple[Way, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +71,7 @@ class Plan:
     nodes: tuple[PlannedNode, ...]
     levels: tuple[Level, ...]
     selects: tuple[int, ...]
-    first: tuple[int, ...]
+    first: tuple[Way, ...]
     commit: int
     slots: int
     resources: tuple[int, ...]
@@ -68,9 +79,13 @@ class Plan:
 
     def described(self, function: bytes, config: bytes) -> tuple[Any, ...]:
         """The tuples that cc/python/plan_reader.cc reads."""
-        levels = tuple((slot, len(level.blocks)) for slot, level in zip(self.selects, self.levels, strict=True))
         nodes = tuple(_described(node) for node in self.nodes)
-        return function, config, self.resources, self.slots, self.commit, levels, nodes, self.first
+        first = _described_ways(self.first)
+        return function, config, self.resources, self.slots, self.commit, nodes, first
+
+
+def _described_ways(ways: tuple[Way, ...]) -> tuple[Any, ...]:
+    return tuple((way.node, way.messages) for way in ways)
 
 
 def _described(node: PlannedNode) -> tuple[Any, ...]:
@@ -91,8 +106,8 @@ def _described(node: PlannedNode) -> tuple[Any, ...]:
         )
         for given in node.inputs
     )
-    place = (node.level, node.way, int(node.is_sync))
-    return node.node.signature, node.node.location, *place, inputs, node.fetches, node.follow
+    follow = _described_ways(node.follow)
+    return node.node.signature, node.node.location, int(node.is_sync), inputs, node.fetches, follow
 
 
 def make_plan(
@@ -108,22 +123,26 @@ def make_plan(
     """
     counter = iter(range(2**31))
     levels = assign_cases(graph)
-    place = {n: (i, way) for i, level in enumerate(levels) for way, block in enumerate(level.blocks) for n in block}
     selects = tuple(next(counter) if level.is_switch else NONE for level in levels)
-    count = len(graph.nodes)
+    directions = _Directions(graph, levels, selects)
     nodes = []
     for number, node in enumerate(graph.nodes):
         is_sync = node.is_open or (may_wait and may_fail(node.signature))
         fetches = tuple(next(counter) if is_sync or i in node.fetched else NONE for i in range(node.outputs))
         inputs = tuple(_planned(sources, counter) for sources in node.inputs)
-        follow = tuple(count if after == END else after for after in graph.successors(number))
-        nodes.append(PlannedNode(node, *place[number], is_sync, inputs, fetches, follow))
+        nodes.append(PlannedNode(node, is_sync, inputs, fetches, directions.ways(number)))
     written = {r for node in graph.nodes if is_write(node.signature) for r in node.resources if r >= 0}
     resources = {r for node in graph.nodes for r in node.resources if r >= 0}
-    first = tuple(count if after == END else after for after in graph.successors(START))
     commit = next(counter) if written else NONE
     return Plan(
-        tuple(nodes), levels, selects, first, commit, next(counter), tuple(sorted(resources)), frozenset(written)
+        tuple(nodes),
+        levels,
+        selects,
+        directions.ways(START),
+        commit,
+        next(counter),
+        tuple(sorted(resources)),
+        frozenset(written),
     )
 
 
@@ -131,3 +150,31 @@ def _planned(sources: tuple[Origin, ...], counter: Iterator[int]) -> PlannedInpu
     select = next(counter) if len(sources) > 1 else NONE
     slots = tuple(next(counter) if source.origin is From.FEED else NONE for source in sources)
     return PlannedInput(select, sources, slots)
+
+
+class _Directions:
+    """What the graph has to be told on the way from one node to another: the cases of the levels in between."""
+
+    def __init__(self, graph: TraceGraph, levels: tuple[Level, ...], selects: tuple[int, ...]) -> None:
+        self.graph, self.levels, self.selects = graph, levels, selects
+        places = (
+            (i, way, n) for i, level in enumerate(levels) for way, block in enumerate(level.blocks) for n in block
+        )
+        self.place = {n: (i, way) for i, way, n in places}
+        self.place[START] = -1, 0
+        self.place[END] = len(levels), 0
+
+    def ways(self, node: int) -> tuple[Way, ...]:
+        """Everything that may come after a node, or START."""
+        count = len(self.graph.nodes)
+        return tuple(
+            Way(count if after == END else after, self._messages(node, after)) for after in self.graph.successors(node)
+        )
+
+    def _messages(self, node: int, after: int) -> tuple[tuple[int, int], ...]:
+        """Levels that are passed by get the case after their last; that of the next node, the one it is in."""
+        here, (there, way) = self.place[node][0], self.place[after]
+        told = [(self.selects[i], len(self.levels[i].blocks)) for i in range(here + 1, there)]
+        if there > here and there < len(self.levels):
+            told.append((self.selects[there], way))
+        return tuple((slot, value) for slot, value in told if slot != NONE)
