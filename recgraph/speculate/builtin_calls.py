@@ -43,6 +43,9 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
     how = SPECIAL.get(function) if _hashable(function) else None
     if how is not None:
         return how(ev, arguments, named, node)
+    how = SPECIAL.get(function.__func__) if isinstance(function, types.MethodType) else None
+    if how is not None:
+        return how(ev, [function.__self__, *arguments], named, node)
     if isinstance(function, functools.partial):
         return calls.call(ev, function.func, [*function.args, *arguments], {**function.keywords, **named}, node)
     found = library_calls.call(ev, function, arguments, named, node)

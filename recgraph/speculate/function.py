@@ -69,7 +69,7 @@ class Calls:
 
     Args:
         name: of the function.
-        profiled_calls: how many calls run eagerly first.
+        profiled_calls: how many calls return, run eagerly, before one is converted.
         strict: whether what cannot be converted is an error.
         optimizations: what graphs are made with.
 
@@ -150,7 +150,7 @@ class Calls:
         if misses and misses[-1][1].is_failure:
             return self._failed(*misses[-1], call)
         is_due = self._cache.is_due(call.parameters, self._is_due)
-        if self.profile.calls >= self.profiled_calls and is_due and _CONVERTING.acquire(blocking=False):
+        if self.profile.returned_calls >= self.profiled_calls and is_due and _CONVERTING.acquire(blocking=False):
             try:
                 graph = self._converted(call)
             finally:
@@ -280,7 +280,7 @@ class Speculated(Calls):
 
     Args:
         function: a Python function.
-        profiled_calls: how many calls run eagerly first.
+        profiled_calls: how many calls return, run eagerly, before one is converted.
         strict: whether what cannot be converted is an error.
         optimizations: what graphs are made with.
     """

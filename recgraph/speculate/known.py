@@ -6,11 +6,16 @@ one, given values that are known now, is called now; given values that are known
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import contextlib
 import functools
+import json
 import math
 import operator
+import os
+import re
+import statistics
 import sys
 import sysconfig
 import threading
@@ -39,10 +44,19 @@ PURE: Final = frozenset(
         for f in vars(operator).values()
         if isinstance(f, types.BuiltinFunctionType) and not f.__name__.startswith("i")
     ]
-    + [functools.partial]
+    + [functools.partial, bisect.bisect, bisect.bisect_left, bisect.bisect_right, json.dumps, json.loads]
+    + [os.path.basename, os.path.dirname, os.path.join, os.path.splitext]
+    + [re.escape, re.findall, re.fullmatch, re.match, re.search, re.split, re.sub]
+    + [
+        getattr(statistics, name)
+        for name in ("fmean", "mean", "median", "mode", "pstdev", "pvariance", "stdev", "variance")
+    ]
 )
 # Methods of these types change nothing but, perhaps, their own object.
-DATA_TYPES: Final = (int, float, complex, str, bytes, bool, tuple, list, dict, set, frozenset, range, slice, type(None))
+DATA_TYPES: Final = (
+    *(int, float, complex, str, bytes, bool, tuple, list, dict, set, frozenset, range, slice, type(None)),
+    *(re.Match, re.Pattern),
+)
 
 
 def top_package(thing: Any) -> str:

@@ -111,6 +111,7 @@ class Profile:
         results: of recursive functions, by their place, the specs of the tensors that they return.
         varying: of recursive functions, the parameters that differ between a call and the calls in it.
         calls: how many calls were observed.
+        returned_calls: how many of them did not raise.
         syntaxes: of the functions that were observed, by their places.
     """
 
@@ -120,7 +121,7 @@ class Profile:
         self.syntaxes: dict[Any, Any] = {}
         self._seen: dict[Any, list[Seen]] = {}
         self._now = threading.local()  # each thread has a call of its own
-        self.calls = 0
+        self.calls, self.returned_calls = 0, 0
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
@@ -132,6 +133,7 @@ class Profile:
         self.calls += 1
         try:
             yield
+            self.returned_calls += 1
         finally:
             self._now.reached = None
 

@@ -264,7 +264,7 @@ def random_module() -> Any:
     return (step, args, None)
 
 
-@program(eager="logging: Logger.info is not known")
+@program(eager="who handles what is logged is the program")
 def logging_call() -> Any:
     log = logging.getLogger("hA")
     recs = []

@@ -1,0 +1,105 @@
+"""`tf.constant` and `tf.convert_to_tensor` of numbers that differ from call to call."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.speculate import calls, containers, residuals
+from recgraph.speculate.assumptions import assumption
+from recgraph.speculate.builtin_calls import Arguments, framework, special
+from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.values import Residual, is_symbolic
+
+# What a list of numbers becomes, by the types that are in it.
+_DTYPES: Final[dict[frozenset[type], tf.DType]] = {
+    frozenset({int}): tf.int32,
+    frozenset({float}): tf.float32,
+    frozenset({int, float}): tf.float32,
+    frozenset({bool}): tf.bool,
+    frozenset({str}): tf.string,
+    frozenset({bytes}): tf.string,
+}
+
+
+@special(tf.constant)
+def _constant(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    given = dict(zip(("value", "dtype", "shape", "name"), arguments, strict=False)) | named
+    value = containers.lift(ev, given.pop("value", None), node)
+    if not _has_numbers(value):
+        return framework(ev, tf.constant, arguments, named, node)
+    tensor = _converted(ev, value, _dtype(ev, given, node), node)
+    shape = given.get("shape")
+    if shape is None:
+        return tensor
+    if tensor.shape.rank != 0:
+        raise ev.refuse("value", "tf.constant of several numbers that differ from call to call, in a shape", node)
+    return calls.native(ev, tf.fill, [shape, tensor], {}, node)
+
+
+@special(tf.convert_to_tensor)
+def _tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    given = dict(zip(("value", "dtype", "dtype_hint", "name"), arguments, strict=False)) | named
+    value = containers.lift(ev, given.pop("value", None), node)
+    if not _has_numbers(value) or given.get("dtype_hint") is not None:
+        return framework(ev, tf.convert_to_tensor, arguments, named, node)
+    return _converted(ev, value, _dtype(ev, given, node), node)
+
+
+def _dtype(ev: Evaluator, given: dict[str, Any], node: ast.AST) -> tf.DType | None:
+    dtype = given.get("dtype")
+    return None if dtype is None else tf.dtypes.as_dtype(ev.concrete(dtype, node))
+
+
+def _has_numbers(value: Any) -> bool:
+    """Whether there are numbers that differ, and no tensors beside them."""
+    found = list(residuals.leaves([value]))
+    return any(isinstance(one, Residual) for one in found) and not any(map(is_symbolic, found))
+
+
+def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None, node: ast.AST) -> tf.Tensor:
+    """Numbers, in lists perhaps, as a tensor of the dtype that eager execution would choose."""
+    examples = [residuals.example_of(one) for one in residuals.leaves([value])]
+    if any(isinstance(one, np.ndarray | np.generic) for one in examples):
+        return _of_array(ev, value, dtype, node)
+    natural = _DTYPES.get(frozenset(map(type, examples)))
+    if natural is None:
+        raise ev.refuse("value", f"a tensor of {', '.join(sorted({type(one).__name__ for one in examples}))}", node)
+    dtype = dtype or natural
+    if not _may_become(natural, dtype):
+        raise ev.refuse("raises", f"a {natural.name} as {dtype.name}", node)
+    return _packed(ev, value, dtype, node)
+
+
+def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None, node: ast.AST) -> tf.Tensor:
+    if not isinstance(value, Residual):
+        raise ev.refuse("array", "a list of arrays that differ from call to call", node)
+    tensor = residuals.as_tensor(ev, value, node)
+    if dtype is None or dtype == tensor.dtype:
+        return tf.identity(tensor)
+    if not (dtype.is_floating and tensor.dtype.is_floating):
+        raise ev.refuse("array", f"an array of {tensor.dtype.name} as {dtype.name}", node)
+    return tf.cast(tensor, dtype)
+
+
+def _may_become(natural: tf.DType, dtype: tf.DType) -> bool:
+    if natural == tf.int32:
+        return bool(dtype.is_integer or dtype.is_floating or dtype.is_complex)
+    return natural == dtype or bool(natural.is_floating and (dtype.is_floating or dtype.is_complex))
+
+
+def _packed(ev: Evaluator, value: Any, dtype: tf.DType, node: ast.AST) -> tf.Tensor:
+    if isinstance(value, list | tuple):
+        members = [_packed(ev, member, dtype, node) for member in value]
+        return calls.native(ev, tf.stack, [members], {}, node) if members else tf.constant([], dtype)
+    if not isinstance(value, Residual):
+        return tf.constant(value, dtype)
+    if dtype.is_integer and value.tensor is None and not value.late:
+        limits = f"{dtype.min} <= {value.name} <= {dtype.max}"
+        if not dtype.min <= value.example <= dtype.max:
+            raise ev.refuse("value", f"an integer beyond {dtype.name}", node)
+        ev.script.assume(limits, assumption("decision", f"an integer within {dtype.name}", ev.where(node)))
+    return tf.identity(residuals.as_tensor(ev, value, node, dtype))  # the other stands for the number itself
