@@ -17,7 +17,7 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph.benchmarks.hand_written import GRAPHS
-from recgraph.models.zoo import ZOO
+from recgraph.models.zoo import PROGRAMS
 from recgraph.models.zoo.program import Step
 
 # By name, what makes the step of a program, given the program's name and object.
@@ -54,7 +54,7 @@ class Contender:
 
     def __init__(self, name: str, step: Callable[[str, Any], Any], epoch: list[Step], small: bool):
         """Args: the program's name, what makes its step, the arguments of an epoch's steps, and the size."""
-        self.program, self.epoch = ZOO[name], epoch
+        self.program, self.epoch = PROGRAMS[name], epoch
         self.made = self.program.make(small)
         self.step = step(name, self.made)
         self.losses: list[np.ndarray] = []
@@ -118,7 +118,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
 
 def epoch_of(name: str, batch_size: int, small: bool, data: Path | None) -> list[Step]:
     """The steps of an epoch: of real data where the program has some and a folder is given, else generated."""
-    program = ZOO[name]
+    program = PROGRAMS[name]
     if data is not None and program.real is not None and not small:
         return program.real(data, batch_size)
     return program.steps(batch_size, small)

@@ -150,3 +150,30 @@ def _fits(one: Any, other: Any, exact: bool) -> bool:
     if exact:
         return bool(one.tobytes() == other.tobytes())
     return np.allclose(one, other, 1e-5, 1e-6, equal_nan=True) if one.dtype.kind == "f" else np.array_equal(one, other)
+
+
+def far_apart(one: Any, other: Any, tolerance: float) -> list[str]:
+    """Where two lists of steps differ by more than rounding in so many steps does."""
+    found = []
+    for i, (a, b) in enumerate(zip(one, other, strict=True)):
+        for path, left, right in paired(a, b, f"step {i}"):
+            if not np.allclose(left, right, tolerance, tolerance):
+                found.append(f"{path}: {left} and {right}")
+    return found
+
+
+def paired(one: Any, other: Any, path: str) -> Any:
+    """The numbers of two results; everything else must be the same."""
+    if isinstance(one, np.ndarray | np.generic | float):
+        assert np.shape(one) == np.shape(other), path
+        yield path, one, other
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), path
+        for i, (a, b) in enumerate(zip(one, other, strict=True)):
+            yield from paired(a, b, f"{path}[{i}]")
+    elif isinstance(one, dict):
+        assert list(one) == list(other), path
+        for key in one:
+            yield from paired(one[key], other[key], f"{path}.{key}")
+    else:
+        assert one == other, path

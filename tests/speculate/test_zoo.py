@@ -41,40 +41,13 @@ def run(program: Program, speculated: bool, count: int = STEPS) -> tuple[list[An
     return [seen(made, step(*arguments)) for arguments in itertools.islice(steps, count)], step
 
 
-def far_apart(one: Any, other: Any, tolerance: float) -> list[str]:
-    """Where two lists of steps differ by more than rounding in so many steps does."""
-    found = []
-    for i, (a, b) in enumerate(zip(one, other, strict=True)):
-        for path, left, right in paired(a, b, f"step {i}"):
-            if not np.allclose(left, right, tolerance, tolerance):
-                found.append(f"{path}: {left} and {right}")
-    return found
-
-
-def paired(one: Any, other: Any, path: str) -> Any:
-    """The numbers of two results; everything else must be the same."""
-    if isinstance(one, np.ndarray | np.generic | float):
-        assert np.shape(one) == np.shape(other), path
-        yield path, one, other
-    elif isinstance(one, list | tuple):
-        assert len(one) == len(other), path
-        for i, (a, b) in enumerate(zip(one, other, strict=True)):
-            yield from paired(a, b, f"{path}[{i}]")
-    elif isinstance(one, dict):
-        assert list(one) == list(other), path
-        for key in one:
-            yield from paired(one[key], other[key], f"{path}.{key}")
-    else:
-        assert one == other, path
-
-
 @pytest.mark.parametrize("name", ZOO)
 def test_a_program_computes_the_same_as_eagerly(name: str) -> None:
     """Losses, weights and what is kept in Python, after each step; the last batch of an epoch is smaller."""
     count = FEWER_STEPS.get(name, STEPS)
     expected, _ = run(ZOO[name], False, count)
     found, step = run(ZOO[name], True, count)
-    assert far_apart(expected, found, 1e-4) == []
+    assert comparing.far_apart(expected, found, 1e-4) == []
     assert step.calls["graph"] >= FEWER_GRAPHS.get(name, count // 2), step.explain()
 
 
@@ -85,7 +58,7 @@ def test_the_comparison_finds_a_program_that_learns_faster() -> None:
     made.rate *= 1.01
     steps = itertools.cycle(ZOO["lstm"].steps(ZOO["lstm"].small_batch, True))
     found = [seen(made, made.train_step(*arguments)) for arguments in itertools.islice(steps, STEPS)]
-    assert far_apart(expected, found, 1e-4) != []
+    assert comparing.far_apart(expected, found, 1e-4) != []
 
 
 def test_the_pole_falls_and_the_cart_starts_anew() -> None:
