@@ -383,16 +383,19 @@ def _backward_of_group(backward: Any, count: int, given: list[int], taken: list[
     return [found[j] for j in taken]
 
 
-def fast_call(function: Any, has_branches: bool = False) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
+def fast_call(function: Any, keeps_order: bool = False) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
     """Calls a concrete function with tensors alone, past everything that is for tapes where there are none.
 
-    What it captures has to be complete. Errors are raised as the runtime gives them. One of TensorFlow's optimizations
-    is left out where there are branches or loops: of `(0 + x) + x` in a branch it makes a result without a value.
+    What it captures has to be complete. Errors are raised as the runtime gives them.
+
+    Args:
+        function: the concrete function.
+        keeps_order: whether control dependencies matter, or there are branches: see `_options_that_keep_order`.
     """
     captured = function.captured_inputs
     context, name, count = _context.context(), function._inference_function.name, len(function.outputs)
     could_record, text = _record.could_possibly_record, name.decode()
-    options = _options_for_branches(context) if has_branches else None
+    options = _options_that_keep_order(context) if keeps_order else None
     attributes = tuple(part for pair in (options or context.function_call_options).as_attrs().items() for part in pair)
 
     def call(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -413,7 +416,13 @@ def _call_with(options: Any, function: Any, tensors: list[tf.Tensor]) -> list[tf
         context.function_call_options = before
 
 
-def _options_for_branches(context: Any) -> Any:
+def _options_that_keep_order(context: Any) -> Any:
+    """Options without TensorFlow's optimization of dependencies, which is wrong in two ways.
+
+    It drops the edge from a read of a variable to the next write where another way leads from one to the other; if
+    that way is by a shape alone, it is folded away afterwards, and the write may come first. And of `(0 + x) + x` in a
+    branch it makes a result without a value.
+    """
     options = context.function_call_options
     config = tf.compat.v1.ConfigProto.FromString(options.config_proto_serialized)
     config.graph_options.rewrite_options.dependency_optimization = config.graph_options.rewrite_options.OFF
@@ -471,8 +480,8 @@ def context_handle() -> Any:
 
 
 def call_options() -> bytes:
-    """The serialised configuration with which eager execution runs functions."""
-    return bytes(_context.context().function_call_options.config_proto_serialized)
+    """The serialised configuration with which eager execution runs functions whose control dependencies matter."""
+    return bytes(_options_that_keep_order(_context.context()).config_proto_serialized)
 
 
 def function_name(function: Any) -> bytes:

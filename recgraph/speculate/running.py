@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate.effects import is_call
+from recgraph.speculate.effects import effects, is_call
 
 Run: TypeAlias = Callable[[Sequence[Any]], list[tf.Tensor]]
 
@@ -22,7 +22,8 @@ def runner(concrete: Any, inputs: list[tf.Tensor], draw: Callable[[], tf.Tensor]
         draw: gives the seeds of a call.
         early: the handles of variables that are written before something that may fail.
     """
-    run = tf_private.fast_call(concrete, has_branches=any(map(is_call, concrete.graph.get_operations())))
+    operations = concrete.graph.get_operations()
+    run = tf_private.fast_call(concrete, keeps_order=any(is_call(op) or effects(op) for op in operations))
     run = _with_tensors(run, [tensor.dtype for tensor in inputs])
     if draw is not None:
         run = _with_seeds(run, draw)

@@ -339,3 +339,18 @@ def a_callee_that_a_tensor_chooses() -> Any:
         return functions[which](x)
 
     return step, with_number, counts
+
+
+@program
+def a_read_that_only_the_loss_needs() -> Any:
+    """No gradient leads from the read of the second variable to its update but by a shape."""
+    both = [tf.Variable(tf.ones([40, 40])), tf.Variable(2.0 * tf.ones([40, 40]))]
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(x[0, 0] * both[0]) * tf.reduce_sum(both[1])
+        for variable, gradient in zip(both, tape.gradient(loss, both), strict=True):
+            variable.assign_sub(1e-5 * gradient)
+        return loss
+
+    return step, with_tensor, both
