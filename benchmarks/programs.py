@@ -76,7 +76,7 @@ class Contender:
         except TookTooLong:
             return f"it has taken {len(self.losses)} of {steps} steps after {limit} s (MAX_WARM_UP)"
         except Exception as error:  # whatever a conversion may do to a program
-            return f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"
+            return f"{type(error).__name__}: {str(error).strip().splitlines()[-1].strip()}"
         return ""
 
     def __call__(self) -> float:

@@ -236,7 +236,10 @@ BENCHMARKS = {
     "movie-review": ("throughput", "movie_review"),
     "folding": ("throughput", "folding"),
     **{name: (name, "main") for name in ("length", "balance", "convergence", "generation", "invocation", "machinery")},
-    **{name: (name, "main") for name in ("build", "depth", "large", "memory", "threads", "speculate", "imperative")},
+    **{
+        name: (name, "main")
+        for name in ("build", "depth", "large", "memory", "threads", "speculate", "coexec", "imperative")
+    },
 }
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from click.testing import CliRunner
 
 from recgraph.benchmarks import programs
 from recgraph.benchmarks.ablation import STAGES
+from recgraph.benchmarks.coexec import wide_signature
 from recgraph.cli import BENCHMARKS, main
 from recgraph.data import generate_treebank, write_treebank, write_trees
 
@@ -183,6 +185,33 @@ def test_speculation_is_compared_where_the_losses_are_right(tmp_path: Path) -> N
     assert "tf_function" in result["faults"]
     assert results["guards"]["guards"] >= 18
     assert "LSTM by tf.function" in (tmp_path / "speculate.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_coexecution_is_compared_where_the_losses_are_right(tmp_path: Path) -> None:
+    """`tf.function` keeps the first point that was drawn; that is said, and how the co-executed steps went."""
+    options = ["--small", "--programs", "sdpoint", "--rounds", 1, "--warm-up", 6]
+    results, _ = run("coexec", tmp_path, *options)
+    (result,) = results["programs"]
+    assert set(result["series"]) == set(result["first_steps"]) == {"eager", "coexecuted", "asynchronous"}
+    assert set(result["faults"]) == {"tf_function", "signature"}
+    course = result["phases"]
+    assert sum(course["counts"].values()) == course["steps"]
+    assert course["counts"]["coexecuted"] > 0
+    assert course["changes"] > 0
+    text = (tmp_path / "coexec.md").read_text(encoding="utf-8")
+    assert "SDPoint, 4 (small), tf.function: the loss of step" in text
+
+
+def test_a_graph_for_all_lengths_needs_its_signature() -> None:
+    """The dimensions that vary from step to step are left open."""
+    epoch = programs.epoch_of("gpt2", 3, True, None)
+    (words,) = wide_signature(epoch)
+    assert words.dtype == tf.int32
+    assert words.shape.as_list() == [3, None]
+    nodes, neighbours, *_ = wide_signature(programs.epoch_of("gcn", 30, True, None))
+    assert nodes.shape.as_list() == [30, 20]
+    assert isinstance(neighbours, tf.SparseTensorSpec)
 
 
 def test_plain_python_beside_a_subgraph(trees: Path, tmp_path: Path) -> None:
