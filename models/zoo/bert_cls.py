@@ -64,7 +64,7 @@ def _make(small: bool) -> BertCLS:
 
 
 def _size(small: bool) -> bert.Size:
-    return bert.Size(52, 12, 16, 2, 2) if small else bert.Size(5002, 64, 128, 4, 4)
+    return bert.Size(52, 12, 16, 2, 2) if small else bert.Size(5002, 64, 192, 4, 2)
 
 
 def texts(count: int, length: int, vocabulary: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -93,4 +93,4 @@ def _batches(words: np.ndarray, classes: np.ndarray, batch_size: int) -> list[St
     return generated.batches((rows, classes), batch_size)
 
 
-BERT_CLS = Program("BERT-CLS", _make, _steps, 12, 4, "texts", lambda step: len(step[0]), "IMDb", _real)
+BERT_CLS = Program("BERT-CLS", _make, _steps, 8, 4, "texts", lambda step: len(step[0]), "IMDb", _real)

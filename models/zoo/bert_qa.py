@@ -65,7 +65,7 @@ def questions(words: np.ndarray, count: int, length: int, seed: int = 0) -> tupl
 
 
 def _size(small: bool) -> bert.Size:
-    return bert.Size(52, 24, 16, 2, 2) if small else bert.Size(5002, 64, 128, 4, 4)
+    return bert.Size(52, 24, 16, 2, 2) if small else bert.Size(5002, 64, 192, 4, 2)
 
 
 def _steps(batch_size: int, small: bool) -> list[Step]:
@@ -83,5 +83,5 @@ def _batches(words: np.ndarray, batch_size: int, length: int) -> list[Step]:
 
 
 BERT_QA = Program(
-    "BERT-Q&A", lambda small: BertQA(_size(small)), _steps, 12, 4, "passages", lambda step: len(step[0]), "SQuAD", _real
+    "BERT-Q&A", lambda small: BertQA(_size(small)), _steps, 8, 4, "passages", lambda step: len(step[0]), "SQuAD", _real
 )

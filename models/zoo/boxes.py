@@ -77,6 +77,6 @@ def moves(boxes: np.ndarray, targets: np.ndarray) -> np.ndarray:
 def moved(boxes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Boxes moved by parts of their size, and larger by the exponent of the rest, both `[n, 4]`; cut to the image."""
     size = boxes[:, 2:] - boxes[:, :2]
-    middle = boxes[:, :2] + size / 2 + offsets[:, :2] * size
+    middle = np.clip(boxes[:, :2] + size / 2 + offsets[:, :2] * size, 0.0, 1.0)  # so that something is left of it
     half = size * np.exp(np.clip(offsets[:, 2:], -2.0, 2.0)) / 2
     return np.clip(np.concatenate([middle - half, middle + half], 1), 0.0, 1.0).astype(np.float32)

@@ -135,4 +135,4 @@ def _steps(batch_size: int, small: bool) -> list[Step]:
     return generated.batches(generated.images(15 * batch_size // 2, size, 3, classes), batch_size)
 
 
-EFFICIENTNET = Program("EfficientNet", _make, _steps, 32, 4, "images", lambda step: len(step[0]), "ImageNet")
+EFFICIENTNET = Program("EfficientNet", _make, _steps, 12, 4, "images", lambda step: len(step[0]), "ImageNet")

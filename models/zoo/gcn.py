@@ -38,7 +38,7 @@ class Network(tf.keras.Model):
 class GCN(Trainer):
     """The network with its training."""
 
-    def __init__(self, words: int = 500, hidden: int = 64, classes: int = 7, decay: float = 5e-4):
+    def __init__(self, words: int = 1433, hidden: int = 128, classes: int = 7, decay: float = 5e-4):
         """Args: sizes, and the weight of the first layer's squares."""
         tf.keras.utils.set_random_seed(0)
         self.decay = decay
@@ -95,7 +95,7 @@ def _make(small: bool) -> GCN:
 
 
 def _steps(batch_size: int, small: bool) -> list[Step]:
-    words, classes = (20, 3) if small else (500, 7)
+    words, classes = (20, 3) if small else (1433, 7)
     return [papers(batch_size, words, classes)]
 
 

@@ -49,7 +49,7 @@ class GPT2(Trainer):
         max_length: int = 64,
         width: int = 128,
         heads: int = 4,
-        blocks: int = 3,
+        blocks: int = 2,
         dropout: float = 0.1,
         rate: float = 1e-3,
     ):
@@ -110,4 +110,4 @@ def _real(folder: Path, batch_size: int) -> list[Step]:
     return _batches(real.sentences(folder, 10 * batch_size, 64, 5000), batch_size)
 
 
-GPT2_TEXT = Program("GPT2", _make, _steps, 8, 3, "sentences", lambda step: len(step[0]), "WikiText", _real)
+GPT2_TEXT = Program("GPT2", _make, _steps, 6, 3, "sentences", lambda step: len(step[0]), "WikiText", _real)

@@ -91,4 +91,4 @@ def _steps(batch_size: int, small: bool) -> list[Step]:
     return generated.batches(generated.images(15 * batch_size // 2, size, 3, classes), batch_size)
 
 
-SDPOINT = Program("SDPoint", _make, _steps, 24, 4, "images", lambda step: len(step[0]), "CIFAR-100")
+SDPOINT = Program("SDPoint", _make, _steps, 12, 4, "images", lambda step: len(step[0]), "CIFAR-100")

@@ -181,4 +181,4 @@ def _steps(batch_size: int, small: bool) -> list[Step]:
     return generated.batches((found.images, *maps), batch_size)
 
 
-YOLO_V3 = Program("YOLOv3", _make, _steps, 12, 2, "images", lambda step: len(step[0]), "COCO")
+YOLO_V3 = Program("YOLOv3", _make, _steps, 6, 2, "images", lambda step: len(step[0]), "COCO")
