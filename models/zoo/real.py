@@ -45,11 +45,15 @@ def reviews(folder: Path, count: int, length: int, vocabulary: int) -> tuple[np.
       Their words, numbered as in `text` and 0 after the end, int32 `[count, length]`, and 1 for a good film, 0 for a
       bad one, int32 `[count]`.
     """
-    by_kind = [(r for r in read_imdb(folder) if r.label == label) for label in ("neg", "pos")]
-    texts = [review.text for pair in itertools.islice(zip(*by_kind, strict=False), count // 2) for review in pair]
+    pairs = zip(_texts(folder, "neg"), _texts(folder, "pos"), strict=False)
+    texts = [one for pair in itertools.islice(pairs, count // 2) for one in pair]
     found = [word for one in texts for word in [*_words(one), *[""] * length][:length]]
     numbers = _numbered(found, vocabulary).reshape(-1, length)
     return numbers, np.arange(len(texts), dtype=np.int32) % 2
+
+
+def _texts(folder: Path, label: str) -> Iterator[str]:
+    return (review.text for review in read_imdb(folder) if review.label == label)
 
 
 def _words(text: str) -> Iterator[str]:

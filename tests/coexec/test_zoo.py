@@ -111,7 +111,7 @@ def test_a_program_is_coexecuted_and_does_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", COEXECUTED)
 def test_a_loop_over_a_program_does_the_same(name: str) -> None:
     """As iterations of `rg.steps`, in which what is looked at is part of the step."""
-    expected, taken = Taken(COEXECUTED[name]), Taken(TERRA[name])
+    expected, taken = Taken(COEXECUTED[name]), Taken(COEXECUTED[name])
     expected.iterate(iter)
     loop = taken.iterate(rg.steps)
     assert comparing.far_apart(expected.seen, taken.seen, tolerance(name)) == []
