@@ -236,6 +236,7 @@ BENCHMARKS = {
     "movie-review": ("throughput", "movie_review"),
     "folding": ("throughput", "folding"),
     **{name: (name, "main") for name in ("length", "balance", "convergence", "generation", "invocation", "machinery")},
+    "auto": ("automatic", "main"),
     **{
         name: (name, "main")
         for name in ("build", "depth", "large", "memory", "threads", "speculate", "coexec", "imperative")
@@ -255,25 +256,38 @@ def bench(name: str, arguments: tuple[str, ...]) -> None:
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--html", "page", type=FILE, help="Write a page with the program's lines here, in place of text.")
+@click.option("--picture", type=FILE, help="Draw here what Python and its graph do with a co-executed step's time.")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def explain(script: Path, arguments: tuple[str, ...], page: Path | None) -> None:
+def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture: Path | None) -> None:
     """Run the Python program SCRIPT with its ARGUMENTS, its training functions as graphs, and say what became of them.
 
-    The program is not changed: this is `with rg.speculation()` around it.
+    The program is not changed: this is `with rg.speculation()` around it. What it has made by `rg.function` and
+    `rg.steps` is explained too, and where the time of co-executed steps goes.
     """
+    from recgraph.coexec.profile import draw
+    from recgraph.explaining import joined, noted
     from recgraph.speculate.unmodified import run_script
 
-    try:
-        explanation = run_script(script, list(arguments)).explain()
-    except Exception:  # the program's own, which is to be seen as without us
-        traceback.print_exc()
-        raise SystemExit(1) from None
+    with noted() as made:
+        try:
+            found = run_script(script, list(arguments))
+        except Exception:  # the program's own, which is to be seen as without us
+            traceback.print_exc()
+            raise SystemExit(1) from None
+    parts = [one.explain() for one in [*([found] if found.functions or not made else []), *made]]
     if page is None:
-        click.echo(explanation)
+        click.echo("\n".join(parts))
     else:
-        page.write_text(explanation.html(), encoding="utf-8")
+        page.write_text(joined(parts, "").html(), encoding="utf-8")
         click.echo(str(page))
+    timings = [one.timing() for one in made if hasattr(one, "timing")]
+    timings = [timing for timing in timings if timing.steps]
+    for timing in timings:
+        click.echo(str(timing))
+    if picture is not None:
+        draw(timings, picture)
+        click.echo(str(picture))
 
 
 @main.command()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from recgraph import explaining
+from recgraph.auto import Automatic
 from recgraph.coexec import Coexecuted
 from recgraph.errors import SignatureError
 from recgraph.speculate import Optimizations, Speculated
@@ -23,17 +25,21 @@ def function(
 
     The first calls run eagerly and are watched. Then the function is converted under assumptions about what did not
     vary; a call in which one of them breaks runs eagerly, with nothing done before, and another graph is made
-    (Jeong et al., "Speculative Symbolic Graph Execution of Imperative Deep Learning Programs", NSDI 2019).
+    (Jeong et al., "Speculative Symbolic Graph Execution of Imperative Deep Learning Programs", NSDI 2019). What does
+    not convert whole runs as Python, with the functions that it calls as graphs, or with its tensor operations in a
+    graph beside it (Kim et al., "Terra", NeurIPS 2021), or eagerly, as measures best.
 
     Args:
         fn: a Python function: a loss, a whole training step, a method. Left out where it is used as `@function(...)`.
-        mode: "speculate", or "auto", which is the same today; "coexec" runs the Python of every call and leaves only
-            its tensor operations to a graph, which takes any program.
-        strict: whether a function that has to run eagerly is an error, which says why.
+        mode: "speculate" converts the function whole or runs it eagerly; "coexec" runs the Python of every call and
+            leaves only its tensor operations to a graph, which takes any program; "auto" does what takes the least
+            time, measured while calls take turns.
+        strict: whether a function that is not converted (or, with "coexec", not co-executed) is an error, which says
+            why.
         optimizations: a `recgraph.speculate.Optimizations`, which switches parts of speculation off; none by default.
 
     Returns:
-        A function that is called like `fn` and has `explain()`: what was assumed, and what runs eagerly and why.
+        A function that is called like `fn` and has `explain()`: what was assumed, which way it runs and why.
 
     Raises:
         SignatureError: there is no such mode.
@@ -51,5 +57,9 @@ def function(
     if fn is None:
         return lambda late: function(late, mode=mode, strict=strict, optimizations=optimizations)
     if mode == "coexec":
-        return Coexecuted(fn, strict=strict)
-    return Speculated(fn, strict=strict, optimizations=optimizations or Optimizations())
+        made: Any = Coexecuted(fn, strict=strict)
+    else:
+        kind = Speculated if mode == "speculate" else Automatic
+        made = kind(fn, strict=strict, optimizations=optimizations or Optimizations())
+    explaining.note(made)
+    return made

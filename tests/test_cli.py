@@ -189,6 +189,16 @@ def test_explain_runs_a_program_and_says_what_became_of_it(tmp_path: Path) -> No
     done = run("explain", "--html", tmp_path / "page.html", program, "--rounds", 6)
     assert done.exit_code == 0, done.output
     assert "loss = (w * x) ** 2" in (tmp_path / "page.html").read_text()
+    program.write_text(
+        "import tensorflow as tf\nimport recgraph as rg\nw = tf.Variable(2.0)\n\n\n"
+        "for x in rg.steps([1.0] * 12):\n    w.assign_sub(0.1 * w * x)\n    print('w', float(w))\n"
+    )
+    done = run("explain", "--picture", tmp_path / "steps.png", program, "--rounds", 6)
+    assert done.exit_code == 0, done.output
+    assert "steps: 2 traced, 10 coexecuted" in done.stdout
+    assert "steps: ms of a step" in done.stdout
+    assert (tmp_path / "steps.png").stat().st_size > 1000
+    program.write_text("import sys\nint(sys.argv[2])\n")
     done = run("explain", program, "--rounds", "many")
     assert done.exit_code == 1
     assert "ValueError: invalid literal" in done.output

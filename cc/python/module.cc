@@ -124,16 +124,34 @@ PyObject* DescribeRecord(const Record& record) {
                        outputs);
 }
 
+// (slot, nanoseconds), as all stalls of the graph.
+PyObject* DescribeStalls(const GraphTimes& times) {
+  return TupleOf(times.stalls, [](const auto& stall) {
+    return Py_BuildValue("(iL)", stall.first, static_cast<long long>(stall.second));
+  });
+}
+
+// (nanoseconds, the program's stalls, nanoseconds of the graph or -1, its stalls), as recgraph/coexec/profile.py reads it.
+PyObject* DescribeTimes(const Step& step) {
+  PyObject* stalls = TupleOf(step.stalls(), [](const PythonStall& stall) {
+    return Py_BuildValue("(iiL)", stall.location, stall.node, static_cast<long long>(stall.nanoseconds));
+  });
+  const GraphTimes& graph = step.graph_times();
+  return Py_BuildValue("(LNLN)", static_cast<long long>(step.nanoseconds()), stalls,
+                       graph.is_known ? static_cast<long long>(graph.nanoseconds) : -1LL, DescribeStalls(graph));
+}
+
 PyObject* DescribeStep(const Step& step) {
-  if (step.was_coexecuted()) return Py_BuildValue("(isOO)", 1, "", Py_None, Py_None);
+  if (step.was_coexecuted()) return Py_BuildValue("(isiNOO)", 1, "", -1, DescribeTimes(step), Py_None, Py_None);
   PyObject* records = TupleOf(step.records(), DescribeRecord);
   PyObject* uses = TupleOf(step.host_uses(), [](const HostUse& use) {
     return Py_BuildValue("(si)", use.signature->name.c_str(), use.resource);
   });
-  return Py_BuildValue("(isNN)", 0, step.reason().c_str(), records, uses);
+  return Py_BuildValue("(isiONN)", 0, step.reason().c_str(), step.left_at(), Py_None, records, uses);
 }
 
-// end(was_raised): (was co-executed, why not, the trace, uses of resources outside of it, error code, error text).
+// end(was_raised): ((was co-executed, why not, where it left the graph, its times if it did not, the trace and the uses of
+// resources outside of it if it did), error code, error text).
 PyObject* End(PyObject*, PyObject* arguments) {
   int was_raised;
   if (!PyArg_ParseTuple(arguments, "p", &was_raised)) return nullptr;

@@ -19,10 +19,10 @@ std::unordered_map<int64_t, std::weak_ptr<Run>>& Registry() {
 
 }  // namespace
 
-std::shared_ptr<Run> Run::New(int slots) {
+std::shared_ptr<Run> Run::New(int slots, bool is_timed) {
   static int64_t last = 0;
   std::lock_guard<std::mutex> lock(RegistryMutex());
-  std::shared_ptr<Run> run(new Run(++last, slots));
+  std::shared_ptr<Run> run(new Run(++last, slots, is_timed ? GraphTimer::Claim() : nullptr));
   Registry()[run->id_] = run;
   return run;
 }
@@ -38,6 +38,11 @@ Run::~Run() {
   Registry().erase(id_);
 }
 
+void Run::Put(int slot, tensorflow::Tensor value) {
+  if (timer_ != nullptr) timer_->Given(slot);
+  channels_.Put(slot, std::move(value));
+}
+
 void Run::Cancel() {
   channels_.Close();
   cancellation_.StartCancel();
@@ -46,6 +51,7 @@ void Run::Cancel() {
 void Run::Finish(const absl::Status& status) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (timer_ != nullptr) times_ = timer_->Release();
     has_ended_ = true;
     status_ = status;
     ended_.notify_all();

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cc/core/channel.h"
+#include "cc/python/timing.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -20,14 +21,17 @@ namespace recgraph {
 // Any thread may call anything.
 class Run {
  public:
-  // Makes a run that the ops of its graph find by `id`.
-  static std::shared_ptr<Run> New(int slots);
+  // Makes a run that the ops of its graph find by `id`; its graph is timed if that is asked for and possible now.
+  static std::shared_ptr<Run> New(int slots, bool is_timed);
   static std::shared_ptr<Run> Find(int64_t id);
   ~Run();
 
   int64_t id() const { return id_; }
   Channels<tensorflow::Tensor>& channels() { return channels_; }
   tensorflow::CancellationManager* cancellation() { return &cancellation_; }
+
+  // Gives the graph a value.
+  void Put(int slot, tensorflow::Tensor value);
 
   // Stops the graph: what waits in it fails, and it makes no changes to variables any more.
   void Cancel();
@@ -38,15 +42,20 @@ class Run {
   // Waits for the end and gives the outcome.
   absl::Status Wait();
 
+  // How the graph spent its time, once it has ended.
+  const GraphTimes& times() const { return times_; }
+
   // Set by another thread that needs a value which the graph does not give: the step has to leave the graph.
   std::atomic<bool> is_unwanted{false};
 
  private:
-  Run(int64_t id, int slots) : id_(id), channels_(slots) {}
+  Run(int64_t id, int slots, GraphTimer* timer) : id_(id), channels_(slots), timer_(timer) {}
 
   const int64_t id_;
   Channels<tensorflow::Tensor> channels_;
   tensorflow::CancellationManager cancellation_;
+  GraphTimer* timer_;  // null if it is not timed
+  GraphTimes times_;
   std::mutex mutex_;
   std::condition_variable ended_;
   bool has_ended_ = false;

@@ -119,7 +119,7 @@ Step::~Step() {
 }
 
 void Step::Launch() {
-  run_ = Run::New(plan_->slots);
+  run_ = Run::New(plan_->slots, plan_->IsTimed());
   auto inputs = std::make_shared<std::vector<HandlePtr>>();
   inputs->push_back(HandleOf(Tensor(run_->id())));
   for (int number : plan_->resources) inputs->push_back(Share(FindResource(number)));
@@ -278,10 +278,12 @@ absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, 
     if (node.is_sync) {
       Meeting meeting = Meeting::kTimeout;
       const char* why = nullptr;
+      const int64_t began_at = Now();
       while (meeting == Meeting::kTimeout && why == nullptr) {
         meeting = run_->channels().Wait(node.fetches[i], kPatience, &tensor);
         if (meeting == Meeting::kTimeout) why = WhyToWaitNoLonger();
       }
+      stalls_.push_back({node.location, way->node, Now() - began_at});
       if (meeting != Meeting::kValue) {
         *inputs = std::move(record.inputs);
         for (size_t j = 0; j < i; ++j) results[j]->Unref();
@@ -349,7 +351,7 @@ bool Step::Fits(const Input& input, const Source& source) const {
   return source.from == Source::From::kFeed || tensor->tensor_data() == source.bytes;
 }
 
-void Step::Tell(int slot, int index) { run_->channels().Put(slot, Tensor(static_cast<int32_t>(index))); }
+void Step::Tell(int slot, int index) { run_->Put(slot, Tensor(static_cast<int32_t>(index))); }
 
 void Step::Tell(const Way& way) {
   for (const Message& message : way.messages) Tell(message.slot, message.value);
@@ -364,17 +366,19 @@ void Step::Feed(const Node& node, const std::vector<Input>& inputs) {
       if (source.from != Source::From::kFeed) continue;
       const Tensor* tensor = nullptr;
       const bool is_chosen = static_cast<int>(j) == chosen && TensorOf(inputs[i].external.get(), &tensor).ok();
-      run_->channels().Put(source.number, is_chosen ? *tensor : Tensor(source.dtype, {0}));
+      run_->Put(source.number, is_chosen ? *tensor : Tensor(source.dtype, {0}));
     }
     if (planned.select >= 0) Tell(planned.select, chosen);
   }
 }
 
 absl::Status Step::Materialise(Value* value) {
+  const int64_t began_at = Now();
   while (HasGraph()) {
     if (value->slot() < 0) return Leave("a value that is not fetched is needed");
     switch (value->Receive(kPatience)) {
       case Meeting::kValue:
+        stalls_.push_back({Locate(base_), records_[value->record].node, Now() - began_at});
         return absl::OkStatus();
       case Meeting::kClosed:
         return Leave("an operation failed");
@@ -395,6 +399,7 @@ const char* Step::WhyToWaitNoLonger() const {
 
 absl::Status Step::Leave(const std::string& reason) {
   reason_ = reason;
+  if (!is_ending_) left_at_ = Locate(base_);
   run_->Cancel();
   run_ = nullptr;
   std::vector<std::vector<HandlePtr>> results(records_.size());
@@ -446,7 +451,11 @@ std::string Step::WhyNotToCommit() const {
 absl::Status Step::Commit() {
   Tell(*WayToEnd());
   if (plan_->commit >= 0) Tell(plan_->commit, 0);
-  if (!run_->Wait().ok()) return Leave("an operation failed");
+  const int64_t began_at = Now();
+  const absl::Status outcome = run_->Wait();
+  stalls_.push_back({-1, -1, Now() - began_at});
+  graph_times_ = run_->times();
+  if (!outcome.ok()) return Leave("an operation failed");
   for (Record& record : records_) {
     for (ValuePtr& value : record.outputs) {
       if (value->is_alive()) value->Receive(std::chrono::milliseconds(0));
@@ -459,6 +468,7 @@ absl::Status Step::Commit() {
 
 absl::Status Step::End(bool was_raised) {
   absl::Status status;
+  is_ending_ = true;
   if (HasGraph()) {
     const std::string why = was_raised ? "an exception" : WhyNotToCommit();
     status = why.empty() ? Commit() : Leave(why);

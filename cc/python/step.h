@@ -12,6 +12,7 @@
 
 #include "cc/python/plan.h"
 #include "cc/python/signature.h"
+#include "cc/python/timing.h"
 #include "cc/python/value.h"
 #include "tensorflow/core/common_runtime/eager/eager_operation.h"
 
@@ -78,8 +79,16 @@ class Step {
   // Whether the whole step was computed by the graph, and if not, why it left it; "" if it never had one.
   bool was_coexecuted() const { return was_coexecuted_; }
   const std::string& reason() const { return reason_; }
+
+  // The location at which it left the graph; -1 if that was its end.
+  int left_at() const { return left_at_; }
   const std::vector<Record>& records() const { return records_; }
   const std::vector<HostUse>& host_uses() const { return host_uses_; }
+
+  // How long the step has taken, how long the program waited for the graph, and what the graph did meanwhile.
+  int64_t nanoseconds() const { return Now() - began_at_; }
+  const std::vector<PythonStall>& stalls() const { return stalls_; }
+  const GraphTimes& graph_times() const { return graph_times_; }
 
  private:
   bool HasGraph() const { return run_ != nullptr; }
@@ -119,6 +128,11 @@ class Step {
   absl::Status failure_;  // an operation of the graph had this error, which Python may not have seen yet
   bool was_coexecuted_ = false;
   std::string reason_;
+  int left_at_ = -1;
+  bool is_ending_ = false;
+  const int64_t began_at_ = Now();
+  std::vector<PythonStall> stalls_;
+  GraphTimes graph_times_;
 };
 
 }  // namespace recgraph

@@ -50,12 +50,16 @@ class Outcome:
     Attributes:
         was_coexecuted: whether the graph computed all of it.
         reason: why it left its graph; "" if it had none.
+        where: the line at which it left it, `file:line`; "" if that was its end.
+        times: of a step that was co-executed, how long what took, as `profile.read_times` reads it.
         trace: what it did, unless it was co-executed.
         code: the error of an operation that Python has not seen yet; 0 if there is none.
     """
 
     was_coexecuted: bool
     reason: str
+    where: str
+    times: Any
     trace: Trace | None
     code: int
     message: str
@@ -75,9 +79,10 @@ def begin(base: CodeType, plan: Any) -> bool:
 
 def end(was_raised: bool) -> Outcome:
     """Ends it."""
-    (was_coexecuted, reason, records, outside), code, message = module().end(was_raised)
+    (was_coexecuted, reason, location, times, records, outside), code, message = module().end(was_raised)
     trace = None if records is None else read_trace(records, outside)
-    return Outcome(bool(was_coexecuted), reason, trace, code, message)
+    where = place(location) if location >= 0 else ""
+    return Outcome(bool(was_coexecuted), reason, where, times, trace, code, message)
 
 
 @functools.cache
@@ -112,6 +117,7 @@ def can_fail(number: int) -> bool:
     return may_fail(given.name, dtype is not None and tf.dtypes.as_dtype(dtype.type).is_integer)
 
 
+@functools.cache
 def place(number: int) -> str:
     """A location as `file:line`, the innermost one that is not TensorFlow's own."""
     frames = module().location(number)

@@ -6,11 +6,13 @@ import functools
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from recgraph import tf_private
 from recgraph.coexec import device
+from recgraph.coexec.explaining import explanation
 from recgraph.coexec.phases import Phases
+from recgraph.coexec.profile import Profile
 from recgraph.errors import NotCoexecuted
 
 
@@ -28,11 +30,13 @@ class Coexecuted:
         NotCoexecuted: when it is called, with `strict`.
     """
 
+    is_a_part_of_its_caller: ClassVar[bool] = True  # where that is converted, so is what it does
+
     def __init__(self, function: Callable[..., Any], strict: bool = False) -> None:
         self.__qualname__: str
         functools.update_wrapper(self, function)
         self.function, self.strict = function, strict
-        self.phases = Phases()
+        self.phases = Phases(self.__qualname__)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -61,9 +65,21 @@ class Coexecuted:
             tf_private.raise_status(outcome.code, outcome.message)
         return result
 
-    def explain(self) -> str:
-        """What happened to the steps so far, and why."""
-        return self.phases.explain()
+    def explain(self, html: bool = False) -> Any:
+        """What happened to the steps so far and why, where they meet their graph, and what to change.
+
+        Args:
+            html: whether to give a part of a page, with the program's lines, in place of text.
+
+        Returns:
+            A `str`. The text has a method `html()`, too, and shows itself as such in a notebook.
+        """
+        made = explanation(self.phases.name, self.phases)
+        return made.html() if html else made
+
+    def timing(self) -> Profile:
+        """How long both runners are busy in a step, how long they wait for each other, and for what."""
+        return self.phases.profile()
 
 
 def _begin(phases: Phases) -> bool:

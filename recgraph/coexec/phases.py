@@ -6,10 +6,11 @@ import collections
 import dataclasses
 from typing import Any
 
-from recgraph import tf_private
+from recgraph import logs, tf_private
 from recgraph.coexec import device
 from recgraph.coexec.generation import generate
 from recgraph.coexec.plan import make_plan
+from recgraph.coexec.profile import KEPT, Meaning, Profile, Slots, read_times
 from recgraph.coexec.trace import Trace
 from recgraph.coexec.trace_graph import TraceGraph
 
@@ -19,44 +20,72 @@ MAX_DEPARTURES = 32
 MAX_NODES = 20_000
 # Switches in one graph: beyond that, making it takes longer than it will ever save.
 MAX_SWITCHES = 200
+_LOG = logs.logger("coexec")
+_MEANING = Meaning(device.place, lambda number: device.signature(number).name)
 
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """A plan with the function that computes it, which has to live as long."""
+    """A plan with the function that computes it, which has to live as long.
+
+    Attributes:
+        slots: what the graph waits for in each.
+        switches: the places where Python says which way it went.
+        syncs: the operations that Python waits for.
+    """
 
     plan: Any
     function: Any
+    slots: Slots
+    switches: int
+    syncs: int
 
 
 class Phases:
     """What is known of one program: its trace graph, the graph made of it, and how its steps went.
 
+    Args:
+        name: of the program.
+
     Attributes:
         counts: how many steps were traced, co-executed, left their graph, and ran without being looked at.
-        reasons: how often which reason made a step leave its graph.
+        reasons: how often which reason made a step leave its graph, each with the line, `file:line`, or "".
         given_up: why its steps are not looked at any more; "" as long as they are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.graph = TraceGraph()
         self.built: Built | None = None
         self.counts = {"traced": 0, "coexecuted": 0, "left": 0, "eager": 0}
-        self.reasons: collections.Counter[str] = collections.Counter()
+        self.reasons: collections.Counter[tuple[str, str]] = collections.Counter()
+        self._times: collections.deque[tuple[Any, Slots]] = collections.deque(maxlen=KEPT)
         self.given_up = ""
 
     def plan(self) -> Any:
         """The plan for the next step, or None if it is to be traced."""
         return self.built.plan if self.built is not None else None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the next step is co-executed, or none will be."""
+        return self.built is not None or bool(self.given_up)
+
+    def profile(self) -> Profile:
+        """Where the time of the last steps went that were co-executed."""
+        return Profile(self.name, [read_times(times, slots) for times, slots in self._times])
+
     def learn(self, outcome: device.Outcome, was_raised: bool) -> None:
         """Takes note of how a step went."""
         if outcome.was_coexecuted:
             self.counts["coexecuted"] += 1
+            if self.built is not None:
+                self._times.append((outcome.times, self.built.slots))
             return
         self.counts["left" if outcome.reason else "traced"] += 1
         if outcome.reason:
-            self.reasons[outcome.reason] += 1
+            self.reasons[outcome.reason, outcome.where] += 1
+            _LOG.info("%s: left its graph: %s %s", self.name, outcome.reason, outcome.where)
             if self.counts["left"] > max(MAX_DEPARTURES, self.counts["coexecuted"] / 10):
                 self._give_up(f"its steps left their graphs {self.counts['left']} times")
         if not was_raised and outcome.trace is not None and outcome.code == 0:
@@ -79,22 +108,17 @@ class Phases:
             return self._give_up("its steps have no operations that a graph could do")
         try:
             plan = make_plan(self.graph, device.is_write, device.can_fail)
-            if sum(level.is_switch for level in plan.levels) > MAX_SWITCHES:
+            switches = sum(level.is_switch for level in plan.levels)
+            if switches > MAX_SWITCHES:
                 return self._give_up(f"its steps part in more than {MAX_SWITCHES} places")
             function = generate(plan, device.MEANING)
         except Exception as error:  # a defect of ours must not become the user's
             return self._give_up(f"no graph could be made: {type(error).__name__}: {error}")
         described = plan.described(tf_private.function_name(function), tf_private.call_options())
-        self.built = Built(device.module().plan(described), function)
+        syncs = sum(node.is_sync for node in plan.nodes)
+        self.built = Built(device.module().plan(described), function, Slots(plan, _MEANING), switches, syncs)
+        _LOG.info("%s: a graph of %d operations, %d switches", self.name, len(plan.nodes), switches)
 
     def _give_up(self, reason: str) -> None:
         self.given_up, self.built = reason, None
-
-    def explain(self) -> str:
-        """What happened to the steps so far, and why."""
-        counts = ", ".join(f"{count} {kind}" for kind, count in self.counts.items() if count)
-        lines = [f"steps: {counts or 'none'}", f"trace graph: {len(self.graph.nodes)} operations"]
-        lines += [f"left its graph {count}x: {reason}" for reason, count in self.reasons.most_common()]
-        if self.given_up:
-            lines.append(f"runs eagerly: {self.given_up}")
-        return "\n".join(lines)
+        _LOG.info("%s: runs eagerly: %s", self.name, reason)

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any
 
-from recgraph import tf_private
+from recgraph import explaining, tf_private
 from recgraph.coexec import device
+from recgraph.coexec.explaining import explanation
 from recgraph.coexec.phases import Phases
+from recgraph.coexec.profile import Profile
 
 
 class Steps:
@@ -24,7 +26,7 @@ class Steps:
 
     def __init__(self, items: Iterable[Any], phases: Phases | None = None) -> None:
         self.items = items
-        self.phases = Phases() if phases is None else phases
+        self.phases = Phases("steps") if phases is None else phases
 
     def __iter__(self) -> Iterator[Any]:
         # Where the loop stands is part of where an operation does, so the step begins above it.
@@ -51,9 +53,21 @@ class Steps:
             if outcome.code:
                 tf_private.raise_status(outcome.code, outcome.message)
 
-    def explain(self) -> str:
-        """What happened to the steps so far, and why."""
-        return self.phases.explain()
+    def explain(self, html: bool = False) -> Any:
+        """What happened to the steps so far and why, where they meet their graph, and what to change.
+
+        Args:
+            html: whether to give a part of a page, with the program's lines, in place of text.
+
+        Returns:
+            A `str`. The text has a method `html()`, too, and shows itself as such in a notebook.
+        """
+        made = explanation(self.phases.name, self.phases)
+        return made.html() if html else made
+
+    def timing(self) -> Profile:
+        """How long both runners are busy in a step, how long they wait for each other, and for what."""
+        return self.phases.profile()
 
 
 def steps(items: Iterable[Any]) -> Steps:
@@ -77,4 +91,6 @@ def steps(items: Iterable[Any]) -> Steps:
         >>> float(total)
         30.0
     """
-    return Steps(items)
+    made = Steps(items)
+    explaining.note(made)
+    return made

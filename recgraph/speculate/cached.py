@@ -9,11 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 from recgraph.speculate.conversion import MARK, Converted
+from recgraph.speculate.effects import is_call
 from recgraph.speculate.profile import Profile
 from recgraph.speculate.script import Assumption
 
 # A graph that broke one of these is of no more use: the next is more general and covers it.
 _RELAXED = frozenset({"branch", "value", "tensor"})
+# Operations that hand values on.
+_PASSING = frozenset({"Placeholder", "Const", "Identity", "NoOp"})
+_MANY = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,14 +50,14 @@ class CachedGraph:
         failures: how often an operation failed, and the eager call did not.
         is_obsolete: whether it is of no more use.
         owner: the parameter whose object it was made for, by number; None if it is for any.
-        computes: whether there is anything in it.
+        operations: how many compute something, those in loops and branches counted as many.
     """
 
     def __init__(self, converted: Converted) -> None:
         self.call: Callable[[Any], Any]
         self.assumptions, self.size = converted.assumptions, len(converted.graph.get_operations())
         self.is_specialised, self.owner = converted.is_specialised, converted.owner
-        self.computes = any(op.type != "Placeholder" for op in converted.graph.get_operations())
+        self.operations = sum(map(_weight, converted.graph.get_operations()))
         self.runs, self.failures, self.is_obsolete = 0, 0, False
         self._tokens = [Broken(assumption) for assumption in converted.assumptions]
         self.call = converted.run({"broken": self._tokens.__getitem__, "failed": self._failed})
@@ -98,3 +102,8 @@ class CachedGraph:
     def explain(self) -> list[str]:
         """What it assumes."""
         return [f"  assumes {kind}" for kind in dict.fromkeys(map(str, self.assumptions))]
+
+
+def _weight(op: Any) -> int:
+    """How many operations one stands for."""
+    return _MANY if is_call(op) else int(op.type not in _PASSING)

@@ -1,16 +1,13 @@
-"""What `explain()` says, as text and HTML: what was seen, what is assumed, what ran, what broke, what to change."""
+"""What `explain()` says of speculation: what was seen, what is assumed, what broke, what to change."""
 
 from __future__ import annotations
 
 import ast
-import collections
-import dataclasses
-import html
-import linecache
 import types
 from collections.abc import Iterator
 from typing import Any, Final
 
+from recgraph.explaining import Remark
 from recgraph.speculate.profile import VARIES, Profile, Seen, is_plain
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.scopes import names_of
@@ -59,60 +56,6 @@ REMEDIES_FOR_SYNTAX: Final[dict[str, str]] = {
 _ELSEWHERE: Final = "move it out of the function, so that the rest can be a graph"
 
 
-@dataclasses.dataclass(frozen=True)
-class Remark:
-    """Something about a line of the program.
-
-    Attributes:
-        kind: "seen", "assumed", "broke" or "eager".
-        where: `file:line`, or "".
-        text: the remark.
-        count: how often.
-        remedy: what to change.
-    """
-
-    kind: str
-    where: str
-    text: str
-    count: int = 0
-    remedy: str = ""
-
-
-class Explanation(str):
-    """The text, which also has an HTML form: `explain().html()`, and what a notebook shows.
-
-    Attributes:
-        about: the function and its calls.
-        heads: what holds for all of it, and each graph.
-        remarks: by line.
-    """
-
-    about: str
-    heads: list[str]
-    remarks: list[Remark]
-
-    @classmethod
-    def of(cls, title: str, heads: list[str], graphs: list[list[str]], remarks: list[Remark]) -> Explanation:
-        """Of one function, with the lines about each graph."""
-        made = cls("\n".join([title, *heads, *(line for g in graphs for line in g), *map(_as_text, _told(remarks))]))
-        made.about, made.heads, made.remarks = title, [*heads, *(lines[0] for lines in graphs)], remarks
-        return made
-
-    def html(self) -> str:
-        """A part of a page: the program's lines, beside each what was seen, assumed and broke there."""
-        by_line: dict[tuple[str, int], list[Remark]] = collections.defaultdict(list)
-        for remark in self.remarks:
-            by_line[_place(remark.where)].append(remark)
-        lines = "\n".join(_row(file, line, remarks) for (file, line), remarks in sorted(by_line.items()))
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.heads)
-        return (
-            f'<section class="recgraph-explain">\n<h3>{html.escape(self.about)}</h3>\n<ul>{items}</ul>\n'
-            f"<table><tr><th>line</th><th>program</th><th>remarks</th></tr>\n{lines}\n</table>\n</section>\n"
-        )
-
-    _repr_html_ = html
-
-
 def remark_on_break(assumption: Any, text: str) -> Remark:
     """About an assumption that broke; None where an operation failed."""
     if assumption is None:
@@ -124,41 +67,6 @@ def remark_on_break(assumption: Any, text: str) -> Remark:
 def remark_on_refusal(reason: Inconvertible) -> Remark:
     """About something that is not converted."""
     return Remark("eager", reason.where, reason.why, remedy=REMEDIES_FOR_SYNTAX.get(reason.feature, _ELSEWHERE))
-
-
-def joined(parts: list[Explanation], otherwise: str) -> Explanation:
-    """Several functions' explanations as one."""
-    made = Explanation("\n".join(parts) if parts else otherwise)
-    made.about, made.heads, made.remarks = otherwise, [], []
-    page = "".join(part.html() for part in parts)
-    if parts:
-        made.html = made._repr_html_ = lambda: page  # type: ignore[method-assign]
-    return made
-
-
-def _as_text(remark: Remark) -> str:
-    times = f" {remark.count} times" if remark.count else ""
-    where = f" ({remark.where})" if remark.where else ""
-    advice = f"; to do: {remark.remedy}" if remark.remedy else ""
-    return f"  {remark.kind}{times}: {remark.text}{where}{advice}"
-
-
-def _told(remarks: list[Remark]) -> list[Remark]:
-    return [r for r in remarks if r.kind == "seen"] + [r for r in remarks if r.kind in ("broke", "eager")]
-
-
-def _place(where: str) -> tuple[str, int]:
-    file, _, line = where.rpartition(":")
-    return (file, int(line)) if line.isdigit() else ("", 0)
-
-
-def _row(file: str, line: int, remarks: list[Remark]) -> str:
-    source = linecache.getline(file, line).rstrip() if file else ""
-    told = "<br>".join(
-        f'<span class="{remark.kind}">{html.escape(_as_text(dataclasses.replace(remark, where="")).strip())}</span>'
-        for remark in remarks
-    )
-    return f"<tr><td>{line or ''}</td><td><pre>{html.escape(source)}</pre></td><td>{told}</td></tr>"
 
 
 def remarks_of_profile(profile: Profile) -> Iterator[Remark]:

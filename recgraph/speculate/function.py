@@ -12,13 +12,14 @@ import sys
 import threading
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from recgraph import logs, tf_private
+from recgraph.explaining import Explanation, Remark
 from recgraph.speculate.binding import binder, names_of_parameters
 from recgraph.speculate.cached import Broken, CachedGraph
 from recgraph.speculate.conversion import convert
-from recgraph.speculate.explaining import Explanation, Remark, remark_on_break, remark_on_refusal, remarks_of_profile
+from recgraph.speculate.explaining import remark_on_break, remark_on_refusal, remarks_of_profile
 from recgraph.speculate.graphs import Graphs
 from recgraph.speculate.instrument import Observer
 from recgraph.speculate.optimizations import ALL, Optimizations
@@ -102,6 +103,11 @@ class Calls:
     @property
     def _graphs(self) -> list[CachedGraph]:
         return self._cache.all()
+
+    @property
+    def has_graphs(self) -> bool:
+        """Whether some calls run as graphs."""
+        return bool(self._graphs)
 
     def _as_graph(self, parameters: tuple[Any, ...]) -> Any:
         """What the graph gives that fits a call; `Misses` if there is none."""
@@ -253,6 +259,14 @@ class Calls:
             _LOG.info("%s: runs eagerly: %s", self.name, reason)
         self.given_up = self.given_up or reason
 
+    def _ran(self) -> dict[str, int]:
+        """How many calls ran as what."""
+        return self.calls
+
+    def _heads(self) -> list[str]:
+        """What holds for all calls."""
+        return [f"runs eagerly: {self.given_up}"] if self.given_up else []
+
     def explain(self, html: bool = False) -> Any:
         """What the profile saw, what was assumed, what the calls became, what ran eagerly, why, and what to change.
 
@@ -262,12 +276,11 @@ class Calls:
         Returns:
             A `str`. The text has a method `html()`, too, and shows itself as such in a notebook.
         """
-        graphs = self._graphs
-        heads = [f"runs eagerly: {self.given_up}"] if self.given_up else []
+        graphs, heads = self._graphs, self._heads()
         if len(graphs) >= MAX_GRAPHS:
             heads.append(f"has {len(graphs)} graphs; an object has {MAX_GRAPHS} at most (MAX_GRAPHS)")
         lines = [[f"graph {i}: {graph.summary}", *graph.explain()] for i, graph in enumerate(graphs)]
-        title = f"{self.name}: " + ", ".join(f"{n} {kind}" for kind, n in self.calls.items())
+        title = f"{self.name}: " + ", ".join(f"{n} {kind}" for kind, n in self._ran().items())
         assumed = {str(a): Remark("assumed", a.where, f"{a.kind}: {a.what}") for g in graphs for a in g.assumptions}
         noted = [dataclasses.replace(note, count=self._counts[text]) for text, note in self._notes.items()]
         remarks = [*remarks_of_profile(self.profile), *assumed.values(), *noted]
@@ -284,6 +297,8 @@ class Speculated(Calls):
         strict: whether what cannot be converted is an error.
         optimizations: what graphs are made with.
     """
+
+    is_a_part_of_its_caller: ClassVar[bool] = True  # what `known.is_speculated` looks for
 
     def __init__(
         self,

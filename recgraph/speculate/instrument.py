@@ -162,7 +162,10 @@ def _instrumented(syntax: Syntax, code: types.CodeType, observer: Observer) -> t
     for argument in ast.walk(node.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
-    return _with_hook(_compiled(node, syntax, code), _Hook(observer))
+    hook = _Hook(observer)
+    made = _with_hook(_compiled(node, syntax, code), hook)
+    # Where there is nothing to see, too, it has to be known for what it is.
+    return made if is_observed(made) else made.replace(co_consts=(*made.co_consts, hook))
 
 
 def _announce(node: ast.FunctionDef, syntax: Syntax) -> None:

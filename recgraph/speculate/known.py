@@ -96,8 +96,7 @@ def is_users_code(code: types.CodeType, package: str) -> bool:
 
 def is_speculated(thing: Any) -> bool:
     """Whether something is a function that is speculated on: it is a part of its caller."""
-    kind = type(thing)
-    return kind.__module__ == "recgraph.speculate.function" and kind.__name__ == "Speculated"
+    return getattr(type(thing), "is_a_part_of_its_caller", False) is True
 
 
 def is_users_type(kind: type) -> bool:

@@ -10,33 +10,24 @@ converted, the functions are ours that are called in the tape's body.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import runpy
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from recgraph import logs, native, tf_private
-from recgraph.speculate import function as speculated
-from recgraph.speculate import known
-from recgraph.speculate.explaining import joined
+from recgraph.explaining import joined
 from recgraph.speculate.found import Found
-from recgraph.speculate.instrument import is_observed
-from recgraph.speculate.reasons import Inconvertible
-from recgraph.speculate.syntax import syntax_of_code
+from recgraph.speculate.frames import FOLDER, PARTS, is_ours, may_be_called, may_be_taken, users_frames
 
 _LOG = logs.logger("speculate")
-_FOLDER = f"{Path(__file__).parent}/"
-# Frames that are a part of the function around them.
-_PARTS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 # How many of the last places of tapes are remembered, to find loops.
 _PLACES = 64
-_SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _local = threading.local()
 
 
@@ -56,7 +47,7 @@ class Speculation:
     def __enter__(self) -> Speculation:
         block = _Block(self)
         _stack().append(block)
-        native.frames().leave_out(_FOLDER)
+        native.frames().leave_out(FOLDER)
         native.frames().activate(block.watch)
         return self
 
@@ -95,7 +86,7 @@ class Speculation:
         with self._lock:
             key = (code, id(function.__globals__))
             if key not in self._found:
-                self._found[key] = Found(code.co_qualname, code, self.strict)
+                self._found[key] = Found(code.co_qualname, code, strict=self.strict)
             return self._found[key]
 
     def given_up(self, code: types.CodeType) -> bool:
@@ -145,19 +136,19 @@ class _Block:
 
     def _begins(self, _: types.FunctionType, values: tuple[Any, ...]) -> None:
         """A tape is entered."""
-        frame = next(_users_frames(sys._getframe(2)), None)
-        if frame is None or not tf_private.is_plainly_eager() or _is_ours(frame):
+        frame = next(users_frames(sys._getframe(2)), None)
+        if frame is None or not tf_private.is_plainly_eager() or is_ours(frame):
             return
         code, place = frame.f_code, (id(frame), frame.f_lasti)
         is_again = place in self._places
         self._places[place] = None
         if len(self._places) > _PLACES:
             del self._places[next(iter(self._places))]
-        if _may_be_called(code):
+        if may_be_called(code):
             if self.owner.add(code):
                 _LOG.info("%s differentiates", code.co_qualname)
             self.watch.handle(code, self._called)
-        if is_again or not _may_be_called(code) or self.owner.given_up(code):
+        if is_again or not may_be_called(code) or self.owner.given_up(code):
             self._bodies.append(_Body(values[0], frame))
             self.watch.meet(self._met)
 
@@ -169,15 +160,13 @@ class _Block:
     def _met(self, function: types.FunctionType) -> None:
         """A function is called for the first time in the body of a tape: ours if the body calls it itself."""
         code = function.__code__
-        if code.co_name in _PARTS or not tf_private.is_plainly_eager():
+        if code.co_name in PARTS or not tf_private.is_plainly_eager():
             return
-        name = code.co_name
-        is_special = name.startswith("__") and name.endswith("__") and name != "__call__"
-        if not known.is_users(function) or not _may_be_called(code) or is_special or not _has_source(code):
+        if not may_be_taken(function):
             self.watch.handle(code, None)
             return
         frames = {id(body.frame) for body in self._bodies}
-        if id(next(_users_frames(sys._getframe(1)), None)) in frames:
+        if id(next(users_frames(sys._getframe(1)), None)) in frames:
             if self.owner.add(code):
                 _LOG.info("%s is differentiated", code.co_qualname)
             self.watch.handle(code, self._called)
@@ -202,37 +191,6 @@ def _never_raising(notice: Callable[..., None]) -> Callable[..., Any]:
         return plain
 
     return handler
-
-
-def _may_be_called(code: types.CodeType) -> bool:
-    """Whether code is a function's that runs to its end when it is called, and is not watched already."""
-    is_function = code.co_flags & inspect.CO_NEWLOCALS and not code.co_flags & _SUSPENDED
-    return bool(is_function) and not is_observed(code) and code.co_name not in _PARTS
-
-
-def _has_source(code: types.CodeType) -> bool:
-    try:
-        syntax_of_code(code)
-    except Inconvertible:
-        return False
-    return True
-
-
-def _users_frames(frame: types.FrameType | None) -> Iterator[types.FrameType]:
-    """The frames of the user's functions, from this one outwards."""
-    while frame is not None:
-        code = frame.f_code
-        package = known.top_of(str(frame.f_globals.get("__name__", "")))
-        if code.co_name not in _PARTS and known.is_users_code(code, package):
-            yield frame
-        frame = frame.f_back
-
-
-def _is_ours(frame: types.FrameType) -> bool:
-    """Whether a frame is that of a function that is being watched, or was decorated."""
-    caller = frame.f_back
-    is_decorated = caller is not None and caller.f_code.co_filename == speculated.__file__
-    return is_observed(frame.f_code) or is_decorated
 
 
 def speculation(strict: bool = False) -> Speculation:

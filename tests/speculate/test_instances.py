@@ -20,7 +20,7 @@ def _model_class() -> Any:
         def __init__(self, w: float) -> None:
             self.w, self.n = tf.Variable(w), 0
 
-        @rg.function
+        @rg.function(mode="speculate")
         def step(self, x: tf.Tensor) -> tf.Tensor:
             self.n += 1
             return x * self.w
@@ -51,7 +51,7 @@ def test_forty_layers_of_keras_each_have_their_graphs() -> None:
             super().__init__()
             self.w = tf.Variable(w)
 
-        @rg.function
+        @rg.function(mode="speculate")
         def call(self, x: tf.Tensor) -> tf.Tensor:
             return x * self.w
 
@@ -160,7 +160,7 @@ def test_the_limit_of_graphs_is_an_objects_own(monkeypatch: pytest.MonkeyPatch) 
         def __init__(self) -> None:
             self.w = tf.Variable(1.0)
 
-        @rg.function
+        @rg.function(mode="speculate")
         def step(self, x: tf.Tensor, n: int) -> tf.Tensor:
             for _ in range(n):
                 x = x + self.w

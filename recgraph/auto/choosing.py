@@ -1,0 +1,206 @@
+"""Takes each step in one of several ways: they get ready one after another, take turns, and the fastest goes on."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from recgraph import logs
+from recgraph.auto.contest import Contest
+from recgraph.auto.ways import EAGER, WHAT, Way
+
+# Steps that a way gets to become ready; if that was not enough it is measured as it is.
+MAX_WARMING = 24
+# The ways are compared again where this many steps in a row took so many times as long as in the comparison.
+WINDOW = 16
+DRIFT = 1.5
+# Seconds that a second thread waits for a step of the first; longer ones may wait for the second.
+PATIENCE = 1.0
+# How often they are compared.
+MAX_DECISIONS = 6
+_LOG = logs.logger("auto")
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """What a comparison showed.
+
+    Attributes:
+        way: the one that is taken from now on.
+        costs: the median seconds of a step, by way.
+        steps: how many steps took turns.
+        why: what made it necessary.
+    """
+
+    way: str
+    costs: dict[str, float]
+    steps: int
+    why: str
+
+    def __str__(self) -> str:
+        costs = ", ".join(f"{WHAT[way]} {duration(cost)}" for way, cost in self.costs.items())
+        measured = f"; median of a step, {self.steps} of which took turns: {costs}" if costs else ""
+        return f"steps run {WHAT[self.way]} ({self.why}{measured})"
+
+
+class Choosing:
+    """The steps of one function.
+
+    Args:
+        name: of the function.
+        ready: ways that are ready: the function itself, and others.
+        warming: ways that get ready by taking steps.
+        then: gives the ways that are to get ready after one that is ready, or that has given up.
+        preferred: the way that is taken where there is no difference.
+
+    Attributes:
+        ways: those that can be taken, by name.
+        counts: how many steps each took.
+        decisions: all that were made.
+        rejected: why ways gave up, by name.
+        every: all ways so far.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ready: list[Way],
+        warming: list[Way] | None = None,
+        then: Callable[[Way], list[Way]] = lambda way: [],
+        preferred: str = EAGER,
+    ) -> None:
+        self.name, self.preferred, self.function = name, preferred, ready[0].run
+        self.ways = {way.name: way for way in ready}
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.decisions: list[Decision] = []
+        self.rejected: dict[str, str] = {}
+        self.every = [*ready, *(warming or [])]
+        self._warming, self._then, self._warmed = list(warming or []), then, 0
+        self._contest: Contest | None = None
+        self._why = "the first comparison"
+        self._recent: list[float] = []
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._thread, self._is_shared, self._alone = 0, False, threading.Lock()
+
+    def run(self, *arguments: Any, **named: Any) -> Any:
+        """Takes a step. One inside of another is a part of it: the function itself runs."""
+        if getattr(self._local, "is_running", False):
+            return self.function(*arguments, **named)
+        self._note_thread()
+        with self._lock:
+            way = self._next()
+            self.counts[way.name] += 1
+        self._local.is_running = True
+        started = time.perf_counter()
+        try:
+            with self._alone if way.is_for_one_thread else contextlib.nullcontext():
+                result = way.run(*arguments, **named)
+        finally:
+            self._local.is_running = False
+        seconds = time.perf_counter() - started
+        with self._lock:
+            self._took(way, seconds)
+        return result
+
+    @property
+    def decision(self) -> Decision | None:
+        """The one that holds; None as long as ways are compared."""
+        return self.decisions[-1] if self.decisions and self._contest is not None and self._contest.winner else None
+
+    def _note_thread(self) -> None:
+        """Where a second thread comes, ways end that are for one alone; it waits for a step that runs in one."""
+        thread = threading.get_ident()
+        self._thread = self._thread or thread
+        if self._thread != thread and not self._is_shared:
+            self._is_shared = True
+            if self._alone.acquire(timeout=PATIENCE):
+                self._alone.release()
+
+    def _why_not(self, way: Way) -> str:
+        """Why a way cannot be taken; "" if it can."""
+        if self._is_shared and way.is_for_one_thread:
+            return "several threads take steps of the function"
+        return way.given_up
+
+    def _next(self) -> Way:
+        """The way of the next step."""
+        for way in [way for way in self.ways.values() if self._why_not(way)]:
+            self._leave(way)
+        while self._warming:
+            way = self._warming[0]
+            if not self._why_not(way) and not way.is_settled and self._warmed < MAX_WARMING:
+                self._warmed += 1
+                return way
+            self._warming.pop(0)
+            self._warmed = 0
+            if not self._why_not(way):
+                self.ways[way.name] = way
+            self._follow(way)
+        if self._contest is None:
+            self._contest = Contest(sorted(self.ways, key=lambda name: name != self.preferred))
+            self._note()
+        return self.ways[self._contest.way]
+
+    def _follow(self, way: Way) -> None:
+        """A way is ready, or has given up."""
+        if why := self._why_not(way):
+            self.rejected[way.name] = why
+            _LOG.info("%s: not %s: %s", self.name, WHAT[way.name], why)
+        following = self._then(way)
+        self._warming += following
+        self.every += following
+
+    def _leave(self, way: Way) -> None:
+        """A way has given up that was ready."""
+        del self.ways[way.name]
+        self._follow(way)
+        self._why = f"{WHAT[way.name]} they gave up"
+        if self._warming:
+            self._contest = None
+        elif self._contest is not None:
+            self._contest.leave(way.name)
+            self._note()
+
+    def _note(self) -> None:
+        """Takes note of the decision, if the ways have been compared."""
+        contest = self._contest
+        if contest is None or not contest.winner or (self.decision and self.decision.way == contest.winner):
+            return
+        self.decisions.append(Decision(contest.winner, contest.costs(), contest.steps, self._why))
+        self._recent.clear()
+        _LOG.info("%s: %s", self.name, self.decisions[-1])
+
+    def _took(self, way: Way, seconds: float) -> None:
+        """A step was taken."""
+        contest = self._contest
+        if contest is None or way.name != contest.way or not way.is_usual:
+            return
+        if not contest.winner:
+            contest.add(seconds)
+            self._note()
+            return
+        self._recent.append(seconds)
+        if len(self._recent) == WINDOW:
+            self._look_back(statistics.median(self._recent), contest.cost(way.name))
+            self._recent.clear()
+
+    def _look_back(self, now: float, before: float) -> None:
+        """Compares the ways again where steps take longer than they did."""
+        if len(self.ways) > 1 and 0.0 < before * DRIFT < now and len(self.decisions) < MAX_DECISIONS:
+            self._why = f"a step took {duration(now)}, not {duration(before)} any more"
+            self._contest = None
+
+
+def duration(seconds: float) -> str:
+    """A time as text, in the unit that fits."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"

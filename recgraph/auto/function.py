@@ -1,0 +1,149 @@
+"""A function that is speculated on where it converts whole, and otherwise runs in the way that measures best."""
+
+from __future__ import annotations
+
+import collections
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from recgraph import tf_private
+from recgraph.auto.choosing import Choosing
+from recgraph.auto.ways import (
+    CALLEES,
+    COEXEC,
+    COEXEC_CALLEES,
+    EAGER,
+    GRAPH,
+    WHAT,
+    AsGraph,
+    Coexecuting,
+    Eagerly,
+    Way,
+    WithCallees,
+)
+from recgraph.coexec.profile import Profile
+from recgraph.explaining import joined
+from recgraph.speculate import Optimizations, Speculated
+from recgraph.speculate.cached import CachedGraph
+from recgraph.speculate.function import PROFILED_CALLS, Call, Misses
+from recgraph.speculate.optimizations import ALL
+
+# Calls as a graph that are measured before the graph is judged; those for which one is made do not count.
+GRAPH_CALLS = 3
+# A graph that takes this part of the time of an observed eager call is not compared with eager ones any more; being
+# observed makes calls slower, hardly ever four times as slow.
+CLEARLY = 0.25
+
+
+class Automatic(Speculated):
+    """A function with the graphs that its calls became, or another way to run them.
+
+    Args:
+        function: a Python function.
+        profiled_calls: how many calls run eagerly first.
+        strict: whether what has to run eagerly is an error.
+        optimizations: what graphs are made with.
+
+    Attributes:
+        whole: graph or eagerly; None as long as that is no question.
+        apart: the ways for what is not converted whole; None as long as nothing has shown that it is not.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        profiled_calls: int = PROFILED_CALLS,
+        strict: bool = False,
+        optimizations: Optimizations = ALL,
+    ) -> None:
+        super().__init__(function, profiled_calls, strict, optimizations)
+        self.whole: Choosing | None = None
+        self.apart: Choosing | None = None
+        self._is_judged = False
+        self._conversions = 0
+        self._graph_seconds: list[float] = []
+        self._eager_seconds: list[float] = []
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Calls the function."""
+        if not self._is_judged:
+            return self._judging(arguments, named)
+        if self.whole is None or not tf_private.is_plainly_eager():
+            return super().__call__(*arguments, **named)
+        return self.whole.run(*arguments, **named)
+
+    def _judging(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Calls the function, and compares what its first calls took."""
+        as_graph = AsGraph(super().__call__, lambda: (self.calls["graph"], self._conversions))
+        started = time.perf_counter()
+        result = as_graph.run(*arguments, **named)
+        seconds = time.perf_counter() - started
+        if as_graph.is_usual:
+            self._graph_seconds.append(seconds)
+        elif not self.calls["graph"]:
+            self._eager_seconds.append(seconds)
+        if len(self._graph_seconds) == GRAPH_CALLS:
+            self._is_judged = True
+            if statistics.median(self._graph_seconds) > CLEARLY * min(self._eager_seconds, default=0.0):
+                self.whole = Choosing(self.name, [Eagerly(self.function), as_graph], preferred=GRAPH)
+        return result
+
+    def _converted(self, call: Call) -> CachedGraph | None:
+        self._conversions += 1
+        return super()._converted(call)
+
+    def _ran(self) -> dict[str, int]:
+        ways = [choosing.counts for choosing in (self.whole, self.apart) if choosing is not None]
+        beside = sum(ways, start=collections.Counter[str]())
+        eager = self.calls["eager"] + beside.pop(EAGER, 0)
+        beside.pop(GRAPH, None)  # among the calls, where they did not fall back
+        return {**self.calls, "eager": eager, **beside}
+
+    def _heads(self) -> list[str]:
+        heads = [f"not converted whole: {self.given_up}"] if self.given_up else []
+        for choosing in (self.whole, self.apart):
+            if choosing is not None:
+                heads += map(str, choosing.decisions)
+                heads += [f"not {WHAT[way]}: {why}" for way, why in choosing.rejected.items()]
+        return heads
+
+    def explain(self, html: bool = False) -> Any:
+        """What the calls ran as and why, with what was measured; then what `explain()` of each part says.
+
+        Args:
+            html: whether to give a part of a page, with the program's lines, in place of text.
+
+        Returns:
+            A `str`. The text has a method `html()`, too, and shows itself as such in a notebook.
+        """
+        parts = [super().explain()]
+        if self.apart is not None:
+            parts += [part for way in self.apart.every for part in way.explanations()]
+        made = joined(parts, "") if len(parts) > 1 else parts[0]
+        return made.html() if html else made
+
+    def timing(self) -> Profile:
+        """Of the steps that were co-executed, how long both runners were busy, how long they waited, and for what."""
+        every = self.apart.every if self.apart is not None else []
+        profiles = [way.coexecuted.timing() for way in every if isinstance(way, Coexecuting)]
+        return next((made for made in reversed(profiles) if made.steps), Profile(self.name, []))
+
+    def _without_graph(self, call: Call, misses: Misses) -> Any:
+        if not self.given_up:
+            return super()._without_graph(call, misses)
+        if self.apart is None:
+            self.apart = self._choosing(call.function)
+        return self.apart.run(*call.arguments, **call.named)
+
+    def _choosing(self, function: Callable[..., Any]) -> Choosing:
+        callees = WithCallees(function, self.optimizations)
+
+        def then(way: Way) -> list[Way]:
+            if way.name == CALLEES and not way.given_up:
+                return [Coexecuting(COEXEC_CALLEES, callees.run)]
+            is_last = way.name == COEXEC
+            return [Coexecuting(COEXEC, function)] if way.given_up and not is_last else []
+
+        return Choosing(self.name, [Eagerly(function)], [callees], then)

@@ -1,0 +1,125 @@
+"""What `explain()` says of co-execution: the phases, the trace graph, where it meets Python, why steps left it."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+from typing import Any, Final
+
+import tensorflow as tf
+
+from recgraph.coexec import device
+from recgraph.coexec.phases import Phases
+from recgraph.coexec.profile import Profile
+from recgraph.coexec.trace import From
+from recgraph.coexec.trace_graph import Node
+from recgraph.explaining import Explanation, Remark
+
+# What to change where steps leave their graph, by how the reason begins.
+REMEDIES: Final[dict[str, str]] = {
+    "new path": "none needed: the next graph has this way too",
+    "wrong shapes": "see what the eager operation raises",
+    "shapes depend on values": "none needed: in the next graph Python waits for this shape",
+    "a value that is not fetched is needed": "none needed: the next graph gives this value to Python",
+    "a tensor that is not fetched outlives the step": "none needed: the next graph gives this value to Python",
+    "an exception": "test for what raises it, where it is raised often",
+    "an operation failed": "see what the eager operation raises",
+    "failed": "see what the eager operation raises",
+    "another thread needs a value": "hand values to other threads, not tensors that are not there yet",
+}
+_ELSEWHERE: Final = "move it out of the step"
+_WORTH = 0.05
+_SHOWN = 3  # how many of several values at one line are described
+
+
+def explanation(name: str, phases: Phases) -> Explanation:
+    """What happened to the steps so far, and why, with the lines of the program.
+
+    Args:
+        name: of the function, or of the loop.
+        phases: what is known of it.
+    """
+    counts = ", ".join(f"{count} {kind}" for kind, count in phases.counts.items() if count)
+    heads = [_described_graph(phases)]
+    profile = phases.profile()
+    if profile.steps:
+        heads.append(_described_times(profile))
+    if phases.given_up:
+        heads.append(f"runs eagerly: {phases.given_up}")
+    left = [
+        Remark("left", where, reason, count, remedy(reason)) for (reason, where), count in phases.reasons.most_common()
+    ]
+    remarks = [*_meetings(phases.graph.nodes), *left, *_stalls(profile)]
+    return Explanation.of(f"{name}: {counts or 'no steps'}", heads, [], remarks)
+
+
+def remedy(reason: str) -> str:
+    """What to change where steps leave their graph for this reason."""
+    return REMEDIES.get(reason.split(":")[0], _ELSEWHERE)
+
+
+def _described_graph(phases: Phases) -> str:
+    nodes = phases.graph.nodes
+    variables = {number for node in nodes for number in node.resources if number >= 0}
+    feeds = sum(origin.origin is From.FEED for node in nodes for origins in node.inputs for origin in origins)
+    fetches = sum(len(node.fetched) for node in nodes)
+    size = f"trace graph: {len(nodes)} operations, {len(variables)} variables, {feeds} feeds, {fetches} fetches"
+    if phases.built is None:
+        return size
+    return f"{size}; graph: {phases.built.switches} switches, Python waits for {phases.built.syncs} operations"
+
+
+def _described_times(profile: Profile) -> str:
+    text = "a step, in ms: Python busy {:.2f}, stalled {:.2f}; graph busy {:.2f}, stalled {:.2f}"
+    return text.format(*(seconds * 1e3 for seconds in (*profile.python, *profile.graph)))
+
+
+def _stalls(profile: Profile) -> Iterator[Remark]:
+    """What the runners wait for that is worth a look: a twentieth of a step, and more."""
+    for runner, stalls, remedy in (
+        ("Python", profile.python_stalls(), "ask for the value later, or less often"),
+        ("the graph", profile.graph_stalls(), "compute what it waits for earlier, or with TensorFlow"),
+    ):
+        for stall, seconds in stalls:
+            if seconds >= _WORTH * sum(profile.python):
+                text = f"{runner} waits {seconds * 1e3:.2f} ms a step for {stall.what}"
+                yield Remark("stalled", stall.where, text, remedy=remedy if stall.where else "")
+
+
+def _meetings(nodes: tuple[Node, ...]) -> Iterator[Remark]:
+    """The lines at which the graph is given values, gives some, or is waited for."""
+    found: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
+    for node in nodes:
+        where, kind = device.place(node.location), device.signature(node.signature).name
+        for origins in node.inputs:
+            for origin in origins:
+                if origin.origin is From.FEED:
+                    found[where, "feed"].append(f"{_described(origin.dtype, origin.shape)} for {kind}")
+        for number in sorted(node.fetched):
+            which = f" (result {number})" if node.outputs > 1 else ""
+            found[where, "fetch"].append(f"{kind}{which}")
+        if node.is_open:
+            found[where, "wait"].append(f"{kind}, whose shape depends on values")
+        elif device.can_fail(node.signature):
+            found[where, "wait"].append(f"{kind}, which may fail")
+    for (where, kind), texts in found.items():
+        yield Remark(kind, where, _listed(texts), remedy=_REMEDIES_FOR_MEETINGS[kind])
+
+
+_REMEDIES_FOR_MEETINGS: Final = {
+    "feed": "",
+    "fetch": "",
+    "wait": "compute it later in the step, or by operations that cannot fail",
+}
+
+
+def _listed(texts: list[str]) -> str:
+    counted = collections.Counter(texts)
+    shown = [text if count == 1 else f"{count}x {text}" for text, count in counted.most_common(_SHOWN)]
+    more = len(counted) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _described(dtype: int, shape: tuple[int, ...] | None) -> str:
+    sizes: Any = "of any rank" if shape is None else f"({', '.join('?' if n < 0 else str(n) for n in shape)})"
+    return f"{tf.dtypes.as_dtype(dtype).name} {sizes}"

@@ -1,0 +1,147 @@
+"""Taking turns, measuring, deciding: with invented times, no step is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from recgraph.auto import choosing, contest
+from recgraph.auto.choosing import Choosing
+from recgraph.auto.contest import BLOCK, ROUNDS, Contest
+
+
+def held(seconds: dict[str, Callable[[int], float] | float]) -> tuple[Contest, list[str]]:
+    """A contest to its end, with what each way takes at a step, and whose turn each step was."""
+    made, turns = Contest(list(seconds)), []
+    while not made.winner:
+        turns.append(made.way)
+        given = seconds[made.way]
+        made.add(given(made.steps) if callable(given) else given)
+    return made, turns
+
+
+def test_the_fastest_wins_and_takes_turns_with_the_others() -> None:
+    """By the median of all its turns."""
+    made, turns = held({"eager": 1.0, "callees": 0.8, "coexec": 0.9})
+    assert made.winner == "callees"
+    assert turns[: 2 * BLOCK] == ["eager"] * BLOCK + ["callees"] * BLOCK
+    assert len(turns) == 3 * BLOCK * ROUNDS
+    assert made.costs() == {"eager": 1.0, "callees": 0.8, "coexec": 0.9}
+
+
+def test_a_small_difference_is_none() -> None:
+    """The way that is preferred stays."""
+    assert held({"eager": 1.0, "coexec": 0.98})[0].winner == "eager"
+
+
+def test_a_drift_of_the_machine_changes_nothing() -> None:
+    """Everything becomes slower and slower; the ways are compared within the same time."""
+    drifting = lambda factor: lambda step: factor * (1.0 + step / 20)  # noqa: E731
+    assert held({"eager": drifting(1.0), "coexec": drifting(0.8)})[0].winner == "coexec"
+
+
+def test_outliers_and_first_steps_do_not_count() -> None:
+    """One step in a block may take as long as it will, and the first always pays for the change."""
+    slow_first = lambda step: 9.0 if step % BLOCK in (0, 2) else 0.5  # noqa: E731
+    assert held({"eager": 1.0, "coexec": slow_first})[0].winner == "coexec"
+
+
+def test_what_is_hopeless_leaves_early() -> None:
+    """No more than two rounds for a way that takes ten times as long."""
+    made, turns = held({"eager": 1.0, "coexec": 10.0, "callees": 0.9})
+    assert made.winner == "callees"
+    assert turns.count("coexec") == contest.EARLY_ROUNDS * BLOCK
+
+
+@pytest.mark.parametrize("leaving", ["eager", "callees", "coexec"])
+@pytest.mark.parametrize("after", range(0, 3 * BLOCK * ROUNDS, 3))
+def test_a_way_may_leave_at_any_time(leaving: str, after: int) -> None:
+    """The others go on, and one of them wins."""
+    seconds = {"eager": 1.0, "callees": 0.8, "coexec": 0.6}
+    made = Contest(list(seconds))
+    for _ in range(after):
+        made.add(seconds[made.way])
+    made.leave(leaving)
+    assert made.way != leaving
+    while not made.winner:
+        made.add(seconds[made.way])
+    assert made.winner == ("callees" if leaving == "coexec" else "coexec")
+
+
+class _Way:
+    """A way whose steps take an invented time."""
+
+    is_usual = True
+    is_for_one_thread = False
+
+    def __init__(self, name: str, clock: list[float], seconds: float, ready_after: int = 0) -> None:
+        self.name, self.seconds, self.given_up, self.runs = name, seconds, "", 0
+        self._clock, self._ready_after = clock, ready_after
+
+    def run(self, *_: Any) -> str:
+        self.runs += 1
+        self._clock[0] += self.seconds
+        return self.name
+
+    @property
+    def is_settled(self) -> bool:
+        return self.runs >= self._ready_after
+
+    def explanations(self) -> list[Any]:
+        return []
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, as it is told to `Choosing`."""
+    now = [0.0]
+    monkeypatch.setattr(choosing.time, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_ways_get_ready_before_they_are_compared(clock: list[float]) -> None:
+    """A way that needs steps to become fast is not measured meanwhile."""
+    eager, coexec = _Way("eager", clock, 1.0), _Way("coexec", clock, 0.5, ready_after=7)
+    steps = Choosing("f", [eager], [coexec])
+    ways = [steps.run() for _ in range(60)]
+    assert ways[:7] == ["coexec"] * 7
+    assert ways[7 : 7 + 2 * BLOCK] == ["eager"] * BLOCK + ["coexec"] * BLOCK
+    assert ways[-20:] == ["coexec"] * 20
+    assert str(steps.decision).startswith("steps run co-executed (the first comparison; median of a step, ")
+    assert "eagerly 1 s, co-executed 500 ms" in str(steps.decision)
+
+
+def test_a_way_that_gives_up_is_left_and_named(clock: list[float]) -> None:
+    """Also after it has won: the next best goes on."""
+    eager, callees, coexec = (_Way(n, clock, s) for n, s in (("eager", 1.0), ("callees", 0.8), ("coexec", 0.5)))
+    steps = Choosing("f", [eager, callees, coexec])
+    while steps.decision is None:
+        steps.run()
+    assert steps.decision.way == "coexec"
+    coexec.given_up = "its steps left their graphs 33 times"
+    assert steps.run() == "callees"
+    assert steps.rejected == {"coexec": "its steps left their graphs 33 times"}
+    assert [decision.way for decision in steps.decisions] == ["coexec", "callees"]
+
+
+def test_ways_are_compared_again_when_steps_become_slower(clock: list[float]) -> None:
+    """As often as the limit says, and no more."""
+    eager, coexec = _Way("eager", clock, 1.0), _Way("coexec", clock, 0.5)
+    steps = Choosing("f", [eager, coexec])
+    for _ in range(100):
+        steps.run()
+    coexec.seconds = 2.0
+    for _ in range(100):
+        steps.run()
+    assert [decision.way for decision in steps.decisions] == ["coexec", "eager"]
+    assert "a step took 2 s, not 500 ms any more" in str(steps.decisions[-1])
+
+
+def test_a_step_inside_of_a_step_is_a_part_of_it(clock: list[float]) -> None:
+    """It runs as the function is written."""
+    eager, coexec = _Way("eager", clock, 1.0), _Way("coexec", clock, 0.5)
+    steps = Choosing("f", [eager, coexec])
+    coexec.run = lambda: steps.run()  # type: ignore[method-assign]
+    assert [steps.run() for _ in range(3 * BLOCK)] == ["eager"] * 3 * BLOCK

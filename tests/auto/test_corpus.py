@@ -1,0 +1,41 @@
+"""Programs of the corpus that run in whatever way is found to be the fastest do what eager ones do."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+
+from recgraph.auto import Automatic, choosing, contest, function
+from tests.speculate import comparing, corpus
+
+for module in pkgutil.iter_modules(corpus.__path__):
+    importlib.import_module(f"{corpus.__name__}.{module.name}")
+
+# A variable's text in the middle of a co-executed step shows its value before the step.
+_STALE = {"variables_as_text"}
+
+
+def _unconverted(step: object) -> Automatic:
+    """A function that is never converted whole."""
+    made = Automatic(step)
+    made._give_up("the test wants to see the other ways")
+    return made
+
+
+@pytest.mark.parametrize("name", corpus.PROGRAMS)
+def test_program_whose_ways_take_turns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step is taken in another way than the one before: none leaves anything behind that another trips over."""
+    monkeypatch.setattr(choosing, "MAX_WARMING", 0)
+    monkeypatch.setattr(contest, "BLOCK", 1)
+    monkeypatch.setattr(contest, "ROUNDS", 100)
+    monkeypatch.setattr(function, "CLEARLY", 0.0)
+    program = corpus.PROGRAMS[name]
+    expected, _, eager = comparing.run_wrapped(program, None)
+    for wrap in (Automatic, _unconverted):
+        if wrap is _unconverted and name in _STALE:
+            continue
+        found, automatic, counts = comparing.run_wrapped(program, wrap)
+        assert comparing.differences(expected, found) == [], automatic.explain()
+        assert max(count.entered for count in counts) <= max(count.entered for count in eager)
