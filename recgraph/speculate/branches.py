@@ -57,26 +57,39 @@ class _Side:
     def __init__(self, ev: Evaluator, before: state.State, thunk: Thunk, name: str) -> None:
         self.value: Any = None
         self.changes: dict[state.Slot, Any] = {}
+        self.lists: dict[state.Slot, Any] = {}
         first = len(ev.assertions)
 
         def build() -> None:
             self.value = thunk()
             randomness.refuse_draws(ev)
             self.changes = before.changes()
+            self.lists = before.lists(self.changes)
             self.broken = broken(ev.assertions[first:])
 
         self.graph = tf_private.branch_graph(name, build)
         before.restore()
 
+    def take_whole(self, slots: Iterable[state.Slot]) -> None:
+        """Lists that grow on the other way change as a whole on this one, too."""
+        for slot in slots:
+            if slot in self.lists:
+                self.changes = {s: value for s, value in self.changes.items() if s[0] != slot[0]}
+                self.changes[slot] = self.lists[slot]
+
 
 def _both(ev: Evaluator, before: state.State, condition: tf.Tensor, then: Thunk, otherwise: Thunk, place: Any) -> Any:
     """Each piece is converted once; then both graphs get the outputs that they have together."""
     one, other = sides = [_Side(ev, before, then, "then"), _Side(ev, before, otherwise, "otherwise")]
+    one.take_whole(other.changes)
+    other.take_whole(one.changes)
     slots = list({**one.changes, **other.changes})
     untouched = {slot: before.get(slot) for slot in slots}
     ends = [[side.changes.get(slot, untouched[slot]) for slot in slots] for side in sides]
     pattern = [before.merged(slot, *both) for slot, *both in zip(slots, *ends, strict=True)]
     result = merging.template(ev, one.value, other.value)
+    if merging.grows([*pattern, result]):
+        ev.growing.add(place)
     flat = []
     for side, end in zip(sides, ends, strict=True):
         first = len(ev.assertions)

@@ -23,6 +23,7 @@ from recgraph.speculate import (
     connections,
     container_methods,
     containers,
+    grown,
     known,
     library_calls,
     protocols,
@@ -30,6 +31,7 @@ from recgraph.speculate import (
     residuals,
     shapes,
     showing,
+    trips,
 )
 from recgraph.speculate.effects import subgraph_writes
 from recgraph.speculate.evaluator import Evaluator
@@ -301,6 +303,9 @@ def _delattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: a
 @special(builtins.sum)
 def _sum(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
     total = arguments[1] if len(arguments) > 1 else named.get("start", 0)
+    rows = trips.rows(ev, arguments[0], node)
+    if rows is not None and not rows.begins:
+        return grown.total(ev, rows, total, node)
     for member in containers.iterate(ev, arguments[0], node):
         total = residuals.operate(ev, operator.add, [total, member], node)
     return total
@@ -361,7 +366,7 @@ def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast
     parts = [tf.cast(part, tf.int64) for part in parts]
     start = parts[0] if len(parts) > 1 else tf.constant(0, tf.int64)
     step = parts[2] if len(parts) > 2 else tf.constant(1, tf.int64)
-    return containers.range_rows([start, parts[min(1, len(parts) - 1)], step])
+    return trips.range_rows([start, parts[min(1, len(parts) - 1)], step])
 
 
 @special(builtins.vars)
@@ -410,7 +415,5 @@ def _abs(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.A
     return residuals.operate(ev, operator.abs, arguments, node)
 
 
-SPECIAL[list] = lambda ev, arguments, named, node: list(containers.iterate(ev, arguments[0], node)) if arguments else []
-SPECIAL[tuple] = lambda ev, arguments, named, node: (
-    tuple(containers.iterate(ev, arguments[0], node)) if arguments else ()
-)
+SPECIAL[list] = lambda ev, arguments, named, node: list(grown.pieces(ev, arguments[0], node)) if arguments else []
+SPECIAL[tuple] = lambda ev, arguments, named, node: tuple(grown.pieces(ev, arguments[0], node)) if arguments else ()

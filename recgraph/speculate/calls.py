@@ -18,6 +18,7 @@ from recgraph.speculate import (
     container_methods,
     containers,
     generators,
+    grown,
     known,
     namespaces,
     on_exceptions,
@@ -30,7 +31,7 @@ from recgraph.speculate.profile import Seen, is_plain
 from recgraph.speculate.reasons import Again, Inconvertible
 from recgraph.speculate.scopes import Frame, names_of
 from recgraph.speculate.syntax import Syntax, syntax_of
-from recgraph.speculate.values import Iteration, Residual, is_symbolic
+from recgraph.speculate.values import Iteration, Residual, Run, is_symbolic
 
 # Calls inside of calls, after which the program is taken to be recursive.
 DEPTH = 60
@@ -375,6 +376,8 @@ def argument(ev: Evaluator, value: Any, others: list[Any], node: ast.AST) -> Any
     if isinstance(value, Iteration):
         return iter([argument(ev, member, others, node) for member in containers.iterate(ev, value, node)])
     lifted = containers.lift(ev, value, node)
+    if any(isinstance(leaf, Run) for leaf in residuals.leaves([lifted])):
+        raise grown.refuse(ev, "a library is given a list of which only the graph knows the length", node)
     return _tensors_for_numbers(ev, lifted, others, node)
 
 

@@ -18,9 +18,11 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate import branches
+from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.effects import bodies, names
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.reasons import Again
+from recgraph.speculate.syntax import site_of
 
 # Of a tensor: a gradient may come to it, surely comes to it, comes or not depending on a way; to one item of a list.
 _POSSIBLE, _SURE, _UNSURE, _ITEM = 1, 2, 4, 8
@@ -34,7 +36,7 @@ _PASSING: Final = names(
     ReadVariableOp RealDiv Reciprocal Relu Relu6 Reshape ResourceGather ResourceGatherNd ReverseV2 Rsqrt Select
     SelectV2 Selu Sigmoid Sin Sinh Slice Softmax SoftmaxCrossEntropyWithLogits Softplus Softsign
     SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt Square SquaredDifference Squeeze StridedSlice Sub Sum
-    Tan Tanh TensorListConcatV2 TensorListGather TensorListStack Tile Transpose Unpack Xlogy
+    Tan Tanh TensorListConcatV2 TensorListStack Tile Transpose Unpack Xlogy
     """
 )
 _CONDITIONALS: Final = ("If", "StatelessIf", "Case", "StatelessCase")
@@ -68,11 +70,22 @@ def check(
     _assume_aliases(ev, _flat(sources))
     looked = Look(ev, graph)
     unsure = looked.unsure([(_of_graph(graph, source), gradient) for source, gradient in there], _flat(targets))
-    for gradient in unsure:
+    if unsure:
+        _assume_used(ev, unsure, node)
+    return found
+
+
+def _assume_used(ev: Evaluator, gradients: list[Any], node: ast.AST) -> None:
+    """That gradients are not zero everywhere. Where that broke, lists do not grow in the graph, if that may help."""
+    site = (site_of(ev.frame.syntax, node, "gradient"), 0)
+    growing = ev.growing - ev.paths
+    if growing and ev.profile.seen(*site).count:
+        raise Again(growing)
+    what = "the gradient is not zero everywhere, so it is there"
+    for gradient in gradients:
         values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
         used = tf.reduce_any(tf.not_equal(values, tf.zeros([], values.dtype)))
-        ev.assert_in_graph(used, ev.noted("path", "the gradient is not zero everywhere, so it is there", node))
-    return found
+        ev.assert_in_graph(used, assumption("path", what, ev.where(node), site if growing else None))
 
 
 def _flat(value: Any) -> list[Any]:
@@ -235,6 +248,8 @@ def _to_item(bits: int) -> int:
 _LISTS: Final[dict[str, Any]] = {
     "TensorListGetItem": _of_item,
     "TensorListPopBack": _of_item,
+    "TensorListGather": _of_item,
+    "TensorListScatterIntoExistingList": lambda bits: [*_of_item(bits)[:1], _to_item(bits), 0],
     "TensorListSetItem": lambda bits: [bits, 0, _to_item(bits)],
     "TensorListPushBack": lambda bits: [bits, _to_item(bits)],
     "TensorListFromTensor": lambda bits: [(bits & ~_ITEM) | (_SURE if bits & (_SURE | _ITEM) else 0), 0],

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import calls, containers, residuals
+from recgraph.speculate import calls, containers, grown, residuals
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.builtin_calls import Arguments, framework, special
 from recgraph.speculate.evaluator import Evaluator
@@ -28,6 +28,8 @@ _DTYPES: Final[dict[frozenset[type], tf.DType]] = {
 @special(tf.constant)
 def _constant(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
     given = dict(zip(("value", "dtype", "shape", "name"), arguments, strict=False)) | named
+    if (members := grown.inside(ev, given.get("value"), node)) is not None:
+        return _of_grown(ev, members, given, node)
     value = containers.lift(ev, given.pop("value", None), node)
     if not _has_numbers(value):
         return framework(ev, tf.constant, arguments, named, node)
@@ -43,10 +45,23 @@ def _constant(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: 
 @special(tf.convert_to_tensor)
 def _tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
     given = dict(zip(("value", "dtype", "dtype_hint", "name"), arguments, strict=False)) | named
+    if (members := grown.inside(ev, given.get("value"), node)) is not None:
+        return _of_grown(ev, members, given, node)
     value = containers.lift(ev, given.pop("value", None), node)
     if not _has_numbers(value) or given.get("dtype_hint") is not None:
         return framework(ev, tf.convert_to_tensor, arguments, named, node)
     return _converted(ev, value, _dtype(ev, given, node), node)
+
+
+def _of_grown(ev: Evaluator, members: Any, given: dict[str, Any], node: ast.AST) -> tf.Tensor:
+    """Of a list of which only the graph knows the length."""
+    if any(given.get(name) is not None for name in ("shape", "dtype_hint")):
+        raise grown.refuse(ev, "a tensor is made of a list in a special way", node)
+    wanted = _dtype(ev, given, node)
+    rows = grown.packed(ev, members, node, wanted)
+    if wanted not in (None, rows.dtype):
+        raise grown.refuse(ev, f"a list of {rows.dtype.name} as {wanted.name}", node)
+    return rows
 
 
 def _dtype(ev: Evaluator, given: dict[str, Any], node: ast.AST) -> tf.DType | None:

@@ -6,9 +6,9 @@ import ast
 import collections
 from typing import Any
 
-from recgraph.speculate import calls, containers, protocols, residuals, searching, varying_keys
+from recgraph.speculate import calls, containers, grown, protocols, residuals, searching, varying_keys
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import Residual, is_symbolic
+from recgraph.speculate.values import Residual, has_run, is_symbolic
 
 
 class HeapMethod:
@@ -68,7 +68,11 @@ def _decided_members(ev: Evaluator, value: Any, node: ast.AST) -> Any:
 
 def applied(ev: Evaluator, target: Any, name: str, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
     """Calls a method of a working copy, or of a container that the call has made."""
+    if name in ("extend", "__iadd__") and isinstance(target, list):
+        return target.extend(grown.pieces(ev, arguments[0], node))
     arguments, named = decided_arguments(ev, target, name, arguments, named, node)
+    if has_run(target):
+        return grown.applied(ev, target, name, arguments, node)
     if name == "sort":
         target[:] = calls.call(ev, sorted, [list(target)], named, node)
         return None

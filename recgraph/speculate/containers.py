@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import ast
 import collections
-import dataclasses
 import enum
 import operator
 import types
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import arrays, calls, iterators, known, protocols, residuals, searching, shapes, varying_keys
+from recgraph.speculate import (
+    arrays,
+    calls,
+    grown,
+    iterators,
+    known,
+    protocols,
+    residuals,
+    searching,
+    shapes,
+    varying_keys,
+)
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.generators import Generator
@@ -22,11 +32,13 @@ from recgraph.speculate.generators import members as members_of
 from recgraph.speculate.heap import like
 from recgraph.speculate.namespaces import ObjectDict
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import HELD, MISSING, Iteration, Residual, Rows, is_symbolic
+from recgraph.speculate.values import HELD, MISSING, Iteration, Residual, Rows, has_run, is_symbolic
 
 COLLECTIONS = (list, tuple, dict, set, frozenset, collections.deque)
 # How many members a loop may have and still be unrolled.
 UNROLL = 2000
+# How the members of something are taken that a star stands before.
+Unpack: TypeAlias = Callable[[Evaluator, Any, Any], list[Any]]
 
 
 def opened(ev: Evaluator, container: Any, node: ast.AST) -> Any:
@@ -72,6 +84,8 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
         raise ev.refuse("raises", "an iterator has no items", node)
     if isinstance(container, ObjectDict):
         return container.item(ev, index, node)
+    if (members := grown.inside(ev, container, node)) is not None:
+        return grown.item(ev, members, index, node)
     if isinstance(container, Rows) and isinstance(index, int):
         return container.row(tf.constant(index, tf.int64) if index >= 0 else container.count + index)
     if isinstance(container, shapes.PartialShape):
@@ -234,6 +248,10 @@ def set_subscript(ev: Evaluator, container: Any, index: Any, value: Any, node: a
     if isinstance(container, ObjectDict):
         container.set_item(ev, index, value, node)
         return
+    if (members := grown.inside(ev, container, node)) is not None:
+        ev.need_sequence("a write to a container")
+        grown.set_item(ev, members, index, value, node)
+        return
     if isinstance(index, Residual) and index.tensor is not None:
         index = _assumed_index(ev, index, node)
     if varying_keys.is_varying(ev, container, index):
@@ -260,6 +278,10 @@ def delete_subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -
         raise ev.refuse("index", "an item is deleted under a key that a tensor gives", node)
     if isinstance(container, ObjectDict):
         container.set_item(ev, index, MISSING, node)
+        return
+    if (members := grown.inside(ev, container, node)) is not None:
+        ev.need_sequence("a write to a container")
+        grown.applied(ev, members, "pop", [index], node)
         return
     index = protocols.check_key(ev, ev.concrete(_known_slice(ev, index, node), node), node)
     method = getattr(type(container), "__delitem__", None)
@@ -319,60 +341,6 @@ def _contains(container: Any, member: Any) -> bool:
     return member in container
 
 
-def rows(ev: Evaluator, iterable: Any, node: ast.AST) -> Rows | None:
-    """What a loop in the graph goes through; None where the loop is unrolled."""
-    if isinstance(iterable, Rows):
-        return iterable
-    if (
-        isinstance(iterable, tf.Tensor)
-        and iterable.shape.rank != 0
-        and (iterable.shape.rank is None or iterable.shape[0] is None)
-    ):
-        return Rows(tf.shape(iterable, tf.int64)[0], lambda i: iterable[i])
-    if isinstance(iterable, Residual) and isinstance(iterable.example, range):
-        rolled = not ev.optimizations.unrolling
-        if rolled or _trips_vary(ev, node):
-            parts = [residuals.attribute(ev, iterable, part, node) for part in ("start", "stop", "step")]
-            made = range_rows([residuals.as_tensor(ev, part, node) for part in parts], True)
-            return _begun(ev, made, iterable, node) if rolled else made
-    if not ev.optimizations.unrolling and isinstance(iterable, tf.Tensor | range):
-        return _rolled(iterable)
-    return None
-
-
-def _rolled(iterable: Any) -> Rows | None:
-    """What could be unrolled, for a loop in the graph."""
-    is_tensor = isinstance(iterable, tf.Tensor)
-    count = len(iterable) if not is_tensor else iterable.shape[0] if iterable.shape.rank else 0
-    if count < 2:
-        return None
-    if is_tensor:
-        return Rows(tf.constant(count, tf.int64), lambda i: iterable[i], True, True)
-    parts = [tf.constant(part, tf.int64) for part in (iterable.start, iterable.stop, iterable.step)]
-    return dataclasses.replace(range_rows(parts, True), begins=True)
-
-
-def _begun(ev: Evaluator, rows: Rows, iterable: Residual, node: ast.AST) -> Rows:
-    """The first round tells what the others begin with: that there is one is assumed."""
-    if not iterable.example:
-        return rows
-    what = assumption("decision", "there is a first round", ev.where(node))
-    ev.script.assume(f"len({iterable.name}) > 0", what)
-    return dataclasses.replace(rows, begins=True)
-
-
-def range_rows(parts: list[tf.Tensor], is_known: bool = False) -> Rows:
-    """A `range` of numbers from the graph."""
-    start, stop, step = parts
-    count = tf.maximum((stop - start + step - tf.sign(step)) // step, 0)
-    return Rows(count, lambda i: Residual("", tensor=start + i * step, late=True, limit=HELD), is_known)
-
-
-def _trips_vary(ev: Evaluator, node: ast.AST) -> bool:
-    """Whether a number of rounds that was assumed turned out to be another one."""
-    return ev.profile.seen(site_of(ev.frame.syntax, node, "trips"), 0).count > 0
-
-
 def iterate(ev: Evaluator, iterable: Any, node: ast.AST) -> list[Any]:
     """All members of something that a loop, a star or an unpacking goes through."""
     if isinstance(iterable, tf.Variable):
@@ -395,6 +363,8 @@ def iterate(ev: Evaluator, iterable: Any, node: ast.AST) -> list[Any]:
         return iterate(ev, iterators.begun(ev, iterable, node), node)
     if isinstance(iterable, enum.EnumType):
         return list(iterable)
+    if grown.inside(ev, iterable, node) is not None:
+        raise grown.refuse(ev, "as many members as the graph says", node)
     container, iterable = iterable, opened(ev, iterable, node)
     _check_known(ev, container, node)
     if isinstance(iterable, _ITERABLES):
@@ -432,12 +402,12 @@ _ITERABLES: Any = (
 )
 
 
-def elements(ev: Evaluator, nodes: list[ast.expr]) -> list[Any]:
+def elements(ev: Evaluator, nodes: list[ast.expr], unpack: Unpack | None = None) -> list[Any]:
     """The values of a display or of positional arguments, stars unpacked."""
     values: list[Any] = []
     for node in nodes:
         if isinstance(node, ast.Starred):
-            values.extend(iterate(ev, ev.value(node.value), node))
+            values.extend((unpack or iterate)(ev, ev.value(node.value), node))
         else:
             values.append(ev.value(node))
     return values
@@ -467,6 +437,9 @@ def length(ev: Evaluator, container: Any, node: ast.AST) -> Any:
         return len(container.dims)
     if isinstance(container, Rows):
         return Residual("", tensor=container.count, late=True, limit=HELD)
+    more = ev.heap.appended.get(id(container), [])
+    if not has_run(more) and (members := grown.inside(ev, container, node)) is not None:
+        return grown.length(members)
     name = ev.heap.name_of(container)
     if name is None or id(container) in ev.heap.opened or not isinstance(container, COLLECTIONS):
         method = getattr(type(container), "__len__", None)
@@ -477,7 +450,7 @@ def length(ev: Evaluator, container: Any, node: ast.AST) -> Any:
     ev.heap.unsealed(container, ev.where(node))
     seen, site = ev.seen(node)
     if not isinstance(container, list) or not (seen.varies and seen.count > 1):
-        return len(opened(ev, container, node))
-    now = ev.script.read(f"len({name})")
-    more = len(ev.heap.appended.get(id(container), []))
-    return residuals.python(ev, int.__add__, [Residual(now, len(container)), more], node)
+        whole = opened(ev, container, node)
+        return grown.length(whole) if has_run(whole) else len(whole)
+    now = Residual(ev.script.read(f"len({name})"), len(container))
+    return residuals.operate(ev, operator.add, [now, grown.length(more) if has_run(more) else len(more)], node)

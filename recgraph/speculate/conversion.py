@@ -26,6 +26,7 @@ from recgraph.speculate import (
     on_expressions,
     on_statements,
     ordering,
+    packing,
     printing,
     tensor_control,
 )
@@ -237,6 +238,7 @@ _RULES = (
     on_exceptions,
     on_expressions,
     on_statements,
+    packing,
     printing,
     tensor_control,
 )  # they register themselves

@@ -24,7 +24,7 @@ from recgraph.speculate.reasons import Inconvertible, Raised
 from recgraph.speculate.scopes import Frame
 from recgraph.speculate.script import Assumption, Script
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import MISSING, Iteration, Missing, Ref, Residual, Rows, Unsure
+from recgraph.speculate.values import MISSING, Iteration, Missing, Ref, Residual, Rows, Run, Unsure, how_many
 
 # How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
 Signal: TypeAlias = tuple[str, Any]
@@ -90,6 +90,7 @@ class Evaluator:
         paths: places where a tensor decides and only one way is converted, because two do not fit together or because
             gradients depend on the way; ("entered", place) where a loop is assumed to have a round or none, and
             ("unrolled", place) where it cannot be a loop of the graph.
+        growing: those places that would not be assumed, where lists became longer.
         conditionals: the operations that decide between two ways, each with what `paths` may have for it.
         here: the node that is being converted.
         handlers: how many blocks are around us in which exceptions may be caught.
@@ -99,6 +100,7 @@ class Evaluator:
     def __init__(self, script: Script, graph: Any, settings: Settings) -> None:
         self.script, self.graph = script, graph
         self.profile, self.optimizations, self.paths = settings.profile, settings.optimizations, settings.paths
+        self.growing: set[Any] = set()
         self.conditionals: dict[tf.Operation, Any] = {}
         self.heap = Heap(script, graph, self.profile)
         self.assertions: list[tf.Tensor] = []
@@ -392,6 +394,8 @@ class Evaluator:
             return value.row >= 0 if isinstance(value, Ref) else value.count > 0
         if isinstance(value, Iteration) or type(value).__name__ == "Generator":
             return True
+        if (members := self.heap.with_runs(value, self.where(node))) is not None:
+            return how_many(members) > 0 if all(isinstance(m, Run) for m in members) else True
         name = self.heap.name_of(value)
         if isinstance(value, list | dict | set | frozenset | tuple | collections.deque) and name is not None:
             self.heap.unsealed(value, self.where(node))

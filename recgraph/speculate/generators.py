@@ -83,15 +83,15 @@ def _taker(ev: Evaluator, node: ast.AST) -> Any:
 
 def members(ev: Evaluator, generator: Generator, node: ast.AST) -> list[Any]:
     """All members, where nothing happens between one and the next."""
-    found: list[Any] = []
+    with state.held(ev, [], node) as found:
 
-    def take(member: Any) -> bool:
-        found.append(member)
-        if len(found) > 2000:
-            raise ev.refuse("trips", "a generator without end", node)
-        return False
+        def take(member: Any) -> bool:
+            found.append(member)
+            if len(found) > 2000:
+                raise ev.refuse("trips", "a generator without end", node)
+            return False
 
-    generator.drive(ev, take, node)
+        generator.drive(ev, take, node)
     return found
 
 

@@ -23,7 +23,7 @@ from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.profile import VARIES, Profile, Seen, is_plain
 from recgraph.speculate.reasons import Inconvertible, Raised
 from recgraph.speculate.script import Script
-from recgraph.speculate.values import MISSING, Residual
+from recgraph.speculate.values import MISSING, Residual, has_run
 
 _IDENTITIES = (
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, tf.Variable, tf.DType, enum.Enum
@@ -289,6 +289,16 @@ class Heap:
             self.opened[id(container)].append(value)
         else:
             self.appended.setdefault(id(container), []).append(value)
+
+    def with_runs(self, container: Any, where: str) -> Any:
+        """The members of a list or tuple if only the graph knows how many they are; else None."""
+        if not isinstance(container, list | tuple):
+            return None
+        if self.name_of(container) is not None:
+            if id(container) not in self.opened and not has_run(self.appended.get(id(container))):
+                return None
+            container = self.open(container, where)
+        return container if has_run(container) else None
 
     def open(self, container: Any, where: str) -> Any:
         """A container that was there before as a working copy with all its members."""

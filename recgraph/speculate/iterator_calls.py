@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dataclasses
 import functools
 import itertools
 import operator
@@ -12,17 +13,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import calls, iterators, protocols, residuals
+from recgraph.speculate import calls, grown, iterators, protocols, residuals, trips
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.generators import Generator
 from recgraph.speculate.special import SPECIAL, Arguments, Special, special
-from recgraph.speculate.values import Iteration, Residual, is_symbolic
+from recgraph.speculate.values import HELD, Iteration, Residual, Rows, is_symbolic
 
 
 def _lazily(function: Callable[..., Any]) -> Special:
     """One that only moves the members of its arguments, as Python's own does; its other arguments are known numbers."""
 
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+        if function is zip and not named and (rows := _rows(ev, arguments, node)) is not None:
+            return iterators.made(ev, rows)
         columns = [iterators.of(ev, a, node) for a in arguments]
         known = {name: ev.concrete(value, node) for name, value in named.items()}
         return iterators.made(ev, _guarded(ev, function(*columns, **known), node))
@@ -35,6 +38,20 @@ def _guarded(ev: Evaluator, members: Iterator[Any], node: ast.AST) -> Iterator[A
         yield from members
     except ValueError as error:  # of `zip` where it is strict
         raise ev.raised(error, node) from error
+
+
+def _rows(ev: Evaluator, values: Arguments, node: ast.AST) -> Rows | None:
+    """Tuples of one member of each value, if only the graph knows how many there are."""
+    columns = [trips.rows(ev, value, node) for value in values]
+    if all(column is None or column.begins for column in columns):
+        return None
+    for i, value in enumerate(values):
+        if columns[i] is None:
+            columns[i] = grown.rows(ev, iterators.collected(ev, iterators.of(ev, value, node), node))
+    found = [column for column in columns if column is not None]
+    count = functools.reduce(tf.minimum, (column.count for column in found))
+    sources = tuple(source for column in found for source in column.sources)
+    return Rows(count, lambda i: tuple(column.row(i) for column in found), sources=sources)
 
 
 SPECIAL.update({f: _lazily(f) for f in (
@@ -62,7 +79,15 @@ SPECIAL.update({f: _of_one(f) for f in (
 
 @special(builtins.enumerate)
 def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
-    members, start = iterators.of(ev, arguments[0], node), named.get("start", [*arguments, 0][1])
+    start = named.get("start", [*arguments, 0][1])
+    if (rows := _rows(ev, arguments[:1], node)) is not None:
+        first = residuals.as_tensor(ev, start, node) if isinstance(start, Residual) else tf.constant(start, tf.int64)
+
+        def numbered(i: tf.Tensor) -> Any:
+            return Residual("", tensor=first + i, late=True, limit=HELD), rows.row(i)[0]
+
+        return iterators.made(ev, dataclasses.replace(rows, row=numbered))
+    members = iterators.of(ev, arguments[0], node)
     return iterators.made(ev, zip(_counted(ev, start, 1, node), members, strict=False))
 
 
@@ -129,6 +154,9 @@ def _compress(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: 
 
 @special(builtins.map)
 def _map(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+    if (rows := _rows(ev, arguments[1:], node)) is not None:
+        call = _caller(ev, arguments[0], node)
+        return iterators.made(ev, dataclasses.replace(rows, row=lambda i: call(*rows.row(i))))
     columns = [iterators.of(ev, a, node) for a in arguments[1:]]
     return iterators.made(ev, map(_caller(ev, arguments[0], node), *columns))
 
@@ -169,6 +197,8 @@ def _iter(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.
         raise ev.refuse("iterator", "iter with a callable", node)
     if isinstance(arguments[0], Iteration):
         return arguments[0]
+    if (rows := _rows(ev, arguments, node)) is not None:
+        return iterators.made(ev, dataclasses.replace(rows, row=lambda i: rows.row(i)[0]))
     return iterators.made(ev, iterators.of(ev, arguments[0], node))
 
 
@@ -208,6 +238,8 @@ def _reversed(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: 
     own = getattr(type(arguments[0]), "__reversed__", None)
     if own is not None and hasattr(own, "__code__"):
         return _iter(ev, [calls.call(ev, own, [arguments[0]], {}, node)], {}, node)
+    if (rows := _rows(ev, arguments, node)) is not None:
+        return iterators.made(ev, dataclasses.replace(rows, row=lambda i: rows.row(rows.count - 1 - i)[0]))
     return iterators.made(ev, iterators.collected(ev, iterators.of(ev, arguments[0], node), node)[::-1])
 
 

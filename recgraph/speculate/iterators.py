@@ -11,23 +11,24 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from recgraph.speculate import calls, containers, protocols
+from recgraph.speculate import calls, containers, grown, protocols
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.generators import Generator, expanded
 from recgraph.speculate.reasons import Raised, matches
-from recgraph.speculate.values import Iteration
+from recgraph.speculate.values import Iteration, Rows, has_run
 
 
-def made(ev: Evaluator, members: Iterable[Any]) -> Iteration:
+def made(ev: Evaluator, members: Iterable[Any] | Rows) -> Iteration:
     """An iterator that the program has made."""
-    return Iteration(iter(members), ev.heap.forks)
+    return Iteration(members if isinstance(members, Rows) else iter(members), ev.heap.forks)
 
 
 def of(ev: Evaluator, value: Any, node: ast.AST) -> Iterator[Any]:
     """The members of a value, each as late as the program gets it."""
     if isinstance(value, Iteration):
-        if value.forks != ev.heap.forks:
-            raise ev.refuse("iterator", "a tensor decides whether an iterator goes on", node)
+        _check_forks(ev, value, node)
+        if isinstance(value.members, Rows):
+            raise grown.refuse(ev, "as many members as the graph says", node)
         return value.members
     if isinstance(value, Generator):
         return iter(expanded(ev, value, node))
@@ -40,6 +41,20 @@ def of(ev: Evaluator, value: Any, node: ast.AST) -> Iterator[Any]:
     if isinstance(whole, dict | set):
         return _of_table(ev, whole, members, node)
     return iter(members)
+
+
+def _check_forks(ev: Evaluator, value: Iteration, node: ast.AST) -> None:
+    if value.forks != ev.heap.forks:
+        raise ev.refuse("iterator", "a tensor decides whether an iterator goes on", node)
+
+
+def rows_of(ev: Evaluator, value: Iteration, node: ast.AST) -> Rows:
+    """The members of an iterator of which only the graph knows how many there are; it has no more after that."""
+    _check_forks(ev, value, node)
+    found, value.members = value.members, iter(())
+    assert isinstance(found, Rows)
+    grown.check_sources(ev, found, node)
+    return found
 
 
 def begun(ev: Evaluator, value: Any, node: ast.AST) -> Any:
@@ -76,6 +91,8 @@ def _until(ev: Evaluator, end: type, member: Callable[[int], Any], node: ast.AST
 def _of_list(ev: Evaluator, members: list[Any], node: ast.AST) -> Iterator[Any]:
     """A list may grow and shrink meanwhile."""
     for i in itertools.count():
+        if has_run(members):
+            raise grown.refuse(ev, "a list becomes longer while a loop goes through it", node)
         if i >= len(members):
             return
         if i >= containers.UNROLL:

@@ -14,8 +14,18 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import attributes, branches, containers, iterators, merging, randomness, state
-from recgraph.speculate.branches import WAYS
+from recgraph.speculate import (
+    attributes,
+    branches,
+    containers,
+    grown,
+    iterators,
+    merging,
+    protocols,
+    randomness,
+    state,
+    trips,
+)
 from recgraph.speculate.evaluator import Evaluator, Signal
 from recgraph.speculate.generators import Generator
 from recgraph.speculate.reasons import Inconvertible
@@ -28,12 +38,20 @@ Start = Callable[[], None]
 
 
 class Loop:
-    """A loop that is being converted. How it was left so far is in the frame's locals, so that it can be merged."""
+    """A loop that is being converted. How it was left so far is in the frame's locals, so that it can be merged.
 
-    def __init__(self, ev: Evaluator, node: ast.For | ast.While) -> None:
+    Args:
+        ev: the conversion.
+        node: the loop, or an expression that is one.
+        block: runs its body; that of the node if it is not given.
+    """
+
+    def __init__(self, ev: Evaluator, node: Any, block: Callable[[], Signal | None] | None = None) -> None:
         self.ev, self.node, self.slots = ev, node, ev.frame.locals
-        self._way, self._result, self.go = (f"<{what} of line {node.lineno}>" for what in ("way", "result", "go"))
-        self.slots[self._way], self.slots[self._result] = WAYS[None], DUMMY
+        self._block = block or (lambda: ev.run(node.body))
+        names = (state.name_of(what, node) for what in ("way", "result", "go", "round"))
+        self._way, self._result, self.go, self.counter = names
+        self.slots[self._way], self.slots[self._result] = branches.WAYS[None], DUMMY
 
     @property
     def way(self) -> Any:
@@ -56,7 +74,7 @@ class Loop:
 
     def _round(self, start: Start) -> None:
         start()
-        signal = branches.scope(self.ev, lambda: self.ev.run(self.node.body))
+        signal = branches.scope(self.ev, self._block)
         self.slots[self._way], self.slots[self._result] = branches.way_of(signal)
 
     def unless_left(self, then: Callable[[], Residual]) -> Residual | bool:
@@ -82,18 +100,22 @@ class Loop:
             signal = self.ev.run(orelse)
         else:
             signal = self._ending()
-        for name in (self._way, self._result, self.go):
-            self.slots.pop(name, None)
+        self.close()
         return signal
+
+    def close(self) -> None:
+        """Forgets the names of ours."""
+        for name in (self._way, self._result, self.go, self.counter):
+            self.slots.pop(name, None)
 
     def _ending(self) -> Signal | None:
         """What a `return` in the loop means for what follows it."""
         way, result = self.way, self.slots[self._result]
         if not isinstance(way, Residual):
-            return ("return", result) if way == WAYS["return"] else None
+            return ("return", result) if way == branches.WAYS["return"] else None
         if not _returns(self.node):
             return None
-        returned = tf.where(way.tensor == WAYS["return"], way.tensor, 0)
+        returned = tf.where(way.tensor == branches.WAYS["return"], way.tensor, 0)
         return branches.resume(
             self.ev, ("left", (Residual("", tensor=returned, late=True, limit=3), result)), self.node
         )
@@ -111,10 +133,12 @@ def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
     loop = Loop(ev, node)
     if isinstance(iterable, tf.Variable):
         iterable = iterable.read_value()
-    rows = containers.rows(ev, iterable, node.iter)
-    if rows is not None and _over_rows(loop, rows):
+    if protocols.is_object(iterable):
+        iterable = iterators.begun(ev, iterable, node.iter)
+    varies = ev.profile.trips_vary(site_of(ev.frame.syntax, node, "round"))
+    rows = trips.rows(ev, iterable, node.iter, varies)
+    if rows is not None and _over_rows(loop, rows, lambda member: _binding(loop, member)()):
         return loop.finish()
-    iterable = iterators.begun(ev, iterable, node.iter)
     if isinstance(iterable, Generator):
         iterable.drive(ev, lambda member: _taken(loop, member), node)
     else:
@@ -133,7 +157,7 @@ def _taken(loop: Loop, member: Any) -> bool:
 
 
 def _binding(loop: Loop, member: Any) -> Start:
-    return lambda: attributes.assign(loop.ev, loop.node.target, member)  # type: ignore[union-attr]
+    return lambda: attributes.assign(loop.ev, loop.node.target, member)
 
 
 def _unrolled(loop: Loop, starts: Iterable[Start]) -> None:
@@ -165,7 +189,7 @@ def run_while(ev: Evaluator, node: ast.While) -> Signal | None:
 
 def _test(loop: Loop, varies: bool) -> bool | tf.Tensor:
     """Whether there is one more round. Where calls differ in the number of rounds, none is assumed for a tensor."""
-    ev, test = loop.ev, loop.node.test  # type: ignore[union-attr]
+    ev, test = loop.ev, loop.node.test
     value = ev.value(test) if loop.left() is False else loop.unless_left(lambda: _truth_of_test(loop))
     if varies and isinstance(truth := ev.truth(value, test), tf.Tensor):
         ev.seen(test, "truth")
@@ -210,11 +234,16 @@ def _in_loop(ev: Evaluator) -> Iterator[None]:
 def _is_entered(loop: Loop, go: tf.Tensor) -> bool:
     """Whether the loop may have a round: where gradients depend on it, that is assumed."""
     ev = loop.ev
-    return ("entered", ev.place_of(loop.node, "round")) not in ev.paths or ev.follow_last(go, loop.node, "round")
+    if ("entered", ev.place_of(loop.node, "round")) not in ev.paths:
+        return True
+    if isinstance(loop.node, ast.For | ast.While):
+        return ev.follow_last(go, loop.node, "round")
+    ev.assert_in_graph(go, ev.noted("path", "there is a round", loop.node))  # the profile sees statements only
+    return True
 
 
 def _truth_of_test(loop: Loop) -> Residual:
-    test = loop.node.test  # type: ignore[union-attr]
+    test = loop.node.test
     return _as_bool(loop.ev, loop.ev.truth(loop.ev.value(test), test))
 
 
@@ -226,15 +255,38 @@ def _as_bool(ev: Evaluator, truth: Any) -> Residual:
     return Residual("", tensor=tensor, late=True)
 
 
-def _over_rows(loop: Loop, rows: Rows) -> bool:
+def each(ev: Evaluator, rows: Rows, take: Callable[[Any], None], node: Any) -> bool:
+    """Gives each row to a piece of the program, in the graph. What that changes has to be in a slot.
+
+    Returns:
+        Whether it fits there; else nothing was done.
+    """
+    loop = Loop(ev, node, lambda: None)
+    try:
+        return _over_rows(loop, rows, take)
+    finally:
+        loop.close()
+
+
+def collected(ev: Evaluator, rows: Rows, node: Any) -> list[Any]:
+    """All rows as members of a list."""
+    with state.held(ev, [], node) as found:
+        if not each(ev, rows, found.append, node):
+            raise ev.refuse("trips", "as many members as a tensor says", node)
+    return found
+
+
+def _over_rows(loop: Loop, rows: Rows, bind: Callable[[Any], None]) -> bool:
     """A loop over rows whose number is known only in the graph; False if it does not fit there."""
-    ev, slots, counter = loop.ev, loop.slots, f"<round of line {loop.node.lineno}>"
+    ev, slots, counter = loop.ev, loop.slots, loop.counter
+    if ("unrolled", ev.place_of(loop.node, "round")) in ev.paths:
+        return _refused(loop, rows)
     slots[counter] = Residual("", tensor=tf.constant(int(rows.begins), tf.int64), late=True, limit=int(rows.begins))
     before = state.State(ev)
 
     def body() -> None:
         index = slots[counter].tensor
-        loop.round(lambda: _binding(loop, rows.row(index))())
+        loop.round(lambda: bind(rows.row(index)))
         slots[counter] = Residual("", tensor=index + 1, late=True, limit=HELD)
         loop.slots[loop.go] = _as_bool(ev, loop.unless_left(lambda: _as_bool(ev, index + 1 < rows.count)))
 
@@ -245,8 +297,8 @@ def _over_rows(loop: Loop, rows: Rows) -> bool:
         return True
     try:
         if rows.begins:
-            branches.tried(before, lambda: _after_first(loop, rows, slots[counter], body))
-            _after_first(loop, rows, slots[counter], body)
+            branches.tried(before, lambda: _after_first(loop, rows, bind, body))
+            _after_first(loop, rows, bind, body)
         else:
             with _in_loop(ev):
                 dynamic(loop, go, body)
@@ -257,12 +309,21 @@ def _over_rows(loop: Loop, rows: Rows) -> bool:
         return False
     finally:
         slots.pop(counter, None)
+    grown.check_sources(ev, rows, loop.node)
     return True
 
 
-def _after_first(loop: Loop, rows: Rows, counter: Residual, body: Callable[[], None]) -> None:
+def _refused(loop: Loop, rows: Rows) -> bool:
+    """For a loop that may not be one of the graph."""
+    if rows.is_known:
+        return False
+    raise loop.ev.refuse("trips", "as many members as a tensor says", loop.node)
+
+
+def _after_first(loop: Loop, rows: Rows, bind: Callable[[Any], None], body: Callable[[], None]) -> None:
     """The first round, after which names have values and numbers have become tensors; the others in the graph."""
-    loop.round(_binding(loop, rows.row(tf.constant(0, tf.int64))))
+    counter = loop.slots[loop.counter]
+    loop.round(lambda: bind(rows.row(tf.constant(0, tf.int64))))
     left = loop.left()
     if left is True:
         return
@@ -277,6 +338,8 @@ def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
     loop.slots[loop.go] = Residual("", tensor=go, late=True)
     before = state.State(ev)
     patterns = _variables(ev, before, body)
+    if merging.grows(list(patterns.values())):
+        ev.growing.add(("unrolled", ev.place_of(loop.node, "round")))
     new = {slot for slot, pattern in patterns.items() if _is_new(before, slot, pattern)}
     first = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
     shapes = [hole.shape for p in patterns.values() for hole in merging.holes(p)]
@@ -324,6 +387,8 @@ def _variables(ev: Evaluator, before: state.State, body: Callable[[], None]) -> 
             body()
             changes = before.changes()
         before.restore()
+        wholes = {key for key, place in changes if place is state.WHOLE}
+        patterns = {slot: p for slot, p in patterns.items() if slot[0] not in wholes or slot[1] is state.WHOLE}
         more = {slot: _merged(ev, before, slot, value) for slot, value in changes.items()}
         grown = {slot: merging.wider(ev, patterns.get(slot), pattern) for slot, pattern in more.items()}
         if all(slot in patterns and _alike(patterns[slot], pattern) for slot, pattern in grown.items()):

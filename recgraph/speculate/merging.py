@@ -10,10 +10,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import arithmetic
+from recgraph.speculate import arithmetic, grown
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.profile import common_shape, same
-from recgraph.speculate.values import DUMMY, HELD, MISSING, Missing, Residual, Unsure
+from recgraph.speculate.values import DUMMY, HELD, MISSING, Missing, Residual, Unsure, has_run
 
 _NUMBERS = {bool: tf.bool, int: tf.int64, float: tf.float64}
 
@@ -29,6 +29,16 @@ class Hole:
 
     def __hash__(self) -> int:
         return hash(self.dtype)
+
+    def takes(self, other: Hole) -> bool:
+        """Whether what flows into both is of one kind."""
+        return self._key()[:3] == other._key()[:3]
+
+    def wider(self, other: Hole) -> Hole:
+        """A hole of this kind for what flows into either."""
+        if self.shape == other.shape:
+            return self
+        return Hole(self.dtype, common_shape(self.shape, other.shape), self.is_number, self.is_array)
 
     def _key(self) -> Any:
         return self.dtype, self.is_number, self.is_array, None if self.shape.rank is None else self.shape.as_list()
@@ -69,6 +79,8 @@ def template(ev: Evaluator, one: Any, other: Any) -> Any:
         return _all_holes(ev, other if one is DUMMY else one)
     if isinstance(one, tf.Tensor) or isinstance(other, tf.Tensor):
         return _tensor_hole(ev, one, other)
+    if grown.vary_in_length(one, other):
+        return grown.template(ev, one, other)
     if same(one, other):
         return one
     if _is_array(one) and _is_array(other) and one.tensor.dtype == other.tensor.dtype:
@@ -84,8 +96,20 @@ def template(ev: Evaluator, one: Any, other: Any) -> Any:
     raise ev.refuse("merge", f"{_describe(one)} and {_describe(other)} meet after a branch or round")
 
 
+def hole_of(value: Any) -> Hole | None:
+    """The hole for a tensor, an array or a number; None for what cannot flow."""
+    if isinstance(value, tf.Tensor):
+        return Hole(value.dtype, value.shape, False)
+    if _is_array(value):
+        return Hole(value.tensor.dtype, value.tensor.shape, False, True)
+    dtype = _number_type(value)
+    return None if dtype is None else Hole(dtype, tf.TensorShape([]), True)
+
+
 def _all_holes(ev: Evaluator, value: Any) -> Any:
     """A template of a value that may not be there: holes for all that can flow."""
+    if has_run(value):
+        return grown.template(ev, value)
     if isinstance(value, tf.Tensor):
         return Hole(value.dtype, value.shape, False)
     if isinstance(value, Residual):
@@ -129,8 +153,9 @@ def wider(ev: Evaluator, known: Any, found: Any) -> Any:
     if isinstance(known, Maybe) or isinstance(found, Maybe):
         return Maybe(wider(ev, *(part.value if isinstance(part, Maybe) else part for part in (known, found))))
     if isinstance(known, Hole) and isinstance(found, Hole):
-        shape = known.shape if known.shape == found.shape else common_shape(known.shape, found.shape)
-        return Hole(known.dtype, shape, known.is_number, known.is_array)
+        return known.wider(found)
+    if isinstance(known, grown.Grown) or isinstance(found, grown.Grown):
+        return found if known is None else grown.template(ev, known, found)
     if isinstance(known, list | tuple) and isinstance(found, list | tuple) and len(known) == len(found):
         members = [wider(ev, a, b) for a, b in zip(known, found, strict=True)]
         return type(known)._make(members) if hasattr(known, "_make") else type(known)(members)
@@ -146,6 +171,8 @@ def tensors(ev: Evaluator, pattern: Any, value: Any) -> list[tf.Tensor]:
     if isinstance(pattern, Maybe):
         return pattern.tensors(ev, value)
     value = DUMMY if isinstance(value, Missing) else value
+    if isinstance(pattern, grown.Grown):
+        return grown.tensors(ev, pattern, () if value is DUMMY else value)
     if isinstance(pattern, list | tuple):
         parts = [DUMMY] * len(pattern) if value is DUMMY else value
         return [t for p, v in zip(pattern, parts, strict=True) for t in tensors(ev, p, v)]
@@ -174,6 +201,8 @@ def filled(pattern: Any, values: Iterator[tf.Tensor]) -> Any:
         return Residual("", tensor=value, late=True, is_array=True) if pattern.is_array else value
     if isinstance(pattern, Maybe):
         return Unsure(filled(pattern.value, values), next(values))
+    if isinstance(pattern, grown.Grown):
+        return grown.filled(pattern, values)
     if isinstance(pattern, list | tuple) and any(map(holes, pattern)):
         members = [filled(p, values) for p in pattern]
         return type(pattern)._make(members) if hasattr(pattern, "_make") else type(pattern)(members)
@@ -188,8 +217,19 @@ def holes(pattern: Any) -> list[Hole]:
         return [pattern]
     if isinstance(pattern, Maybe):
         return [*holes(pattern.value), Hole(tf.bool, tf.TensorShape([]), False)]
+    if isinstance(pattern, grown.Grown):
+        return grown.holes(pattern)
     if isinstance(pattern, list | tuple):
         return [hole for p in pattern for hole in holes(p)]
     if isinstance(pattern, dict):
         return [hole for p in pattern.values() for hole in holes(p)]
     return []
+
+
+def grows(pattern: Any) -> bool:
+    """Whether a template has one of a list that varies in length."""
+    if isinstance(pattern, Maybe):
+        return grows(pattern.value)
+    if isinstance(pattern, list | tuple | dict):
+        return any(map(grows, pattern.values() if isinstance(pattern, dict) else pattern))
+    return isinstance(pattern, grown.Grown)

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import attributes, branches, calls, containers, iterators, protocols, residuals
+from recgraph.speculate import (
+    attributes,
+    branches,
+    calls,
+    containers,
+    grown,
+    iterators,
+    loops,
+    protocols,
+    residuals,
+    state,
+    trips,
+)
 from recgraph.speculate.evaluator import Evaluator, rule
 from recgraph.speculate.generators import Generator
 from recgraph.speculate.scopes import Frame, Names
-from recgraph.speculate.values import Iteration, Residual, is_symbolic
+from recgraph.speculate.values import Iteration, Residual, Rows, is_symbolic
 
 BINARY: dict[type[ast.operator], Any] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -142,12 +155,12 @@ def _slice(ev: Evaluator, node: ast.Slice) -> slice:
 
 @rule(ast.Tuple)
 def _tuple(ev: Evaluator, node: ast.Tuple) -> tuple[Any, ...]:
-    return tuple(containers.elements(ev, node.elts))
+    return tuple(containers.elements(ev, node.elts, grown.pieces))
 
 
 @rule(ast.List)
 def _list(ev: Evaluator, node: ast.List) -> list[Any]:
-    return containers.elements(ev, node.elts)
+    return containers.elements(ev, node.elts, grown.pieces)
 
 
 @rule(ast.Set)
@@ -199,40 +212,112 @@ def _lambda(ev: Evaluator, node: ast.Lambda) -> Any:
 
 @rule(ast.ListComp)
 def _list_comprehension(ev: Evaluator, node: ast.ListComp) -> list[Any]:
-    return list(_generated(ev, node, lambda: ev.value(node.elt)))
+    first, rows = _begun(ev, node)
+    if rows is not None:
+        frame = _frame(ev, node)
+        with state.held(ev, [], node) as found:
+
+            def take(member: Any) -> None:
+                _filtered(ev, node.generators, member, frame, lambda: found.append(ev.value(node.elt)))
+
+            if loops.each(ev, rows, take, node):
+                return found
+    return list(_generated(ev, node, first, lambda: ev.value(node.elt)))
 
 
 @rule(ast.SetComp)
 def _set_comprehension(ev: Evaluator, node: ast.SetComp) -> set[Any]:
-    return set(_generated(ev, node, lambda: _key(ev, ev.value(node.elt), node)))
+    return set(_generated(ev, node, _begun(ev, node)[0], lambda: _key(ev, ev.value(node.elt), node)))
 
 
 @rule(ast.DictComp)
 def _dict_comprehension(ev: Evaluator, node: ast.DictComp) -> dict[Any, Any]:
-    return dict(_generated(ev, node, lambda: (_key(ev, ev.value(node.key), node), ev.value(node.value))))
+    def item() -> tuple[Any, Any]:
+        return _key(ev, ev.value(node.key), node), ev.value(node.value)
+
+    return dict(_generated(ev, node, _begun(ev, node)[0], item))
 
 
 @rule(ast.GeneratorExp)
 def _generator_expression(ev: Evaluator, node: ast.GeneratorExp) -> Iteration:
-    return iterators.made(ev, _generated(ev, node, lambda: ev.value(node.elt)))
+    first, rows = _begun(ev, node)
+    generators = node.generators
+    if rows is None or rows.begins or len(generators) > 1 or generators[0].ifs:
+        return iterators.made(ev, _generated(ev, node, first, lambda: ev.value(node.elt)))
+    frame = _frame(ev, node)
+
+    def row(number: tf.Tensor) -> Any:
+        (found,) = _elements(ev, generators, iter([rows.row(number)]), frame, lambda: ev.value(node.elt))
+        return found
+
+    return iterators.made(ev, dataclasses.replace(rows, row=row))
 
 
-def _generated(ev: Evaluator, node: Any, element: Callable[[], Any]) -> Iterator[Any]:
-    """The elements of a comprehension, whose targets are its own names. The first iterable is evaluated at once."""
-    generators, outer = node.generators, ev.frame
-    first = iterators.begun(ev, ev.value(generators[0].iter), generators[0].iter)
-    targets = {n.id for g in generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+def _begun(ev: Evaluator, node: Any) -> tuple[Any, Rows | None]:
+    """What a comprehension goes through first, which is evaluated at once; and as rows, if a loop in the graph may."""
+    generator = node.generators[0]
+    value = ev.value(generator.iter)
+    if isinstance(value, tf.Variable):
+        value = value.read_value()
+    rows = trips.rows(ev, value, generator.iter) if isinstance(node, ast.ListComp | ast.GeneratorExp) else None
+    return iterators.begun(ev, value, generator.iter), rows
+
+
+def _frame(ev: Evaluator, node: Any) -> Frame:
+    """For the targets of a comprehension, which are its own names."""
+    outer = ev.frame
+    targets = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
     walrus = {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
-    frame = Frame(outer.syntax, Names(targets, outer.names.globals, walrus), outer.function, {}, outer)
+    return Frame(outer.syntax, Names(targets, outer.names.globals, walrus), outer.function, {}, outer)
+
+
+def _filtered(
+    ev: Evaluator, generators: list[ast.comprehension], member: Any, frame: Frame, take: Callable[[], None]
+) -> None:
+    """A member of the first generator in a loop of the graph: what comes of it if the tests allow it."""
+    generator, *more = generators
+    inner = [*more[:1]]
+
+    def one(member: Any) -> None:
+        attributes.assign(ev, generator.target, member)
+        test(generator.ifs)
+
+    def test(tests: list[ast.expr]) -> None:
+        if not tests:
+            go_on()
+            return
+        decided = ev.decide(ev.value(tests[0]), tests[0])
+        if isinstance(decided, tf.Tensor):
+            branches.choose(ev, decided, lambda: test(tests[1:]), lambda: None, tests[0])
+        elif decided:
+            test(tests[1:])
+
+    def go_on() -> None:
+        if not inner:
+            take()
+            return
+        for value in iterators.of(ev, ev.value(inner[0].iter), inner[0].iter):
+            _filtered(ev, more, value, frame, take)
+
+    ev.frames.append(frame)
+    try:
+        one(member)
+    finally:
+        ev.frames.pop()
+
+
+def _generated(ev: Evaluator, node: Any, first: Any, element: Callable[[], Any]) -> Iterator[Any]:
+    """The elements of a comprehension."""
+    generators, frame = node.generators, _frame(ev, node)
     if not isinstance(first, Generator) or isinstance(node, ast.GeneratorExp):
         return _elements(ev, generators, iterators.of(ev, first, generators[0].iter), frame, element)
-    found: list[Any] = []
+    with state.held(ev, [], node) as found:
 
-    def take(member: Any) -> bool:
-        found.extend(_elements(ev, generators, iter([member]), frame, element))
-        return False
+        def take(member: Any) -> bool:
+            found.extend(_elements(ev, generators, iter([member]), frame, element))
+            return False
 
-    first.drive(ev, take, node)
+        first.drive(ev, take, node)
     return iter(found)
 
 

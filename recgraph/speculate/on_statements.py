@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import attributes, branches, calls, containers, loops, residuals
+from recgraph.speculate import attributes, branches, calls, containers, grown, loops, residuals
 from recgraph.speculate.evaluator import Evaluator, Signal, rule
 from recgraph.speculate.on_expressions import IN_PLACE
 from recgraph.speculate.values import Residual, is_symbolic
@@ -81,7 +81,7 @@ def _load(name: ast.Name) -> ast.Name:
 def _in_place(ev: Evaluator, function: Any, current: Any, value: Any, node: ast.AST) -> Any:
     """Lists and other mutable values change themselves; numbers and tensors do not."""
     if isinstance(current, list) and function.__name__ == "iadd":
-        members = containers.iterate(ev, value, node)
+        members = grown.pieces(ev, value, node)
         if ev.heap.name_of(current) is not None:
             ev.need_sequence("a list that grows")
             for member in members:

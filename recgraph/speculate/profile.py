@@ -204,6 +204,10 @@ class Profile:
         """All occurrences of a site."""
         return self._seen.get(site, [])
 
+    def trips_vary(self, site: Hashable) -> bool:
+        """Whether calls differed in the number of rounds of a loop, of which each round is an occurrence."""
+        return any(seen.varies for seen in self._seen.get(site, []))
+
     def relax(self, site: Hashable, occurrence: int) -> None:
         """An assumption about the value of an occurrence broke."""
         row = self._seen.setdefault(site, [Seen()])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import known, protocols
+from recgraph.speculate import grown, known, protocols
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.calls import Callback, Closure, LateCall, Super
 from recgraph.speculate.container_methods import HeapMethod
@@ -22,7 +23,7 @@ from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.residuals import Method
 from recgraph.speculate.shapes import PartialShape
 from recgraph.speculate.showing import Showing, Shown
-from recgraph.speculate.values import Iteration, Missing, Residual, is_symbolic
+from recgraph.speculate.values import Iteration, Missing, Residual, Run, is_symbolic
 
 # What a call makes that cannot leave it.
 _PASSING = (
@@ -53,7 +54,8 @@ class Renderer:
             self._late(effect)
         for identity, members in self.heap.appended.items():
             for member in members:
-                self.script.effect(f"{self.heap.names[identity]}.append({self.code(member)})")
+                more = f"extend({self._run(member)})" if isinstance(member, Run) else f"append({self.code(member)})"
+                self.script.effect(f"{self.heap.names[identity]}.{more}")
         for key, value in self.heap.shadow.items():
             self._slot(key, value)
         for identity, (_, before) in self.heap.originals.items():
@@ -165,7 +167,7 @@ class Renderer:
         if type(value) in (collections.OrderedDict, collections.Counter):
             return f"{self.script.constant(type(value))}({self._dict(value)})"
         if isinstance(value, tuple):
-            parts = ", ".join(self.code(v) for v in value)
+            parts = self._parts(value)
             if type(value) is tuple:
                 return f"({parts}{',' if len(value) == 1 else ''})"
             return f"{self.script.constant(type(value))}({parts})"
@@ -211,7 +213,20 @@ class Renderer:
                 self.script.effect(f"set_attribute({made}, {name!r}, {self.code(getattr(value, name))})")
 
     def _list(self, members: list[Any]) -> str:
-        return f"[{', '.join(self.code(m) for m in members)}]"
+        return f"[{self._parts(members)}]"
+
+    def _parts(self, members: Sequence[Any]) -> str:
+        return ", ".join(f"*{self._run(m)}" if isinstance(m, Run) else self.code(m) for m in members)
+
+    def _run(self, run: Run) -> str:
+        """The members that the graph has for a list, as a list."""
+        if id(run) not in self._made:
+            self._held.append(run)
+            made = self._made[id(run)] = self.script.name()
+            rows = ", ".join(map(self._output, [run.count, *grown.stacks(self.ev, grown.alike(self.ev, run))]))
+            self.script.scope["members"] = grown.members
+            self.script.effect(f"{made} = members({self.script.constant(run.element)}, {rows})")
+        return self._made[id(run)]
 
     def _dict(self, members: dict[Any, Any]) -> str:
         return "{" + ", ".join(f"{self.code(k)}: {self.code(v)}" for k, v in members.items()) + "}"

@@ -27,7 +27,7 @@ from recgraph.speculate import (
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.reasons import Inconvertible
-from recgraph.speculate.values import Residual, is_symbolic
+from recgraph.speculate.values import Residual, Run, is_symbolic
 
 _NUMBER_DTYPES = frozenset({tf.bool, tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.uint8, tf.uint16, tf.uint32,
                       tf.uint64, tf.int8, tf.int16, tf.int32, tf.int64})  # fmt: skip
@@ -146,7 +146,8 @@ def python(
             return function(*arguments, **named)
         except Exception as error:
             raise ev.raised(error, node) from error
-    if not named and any(is_symbolic(a) or (isinstance(a, Residual) and a.tensor is not None) for a in flat):
+    of_graph = any(is_symbolic(a) or (isinstance(a, Residual) and a.tensor is not None) for a in flat)
+    if of_graph and not named and not any(isinstance(a, Run) for a in flat):
         made = arrays.look(function, arguments) or arrays.apply(ev, function, arguments, node)
         made = made or arithmetic.apply(ev, function, arguments, node)
         if made is not None:

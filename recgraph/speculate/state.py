@@ -6,17 +6,36 @@ or dict made during the call.
 
 from __future__ import annotations
 
+import ast
 import collections
+import contextlib
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, TypeAlias
 
 from recgraph.speculate import calls, known, merging
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import MISSING, Missing, Unsure
+from recgraph.speculate.values import MISSING, Missing, Unsure, has_run
 
 Slot: TypeAlias = tuple[int, Any]
 WHOLE = object()  # in a slot: all members of a list or set
+
+
+def name_of(what: str, node: ast.AST) -> str:
+    """A local name of ours, which nothing else around has."""
+    place = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+    return f"<{what} of {type(node).__name__} in {place}>"
+
+
+@contextlib.contextmanager
+def held(ev: Evaluator, members: list[Any], node: Any) -> Iterator[list[Any]]:
+    """A list of ours that branches and loops may change, too."""
+    name, slots = name_of("list", node), ev.frame.locals
+    slots[name] = members
+    try:
+        yield members
+    finally:
+        slots.pop(name, None)
 
 
 class State:
@@ -131,8 +150,9 @@ class State:
                     raise self._ev.refuse("merge", "a deque changes as a tensor decides")
             elif isinstance(thing, set):
                 found.update({(key, WHOLE): set(thing)} if thing != copy else {})
-            elif isinstance(thing, list) and len(thing) != len(copy):
-                found[key, WHOLE] = list(thing)
+            elif isinstance(thing, list) and (len(thing) != len(copy) or has_run([*copy, *thing])):
+                if len(thing) != len(copy) or any(a is not b for a, b in zip(thing, copy, strict=True)):
+                    found[key, WHOLE] = list(thing)
             elif isinstance(thing, list):
                 found.update({(key, i): v for i, v in enumerate(thing) if v is not copy[i]})
             elif isinstance(thing, dict):
@@ -150,6 +170,11 @@ class State:
         heap = self._ev.heap
         absent: Any = heap.previous.get(slot[1], MISSING) if thing is heap.shadow else MISSING
         return thing.get(slot[1], [] if thing is heap.appended else absent)
+
+    def lists(self, changes: Collection[Slot]) -> dict[Slot, Any]:
+        """The lists of which single members have changed, as a whole: on another way they may grow."""
+        keys = {key for key, place in changes if isinstance(self._held[key][0], list) and place is not WHOLE}
+        return {(key, WHOLE): list(self._held[key][0]) for key in keys}
 
     def is_name(self, slot: Slot) -> bool:
         """Whether a slot is a local name."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+import functools
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import tensorflow as tf
@@ -42,20 +44,56 @@ class Missing:
 MISSING = Missing()
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Run:
+    """Members of a list, one after the other, as many as the graph says. It stands in the list for all of them.
+
+    Attributes:
+        element: the template of a member, whose holes are the same for all.
+        lists: for each hole a TensorList with its values, a variant scalar.
+        count: how many members there are, int64 scalar.
+        view: where the first one is in the TensorLists and how far the next is from it, int64 scalars; None where the
+            members are all that the TensorLists have.
+        backwards: whether they are all, from the last to the first.
+    """
+
+    element: Any
+    lists: tuple[tf.Tensor, ...]
+    count: tf.Tensor
+    view: tuple[tf.Tensor, tf.Tensor] | None = None
+    backwards: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the members are all that the TensorLists have, in their order."""
+        return self.view is None and not self.backwards
+
+
+def has_run(members: Any) -> bool:
+    """Whether only the graph knows how many members a list or tuple has."""
+    return isinstance(members, list | tuple) and any(type(member) is Run for member in members)
+
+
+def how_many(members: Sequence[Any]) -> tf.Tensor:
+    """How many members a list with runs has, int64."""
+    counts = [member.count if isinstance(member, Run) else 1 for member in members]
+    return functools.reduce(operator.add, counts, tf.constant(0, tf.int64))
+
+
 def is_symbolic(value: Any) -> bool:
     """Whether a value is a tensor of the graph, or made of such."""
-    return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor)
+    return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor | Run)
 
 
 class Iteration:
     """An iterator that the program has made: a generator expression, a `zip`, a `map`.
 
     Args:
-        members: what is left of it.
+        members: what is left of it; rows, where only the graph knows how many there are.
         forks: how many branches and loops of tensors were around us when it was made.
     """
 
-    def __init__(self, members: Iterator[Any], forks: int) -> None:
+    def __init__(self, members: Iterator[Any] | Rows, forks: int) -> None:
         self.members, self.forks = members, forks
 
 
@@ -83,12 +121,14 @@ class Rows:
         row: the one of a number.
         is_known: whether the script knows them, too, so that the loop may be unrolled.
         begins: whether there is at least one, so that the first round may come before the loop.
+        sources: the lists that the rows are members of, each with all members that it has.
     """
 
     count: tf.Tensor
     row: Callable[[tf.Tensor], Any]
     is_known: bool = False
     begins: bool = False
+    sources: tuple[tuple[Any, Any], ...] = ()
 
 
 @dataclasses.dataclass(eq=False)

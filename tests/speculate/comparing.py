@@ -68,6 +68,7 @@ def run_wrapped(program: Program, wrap: Callable[..., Any] | None) -> tuple[list
 
 # Operations that a converted call may run beside its graph, and why.
 BESIDE: dict[str, str] = {
+    "Unpack": "a list of which only the graph knew the length becomes one of tensors",
     "ReadVariableOp": "variables that are written before something that may fail are read first, to be put back",
 }
 

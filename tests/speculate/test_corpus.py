@@ -32,6 +32,8 @@ def test_program(name: str) -> None:
         assert speculated.calls["graph"] > 0, speculated.explain()
         assert counts[-1].entered == 0, speculated.explain()
         assert [wrong for wrong in map(comparing.beside_one_graph, counts) if wrong] == []
+        if program.graphs is not None:
+            assert len(speculated._graphs) == program.graphs, speculated.explain()
     else:
         assert speculated.given_up, speculated.explain()
 

@@ -20,22 +20,24 @@ class Program:
     Attributes:
         make: gives the step, the arguments of call i, and the objects with state.
         converted: whether the last calls must run as graphs; else why they may not.
+        graphs: how many there must be in the end, where that is said.
     """
 
     name: str
     make: Callable[[], tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]], Any]]
     converted: bool
     reason: str = ""
+    graphs: int | None = None
 
 
 PROGRAMS: dict[str, Program] = {}
 
 
-def program(make: Any = None, *, eager: str = "") -> Any:
-    """Registers a program; `eager` says why it is not converted."""
+def program(make: Any = None, *, eager: str = "", graphs: int | None = None) -> Any:
+    """Registers a program; `eager` says why it is not converted, `graphs` into how many graphs it is."""
 
     def register(function: Any) -> Any:
-        PROGRAMS[function.__name__] = Program(function.__name__, function, not eager, eager)
+        PROGRAMS[function.__name__] = Program(function.__name__, function, not eager, eager, graphs)
         return function
 
     return register if make is None else register(make)
