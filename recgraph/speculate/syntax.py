@@ -73,20 +73,25 @@ def site_of(syntax: Syntax, node: ast.AST, what: str = "value") -> tuple[object,
     return (*syntax.key, getattr(node, "site", -1), what)
 
 
-@functools.cache
 def syntax_of_code(code: types.CodeType) -> Syntax:
     """The syntax tree that `code` was compiled from.
 
     Raises:
         Inconvertible: there is no source, or several functions in it that cannot be told apart.
     """
-    found = [(node, name) for node, name in _functions(code.co_filename) if _begins(node) == code.co_firstlineno]
+    return _syntax_in(code.co_filename, code)
+
+
+@functools.cache
+def _syntax_in(filename: str, code: types.CodeType) -> Syntax:
+    """Code objects of two files are equal where their functions are: the file has to be told."""
+    found = [(node, name) for node, name in _functions(filename) if _begins(node) == code.co_firstlineno]
     found = [(node, name) for node, name in found if _name(node) == code.co_name]
     if len(found) > 1:
         found = [(node, name) for node, name in found if _place(node) == _code_place(code)]
     if len(found) != 1:
-        raise Inconvertible("no source", f"the source of {code.co_name} was not found", f"{code.co_filename}:1")
-    return Syntax(found[0][0], code.co_filename, found[0][1])
+        raise Inconvertible("no source", f"the source of {code.co_name} was not found", f"{filename}:1")
+    return Syntax(found[0][0], filename, found[0][1])
 
 
 def syntax_of(function: Callable[..., object]) -> Syntax:

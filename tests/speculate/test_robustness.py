@@ -362,3 +362,20 @@ def test_processes_that_are_forked_and_spawned(tmp_path: Path) -> None:
         """,
     )
     assert printed.split() == ["True", "False"]
+
+
+def test_two_files_with_the_same_text(tmp_path: Path) -> None:
+    """Their functions have equal code objects; each keeps its own file's name."""
+    functions = []
+    for name in ("one.py", "other.py"):
+        path = tmp_path / name
+        path.write_text("def step(x):\n    y = x + 1.0\n    return y * y\n")
+        names: dict[str, Any] = {}
+        exec(compile(path.read_text(), str(path), "exec"), names)
+        functions.append(Speculated(names["step"]))
+    assert functions[0].function.__code__ == functions[1].function.__code__
+    for name, step in zip(("one.py", "other.py"), functions, strict=True):
+        for _ in range(4):
+            assert float(step(tf.constant(1.0))) == 4.0
+        assert f"{name}:1" in step.explain()
+        assert step.calls["graph"] == 1
