@@ -169,6 +169,7 @@ def compare(name: str, batch_size: int, small: bool, data: Path | None, warm_up:
       rounds: how many measurements count, of each contender in turn.
     """
     epoch = epoch_of(name, batch_size, small, data)
+    Taking("eager", name, epoch, small).warm_up(2)  # what TensorFlow does once is in nobody's first steps
     contenders = {kind: Taking(kind, name, epoch, small) for kind in LABELS}
     eager, ours = contenders["eager"], contenders["coexecuted"]
     limits = {"eager": None, "coexecuted": None}

@@ -24,7 +24,7 @@ class BertCLS(Trainer):
       best: the largest so far.
     """
 
-    def __init__(self, size: bert.Size, metric: Callable[..., Any], rate: float = 1e-3, log_every: int = 5):
+    def __init__(self, size: bert.Size, metric: Callable[..., Any], rate: float = 3e-4, log_every: int = 5):
         """Args: sizes, a metric of classes and predictions, Adam's learning rate, and how often it is printed."""
         self.network = bert.make(size, CLASSES, by_row=False)
         super().__init__((self.network, tf.keras.optimizers.Adam(rate)))

@@ -19,7 +19,7 @@ MAX_ANSWER = 3
 class BertQA(Trainer):
     """The encoder with two scores for each word, and Adam with a rate that falls."""
 
-    def __init__(self, size: bert.Size, rate: float = 1e-3):
+    def __init__(self, size: bert.Size, rate: float = 3e-4):
         """Args: sizes, and the learning rate at the beginning."""
         schedule = tf.keras.optimizers.schedules.PolynomialDecay(rate, 1000, 0.0)
         self.network = bert.make(size, 2, by_row=True)
