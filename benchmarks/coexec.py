@@ -30,6 +30,7 @@ from recgraph.models.zoo.program import Step
 SETTLED = 20
 # Seconds that a measurement takes at least, in whole epochs, and at most.
 SHORTEST, LONGEST = 0.5, 5.0
+RUNNERS = ("Python", "graph")
 LABELS = {
     "eager": "eager",
     "coexecuted": "co-executed",
@@ -137,10 +138,12 @@ def phases(taking: Taking, eager: Taking) -> dict[str, Any]:
     Returns:
       `steps`; `counts` of them by kind; `settled`, the share of those after `SETTLED` that were co-executed; `changes`
       between co-execution and tracing; `traced`, how long the steps before the clock took that were not co-executed,
-      over the same steps eagerly; `explanation`.
+      over the same steps eagerly; `runners`, seconds of a step that Python and the graph were busy and stalled;
+      `given_up`, why they all run eagerly, or "".
     """
     kinds = taking.coexecuted
     timed = zip(kinds, taking.seconds, eager.seconds, strict=False)
+    profile = taking.step.timing()
     traced = [(mine, theirs) for was_coexecuted, mine, theirs in timed if not was_coexecuted]
     return {
         "steps": len(kinds),
@@ -148,7 +151,8 @@ def phases(taking: Taking, eager: Taking) -> dict[str, Any]:
         "settled": statistics.fmean(kinds[SETTLED:]) if len(kinds) > SETTLED else None,
         "changes": sum(one != other for one, other in itertools.pairwise(kinds)),
         "traced": sum(mine for mine, _ in traced) / sum(theirs for _, theirs in traced) if traced else None,
-        "explanation": str(taking.step.explain()),
+        "runners": {"python": profile.python, "graph": profile.graph},
+        "given_up": taking.step.phases.given_up,
     }
 
 
@@ -214,9 +218,11 @@ def courses(results: Sequence[dict[str, Any]]) -> str:
         settled = "" if found["settled"] is None else f"{found['settled']:.1%}"
         traced = "" if found["traced"] is None else f"{found['traced']:.2f}"
         counts = [str(found["counts"][kind]) for kind in ("traced", "left", "coexecuted", "eager")]
-        rows.append([title(result), *counts, settled, str(found["changes"]), traced])
+        runners = [f"{1e3 * seconds:.1f}" for pair in found["runners"].values() for seconds in pair]
+        rows.append([title(result), *counts, settled, str(found["changes"]), traced, *runners])
     header = ["program, batch", "traced", "left", "co-executed", "eager", f"co-executed after step {SETTLED}"]
-    return report.markdown([*header, "changes of phase", "a traced step / an eager one"], rows)
+    header += ["changes of phase", "a traced step / an eager one"]
+    return report.markdown([*header, *(f"{who} {what}, ms" for who in RUNNERS for what in ("busy", "stalled"))], rows)
 
 
 def notes(results: Sequence[dict[str, Any]]) -> str:
@@ -224,8 +230,8 @@ def notes(results: Sequence[dict[str, Any]]) -> str:
     lines = []
     for result in results:
         lines += [f"- {title(result)}, {LABELS[kind]}: {text}" for kind, text in result["faults"].items()]
-        reasons = [line for line in result["phases"]["explanation"].splitlines() if line.startswith("runs eagerly")]
-        lines += [f"- {title(result)}, co-executed: {line}" for line in reasons]
+        if result["phases"]["given_up"]:
+            lines.append(f"- {title(result)}, co-executed: runs eagerly, because {result['phases']['given_up']}")
     return "\n".join(lines)
 
 

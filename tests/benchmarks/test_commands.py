@@ -199,6 +199,7 @@ def test_coexecution_is_compared_where_the_losses_are_right(tmp_path: Path) -> N
     assert sum(course["counts"].values()) == course["steps"]
     assert course["counts"]["coexecuted"] > 0
     assert course["changes"] > 0
+    assert min(busy for busy, _ in course["runners"].values()) > 0.0
     text = (tmp_path / "coexec.md").read_text(encoding="utf-8")
     assert "SDPoint, 4 (small), tf.function: the loss of step" in text
 
