@@ -114,10 +114,10 @@ def can_fail(number: int) -> bool:
     """Whether they may have an error that depends on values."""
     given = signature(number)
     dtype = given.attributes.get("T")
-    return may_fail(given.name, dtype is not None and tf.dtypes.as_dtype(dtype.type).is_integer)
+    types = () if dtype is None else dtype.list.type or (dtype.type,)
+    return may_fail(given.name, any(tf.dtypes.as_dtype(kind).is_integer for kind in types if kind))
 
 
-@functools.cache
 def place(number: int) -> str:
     """A location as `file:line`, the innermost one that is not TensorFlow's own."""
     frames = module().location(number)

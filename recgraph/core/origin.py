@@ -16,9 +16,9 @@ import tensorflow as tf
 from recgraph import tf_private
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_OURS = tuple(os.path.join(_HERE, name) + os.sep for name in ("core", "native"))
+_OURS = tuple(os.path.join(_HERE, name) + os.sep for name in ("core", "native", "tf_private"))
 _FOREIGN = tuple(os.path.join("site-packages", name) + os.sep for name in ("tensorflow", "keras", "recgraph"))
-_OUR_FILES = tuple(os.path.join(_HERE, name) for name in ("tf_private.py", "testing.py", "errors.py"))
+_OUR_FILES = tuple(os.path.join(_HERE, name) for name in ("testing.py", "errors.py"))
 
 
 _REWRITTEN = "__autograph_generated_file"  # in the name of the file that AutoGraph writes its code to

@@ -1,0 +1,260 @@
+"""The eager runtime: tapes, seeds, devices, and how a function is called."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe as _pywrap_tfe
+from tensorflow.python.eager import context as _context
+from tensorflow.python.eager import execute as _execute
+
+# A gradient function is offered to a tape before anything is recorded: whether a tape is listening decides
+# whether an eager call keeps its activations.
+from tensorflow.python.eager import record as _record
+from tensorflow.python.framework import ops as _ops
+from tensorflow.python.ops import gradients_util as _gradients_util
+from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
+
+from recgraph.tf_private.graphs import EagerTensor, FuncGraph, placeholder
+
+# Seeds of operations are taken modulo this.
+_MAX_SEED = 2**31 - 1
+
+
+def tape_is_recording(tensors: list[tf.Tensor]) -> bool:
+    """Whether a gradient tape would record an eager operation on these inputs."""
+    return bool(_record.could_possibly_record()) and bool(_record.should_record_backprop(tensors))
+
+
+def a_tape_is_listening() -> bool:
+    """Whether a gradient tape or accumulator of this thread may record what is done now."""
+    return bool(_record.could_possibly_record())
+
+
+def watch_variables(graph: Any) -> None:
+    """Tells the tapes of this thread that the variables `graph` reads are used, as reading them would."""
+    for variable in graph._watched_variables:
+        _resource_variable_ops.variable_accessed(variable)
+
+
+def executing_eagerly() -> bool:
+    """Whether operations run at once; `tf.executing_eagerly` is false inside of autographed Python."""
+    return bool(_context.executing_eagerly())
+
+
+def eagerly() -> Any:
+    """A context in which operations run at once, also inside of an explicit graph, which `tf.init_scope` keeps."""
+    return _context.eager_mode()
+
+
+def next_seeds() -> tuple[int, int]:
+    """The seeds that the next eager random operation would have; drawing them is what it does first."""
+    context = _context.context()
+    seeds = context._seed % _MAX_SEED, context._internal_operation_seed() % _MAX_SEED
+    return (0, _MAX_SEED) if seeds == (0, 0) else seeds
+
+
+def global_seed() -> int | None:
+    """What `tf.random.set_seed` was given."""
+    return _context.context()._seed
+
+
+def seed_generator_state() -> Any:
+    """Where the generator is that eager random operations draw their seeds from."""
+    context = _context.context()
+    return (context._rng, context._rng.getstate()) if context._seed is not None else None
+
+
+def set_seed_generator_state(state: Any) -> None:
+    """Puts it back."""
+    if state is not None:
+        state[0].setstate(state[1])
+
+
+def variable_dtype(handle: tf.Tensor) -> tf.DType:
+    """The dtype of the variable behind an eager handle."""
+    return tf.dtypes.as_dtype(handle._handle_data.shape_and_type[0].dtype)
+
+
+def eager_constant(value: Any, dtype: tf.DType) -> tf.Tensor:
+    """An eager tensor; `tf.constant` takes several times as long."""
+    context = _context.context()
+    return EagerTensor(value, context.device_name, dtype.as_datatype_enum)
+
+
+def connected_inputs(graph: Any, output: tf.Tensor) -> list[bool]:
+    """Of each input of a function's graph, whether `tf.gradients` of an output with respect to it is not None.
+
+    Asked in a graph of its own, which `tf.gradients` cannot: the function's graph is finished.
+    """
+    with FuncGraph("connected").as_default():
+        given = placeholder(tf.TensorSpec(output.shape, output.dtype))
+        found = _gradients_util._GradientsHelper([output], list(graph.inputs), grad_ys=[given], src_graph=graph)
+    return [gradient is not None for gradient in found]
+
+
+def record_in_groups(function: Any, groups: Callable[[], list[tuple[list[int], list[int]]]]) -> None:
+    """Tells tapes which inputs each output of a concrete function depends on; TensorFlow takes it to be all.
+
+    Args:
+        function: concrete.
+        groups: gives the numbers of outputs and of the inputs that they depend on; asked when a tape first records.
+    """
+    select, made = function._select_forward_and_backward_functions, functools.cache(groups)
+
+    def selecting(*arguments: Any) -> Any:
+        call = select(*arguments)
+        functions = call._functions
+        if "record" not in vars(functions):
+            functions.record = functools.partial(_record_groups, functions, functions.record, made())
+        return call
+
+    function._select_forward_and_backward_functions = selecting
+
+
+def _record_groups(
+    functions: Any, record: Any, groups: Any, outputs: list[tf.Tensor], inputs: list[tf.Tensor], tangents: Any
+) -> None:
+    """Records a call for each group of outputs; what it gives besides, to the backward function, depends on all."""
+    if tangents or functions._forwardprop_output_indices:
+        return record(outputs, inputs, tangents)
+    backward, recorded = functions._wrap_backward_function(functions._forward_graph, functions._backward, outputs)
+    name = functions._forward.cached_definition.signature.name
+    besides = list(range(functions._num_inference_outputs, len(recorded)))
+    for given, taken in [*groups, (besides, list(range(len(inputs))))]:
+        given = [i for i in given if i < len(recorded)]
+        if given and taken:
+            one = functools.partial(_backward_of_group, backward, len(recorded), given, taken)
+            _record.record_operation(name, [recorded[i] for i in given], [inputs[j] for j in taken], one)
+
+
+def _backward_of_group(backward: Any, count: int, given: list[int], taken: list[int], *gradients: Any) -> list[Any]:
+    """The gradients of a group's inputs, where the other outputs have none."""
+    every: list[Any] = [None] * count
+    for i, gradient in zip(given, gradients, strict=True):
+        every[i] = gradient
+    found = backward(*every)
+    return [found[j] for j in taken]
+
+
+def fast_call(function: Any, keeps_order: bool = False) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
+    """Calls a concrete function with tensors alone, past everything that is for tapes where there are none.
+
+    What it captures has to be complete. Errors are raised as the runtime gives them.
+
+    Args:
+        function: the concrete function.
+        keeps_order: whether control dependencies matter, or there are branches: see `_options_that_keep_order`.
+    """
+    captured = function.captured_inputs
+    context, name, count = _context.context(), function._inference_function.name, len(function.outputs)
+    could_record, text = _record.could_possibly_record, name.decode()
+    options = _options_that_keep_order(context) if keeps_order else None
+    attributes = tuple(part for pair in (options or context.function_call_options).as_attrs().items() for part in pair)
+
+    def call(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        if could_record():
+            return _call_with(options, function, list(tensors))
+        return _execute.execute(text, count, [*tensors, *captured], attributes, context)
+
+    return call
+
+
+def _call_with(options: Any, function: Any, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+    context = _context.context()
+    before = context.function_call_options
+    context.function_call_options = options or before
+    try:
+        return function._call_flat(tensors, function.captured_inputs)
+    finally:
+        context.function_call_options = before
+
+
+def _options_that_keep_order(context: Any) -> Any:
+    """Options without TensorFlow's optimization of dependencies, which is wrong in two ways.
+
+    It drops the edge from a read of a variable to the next write where another way leads from one to the other; if
+    that way is by a shape alone, it is folded away afterwards, and the write may come first. And of `(0 + x) + x` in a
+    branch it makes a result without a value.
+    """
+    options = context.function_call_options
+    config = tf.compat.v1.ConfigProto.FromString(options.config_proto_serialized)
+    config.graph_options.rewrite_options.dependency_optimization = config.graph_options.rewrite_options.OFF
+    return type(options)(options.executor_type, config)
+
+
+_has_forked = [False]
+
+os.register_at_fork(after_in_child=lambda: _has_forked.__setitem__(0, True))
+
+
+def is_plainly_eager() -> bool:
+    """Whether operations run at once, and no distribution strategy has a say in it.
+
+    Nor in a forked process: the threads that run graphs have stayed in the other one.
+    """
+    if _has_forked[0]:
+        return False
+    return _context.executing_eagerly() and not _ops.get_default_graph()._distribution_strategy_stack
+
+
+@contextlib.contextmanager
+def eager_operations() -> Iterator[list[str]]:
+    """The operations that run eagerly in this thread, by type, in order; a call of a graph is one with its name."""
+    seen: list[str] = []
+    thread = threading.get_ident()
+
+    def noting(execute: Callable[..., Any], place: int) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            result = execute(*arguments)
+            if threading.get_ident() == thread:
+                seen.append(str(arguments[place]))
+            return result
+
+        return call
+
+    originals = _pywrap_tfe.TFE_Py_FastPathExecute, _pywrap_tfe.TFE_Py_Execute
+    _pywrap_tfe.TFE_Py_FastPathExecute, _pywrap_tfe.TFE_Py_Execute = noting(originals[0], 1), noting(originals[1], 2)
+    try:
+        yield seen
+    finally:
+        _pywrap_tfe.TFE_Py_FastPathExecute, _pywrap_tfe.TFE_Py_Execute = originals
+
+
+def context_handle() -> Any:
+    """The eager runtime's context, as a capsule: a device of ours is registered with it from C++."""
+    context = _context.context()
+    context.ensure_initialized()
+    return context._handle
+
+
+def call_options() -> bytes:
+    """The serialised configuration with which eager execution runs functions whose control dependencies matter."""
+    return bytes(_options_that_keep_order(_context.context()).config_proto_serialized)
+
+
+def function_name(function: Any) -> bytes:
+    """The name under which the eager runtime knows a concrete function."""
+    return bytes(function._inference_function.name)
+
+
+def stay_on_device(name: str, others: tuple[str | None, ...]) -> None:
+    """Lets `tf.device` scopes for `others`, opened in a scope for the device `name`, stay on that device.
+
+    What a name stands for in a scope is looked up in a cache of TensorFlow's, which is empty at first and again after
+    the devices have changed; with entries of our own there is nothing to patch.
+    """
+    cache = _context._device_parsing_cache
+    if (name, others[0]) not in cache:
+        cache.update({(name, other): (name, tf.DeviceSpec.from_string(name)) for other in others})
+
+
+def raise_status(code: int, message: str) -> None:
+    """Raises what TensorFlow raises for an error of its runtime."""
+    raise tf.errors.exception_type_from_error_code(code)(None, None, message)
