@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+import tensorflow as tf
 
+import recgraph as rg
 from recgraph.benchmarks import report
 
 LAYERS, WIDTH, BATCH = 12, 16, 8
@@ -28,8 +31,6 @@ class Network:
     """Gated layers, and gradient descent with momentum, in plain TensorFlow."""
 
     def __init__(self) -> None:
-        import tensorflow as tf
-
         seeds = [[1, i] for i in range(LAYERS)]
         self.kernels = [tf.Variable(tf.random.stateless_normal([WIDTH, WIDTH], seed) * 0.2) for seed in seeds]
         self.biases = [tf.Variable(tf.zeros([WIDTH])) for _ in seeds]
@@ -43,8 +44,6 @@ class Network:
 
     def loss(self, x: Any) -> Any:
         """How far the layers are from giving nothing: a scalar, for float32 `[batch, width]`."""
-        import tensorflow as tf
-
         for kernel, bias in zip(self.kernels, self.biases, strict=True):
             gate = tf.sigmoid(x @ kernel + bias)
             x = gate * tf.tanh(x @ kernel) + (1.0 - gate) * x
@@ -52,8 +51,6 @@ class Network:
 
     def gradients(self, x: Any) -> tuple[Any, list[Any]]:
         """The loss, and its gradients by the variables."""
-        import tensorflow as tf
-
         with tf.GradientTape() as tape:
             loss = self.loss(x)
         return loss, tape.gradient(loss, self.variables)
@@ -71,8 +68,6 @@ def _parts(batch: Any) -> Iterator[Any]:
 
 
 def _generator(network: Network, batch: Any) -> float:
-    import tensorflow as tf
-
     total = 0.0
     for part in _parts(batch):
         loss, gradients = network.gradients(tf.constant(part))
@@ -82,9 +77,6 @@ def _generator(network: Network, batch: Any) -> float:
 
 
 def _raising(network: Network, batch: Any) -> float:
-    import numpy as np
-    import tensorflow as tf
-
     loss, gradients = network.gradients(tf.constant(batch))
     try:
         with np.errstate(all="raise"):
@@ -96,14 +88,10 @@ def _raising(network: Network, batch: Any) -> float:
 
 
 def _slope(losses: list[float]) -> float:
-    import numpy as np
-
     return float(np.polyfit(np.arange(len(losses)), losses, 1)[0]) if len(losses) > 1 else 0.0
 
 
 def _library(network: Network, batch: Any) -> float:
-    import tensorflow as tf
-
     loss, gradients = network.gradients(tf.constant(batch))
     network.losses = [*network.losses[-15:], float(loss)]
     network.update(gradients, tf.constant(0.01 if _slope(network.losses) < 0.0 else 0.005))
@@ -111,8 +99,6 @@ def _library(network: Network, batch: Any) -> float:
 
 
 def _inline(network: Network, batch: Any) -> float:
-    import tensorflow as tf
-
     with tf.GradientTape() as tape:
         loss = network.loss(tf.constant(batch))
     gradients = tape.gradient(loss, network.variables)
@@ -135,10 +121,6 @@ def measured(name: str, steps: int, warm_up: int) -> dict[str, Any]:
     Raises:
       RuntimeError: the results differ.
     """
-    import numpy as np
-
-    import recgraph as rg
-
     called = rg.function(PROGRAMS[name])
     contenders = {"eager": (PROGRAMS[name], Network()), "auto": (called, Network())}
     seconds: dict[str, list[float]] = {label: [] for label in contenders}

@@ -16,7 +16,8 @@ import recgraph as rg
 from recgraph.models.zoo import ZOO, generated
 from recgraph.models.zoo.lstm import LSTM
 from recgraph.models.zoo.resnet50 import ResNet50
-from tests.speculate.test_zoo import far_apart, seen
+from tests.speculate.comparing import far_apart
+from tests.speculate.test_zoo import seen
 
 Wrap = Callable[[Any], Any]
 
