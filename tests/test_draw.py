@@ -182,7 +182,7 @@ def test_a_recursive_function_is_drawn_once_it_has_been_called() -> None:
 
 def test_a_picture_is_as_large_as_its_boxes() -> None:
     """Nothing is cut off."""
-    figure = bodies.figure(fibonacci(), None)
+    figure = bodies.figure(scene.of_subgraph(fibonacci()), "fibonacci")
     width, height = figure.get_size_inches()
     for patch in figure.axes[0].patches:
         box = patch.get_path().get_extents()

@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "speculate": CORE,
     "coexec": CORE,
     "optimize": CORE,
-    "draw": CORE,
+    "draw": CORE | {"coexec"},
     "testing": CORE,
     "auto": CORE | FEATURES,
     "function": CORE | FEATURES | {"auto"},

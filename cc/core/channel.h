@@ -1,5 +1,5 @@
 // The meeting points of the two runners of a co-executed step: numbered slots, each a queue of values that one side
-// puts and the other takes.
+// puts and the other takes, one after another or by position.
 //
 // The graph's side never blocks a thread: it leaves a callback with Take. Python's side may block: Wait. Any thread may
 // call anything. Close ends the run: what waits is told so, and what is put later is dropped.
@@ -8,8 +8,10 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -37,12 +39,13 @@ class Channels {
       if (closed_) return false;
       Slot& place = slots_[slot];
       if (place.takers.empty()) {
-        place.values.push_back(std::move(value));
+        place.values.emplace(place.put++, std::move(value));
         changed_.notify_all();
         return true;
       }
       taker = std::move(place.takers.front());
       place.takers.pop_front();
+      ++place.put;
     }
     taker(&value);
     return true;
@@ -53,8 +56,8 @@ class Channels {
     std::unique_lock<std::mutex> lock(mutex_);
     Slot& place = slots_[slot];
     if (!place.values.empty()) {
-      T value = std::move(place.values.front());
-      place.values.pop_front();
+      T value = std::move(place.values.begin()->second);
+      place.values.erase(place.values.begin());
       lock.unlock();
       taker(&value);
     } else if (closed_) {
@@ -68,15 +71,12 @@ class Channels {
   // Waits for the slot's next value and moves it to `value`. What was put before the channels were closed can still be
   // had afterwards.
   Meeting Wait(int slot, std::chrono::milliseconds patience, T* value) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    Slot& place = slots_[slot];
-    changed_.wait_for(lock, patience, [&] { return closed_ || !place.values.empty(); });
-    if (!place.values.empty()) {
-      *value = std::move(place.values.front());
-      place.values.pop_front();
-      return Meeting::kValue;
-    }
-    return closed_ ? Meeting::kClosed : Meeting::kTimeout;
+    return WaitFor(slot, patience, value, [](Slot& place) { return place.values.begin(); });
+  }
+
+  // The same for the value that was put as number `position`, from 0. It can be had once.
+  Meeting Wait(int slot, int64_t position, std::chrono::milliseconds patience, T* value) {
+    return WaitFor(slot, patience, value, [position](Slot& place) { return place.values.find(position); });
   }
 
   // Ends the run. Idempotent.
@@ -97,9 +97,22 @@ class Channels {
 
  private:
   struct Slot {
-    std::deque<T> values;
-    std::deque<Taker> takers;  // empty unless values is
+    std::map<int64_t, T> values;  // by position
+    std::deque<Taker> takers;     // empty unless values is
+    int64_t put = 0;              // how many values there have been
   };
+
+  template <typename Find>
+  Meeting WaitFor(int slot, std::chrono::milliseconds patience, T* value, Find find) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    Slot& place = slots_[slot];
+    changed_.wait_for(lock, patience, [&] { return closed_ || find(place) != place.values.end(); });
+    auto found = find(place);
+    if (found == place.values.end()) return closed_ ? Meeting::kClosed : Meeting::kTimeout;
+    *value = std::move(found->second);
+    place.values.erase(found);
+    return Meeting::kValue;
+  }
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -47,6 +47,19 @@ TEST(Channels, KeepsTheOrderOfASlot) {
   EXPECT_EQ(taken, (std::vector<int>{0, 1, 2}));
 }
 
+TEST(Channels, GivesValuesByPosition) {
+  Channels<int> channels(1);
+  for (int i = 0; i < 3; ++i) channels.Put(0, 10 + i);
+  int value = 0;
+  EXPECT_EQ(channels.Wait(0, 2, kNone, &value), Meeting::kValue);
+  EXPECT_EQ(value, 12);
+  EXPECT_EQ(channels.Wait(0, 0, kNone, &value), Meeting::kValue);
+  EXPECT_EQ(value, 10);
+  EXPECT_EQ(channels.Wait(0, 0, kNone, &value), Meeting::kTimeout);
+  EXPECT_EQ(channels.Wait(0, kNone, &value), Meeting::kValue);
+  EXPECT_EQ(value, 11);
+}
+
 TEST(Channels, ClosingTellsTakersAndRefusesValues) {
   Channels<int> channels(2);
   int told = 0;

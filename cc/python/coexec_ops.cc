@@ -44,6 +44,33 @@ REGISTER_OP("Recgraph>CaseSelect")
     .SetShapeFn(ScalarOutput)
     .Doc("Which way Python went: the case of a switch, the source of an input, or that the step is over.");
 
+REGISTER_OP("Recgraph>LoopCond")
+    .Input("run: int64")
+    .Output("again: bool")
+    .Attr("slot: int")
+    .SetIsStateful()
+    .SetShapeFn(ScalarOutput)
+    .Doc("Whether Python's loop makes another trip.");
+
+REGISTER_OP("Recgraph>Keep")
+    .Input("run: int64")
+    .Input("value: dtype")
+    .Attr("cell: int")
+    .Attr("dtype: type")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Keeps a value of a loop's trip for operations that use it when there has been another trip.");
+
+REGISTER_OP("Recgraph>Recall")
+    .Input("run: int64")
+    .Output("value: dtype")
+    .Attr("slot: int")
+    .Attr("cell: int")
+    .Attr("dtype: type")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::UnknownShape)
+    .Doc("A value that was kept, or will be: Python says which. Waits for it, without a thread.");
+
 REGISTER_OP("Recgraph>OutputFetching")
     .Input("run: int64")
     .Input("value: dtype")
@@ -101,7 +128,7 @@ class ReceiveOp : public AsyncOpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("slot", &slot_));
   }
 
-  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) final {
     std::shared_ptr<Run> run = FindRun(context);
     if (run == nullptr) return done();
     auto ending = std::make_shared<Ending>(context, std::move(done));
@@ -109,11 +136,67 @@ class ReceiveOp : public AsyncOpKernel {
       ending->token = manager->get_cancellation_token();
       if (!manager->RegisterCallback(ending->token, [ending] { ending->End(nullptr); })) return ending->End(nullptr);
     }
-    run->channels().Take(slot_, [ending](const Tensor* value) { ending->End(value); });
+    run->channels().Take(slot_, [this, run, ending](const Tensor* value) { Receive(*run, value, ending); });
   }
+
+ protected:
+  // Ends the operation, now or later, with what it makes of the channel's value; null if it was closed.
+  virtual void Receive(Run&, const Tensor* value, const std::shared_ptr<Ending>& ending) { ending->End(value); }
 
  private:
   int slot_;
+};
+
+class LoopCondOp : public ReceiveOp {
+ public:
+  using ReceiveOp::ReceiveOp;
+
+ protected:
+  void Receive(Run&, const Tensor* value, const std::shared_ptr<Ending>& ending) override {
+    if (value == nullptr) return ending->End(nullptr);
+    const Tensor again(value->scalar<int32_t>()() != 0);
+    ending->End(&again);
+  }
+};
+
+class RecallOp : public ReceiveOp {
+ public:
+  explicit RecallOp(OpKernelConstruction* context) : ReceiveOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("cell", &cell_));
+    OP_REQUIRES_OK(context, context->GetAttr("dtype", &dtype_));
+  }
+
+ protected:
+  void Receive(Run& run, const Tensor* value, const std::shared_ptr<Ending>& ending) override {
+    if (value == nullptr) return ending->End(nullptr);
+    const int32_t position = value->scalar<int32_t>()();
+    if (position != kNoPosition) {
+      return run.history().Read(cell_, position, [ending](const Tensor* kept) { ending->End(kept); });
+    }
+    const Tensor empty(dtype_, {0});
+    ending->End(&empty);
+  }
+
+ private:
+  int cell_;
+  tensorflow::DataType dtype_;
+};
+
+class KeepOp : public OpKernel {
+ public:
+  explicit KeepOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("cell", &cell_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    std::shared_ptr<Run> run = FindRun(context);
+    if (run != nullptr) run->history().Put(cell_, context->input(1));
+  }
+
+  bool IsExpensive() override { return false; }
+
+ private:
+  int cell_;
 };
 
 class OutputFetchingOp : public OpKernel {
@@ -149,6 +232,9 @@ class ChooseInputOp : public OpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("Recgraph>InputFeeding").Device(tensorflow::DEVICE_CPU), ReceiveOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>CaseSelect").Device(tensorflow::DEVICE_CPU), ReceiveOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>LoopCond").Device(tensorflow::DEVICE_CPU), LoopCondOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>Keep").Device(tensorflow::DEVICE_CPU), KeepOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>Recall").Device(tensorflow::DEVICE_CPU), RecallOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>OutputFetching").Device(tensorflow::DEVICE_CPU), OutputFetchingOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>ChooseInput").Device(tensorflow::DEVICE_CPU), ChooseInputOp);
 

@@ -55,7 +55,11 @@ int Locate(PyCodeObject* base) {
   return number;
 }
 
-PyObject* DescribeLocation(int location) {
+namespace {
+
+// A tuple with what `describe` gives for each site of a location.
+template <typename Function>
+PyObject* Described(int location, Function describe) {
   const Locations& all = All();
   if (location < 0 || location >= static_cast<int>(all.stacks.size())) {
     PyErr_SetString(PyExc_IndexError, "no such location");
@@ -64,16 +68,26 @@ PyObject* DescribeLocation(int location) {
   const Stack& stack = *all.stacks[location];
   PyObject* result = PyTuple_New(static_cast<Py_ssize_t>(stack.size()));
   for (size_t i = 0; result != nullptr && i < stack.size(); ++i) {
-    PyCodeObject* code = stack[i].first;
-    PyObject* frame =
-        Py_BuildValue("(OiO)", code->co_filename, PyCode_Addr2Line(code, stack[i].second), code->co_qualname);
-    if (frame == nullptr) {
+    PyObject* site = describe(stack[i].first, stack[i].second);
+    if (site == nullptr) {
       Py_DECREF(result);
       return nullptr;
     }
-    PyTuple_SET_ITEM(result, static_cast<Py_ssize_t>(i), frame);
+    PyTuple_SET_ITEM(result, static_cast<Py_ssize_t>(i), site);
   }
   return result;
+}
+
+}  // namespace
+
+PyObject* DescribeLocation(int location) {
+  return Described(location, [](PyCodeObject* code, int offset) {
+    return Py_BuildValue("(OiO)", code->co_filename, PyCode_Addr2Line(code, offset), code->co_qualname);
+  });
+}
+
+PyObject* CallSites(int location) {
+  return Described(location, [](PyCodeObject* code, int offset) { return Py_BuildValue("(Oi)", code, offset); });
 }
 
 }  // namespace recgraph

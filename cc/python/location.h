@@ -14,6 +14,9 @@ int Locate(PyCodeObject* base);
 // no such location.
 PyObject* DescribeLocation(int location);
 
+// The same as (code, offset of the instruction).
+PyObject* CallSites(int location);
+
 }  // namespace recgraph
 
 #endif  // RECGRAPH_CC_PYTHON_LOCATION_H_

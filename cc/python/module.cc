@@ -203,6 +203,8 @@ PyObject* DescribeResource(PyObject*, PyObject* number) {
 
 PyObject* DescribePlace(PyObject*, PyObject* number) { return DescribeLocation(static_cast<int>(PyLong_AsLong(number))); }
 
+PyObject* DescribeCallSites(PyObject*, PyObject* number) { return CallSites(static_cast<int>(PyLong_AsLong(number))); }
+
 PyMethodDef methods[] = {
     {"register", Register, METH_VARARGS, "register(context, name, kinds): makes the device known to TensorFlow."},
     {"plan", MakePlan, METH_O, "plan(description): a plan, for begin."},
@@ -211,6 +213,7 @@ PyMethodDef methods[] = {
     {"is_in_step", IsInStep, METH_NOARGS, "is_in_step(): whether this thread is in a step."},
     {"signature", DescribeSignature, METH_O, "signature(number): type and definition of an operation."},
     {"resource", DescribeResource, METH_O, "resource(number): name, dtype and shape of a variable."},
+    {"call_sites", DescribeCallSites, METH_O, "call_sites(number): code and offset of each frame, innermost first."},
     {"location", DescribePlace, METH_O, "location(number): the frames of a location, innermost first."},
     {nullptr, nullptr, 0, nullptr},
 };

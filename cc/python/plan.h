@@ -17,9 +17,10 @@ namespace recgraph {
 
 // Where an input may come from.
 struct Source {
-  enum class From { kOperation = 0, kFeed = 1, kConstant = 2, kResource = 3 };
+  enum class From { kOperation = 0, kFeed = 1, kConstant = 2, kResource = 3, kHistory = 4 };
   From from;
-  int number;  // the node, the slot of a feed, or the resource
+  int number;  // the node, or the resource
+  int slot;    // of a feed; for kHistory where the graph is told which time the node was done
   int output = 0;
   tensorflow::DataType dtype = tensorflow::DT_INVALID;
   std::string bytes = {};        // of a constant
@@ -61,6 +62,7 @@ struct Plan {
   std::vector<int> resources;  // the function's inputs after the run's number
   std::set<int> variables;     // the same, to look them up
   int slots;
+  int cells;   // of the history
   int commit;  // the slot that lets the changes of variables take place; -1 if there are none
   std::vector<Node> nodes;
   std::vector<Way> first;

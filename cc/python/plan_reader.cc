@@ -59,7 +59,7 @@ class Fields {
 };
 
 Source ReadSource(Fields& fields) {
-  Source source{static_cast<Source::From>(fields.Number()), fields.Number()};
+  Source source{static_cast<Source::From>(fields.Number()), fields.Number(), fields.Number()};
   source.output = fields.Number();
   source.dtype = static_cast<tensorflow::DataType>(fields.Number());
   PyObject* shape = fields.Next();
@@ -115,6 +115,7 @@ std::shared_ptr<Plan> ReadPlan(PyObject* described) {
   plan->resources = fields.Numbers();
   plan->variables.insert(plan->resources.begin(), plan->resources.end());
   plan->slots = fields.Number();
+  plan->cells = fields.Number();
   plan->commit = fields.Number();
   plan->nodes = fields.Each<Node>(ReadNode);
   plan->first = fields.Each<Way>(ReadWay);

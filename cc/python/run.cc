@@ -19,10 +19,10 @@ std::unordered_map<int64_t, std::weak_ptr<Run>>& Registry() {
 
 }  // namespace
 
-std::shared_ptr<Run> Run::New(int slots, bool is_timed) {
+std::shared_ptr<Run> Run::New(int slots, int cells, bool is_timed) {
   static int64_t last = 0;
   std::lock_guard<std::mutex> lock(RegistryMutex());
-  std::shared_ptr<Run> run(new Run(++last, slots, is_timed ? GraphTimer::Claim() : nullptr));
+  std::shared_ptr<Run> run(new Run(++last, slots, cells, is_timed ? GraphTimer::Claim() : nullptr));
   Registry()[run->id_] = run;
   return run;
 }
@@ -45,6 +45,7 @@ void Run::Put(int slot, tensorflow::Tensor value) {
 
 void Run::Cancel() {
   channels_.Close();
+  history_.Close();
   cancellation_.StartCancel();
 }
 
@@ -57,6 +58,7 @@ void Run::Finish(const absl::Status& status) {
     ended_.notify_all();
   }
   channels_.Close();
+  history_.Close();
 }
 
 absl::Status Run::Wait() {

@@ -12,22 +12,27 @@
 #include <thread>
 
 #include "cc/core/channel.h"
+#include "cc/core/history.h"
 #include "cc/python/timing.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace recgraph {
 
+// Told in place of a position in the history by an input that takes something else: the graph gets an empty tensor.
+constexpr int kNoPosition = -1;
+
 // Any thread may call anything.
 class Run {
  public:
   // Makes a run that the ops of its graph find by `id`; its graph is timed if that is asked for and possible now.
-  static std::shared_ptr<Run> New(int slots, bool is_timed);
+  static std::shared_ptr<Run> New(int slots, int cells, bool is_timed);
   static std::shared_ptr<Run> Find(int64_t id);
   ~Run();
 
   int64_t id() const { return id_; }
   Channels<tensorflow::Tensor>& channels() { return channels_; }
+  History<tensorflow::Tensor>& history() { return history_; }
   tensorflow::CancellationManager* cancellation() { return &cancellation_; }
 
   // Gives the graph a value.
@@ -49,10 +54,12 @@ class Run {
   std::atomic<bool> is_unwanted{false};
 
  private:
-  Run(int64_t id, int slots, GraphTimer* timer) : id_(id), channels_(slots), timer_(timer) {}
+  Run(int64_t id, int slots, int cells, GraphTimer* timer)
+      : id_(id), channels_(slots), history_(cells), timer_(timer) {}
 
   const int64_t id_;
   Channels<tensorflow::Tensor> channels_;
+  History<tensorflow::Tensor> history_;
   tensorflow::CancellationManager cancellation_;
   GraphTimer* timer_;  // null if it is not timed
   GraphTimes times_;

@@ -119,7 +119,7 @@ Step::~Step() {
 }
 
 void Step::Launch() {
-  run_ = Run::New(plan_->slots, plan_->IsTimed());
+  run_ = Run::New(plan_->slots, plan_->cells, plan_->IsTimed());
   auto inputs = std::make_shared<std::vector<HandlePtr>>();
   inputs->push_back(HandleOf(Tensor(run_->id())));
   for (int number : plan_->resources) inputs->push_back(Share(FindResource(number)));
@@ -133,6 +133,7 @@ void Step::Launch() {
     run->Finish(RunWith(function, attributes, handles, nullptr, &count, run->cancellation()));
   });
   next_ = &plan_->first;
+  last_.assign(plan_->nodes.size(), -1);
 }
 
 absl::Status Step::Execute(const EagerOperation& operation, Handle** results, int* count) {
@@ -229,7 +230,7 @@ absl::Status Step::Trace(const Signature& signature, const EagerOperation& opera
     handles.push_back(handle.get());
     held.push_back(std::move(handle));
   }
-  Record record{&signature, Locate(base_), -1, true, {}, {}};
+  Record record{&signature, Locate(base_), -1, 0, true, {}, {}};
   std::vector<KnownInput> known;
   TF_RETURN_IF_ERROR(KnownInputs(inputs, &known));
   std::vector<Dimensions> shapes;
@@ -270,7 +271,9 @@ absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, 
   if (!is_complete && !node.is_sync) return Leave("shapes depend on values: " + signature.name);
   Tell(*way);
   Feed(node, *inputs);
-  Record record{&signature, node.location, way->node, false, std::move(*inputs), {}};
+  const int last = last_[way->node];
+  const int position = last < 0 ? 0 : records_[last].position + 1;
+  Record record{&signature, node.location, way->node, position, false, std::move(*inputs), {}};
   auto* device = CoexecutionDevice::Registered();
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
     Dimensions shape = is_complete ? (*shapes)[i] : Dimensions();
@@ -280,7 +283,7 @@ absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, 
       const char* why = nullptr;
       const int64_t began_at = Now();
       while (meeting == Meeting::kTimeout && why == nullptr) {
-        meeting = run_->channels().Wait(node.fetches[i], kPatience, &tensor);
+        meeting = run_->channels().Wait(node.fetches[i], position, kPatience, &tensor);
         if (meeting == Meeting::kTimeout) why = WhyToWaitNoLonger();
       }
       stalls_.push_back({node.location, way->node, Now() - began_at});
@@ -297,10 +300,11 @@ absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, 
     if (node.is_sync) {
       value->Set(HandleOf(tensor).get());
     } else {
-      value->Expect(run_, node.fetches[i]);
+      value->Expect(run_, node.fetches[i], position);
     }
     record.outputs.push_back(std::move(value));
   }
+  last_[way->node] = static_cast<int>(records_.size());
   records_.push_back(std::move(record));
   *count = static_cast<int>(signature.outputs.size());
   next_ = &node.next;
@@ -335,9 +339,11 @@ int Step::SourceOf(const Input& input, const PlannedInput& planned) const {
 
 bool Step::Fits(const Input& input, const Source& source) const {
   if (source.from == Source::From::kResource) return input.resource == source.number;
-  if (source.from == Source::From::kOperation) {
-    return input.value != nullptr && records_[input.value->record].node == source.number &&
-           input.value->output == source.output;
+  if (source.from == Source::From::kOperation || source.from == Source::From::kHistory) {
+    if (input.value == nullptr || input.value->output != source.output) return false;
+    const int record = input.value->record;
+    if (records_[record].node != source.number) return false;
+    return source.from == Source::From::kHistory || last_[source.number] == record;
   }
   if (input.external == nullptr || input.resource >= 0 || input.dtype != source.dtype) return false;
   const Tensor* tensor;
@@ -363,10 +369,14 @@ void Step::Feed(const Node& node, const std::vector<Input>& inputs) {
     const int chosen = SourceOf(inputs[i], planned);
     for (size_t j = 0; j < planned.sources.size(); ++j) {
       const Source& source = planned.sources[j];
-      if (source.from != Source::From::kFeed) continue;
-      const Tensor* tensor = nullptr;
-      const bool is_chosen = static_cast<int>(j) == chosen && TensorOf(inputs[i].external.get(), &tensor).ok();
-      run_->Put(source.number, is_chosen ? *tensor : Tensor(source.dtype, {0}));
+      const bool is_chosen = static_cast<int>(j) == chosen;
+      if (source.from == Source::From::kHistory) {
+        Tell(source.slot, is_chosen ? records_[inputs[i].value->record].position : kNoPosition);
+      } else if (source.from == Source::From::kFeed) {
+        const Tensor* tensor = nullptr;
+        const bool is_fed = is_chosen && TensorOf(inputs[i].external.get(), &tensor).ok();
+        run_->Put(source.slot, is_fed ? *tensor : Tensor(source.dtype, {0}));
+      }
     }
     if (planned.select >= 0) Tell(planned.select, chosen);
   }

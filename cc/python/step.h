@@ -33,6 +33,7 @@ struct Record {
   const Signature* signature;
   int location;
   int node;              // of the plan; -1 if the operation was traced
+  int position;          // how often that node was done before
   bool has_open_shapes;  // they depend on values
   std::vector<Input> inputs;
   std::vector<ValuePtr> outputs;
@@ -125,6 +126,7 @@ class Step {
   std::vector<Record> records_;
   std::vector<HostUse> host_uses_;
   const std::vector<Way>* next_ = nullptr;  // what may come now
+  std::vector<int> last_;                   // the last record of each node of the plan; -1 for none
   absl::Status failure_;  // an operation of the graph had this error, which Python may not have seen yet
   bool was_coexecuted_ = false;
   std::string reason_;

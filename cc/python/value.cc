@@ -64,10 +64,11 @@ void Value::Fail(const absl::Status& error) {
   run_ = nullptr;
 }
 
-void Value::Expect(std::shared_ptr<Run> run, int slot) {
+void Value::Expect(std::shared_ptr<Run> run, int slot, int position) {
   std::lock_guard<std::mutex> lock(mutex_);
   run_ = std::move(run);
   slot_ = slot;
+  position_ = position;
 }
 
 std::shared_ptr<Run> Value::run() {
@@ -89,7 +90,7 @@ Meeting Value::Receive(std::chrono::milliseconds patience) {
     return Meeting::kTimeout;
   }
   tensorflow::Tensor tensor;
-  const Meeting meeting = run->channels().Wait(slot, patience, &tensor);
+  const Meeting meeting = run->channels().Wait(slot, position_, patience, &tensor);
   if (meeting == Meeting::kValue) {
     HandlePtr handle(tensorflow::TensorHandle::CreateLocalHandle(tensor));
     Set(handle.get());

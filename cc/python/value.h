@@ -45,8 +45,8 @@ class Value : public tensorflow::core::RefCounted {
   void Set(Handle* value);
   void Fail(const absl::Status& error);
 
-  // Where the graph will put the value: a slot of the run, or none (-1).
-  void Expect(std::shared_ptr<Run> run, int slot);
+  // Where the graph will put the value: a slot of the run, as its value number `position`; or none (-1).
+  void Expect(std::shared_ptr<Run> run, int slot, int position);
   std::shared_ptr<Run> run();
   int slot();
 
@@ -69,6 +69,7 @@ class Value : public tensorflow::core::RefCounted {
   absl::Status error_;
   std::shared_ptr<Run> run_;
   int slot_ = -1;
+  int position_ = 0;  // written before anyone waits
 };
 
 using ValuePtr = tensorflow::core::RefCountPtr<Value>;

@@ -5,6 +5,8 @@ length of the longest way to it. Two blocks of one level cannot be on one path, 
 each level is one switch, executed in the order of levels, whose cases are its blocks; one more case does nothing, if
 some path goes by. A path is then a choice of one case for each level, and the switches do what is on the path, in its
 order. The number of cases is that of the blocks, whatever the number of paths.
+
+A loop is one node of what is around it, and its trips are paths through a graph of its own, with its own switches.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ class Level:
         return self.may_skip or len(self.blocks) > 1
 
 
-def assign_cases(graph: TraceGraph) -> tuple[Level, ...]:
-    """The switches of a trace graph, in the order in which they are executed."""
-    blocks = _blocks(graph)
+def assign_cases(graph: TraceGraph, scope: int = START) -> tuple[Level, ...]:
+    """The switches of a step, or of a trip of a loop, in the order in which they are executed."""
+    blocks = _blocks(graph, scope)
     heads = {block[0]: block for block in blocks}
     after = {block[0]: graph.successors(block[-1]) for block in blocks}
-    after[START] = graph.successors(START)
-    order = [node for node in graph.sorted() if node in heads]
+    after[START] = graph.successors(START, scope)
+    order = [node for node in graph.sorted(scope) if node in heads]
     level = {START: -1, **dict.fromkeys(heads, 0)}
     for head in (START, *order):
         for successor in after[head]:
@@ -55,15 +57,16 @@ def assign_cases(graph: TraceGraph) -> tuple[Level, ...]:
     )
 
 
-def _blocks(graph: TraceGraph) -> list[tuple[int, ...]]:
+def _blocks(graph: TraceGraph, scope: int) -> list[tuple[int, ...]]:
     """The nodes as chains, as long as possible."""
-    before: dict[int, list[int]] = {number: [] for number in range(len(graph.nodes))}
-    for number in range(START, len(graph.nodes)):
-        for after in graph.successors(number):
+    members = graph.members(scope)
+    before: dict[int, list[int]] = {number: [] for number in members}
+    for number in (START, *members):
+        for after in graph.successors(number, scope):
             if after != END:
                 before[after].append(number)
     chains: dict[int, list[int]] = {}  # by the node at their end
-    for number in graph.sorted():
+    for number in graph.sorted(scope):
         previous = before[number]
         continues = len(previous) == 1 and previous[0] != START and len(graph.successors(previous[0])) == 1
         chain = chains.pop(previous[0]) if continues else []

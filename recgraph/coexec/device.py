@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from recgraph import native, tf_private
 from recgraph.coexec.generation import Meaning, Resource, Signature
+from recgraph.coexec.loops import Loops
 from recgraph.coexec.operations import KINDS, WRITES, may_fail
 from recgraph.coexec.trace import Trace, read_trace
 
@@ -80,9 +81,15 @@ def begin(base: CodeType, plan: Any) -> bool:
 def end(was_raised: bool) -> Outcome:
     """Ends it."""
     (was_coexecuted, reason, location, times, records, outside), code, message = module().end(was_raised)
-    trace = None if records is None else read_trace(records, outside)
+    trace = None if records is None else read_trace(records, outside, _loops().trips)
     where = place(location) if location >= 0 else ""
     return Outcome(bool(was_coexecuted), reason, where, times, trace, code, message)
+
+
+@functools.cache
+def _loops() -> Loops:
+    """The loops of all programs."""
+    return Loops(module().call_sites, [tf_private.gradient_code()])
 
 
 @functools.cache

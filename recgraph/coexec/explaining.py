@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import tensorflow as tf
@@ -49,7 +49,7 @@ def explanation(name: str, phases: Phases) -> Explanation:
     left = [
         Remark("left", where, reason, count, remedy(reason)) for (reason, where), count in phases.reasons.most_common()
     ]
-    remarks = [*_meetings(phases.graph.nodes), *left, *_stalls(profile)]
+    remarks = [*_meetings(phases.graph.nodes.values()), *left, *_stalls(profile)]
     return Explanation.of(f"{name}: {counts or 'no steps'}", heads, [], remarks)
 
 
@@ -59,11 +59,11 @@ def remedy(reason: str) -> str:
 
 
 def _described_graph(phases: Phases) -> str:
-    nodes = phases.graph.nodes
+    nodes = phases.graph.nodes.values()
     variables = {number for node in nodes for number in node.resources if number >= 0}
     feeds = sum(origin.origin is From.FEED for node in nodes for origins in node.inputs for origin in origins)
     fetches = sum(len(node.fetched) for node in nodes)
-    size = f"trace graph: {len(nodes)} operations, {len(variables)} variables, {feeds} feeds, {fetches} fetches"
+    size = f"trace graph: {len(nodes)} operations, {len(phases.graph.loops)} loops, {len(variables)} variables, {feeds} feeds, {fetches} fetches"
     if phases.built is None:
         return size
     return f"{size}; graph: {phases.built.switches} switches, Python waits for {phases.built.syncs} operations"
@@ -86,7 +86,7 @@ def _stalls(profile: Profile) -> Iterator[Remark]:
                 yield Remark("stalled", stall.where, text, remedy=remedy if stall.where else "")
 
 
-def _meetings(nodes: tuple[Node, ...]) -> Iterator[Remark]:
+def _meetings(nodes: Iterable[Node]) -> Iterator[Remark]:
     """The lines at which the graph is given values, gives some, or is waited for."""
     found: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for node in nodes:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.coexec.plan import NONE, Plan, PlannedInput, PlannedNode
+from recgraph.coexec.cases import Level
+from recgraph.coexec.directions import NONE
+from recgraph.coexec.plan import Plan, PlannedInput
 from recgraph.coexec.trace import From, Origin
+from recgraph.coexec.trace_graph import START
 
 _names = itertools.count()
 
@@ -94,20 +97,32 @@ class _Writer:
         self.order = _Order()
         self.values: dict[Key, tf.Tensor] = {}
         self.sinks: list[tf.Operation] = []
-        self._wanted = self._wanted_elsewhere()
+        self._users = self._find_users()
+        self._used_elsewhere = self._find_used_elsewhere()
 
     def write(self) -> None:
         """Writes everything."""
         for number in sorted(self.plan.written):
             self._shadow(number)
-        for i, level in enumerate(self.plan.levels):
-            if level.is_switch:
-                self._switch(i)
-            else:
-                for number in level.blocks[0]:
-                    self._node(number)
+        self._scope(START)
         if self.plan.commit != NONE:
             self._commit()
+
+    def _scope(self, scope: int) -> None:
+        """The operations of the step, or of a trip of a loop."""
+        planned = self.plan.scopes[scope]
+        for level, select in zip(planned.levels, planned.selects, strict=True):
+            if level.is_switch:
+                self._switch(level, select)
+            else:
+                self._block(level.blocks[0])
+
+    def _block(self, block: Block) -> None:
+        for number in block:
+            if number in self.plan.nodes:
+                self._node(number)
+            else:
+                self._loop(number)
 
     def _handle(self, number: int) -> tf.Tensor:
         handle = tf_private.placeholder(tf.TensorSpec([], tf.resource))
@@ -158,15 +173,15 @@ class _Writer:
             self.sinks.append(op)
         for i, tensor in enumerate(op.outputs):
             self.values[number, i] = tensor
-        self._fetch(planned, op)
+        self._give("Recgraph>OutputFetching", "slot", planned.fetches, op)
+        self._give("Recgraph>Keep", "cell", planned.kept, op)
 
-    def _fetch(self, planned: PlannedNode, op: tf.Operation) -> None:
-        for slot, tensor in zip(planned.fetches, op.outputs, strict=True):
-            if slot != NONE:
-                attributes = {"slot": _integer(slot), "dtype": _type(tensor.dtype)}
-                self.sinks.append(
-                    tf_private.add_operation("Recgraph>OutputFetching", [self.run, tensor], attributes, "fetch")
-                )
+    def _give(self, kind: str, place: str, numbers: tuple[int, ...], op: tf.Operation) -> None:
+        """Hands outputs to Python, or to what comes later in the step."""
+        for number, tensor in zip(numbers, op.outputs, strict=True):
+            if number != NONE:
+                attributes = {place: _integer(number), "dtype": _type(tensor.dtype)}
+                self.sinks.append(tf_private.add_operation(kind, [self.run, tensor], attributes, place))
 
     def _input(self, given: PlannedInput) -> tf.Tensor:
         sources = [self._source(s, slot) for s, slot in zip(given.sources, given.slots, strict=True)]
@@ -178,10 +193,14 @@ class _Writer:
 
     def _source(self, source: Origin, slot: int) -> tf.Tensor:
         if source.origin is From.OPERATION:
-            return self.values[source.number, source.output]
+            return self._value((source.number, source.output), tf.dtypes.as_dtype(source.dtype))
         if source.origin is From.RESOURCE:
             return self.handles[source.number]
         dtype = tf.dtypes.as_dtype(source.dtype)
+        if source.origin is From.HISTORY:
+            cell = self.plan.nodes[source.number].kept[source.output]
+            recalled = {"slot": _integer(slot), "cell": _integer(cell), "dtype": _type(dtype)}
+            return tf_private.add_operation("Recgraph>Recall", [self.run], recalled, "recall").outputs[0]
         if source.origin is From.CONSTANT:
             value = np.frombuffer(source.value, dtype.as_numpy_dtype).reshape(source.shape)
             return tf.constant(value, dtype)
@@ -198,46 +217,111 @@ class _Writer:
             0
         ]
 
-    def _switch(self, number: int) -> None:
-        """A level with a choice. A value of a block that is not taken is an empty tensor, which nothing uses."""
-        level = self.plan.levels[number]
-        wanted = {key: dtype for block in level.blocks for key, dtype in self._wanted.get(block, {}).items()}
-        blocks: list[tuple[int, ...]] = [*level.blocks, *([()] if level.may_skip else [])]
-        numbers = [n for block in level.blocks for n in block]
-        used = {n: {r for r in self.plan.nodes[n].node.resources if r >= 0} for n in numbers}
-        writes = {r for n in numbers if self.meaning.is_write(self.plan.nodes[n].node.signature) for r in used[n]}
-        reads = {r for n in numbers for r in used[n]} - writes
-        index = self._selected(self.plan.selects[number])
-        cases = [lambda block=block: self._case(block, wanted) for block in blocks]
+    def _switch(self, level: Level, select: int) -> None:
+        """A level with a choice. What a case does not make is what it was before: an empty tensor if it was nothing."""
+        exported = {key: dtype for block in level.blocks for key, dtype in self._exported(block).items()}
+        blocks: list[Block] = [*level.blocks, *([()] if level.may_skip else [])]
+        reads, writes = self._variables(n for block in level.blocks for n in block)
+        index = self._selected(select)
+        cases = [lambda block=block: self._case(block, exported) for block in blocks]
         with tf.control_dependencies(self.order.before(reads, writes)):
             results = tf.switch_case(index, cases)
-        # By its first result, which waits for all effects: a switch is taken apart, and then what comes after the
-        # switch itself waits for none, and what no result needs is left out.
-        self.order.add(results[0].op, reads, writes)
-        self.sinks.append(results[0].op)
-        self.values.update(zip(wanted, results[1:], strict=True))
+        self._done(results, exported, reads, writes)
 
-    def _case(self, block: tuple[int, ...], wanted: dict[Key, tf.DType]) -> list[tf.Tensor]:
+    def _case(self, block: Block, exported: dict[Key, tf.DType]) -> list[tf.Tensor]:
         """The body of a case: the block's operations in a graph of their own."""
+        return self._apart(lambda: self._block(block), dict(self.values), exported)
+
+    def _loop(self, number: int) -> None:
+        """A loop. What its trips hand on, and leave behind, is carried: the last value of each such output."""
+        exported = self._exported((number,))
+        reads, writes = self._variables((number,))
+        carried = [tf.constant(0), *(self._value(key, dtype) for key, dtype in exported.items())]
+        before = dict(self.values)
+        slot = {"slot": _integer(self.plan.scopes[number].condition)}
+
+        def goes_on(*_: tf.Tensor) -> tf.Tensor:
+            return tf_private.add_operation("Recgraph>LoopCond", [self.run], slot, "again").outputs[0]
+
+        def trip(_: tf.Tensor, *carried: tf.Tensor) -> list[tf.Tensor]:
+            values = {**before, **dict(zip(exported, carried, strict=True))}
+            return self._apart(lambda: self._scope(number), values, exported)
+
+        shapes = [tf.TensorShape([]), *(tf.TensorShape(None) for _ in exported)]
+        with tf.control_dependencies(self.order.before(reads, writes)):
+            # One trip after another: what they say and are told is in order, and so are their writes.
+            results = tf.while_loop(goes_on, trip, carried, shape_invariants=shapes, parallel_iterations=1)
+        self._done(results, exported, reads, writes)
+
+    def _done(self, results: list[tf.Tensor], exported: Iterable[Key], reads: set[int], writes: set[int]) -> None:
+        """Notes what a switch or loop has given."""
+        # By its first result, which waits for all effects: a switch is taken apart, and then what comes after the
+        # switch itself waits for none, and what no result needs is left out. So is a loop.
+        done = tf.identity(results[0]).op
+        self.order.add(done, reads, writes)
+        self.sinks.append(done)
+        self.values.update(zip(exported, results[1:], strict=True))
+
+    def _apart(
+        self, write: Callable[[], None], values: dict[Key, tf.Tensor], exported: dict[Key, tf.DType]
+    ) -> list[tf.Tensor]:
+        """Writes to a graph of its own; gives what tells that all of that is done, and the exported values."""
         outside = self.order, self.sinks, self.values
-        self.order, self.sinks, self.values = _Order(), [], dict(self.values)
-        for number in block:
-            self._node(number)
+        self.order, self.sinks, self.values = _Order(), [], values
+        write()
         with tf.control_dependencies(self.sinks):
             done = tf.identity(tf.constant(0))
-        results = [self.values[key] if key[0] in block else tf.zeros([0], dtype) for key, dtype in wanted.items()]
+        results = [self._value(key, dtype) for key, dtype in exported.items()]
         self.order, self.sinks, self.values = outside
         return [done, *results]
 
-    def _wanted_elsewhere(self) -> dict[Block, dict[Key, tf.DType]]:
-        """For each block the values of it that are used in another one."""
-        block_of = {n: block for level in self.plan.levels for block in level.blocks for n in block}
-        found: dict[Block, dict[Key, tf.DType]] = {}
-        for number, planned in enumerate(self.plan.nodes):
+    def _value(self, key: Key, dtype: tf.DType) -> tf.Tensor:
+        """The last value of an output; an empty tensor, which nothing will use, if there is none."""
+        return self.values[key] if key in self.values else tf.zeros([0], dtype)
+
+    def _inside(self, items: Iterable[int]) -> Iterator[int]:
+        """The operations among items and in loops among them."""
+        for item in items:
+            if item in self.plan.nodes:
+                yield item
+            else:
+                blocks = (block for level in self.plan.scopes[item].levels for block in level.blocks)
+                yield from self._inside(n for block in blocks for n in block)
+
+    def _variables(self, items: Iterable[int]) -> tuple[set[int], set[int]]:
+        """The variables that are only read, and those that are written."""
+        used: tuple[set[int], set[int]] = (set(), set())
+        for number in self._inside(items):
+            node = self.plan.nodes[number].node
+            used[self.meaning.is_write(node.signature)].update(r for r in node.resources if r >= 0)
+        return used[0] - used[1], used[1]
+
+    def _exported(self, items: Iterable[int]) -> dict[Key, tf.DType]:
+        """What comes out of some items: outputs of which something else may use the last value."""
+        inside = set(self._inside(items))
+        return {key: dtype for key, dtype in self._used_elsewhere.items() if key[0] in inside}
+
+    def _find_users(self) -> dict[Key, dict[int, tf.DType]]:
+        """For each output the operations that use the last value of it."""
+        users: dict[Key, dict[int, tf.DType]] = {}
+        for number, planned in self.plan.nodes.items():
             for source in (s for given in planned.inputs for s in given.sources):
-                if source.origin is From.OPERATION and block_of[source.number] is not block_of[number]:
-                    key = source.number, source.output
-                    found.setdefault(block_of[source.number], {})[key] = tf.dtypes.as_dtype(source.dtype)
+                if source.origin is From.OPERATION:
+                    dtype = tf.dtypes.as_dtype(source.dtype)
+                    users.setdefault((source.number, source.output), {})[number] = dtype
+        return users
+
+    def _find_used_elsewhere(self) -> dict[Key, tf.DType]:
+        """The outputs that are used outside of their block, or in it by what stands before them."""
+        blocks = [block for scope in self.plan.scopes.values() for level in scope.levels for block in level.blocks]
+        found: dict[Key, tf.DType] = {}
+        for block in blocks:
+            place = {n: i for i, item in enumerate(block) for n in self._inside((item,))}
+            for number in set(place) & set(block):
+                for i in range(self.plan.nodes[number].node.outputs if number in self.plan.nodes else 0):
+                    users = self._users.get((number, i), {})
+                    if any(place.get(user, -1) <= place[number] for user in users):
+                        found[number, i] = next(iter(users.values()))
         return found
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from recgraph import logs, tf_private
 from recgraph.coexec import device
 from recgraph.coexec.generation import generate
+from recgraph.coexec.merging import Merged
 from recgraph.coexec.plan import make_plan
 from recgraph.coexec.profile import KEPT, Meaning, Profile, Slots, read_times
 from recgraph.coexec.trace import Trace
@@ -55,12 +56,17 @@ class Phases:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.graph = TraceGraph()
+        self.merged = Merged()
         self.built: Built | None = None
         self.counts = {"traced": 0, "coexecuted": 0, "left": 0, "eager": 0}
         self.reasons: collections.Counter[tuple[str, str]] = collections.Counter()
         self._times: collections.deque[tuple[Any, Slots]] = collections.deque(maxlen=KEPT)
         self.given_up = ""
+
+    @property
+    def graph(self) -> TraceGraph:
+        """What its steps did."""
+        return self.merged.graph
 
     def plan(self) -> Any:
         """The plan for the next step, or None if it is to be traced."""
@@ -95,29 +101,28 @@ class Phases:
         conflict = trace.conflict()
         if conflict:
             return self._give_up(conflict)
-        merged = self.graph.merge(trace)
-        if merged is not self.graph:
-            self.graph, self.built = merged, None
-            if len(merged.nodes) > MAX_NODES:
+        merged = self.merged.merge(trace)
+        if merged is not self.merged:
+            self.merged, self.built = merged, None
+            if len(self.graph.items) > MAX_NODES:
                 self._give_up(f"its steps have more than {MAX_NODES} different operations")
         elif self.built is None:
             self._build()
 
     def _build(self) -> None:
-        if not self.graph.nodes:
+        if not self.graph.items:
             return self._give_up("its steps have no operations that a graph could do")
         try:
             plan = make_plan(self.graph, device.is_write, device.can_fail)
-            switches = sum(level.is_switch for level in plan.levels)
-            if switches > MAX_SWITCHES:
+            if plan.switches > MAX_SWITCHES:
                 return self._give_up(f"its steps part in more than {MAX_SWITCHES} places")
             function = generate(plan, device.MEANING)
         except Exception as error:  # a defect of ours must not become the user's
             return self._give_up(f"no graph could be made: {type(error).__name__}: {error}")
         described = plan.described(tf_private.function_name(function), tf_private.call_options())
-        syncs = sum(node.is_sync for node in plan.nodes)
-        self.built = Built(device.module().plan(described), function, Slots(plan, _MEANING), switches, syncs)
-        _LOG.info("%s: a graph of %d operations, %d switches", self.name, len(plan.nodes), switches)
+        syncs = sum(node.is_sync for node in plan.nodes.values())
+        self.built = Built(device.module().plan(described), function, Slots(plan, _MEANING), plan.switches, syncs)
+        _LOG.info("%s: a graph of %d operations, %d switches", self.name, len(plan.nodes), plan.switches)
 
     def _give_up(self, reason: str) -> None:
         self.given_up, self.built = reason, None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from recgraph.coexec.cases import Level, assign_cases
+from recgraph.coexec.cases import assign_cases
+from recgraph.coexec.directions import NONE, Directions, PlannedScope, Way
 from recgraph.coexec.trace import From, Origin
-from recgraph.coexec.trace_graph import END, START, Node, TraceGraph
-
-NONE = -1
+from recgraph.coexec.trace_graph import START, Node, TraceGraph
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,25 +19,12 @@ class PlannedInput:
     Attributes:
         select: the slot that says which source it is, or NONE if there is only one.
         sources: where it may come from.
-        slots: the slot of each source that is a feed, else NONE.
+        slots: for each source the slot of a feed, or that which says when a value of the past was made; else NONE.
     """
 
     select: int
     sources: tuple[Origin, ...]
     slots: tuple[int, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Way:
-    """From one node to another.
-
-    Attributes:
-        node: where it goes; the number of nodes stands for the end.
-        messages: what the graph is told, as pairs of slot and number.
-    """
-
-    node: int
-    messages: tuple[tuple[int, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +34,14 @@ class PlannedNode:
     Attributes:
         is_sync: whether Python waits for the outputs.
         fetches: the slot of each output, or NONE.
+        kept: for each output where all that it ever was is kept, or NONE.
     """
 
     node: Node
     is_sync: bool
     inputs: tuple[PlannedInput, ...]
     fetches: tuple[int, ...]
+    kept: tuple[int, ...]
     follow: tuple[Way, ...]
 
 
@@ -62,52 +50,56 @@ class Plan:
     """Everything that the graph and its walker have to agree upon.
 
     Attributes:
-        selects: for each level the slot that says which case, or NONE.
+        nodes: the operations by number.
+        scopes: the step, by START, and the loops by number.
+        first: what a step may begin with.
         commit: the slot that says that the step is over, or NONE if it changes no variable.
+        kept: how many outputs there are of which all values are kept.
         resources: the variables that are used.
         written: those that are changed.
     """
 
-    nodes: tuple[PlannedNode, ...]
-    levels: tuple[Level, ...]
-    selects: tuple[int, ...]
+    nodes: Mapping[int, PlannedNode]
+    scopes: Mapping[int, PlannedScope]
     first: tuple[Way, ...]
     commit: int
     slots: int
+    kept: int
     resources: tuple[int, ...]
     written: frozenset[int]
 
+    @property
+    def switches(self) -> int:
+        """How many there are."""
+        return sum(level.is_switch for scope in self.scopes.values() for level in scope.levels)
+
     def described(self, function: bytes, config: bytes) -> tuple[Any, ...]:
-        """The tuples that cc/python/plan_reader.cc reads."""
-        nodes = tuple(_described(node) for node in self.nodes)
-        first = _described_ways(self.first)
-        return function, config, self.resources, self.slots, self.commit, nodes, first
+        """The tuples that cc/python/plan_reader.cc reads. Nodes have other numbers there, without gaps."""
+        numbers = {number: i for i, number in enumerate(self.nodes)}
+        nodes = tuple(_described(node, numbers) for node in self.nodes.values())
+        first = _described_ways(self.first, numbers)
+        return function, config, self.resources, self.slots, self.kept, self.commit, nodes, first
 
 
-def _described_ways(ways: tuple[Way, ...]) -> tuple[Any, ...]:
-    return tuple((way.node, way.messages) for way in ways)
+def _described_ways(ways: tuple[Way, ...], numbers: Mapping[int, int]) -> tuple[Any, ...]:
+    return tuple((numbers.get(way.node, len(numbers)), way.messages) for way in ways)
 
 
-def _described(node: PlannedNode) -> tuple[Any, ...]:
+def _described(node: PlannedNode, numbers: Mapping[int, int]) -> tuple[Any, ...]:
     inputs = tuple(
         (
             given.select,
-            tuple(
-                (
-                    int(source.origin),
-                    slot if source.origin is From.FEED else source.number,
-                    source.output,
-                    source.dtype,
-                    source.shape,
-                    source.value,
-                )
-                for source, slot in zip(given.sources, given.slots, strict=True)
-            ),
+            tuple(_described_source(s, slot, numbers) for s, slot in zip(given.sources, given.slots, strict=True)),
         )
         for given in node.inputs
     )
-    follow = _described_ways(node.follow)
+    follow = _described_ways(node.follow, numbers)
     return node.node.signature, node.node.location, int(node.is_sync), inputs, node.fetches, follow
+
+
+def _described_source(source: Origin, slot: int, numbers: Mapping[int, int]) -> tuple[Any, ...]:
+    number = numbers[source.number] if source.origin in (From.OPERATION, From.HISTORY) else source.number
+    return int(source.origin), number, slot, source.output, source.dtype, source.shape, source.value
 
 
 def make_plan(
@@ -122,59 +114,50 @@ def make_plan(
         may_wait: whether Python waits for what can.
     """
     counter = iter(range(2**31))
-    levels = assign_cases(graph)
-    selects = tuple(next(counter) if level.is_switch else NONE for level in levels)
-    directions = _Directions(graph, levels, selects)
-    nodes = []
-    for number, node in enumerate(graph.nodes):
+    scopes = {scope: _planned_scope(graph, scope, counter) for scope in graph.first}
+    directions = Directions(graph, scopes)
+    kept = _kept(graph)
+    nodes = {}
+    for number, node in graph.nodes.items():
         is_sync = node.is_open or (may_wait and may_fail(node.signature))
-        fetches = tuple(next(counter) if is_sync or i in node.fetched else NONE for i in range(node.outputs))
-        inputs = tuple(_planned(sources, counter) for sources in node.inputs)
-        nodes.append(PlannedNode(node, is_sync, inputs, fetches, directions.ways(number)))
-    written = {r for node in graph.nodes if is_write(node.signature) for r in node.resources if r >= 0}
-    resources = {r for node in graph.nodes for r in node.resources if r >= 0}
+        nodes[number] = PlannedNode(
+            node,
+            is_sync,
+            tuple(_planned(sources, counter) for sources in node.inputs),
+            tuple(next(counter) if is_sync or i in node.fetched else NONE for i in range(node.outputs)),
+            tuple(kept.get((number, i), NONE) for i in range(node.outputs)),
+            directions.after(number),
+        )
+    written = {r for node in graph.nodes.values() if is_write(node.signature) for r in node.resources if r >= 0}
+    resources = {r for node in graph.nodes.values() for r in node.resources if r >= 0}
     commit = next(counter) if written else NONE
     return Plan(
-        tuple(nodes),
-        levels,
-        selects,
-        directions.ways(START),
+        nodes,
+        scopes,
+        directions.after(START),
         commit,
         next(counter),
+        len(kept),
         tuple(sorted(resources)),
         frozenset(written),
     )
 
 
+def _planned_scope(graph: TraceGraph, scope: int, counter: Iterator[int]) -> PlannedScope:
+    levels = assign_cases(graph, scope)
+    selects = tuple(next(counter) if level.is_switch else NONE for level in levels)
+    return PlannedScope(levels, selects, NONE if scope == START else next(counter))
+
+
+def _kept(graph: TraceGraph) -> dict[tuple[int, int], int]:
+    """The outputs that are used when their operation has been done again since, numbered."""
+    used = (o for node in graph.nodes.values() for origins in node.inputs for o in origins)
+    keys = dict.fromkeys((o.number, o.output) for o in used if o.origin is From.HISTORY)
+    return {key: i for i, key in enumerate(keys)}
+
+
 def _planned(sources: tuple[Origin, ...], counter: Iterator[int]) -> PlannedInput:
     select = next(counter) if len(sources) > 1 else NONE
-    slots = tuple(next(counter) if source.origin is From.FEED else NONE for source in sources)
+    told = (From.FEED, From.HISTORY)
+    slots = tuple(next(counter) if source.origin in told else NONE for source in sources)
     return PlannedInput(select, sources, slots)
-
-
-class _Directions:
-    """What the graph has to be told on the way from one node to another: the cases of the levels in between."""
-
-    def __init__(self, graph: TraceGraph, levels: tuple[Level, ...], selects: tuple[int, ...]) -> None:
-        self.graph, self.levels, self.selects = graph, levels, selects
-        places = (
-            (i, way, n) for i, level in enumerate(levels) for way, block in enumerate(level.blocks) for n in block
-        )
-        self.place = {n: (i, way) for i, way, n in places}
-        self.place[START] = -1, 0
-        self.place[END] = len(levels), 0
-
-    def ways(self, node: int) -> tuple[Way, ...]:
-        """Everything that may come after a node, or START."""
-        count = len(self.graph.nodes)
-        return tuple(
-            Way(count if after == END else after, self._messages(node, after)) for after in self.graph.successors(node)
-        )
-
-    def _messages(self, node: int, after: int) -> tuple[tuple[int, int], ...]:
-        """Levels that are passed by get the case after their last; that of the next node, the one it is in."""
-        here, (there, way) = self.place[node][0], self.place[after]
-        told = [(self.selects[i], len(self.levels[i].blocks)) for i in range(here + 1, there)]
-        if there > here and there < len(self.levels):
-            told.append((self.selects[there], way))
-        return tuple((slot, value) for slot, value in told if slot != NONE)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from recgraph.coexec.plan import NONE, Plan
+from recgraph.coexec.plan import Plan
 from recgraph.coexec.trace import From
 
 # Steps that are remembered.
@@ -69,15 +69,17 @@ class Slots:
     def __init__(self, plan: Plan, meaning: Meaning) -> None:
         self._plan, self._meaning = plan, meaning
         self._stalls = {plan.commit: Stall("", "Python to come to the end of the step")}
-        for level, slot in zip(plan.levels, plan.selects, strict=True):
-            if slot != NONE:
+        self._walked = tuple(plan.nodes)  # the device counts operations without loops
+        for number, scope in plan.scopes.items():
+            self._stalls[scope.condition] = self._at(number, "whether Python makes another trip of the loop")
+            for level, slot in zip(scope.levels, scope.selects, strict=True):
                 self._stalls[slot] = self._at(level.blocks[0][0], "which way Python goes, here or elsewhere")
-        for number, node in enumerate(plan.nodes):
+        for number, node in plan.nodes.items():
             for given in node.inputs:
                 self._stalls[given.select] = self._at(number, "which value {} is given")
                 for source, slot in zip(given.sources, given.slots, strict=True):
-                    if source.origin is From.FEED:
-                        self._stalls[slot] = self._at(number, "a value from Python for {}")
+                    what = "a value from Python for {}" if source.origin is From.FEED else "which value {} is given"
+                    self._stalls[slot] = self._at(number, what)
 
     def __getitem__(self, slot: int) -> Stall:
         return self._stalls[slot]
@@ -86,13 +88,16 @@ class Slots:
         """What Python waits for: the value of a node, or the end if there is none."""
         if node < 0:
             return Stall("", f"the graph, at {_END}")
-        planned = self._plan.nodes[node].node
+        planned = self._plan.nodes[self._walked[node]].node
         where, made = self._meaning.place(location), self._meaning.place(planned.location)
         name = self._meaning.name(planned.signature)
         return Stall(where, name if made == where else f"{name} ({made})")
 
-    def _at(self, number: int, what: str) -> Stall:
-        node = self._plan.nodes[number].node
+    def _at(self, item: int, what: str) -> Stall:
+        """At an operation, or at the first one of a loop or of the step."""
+        while item not in self._plan.nodes:
+            item = self._plan.scopes[item].levels[0].blocks[0][0]
+        node = self._plan.nodes[item].node
         return Stall(self._meaning.place(node.location), what.format(self._meaning.name(node.signature)))
 
 

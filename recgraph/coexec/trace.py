@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+Trip: TypeAlias = tuple[int, int]  # the number of a loop, and which of its trips
 
 
 class From(enum.IntEnum):
@@ -14,6 +17,7 @@ class From(enum.IntEnum):
     FEED = 1  # Python
     CONSTANT = 2  # Python, and so small that its value is known
     RESOURCE = 3  # a variable
+    HISTORY = 4  # in a graph with loops: an operation, but not the last time that it was done
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Operation:
         outputs: how many there are.
         fetched: the outputs whose values Python looked at, or kept after the step.
         is_open: whether the shapes of its outputs depend on values.
+        trips: every loop around it, the outermost first.
     """
 
     signature: int
@@ -54,6 +59,7 @@ class Operation:
     outputs: int = 1
     fetched: frozenset[int] = frozenset()
     is_open: bool = False
+    trips: tuple[Trip, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,13 +97,24 @@ def _text(op: Operation) -> str:
     return f"type {op.signature} at {op.location} ({inputs})"
 
 
-def read_trace(records: tuple[Any, ...], outside: tuple[tuple[str, int], ...]) -> Trace:
-    """A trace from what the device gives at the end of a step."""
+def read_trace(
+    records: tuple[Any, ...],
+    outside: tuple[tuple[str, int], ...],
+    trips_of: Callable[[Iterable[int]], Iterable[tuple[Trip, ...]]],
+) -> Trace:
+    """A trace from what the device gives at the end of a step.
+
+    Args:
+        records: the operations.
+        outside: those that are not part of the trace.
+        trips_of: for locations in the order of a trace, the loops around each.
+    """
     operations = []
-    for signature, location, is_open, inputs, outputs in records:
+    trips = trips_of(record[1] for record in records)
+    for (signature, location, is_open, inputs, outputs), around in zip(records, trips, strict=True):
         origins = tuple(
             Origin(From(o), n, output, dtype, shape, value or b"") for o, n, output, dtype, shape, value in inputs
         )
         fetched = frozenset(i for i, (_, _, is_needed) in enumerate(outputs) if is_needed)
-        operations.append(Operation(signature, location, origins, len(outputs), fetched, bool(is_open)))
+        operations.append(Operation(signature, location, origins, len(outputs), fetched, bool(is_open), around))
     return Trace(tuple(operations), tuple(outside))

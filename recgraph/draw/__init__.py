@@ -1,13 +1,14 @@
-"""Pictures: of the body of a SubGraph, and of a tree with a value at every node."""
+"""Pictures: of the body of a SubGraph, of what co-executed steps did, and of a tree with a value at every node."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from recgraph.coexec import Coexecuted, Steps
 from recgraph.core.decorator import RecursiveFunction
 from recgraph.core.subgraph import SubGraph
-from recgraph.draw import bodies, trees
+from recgraph.draw import bodies, scene, traces, trees
 from recgraph.draw.trees import TreeLike
 
 if TYPE_CHECKING:
@@ -17,7 +18,12 @@ __all__ = ["draw"]
 
 
 def draw(
-    what: SubGraph | RecursiveFunction | TreeLike | tuple[Sequence[Any], Sequence[int], Sequence[int]],
+    what: SubGraph
+    | RecursiveFunction
+    | Coexecuted
+    | Steps
+    | TreeLike
+    | tuple[Sequence[Any], Sequence[int], Sequence[int]],
     values: Sequence[float] | None = None,
     true: Sequence[float] | None = None,
     *,
@@ -25,11 +31,12 @@ def draw(
     names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Draws a SubGraph or a tree with matplotlib; in a notebook the figure shows itself.
+    """Draws a SubGraph, a co-executed function or a tree with matplotlib; in a notebook the figure shows itself.
 
     Args:
-        what: a SubGraph, or a function under `@rg.subgraph` that has been called; or a `recgraph.data.Tree`; or a tree
-            of N nodes as arrays `(word, left, right)` in post-order, where `left` and `right` are -1 at a leaf.
+        what: a SubGraph, or a function under `@rg.subgraph` that has been called; or a function under
+            `@rg.function(mode="coexec")`, or `rg.steps`, whose trace graph is drawn; or a `recgraph.data.Tree`; or a
+            tree of N nodes as arrays `(word, left, right)` in post-order, where `left` and `right` are -1 at a leaf.
         values: for a tree: one number per node, in its order. Integers are classes from 0 (one end of a scale) to
             `classes - 1` (the other), -1 for none; floats are coloured continuously.
         true: a second number per node, drawn as a ring around the first: for instance the true label.
@@ -54,7 +61,9 @@ def draw(
     if isinstance(what, SubGraph):
         if values is not None or true is not None:
             raise TypeError("draw: values belong to the nodes of a tree; a SubGraph is drawn without any")
-        return bodies.figure(what, title)
+        return bodies.figure(scene.of_subgraph(what), what.name if title is None else title)
+    if isinstance(what, Coexecuted | Steps):
+        return bodies.figure(traces.of_steps(what.phases.graph), title or "")
     tree = trees.as_arrays(what)
     colours = trees.Colours.of(values, true, len(tree.words), classes, names)
     return trees.figure(tree, colours, title or "")

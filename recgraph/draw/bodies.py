@@ -1,4 +1,4 @@
-"""The picture of a SubGraph's body: a scene, laid out in layers, with branches and loops as boxes in boxes."""
+"""The picture of a scene, the body of a SubGraph for instance: in layers, branches and loops as boxes in boxes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
-from recgraph.core.subgraph import SubGraph
 from recgraph.draw import scene as scenes
 from recgraph.draw.layout import Box, Placed, place
 from recgraph.draw.scene import Node, Scene
@@ -35,12 +34,11 @@ _STYLES: dict[str, dict[str, Any]] = {
 _PART_STYLE: dict[str, Any] = {"facecolor": "#fbfcfe", "edgecolor": "#b9c1d3", "linestyle": (0, (4, 2))}
 
 
-def figure(subgraph: SubGraph, title: str | None) -> Figure:
-    """The picture of a finished body, as large as it needs to be."""
+def figure(scene: Scene, title: str) -> Figure:
+    """The picture of a scene, as large as it needs to be."""
     from matplotlib.figure import Figure
 
-    picture = _lay_out(scenes.of_subgraph(subgraph))
-    title = subgraph.name if title is None else title
+    picture = _lay_out(scene)
     top = 0.4 if title else 0.0
     width = max(picture.width, _text_width(title, TEXT + 1)) + 2 * MARGIN
     height = picture.height + top + 2 * MARGIN

@@ -7,12 +7,14 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe as _pywrap_tfe
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import execute as _execute
+from tensorflow.python.eager import imperative_grad as _imperative_grad
 
 # A gradient function is offered to a tape before anything is recorded: whether a tape is listening decides
 # whether an eager call keeps its activations.
@@ -30,6 +32,11 @@ _MAX_SEED = 2**31 - 1
 def tape_is_recording(tensors: list[tf.Tensor]) -> bool:
     """Whether a gradient tape would record an eager operation on these inputs."""
     return bool(_record.could_possibly_record()) and bool(_record.should_record_backprop(tensors))
+
+
+def gradient_code() -> CodeType:
+    """The code in which one instruction calls all the gradient functions of a tape, from C."""
+    return _imperative_grad.imperative_grad.__code__
 
 
 def a_tape_is_listening() -> bool:

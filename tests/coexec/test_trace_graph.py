@@ -7,16 +7,16 @@ import random
 import pytest
 
 from recgraph.coexec.trace import From, Operation, Origin, Trace
-from recgraph.coexec.trace_graph import END, START, TraceGraph, join_origins
-from tests.coexec.graphs import letters, merged, paths, random_graph, trace
+from recgraph.coexec.trace_graph import END, START, join_origins
+from tests.coexec.graphs import letters, merged, merging, paths, random_graph, trace
 
 
 def test_a_step_that_adds_nothing_gives_the_same_graph() -> None:
     """That is how tracing ends."""
-    graph = merged("abc", "adc")
-    assert graph.merge(trace("adc")) is graph
-    assert graph.merge(trace("abc")) is graph
-    assert graph.merge(trace("ac")) is not graph
+    known = merging(trace("abc"), trace("adc"))
+    assert known.merge(trace("adc")) is known
+    assert known.merge(trace("abc")) is known
+    assert known.merge(trace("ac")) is not known
 
 
 def test_branches_part_and_meet_again() -> None:
@@ -51,10 +51,11 @@ def test_random_traces_stay_paths(seed: int) -> None:
     """Every trace is a path of the graph, and the graph has an order."""
     source = random.Random(seed)
     texts = ["".join(source.choice("abcde") for _ in range(source.randrange(8))) for _ in range(6)]
-    graph = merged(*texts)
+    known = merging(*map(trace, texts))
+    graph = known.graph
     assert sorted(graph.sorted()) == list(range(len(graph.nodes)))
     assert set(texts) <= {letters(graph, path) for path in paths(graph)}
-    assert all(graph.merge(trace(text)) is graph for text in texts)
+    assert all(known.merge(trace(text)) is known for text in texts)
 
 
 def test_random_graphs_branch_and_meet() -> None:
@@ -66,23 +67,20 @@ def test_random_graphs_branch_and_meet() -> None:
 def test_inputs_of_a_meeting_may_come_from_either_branch() -> None:
     """The operation after two branches has both as the source of its input."""
     after = [Operation(9, 9, (Origin(From.OPERATION, 0, 0, 1),))]
-    graph = TraceGraph()
-    for branch in (1, 2):
-        graph = graph.merge(Trace((Operation(branch, branch), *after)))
+    graph = merging(*(Trace((Operation(branch, branch), *after)) for branch in (1, 2))).graph
     assert [origin.number for origin in graph.nodes[1].inputs[0]] == [0, 2]
 
 
 def test_what_was_fetched_in_any_step_is_fetched() -> None:
     """A value that Python looked at once it may look at again."""
-    graph = TraceGraph().merge(Trace((Operation(1, 1, fetched=frozenset({0})),)))
-    graph = graph.merge(Trace((Operation(1, 1, outputs=1),)))
+    graph = merging(Trace((Operation(1, 1, fetched=frozenset({0})),)), Trace((Operation(1, 1, outputs=1),))).graph
     assert graph.nodes[0].fetched == {0}
 
 
 def test_other_variables_are_other_operations() -> None:
     """The same line may work on a list of variables."""
     one, other = (Trace((Operation(1, 1, (Origin(From.RESOURCE, n),)),)) for n in (4, 5))
-    assert len(TraceGraph().merge(one).merge(other).nodes) == 2
+    assert len(merging(one, other).graph.nodes) == 2
 
 
 CONSTANT = Origin(From.CONSTANT, dtype=1, shape=(2, 3), value=b"x")
