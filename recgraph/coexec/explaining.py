@@ -63,7 +63,8 @@ def _described_graph(phases: Phases) -> str:
     variables = {number for node in nodes for number in node.resources if number >= 0}
     feeds = sum(origin.origin is From.FEED for node in nodes for origins in node.inputs for origin in origins)
     fetches = sum(len(node.fetched) for node in nodes)
-    size = f"trace graph: {len(nodes)} operations, {len(phases.graph.loops)} loops, {len(variables)} variables, {feeds} feeds, {fetches} fetches"
+    size = f"trace graph: {len(nodes)} operations, {len(phases.graph.loops)} loops, {len(variables)} variables"
+    size = f"{size}, {feeds} feeds, {fetches} fetches"
     if phases.built is None:
         return size
     return f"{size}; graph: {phases.built.switches} switches, Python waits for {phases.built.syncs} operations"
