@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 from recgraph import SubGraph, subgraph
+from recgraph.coexec import Coexecuted
 from recgraph.data import parse_tree
-from recgraph.draw import bodies, draw, layout, scene, trees
+from recgraph.draw import bodies, draw, layout, scene, traces, trees
 from recgraph.errors import DefinitionError
 from recgraph.testing import random_tree
 
@@ -188,3 +189,18 @@ def test_a_picture_is_as_large_as_its_boxes() -> None:
         box = patch.get_path().get_extents()
         assert -0.01 <= box.x0 <= box.x1 <= width + 0.01
         assert -0.01 <= box.y0 <= box.y1 <= height + 0.01
+
+
+def test_a_trace_graph() -> None:
+    """Operations with their places, what is fed and fetched, branches side by side, and a loop as a box."""
+    steps = Coexecuted(lambda x, n: [float(x := tf.sin(x) + float(k)) for k in range(n)])
+    for n in (2, 3, 1, 4):
+        steps(tf.constant(1.0), n)
+    found = traces.of_steps(steps.phases.graph)
+    assert [node.label for node in found.nodes] == ["start", "loop", "end"]
+    (_, trip), *_ = found.nodes[1].parts
+    assert [node.label for node in trip.nodes] == ["start", "Sin", "AddV2", "end"]
+    assert trip.nodes[2].detail.endswith("fed input 1, fetched")
+    assert trip.edges == [(0, 1), (1, 2), (2, 3)]
+    steps_drawn = draw(steps, title="steps")
+    assert {"steps", "loop", "Sin"} <= {text.get_text() for text in steps_drawn.axes[0].texts}
