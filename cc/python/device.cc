@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "cc/python/pending.h"
 #include "cc/python/step.h"
 
 namespace recgraph {
@@ -45,7 +46,9 @@ absl::Status CoexecutionDevice::Execute(const tensorflow::ImmediateExecutionOper
                                         int* count) {
   const auto& eager = *static_cast<const EagerOperation*>(operation);
   Step* step = Step::Current();
-  return step == nullptr ? RunEagerly(eager, results, count) : step->Execute(eager, results, count);
+  if (step != nullptr) return step->Execute(eager, results, count);
+  TF_RETURN_IF_ERROR(SettleBefore(eager));
+  return RunEagerly(eager, results, count);
 }
 
 absl::Status CoexecutionDevice::Pack(absl::Span<Handle*>, Handle**) {

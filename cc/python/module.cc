@@ -9,6 +9,7 @@
 
 #include "cc/python/device.h"
 #include "cc/python/location.h"
+#include "cc/python/pending.h"
 #include "cc/python/plan_reader.h"
 #include "cc/python/resources.h"
 #include "cc/python/signature.h"
@@ -35,7 +36,7 @@ PyObject* Register(PyObject*, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "OsO!", &capsule, &name, &PyDict_Type, &kinds)) return nullptr;
   auto* context = static_cast<TFE_Context*>(PyCapsule_GetPointer(capsule, nullptr));
   if (context == nullptr) return nullptr;
-  std::unordered_map<std::string, Kind> table;
+  KindTable table;
   PyObject *key, *value;
   Py_ssize_t position = 0;
   while (PyDict_Next(kinds, &position, &key, &value)) {
@@ -61,11 +62,18 @@ PyObject* MakePlan(PyObject*, PyObject* described) {
   return PyCapsule_New(plan.release(), kPlan, DeletePlan);
 }
 
+bool IsOf(const Plan* plan, PyObject* capsule) {
+  if (capsule == Py_None) return false;
+  auto* held = static_cast<std::shared_ptr<Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
+  return held != nullptr && held->get() == plan;
+}
+
 // begin(base, plan): false if the plan is in use by another thread, or this one is in a step already.
 PyObject* Begin(PyObject*, PyObject* arguments) {
   PyObject *base, *capsule;
   if (!PyArg_ParseTuple(arguments, "O!O", &PyCode_Type, &base, &capsule)) return nullptr;
   if (Step::Current() != nullptr) Py_RETURN_FALSE;
+  if (LastPending() != nullptr && !IsOf(LastPending()->plan(), capsule)) Py_RETURN_FALSE;
   std::shared_ptr<Plan> plan;
   if (capsule != Py_None) {
     auto* held = static_cast<std::shared_ptr<Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
@@ -150,11 +158,22 @@ PyObject* DescribeStep(const Step& step) {
   return Py_BuildValue("(isiONN)", 0, step.reason().c_str(), step.left_at(), Py_None, records, uses);
 }
 
-// end(was_raised): ((was co-executed, why not, where it left the graph, its times if it did not, the trace and the uses of
-// resources outside of it if it did), error code, error text).
+// wait(most): waits until the graphs of at most that many steps of this thread still run: (error code, error text).
+PyObject* Wait(PyObject*, PyObject* most) {
+  const long count = PyLong_AsLong(most);
+  if (count < 0) return nullptr;
+  absl::Status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = SettlePending(static_cast<size_t>(count));
+  Py_END_ALLOW_THREADS;
+  return Py_BuildValue("(is)", static_cast<int>(status.code()), std::string(status.message()).c_str());
+}
+
+// end(was_raised, may_run_ahead): ((was co-executed, why not, where it left the graph, its times if it did not, the trace and
+// the uses of resources outside of it if it did), error code, error text).
 PyObject* End(PyObject*, PyObject* arguments) {
-  int was_raised;
-  if (!PyArg_ParseTuple(arguments, "p", &was_raised)) return nullptr;
+  int was_raised, may_run_ahead;
+  if (!PyArg_ParseTuple(arguments, "pp", &was_raised, &may_run_ahead)) return nullptr;
   std::unique_ptr<Step> step(Step::Current());
   if (step == nullptr) {
     PyErr_SetString(PyExc_RuntimeError, "this thread is in no step");
@@ -162,10 +181,11 @@ PyObject* End(PyObject*, PyObject* arguments) {
   }
   absl::Status status;
   Py_BEGIN_ALLOW_THREADS;
-  status = step->End(was_raised != 0);
+  status = step->End(was_raised != 0, may_run_ahead != 0);
   Py_END_ALLOW_THREADS;
   PyObject* described = DescribeStep(*step);
   Py_BEGIN_ALLOW_THREADS;
+  if (step->IsPending()) AddPending(std::move(step));
   step.reset();
   Py_END_ALLOW_THREADS;
   return Py_BuildValue("(Nis)", described, static_cast<int>(status.code()), std::string(status.message()).c_str());
@@ -173,7 +193,7 @@ PyObject* End(PyObject*, PyObject* arguments) {
 
 PyObject* IsInStep(PyObject*, PyObject*) { return PyBool_FromLong(Step::Current() != nullptr); }
 
-// signature(number): (type, node definition as bytes).
+// signature(number): (type, node definition as bytes, dtypes of the results if it is a function, else None).
 PyObject* DescribeSignature(PyObject*, PyObject* number) {
   const Signature* signature = FindSignature(static_cast<int>(PyLong_AsLong(number)));
   if (signature == nullptr) {
@@ -181,15 +201,22 @@ PyObject* DescribeSignature(PyObject*, PyObject* number) {
     return nullptr;
   }
   const std::string definition = signature->definition.SerializeAsString();
-  return Py_BuildValue("(sy#)", signature->name.c_str(), definition.data(), static_cast<Py_ssize_t>(definition.size()));
+  PyObject* results = Py_None;
+  if (signature->kind == Kind::kCall) {
+    results = TupleOf(signature->outputs, [](tensorflow::DataType dtype) { return PyLong_FromLong(dtype); });
+  } else {
+    Py_INCREF(results);
+  }
+  return Py_BuildValue("(sy#N)", signature->name.c_str(), definition.data(),
+                       static_cast<Py_ssize_t>(definition.size()), results);
 }
 
 // resource(number): (name, dtype, shape or None), dtype 0 if it is not a variable.
 PyObject* DescribeResource(PyObject*, PyObject* number) {
-  Handle* handle = FindResource(static_cast<int>(PyLong_AsLong(number)));
+  HandlePtr handle = FindResource(static_cast<int>(PyLong_AsLong(number)));
   const Tensor* tensor;
-  if (handle == nullptr || !TensorOf(handle, &tensor).ok() || tensor->NumElements() != 1) {
-    PyErr_SetString(PyExc_IndexError, "no such resource");
+  if (handle == nullptr || !TensorOf(handle.get(), &tensor).ok() || tensor->NumElements() != 1) {
+    PyErr_SetString(PyExc_ReferenceError, "this variable is gone");
     return nullptr;
   }
   const auto& resource = tensor->flat<tensorflow::ResourceHandle>()(0);
@@ -209,7 +236,8 @@ PyMethodDef methods[] = {
     {"register", Register, METH_VARARGS, "register(context, name, kinds): makes the device known to TensorFlow."},
     {"plan", MakePlan, METH_O, "plan(description): a plan, for begin."},
     {"begin", Begin, METH_VARARGS, "begin(base, plan): begins a step of this thread."},
-    {"end", End, METH_VARARGS, "end(was_raised): ends the step and says what it was."},
+    {"end", End, METH_VARARGS, "end(was_raised, may_run_ahead): ends the step and says what it was."},
+    {"wait", Wait, METH_O, "wait(most): waits for the graphs of steps that have ended."},
     {"is_in_step", IsInStep, METH_NOARGS, "is_in_step(): whether this thread is in a step."},
     {"signature", DescribeSignature, METH_O, "signature(number): type and definition of an operation."},
     {"resource", DescribeResource, METH_O, "resource(number): name, dtype and shape of a variable."},

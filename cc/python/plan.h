@@ -59,8 +59,8 @@ struct Node {
 struct Plan {
   std::string function;  // the name of the graph's function
   std::string config;    // a ConfigProto
-  std::vector<int> resources;  // the function's inputs after the run's number
-  std::set<int> variables;     // the same, to look them up
+  std::vector<HandlePtr> resources;  // the function's inputs after the run's number: handles of variables
+  std::set<int> variables;           // their numbers
   int slots;
   int cells;   // of the history
   int commit;  // the slot that lets the changes of variables take place; -1 if there are none

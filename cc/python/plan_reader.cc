@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "cc/python/resources.h"
+
 namespace recgraph {
 namespace {
 
@@ -112,8 +114,11 @@ std::shared_ptr<Plan> ReadPlan(PyObject* described) {
   Fields fields(described);
   plan->function = fields.Bytes();
   plan->config = fields.Bytes();
-  plan->resources = fields.Numbers();
-  plan->variables.insert(plan->resources.begin(), plan->resources.end());
+  for (int number : fields.Numbers()) {
+    plan->resources.push_back(FindResource(number));
+    plan->variables.insert(number);
+    if (plan->resources.back() == nullptr) PyErr_SetString(PyExc_ReferenceError, "a variable of the plan is gone");
+  }
   plan->slots = fields.Number();
   plan->cells = fields.Number();
   plan->commit = fields.Number();

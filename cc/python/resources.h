@@ -8,12 +8,13 @@ namespace recgraph {
 
 constexpr int kUnknownResource = -1;
 
-// The number of a resource, by its handle; the same for ever. One that has none gets one if it may be new: variables
-// that operations of traces use. Others, iterators perhaps, are not kept alive.
+// The number of the variable behind a handle; the same as long as the variable exists, which is not kept alive by it.
+// One that has none gets one if it may be new: variables that operations of traces use. What else has handles,
+// iterators perhaps, has no number.
 int ResourceNumber(Handle* handle, bool may_be_new);
 
-// By number, or null.
-Handle* FindResource(int number);
+// A handle of the variable with this number, or null if it is gone.
+HandlePtr FindResource(int number);
 
 }  // namespace recgraph
 

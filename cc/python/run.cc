@@ -61,6 +61,11 @@ void Run::Finish(const absl::Status& status) {
   history_.Close();
 }
 
+bool Run::HasEnded() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return has_ended_;
+}
+
 absl::Status Run::Wait() {
   std::unique_lock<std::mutex> lock(mutex_);
   ended_.wait(lock, [this] { return has_ended_; });

@@ -44,6 +44,9 @@ class Run {
   // The graph has ended. What it put into its channels can still be had.
   void Finish(const absl::Status& status);
 
+  bool HasEnded();
+  bool IsTimed() const { return timer_ != nullptr; }
+
   // Waits for the end and gives the outcome.
   absl::Status Wait();
 

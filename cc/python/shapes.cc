@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "cc/python/function_body.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -44,18 +45,22 @@ void AppendInput(const KnownInput& input, std::string* key) {
   if (has_value) key->append(input.tensor->tensor_data());
 }
 
+}  // namespace
+
 bool TakeShape(InferenceContext* context, ShapeHandle shape, Dimensions* result) {
   if (!context->FullyDefined(shape)) return false;
   for (int i = 0; i < context->Rank(shape); ++i) result->push_back(context->Value(context->Dim(shape, i)));
   return true;
 }
 
-}  // namespace
-
 bool IsSmall(const Tensor& tensor) { return tensor.NumElements() <= kSmallElements; }
 
 absl::Status InferShapes(const Signature& signature, const std::vector<KnownInput>& inputs,
                          std::vector<Dimensions>* outputs, bool* is_complete) {
+  if (signature.kind == Kind::kCall) {
+    *is_complete = true;
+    return InferCall(signature.name, inputs, outputs, is_complete);
+  }
   std::vector<PartialTensorShape> shapes;
   std::vector<const Tensor*> tensors;
   std::vector<std::unique_ptr<HandleData>> handles;

@@ -8,6 +8,7 @@
 
 #include "cc/python/signature.h"
 #include "cc/python/value.h"
+#include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace recgraph {
@@ -20,6 +21,10 @@ struct KnownInput {
 
 // Whether a tensor is small enough to be compared and kept.
 bool IsSmall(const tensorflow::Tensor& tensor);
+
+// The sizes of a shape; false if not all of them are known.
+bool TakeShape(tensorflow::shape_inference::InferenceContext* context, tensorflow::shape_inference::ShapeHandle shape,
+               Dimensions* result);
 
 // The shapes of all outputs. `*is_complete` is false if they depend on values that are not there. An error is one that
 // the operation itself would give.

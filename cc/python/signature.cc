@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "cc/python/device.h"
+#include "cc/python/function_body.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op_def.pb.h"
 
@@ -21,7 +23,7 @@ struct Hash {
 
 struct Signatures {
   std::mutex mutex;
-  std::unordered_map<std::string, Kind> kinds;
+  KindTable kinds;
   std::unordered_map<Fprint128, const Signature*, Hash> by_key;
   std::unordered_map<std::string, const Signature*> by_name;  // where the attributes do not matter
   std::deque<Signature> all;
@@ -54,9 +56,20 @@ bool IsPure(const OpDef& definition, const Signature& signature) {
   return true;
 }
 
-void Classify(const std::unordered_map<std::string, Kind>& kinds, Signature* signature) {
+void ClassifyCall(const KindTable& kinds, Signature* signature) {
+  const auto& library = *CoexecutionDevice::Registered()->context()->FuncLibDef();
+  const tensorflow::FunctionDef* function = library.Find(signature->name);
+  if (function == nullptr || !MayBeInGraph(signature->name, library, kinds)) return;
+  signature->outputs = ResultTypes(*function);
+  for (tensorflow::DataType dtype : signature->outputs) {
+    if (dtype == tensorflow::DT_RESOURCE) return;  // what is done with a variable by another name cannot be ordered
+  }
+  signature->kind = Kind::kCall;
+}
+
+void Classify(const KindTable& kinds, Signature* signature) {
   signature->kind = Kind::kHost;
-  if (signature->registration == nullptr) return;
+  if (signature->registration == nullptr) return ClassifyCall(kinds, signature);
   const OpDef& definition = signature->registration->op_def;
   if (!tensorflow::OutputTypesForNode(signature->definition, definition, &signature->outputs).ok()) return;
   auto found = kinds.find(signature->name);
@@ -69,14 +82,14 @@ void Classify(const std::unordered_map<std::string, Kind>& kinds, Signature* sig
 
 }  // namespace
 
-void SetKinds(std::unordered_map<std::string, Kind> kinds) {
+void SetKinds(KindTable kinds) {
   std::lock_guard<std::mutex> lock(All().mutex);
   All().kinds = std::move(kinds);
 }
 
 // Whether all operations of a type run outside of the graph. They have one signature: attributes of random operations
 // differ from call to call, and would fill the memory.
-bool IsHostByName(const Signature& signature, const std::unordered_map<std::string, Kind>& kinds) {
+bool IsHostByName(const Signature& signature, const KindTable& kinds) {
   return signature.kind == Kind::kHost && signature.registration != nullptr &&
          (signature.registration->op_def.is_stateful() || kinds.count(signature.name) > 0);
 }

@@ -21,7 +21,11 @@ enum class Kind {
   kHarmless = 4,  // runs at once, and may look at a variable that the graph changes
   kShape = 5,     // depends on shapes alone
   kConstant = 6,  // a value from Python
+  kInBody = 7,    // runs at once, and may be in a function that is part of the graph
+  kCall = 8,      // part of the graph: calls a function, which may read and write variables
 };
+
+using KindTable = std::unordered_map<std::string, Kind>;
 
 struct Signature {
   int number;
@@ -35,7 +39,7 @@ struct Signature {
 
 // Overrides what the registration says: by it, what is neither stateful nor has resources or functions is kPure, and
 // everything else kHost. To be called before the first operation.
-void SetKinds(std::unordered_map<std::string, Kind> kinds);
+void SetKinds(KindTable kinds);
 
 // The signature of an operation. Any thread; the result lives for ever.
 const Signature& SignatureOf(const tensorflow::EagerOperation& operation);

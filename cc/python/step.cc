@@ -7,8 +7,10 @@
 
 #include "cc/python/device.h"
 #include "cc/python/location.h"
+#include "cc/python/pending.h"
 #include "cc/python/resources.h"
 #include "cc/python/signals.h"
+#include "cc/python/tensors.h"
 #include "tensorflow/core/common_runtime/dma_helper.h"
 #include "tensorflow/core/common_runtime/eager/tensor_handle.h"
 #include "tensorflow/core/framework/tensor_util.h"
@@ -20,8 +22,6 @@ using tensorflow::EagerOperation;
 using tensorflow::Tensor;
 using tensorflow::TensorHandle;
 
-constexpr std::chrono::milliseconds kPatience(50);  // between two looks whether something else is wanted
-
 thread_local Step* current_step = nullptr;
 
 int64_t NextNumber() {
@@ -29,13 +29,7 @@ int64_t NextNumber() {
   return ++last;
 }
 
-Dimensions ShapeOf(const Tensor& tensor) {
-  Dimensions shape;
-  for (int i = 0; i < tensor.dims(); ++i) shape.push_back(tensor.dim_size(i));
-  return shape;
-}
-
-HandlePtr HandleOf(const Tensor& tensor) { return HandlePtr(TensorHandle::CreateLocalHandle(tensor)); }
+bool IsInGraph(Kind kind) { return kind == Kind::kPure || kind == Kind::kVariable || kind == Kind::kCall; }
 
 // NumPy's memory may change as soon as the program goes on: what a graph reads later has to be a copy.
 absl::Status KeepFromChanging(Input* input) {
@@ -45,20 +39,6 @@ absl::Status KeepFromChanging(Input* input) {
   if (buffer != nullptr && !buffer->OwnsMemory()) input->external = HandleOf(tensorflow::tensor::DeepCopy(*tensor));
   return absl::OkStatus();
 }
-
-// Notes what an outside input was, for the trace.
-absl::Status Describe(Input* input) {
-  if (input->external == nullptr || input->resource >= 0) return absl::OkStatus();
-  const Tensor* tensor;
-  TF_RETURN_IF_ERROR(TensorOf(input->external.get(), &tensor));
-  input->shape = ShapeOf(*tensor);
-  const bool is_plain = tensorflow::DataTypeCanUseMemcpy(tensor->dtype());
-  input->is_small = is_plain && IsSmall(*tensor);
-  if (input->is_small) input->bytes = std::string(tensor->tensor_data());
-  return absl::OkStatus();
-}
-
-bool IsCountable(tensorflow::DataType dtype) { return tensorflow::DataTypeIsInteger(dtype) || dtype == tensorflow::DT_BOOL; }
 
 absl::Status KnownInputs(const std::vector<Input>& inputs, std::vector<KnownInput>* known) {
   for (const Input& input : inputs) {
@@ -98,6 +78,8 @@ Tensor ShapeAnswer(const std::string& name, const Dimensions& shape, tensorflow:
 
 Step* Step::Current() { return current_step; }
 
+void Step::Detach() { current_step = nullptr; }
+
 Step::Suspended::Suspended() : step_(current_step) { current_step = nullptr; }
 Step::Suspended::~Suspended() { current_step = step_; }
 
@@ -115,15 +97,22 @@ Step::~Step() {
       if (value->is_alive()) value->Fail(absl::CancelledError("the step of this tensor was given up"));
     }
   }
-  if (plan_ != nullptr) plan_->is_busy = false;
+  if (plan_ != nullptr && !was_ahead_) plan_->is_busy = false;
 }
 
 void Step::Launch() {
   run_ = Run::New(plan_->slots, plan_->cells, plan_->IsTimed());
   auto inputs = std::make_shared<std::vector<HandlePtr>>();
   inputs->push_back(HandleOf(Tensor(run_->id())));
-  for (int number : plan_->resources) inputs->push_back(Share(FindResource(number)));
-  plan_->runner.Launch([run = run_, inputs, function = plan_->function, config = plan_->config] {
+  for (const HandlePtr& variable : plan_->resources) inputs->push_back(Share(variable.get()));
+  next_ = &plan_->first;
+  last_.assign(plan_->nodes.size(), -1);
+  if (plan_->function.empty()) return run_->Finish(absl::OkStatus());
+  std::shared_ptr<Run> before = LastPending() == nullptr ? nullptr : LastPending()->run();
+  plan_->runner.Launch([run = run_, before, inputs, function = plan_->function, config = plan_->config] {
+    if (before != nullptr && !before->Wait().ok()) {
+      return run->Finish(absl::CancelledError("the step before this one has failed"));
+    }
     tensorflow::AttrBuilder attributes(function.c_str());
     attributes.Set("config_proto", config);
     attributes.Set("executor_type", "");
@@ -132,8 +121,6 @@ void Step::Launch() {
     int count = 0;
     run->Finish(RunWith(function, attributes, handles, nullptr, &count, run->cancellation()));
   });
-  next_ = &plan_->first;
-  last_.assign(plan_->nodes.size(), -1);
 }
 
 absl::Status Step::Execute(const EagerOperation& operation, Handle** results, int* count) {
@@ -150,8 +137,7 @@ absl::Status Step::Execute(const EagerOperation& operation, Handle** results, in
     *count = static_cast<int>(signature.outputs.size());
     return absl::OkStatus();
   }
-  const bool in_graph = signature.kind == Kind::kPure || signature.kind == Kind::kVariable;
-  if (!in_graph || IsImmediate(signature, inputs)) return RunOutside(signature, operation, inputs, results, count);
+  if (!IsInGraph(signature.kind) || IsImmediate(signature, inputs)) return RunOutside(signature, operation, inputs, results, count);
   if (HasGraph()) {
     bool is_done = false;
     TF_RETURN_IF_ERROR(Walk(signature, &inputs, results, count, &is_done));
@@ -176,7 +162,7 @@ absl::Status Step::Classify(const Signature& signature, const EagerOperation& op
     } else {
       input.external = Share(handle);
       if (input.dtype == tensorflow::DT_RESOURCE) {
-        input.resource = ResourceNumber(handle, signature.kind == Kind::kVariable);
+        input.resource = ResourceNumber(handle, IsInGraph(signature.kind));
       }
     }
   }
@@ -269,36 +255,28 @@ absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, 
   bool is_complete = false;
   if (!node.shapes.Infer(signature, known, &shapes, &is_complete).ok()) return Leave("wrong shapes: " + signature.name);
   if (!is_complete && !node.is_sync) return Leave("shapes depend on values: " + signature.name);
+  Outcome outcome{node.is_sync, {}};
+  if (node.is_sync) outcome = Foresee(signature, *inputs, known, is_complete);
   Tell(*way);
   Feed(node, *inputs);
   const int last = last_[way->node];
   const int position = last < 0 ? 0 : records_[last].position + 1;
+  if (outcome.is_awaited) {
+    outcome.values.resize(node.fetches.size());
+    for (size_t i = 0; i < node.fetches.size(); ++i) {
+      const std::string why = Await(node, way->node, i, position, &outcome.values[i]);
+      if (!why.empty()) return Leave(why + ": " + signature.name);
+    }
+  }
   Record record{&signature, node.location, way->node, position, false, std::move(*inputs), {}};
   auto* device = CoexecutionDevice::Registered();
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
-    Dimensions shape = is_complete ? (*shapes)[i] : Dimensions();
-    Tensor tensor;
-    if (node.is_sync) {
-      Meeting meeting = Meeting::kTimeout;
-      const char* why = nullptr;
-      const int64_t began_at = Now();
-      while (meeting == Meeting::kTimeout && why == nullptr) {
-        meeting = run_->channels().Wait(node.fetches[i], position, kPatience, &tensor);
-        if (meeting == Meeting::kTimeout) why = WhyToWaitNoLonger();
-      }
-      stalls_.push_back({node.location, way->node, Now() - began_at});
-      if (meeting != Meeting::kValue) {
-        *inputs = std::move(record.inputs);
-        for (size_t j = 0; j < i; ++j) results[j]->Unref();
-        return Leave(why != nullptr ? why : "failed: " + signature.name);
-      }
-      shape = ShapeOf(tensor);
-    }
+    const bool is_there = i < outcome.values.size();
     ValuePtr value(new Value(number_, static_cast<int>(records_.size()), static_cast<int>(i), signature.outputs[i],
-                             std::move(shape)));
+                             is_there ? ShapeOf(outcome.values[i]) : (*shapes)[i]));
     results[i] = new ValueHandle(device->context(), device, value.get());
-    if (node.is_sync) {
-      value->Set(HandleOf(tensor).get());
+    if (is_there) {
+      value->Set(HandleOf(outcome.values[i]).get());
     } else {
       value->Expect(run_, node.fetches[i], position);
     }
@@ -380,114 +358,6 @@ void Step::Feed(const Node& node, const std::vector<Input>& inputs) {
     }
     if (planned.select >= 0) Tell(planned.select, chosen);
   }
-}
-
-absl::Status Step::Materialise(Value* value) {
-  const int64_t began_at = Now();
-  while (HasGraph()) {
-    if (value->slot() < 0) return Leave("a value that is not fetched is needed");
-    switch (value->Receive(kPatience)) {
-      case Meeting::kValue:
-        stalls_.push_back({Locate(base_), records_[value->record].node, Now() - began_at});
-        return absl::OkStatus();
-      case Meeting::kClosed:
-        return Leave("an operation failed");
-      case Meeting::kTimeout:
-        if (const char* why = WhyToWaitNoLonger()) return Leave(why);
-    }
-  }
-  if (!failure_.ok()) return failure_;
-  return value->Peek() != nullptr ? absl::OkStatus() : absl::InternalError("a tensor of this step has no value");
-}
-
-// What has been done has to be done again in any case when the program does not come to its end. Then the value is
-// there, and the exception is raised where eager execution raises it: after the operation.
-const char* Step::WhyToWaitNoLonger() const {
-  if (run_->is_unwanted) return "another thread needs a value";
-  return HandleSignals() ? "a signal" : nullptr;
-}
-
-absl::Status Step::Leave(const std::string& reason) {
-  reason_ = reason;
-  if (!is_ending_) left_at_ = Locate(base_);
-  run_->Cancel();
-  run_ = nullptr;
-  std::vector<std::vector<HandlePtr>> results(records_.size());
-  size_t index = 0;
-  for (; failure_.ok() && index < records_.size(); ++index) failure_ = Redo(index, &results);
-  for (size_t i = failure_.ok() ? index : index - 1; i < records_.size(); ++i) {
-    for (ValuePtr& value : records_[i].outputs) value->Fail(failure_);
-  }
-  return failure_;
-}
-
-absl::Status Step::Redo(size_t index, std::vector<std::vector<HandlePtr>>* results) {
-  Record& record = records_[index];
-  std::vector<Handle*> inputs;
-  for (const Input& input : record.inputs) {
-    inputs.push_back(input.value == nullptr ? input.external.get()
-                                            : (*results)[input.value->record][input.value->output].get());
-  }
-  std::vector<Handle*> made(record.outputs.size());
-  int count = static_cast<int>(made.size());
-  TF_RETURN_IF_ERROR(RunWith(record.signature->name, record.signature->attributes, inputs, made.data(), &count));
-  for (int i = 0; i < count; ++i) {
-    (*results)[index].push_back(HandlePtr(made[i]));
-    if (record.outputs[i]->is_alive()) record.outputs[i]->Set(made[i]);
-  }
-  return absl::OkStatus();
-}
-
-const Way* Step::WayToEnd() const {
-  for (const Way& way : *next_) {
-    if (way.node == plan_->end()) return &way;
-  }
-  return nullptr;
-}
-
-std::string Step::WhyNotToCommit() const {
-  if (run_->is_unwanted) return "another thread needs a value";
-  if (WayToEnd() == nullptr) return "new path: the step ends here";
-  for (const Record& record : records_) {
-    for (const ValuePtr& value : record.outputs) {
-      if (value->is_alive() && value->slot() < 0 && value->Peek() == nullptr) {
-        return "a tensor that is not fetched outlives the step: " + record.signature->name;
-      }
-    }
-  }
-  return "";
-}
-
-absl::Status Step::Commit() {
-  Tell(*WayToEnd());
-  if (plan_->commit >= 0) Tell(plan_->commit, 0);
-  const int64_t began_at = Now();
-  const absl::Status outcome = run_->Wait();
-  stalls_.push_back({-1, -1, Now() - began_at});
-  graph_times_ = run_->times();
-  if (!outcome.ok()) return Leave("an operation failed");
-  for (Record& record : records_) {
-    for (ValuePtr& value : record.outputs) {
-      if (value->is_alive()) value->Receive(std::chrono::milliseconds(0));
-    }
-  }
-  run_ = nullptr;
-  was_coexecuted_ = true;
-  return absl::OkStatus();
-}
-
-absl::Status Step::End(bool was_raised) {
-  absl::Status status;
-  is_ending_ = true;
-  if (HasGraph()) {
-    const std::string why = was_raised ? "an exception" : WhyNotToCommit();
-    status = why.empty() ? Commit() : Leave(why);
-  }
-  current_step = nullptr;
-  for (Record& record : records_) {
-    for (Input& input : record.inputs) TF_RETURN_IF_ERROR(Describe(&input));
-  }
-  return was_raised ? absl::OkStatus() : status;
 }
 
 }  // namespace recgraph

@@ -5,6 +5,7 @@
 
 #include <Python.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -45,6 +46,9 @@ struct HostUse {
   int resource;  // -1: any
 };
 
+// Between two looks whether something else is wanted than what Python waits for.
+constexpr std::chrono::milliseconds kPatience(50);
+
 // Belongs to the thread that made it, which alone calls its methods.
 class Step {
  public:
@@ -75,14 +79,23 @@ class Step {
 
   // The program has come to the step's end; `was_raised` tells that an exception brought it there. Afterwards the
   // variables and all tensors are what they would be without us.
-  absl::Status End(bool was_raised);
+  absl::Status End(bool was_raised, bool may_run_ahead);
+
+  // After an end at which the graph was left to itself: whether it has finished; waits for it; says that the step
+  // must not happen, because an earlier one failed.
+  bool IsPending() const { return HasGraph() && was_coexecuted_; }
+  bool HasFinished() const { return run_->HasEnded(); }
+  absl::Status Settle();
+  void Discard(const absl::Status& error);
 
   // Whether the whole step was computed by the graph, and if not, why it left it; "" if it never had one.
   bool was_coexecuted() const { return was_coexecuted_; }
   const std::string& reason() const { return reason_; }
-
   // The location at which it left the graph; -1 if that was its end.
   int left_at() const { return left_at_; }
+
+  const Plan* plan() const { return plan_.get(); }
+  const std::shared_ptr<Run>& run() const { return run_; }
   const std::vector<Record>& records() const { return records_; }
   const std::vector<HostUse>& host_uses() const { return host_uses_; }
 
@@ -92,6 +105,7 @@ class Step {
   const GraphTimes& graph_times() const { return graph_times_; }
 
  private:
+  static void Detach();  // this thread is in no step any more
   bool HasGraph() const { return run_ != nullptr; }
   absl::Status Classify(const Signature& signature, const tensorflow::EagerOperation& operation,
                         std::vector<Input>* inputs) const;
@@ -103,6 +117,17 @@ class Step {
                      std::vector<Input> inputs, Handle** results, int* count);
   absl::Status Walk(const Signature& signature, std::vector<Input>* inputs, Handle** results, int* count,
                     bool* is_done);
+  // What is known of an operation that may fail, or has outputs whose shapes depend on values, before the graph is
+  // asked: whether Python has to wait for it, and if not, the outputs if they are there.
+  struct Outcome {
+    bool is_awaited;
+    std::vector<tensorflow::Tensor> values;
+  };
+  Outcome Foresee(const Signature& signature, const std::vector<Input>& inputs, const std::vector<KnownInput>& known,
+                  bool has_shapes);
+  HandlePtr Known(const Input& input, int depth);
+  std::vector<HandlePtr> Compute(const Signature& signature, const std::vector<Input>& inputs, int depth);
+  std::string Await(const Node& node, int number, size_t output, int position, tensorflow::Tensor* value);
   const Way* Match(const Signature& signature, const std::vector<Input>& inputs) const;
   int SourceOf(const Input& input, const PlannedInput& planned) const;
   bool Fits(const Input& input, const Source& source) const;
@@ -113,10 +138,12 @@ class Step {
 
   // Leaves the graph: what the program has done so far is done again from the records, at once.
   absl::Status Leave(const std::string& reason);
+  absl::Status DoAgain(const std::string& reason);
   absl::Status Redo(size_t index, std::vector<std::vector<HandlePtr>>* results);
-  absl::Status Commit();
+  absl::Status Commit(bool may_run_ahead);
   std::string WhyNotToCommit() const;
-  const char* WhyToWaitNoLonger() const;
+  std::string WhyToWaitNoLonger() const;
+  static absl::Status Describe(Input* input);
   const Way* WayToEnd() const;
 
   const int64_t number_;
@@ -129,6 +156,7 @@ class Step {
   std::vector<int> last_;                   // the last record of each node of the plan; -1 for none
   absl::Status failure_;  // an operation of the graph had this error, which Python may not have seen yet
   bool was_coexecuted_ = false;
+  bool was_ahead_ = false;  // the plan is no longer this step's
   std::string reason_;
   int left_at_ = -1;
   bool is_ending_ = false;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cc/python/device.h"
+#include "cc/python/pending.h"
 #include "cc/python/signals.h"
 #include "cc/python/step.h"
 #include "tensorflow/core/common_runtime/eager/tensor_handle.h"
@@ -45,7 +46,9 @@ absl::Status Value::Get(HandlePtr* result) {
       return absl::CancelledError("a signal has come");
     } else if (std::shared_ptr<Run> run = this->run()) {
       if (slot() < 0) run->is_unwanted = true;
-      if (Receive(kLook) == Meeting::kClosed) std::this_thread::sleep_for(kLook);
+      if (Receive(kLook) != Meeting::kClosed) continue;
+      TF_RETURN_IF_ERROR(SettlePending(0));  // if it is a step of this thread, its graph has failed
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     } else {
       std::this_thread::sleep_for(kLook);
     }

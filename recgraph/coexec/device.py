@@ -78,9 +78,16 @@ def begin(base: CodeType, plan: Any) -> bool:
     return bool(module().begin(base, plan))
 
 
-def end(was_raised: bool) -> Outcome:
-    """Ends it."""
-    (was_coexecuted, reason, location, times, records, outside), code, message = module().end(was_raised)
+def wait(most: int = 0) -> tuple[int, str]:
+    """Waits until at most so many graphs of steps of this thread still run; gives code and text of an error."""
+    code, message = module().wait(most)
+    return code, message
+
+
+def end(was_raised: bool, may_run_ahead: bool = False) -> Outcome:
+    """Ends it. If it may, its graph goes on computing while Python does, until `wait`."""
+    described, code, message = module().end(was_raised, may_run_ahead)
+    was_coexecuted, reason, location, times, records, outside = described
     trace = None if records is None else read_trace(records, outside, _loops().trips)
     where = place(location) if location >= 0 else ""
     return Outcome(bool(was_coexecuted), reason, where, times, trace, code, message)
@@ -95,14 +102,22 @@ def _loops() -> Loops:
 @functools.cache
 def signature(number: int) -> Signature:
     """Type and attributes of an operation."""
-    name, definition = module().signature(number)
-    return Signature(name, dict(tf.compat.v1.NodeDef.FromString(definition).attr))
+    name, definition, results = module().signature(number)
+    return Signature(name, dict(tf.compat.v1.NodeDef.FromString(definition).attr), results)
+
+
+@functools.cache
+def _operations(number: int) -> frozenset[str]:
+    """The types of operations that happen in one with this signature: itself, or those of the function it calls."""
+    given = signature(number)
+    return frozenset([given.name]) if given.results is None else tf_private.operations_in_function(given.name)
 
 
 def resource(number: int) -> Resource:
     """The variable with this number.
 
     Raises:
+        ReferenceError: it is gone.
         ValueError: it is something else.
     """
     name, dtype, shape = module().resource(number)
@@ -114,7 +129,7 @@ def resource(number: int) -> Resource:
 
 def is_write(number: int) -> bool:
     """Whether operations with this signature change variables."""
-    return signature(number).name in WRITES
+    return not _operations(number).isdisjoint(WRITES)
 
 
 def can_fail(number: int) -> bool:
@@ -122,7 +137,8 @@ def can_fail(number: int) -> bool:
     given = signature(number)
     dtype = given.attributes.get("T")
     types = () if dtype is None else dtype.list.type or (dtype.type,)
-    return may_fail(given.name, any(tf.dtypes.as_dtype(kind).is_integer for kind in types if kind))
+    is_integer = given.results is not None or any(tf.dtypes.as_dtype(kind).is_integer for kind in types if kind)
+    return any(may_fail(name, is_integer) for name in _operations(number))
 
 
 def place(number: int) -> str:

@@ -25,10 +25,15 @@ Block = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """Type and attributes of an operation."""
+    """Type and attributes of an operation.
+
+    Attributes:
+        results: the dtypes of the results if it calls a function, which `name` is then, else None.
+    """
 
     name: str
     attributes: dict[str, Any]
+    results: tuple[int, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +172,7 @@ class _Writer:
         reads, writes = (set(), used) if self.meaning.is_write(node.signature) else (used, set())
         inputs = [self._input(given) for given in planned.inputs]
         with tf.control_dependencies(self.order.before(reads, writes)):
-            op = tf_private.add_operation(signature.name, inputs, signature.attributes, signature.name)
+            op = _operation(signature, inputs)
         self.order.add(op, reads, writes)
         if used:
             self.sinks.append(op)
@@ -177,8 +182,12 @@ class _Writer:
         self._give("Recgraph>Keep", "cell", planned.kept, op)
 
     def _give(self, kind: str, place: str, numbers: tuple[int, ...], op: tf.Operation) -> None:
-        """Hands outputs to Python, or to what comes later in the step."""
-        for number, tensor in zip(numbers, op.outputs, strict=True):
+        """Hands outputs to Python, or to what comes later in the step; where there are none, that it is done."""
+        outputs = op.outputs
+        if numbers and not outputs:
+            with tf.control_dependencies([op]):
+                outputs = [tf.constant(0)]
+        for number, tensor in zip(numbers, outputs, strict=True):
             if number != NONE:
                 attributes = {place: _integer(number), "dtype": _type(tensor.dtype)}
                 self.sinks.append(tf_private.add_operation(kind, [self.run, tensor], attributes, place))
@@ -323,6 +332,13 @@ class _Writer:
                     if any(place.get(user, -1) <= place[number] for user in users):
                         found[number, i] = next(iter(users.values()))
         return found
+
+
+def _operation(signature: Signature, inputs: list[tf.Tensor]) -> tf.Operation:
+    """The operation, or the call of a function."""
+    if signature.results is None:
+        return tf_private.add_operation(signature.name, inputs, signature.attributes, signature.name)
+    return tf_private.call_function(signature.name, inputs, signature.results, signature.attributes)
 
 
 def _integer(value: int) -> Any:

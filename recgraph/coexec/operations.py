@@ -7,7 +7,7 @@ from typing import Final
 from recgraph.infallible import fails_only_in_shape
 
 # The numbers are those of `Kind` in cc/python/signature.h.
-PURE, VARIABLE, HOST, OPAQUE, HARMLESS, SHAPE, CONSTANT = range(7)
+PURE, VARIABLE, HOST, OPAQUE, HARMLESS, SHAPE, CONSTANT, IN_BODY, CALL = range(9)
 
 # Read variables and do not change them.
 READS: Final = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
@@ -41,12 +41,18 @@ WRITES: Final = frozenset(
     }
 )
 
+# Stateful only because of what the functions that they call may do, which is looked at too.
+_CONTROL: Final = frozenset({"Case", "If", "PartitionedCall", "StatefulPartitionedCall", "While"})
+# The same, not stateful.
+_PURE_CONTROL: Final = frozenset({"For", "StatelessCase", "StatelessIf", "StatelessWhile"})
+
 KINDS: Final[dict[str, int]] = {
     **dict.fromkeys(READS | WRITES, VARIABLE),
     **dict.fromkeys(("EagerPyFunc", "PyFunc", "PyFuncStateless"), OPAQUE),
     **dict.fromkeys(("DisableCopyOnRead", "VarIsInitializedOp", "VariableShape"), HARMLESS),
     **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), SHAPE),
     "_EagerConst": CONSTANT,
+    **dict.fromkeys(_CONTROL | {"Assert"}, IN_BODY),
     # Fed in place of computed: it stands for what tf.function alone may see.
     "Placeholder": HOST,
     "PlaceholderWithDefault": HOST,
@@ -73,4 +79,4 @@ def may_fail(name: str, is_integer: bool) -> bool:
 
     Python waits for those that may, so that an error is raised where eager execution raises it.
     """
-    return name not in _UPDATES and not fails_only_in_shape(name, is_integer)
+    return name not in _UPDATES | _CONTROL | _PURE_CONTROL and not fails_only_in_shape(name, is_integer)

@@ -117,12 +117,14 @@ class Phases:
             if plan.switches > MAX_SWITCHES:
                 return self._give_up(f"its steps part in more than {MAX_SWITCHES} places")
             function = generate(plan, device.MEANING)
+            described = plan.described(tf_private.function_name(function), tf_private.call_options())
+            syncs = sum(node.is_sync for node in plan.nodes.values())
+            self.built = Built(device.module().plan(described), function, Slots(plan, _MEANING), plan.switches, syncs)
+            _LOG.info("%s: a graph of %d operations, %d switches", self.name, len(plan.nodes), plan.switches)
+        except ReferenceError:  # a variable of a path that was traced is gone: the paths are traced anew
+            self.merged = Merged()
         except Exception as error:  # a defect of ours must not become the user's
-            return self._give_up(f"no graph could be made: {type(error).__name__}: {error}")
-        described = plan.described(tf_private.function_name(function), tf_private.call_options())
-        syncs = sum(node.is_sync for node in plan.nodes.values())
-        self.built = Built(device.module().plan(described), function, Slots(plan, _MEANING), plan.switches, syncs)
-        _LOG.info("%s: a graph of %d operations, %d switches", self.name, len(plan.nodes), plan.switches)
+            self._give_up(f"no graph could be made: {type(error).__name__}: {error}")
 
     def _give_up(self, reason: str) -> None:
         self.given_up, self.built = reason, None

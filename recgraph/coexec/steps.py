@@ -13,20 +13,25 @@ from recgraph.coexec.explaining import explanation
 from recgraph.coexec.phases import Phases
 from recgraph.coexec.profile import Profile
 
+# How many graphs may still be running while Python is at a later step.
+WINDOW = 2
+
 
 class Steps:
     """Iterates like what it is given; what the loop does with each item is a step.
 
     Args:
         items: a dataset, or anything that can be iterated.
+        window: how many graphs may still be running while Python is at a later step.
 
     Attributes:
         phases: what is known of the loop.
     """
 
-    def __init__(self, items: Iterable[Any], phases: Phases | None = None) -> None:
-        self.items = items
+    def __init__(self, items: Iterable[Any], phases: Phases | None = None, window: int = WINDOW) -> None:
+        self.items, self.window = items, window
         self.phases = Phases("steps") if phases is None else phases
+        self._last_plan: Any = None
 
     def __iter__(self) -> Iterator[Any]:
         # Where the loop stands is part of where an operation does, so the step begins above it.
@@ -35,23 +40,42 @@ class Steps:
         return self._iterate(base)
 
     def _iterate(self, base: CodeType) -> Iterator[Any]:
-        for item in self.items:
-            phases = self.phases
-            if phases.given_up or not tf_private.is_plainly_eager() or not device.begin(base, phases.plan()):
-                phases.counts["eager"] += 1
-                yield item
-                continue
-            was_left = True  # by an exception, or by leaving the loop
-            outcome = None
+        items = iter(self.items)
+        yield from self._coexecuted(items, base)
+        for item in items:
+            self.phases.counts["eager"] += 1
+            yield item
+
+    def _coexecuted(self, items: Iterator[Any], base: CodeType) -> Iterator[Any]:
+        """Until it is given up. What is done between two steps is seen as well: the graphs may still be running."""
+        with device.scope():
             try:
-                with device.scope():
-                    yield item
-                was_left = False
+                for item in items:
+                    yield from self._step(item, base)
+                    if self.phases.given_up:
+                        break
             finally:
-                outcome = device.end(was_left)
-                phases.learn(outcome, was_left)
-            if outcome.code:
-                tf_private.raise_status(outcome.code, outcome.message)
+                status = device.wait()
+            _raise(status)
+
+    def _step(self, item: Any, base: CodeType) -> Iterator[Any]:
+        phases, plan = self.phases, self.phases.plan()
+        if plan is not self._last_plan:
+            _raise(device.wait())
+        self._last_plan = plan
+        if not tf_private.is_plainly_eager() or not device.begin(base, plan):
+            phases.counts["eager"] += 1
+            yield item
+            return
+        was_left = True  # by an exception, or by leaving the loop
+        try:
+            yield item
+            was_left = False
+        finally:
+            outcome = device.end(was_left, may_run_ahead=True)
+            phases.learn(outcome, was_left)
+        _raise((outcome.code, outcome.message))
+        _raise(device.wait(self.window))
 
     def explain(self, html: bool = False) -> Any:
         """What happened to the steps so far and why, where they meet their graph, and what to change.
@@ -70,7 +94,13 @@ class Steps:
         return self.phases.profile()
 
 
-def steps(items: Iterable[Any]) -> Steps:
+def _raise(status: tuple[int, str]) -> None:
+    code, message = status
+    if code:
+        tf_private.raise_status(code, message)
+
+
+def steps(items: Iterable[Any], window: int = WINDOW) -> Steps:
     """Makes every iteration of a loop a step that is co-executed.
 
     The program runs as it is written; its tensor operations are computed beside it by a graph, which is made from
@@ -79,6 +109,7 @@ def steps(items: Iterable[Any]) -> Steps:
 
     Args:
         items: a dataset, or anything that can be iterated.
+        window: how many graphs may still be running while Python is at a later step. With 0 Python waits for each.
 
     Returns:
         What to iterate in place of it; `explain()` says what happened.
@@ -91,6 +122,6 @@ def steps(items: Iterable[Any]) -> Steps:
         >>> float(total)
         30.0
     """
-    made = Steps(items)
+    made = Steps(items, window=window)
     explaining.note(made)
     return made

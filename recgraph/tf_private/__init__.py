@@ -9,6 +9,7 @@ from recgraph.tf_private.graphs import (
     add_control_inputs,
     add_operation,
     branch_graph,
+    call_function,
     capture_by_placeholder,
     captured_values,
     concrete_function,
@@ -27,6 +28,7 @@ from recgraph.tf_private.graphs import (
     in_function_graph,
     is_graph_tensor,
     op_definition,
+    operations_in_function,
     placeholder,
     run_grappler,
     run_independently,
@@ -60,6 +62,8 @@ from recgraph.tf_private.runtime import (
 )
 
 __all__ = [
+    "operations_in_function",
+    "call_function",
     "AutomaticControlDependencies",
     "EagerTensor",
     "FuncGraph",

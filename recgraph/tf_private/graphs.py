@@ -12,6 +12,8 @@ from tensorflow.core.protobuf import device_properties_pb2 as _device_properties
 
 # A gradient function is offered to a tape before anything is recorded: whether a tape is listening decides
 # whether an eager call keeps its activations.
+from tensorflow.python.eager import context as _context
+from tensorflow.python.eager.polymorphic_function import atomic_function as _atomic_function
 from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
 from tensorflow.python.framework import auto_control_deps as _auto_control_deps
 from tensorflow.python.framework import func_graph as _func_graph
@@ -258,3 +260,54 @@ def captured_values(graph: Any, placeholders: list[tf.Tensor]) -> list[tf.Tensor
     """What the graph has captured under these placeholders."""
     pairs = {id(inner): outer for outer, inner in graph.captures}
     return [pairs[id(tensor)] for tensor in placeholders]
+
+
+def _functions_from(name: str) -> dict[str, Any]:
+    """The definitions of a function of the eager runtime and of those that it calls, by name."""
+    context, found, waiting = _context.context(), {}, [name]
+    while waiting:
+        name = waiting.pop()
+        if name in found or not context.has_function(name):
+            continue
+        found[name] = context.get_function_def(name)
+        for node in found[name].node_def:
+            waiting.append(node.op)
+            for attribute in node.attr.values():
+                waiting += [attribute.func.name, *(function.name for function in attribute.list.func)]
+    return found
+
+
+def operations_in_function(name: str) -> frozenset[str]:
+    """The types of all operations of a function of the eager runtime, those of functions that it calls included."""
+    functions = _functions_from(name)
+    types = {node.op for definition in functions.values() for node in definition.node_def}
+    return frozenset(types - functions.keys())
+
+
+def _kept_function(name: str) -> Any:
+    """What keeps a function of the eager runtime, if its users are counted at all."""
+    context = _context.context()
+    is_counted = (context.function_scope_id, name.encode()) in _atomic_function.RUNTIME_FUNCTION_REFS
+    return _atomic_function.AtomicFunction(name, context, None) if is_counted else None
+
+
+def call_function(
+    name: str, inputs: Sequence[tf.Tensor], results: Sequence[int], attributes: dict[str, Any]
+) -> tf.Operation:
+    """Adds a call of a function of the eager runtime to the current graph, which keeps it alive from now on.
+
+    Publicly a function is called by the Python object that it was made as.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    while isinstance(graph.outer_graph, FuncGraph):
+        graph = graph.outer_graph
+    graph._recgraph_functions = [
+        *getattr(graph, "_recgraph_functions", []),
+        *map(_kept_function, _functions_from(name)),
+    ]
+    value = tf.compat.v1.AttrValue
+    types = [value.ListValue(type=[t.dtype.as_datatype_enum for t in inputs]), value.ListValue(type=results)]
+    call = {"Tin": value(list=types[0]), "Tout": value(list=types[1]), "f": value()}
+    call["f"].func.name = name
+    options: dict[str, Any] = {key: attributes[key] for key in ("config_proto", "executor_type") if key in attributes}
+    return add_operation("StatefulPartitionedCall", inputs, {**options, **call}, "call")

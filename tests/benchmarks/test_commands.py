@@ -261,3 +261,10 @@ def test_what_is_not_ready_in_time_is_left_out() -> None:
     assert contender.warm_up(3, 0.2) == "it has taken 0 of 3 steps after 0.2 s (MAX_WARM_UP)"
     eager = programs.Contender("tree_rnn", programs.KINDS["eager"], epoch, True)
     assert eager.warm_up(3) == ""
+
+
+def test_the_ceiling_of_coexecution(tmp_path: Path) -> None:
+    """Steps with a graph that computes nothing, beside the usual ways."""
+    results, _ = run("skeleton", tmp_path, "--rounds", 1, "--steps", 1)
+    assert [result["operations"] > 50 for result in results] == [True] * 3
+    assert all(set(result["series"]) == {"eager", "coexec", "idle", "tf_function"} for result in results)

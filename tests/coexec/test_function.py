@@ -222,12 +222,12 @@ def test_what_only_python_can_do_runs_at_once() -> None:
     assert compared(make, number).phases.counts["coexecuted"] > 0
 
 
-def test_a_function_that_shares_variables_runs_eagerly() -> None:
-    """What it does to them could not be put in order with what the graph does."""
+def test_a_function_with_variables_and_random_numbers_runs_eagerly() -> None:
+    """It is no part of the graph, and what it does to them could not be put in order with what the graph does."""
 
     def make() -> tuple[Any, Any]:
         variable = tf.Variable(1.0)
-        bump = tf.function(lambda: variable.assign_add(1.0))
+        bump = tf.function(lambda: variable.assign_add(tf.maximum(tf.random.uniform([]), 1.0)))
 
         def step(x: tf.Tensor) -> tf.Tensor:
             variable.assign(variable * 0.5)
@@ -316,7 +316,7 @@ def test_a_mode_of_function() -> None:
 def test_strict_says_why_a_step_runs_eagerly() -> None:
     """The call after the one that showed it is an error with the reason."""
     variable = tf.Variable(1.0)
-    bump = tf.function(lambda: variable.assign_add(1.0))
+    bump = tf.function(lambda: variable.assign_add(tf.maximum(tf.random.uniform([]), 1.0)))
 
     @rg.function(mode="coexec", strict=True)
     def step() -> tf.Tensor:

@@ -1,0 +1,182 @@
+// How a step parts with its graph: it waits for a value, leaves it, or comes to its end.
+#include <utility>
+
+#include "cc/python/device.h"
+#include "cc/python/location.h"
+#include "cc/python/pending.h"
+#include "cc/python/signals.h"
+#include "cc/python/step.h"
+#include "cc/python/tensors.h"
+
+namespace recgraph {
+namespace {
+
+using tensorflow::Tensor;
+
+}  // namespace
+
+// Notes what an outside input was, for the trace.
+absl::Status Step::Describe(Input* input) {
+  if (input->external == nullptr || input->resource >= 0) return absl::OkStatus();
+  const Tensor* tensor;
+  TF_RETURN_IF_ERROR(TensorOf(input->external.get(), &tensor));
+  input->shape = ShapeOf(*tensor);
+  const bool is_plain = tensorflow::DataTypeCanUseMemcpy(tensor->dtype());
+  input->is_small = is_plain && IsSmall(*tensor);
+  if (input->is_small) input->bytes = std::string(tensor->tensor_data());
+  return absl::OkStatus();
+}
+
+absl::Status Step::Materialise(Value* value) {
+  const int64_t began_at = Now();
+  while (HasGraph()) {
+    if (value->slot() < 0) return Leave("a value that is not fetched is needed");
+    switch (value->Receive(kPatience)) {
+      case Meeting::kValue:
+        stalls_.push_back({Locate(base_), records_[value->record].node, Now() - began_at});
+        return absl::OkStatus();
+      case Meeting::kClosed:
+        return Leave("an operation failed");
+      case Meeting::kTimeout:
+        const std::string why = WhyToWaitNoLonger();
+        if (!why.empty()) return Leave(why);
+    }
+  }
+  if (!failure_.ok()) return failure_;
+  return value->Peek() != nullptr ? absl::OkStatus() : absl::InternalError("a tensor of this step has no value");
+}
+
+// What has been done has to be done again in any case when the program does not come to its end. Then the value is
+// there, and the exception is raised where eager execution raises it: after the operation.
+std::string Step::WhyToWaitNoLonger() const {
+  if (run_->is_unwanted) return "another thread needs a value";
+  return HandleSignals() ? "a signal" : "";
+}
+
+// Waits for an output of a node, of the trip at `position` if it is in a loop. Returns why it did not come; "" if it did.
+std::string Step::Await(const Node& node, int number, size_t output, int position, Tensor* value) {
+  const int64_t began_at = Now();
+  std::string why;
+  Meeting meeting = Meeting::kTimeout;
+  while (meeting == Meeting::kTimeout && why.empty()) {
+    meeting = run_->channels().Wait(node.fetches[output], position, kPatience, value);
+    if (meeting == Meeting::kTimeout) why = WhyToWaitNoLonger();
+  }
+  stalls_.push_back({node.location, number, Now() - began_at});
+  return meeting == Meeting::kClosed ? "failed" : why;
+}
+
+absl::Status Step::Leave(const std::string& reason) {
+  if (!is_ending_) left_at_ = Locate(base_);
+  run_->Cancel();
+  const absl::Status before = SettlePending(0);  // what the program has done before this step comes first
+  if (!before.ok()) Discard(before);
+  return before.ok() ? DoAgain(reason) : before;
+}
+
+absl::Status Step::DoAgain(const std::string& reason) {
+  reason_ = reason;
+  run_ = nullptr;
+  std::vector<std::vector<HandlePtr>> results(records_.size());
+  size_t index = 0;
+  for (; failure_.ok() && index < records_.size(); ++index) failure_ = Redo(index, &results);
+  for (size_t i = failure_.ok() ? index : index - 1; i < records_.size(); ++i) {
+    for (ValuePtr& value : records_[i].outputs) value->Fail(failure_);
+  }
+  return failure_;
+}
+
+void Step::Discard(const absl::Status& error) {
+  failure_ = error;
+  reason_ = "a step before it failed";
+  was_coexecuted_ = false;
+  run_->Cancel();
+  run_ = nullptr;
+  for (Record& record : records_) {
+    for (ValuePtr& value : record.outputs) value->Fail(error);
+  }
+}
+
+absl::Status Step::Redo(size_t index, std::vector<std::vector<HandlePtr>>* results) {
+  Record& record = records_[index];
+  std::vector<Handle*> inputs;
+  for (const Input& input : record.inputs) {
+    inputs.push_back(input.value == nullptr ? input.external.get()
+                                            : (*results)[input.value->record][input.value->output].get());
+  }
+  std::vector<Handle*> made(record.outputs.size());
+  int count = static_cast<int>(made.size());
+  TF_RETURN_IF_ERROR(RunWith(record.signature->name, record.signature->attributes, inputs, made.data(), &count));
+  for (int i = 0; i < count; ++i) {
+    (*results)[index].push_back(HandlePtr(made[i]));
+    if (record.outputs[i]->is_alive()) record.outputs[i]->Set(made[i]);
+  }
+  return absl::OkStatus();
+}
+
+const Way* Step::WayToEnd() const {
+  for (const Way& way : *next_) {
+    if (way.node == plan_->end()) return &way;
+  }
+  return nullptr;
+}
+
+std::string Step::WhyNotToCommit() const {
+  if (run_->is_unwanted) return "another thread needs a value";
+  if (WayToEnd() == nullptr) return "new path: the step ends here";
+  for (const Record& record : records_) {
+    for (const ValuePtr& value : record.outputs) {
+      if (value->is_alive() && value->slot() < 0 && value->Peek() == nullptr) {
+        return "a tensor that is not fetched outlives the step: " + record.signature->name;
+      }
+    }
+  }
+  return "";
+}
+
+absl::Status Step::Commit(bool may_run_ahead) {
+  Tell(*WayToEnd());
+  if (plan_->commit >= 0) Tell(plan_->commit, 0);
+  was_coexecuted_ = true;
+  if (may_run_ahead && !run_->IsTimed()) {
+    was_ahead_ = true;
+    plan_->is_busy = false;
+    return absl::OkStatus();
+  }
+  return Settle();
+}
+
+absl::Status Step::Settle() {
+  const int64_t began_at = Now();
+  const absl::Status outcome = run_->Wait();
+  stalls_.push_back({-1, -1, Now() - began_at});
+  graph_times_ = run_->times();
+  if (!outcome.ok()) {
+    was_coexecuted_ = false;
+    return DoAgain("an operation failed");
+  }
+  for (Record& record : records_) {
+    for (ValuePtr& value : record.outputs) {
+      if (value->is_alive()) value->Receive(std::chrono::milliseconds(0));
+    }
+  }
+  run_ = nullptr;
+  return absl::OkStatus();
+}
+
+absl::Status Step::End(bool was_raised, bool may_run_ahead) {
+  absl::Status status;
+  is_ending_ = true;
+  if (HasGraph()) {
+    const std::string why = was_raised ? "an exception" : WhyNotToCommit();
+    status = why.empty() ? Commit(may_run_ahead) : Leave(why);
+  }
+  Detach();
+  if (was_coexecuted_) return absl::OkStatus();
+  for (Record& record : records_) {
+    for (Input& input : record.inputs) TF_RETURN_IF_ERROR(Describe(&input));
+  }
+  return was_raised ? absl::OkStatus() : status;
+}
+
+}  // namespace recgraph

@@ -1,0 +1,122 @@
+// What the device knows of functions that the program calls.
+#include "cc/python/function_body.h"
+
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "cc/python/device.h"
+#include "tensorflow/core/common_runtime/function_body.h"
+#include "tensorflow/core/common_runtime/function_def_utils.h"
+#include "tensorflow/core/common_runtime/shape_refiner.h"
+#include "tensorflow/core/framework/resource_handle.h"
+#include "tensorflow/core/graph/algorithm.h"
+#include "tensorflow/core/public/version.h"
+
+namespace recgraph {
+namespace {
+
+using tensorflow::AttrValue;
+using tensorflow::FunctionDef;
+using tensorflow::FunctionLibraryDefinition;
+using tensorflow::Node;
+using tensorflow::NodeDef;
+using tensorflow::OpRegistrationData;
+using tensorflow::ShapeRefiner;
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+// Looks through bodies, each once.
+class Search {
+ public:
+  Search(const FunctionLibraryDefinition& library, const KindTable& kinds) : library_(library), kinds_(kinds) {}
+
+  bool MayHave(const std::string& function) {
+    if (!seen_.insert(function).second) return true;
+    const FunctionDef* body = library_.Find(function);
+    if (body == nullptr) return false;
+    for (const NodeDef& node : body->node_def()) {
+      if (!MayHave(node)) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool MayHave(const NodeDef& node) {
+    if (library_.Find(node.op()) != nullptr) return MayHave(node.op());
+    auto kind = kinds_.find(node.op());
+    if (kind != kinds_.end()) {
+      if (kind->second == Kind::kHost || kind->second == Kind::kOpaque) return false;
+    } else {
+      const OpRegistrationData* registration = tensorflow::OpRegistry::Global()->LookUp(node.op());
+      if (registration == nullptr || registration->op_def.is_stateful()) return false;
+    }
+    for (const auto& [name, value] : node.attr()) {
+      if (value.has_func() && !MayHave(value.func().name())) return false;
+      for (const auto& function : value.list().func()) {
+        if (!MayHave(function.name())) return false;
+      }
+    }
+    return true;
+  }
+
+  const FunctionLibraryDefinition& library_;
+  const KindTable& kinds_;
+  std::set<std::string> seen_;
+};
+
+// Tells shape inference what a call gives an argument.
+absl::Status SetArgument(const Node* node, const KnownInput& input, ShapeRefiner* refiner) {
+  InferenceContext* context = refiner->GetContext(node);
+  std::vector<DimensionHandle> dimensions;
+  for (int64_t size : input.shape) dimensions.push_back(context->MakeDim(size));
+  TF_RETURN_IF_ERROR(refiner->SetShape(node, 0, context->MakeShape(dimensions)));
+  if (input.tensor == nullptr || input.tensor->dtype() != tensorflow::DT_RESOURCE) return absl::OkStatus();
+  std::vector<tensorflow::shape_inference::ShapeAndType> variables;
+  for (const auto& part : input.tensor->flat<tensorflow::ResourceHandle>()(0).dtypes_and_shapes()) {
+    ShapeHandle shape;
+    TF_RETURN_IF_ERROR(context->MakeShapeFromPartialTensorShape(part.shape, &shape));
+    variables.emplace_back(shape, part.dtype);
+  }
+  context->set_output_handle_shapes_and_types(0, variables);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool MayBeInGraph(const std::string& function, const FunctionLibraryDefinition& library, const KindTable& kinds) {
+  return Search(library, kinds).MayHave(function);
+}
+
+tensorflow::DataTypeVector ResultTypes(const FunctionDef& function) {
+  tensorflow::DataTypeVector types;
+  for (const auto& result : function.signature().output_arg()) types.push_back(result.type());
+  return types;
+}
+
+absl::Status InferCall(const std::string& function, const std::vector<KnownInput>& inputs,
+                       std::vector<Dimensions>* outputs, bool* is_complete) {
+  const FunctionLibraryDefinition& library = *CoexecutionDevice::Registered()->context()->FuncLibDef();
+  std::unique_ptr<tensorflow::FunctionBody> body;
+  TF_RETURN_IF_ERROR(tensorflow::FunctionDefToBodyHelper(library.FindRecord(function), {}, &library, &body));
+  ShapeRefiner refiner(TF_GRAPH_DEF_VERSION, body->graph->op_registry());
+  refiner.set_require_shape_inference_fns(false);
+  refiner.set_function_library_for_shape_inference(&library);
+  outputs->assign(body->ret_nodes.size(), {});
+  std::vector<Node*> order;
+  tensorflow::GetReversePostOrder(*body->graph, &order);
+  for (const Node* node : order) {
+    if (!node->IsOp()) continue;
+    TF_RETURN_IF_ERROR(refiner.AddNode(node));
+    if (node->IsArg()) {
+      TF_RETURN_IF_ERROR(SetArgument(node, inputs[node->attrs().Find("index")->i()], &refiner));
+    } else if (node->IsRetval()) {
+      InferenceContext* context = refiner.GetContext(node);
+      *is_complete &= TakeShape(context, context->input(0), &(*outputs)[node->attrs().Find("index")->i()]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace recgraph
