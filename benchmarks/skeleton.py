@@ -6,6 +6,7 @@ Python, TensorFlow's Python, and the device's share of each operation.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,6 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.benchmarks import measure, report
 from recgraph.coexec import Coexecuted, device
-from recgraph.coexec.phases import Built
 from recgraph.coexec.plan import make_plan
 
 Step = Callable[[], Any]
@@ -70,7 +70,8 @@ def idle(step: Coexecuted) -> None:
     """Takes the graph away from a step: Python walks along the plan, and nothing is computed."""
     phases = step.phases
     plan = make_plan(phases.graph, device.is_write, device.can_fail)
-    phases.built = Built(device.module().plan(plan.described(b"", tf_private.call_options())), None)
+    free = device.module().plan(plan.described(b"", tf_private.call_options()))
+    phases.built = dataclasses.replace(phases.built, plan=free, function=None)
 
 
 def contenders(make: Callable[[], Step]) -> Iterator[tuple[str, Step]]:

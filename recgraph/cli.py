@@ -239,7 +239,7 @@ BENCHMARKS = {
     "auto": ("automatic", "main"),
     **{
         name: (name, "main")
-        for name in ("build", "depth", "large", "memory", "threads", "speculate", "coexec", "imperative")
+        for name in ("build", "depth", "large", "memory", "threads", "speculate", "coexec", "skeleton", "imperative")
     },
 }
 
