@@ -183,4 +183,4 @@ def test_nothing_is_left_behind_in_larger_programs(name: str, monkeypatch: pytes
                 broken += 1
         found.append(test_zoo.seen(made, called(*values)))
     assert broken >= PLACES, called.explain()
-    assert test_zoo.far_apart(expected, found, 1e-4) == []
+    assert comparing.far_apart(expected, found, 1e-4) == []
