@@ -47,6 +47,7 @@ class State:
         self._effects, self._assertions = len(ev.effects), len(ev.assertions)
         self._reached = dict(ev.reached)
         self._opened = set(ev.heap.opened)
+        self._moved: list[tuple[int, dict[Any, Any], Any, Any]] = []  # what went into a container that was opened
         self._script = ev.script.mark()
         self._heap = ev.heap.mark()
         self._names: set[int] = set()
@@ -104,9 +105,11 @@ class State:
         more = self._copy_of(heap.appended).pop(identity, None)
         if more is not None:
             members += self._copy_of(more)
+            self._moved.append((identity, heap.appended, identity, more))
         written = self._copy_of(heap.shadow)
         for slot in [slot for slot in written if slot[:2] == ("item", identity)]:
             value = written.pop(slot)
+            self._moved.append((identity, heap.shadow, slot, value))
             members.pop(slot[2], None) if value is MISSING else members.update({slot[2]: value})
         return members
 
@@ -134,8 +137,12 @@ class State:
         self.restore()
         opened = self._ev.heap.opened
         self._ev.heap.reset(self._heap)
-        for identity in set(opened) - set(self._ev.heap.originals):
+        closed = set(opened) - set(self._ev.heap.originals)
+        for identity in closed:
             del opened[identity]
+        for identity, place, key, value in self._moved:
+            if identity in closed:  # what was written before it was opened is by itself again
+                place[key] = value
         self._ev.script.reset(self._script)
 
     def changes(self) -> dict[Slot, Any]:
