@@ -148,6 +148,8 @@ class State:
     def changes(self) -> dict[Slot, Any]:
         """The slots that have another value now."""
         self._adopt()
+        if any(place is self._ev.heap.appended for _, place, _, _ in self._moved):
+            raise self._ev.refuse("merge", "a list that grew before is read or cut as a tensor decides")
         if len(self._ev.effects) != self._effects:
             raise self._ev.refuse("effect in branch", "something is printed, or a late value made, as a tensor decides")
         found: dict[Slot, Any] = {}

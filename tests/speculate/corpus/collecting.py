@@ -6,7 +6,6 @@ import collections
 import copy
 import dataclasses
 import operator
-import types
 from typing import Any
 
 import tensorflow as tf
@@ -376,19 +375,3 @@ def slices_of_made() -> Any:
         return (row, t, a, row[-1], [1, 2, 3][n % 3 :], "hello"[n % 3], (1, 2, 3)[n % 3])
 
     return (step, with_number, None)
-
-
-@program
-def a_list_that_grows_before_a_loop_takes_from_it() -> Any:
-    """The loop is tried in the graph, and taken back: what was added before it stays added."""
-    model = types.SimpleNamespace(items=[])
-
-    def step(x: tf.Tensor, left: tf.Tensor) -> tf.Tensor:
-        model.items.append(2)
-        while left > 0.25:
-            left = left * 0.5 - 0.1
-            model.items[-1:] = []
-        model.items.append(float(left))
-        return x
-
-    return step, lambda i: (tensor(i), tf.constant(float(i % 3))), model
