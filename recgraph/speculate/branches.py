@@ -37,12 +37,14 @@ def choose(
     place = ev.place_of(node, what)
     if place in ev.paths:
         return (then if ev.follow_last(condition, node, what) else otherwise)()
-    before = state.State(ev)
-    try:
+
+    def both(before: state.State) -> Any:
         with ev.heap.forked():
             return _both(ev, before, condition, then, otherwise, place)
+
+    try:
+        return state.attempt(ev, both)
     except Inconvertible as reason:
-        before.undo()
         ev.paths.add(place)
         try:
             direction = ev.follow_last(condition, node, what)

@@ -258,8 +258,6 @@ def set_subscript(ev: Evaluator, container: Any, index: Any, value: Any, node: a
         varying_keys.set_item(ev, container, index, value, node)
         return
     index = protocols.check_key(ev, ev.concrete(_known_slice(ev, index, node), node), node)
-    if isinstance(index, slice) and isinstance(value, list) and not value and ev.heap.name_of(container) is not None:
-        raise ev.refuse("list", "a list of the program's is cut by an assignment", node)
     method = getattr(type(container), "__setitem__", None)
     if isinstance(method, types.FunctionType) and known.is_users(method):
         calls.call(ev, method, [container, index, value], {}, node)

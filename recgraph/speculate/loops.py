@@ -202,17 +202,18 @@ def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
     ev, place = loop.ev, loop.ev.place_of(loop.node, "round")
     if ("unrolled", place) in ev.paths or not _is_entered(loop, go):
         return ev.follow_last(go, loop.node, "round")
-    before = state.State(ev)
 
     def body() -> None:
         loop.round(lambda: None)
         loop.slots[loop.go] = _as_bool(loop.ev, loop.unless_left(lambda: _truth_of_test(loop)))
 
-    try:
+    def whole(_: state.State) -> None:
         with _in_loop(ev):
             dynamic(loop, go, body)
+
+    try:
+        state.attempt(ev, whole)
     except Inconvertible as reason:
-        before.undo()
         ev.paths.add(("unrolled", place))
         try:
             return ev.follow_last(go, loop.node, "round")
@@ -282,7 +283,6 @@ def _over_rows(loop: Loop, rows: Rows, bind: Callable[[Any], None]) -> bool:
     if ("unrolled", ev.place_of(loop.node, "round")) in ev.paths:
         return _refused(loop, rows)
     slots[counter] = Residual("", tensor=tf.constant(int(rows.begins), tf.int64), late=True, limit=int(rows.begins))
-    before = state.State(ev)
 
     def body() -> None:
         index = slots[counter].tensor
@@ -295,17 +295,20 @@ def _over_rows(loop: Loop, rows: Rows, bind: Callable[[Any], None]) -> bool:
     if not _is_entered(loop, go):
         slots.pop(counter)
         return True
-    try:
+
+    def whole(before: state.State) -> None:
         if rows.begins:
             branches.tried(before, lambda: _after_first(loop, rows, bind, body))
             _after_first(loop, rows, bind, body)
         else:
             with _in_loop(ev):
                 dynamic(loop, go, body)
+
+    try:
+        state.attempt(ev, whole)
     except Inconvertible:
         if not rows.is_known:
             raise
-        before.undo()
         return False
     finally:
         slots.pop(counter, None)

@@ -10,13 +10,15 @@ import ast
 import collections
 import contextlib
 import types
-from collections.abc import Collection, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, TypeAlias, TypeVar
 
 from recgraph.speculate import calls, known, merging
 from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.values import MISSING, Missing, Unsure, has_run
 
+T = TypeVar("T")
 Slot: TypeAlias = tuple[int, Any]
 WHOLE = object()  # in a slot: all members of a list or set
 
@@ -38,6 +40,33 @@ def held(ev: Evaluator, members: list[Any], node: Any) -> Iterator[list[Any]]:
         slots.pop(name, None)
 
 
+class _OpenedLate(Inconvertible):
+    """A container was opened after a `State` was made, and had been changed before."""
+
+    def __init__(self, container: Any, where: str) -> None:
+        super().__init__("merge", "a container that was changed before is read as a tensor decides", where)
+        self.container = container
+
+
+def attempt(ev: Evaluator, piece: Callable[[State], T]) -> T:
+    """What a piece of the conversion gives, which gets the state before it.
+
+    Raises:
+        Inconvertible: of the piece. Everything is as it was before it.
+    """
+    first = before = State(ev)
+    while True:
+        try:
+            return piece(before)
+        except _OpenedLate as late:
+            before.undo()
+            ev.heap.open(late.container, late.where)
+            before = State(ev)
+        except Inconvertible:
+            first.undo()
+            raise
+
+
 class State:
     """All slots as they are at one moment."""
 
@@ -47,7 +76,6 @@ class State:
         self._effects, self._assertions = len(ev.effects), len(ev.assertions)
         self._reached = dict(ev.reached)
         self._opened = set(ev.heap.opened)
-        self._moved: list[tuple[int, dict[Any, Any], Any, Any]] = []  # what went into a container that was opened
         self._script = ev.script.mark()
         self._heap = ev.heap.mark()
         self._names: set[int] = set()
@@ -91,34 +119,29 @@ class State:
             yield thing.__dict__
 
     def _adopt(self) -> None:
-        """Containers that were opened meanwhile were so all the time: opening only reads."""
-        opened = self._ev.heap.opened
-        for identity in set(opened) - self._opened:
-            self._opened.add(identity)
-            self._held[id(opened[identity])] = (opened[identity], self._at_first(identity))
-            self._copy_of(opened)[identity] = opened[identity]
+        """Containers that were opened meanwhile were so all the time: opening only reads.
 
-    def _at_first(self, identity: int) -> Any:
-        """What a container held, with what the program had set until then under single keys."""
+        Raises:
+            Inconvertible: one had single members written before: it has to be opened before we are made.
+        """
         heap = self._ev.heap
-        members = heap.originals[identity][1].copy()
-        more = self._copy_of(heap.appended).pop(identity, None)
-        if more is not None:
-            members += self._copy_of(more)
-            self._moved.append((identity, heap.appended, identity, more))
-        written = self._copy_of(heap.shadow)
-        for slot in [slot for slot in written if slot[:2] == ("item", identity)]:
-            value = written.pop(slot)
-            self._moved.append((identity, heap.shadow, slot, value))
-            members.pop(slot[2], None) if value is MISSING else members.update({slot[2]: value})
-        return members
+        for identity in set(heap.opened) - self._opened:
+            written = self._copy_of(heap.shadow)
+            if identity in self._copy_of(heap.appended) or any(slot[:2] == ("item", identity) for slot in written):
+                raise _OpenedLate(heap.originals[identity][0], self._ev.where())
+            self._opened.add(identity)
+            self._held[id(heap.opened[identity])] = heap.opened[identity], heap.originals[identity][1].copy()
+            self._copy_of(heap.opened)[identity] = heap.opened[identity]
 
     def _copy_of(self, thing: Any) -> Any:
         return self._held[id(thing)][1]
 
     def restore(self) -> None:
-        """Makes everything as it was."""
+        """Makes everything as it was; what was read and assumed stays so."""
         self._adopt()
+        self._restore()
+
+    def _restore(self) -> None:
         for thing, copy in self._held.values():
             if isinstance(thing, list):
                 thing[:] = copy
@@ -134,22 +157,16 @@ class State:
 
     def undo(self) -> None:
         """Restores, and takes back what was read and assumed."""
-        self.restore()
+        self._restore()
         opened = self._ev.heap.opened
         self._ev.heap.reset(self._heap)
-        closed = set(opened) - set(self._ev.heap.originals)
-        for identity in closed:
+        for identity in set(opened) - set(self._ev.heap.originals):
             del opened[identity]
-        for identity, place, key, value in self._moved:
-            if identity in closed:  # what was written before it was opened is by itself again
-                place[key] = value
         self._ev.script.reset(self._script)
 
     def changes(self) -> dict[Slot, Any]:
         """The slots that have another value now."""
         self._adopt()
-        if any(place is self._ev.heap.appended for _, place, _, _ in self._moved):
-            raise self._ev.refuse("merge", "a list that grew before is read or cut as a tensor decides")
         if len(self._ev.effects) != self._effects:
             raise self._ev.refuse("effect in branch", "something is printed, or a late value made, as a tensor decides")
         found: dict[Slot, Any] = {}

@@ -6,6 +6,7 @@ import collections
 import copy
 import dataclasses
 import operator
+import types
 from typing import Any
 
 import tensorflow as tf
@@ -375,3 +376,66 @@ def slices_of_made() -> Any:
         return (row, t, a, row[-1], [1, 2, 3][n % 3 :], "hello"[n % 3], (1, 2, 3)[n % 3])
 
     return (step, with_number, None)
+
+
+@program
+def a_list_that_grows_before_a_loop_takes_from_it() -> Any:
+    """The loop is tried in the graph, and taken back: what was added before it stays added."""
+    model = types.SimpleNamespace(items=[1.0, 2.0, 3.0])
+
+    def step(x: tf.Tensor, left: tf.Tensor) -> Any:
+        model.items.append(4.0)
+        while left > 0.25:
+            left = left * 0.5 - 0.1
+            model.items[-1:] = []
+        model.items.append(float(left))
+        found = list(model.items)
+        model.items[:] = [*found, 5.0, 6.0][:3]
+        return x, found
+
+    return step, lambda i: (tensor(i), tf.constant(float(i % 3))), model
+
+
+@program
+def a_list_that_grows_before_a_branch_with_a_loop_cuts_it() -> Any:
+    """Several branches and a loop around one list that was changed before all of them."""
+    model = types.SimpleNamespace(items=[1.0, 2.0], seen=0)
+
+    def step(x: tf.Tensor, left: tf.Tensor) -> tf.Tensor:
+        model.items.append(3.0)
+        if left > 1.5:
+            model.items[-1:] = []
+        elif left > 0.5:
+            model.items.append(4.0)
+            while left > 0.25:
+                left = left * 0.5 - 0.1
+                model.items[-1:] = [float(left)]
+            model.items[:1] = []
+        else:
+            model.items[-1:] = []
+        model.seen = len(model.items)
+        model.items[:] = model.items[:2]
+        return x * left
+
+    return step, lambda i: (tensor(i), tf.constant(float(i % 3))), model
+
+
+@program
+def a_dict_that_is_set_before_a_branch_goes_through_it() -> Any:
+    """Single items are set first; then a branch looks at all of them."""
+    model = types.SimpleNamespace(items={"a": 1.0, "b": 0.0})
+
+    def step(x: tf.Tensor, left: tf.Tensor) -> tf.Tensor:
+        model.items["b"] = 2.0
+        model.items["a"] = 3.0
+        if left > 1.5:
+            total = sum(model.items.values())
+            model.items["b"] = 6.0
+        elif left > 0.5:
+            model.items.update(a=4.0, b=float(left))
+            total = model.items["b"]
+        else:
+            total = 0.0
+        return x * total + model.items.get("a", 7.0)
+
+    return step, lambda i: (tensor(i), tf.constant(float(i % 3))), model
