@@ -86,6 +86,7 @@ def _both(ev: Evaluator, before: state.State, condition: tf.Tensor, then: Thunk,
     one.take_whole(other.changes)
     other.take_whole(one.changes)
     slots = list({**one.changes, **other.changes})
+    before.check_opened(slots)
     untouched = {slot: before.get(slot) for slot in slots}
     ends = [[side.changes.get(slot, untouched[slot]) for slot in slots] for side in sides]
     pattern = [before.merged(slot, *both) for slot, *both in zip(slots, *ends, strict=True)]

@@ -305,7 +305,8 @@ class Heap:
         self.unsealed(container, where)
         if id(container) in self.opened:
             return self.opened[id(container)]
-        before = self._members(container, where)
+        read = self.originals.get(id(container))
+        before = self._members(container, where) if read is None else read[1]
         if isinstance(container, tuple | frozenset):
             return before
         opened = before.copy()

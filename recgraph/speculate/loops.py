@@ -397,6 +397,7 @@ def _variables(ev: Evaluator, before: state.State, body: Callable[[], None]) -> 
         if all(slot in patterns and _alike(patterns[slot], pattern) for slot, pattern in grown.items()):
             return patterns
         patterns.update(grown)
+        before.check_opened(patterns)
     raise ev.refuse("loop", "what a loop changes has another shape in each round")
 
 

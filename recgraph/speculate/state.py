@@ -10,7 +10,7 @@ import ast
 import collections
 import contextlib
 import types
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 from recgraph.speculate import calls, known, merging
@@ -41,11 +41,12 @@ def held(ev: Evaluator, members: list[Any], node: Any) -> Iterator[list[Any]]:
 
 
 class _OpenedLate(Inconvertible):
-    """A container was opened after a `State` was made, and had been changed before."""
+    """A container was opened after a `State` was made, and single members of it had been changed, or are elsewhere."""
 
-    def __init__(self, container: Any, where: str) -> None:
-        super().__init__("merge", "a container that was changed before is read as a tensor decides", where)
-        self.container = container
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            "merge", "a container is read as a whole on one way, and was changed before or on another", where
+        )
 
 
 def attempt(ev: Evaluator, piece: Callable[[State], T]) -> T:
@@ -59,8 +60,9 @@ def attempt(ev: Evaluator, piece: Callable[[State], T]) -> T:
         try:
             return piece(before)
         except _OpenedLate as late:
-            before.undo()
-            ev.heap.open(late.container, late.where)
+            before.put_back()
+            for container, _ in list(ev.heap.originals.values()):
+                ev.heap.open(container, late.where)
             before = State(ev)
         except Inconvertible:
             first.undo()
@@ -128,10 +130,23 @@ class State:
         for identity in set(heap.opened) - self._opened:
             written = self._copy_of(heap.shadow)
             if identity in self._copy_of(heap.appended) or any(slot[:2] == ("item", identity) for slot in written):
-                raise _OpenedLate(heap.originals[identity][0], self._ev.where())
+                raise _OpenedLate(self._ev.where())
             self._opened.add(identity)
             self._held[id(heap.opened[identity])] = heap.opened[identity], heap.originals[identity][1].copy()
             self._copy_of(heap.opened)[identity] = heap.opened[identity]
+
+    def check_opened(self, slots: Iterable[Slot]) -> None:
+        """That no container has single members changed on one way, and was opened on another.
+
+        Raises:
+            Inconvertible: one has: it has to be opened before we are made.
+        """
+        heap = self._ev.heap
+        for key, place in slots:
+            thing = self._held[key][0]
+            is_single = thing is heap.appended or (thing is heap.shadow and place[0] == "item")
+            if is_single and (place if thing is heap.appended else place[1]) in heap.opened:
+                raise _OpenedLate(self._ev.where())
 
     def _copy_of(self, thing: Any) -> Any:
         return self._held[id(thing)][1]
@@ -139,9 +154,10 @@ class State:
     def restore(self) -> None:
         """Makes everything as it was; what was read and assumed stays so."""
         self._adopt()
-        self._restore()
+        self.put_back()
 
-    def _restore(self) -> None:
+    def put_back(self) -> None:
+        """Restores; containers that were opened since are closed."""
         for thing, copy in self._held.values():
             if isinstance(thing, list):
                 thing[:] = copy
@@ -157,7 +173,7 @@ class State:
 
     def undo(self) -> None:
         """Restores, and takes back what was read and assumed."""
-        self._restore()
+        self.put_back()
         opened = self._ev.heap.opened
         self._ev.heap.reset(self._heap)
         for identity in set(opened) - set(self._ev.heap.originals):

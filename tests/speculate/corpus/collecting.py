@@ -439,3 +439,24 @@ def a_dict_that_is_set_before_a_branch_goes_through_it() -> Any:
         return x * total + model.items.get("a", 7.0)
 
     return step, lambda i: (tensor(i), tf.constant(float(i % 3))), model
+
+
+@program
+def containers_that_one_way_changes_and_another_goes_through() -> Any:
+    """One way writes single members, the other reads the whole; neither may lose what the other does."""
+    model = types.SimpleNamespace(items=[1.0, 2.0], table={"a": 1.0, "b": 2.0})
+
+    def step(x: tf.Tensor, left: tf.Tensor) -> Any:
+        if left > 0.5:
+            model.items.append(3.0)
+            model.table["a"] = 4.0
+            total = 5.0
+        else:
+            model.items[:] = [value * 0.5 for value in reversed([*model.items, 4.0])]
+            total = sum(model.table.values())
+            model.table["b"] = total
+        found = list(model.items)
+        model.items[:] = model.items[1:]
+        return x * total, found
+
+    return step, lambda i: (tensor(i), tf.constant(float(i % 3))), model
