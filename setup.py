@@ -1,6 +1,6 @@
 """Builds the libraries of `recgraph/native` and maps the folders to packages.
 
-`_librecgraph.so` has the ops, and TensorFlow loads it; `_frames.so` and `_coexec.so` are extension modules of Python.
+`_librecgraph.so` has the ops, and TensorFlow loads it; the others are extension modules of Python.
 
 Everything that needs no code is in pyproject.toml. The compiler is run by ninja: in parallel, and only for
 what has changed since the last build (`build/native` is kept between editable installs).
@@ -25,7 +25,7 @@ from setuptools.errors import PlatformError
 TENSORFLOW = "2.21"  # the minor version of the range in pyproject.toml
 TENSORFLOW_RANGE = "tensorflow>=2.21,<2.22"
 OBJECTS = Path("build/native")
-FRAMES = "cc/interpreter/frames.cc"
+INTERPRETER = ("frames", "objects")  # modules of one file each in cc/interpreter
 EXPORTS = "cc/exports.lds"
 COEXEC_EXPORTS = "cc/module_exports.lds"
 MAPPED = ("models", "data", "benchmarks")  # folder -> recgraph.<folder>
@@ -116,18 +116,19 @@ def write_ninja(tensorflow: TensorFlow, sources: list[str]) -> None:
         for source, target in zip(sources, objects, strict=True):
             ninja.build(target, "compile", source)
         ninja.build(str(library), "link", objects, implicit=[EXPORTS])
-        _write_frames(ninja, warnings)
+        _write_interpreter(ninja, warnings)
         _write_coexec(ninja, [*flags, "-isystem cc/python/shim", f"-isystem {python_headers()}"], tensorflow)
         ninja.close()
 
 
-def _write_frames(ninja: Any, warnings: list[str]) -> None:
-    """The extension module, which needs Python's headers and no TensorFlow."""
+def _write_interpreter(ninja: Any, warnings: list[str]) -> None:
+    """The extension modules that need Python's headers and no TensorFlow."""
     flags = ["-std=c++17", "-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-I.", *warnings]
-    ninja.variable("frames_flags", [*flags, "-isystem", str(python_headers()), os.environ.get("CXXFLAGS", "")])
-    ninja.rule("extension", "$cxx $frames_flags -MMD -MF $out.d -shared $in -o $out $link_frames", depfile="$out.d")
-    ninja.variable("link_frames", os.environ.get("LDFLAGS", ""))
-    ninja.build(str(OBJECTS / "_frames.so"), "extension", FRAMES)
+    ninja.variable("module_flags", [*flags, "-isystem", str(python_headers()), os.environ.get("CXXFLAGS", "")])
+    ninja.rule("extension", "$cxx $module_flags -MMD -MF $out.d -shared $in -o $out $link_module", depfile="$out.d")
+    ninja.variable("link_module", os.environ.get("LDFLAGS", ""))
+    for name in INTERPRETER:
+        ninja.build(str(OBJECTS / f"_{name}.so"), "extension", f"cc/interpreter/{name}.cc")
 
 
 def _write_coexec(ninja: Any, flags: list[str], tensorflow: TensorFlow) -> None:
@@ -192,7 +193,7 @@ setup(
     package_dir=packages(),
     ext_modules=[
         Extension("recgraph.native._librecgraph", sources_of("core", "ops", "kernels")),
-        Extension("recgraph.native._frames", [FRAMES]),
+        *(Extension(f"recgraph.native._{name}", [f"cc/interpreter/{name}.cc"]) for name in INTERPRETER),
         Extension("recgraph.native._coexec", sources_of("python")),
     ],
     cmdclass={"build_ext": BuildLibrary},

@@ -35,8 +35,22 @@ def frames() -> ModuleType:
     Raises:
         NativeLibraryError: it was not built, or for another Python.
     """
+    return _module("_frames")
+
+
+@functools.cache
+def objects() -> ModuleType:
+    """The extension module that makes tables of Python objects, `cc/interpreter/objects.cc`.
+
+    Raises:
+        NativeLibraryError: it was not built, or for another Python.
+    """
+    return _module("_objects")
+
+
+def _module(name: str) -> ModuleType:
     try:
-        return importlib.import_module("recgraph.native._frames")
+        return importlib.import_module(f"recgraph.native.{name}")
     except ImportError as error:
         raise NativeLibraryError("the extension module was not built", found=str(error), next_step=_REBUILD) from error
 

@@ -8,12 +8,13 @@ the number of its row.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
 
+from recgraph import native
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import Ref, Residual, Rows
@@ -21,8 +22,11 @@ from recgraph.speculate.values import Ref, Residual, Rows
 # What a column holds: an object of the same class or None, a list of such objects, or numbers of a type.
 LINK: Final = "link"
 LINKS: Final = "links"
-_NOTHING = -1  # the row of None
-_NUMBERS = {bool: (np.bool_, tf.bool), int: (np.int64, tf.int64), float: (np.float64, tf.float64)}
+_NUMBERS = {"bool": tf.bool, "int": tf.int64, "float": tf.float64}
+# The arrays that a column is.
+_DTYPES = {LINK: [np.dtype(np.int32)], LINKS: [np.dtype(np.int32)] * 2} | {
+    name: [dtype.as_numpy_dtype().dtype] for name, dtype in _NUMBERS.items()
+}
 
 
 class Table:
@@ -31,13 +35,13 @@ class Table:
     Attributes:
         kind: their class.
         roots: those that the program starts with, by their names in the script, in order.
-        columns: by attribute, `LINK`, `LINKS` or the type of its numbers.
+        columns: by attribute, `LINK`, `LINKS` or the name of its numbers' type.
     """
 
     def __init__(self, ev: Evaluator, kind: type) -> None:
         self.ev, self.kind = ev, kind
         self.roots: dict[str, Any] = {}
-        self.columns: dict[str, Any] = {}
+        self.columns: dict[str, str] = {}
         self._fed: dict[str, list[tf.Tensor]] = {}
         self._names: list[str] = []
         (self._rows,) = self._feed("", tf.int32)
@@ -79,9 +83,9 @@ class Table:
         elif found <= {list, tuple} and all(type(m) is self.kind for v in values for m in v or ()):
             self.columns[name] = LINKS
             self._feed(name, tf.int32, 2)
-        elif len(found) == 1 and (kind := next(iter(found))) in _NUMBERS:
-            self.columns[name] = kind
-            self._feed(name, _NUMBERS[kind][1])
+        elif len(found) == 1 and (kind := next(iter(found))) in (bool, int, float):
+            self.columns[name] = kind.__name__
+            self._feed(name, _NUMBERS[kind.__name__])
         else:
             names = ", ".join(sorted(kind.__name__ for kind in found))
             raise self.ev.refuse("recursion", f"{self.kind.__name__}.{name} is {names}", node)
@@ -90,7 +94,7 @@ class Table:
         """Writes the walk into the script."""
         script = self.ev.script
         number = script.number(assumption("type", f"objects of {self.kind.__name__} are alike"))
-        plan = script.constant((self.kind, dict(self.columns)))
+        plan = script.constant((self.kind, tuple(self.columns.items())))
         script.scope["walk"] = walk
         names, roots = ("".join(f"{name}, " for name in group) for group in (self._names, self.roots))
         script.before += [f"try: ({names}) = walk({plan}, ({roots}))", f"except Exception: return broken({number})"]
@@ -108,49 +112,14 @@ def reachable(roots: Iterable[Any], kind: type) -> list[Any]:
     return list(found.values())
 
 
-def walk(plan: tuple[type, dict[str, Any]], roots: tuple[Any, ...]) -> list[np.ndarray]:
+def walk(plan: tuple[type, tuple[tuple[str, str], ...]], roots: tuple[Any, ...]) -> list[np.ndarray]:
     """The columns of a table: the rows of the roots, then the attributes in order, lists as members and ends.
 
     Raises:
         TypeError: an object or an attribute is of another class than before.
+        OverflowError: a number has more than 64 bits.
     """
     kind, columns = plan
-    single = [name for name, of in columns.items() if of is LINK]
-    several = [name for name, of in columns.items() if of is LINKS]
-    rows: dict[int, int] = {}
-    things: list[Any] = []
-    for root in roots:
-        _enter(root, kind, rows, things)
-    for thing in things:  # grows while it is gone through
-        for name in single:
-            following = getattr(thing, name, None)
-            if following is not None:
-                _enter(following, kind, rows, things)
-        for name in several:
-            for following in getattr(thing, name, None) or ():
-                _enter(following, kind, rows, things)
-    made = [np.array([rows[id(root)] for root in roots], np.int32)]
-    for name, of in columns.items():
-        made.extend(_column([getattr(thing, name, None) for thing in things], of, rows))
-    return made
-
-
-def _enter(thing: Any, kind: type, rows: dict[int, int], things: list[Any]) -> None:
-    if id(thing) not in rows:
-        if type(thing) is not kind:
-            raise TypeError(type(thing).__name__)
-        rows[id(thing)] = len(things)
-        things.append(thing)
-
-
-def _column(values: list[Any], of: Any, rows: dict[int, int]) -> Iterator[np.ndarray]:
-    """An attribute of all objects. Where one has no number there is a zero, which a right program does not look at."""
-    if of is LINK:
-        yield np.array([_NOTHING if value is None else rows[id(value)] for value in values], np.int32)
-    elif of is LINKS:
-        yield np.array([rows[id(member)] for value in values for member in value or ()], np.int32)
-        yield np.cumsum([0, *(len(value or ()) for value in values)], dtype=np.int32)
-    elif not {type(value) for value in values} <= {of, type(None)}:
-        raise TypeError(of.__name__)
-    else:
-        yield np.array([0 if value is None else value for value in values], _NUMBERS[of][0])
+    made = native.objects().columns(kind, columns, roots)
+    dtypes = [np.dtype(np.int32), *(dtype for _, of in columns for dtype in _DTYPES[of])]
+    return [np.frombuffer(part, dtype) for part, dtype in zip(made, dtypes, strict=True)]

@@ -1,0 +1,215 @@
+// Python objects as rows of a table: a walk over all that can be reached from some of them, and a column for each of
+// their attributes that a graph looks at (`recgraph/speculate/tables.py`).
+//
+// Threading: everything here runs under the interpreter's lock. Attributes may be properties: what they run may change
+// the objects, and what they give may be held by nobody else.
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace {
+
+struct Release {
+  void operator()(PyObject* object) const { Py_XDECREF(object); }
+};
+using Owned = std::unique_ptr<PyObject, Release>;
+
+constexpr int32_t kNothing = -1;  // the row of None
+
+// What a column holds: rows of objects, lists of them as members and ends, or numbers.
+enum class Kind { kLink, kLinks, kBool, kInt, kFloat };
+
+// An attribute of all objects. The values are bytes, as an array of the column's type has them.
+struct Column {
+  PyObject* name;  // borrowed
+  Kind kind;
+  std::string values, ends;
+
+  template <typename T>
+  static void Append(std::string* to, T value) {
+    to->append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+};
+
+// The objects that were reached, in the order of their rows.
+class Walk {
+ public:
+  Walk(PyObject* kind, std::vector<Column> columns) : kind_(kind), columns_(std::move(columns)) {}
+
+  // Each function that can fail gives false then, with the exception set.
+  bool Run(PyObject* roots) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(roots); ++i) {
+      int32_t row;
+      if (!Enter(PyTuple_GET_ITEM(roots, i), &row)) return false;
+      Column::Append(&roots_, row);
+    }
+    for (Column& column : columns_) {
+      if (column.kind == Kind::kLinks) Column::Append<int32_t>(&column.ends, 0);
+    }
+    for (size_t row = 0; row < things_.size(); ++row) {  // grows while it is gone through
+      for (Column& column : columns_) {
+        if (!Read(things_[row].get(), &column)) return false;
+      }
+    }
+    return true;
+  }
+
+  // The rows of the roots, then of each column the values and, of lists, the ends.
+  PyObject* Result() const {
+    Owned made(PyList_New(0));
+    if (made == nullptr || !Add(made.get(), roots_)) return nullptr;
+    for (const Column& column : columns_) {
+      if (!Add(made.get(), column.values)) return nullptr;
+      if (column.kind == Kind::kLinks && !Add(made.get(), column.ends)) return nullptr;
+    }
+    return made.release();
+  }
+
+ private:
+  static bool Add(PyObject* list, const std::string& bytes) {
+    Owned made(PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
+    return made != nullptr && PyList_Append(list, made.get()) == 0;
+  }
+
+  // The row of an object, a new one if it is new.
+  bool Enter(PyObject* thing, int32_t* row) {
+    const auto [place, is_new] = rows_.try_emplace(thing, static_cast<int32_t>(things_.size()));
+    *row = place->second;
+    if (!is_new) return true;
+    if (reinterpret_cast<PyObject*>(Py_TYPE(thing)) != kind_) return IsAnother(thing);
+    if (things_.size() >= static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+      PyErr_SetString(PyExc_OverflowError, "too many objects");
+      return false;
+    }
+    things_.emplace_back(Py_NewRef(thing));
+    return true;
+  }
+
+  static bool IsAnother(PyObject* value) {
+    PyErr_SetString(PyExc_TypeError, Py_TYPE(value)->tp_name);
+    return false;
+  }
+
+  // Reads an attribute; where an object has none it is None.
+  bool Read(PyObject* thing, Column* column) {
+    Owned value(PyObject_GetAttr(thing, column->name));
+    if (value == nullptr) {
+      if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
+      PyErr_Clear();
+      value.reset(Py_NewRef(Py_None));
+    }
+    switch (column->kind) {
+      case Kind::kLink:
+        return Link(value.get(), column);
+      case Kind::kLinks:
+        return Links(value.get(), column);
+      default:
+        return Number(value.get(), column);
+    }
+  }
+
+  bool Link(PyObject* value, Column* column) {
+    int32_t row = kNothing;
+    if (value != Py_None && !Enter(value, &row)) return false;
+    Column::Append(&column->values, row);
+    return true;
+  }
+
+  bool Links(PyObject* value, Column* column) {
+    if (value != Py_None) {
+      Owned members(PySequence_Fast(value, "an attribute is no list"));
+      if (members == nullptr) return false;
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(members.get()); ++i) {
+        int32_t row;
+        if (!Enter(PySequence_Fast_GET_ITEM(members.get(), i), &row)) return false;
+        Column::Append(&column->values, row);
+      }
+    }
+    Column::Append(&column->ends, static_cast<int32_t>(column->values.size() / sizeof(int32_t)));
+    return true;
+  }
+
+  // A number of just the column's type. Where there is none, a zero, which a right program does not look at.
+  static bool Number(PyObject* value, Column* column) {
+    const bool is_there = value != Py_None;
+    if (column->kind == Kind::kBool) {
+      if (is_there && !PyBool_Check(value)) return IsAnother(value);
+      Column::Append<uint8_t>(&column->values, value == Py_True);
+    } else if (column->kind == Kind::kInt) {
+      if (is_there && !PyLong_CheckExact(value)) return IsAnother(value);
+      const long long number = is_there ? PyLong_AsLongLong(value) : 0;
+      if (number == -1 && PyErr_Occurred()) return false;
+      Column::Append<int64_t>(&column->values, number);
+    } else {
+      if (is_there && !PyFloat_CheckExact(value)) return IsAnother(value);
+      Column::Append<double>(&column->values, is_there ? PyFloat_AS_DOUBLE(value) : 0.0);
+    }
+    return true;
+  }
+
+  PyObject* kind_;  // borrowed
+  std::vector<Column> columns_;
+  std::string roots_;
+  std::unordered_map<PyObject*, int32_t> rows_;
+  std::vector<Owned> things_;
+};
+
+bool KindOf(const char* text, Kind* kind) {
+  static const std::pair<const char*, Kind> kKinds[] = {{"link", Kind::kLink},
+                                                        {"links", Kind::kLinks},
+                                                        {"bool", Kind::kBool},
+                                                        {"int", Kind::kInt},
+                                                        {"float", Kind::kFloat}};
+  for (const auto& [name, value] : kKinds) {
+    if (std::strcmp(text, name) == 0) {
+      *kind = value;
+      return true;
+    }
+  }
+  PyErr_Format(PyExc_ValueError, "a column cannot hold '%s'", text);
+  return false;
+}
+
+PyObject* Columns(PyObject*, PyObject* arguments) {
+  PyObject *kind, *plan, *roots;
+  if (!PyArg_ParseTuple(arguments, "O!O!O!", &PyType_Type, &kind, &PyTuple_Type, &plan, &PyTuple_Type, &roots)) {
+    return nullptr;
+  }
+  std::vector<Column> columns;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(plan); ++i) {
+    Column column{};
+    const char* text;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(plan, i), "Us", &column.name, &text) || !KindOf(text, &column.kind)) {
+      return nullptr;
+    }
+    columns.push_back(std::move(column));
+  }
+  Walk walk(kind, std::move(columns));
+  return walk.Run(roots) ? walk.Result() : nullptr;
+}
+
+PyMethodDef module_methods[] = {
+    {"columns", Columns, METH_VARARGS,
+     "columns(kind, plan, roots): the objects of a class that can be reached from roots, as columns.\n\n"
+     "plan: a tuple of (attribute, 'link', 'links', 'bool', 'int' or 'float'). Gives bytes: the rows of the roots\n"
+     "(int32), then of each column its values (int32, int32, bool, int64, float64) and, of 'links', the ends of\n"
+     "each object's members (int32, with a zero before). Raises TypeError where a class is another, OverflowError."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_objects", "Python objects as rows of a table.", 0, module_methods,
+    nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__objects() { return PyModule_Create(&module); }
