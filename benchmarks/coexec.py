@@ -2,134 +2,40 @@
 
 Where `tf.function` computes something else than the program does, that is said in place of a speed. A step's result
 is looked at after the last step of a measurement, so that whoever can run ahead does.
+
+Beside co-execution stand its two bounds: *serialised*, the same graph that starts only when Python waits for it, which
+is lazy evaluation as LazyTensor's (the paper's table 2), and a *free graph*, which costs nothing. The first takes the
+time of Python and that of the graph, the second that of Python alone. So it is known how much of the shorter is hidden.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import itertools
 import statistics
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-import tensorflow as tf
+from matplotlib.figure import Figure
 
-import recgraph as rg
-from recgraph.benchmarks import measure, report
+from recgraph.benchmarks import measure, pictures, report, varying
+from recgraph.benchmarks.coexec_ways import LABELS, Ceiling, Taking
 from recgraph.benchmarks.options import Several
-from recgraph.benchmarks.programs import MAX_WARM_UP, Contender, epoch_of, fault
+from recgraph.benchmarks.programs import MAX_WARM_UP, epoch_of, fault
+from recgraph.coexec import profile
 from recgraph.models.zoo import COEXECUTED
-from recgraph.models.zoo.program import Step
 
 # Steps after which a program is expected to have shown all that it does.
 SETTLED = 20
-# Seconds that a measurement takes at least, in whole epochs, and at most.
-SHORTEST, LONGEST = 0.5, 5.0
 RUNNERS = ("Python", "graph")
-LABELS = {
-    "eager": "eager",
-    "coexecuted": "co-executed",
-    "tf_function": "tf.function",
-    "signature": "tf.function, signature",
-    "asynchronous": "asynchronous eager",
-}
-
-
-def wide_signature(epoch: Sequence[Step]) -> list[Any]:
-    """What all steps' arguments are: `tf.TensorSpec`s, whose dimensions that vary are left open."""
-
-    def joined(*tensors: Any) -> Any:
-        specs = [tf.type_spec_from_value(tensor) for tensor in tensors]
-        shape = specs[0].shape
-        for spec in specs[1:]:
-            shape = shape.most_specific_compatible_shape(spec.shape)
-        kind = tf.SparseTensorSpec if isinstance(tensors[0], tf.SparseTensor) else tf.TensorSpec
-        return kind(shape, specs[0].dtype)
-
-    return [joined(*column) for column in zip(*epoch, strict=True)]
-
-
-def step_of(kind: str, made: Any, epoch: Sequence[Step]) -> Callable[..., Any]:
-    """The step of a program, made for a contender, one of `LABELS`."""
-    if kind == "coexecuted":
-        return rg.function(made.train_step, mode="coexec")
-    if kind == "tf_function":
-        return tf.function(made.train_step)
-    if kind == "signature":
-        return tf.function(made.train_step, input_signature=wide_signature(epoch))
-    return made.train_step
-
-
-@contextlib.contextmanager
-def asynchronously() -> Iterator[None]:
-    """TensorFlow's own asynchronous eager execution: operations are put into a queue."""
-    tf.config.experimental.set_synchronous_execution(False)
-    try:
-        yield
-    finally:
-        tf.config.experimental.set_synchronous_execution(True)
-
-
-class Taking(Contender):
-    """A program made anew that takes its steps in one of the ways.
-
-    Attributes:
-      coexecuted: of a co-executed program, whether each step was.
-      is_late: whether it was stopped before the clock, because it makes one graph after the other.
-    """
-
-    def __init__(self, kind: str, name: str, epoch: list[Step], small: bool):
-        """Args: one of `LABELS`, the program's name, the arguments of an epoch's steps, and the size."""
-        super().__init__(name, lambda _, made: step_of(kind, made, epoch), epoch, small)
-        self.kind = kind
-        self.coexecuted: list[bool] = []
-        self.is_late = False
-
-    def context(self) -> contextlib.AbstractContextManager[None]:
-        """What the steps run in."""
-        return asynchronously() if self.kind == "asynchronous" else contextlib.nullcontext()
-
-    def run(self, arguments: Step) -> Any:
-        """One step, whose result is not looked at."""
-        if self.kind != "coexecuted":
-            return self.step(*arguments)
-        before = self.step.phases.counts["coexecuted"]
-        result = self.step(*arguments)
-        self.coexecuted.append(self.step.phases.counts["coexecuted"] > before)
-        return result
-
-    def take(self, arguments: Any) -> None:
-        """See `Contender`."""
-        start = time.perf_counter()
-        result = [np.asarray(loss) for loss in tf.nest.flatten(self.run(arguments))]
-        self.seconds.append(time.perf_counter() - start)
-        self.losses.append(np.array(result))
-
-    def warm_up(self, steps: int, limit: float | None = None) -> str:
-        """See `Contender`."""
-        with self.context(), contextlib.redirect_stdout(io.StringIO()):
-            raised = super().warm_up(steps, limit)
-        self.is_late = raised.startswith("it has taken") and len(self.losses) > 0
-        return raised
-
-    def __call__(self) -> float:
-        """Steps a second, of whole epochs but for what would take more than `LONGEST`."""
-        taken, results = 0, []
-        with self.context(), contextlib.redirect_stdout(io.StringIO()):
-            start = time.perf_counter()
-            while (passed := time.perf_counter() - start) < LONGEST:
-                if passed > SHORTEST and taken % len(self.epoch) == 0:
-                    break
-                results = tf.nest.flatten(self.run(self.epoch[taken % len(self.epoch)]))
-                taken += 1
-            for result in results:
-                np.asarray(result)
-            return taken / (time.perf_counter() - start)
+# The contenders that are always there: what others are compared with, and what this is about.
+ALWAYS = ("eager", "coexecuted")
+COLOURS = {
+    "eager": "black", "coexecuted": "tab:blue", "serialised": "tab:cyan", "ceiling": "lightgrey", "xla": "tab:purple",
+    "tf_function": "tab:orange", "signature": "tab:red", "tf_function_xla": "tab:pink", "asynchronous": "tab:green",
+}  # fmt: skip
+STYLES = {kind: pictures.Style(LABELS[kind], COLOURS[kind], kind == "eager") for kind in LABELS}
 
 
 def phases(taking: Taking, eager: Taking) -> dict[str, Any]:
@@ -143,7 +49,7 @@ def phases(taking: Taking, eager: Taking) -> dict[str, Any]:
     """
     kinds = taking.coexecuted
     timed = zip(kinds, taking.seconds, eager.seconds, strict=False)
-    profile = taking.step.timing()
+    timing = taking.step.timing()
     traced = [(mine, theirs) for was_coexecuted, mine, theirs in timed if not was_coexecuted]
     return {
         "steps": len(kinds),
@@ -151,7 +57,7 @@ def phases(taking: Taking, eager: Taking) -> dict[str, Any]:
         "settled": statistics.fmean(kinds[SETTLED:]) if len(kinds) > SETTLED else None,
         "changes": sum(one != other for one, other in itertools.pairwise(kinds)),
         "traced": sum(mine for mine, _ in traced) / sum(theirs for _, theirs in traced) if traced else None,
-        "runners": {"python": profile.python, "graph": profile.graph},
+        "runners": {"python": timing.python, "graph": timing.graph},
         "given_up": taking.step.phases.given_up,
     }
 
@@ -161,53 +67,107 @@ def started(one: Taking, eager: Taking) -> float:
     return sum(eager.seconds[: len(one.seconds)]) / sum(one.seconds)
 
 
-def compare(name: str, batch_size: int, small: bool, data: Path | None, warm_up: int, rounds: int) -> dict[str, Any]:
+def overlap(series: Mapping[str, measure.Series]) -> dict[str, float] | None:
+    """What one runner hides of the other; None where it was not measured.
+
+    Returns:
+      Seconds of a step: `python`, with a free graph; `graph`, what a serialised step takes beyond that. `hidden`, how
+      much less than both a co-executed step takes, as a part of the shorter; 0 if the graph takes no time that is seen.
+    """
+    if not {"ceiling", "serialised", "coexecuted"} <= set(series):
+        return None
+    python, serialised, both = (1.0 / series[kind].median for kind in ("ceiling", "serialised", "coexecuted"))
+    graph = max(serialised - python, 0.0)
+    return {"python": python, "graph": graph, "hidden": (serialised - both) / min(python, graph) if graph else 0.0}
+
+
+def compare(
+    name: str, ways: Sequence[str], batch_size: int, small: bool, data: Path | None, warm_up: int, rounds: int
+) -> tuple[dict[str, Any], profile.Profile]:
     """Measures a program in each of the ways that compute the same.
 
     Args:
       name: of a program, in the zoo.
+      ways: some of `LABELS`, those of `ALWAYS` among them.
       batch_size: examples a step.
       small: whether the sizes are those of tests.
       data: the folder of real data; None for generated data.
       warm_up: steps before the clock starts, whose losses are compared.
       rounds: how many measurements count, of each contender in turn.
+
+    Returns:
+      The figures, and where the time of co-executed steps goes.
     """
     epoch = epoch_of(name, batch_size, small, data)
     Taking("eager", name, epoch, small).warm_up(2)  # what TensorFlow does once is in nobody's first steps
-    contenders = {kind: Taking(kind, name, epoch, small) for kind in LABELS}
+    contenders = {kind: (Ceiling if kind == "ceiling" else Taking)(kind, name, epoch, small) for kind in ways}
     eager, ours = contenders["eager"], contenders["coexecuted"]
-    limits = {"eager": None, "coexecuted": None}
-    raised = {kind: one.warm_up(warm_up, limits.get(kind, MAX_WARM_UP)) for kind, one in contenders.items()}
+    raised = {kind: one.warm_up(warm_up, None if kind in ALWAYS else MAX_WARM_UP) for kind, one in contenders.items()}
     faults = {kind: fault(one, eager, raised[kind]) for kind, one in contenders.items()}
     right = {kind: one for kind, one in contenders.items() if not faults[kind]}
     first = {kind: started(one, eager) for kind, one in contenders.items() if kind in right or one.is_late}
     series = measure.interleave(right, rounds)
-    return {
+    faults.update({kind: one.fault() for kind, one in right.items() if isinstance(one, Ceiling)})
+    series = {kind: one for kind, one in series.items() if not faults[kind]}
+    result = {
         "program": name,
         "batch_size": batch_size,
         "small": small,
         "series": series,
         "first_steps": first,
+        "overlap": overlap(series),
         "faults": {kind: text for kind, text in faults.items() if text},
         "phases": phases(ours, eager),
     }
+    return result, ours.step.timing()
+
+
+def ways_of(results: Sequence[dict[str, Any]]) -> list[str]:
+    """The ways that were measured, but eager execution."""
+    tried = {kind for result in results for kind in (*result["series"], *result["faults"])}
+    return [kind for kind in LABELS if kind in tried and kind != "eager"]
 
 
 def speeds(results: Sequence[dict[str, Any]]) -> str:
     """Milliseconds of an eager step, and how much faster the others are."""
-    others = [kind for kind in LABELS if kind != "eager"]
+    others = ways_of(results)
     rows = []
     for result in results:
-        series, first = result["series"], result["first_steps"]
+        series = result["series"]
         eager = series["eager"]
         ratios = [
             f"{series[kind].over(eager):.2f} ±{series[kind].spread / 2:.0%}" if kind in series else "wrong"
             for kind in others
         ]
-        starts = [f"{first[kind]:.2f}" if kind in first else "" for kind in others]
-        rows.append([title(result), f"{1e3 / eager.median:.1f} ±{eager.spread / 2:.0%}", *ratios, *starts])
-    header = ["program, batch", "eager, ms a step", *(f"{LABELS[kind]}" for kind in others)]
-    return report.markdown([*header, *(f"first steps, {LABELS[kind]}" for kind in others)], rows)
+        rows.append([title(result), f"{1e3 / eager.median:.1f} ±{eager.spread / 2:.0%}", *ratios])
+    return report.markdown(["program, batch", "eager, ms a step", *(LABELS[kind] for kind in others)], rows)
+
+
+def beginnings(results: Sequence[dict[str, Any]]) -> str:
+    """How much faster than eager execution the steps before the clock are, in which everything is made."""
+    others = [kind for kind in ways_of(results) if kind != "ceiling"]
+    rows = []
+    for result in results:
+        first = result["first_steps"]
+        rows.append([title(result), *(f"{first[kind]:.2f}" if kind in first else "" for kind in others)])
+    return report.markdown(["the first steps", *(LABELS[kind] for kind in others)], rows)
+
+
+def overlaps(results: Sequence[dict[str, Any]]) -> str:
+    """Co-execution between its bounds; "" where they were not measured."""
+    rows = []
+    for result in results:
+        found, series = result["overlap"], result["series"]
+        if found is not None:
+            ours = series["coexecuted"]
+            times = (found["python"], found["graph"], 1.0 / series["serialised"].median, 1.0 / ours.median)
+            bounds = [f"{ours.over(series[kind]):.2f}" for kind in ("serialised", "ceiling")]
+            rows.append(
+                [title(result), *(f"{1e3 * seconds:.1f}" for seconds in times), *bounds, f"{found['hidden']:.0%}"]
+            )
+    header = ["ms of a step", "Python, with a free graph", "graph", "both, serialised", "both, co-executed"]
+    header += ["/ serialised", "/ free graph", "hidden of the shorter"]
+    return report.markdown(header, rows) if rows else ""
 
 
 def courses(results: Sequence[dict[str, Any]]) -> str:
@@ -240,13 +200,38 @@ def title(result: dict[str, Any]) -> str:
     return f"{COEXECUTED[result['program']].name}, {result['batch_size']}{' (small)' if result['small'] else ''}"
 
 
+def picture(results: Sequence[dict[str, Any]]) -> Figure:
+    """Bars for each program: speeds over that of eager execution (the paper's figure 5 and table 2)."""
+    rows = []
+    for is_small in dict.fromkeys(result["small"] for result in results):
+        chosen = [result for result in results if result["small"] is is_small]
+        values = {
+            kind: [r["series"][kind].over(r["series"]["eager"]) if kind in r["series"] else 0.0 for r in chosen]
+            for kind in ("eager", *ways_of(chosen))
+        }
+        groups = [title(result).removesuffix(" (small)").replace(", ", "\n") for result in chosen]
+        rows.append([pictures.Bars("small" if is_small else "", groups, values)])
+    figure = pictures.bars(rows, STYLES, "program, batch", "speed over eager execution")
+    figure.set_size_inches(max(6.5, 1.4 * max(len(row[0].groups) for row in rows)), figure.get_size_inches()[1])
+    return figure
+
+
+LEGEND = """\
+Speeds over that of eager execution. *Serialised* is lazy evaluation: the graph starts when Python waits for it. A *free
+graph* costs nothing: what it gave before is there; that is the ceiling where Python takes longer."""
+
+
 @click.command()
 @click.option("--programs", type=Several(COEXECUTED), default=",".join(COEXECUTED), show_default=True, help="Names.")
+@click.option(
+    "--ways", type=Several(LABELS), default=",".join(LABELS), show_default=True, help=f"Beside {' and '.join(ALWAYS)}."
+)
 @click.option("--batch-size", type=click.IntRange(1), help="Examples a step; left out, the program's.")
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--warm-up", default=SETTLED, show_default=True, help="Steps before the clock starts.")
 @click.option("--small", is_flag=True, help="The sizes of the tests, and no others.")
 @click.option("--large", is_flag=True, help="Sizes at which a step takes about 200 ms, and no others.")
+@click.option("--varying", "fresh", default=60, show_default=True, help="Steps of another shape each; 0 for none.")
 @click.option(
     "--data",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -256,25 +241,33 @@ def title(result: dict[str, Any]) -> str:
 @report.out_option
 def main(
     programs: list[str],
+    ways: list[str],
     batch_size: int | None,
     rounds: int,
     warm_up: int,
     small: bool,
     large: bool,
+    fresh: int,
     data: Path | None,
     out: Path | None,
 ) -> None:
     """Measure each program in each of the ways, interleaved, at two sizes."""
-    results: list[dict[str, Any]] = []
+    results: dict[str, Any] = {"programs": [], "varying": []}
+    timings = []
+    ways = [kind for kind in LABELS if kind in ways or kind in ALWAYS]
     for is_small in [True] * (small or not large) + [False] * (large or not small):
         for name in programs:
             program = COEXECUTED[name]
             size = batch_size or (program.small_batch if is_small else program.batch_size)
-            results.append(compare(name, size, is_small, data, warm_up, rounds))
-            click.echo(speeds(results[-1:]).splitlines()[-1])
-            report.save("coexec", {"programs": results}, out)
-    legend = (
-        "Speeds over that of eager execution; of the steps before the clock, the first, in the columns at the right."
-    )
-    text = "\n\n".join(part for part in (speeds(results), legend, courses(results), notes(results)) if part)
-    report.leave("coexec", {"programs": results}, text, out)
+            result, timing = compare(name, ways, size, is_small, data, warm_up, rounds)
+            results["programs"].append(result)
+            timings += [timing.renamed(title(result).replace(", ", "\n"))] if timing.steps else []
+            click.echo(speeds([result]).splitlines()[-1])
+            report.save("coexec", results, out)
+        if fresh:
+            results["varying"].append(varying.compare(is_small, fresh))
+    found = results["programs"]
+    parts = (speeds(found), LEGEND, overlaps(found), beginnings(found), courses(found), notes(found))
+    text = "\n\n".join(part for part in (*parts, varying.table(results["varying"])) if part)
+    drawn = {"speeds": lambda: picture(found), "runners": lambda: profile.breakdown(timings)}
+    report.leave("coexec", results, text, out, drawn)

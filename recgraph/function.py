@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from recgraph import explaining
 from recgraph.auto import Automatic
-from recgraph.coexec import Coexecuted
+from recgraph.coexec import Coexecuted, Execution
 from recgraph.errors import SignatureError
 from recgraph.speculate import Optimizations, Speculated
 
@@ -20,6 +20,7 @@ def function(
     mode: str = "auto",
     strict: bool = False,
     optimizations: Optimizations | None = None,
+    xla: bool = False,
 ) -> Any:
     """Makes a function run as a graph where that gives the same results, side effects and exceptions.
 
@@ -37,12 +38,14 @@ def function(
         strict: whether a function that is not converted (or, with "coexec", not co-executed) is an error, which says
             why.
         optimizations: a `recgraph.speculate.Optimizations`, which switches parts of speculation off; none by default.
+        xla: with "coexec", whether XLA compiles parts of the graphs: faster where shapes stay the same, and rounded in
+            other ways than eager execution rounds.
 
     Returns:
         A function that is called like `fn` and has `explain()`: what was assumed, which way it runs and why.
 
     Raises:
-        SignatureError: there is no such mode.
+        SignatureError: there is no such mode, or it has no `xla`.
 
     Example:
         >>> import tensorflow as tf, recgraph as rg
@@ -54,10 +57,12 @@ def function(
     """
     if mode not in _MODES:
         raise SignatureError(f"function has no mode {mode!r}", expected=" or ".join(map(repr, _MODES)))
+    if xla and mode != "coexec":
+        raise SignatureError(f"xla=True with the mode {mode!r}", expected="the mode 'coexec'")
     if fn is None:
-        return lambda late: function(late, mode=mode, strict=strict, optimizations=optimizations)
+        return lambda late: function(late, mode=mode, strict=strict, optimizations=optimizations, xla=xla)
     if mode == "coexec":
-        made: Any = Coexecuted(fn, strict=strict)
+        made: Any = Coexecuted(fn, strict, Execution(xla))
     else:
         kind = Speculated if mode == "speculate" else Automatic
         made = kind(fn, strict=strict, optimizations=optimizations or Optimizations())

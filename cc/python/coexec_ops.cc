@@ -207,7 +207,7 @@ class OutputFetchingOp : public OpKernel {
 
   void Compute(OpKernelContext* context) override {
     std::shared_ptr<Run> run = FindRun(context);
-    if (run != nullptr) run->channels().Put(slot_, context->input(1));
+    if (run != nullptr) run->Give(slot_, context->input(1));
   }
 
   bool IsExpensive() override { return false; }

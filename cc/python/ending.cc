@@ -58,6 +58,7 @@ std::string Step::Await(const Node& node, int number, size_t output, int positio
   const int64_t began_at = Now();
   std::string why;
   Meeting meeting = Meeting::kTimeout;
+  run_->Start();
   while (meeting == Meeting::kTimeout && why.empty()) {
     meeting = run_->channels().Wait(node.fetches[output], position, kPatience, value);
     if (meeting == Meeting::kTimeout) why = WhyToWaitNoLonger();
@@ -138,7 +139,8 @@ absl::Status Step::Commit(bool may_run_ahead) {
   Tell(*WayToEnd());
   if (plan_->commit >= 0) Tell(plan_->commit, 0);
   was_coexecuted_ = true;
-  if (may_run_ahead && !run_->IsTimed()) {
+  run_->Start();
+  if (may_run_ahead && !run_->IsTimed() && !plan_->is_lazy) {
     was_ahead_ = true;
     plan_->is_busy = false;
     return absl::OkStatus();
@@ -151,17 +153,23 @@ absl::Status Step::Settle() {
   const absl::Status outcome = run_->Wait();
   stalls_.push_back({-1, -1, Now() - began_at});
   graph_times_ = run_->times();
-  if (!outcome.ok()) {
+  if (!outcome.ok() || (!ReceiveAll() && IsReplayed())) {
     was_coexecuted_ = false;
     return DoAgain("an operation failed");
   }
-  for (Record& record : records_) {
-    for (ValuePtr& value : record.outputs) {
-      if (value->is_alive()) value->Receive(std::chrono::milliseconds(0));
-    }
-  }
   run_ = nullptr;
   return absl::OkStatus();
+}
+
+// Takes what outlives the step. Whether it was there, which in a replayed step it may not be.
+bool Step::ReceiveAll() {
+  bool has_all = true;
+  for (Record& record : records_) {
+    for (ValuePtr& value : record.outputs) {
+      if (value->is_alive()) has_all &= value->Receive(std::chrono::milliseconds(0)) == Meeting::kValue;
+    }
+  }
+  return has_all;
 }
 
 absl::Status Step::End(bool was_raised, bool may_run_ahead) {

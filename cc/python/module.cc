@@ -62,6 +62,17 @@ PyObject* MakePlan(PyObject*, PyObject* described) {
   return PyCapsule_New(plan.release(), kPlan, DeletePlan);
 }
 
+// replay(plan, mode, key): see Replays; the modes are 0 off, 1 record, 2 replay.
+PyObject* Replay(PyObject*, PyObject* arguments) {
+  PyObject* capsule;
+  int mode, key;
+  if (!PyArg_ParseTuple(arguments, "Oii", &capsule, &mode, &key)) return nullptr;
+  auto* held = static_cast<std::shared_ptr<Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
+  if (held == nullptr) return nullptr;
+  (*held)->replays.Set(static_cast<Replays::Mode>(mode), key);
+  Py_RETURN_NONE;
+}
+
 bool IsOf(const Plan* plan, PyObject* capsule) {
   if (capsule == Py_None) return false;
   auto* held = static_cast<std::shared_ptr<Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
@@ -237,6 +248,7 @@ PyMethodDef methods[] = {
     {"plan", MakePlan, METH_O, "plan(description): a plan, for begin."},
     {"begin", Begin, METH_VARARGS, "begin(base, plan): begins a step of this thread."},
     {"end", End, METH_VARARGS, "end(was_raised, may_run_ahead): ends the step and says what it was."},
+    {"replay", Replay, METH_VARARGS, "replay(plan, mode, key): whether steps record what graphs give, or do without."},
     {"wait", Wait, METH_O, "wait(most): waits for the graphs of steps that have ended."},
     {"is_in_step", IsInStep, METH_NOARGS, "is_in_step(): whether this thread is in a step."},
     {"signature", DescribeSignature, METH_O, "signature(number): type and definition of an operation."},

@@ -59,6 +59,7 @@ struct Node {
 struct Plan {
   std::string function;  // the name of the graph's function
   std::string config;    // a ConfigProto
+  bool is_lazy;          // the graph starts when Python first waits for it, at the latest at the step's end
   std::vector<HandlePtr> resources;  // the function's inputs after the run's number: handles of variables
   std::set<int> variables;           // their numbers
   int slots;
@@ -68,6 +69,7 @@ struct Plan {
   std::vector<Way> first;
   std::atomic<bool> is_busy{false};
   int runs = 0;
+  Replays replays;
   GraphRunner runner;
 
   // Whether the next run is one of those that are timed: the first, but for two that warm up, and some of the others.

@@ -43,7 +43,33 @@ void Run::Put(int slot, tensorflow::Tensor value) {
   channels_.Put(slot, std::move(value));
 }
 
+void Run::Give(int slot, tensorflow::Tensor value) {
+  if (recording_ != nullptr) recording_->Add(slot, value);
+  channels_.Put(slot, std::move(value));
+}
+
+void Run::StartBy(std::function<void()> launch, bool is_lazy) {
+  if (!is_lazy) return launch();
+  std::lock_guard<std::mutex> lock(mutex_);
+  launch_ = std::move(launch);
+}
+
+void Run::Start() {
+  std::function<void()> launch;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    launch.swap(launch_);
+  }
+  if (launch != nullptr) launch();
+}
+
 void Run::Cancel() {
+  std::function<void()> launch;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    launch.swap(launch_);
+  }
+  if (launch != nullptr) return Finish(absl::CancelledError("the step left its graph before that started"));
   channels_.Close();
   history_.Close();
   cancellation_.StartCancel();

@@ -10,9 +10,11 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "cc/core/channel.h"
 #include "cc/core/history.h"
+#include "cc/python/replays.h"
 #include "cc/python/timing.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -37,6 +39,16 @@ class Run {
 
   // Gives the graph a value.
   void Put(int slot, tensorflow::Tensor value);
+
+  // Gives Python one.
+  void Give(int slot, tensorflow::Tensor value);
+
+  // Keeps what the graph gives to Python. To be called before it starts.
+  void RecordIn(std::shared_ptr<Recording> recording) { recording_ = std::move(recording); }
+
+  // Lets `launch` start the graph, once: now, or when somebody waits for it, who calls Start.
+  void StartBy(std::function<void()> launch, bool is_lazy);
+  void Start();
 
   // Stops the graph: what waits in it fails, and it makes no changes to variables any more.
   void Cancel();
@@ -70,6 +82,8 @@ class Run {
   std::condition_variable ended_;
   bool has_ended_ = false;
   absl::Status status_;
+  std::function<void()> launch_;  // null once the graph has been started
+  std::shared_ptr<Recording> recording_;
 };
 
 // A thread that executes the graphs of one plan, one after another.

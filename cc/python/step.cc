@@ -101,15 +101,16 @@ Step::~Step() {
 }
 
 void Step::Launch() {
-  run_ = Run::New(plan_->slots, plan_->cells, plan_->IsTimed());
+  run_ = Run::New(plan_->slots, plan_->cells, !IsReplayed() && plan_->IsTimed());
+  next_ = &plan_->first;
+  last_.assign(plan_->nodes.size(), -1);
+  if (IsReplayed()) return Replay();
+  if (plan_->replays.mode() == Replays::Mode::kRecord) run_->RecordIn(plan_->replays.Record());
   auto inputs = std::make_shared<std::vector<HandlePtr>>();
   inputs->push_back(HandleOf(Tensor(run_->id())));
   for (const HandlePtr& variable : plan_->resources) inputs->push_back(Share(variable.get()));
-  next_ = &plan_->first;
-  last_.assign(plan_->nodes.size(), -1);
-  if (plan_->function.empty()) return run_->Finish(absl::OkStatus());
   std::shared_ptr<Run> before = LastPending() == nullptr ? nullptr : LastPending()->run();
-  plan_->runner.Launch([run = run_, before, inputs, function = plan_->function, config = plan_->config] {
+  auto body = [run = run_, before, inputs, function = plan_->function, config = plan_->config] {
     if (before != nullptr && !before->Wait().ok()) {
       return run->Finish(absl::CancelledError("the step before this one has failed"));
     }
@@ -120,7 +121,17 @@ void Step::Launch() {
     for (const HandlePtr& input : *inputs) handles.push_back(input.get());
     int count = 0;
     run->Finish(RunWith(function, attributes, handles, nullptr, &count, run->cancellation()));
-  });
+  };
+  run_->StartBy([runner = &plan_->runner, body] { runner->Launch(body); }, plan_->is_lazy);
+}
+
+// In place of running the graph: everything is there that it gave before.
+void Step::Replay() {
+  const SlotValues& values = plan_->replays.Replay();
+  for (size_t slot = 0; slot < values.size(); ++slot) {
+    for (const Tensor& value : values[slot]) run_->channels().Put(static_cast<int>(slot), value);
+  }
+  run_->Finish(absl::OkStatus());
 }
 
 absl::Status Step::Execute(const EagerOperation& operation, Handle** results, int* count) {

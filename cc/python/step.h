@@ -135,12 +135,15 @@ class Step {
   void Tell(const Way& way);
   void Feed(const Node& node, const std::vector<Input>& inputs);
   void Launch();
+  void Replay();
+  bool IsReplayed() const { return plan_->replays.mode() == Replays::Mode::kReplay; }
 
   // Leaves the graph: what the program has done so far is done again from the records, at once.
   absl::Status Leave(const std::string& reason);
   absl::Status DoAgain(const std::string& reason);
   absl::Status Redo(size_t index, std::vector<std::vector<HandlePtr>>* results);
   absl::Status Commit(bool may_run_ahead);
+  bool ReceiveAll();
   std::string WhyNotToCommit() const;
   std::string WhyToWaitNoLonger() const;
   static absl::Status Describe(Input* input);

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from recgraph import tf_private
 from recgraph.coexec import device
 from recgraph.coexec.explaining import explanation
-from recgraph.coexec.phases import Phases
+from recgraph.coexec.phases import AS_USUAL, Execution, Phases
 from recgraph.coexec.profile import Profile
 from recgraph.errors import NotCoexecuted
 
@@ -22,6 +22,7 @@ class Coexecuted:
     Args:
         function: anything that is called again and again.
         strict: whether it is an error that its steps have to run eagerly.
+        execution: how their graphs are executed.
 
     Attributes:
         phases: what is known of it.
@@ -32,11 +33,11 @@ class Coexecuted:
 
     is_a_part_of_its_caller: ClassVar[bool] = True  # where that is converted, so is what it does
 
-    def __init__(self, function: Callable[..., Any], strict: bool = False) -> None:
+    def __init__(self, function: Callable[..., Any], strict: bool = False, execution: Execution = AS_USUAL) -> None:
         self.__qualname__: str
         functools.update_wrapper(self, function)
         self.function, self.strict = function, strict
-        self.phases = Phases(self.__qualname__)
+        self.phases = Phases(self.__qualname__, execution)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

@@ -54,11 +54,17 @@ class Meaning:
     is_write: Callable[[int], bool]
 
 
-def generate(plan: Plan, meaning: Meaning) -> Any:
-    """The function of a plan; it takes the number of the run and the variables' handles and gives nothing."""
+def generate(plan: Plan, meaning: Meaning, xla: bool = False) -> Any:
+    """The function of a plan; it takes the number of the run and the variables' handles and gives nothing.
+
+    Args:
+        plan: what it computes.
+        meaning: what the numbers in it stand for.
+        xla: whether XLA is to compile those of the program's operations that it can.
+    """
     graph = tf_private.FuncGraph("coexec")
     with graph.as_default():
-        writer = _Writer(plan, meaning)
+        writer = _Writer(plan, meaning, xla)
         writer.write()
     graph.control_outputs = writer.sinks
     return tf_private.concrete_function(graph, writer.inputs, [])
@@ -91,10 +97,12 @@ class _Writer:
     Attributes:
         inputs: the function's parameters.
         sinks: what has to run even though nobody takes its results.
+
+    `_met` is what Python was given last, and what it told the graph before that.
     """
 
-    def __init__(self, plan: Plan, meaning: Meaning) -> None:
-        self.plan, self.meaning = plan, meaning
+    def __init__(self, plan: Plan, meaning: Meaning, xla: bool) -> None:
+        self.plan, self.meaning, self.xla = plan, meaning, xla
         self.run = tf_private.placeholder(tf.TensorSpec([], tf.int64))
         self.outer = {number: self._handle(number) for number in plan.resources}
         self.inputs = [self.run, *(self.outer[number] for number in plan.resources)]
@@ -102,6 +110,7 @@ class _Writer:
         self.order = _Order()
         self.values: dict[Key, tf.Tensor] = {}
         self.sinks: list[tf.Operation] = []
+        self._met: list[tf.Operation] = []
         self._users = self._find_users()
         self._used_elsewhere = self._find_used_elsewhere()
 
@@ -147,7 +156,7 @@ class _Writer:
 
     def _commit(self) -> None:
         """When Python says that the step is over, the variables take the values of their copies."""
-        done = tf_private.add_operation("Recgraph>CaseSelect", [self.run], {"slot": _integer(self.plan.commit)}, "over")
+        done = self._received("Recgraph>CaseSelect", {"slot": _integer(self.plan.commit)}, "over").op
         with tf.control_dependencies([done, *self._all_operations()]):
             ready = tf.no_op()
         with tf.control_dependencies([ready]):
@@ -173,6 +182,8 @@ class _Writer:
         inputs = [self._input(given) for given in planned.inputs]
         with tf.control_dependencies(self.order.before(reads, writes)):
             op = _operation(signature, inputs)
+        if self.xla:
+            _mark_for_xla(op)
         self.order.add(op, reads, writes)
         if used:
             self.sinks.append(op)
@@ -190,7 +201,18 @@ class _Writer:
         for number, tensor in zip(numbers, outputs, strict=True):
             if number != NONE:
                 attributes = {place: _integer(number), "dtype": _type(tensor.dtype)}
-                self.sinks.append(tf_private.add_operation(kind, [self.run, tensor], attributes, place))
+                given = tf_private.add_operation(kind, [self.run, tensor], attributes, place)
+                self.sinks.append(given)
+                self._met.append(given)
+
+    def _received(self, kind: str, attributes: dict[str, Any], name: str) -> tf.Tensor:
+        """What Python tells the graph, or gives it. With XLA, which makes one operation of many, also after what else
+        Python may wait for first: otherwise that could come to need what Python gives only when it has been given it.
+        """
+        with tf.control_dependencies(self._met if self.xla else []):
+            received = tf_private.add_operation(kind, [self.run], attributes, name)
+        self._met = [received]
+        return received.outputs[0]
 
     def _input(self, given: PlannedInput) -> tf.Tensor:
         sources = [self._source(s, slot) for s, slot in zip(given.sources, given.slots, strict=True)]
@@ -209,7 +231,7 @@ class _Writer:
         if source.origin is From.HISTORY:
             cell = self.plan.nodes[source.number].kept[source.output]
             recalled = {"slot": _integer(slot), "cell": _integer(cell), "dtype": _type(dtype)}
-            return tf_private.add_operation("Recgraph>Recall", [self.run], recalled, "recall").outputs[0]
+            return self._received("Recgraph>Recall", recalled, "recall")
         if source.origin is From.CONSTANT:
             value = np.frombuffer(source.value, dtype.as_numpy_dtype).reshape(source.shape)
             return tf.constant(value, dtype)
@@ -219,12 +241,10 @@ class _Writer:
             "dtype": _type(dtype),
             "shape": tf.compat.v1.AttrValue(shape=shape.as_proto()),
         }
-        return tf_private.add_operation("Recgraph>InputFeeding", [self.run], attributes, "feed").outputs[0]
+        return self._received("Recgraph>InputFeeding", attributes, "feed")
 
     def _selected(self, slot: int) -> tf.Tensor:
-        return tf_private.add_operation("Recgraph>CaseSelect", [self.run], {"slot": _integer(slot)}, "select").outputs[
-            0
-        ]
+        return self._received("Recgraph>CaseSelect", {"slot": _integer(slot)}, "select")
 
     def _switch(self, level: Level, select: int) -> None:
         """A level with a choice. What a case does not make is what it was before: an empty tensor if it was nothing."""
@@ -233,7 +253,7 @@ class _Writer:
         reads, writes = self._variables(n for block in level.blocks for n in block)
         index = self._selected(select)
         cases = [lambda block=block: self._case(block, exported) for block in blocks]
-        with tf.control_dependencies(self.order.before(reads, writes)):
+        with tf.control_dependencies(self._before(reads, writes)):
             results = tf.switch_case(index, cases)
         self._done(results, exported, reads, writes)
 
@@ -257,10 +277,14 @@ class _Writer:
             return self._apart(lambda: self._scope(number), values, exported)
 
         shapes = [tf.TensorShape([]), *(tf.TensorShape(None) for _ in exported)]
-        with tf.control_dependencies(self.order.before(reads, writes)):
+        with tf.control_dependencies(self._before(reads, writes)):
             # One trip after another: what they say and are told is in order, and so are their writes.
             results = tf.while_loop(goes_on, trip, carried, shape_invariants=shapes, parallel_iterations=1)
         self._done(results, exported, reads, writes)
+
+    def _before(self, reads: Iterable[int], writes: Iterable[int]) -> list[tf.Operation]:
+        """What a switch or loop has to wait for that uses these variables: see also `_received`."""
+        return [*self.order.before(reads, writes), *(self._met if self.xla else [])]
 
     def _done(self, results: list[tf.Tensor], exported: Iterable[Key], reads: set[int], writes: set[int]) -> None:
         """Notes what a switch or loop has given."""
@@ -269,19 +293,20 @@ class _Writer:
         done = tf.identity(results[0]).op
         self.order.add(done, reads, writes)
         self.sinks.append(done)
+        self._met = [done]
         self.values.update(zip(exported, results[1:], strict=True))
 
     def _apart(
         self, write: Callable[[], None], values: dict[Key, tf.Tensor], exported: dict[Key, tf.DType]
     ) -> list[tf.Tensor]:
         """Writes to a graph of its own; gives what tells that all of that is done, and the exported values."""
-        outside = self.order, self.sinks, self.values
-        self.order, self.sinks, self.values = _Order(), [], values
+        outside = self.order, self.sinks, self.values, self._met
+        self.order, self.sinks, self.values, self._met = _Order(), [], values, []
         write()
         with tf.control_dependencies(self.sinks):
             done = tf.identity(tf.constant(0))
         results = [self._value(key, dtype) for key, dtype in exported.items()]
-        self.order, self.sinks, self.values = outside
+        self.order, self.sinks, self.values, self._met = outside
         return [done, *results]
 
     def _value(self, key: Key, dtype: tf.DType) -> tf.Tensor:
@@ -339,6 +364,15 @@ def _operation(signature: Signature, inputs: list[tf.Tensor]) -> tf.Operation:
     if signature.results is None:
         return tf_private.add_operation(signature.name, inputs, signature.attributes, signature.name)
     return tf_private.call_function(signature.name, inputs, signature.results, signature.attributes)
+
+
+def _mark_for_xla(op: tf.Operation) -> None:
+    """As `tf.xla.experimental.jit_scope` does, one scope for all operations, also those in branches and loops.
+
+    On the CPU clusters are found only of what is marked, unless a flag was set before TensorFlow's first operation.
+    """
+    tf_private.set_attribute(op, "_XlaCompile", tf.compat.v1.AttrValue(b=True))
+    tf_private.set_attribute(op, "_XlaScope", tf.compat.v1.AttrValue(s=b"coexec"))
 
 
 def _integer(value: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import Any
+from typing import Any, Final
 
 from recgraph import logs, tf_private
 from recgraph.coexec import device
@@ -23,6 +23,23 @@ MAX_NODES = 20_000
 MAX_SWITCHES = 200
 _LOG = logs.logger("coexec")
 _MEANING = Meaning(device.place, lambda number: device.signature(number).name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+    """How the graphs of steps are executed.
+
+    Attributes:
+        xla: whether XLA compiles parts of them.
+        is_lazy: whether a graph starts only when Python first waits for it, at the latest at the step's end. This is
+            lazy evaluation (LazyTensor, Suhan et al. 2021), to compare with.
+    """
+
+    xla: bool = False
+    is_lazy: bool = False
+
+
+AS_USUAL: Final = Execution()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +64,7 @@ class Phases:
 
     Args:
         name: of the program.
+        execution: how its graphs are executed.
 
     Attributes:
         counts: how many steps were traced, co-executed, left their graph, and ran without being looked at.
@@ -54,8 +72,8 @@ class Phases:
         given_up: why its steps are not looked at any more; "" as long as they are.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, execution: Execution = AS_USUAL) -> None:
+        self.name, self.execution = name, execution
         self.merged = Merged()
         self.built: Built | None = None
         self.counts = {"traced": 0, "coexecuted": 0, "left": 0, "eager": 0}
@@ -116,8 +134,9 @@ class Phases:
             plan = make_plan(self.graph, device.is_write, device.can_fail)
             if plan.switches > MAX_SWITCHES:
                 return self._give_up(f"its steps part in more than {MAX_SWITCHES} places")
-            function = generate(plan, device.MEANING)
-            described = plan.described(tf_private.function_name(function), tf_private.call_options())
+            function = generate(plan, device.MEANING, self.execution.xla)
+            name, options = tf_private.function_name(function), tf_private.call_options()
+            described = plan.described(name, options, self.execution.is_lazy)
             syncs = sum(node.is_sync for node in plan.nodes.values())
             self.built = Built(device.module().plan(described), function, Slots(plan, _MEANING), plan.switches, syncs)
             _LOG.info("%s: a graph of %d operations, %d switches", self.name, len(plan.nodes), plan.switches)

@@ -73,12 +73,12 @@ class Plan:
         """How many there are."""
         return sum(level.is_switch for scope in self.scopes.values() for level in scope.levels)
 
-    def described(self, function: bytes, config: bytes) -> tuple[Any, ...]:
+    def described(self, function: bytes, config: bytes, is_lazy: bool = False) -> tuple[Any, ...]:
         """The tuples that cc/python/plan_reader.cc reads. Nodes have other numbers there, without gaps."""
         numbers = {number: i for i, number in enumerate(self.nodes)}
         nodes = tuple(_described(node, numbers) for node in self.nodes.values())
         first = _described_ways(self.first, numbers)
-        return function, config, self.resources, self.slots, self.kept, self.commit, nodes, first
+        return function, config, int(is_lazy), self.resources, self.slots, self.kept, self.commit, nodes, first
 
 
 def _described_ways(ways: tuple[Way, ...], numbers: Mapping[int, int]) -> tuple[Any, ...]:

@@ -8,10 +8,13 @@ import io
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from recgraph.coexec.plan import Plan
 from recgraph.coexec.trace import From
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Steps that are remembered.
 KEPT: Final = 512
@@ -177,6 +180,10 @@ class Profile:
         Console(file=written, width=120).print(*self.tables(), sep="\n")
         return written.getvalue().rstrip()
 
+    def renamed(self, name: str) -> Profile:
+        """The same under another name."""
+        return Profile(name, self.steps)
+
     def tables(self) -> list[Any]:
         """The breakdown and the causes of waiting, as titles and tables for `rich`."""
         from rich.table import Table
@@ -204,12 +211,17 @@ class Profile:
 
 
 def draw(profiles: list[Profile], path: Path) -> None:
-    """Draws several programs beside each other: two bars each, Python and its graph.
+    """Draws several programs beside each other.
 
     Args:
         profiles: of the programs.
         path: the file, .png, .svg or .pdf.
     """
+    breakdown(profiles).savefig(path, dpi=150)
+
+
+def breakdown(profiles: list[Profile]) -> Figure:
+    """A picture of two bars for each program: Python and its graph, busy and stalled."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.0 + 1.6 * len(profiles), 3.4), layout="constrained")
@@ -228,7 +240,7 @@ def draw(profiles: list[Profile], path: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.3)
     figure.legend(loc="outside right upper", frameon=False)
-    figure.savefig(path, dpi=150)
+    return figure
 
 
 _RUNNERS: Final = ("Python", "graph")

@@ -10,7 +10,7 @@ from typing import Any
 from recgraph import explaining, tf_private
 from recgraph.coexec import device
 from recgraph.coexec.explaining import explanation
-from recgraph.coexec.phases import Phases
+from recgraph.coexec.phases import Execution, Phases
 from recgraph.coexec.profile import Profile
 
 # How many graphs may still be running while Python is at a later step.
@@ -100,7 +100,7 @@ def _raise(status: tuple[int, str]) -> None:
         tf_private.raise_status(code, message)
 
 
-def steps(items: Iterable[Any], window: int = WINDOW) -> Steps:
+def steps(items: Iterable[Any], window: int = WINDOW, xla: bool = False) -> Steps:
     """Makes every iteration of a loop a step that is co-executed.
 
     The program runs as it is written; its tensor operations are computed beside it by a graph, which is made from
@@ -110,6 +110,7 @@ def steps(items: Iterable[Any], window: int = WINDOW) -> Steps:
     Args:
         items: a dataset, or anything that can be iterated.
         window: how many graphs may still be running while Python is at a later step. With 0 Python waits for each.
+        xla: whether XLA compiles parts of the graphs, which rounds in other ways.
 
     Returns:
         What to iterate in place of it; `explain()` says what happened.
@@ -122,6 +123,6 @@ def steps(items: Iterable[Any], window: int = WINDOW) -> Steps:
         >>> float(total)
         30.0
     """
-    made = Steps(items, window=window)
+    made = Steps(items, Phases("steps", Execution(xla)), window)
     explaining.note(made)
     return made

@@ -11,9 +11,11 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner
 
-from recgraph.benchmarks import programs
+from recgraph.benchmarks import programs, varying
 from recgraph.benchmarks.ablation import STAGES
-from recgraph.benchmarks.coexec import wide_signature
+from recgraph.benchmarks.coexec import overlap
+from recgraph.benchmarks.coexec_ways import LABELS, wide_signature
+from recgraph.benchmarks.measure import Series
 from recgraph.cli import BENCHMARKS, main
 from recgraph.data import generate_treebank, write_treebank, write_trees
 
@@ -190,11 +192,15 @@ def test_speculation_is_compared_where_the_losses_are_right(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_coexecution_is_compared_where_the_losses_are_right(tmp_path: Path) -> None:
     """`tf.function` keeps the first point that was drawn; that is said, and how the co-executed steps went."""
-    options = ["--small", "--programs", "sdpoint", "--rounds", 1, "--warm-up", 6]
-    results, _ = run("coexec", tmp_path, *options)
+    ways = set(LABELS) - {"xla", "tf_function_xla"}
+    options = ["--small", "--programs", "sdpoint", "--rounds", 1, "--warm-up", 12, "--varying", 0]
+    results, files = run("coexec", tmp_path, *options, "--ways", ",".join(ways))
     (result,) = results["programs"]
-    assert set(result["series"]) == set(result["first_steps"]) == {"eager", "coexecuted", "asynchronous"}
-    assert set(result["faults"]) == {"tf_function", "signature"}
+    wrong = {"tf_function", "signature"}
+    assert set(result["faults"]) == wrong
+    assert set(result["series"]) == set(result["first_steps"]) == ways - wrong
+    assert result["overlap"]["python"] > 0.0
+    assert {"coexec-speeds.png", "coexec-runners.png"} <= files
     course = result["phases"]
     assert sum(course["counts"].values()) == course["steps"]
     assert course["counts"]["coexecuted"] > 0
@@ -202,6 +208,32 @@ def test_coexecution_is_compared_where_the_losses_are_right(tmp_path: Path) -> N
     assert min(busy for busy, _ in course["runners"].values()) > 0.0
     text = (tmp_path / "coexec.md").read_text(encoding="utf-8")
     assert "SDPoint, 4 (small), tf.function: the loss of step" in text
+
+
+@pytest.mark.slow
+def test_xla_is_a_column_of_its_own(tmp_path: Path) -> None:
+    """Of co-execution and of `tf.function`."""
+    options = ["--small", "--programs", "dcgan", "--rounds", 1, "--warm-up", 6, "--varying", 0]
+    results, _ = run("coexec", tmp_path, *options, "--ways", "xla,tf_function_xla")
+    (result,) = results["programs"]
+    assert set(result["series"]) == {"eager", "coexecuted", "xla", "tf_function_xla"}
+    assert result["overlap"] is None
+
+
+def test_what_is_hidden_of_the_shorter_time() -> None:
+    """3 ms of Python and 5 ms of the graph: of the 3, one is hidden in a step of 7 ms."""
+    seconds = {"ceiling": 3e-3, "serialised": 8e-3, "coexecuted": 7e-3}
+    found = overlap({kind: Series((1.0 / time,)) for kind, time in seconds.items()})
+    assert found == {"python": pytest.approx(3e-3), "graph": pytest.approx(5e-3), "hidden": pytest.approx(1 / 3)}
+
+
+@pytest.mark.slow
+def test_sentences_of_any_length_cost_a_graph_each() -> None:
+    """`tf.function` without a signature makes one for each length."""
+    result = varying.compare(small=True, steps=12)
+    assert result["graphs"] == result["lengths"] > 3
+    assert all(len(seconds) == 12 for seconds in result["seconds"].values())
+    assert "GPT2 (small), the last 3" in varying.table([result])
 
 
 def test_a_graph_for_all_lengths_needs_its_signature() -> None:
