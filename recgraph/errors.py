@@ -49,7 +49,7 @@ class RecgraphError(Exception):
             "expected": self.expected,
             "next step": self.next_step,
         }
-        lines = [f"  {name + ':':<10} {text}" for name, text in parts.items() if text is not None]
+        lines = [f"  {name + ':':<10} {text}" for name, text in parts.items() if text]
         return "\n".join([f"{self.args[0]} [{self.id}]", *lines])
 
 
@@ -102,7 +102,13 @@ class Unbatchable(RecgraphError):
         )
 
 
-class NotCoexecuted(RecgraphError):
+class NotAGraph(RecgraphError):
+    """What was to run as a graph has to run eagerly, and that was not allowed (`strict=True`), in whichever mode."""
+
+    id = "not-a-graph"
+
+
+class NotCoexecuted(NotAGraph):
     """A step has to run eagerly, and was asked not to."""
 
     id = "not-coexecuted"

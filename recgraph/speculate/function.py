@@ -228,10 +228,12 @@ class Calls:
             graph = CachedGraph(convert(call.inner, call.parameters, self.profile, self.optimizations))
         except Inconvertible as reason:
             self._attempts += 1
-            self._note(str(reason), remark_on_refusal(reason))
+            remark = remark_on_refusal(reason)
+            self._note(reason.told, remark)
             if reason.feature not in _PASSING or self._attempts >= MAX_ATTEMPTS:
-                self._give_up(str(reason))
+                self._give_up(reason.told)
                 if self.strict:
+                    reason.next_step = remark.remedy
                     raise
             return None
         except Exception as error:  # a defect of ours must not become the user's

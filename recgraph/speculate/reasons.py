@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from recgraph.errors import NotAGraph
+
 
 class Again(Exception):
     """The conversion has found out that it has to assume more, earlier in the program: it begins again.
@@ -17,7 +19,7 @@ class Again(Exception):
         self.places = places
 
 
-class Inconvertible(Exception):
+class Inconvertible(NotAGraph):
     """The function, or a part of it, runs eagerly.
 
     Args:
@@ -26,9 +28,20 @@ class Inconvertible(Exception):
         where: the user's line, `file:line`.
     """
 
+    id = "not-converted"
+
     def __init__(self, feature: str, why: str, where: str = "") -> None:
-        super().__init__(f"{where}: {why}" if where else why)
-        self.feature, self.why, self.where = feature, why, where
+        super().__init__(why, where=where)
+        self.feature, self.why = feature, why
+        self.where: str = where
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Inconvertible, (self.feature, self.why, self.where), {"next_step": self.next_step}
+
+    @property
+    def told(self) -> str:
+        """It in a line."""
+        return f"{self.where}: {self.why}" if self.where else self.why
 
 
 class Raised(Inconvertible):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -272,15 +273,19 @@ def test_a_coexecuted_function_is_a_part_of_a_converted_caller() -> None:
 
 
 def test_strict_says_what_is_not_converted() -> None:
-    """In place of taking it apart."""
+    """In place of taking it apart; where, why, and what to change, as every error of ours."""
     called = rg.function(Model().step, strict=True)
 
     def train() -> None:
         for i in range(12):
             called(*matrix(i))
 
-    with pytest.raises(Inconvertible, match="test_function.py"):
+    with pytest.raises(
+        rg.errors.NotAGraph, match=r"\[not-converted\]\n  where: +\S+test_function.py:\d+\n  next step: "
+    ) as raised:
         train()
+    assert isinstance(raised.value, Inconvertible)
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
 def test_decisions_are_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
