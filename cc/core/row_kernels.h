@@ -39,6 +39,12 @@ struct Adagrad {
   float decay;
 };
 
+// What a row of probabilities was made of.
+struct Softmax {
+  float largest;  // of the row
+  float sum;      // of e to the power of what each number is above it
+};
+
 struct RowKernels {
   const char* name;
   UnaryKernel unary[static_cast<int>(Unary::kCount)];
@@ -57,6 +63,8 @@ struct RowKernels {
   // Adagrad with decay, in one pass: g = gradient + decay * variable; accumulator += g^2;
   // variable -= rate * g / (sqrt(accumulator) + epsilon).
   void (*adagrad)(int64_t count, Adagrad how, const float* gradient, float* accumulator, float* variable);
+  // The probabilities of classes by their logits, of one row; `probabilities` may be where the logits are.
+  Softmax (*softmax)(int64_t width, const float* logits, float* probabilities);
 };
 
 // The fastest of this machine.

@@ -303,6 +303,34 @@ void UpdateByAdagrad(int64_t count, Adagrad how, const float* gradient, float* a
   }
 }
 
+Softmax SoftmaxOfRow(int64_t width, const float* logits, float* probabilities) {
+  const int64_t whole = width - width % Vec::kWidth;
+  float lanes[Vec::kWidth];
+  Vec largest = Constant(logits[0]);
+  for (int64_t i = 0; i < whole; i += Vec::kWidth) largest = Max(largest, Vec::Load(logits + i));
+  largest.Store(lanes);
+  Softmax made{lanes[0], 0.0f};
+  for (const float lane : lanes) made.largest = lane > made.largest ? lane : made.largest;
+  for (int64_t i = whole; i < width; ++i) made.largest = logits[i] > made.largest ? logits[i] : made.largest;
+
+  const Vec shift = Constant(made.largest);
+  Vec sum = Constant(0.0f);
+  for (int64_t i = 0; i < whole; i += Vec::kWidth) {
+    const Vec power = Exp(Vec::Load(logits + i) - shift);
+    power.Store(probabilities + i);
+    sum = sum + power;
+  }
+  if (whole < width) Exp(Vec::Load(logits + whole, width - whole) - shift).Store(probabilities + whole, width - whole);
+  sum.Store(lanes);
+  for (const float lane : lanes) made.sum += lane;
+  for (int64_t i = whole; i < width; ++i) made.sum += probabilities[i];
+
+  const Vec scale = Constant(1.0f / made.sum);
+  for (int64_t i = 0; i < whole; i += Vec::kWidth) (Vec::Load(probabilities + i) * scale).Store(probabilities + i);
+  for (int64_t i = whole; i < width; ++i) probabilities[i] *= 1.0f / made.sum;
+  return made;
+}
+
 template <int... kUnary, int... kBinary>
 constexpr RowKernels Make(const char* name, Numbers<kUnary...>, Numbers<kBinary...>) {
   return {name,
@@ -313,7 +341,8 @@ constexpr RowKernels Make(const char* name, Numbers<kUnary...>, Numbers<kBinary.
           kPanelWidth,
           kOuterRows,
           OuterProduct,
-          UpdateByAdagrad};
+          UpdateByAdagrad,
+          SoftmaxOfRow};
 }
 
 constexpr RowKernels MakeRowKernels(const char* name) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -228,6 +229,47 @@ TEST(RowKernelsTest, AdagradIsRight) {
       EXPECT_EQ(sums.back(), 0.25f) << "written past the end";
       EXPECT_EQ(weights.back(), 77.0f) << "written past the end";
     }
+  }
+}
+
+TEST(RowKernelsTest, SoftmaxIsRight) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(-200.0f, 4.0f);  // as they are, no power of e is a number
+  for (const RowKernels* kernels : AllKernels()) {
+    for (size_t width : {1u, 2u, 15u, 16u, 37u, 1000u}) {
+      std::vector<float> logits(width), found(width + 1, 77.0f);
+      for (float& logit : logits) logit = normal(random);
+      const Softmax made = kernels->softmax(width, logits.data(), found.data());
+      const double largest = *std::max_element(logits.begin(), logits.end());
+      double sum = 0;
+      for (float logit : logits) sum += std::exp(logit - largest);
+      EXPECT_EQ(made.largest, static_cast<float>(largest)) << kernels->name;
+      ExpectClose(made.sum, sum, 10 * sum, kernels->name);  // the sum of a thousand rounded numbers
+      for (size_t i = 0; i < width; ++i) {
+        const double exact = std::exp(logits[i] - largest) / sum;
+        ExpectClose(found[i], exact, 10 * exact, kernels->name);
+      }
+      EXPECT_EQ(found.back(), 77.0f) << "written past the end";
+      found.pop_back();
+      kernels->softmax(width, logits.data(), logits.data());
+      EXPECT_EQ(logits, found) << "in place";
+    }
+  }
+}
+
+TEST(RowKernelsTest, SoftmaxOfWhatIsNoNumber) {
+  for (const RowKernels* kernels : AllKernels()) {
+    for (const float strange : {kNan, kInf}) {
+      for (size_t place : {0u, 5u, 16u, 20u}) {
+        std::vector<float> logits(21, 1.0f);
+        logits[place] = strange;
+        EXPECT_TRUE(std::isnan(kernels->softmax(logits.size(), logits.data(), logits.data()).sum)) << kernels->name;
+        EXPECT_TRUE(std::isnan(logits[3])) << kernels->name;
+      }
+    }
+    std::vector<float> logits = {-kInf, 0.0f, -kInf};
+    EXPECT_EQ(kernels->softmax(3, logits.data(), logits.data()).sum, 1.0f) << kernels->name;
+    EXPECT_EQ(logits, (std::vector<float>{0.0f, 1.0f, 0.0f})) << kernels->name;
   }
 }
 

@@ -34,6 +34,7 @@ from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.binding import names_of_parameters
 from recgraph.speculate.calls import enter
 from recgraph.speculate.evaluator import Evaluator, Settings
+from recgraph.speculate.kernels import choose_kernels
 from recgraph.speculate.optimizations import ALL, Optimizations
 from recgraph.speculate.profile import GeneralProfile, Profile, fits, same
 from recgraph.speculate.randomness import RandomGraph
@@ -183,6 +184,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
         script.assume(condition, assumption("decision", "whether tf.random.set_seed was called"))
     early = ordering.hold_back_writes(graph)
     stack_products(graph)
+    choose_kernels(graph)
     graph.variables = list(graph._watched_variables)
     concrete = by_dependencies(tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs))
     handles = tf_private.captured_values(graph, early)
