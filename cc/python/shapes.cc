@@ -40,7 +40,8 @@ void AppendInput(const KnownInput& input, std::string* key) {
   const int rank = static_cast<int>(input.shape.size());
   AppendTo(key, &rank, sizeof(rank));
   AppendTo(key, input.shape.data(), rank * sizeof(int64_t));
-  const bool has_value = IsData(input.tensor) && IsSmall(*input.tensor) && input.tensor->dtype() != tensorflow::DT_STRING;
+  const bool has_value =
+      IsData(input.tensor) && IsSmall(*input.tensor) && tensorflow::DataTypeCanUseMemcpy(input.tensor->dtype());
   key->push_back(has_value ? 1 : 0);
   if (has_value) key->append(input.tensor->tensor_data());
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+from collections.abc import Mapping
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -13,8 +14,9 @@ import tensorflow as tf
 from recgraph import native, tf_private
 from recgraph.coexec.generation import Meaning, Resource, Signature
 from recgraph.coexec.loops import Loops
-from recgraph.coexec.operations import KINDS, WRITES, may_fail
+from recgraph.coexec.operations import KINDS, PROGRAMS, WRITES, may_be_in_program, may_fail
 from recgraph.coexec.trace import Trace, read_trace
+from recgraph.core import program
 
 NAME = "/job:localhost/replica:0/task:0/device:RECGRAPH:0"
 
@@ -108,9 +110,32 @@ def signature(number: int) -> Signature:
 
 @functools.cache
 def _operations(number: int) -> frozenset[str]:
-    """The types of operations that happen in one with this signature: itself, or those of the function it calls."""
+    """The types of operations that happen in one with this signature: itself, and those of functions and SubGraphs."""
     given = signature(number)
-    return frozenset([given.name]) if given.results is None else tf_private.operations_in_function(given.name)
+    if given.results is None:
+        calls = [given.attributes] if given.name in PROGRAMS else []
+        return frozenset([given.name]).union(*map(_operations_in_program, calls))
+    calls = tf_private.attributes_in_function(given.name, PROGRAMS)
+    return tf_private.operations_in_function(given.name).union(*map(_operations_in_program, calls))
+
+
+def _operations_in_program(attributes: Mapping[str, Any]) -> frozenset[str]:
+    """The types of operations in the SubGraphs that a call reaches. An eager call has only the key of its program."""
+    found = program.find(attributes["key"].s.decode())
+    library = tf.compat.v1.GraphDef().library.FromString(attributes["program"].s if found is None else found.library)
+    names = {function.signature.name for function in library.function}
+    return frozenset(node.op for function in library.function for node in function.node_def) - names
+
+
+def conflict(trace: Trace) -> str:
+    """Why a SubGraph that the trace calls cannot be part of a graph; "" if there is none."""
+    for operation in trace.operations:
+        types = _operations(operation.signature)
+        if not types.isdisjoint(PROGRAMS):
+            for name in sorted(types):
+                if not may_be_in_program(name):
+                    return f"a SubGraph has a {name}, which may not be done before Python is there"
+    return ""
 
 
 def resource(number: int) -> Resource:

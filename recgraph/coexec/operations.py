@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from recgraph import tf_private
 from recgraph.infallible import fails_only_in_shape
 
 # The numbers are those of `Kind` in cc/python/signature.h.
@@ -41,13 +42,16 @@ WRITES: Final = frozenset(
     }
 )
 
+# Run the program of a SubGraph; what it does to variables is found in that.
+PROGRAMS: Final = frozenset({"Recgraph>Invoke", "Recgraph>InvokeGradient"})
+
 # Stateful only because of what the functions that they call may do, which is looked at too.
 _CONTROL: Final = frozenset({"Case", "If", "PartitionedCall", "StatefulPartitionedCall", "While"})
 # The same, not stateful.
 _PURE_CONTROL: Final = frozenset({"For", "StatelessCase", "StatelessIf", "StatelessWhile"})
 
 KINDS: Final[dict[str, int]] = {
-    **dict.fromkeys(READS | WRITES, VARIABLE),
+    **dict.fromkeys(READS | WRITES | PROGRAMS, VARIABLE),
     **dict.fromkeys(("EagerPyFunc", "PyFunc", "PyFuncStateless"), OPAQUE),
     **dict.fromkeys(("DisableCopyOnRead", "VarIsInitializedOp", "VariableShape"), HARMLESS),
     **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), SHAPE),
@@ -72,6 +76,21 @@ _UPDATES: Final = frozenset(
         "ResourceApplyRMSProp",
     }
 )
+
+
+def may_be_in_program(name: str) -> bool:
+    """Whether a SubGraph with an operation of this type can be part of a graph: it may be done before Python is there.
+
+    The library's own operations in a program only hand values from call to call.
+    """
+    if name.startswith("Recgraph>"):
+        return True
+    if name in KINDS:
+        return KINDS[name] not in (HOST, OPAQUE)
+    try:
+        return not tf_private.op_definition(name).is_stateful
+    except KeyError:
+        return False
 
 
 def may_fail(name: str, is_integer: bool) -> bool:

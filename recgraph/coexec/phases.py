@@ -116,7 +116,7 @@ class Phases:
             self._merge(outcome.trace)
 
     def _merge(self, trace: Trace) -> None:
-        conflict = trace.conflict()
+        conflict = trace.conflict() or device.conflict(trace)
         if conflict:
             return self._give_up(conflict)
         merged = self.merged.merge(trace)

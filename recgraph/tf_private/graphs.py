@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -282,6 +282,12 @@ def operations_in_function(name: str) -> frozenset[str]:
     functions = _functions_from(name)
     types = {node.op for definition in functions.values() for node in definition.node_def}
     return frozenset(types - functions.keys())
+
+
+def attributes_in_function(name: str, types: Container[str]) -> list[dict[str, Any]]:
+    """The attributes of all operations of some types in a function of the eager runtime, and in those it calls."""
+    nodes = (node for definition in _functions_from(name).values() for node in definition.node_def)
+    return [dict(node.attr) for node in nodes if node.op in types]
 
 
 def _kept_function(name: str) -> Any:
