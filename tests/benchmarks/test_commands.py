@@ -192,14 +192,14 @@ def test_speculation_is_compared_where_the_losses_are_right(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_coexecution_is_compared_where_the_losses_are_right(tmp_path: Path) -> None:
     """`tf.function` keeps the first point that was drawn; that is said, and how the co-executed steps went."""
-    ways = set(LABELS) - {"xla", "tf_function_xla"}
+    ways = set(LABELS) - {"serialised", "ceiling", "xla", "tf_function_xla"}
     options = ["--small", "--programs", "sdpoint", "--rounds", 1, "--warm-up", 12, "--varying", 0]
     results, files = run("coexec", tmp_path, *options, "--ways", ",".join(ways))
     (result,) = results["programs"]
     wrong = {"tf_function", "signature"}
     assert set(result["faults"]) == wrong
     assert set(result["series"]) == set(result["first_steps"]) == ways - wrong
-    assert result["overlap"]["python"] > 0.0
+    assert result["overlap"] is None
     assert {"coexec-speeds.png", "coexec-runners.png"} <= files
     course = result["phases"]
     assert sum(course["counts"].values()) == course["steps"]
@@ -208,6 +208,17 @@ def test_coexecution_is_compared_where_the_losses_are_right(tmp_path: Path) -> N
     assert min(busy for busy, _ in course["runners"].values()) > 0.0
     text = (tmp_path / "coexec.md").read_text(encoding="utf-8")
     assert "SDPoint, 4 (small), tf.function: the loss of step" in text
+
+
+@pytest.mark.slow
+def test_co_execution_stands_between_its_bounds(tmp_path: Path) -> None:
+    """Python and the graph one after the other, and Python alone."""
+    options = ["--small", "--programs", "dcgan", "--rounds", 1, "--warm-up", 6, "--varying", 0]
+    results, _ = run("coexec", tmp_path, *options, "--ways", "serialised,ceiling")
+    (result,) = results["programs"]
+    assert set(result["series"]) == {"eager", "coexecuted", "serialised", "ceiling"}
+    assert result["overlap"]["python"] > 0.0
+    assert "hidden of the shorter" in (tmp_path / "coexec.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
