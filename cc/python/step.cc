@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cc/python/device.h"
+#include "cc/python/executor.h"
 #include "cc/python/location.h"
 #include "cc/python/pending.h"
 #include "cc/python/resources.h"
@@ -116,7 +117,7 @@ void Step::Launch() {
     }
     tensorflow::AttrBuilder attributes(function.c_str());
     attributes.Set("config_proto", config);
-    attributes.Set("executor_type", "");
+    attributes.Set("executor_type", kExecutorType);
     std::vector<Handle*> handles;
     for (const HandlePtr& input : *inputs) handles.push_back(input.get());
     int count = 0;
