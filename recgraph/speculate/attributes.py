@@ -114,7 +114,7 @@ def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
 def _of_object(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     """An attribute of an object, class or module of the user's, by Python's rules."""
     of_class = owner if isinstance(owner, type) else type(owner)
-    if not isinstance(owner, types.ModuleType | type) and _has_own_access(of_class):
+    if not isinstance(owner, types.ModuleType | type) and _has_own_access(ev, of_class, node):
         raise ev.refuse("custom access", f"{of_class.__name__} has accessors of its own", node)
     if name == "__dict__" and not isinstance(owner, type) and hasattr(owner, "__dict__"):
         if isinstance(owner, types.ModuleType):
@@ -126,16 +126,16 @@ def _of_object(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     if isinstance(owner, type | types.ModuleType):
         return _of_namespace(ev, owner, name, node)
     if isinstance(found, property):
-        return calls.call(ev, found.fget, [owner], {}, node)
+        return calls.call(ev, ev.of_class(of_class, name, node).fget, [owner], {}, node)
     if isinstance(owner, enum.Enum) and isinstance(found, types.DynamicClassAttribute):
         return getattr(owner, name)  # its name or value
     instance = getattr(owner, "__dict__", {})
-    if _is_users_descriptor(found) and (name not in instance or hasattr(type(found), "__set__")):
+    if _is_users_descriptor(ev, found, node) and (name not in instance or hasattr(type(found), "__set__")):
         return _described(ev, owner, of_class, name, node, "__get__", [owner, of_class])
     if name in instance or isinstance(found, types.MemberDescriptorType):
         return of_instance(ev, owner, name, node)
     if found is _ABSENT:
-        fallback = inspect.getattr_static(of_class, "__getattr__", None)
+        fallback = ev.of_class(of_class, "__getattr__", node)
         if isinstance(fallback, types.FunctionType) and known.is_users(fallback):
             return calls.call(ev, fallback, [owner, name], {}, node)
         if known.is_frameworks_object(owner):
@@ -162,8 +162,8 @@ def _no_attribute(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Inconv
     return ev.raised(AttributeError(text, name=name), node)
 
 
-def _has_own_access(kind: type) -> bool:
-    access = kind.__getattribute__
+def _has_own_access(ev: Evaluator, kind: type, node: ast.AST) -> bool:
+    access = ev.of_class(kind, "__getattribute__", node)
     return isinstance(access, types.FunctionType) and not known.is_frameworks(access)
 
 
@@ -183,8 +183,8 @@ def of_instance(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     return ev.heap.read(key, f"{held}.{name}", value, f"{type(owner).__name__}.{name}", seen, site, ev.where(node))
 
 
-def _is_users_descriptor(found: Any) -> bool:
-    return any(protocols.method(type(found), name) for name in ("__get__", "__set__", "__delete__"))
+def _is_users_descriptor(ev: Evaluator, found: Any, node: ast.AST) -> bool:
+    return any(protocols.method(ev, type(found), name, node) for name in ("__get__", "__set__", "__delete__"))
 
 
 def _described(
@@ -198,7 +198,7 @@ def _described(
         ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted("presence", f"{what} is the class's", node))
     expression = f"{ev.script.constant(base)}.__dict__[{name!r}]"
     found = ev.heap.read(("descriptor", id(base), name), expression, descriptor, what, Seen(), None, ev.where(node))
-    function = protocols.method(type(found), method)
+    function = protocols.method(ev, type(found), method, node)
     if function is None:
         raise ev.refuse("descriptor", f"{what} has no {method}", node)
     return calls.call(ev, function, [found, *arguments], {}, node)
@@ -226,7 +226,7 @@ def _of_class(ev: Evaluator, owner: Any, of_class: type, name: str, found: Any, 
 
 def _of_namespace(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     """An attribute of a class or a module."""
-    of_metaclass = inspect.getattr_static(type(owner), name, None)
+    of_metaclass = ev.of_class(type(owner), name, node)
     if isinstance(of_metaclass, property):
         return calls.call(ev, of_metaclass.fget, [owner], {}, node)
     try:
@@ -250,18 +250,18 @@ def put(ev: Evaluator, owner: Any, name: str, value: Any, node: ast.AST) -> None
     if isinstance(owner, Residual) or is_symbolic(owner):
         raise ev.refuse("attribute", "an attribute of a tensor or number is set", node)
     kind = type(owner)
-    setter = inspect.getattr_static(kind, name, None)
+    setter = ev.of_class(kind, name, node)
     if isinstance(setter, property):
         function = setter.fdel if value is MISSING else setter.fset
         if function is None:
             raise ev.refuse("raises", f"{name} of {kind.__name__} cannot be set or deleted", node)
         calls.call(ev, function, [owner] if value is MISSING else [owner, value], {}, node)
         return
-    if _is_users_descriptor(setter) and hasattr(type(setter), "__set__"):
+    if _is_users_descriptor(ev, setter, node) and hasattr(type(setter), "__set__"):
         given = ("__delete__", [owner]) if value is MISSING else ("__set__", [owner, value])
         _described(ev, owner, kind, name, node, *given)
         return
-    own = inspect.getattr_static(kind, "__delattr__" if value is MISSING else "__setattr__", None)
+    own = ev.of_class(kind, "__delattr__" if value is MISSING else "__setattr__", node)
     if isinstance(own, types.FunctionType) and not known.is_frameworks(own):
         raise ev.refuse("custom access", f"{kind.__name__} has accessors of its own", node)
     put_plainly(ev, owner, name, value, node)

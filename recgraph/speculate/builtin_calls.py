@@ -49,7 +49,7 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
     if how is not None:
         return how(ev, [function.__self__, *arguments], named, node)
     if isinstance(function, functools.partial):
-        return calls.call(ev, function.func, [*function.args, *arguments], {**function.keywords, **named}, node)
+        return _of_partial(ev, function, arguments, named, node)
     found = library_calls.call(ev, function, arguments, named, node)
     if found is not NotImplemented:
         return found
@@ -75,6 +75,13 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
         return framework(ev, function, arguments, named, node)
     name = getattr(function, "__qualname__", None) or repr(function)
     raise ev.refuse("foreign function", f"{known.top_package(function)}: {name} is not known", node)
+
+
+def _of_partial(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    """A call of what `functools.partial` gives, with what it holds now."""
+    inner, fixed, keywords = (attributes.of_instance(ev, function, n, node) for n in ("func", "args", "keywords"))
+    given = {**containers.opened(ev, keywords, node), **named}
+    return calls.call(ev, inner, [*containers.iterate(ev, fixed, node), *arguments], given, node)
 
 
 def _hashable(thing: Any) -> bool:
@@ -230,7 +237,7 @@ def _getattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: a
     owner, name, default = arguments[0], ev.concrete(arguments[1], node), arguments[2:]
     if not default:
         return attributes.get(ev, owner, name, node)
-    if _runs_something(owner, name):
+    if _runs_something(ev, owner, name, node):
         return _read_or(ev, owner, name, default[0], node)
     if not _hasattr(ev, [owner, name], {}, node):
         return default[0]
@@ -245,7 +252,7 @@ def _hasattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: a
         return ev.heap.shadow[key] is not MISSING
     if isinstance(owner, Residual):
         return hasattr(owner.example, name)
-    if _runs_something(owner, name):
+    if _runs_something(ev, owner, name, node):
         return _read_or(ev, owner, name, MISSING, node) is not MISSING
     found = hasattr(owner, name)
     held = ev.heap.name_of(owner)
@@ -270,11 +277,13 @@ _SILENT = (
 )
 
 
-def _runs_something(owner: Any, name: str) -> bool:
+def _runs_something(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> bool:
     """Whether a method of the user's may run where an attribute is read."""
     kind = owner if isinstance(owner, type) else type(owner)
-    found, hook = inspect.getattr_static(kind, name, None), protocols.method(kind, "__getattr__")
-    return protocols.is_object(owner) and (hook is not None or not isinstance(found, _SILENT))
+    if not protocols.is_object(owner):
+        return False
+    found, hook = inspect.getattr_static(kind, name, None), protocols.method(ev, kind, "__getattr__", node)
+    return hook is not None or not isinstance(found, _SILENT)
 
 
 def _read_or(ev: Evaluator, owner: Any, name: str, default: Any, node: ast.AST) -> Any:

@@ -22,6 +22,7 @@ from recgraph.speculate import (
     known,
     namespaces,
     on_exceptions,
+    protocols,
     recursion,
     residuals,
     shapes,
@@ -87,7 +88,7 @@ def call(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, An
     if is_symbolic(function):
         raise ev.refuse("raises", "a tensor is called", node)
     function = ev.concrete(function, node)
-    own = inspect.getattr_static(type(function), "__call__", None)
+    own = ev.of_class(type(function), "__call__", node)
     if isinstance(own, types.FunctionType) and known.is_users(own):
         return call(ev, own, [function, *arguments], named, node)
     return builtin_calls.library(ev, function, arguments, named, node)
@@ -116,6 +117,7 @@ def inline(
     if len(ev.frames) > DEPTH:
         raise ev.refuse("recursion", f"{function.__name__} calls itself", node)
     bound = _bound(ev, function, arguments, named, node)
+    assume_code(ev, function)
     syntax = syntax_of(function)
     if code.co_flags & inspect.CO_GENERATOR:
         return _generator(ev, Frame(syntax, names_of(syntax.node), function, dict(bound.arguments)))
@@ -129,6 +131,12 @@ def inline(
         if result is not None:
             return result
     return run(list(bound.arguments.values()))
+
+
+def assume_code(ev: Evaluator, function: types.FunctionType) -> None:
+    """That a function has the body that is converted: whoever reloads a module may give it another."""
+    condition = f"{ev.script.constant(function)}.__code__ is {ev.script.constant(function.__code__)}"
+    ev.script.assume(condition, ev.noted("identity", f"the body of {function.__name__}", ev.here))
 
 
 def _generator(ev: Evaluator, frame: Frame) -> generators.Generator:
@@ -154,11 +162,16 @@ def _default(ev: Evaluator, function: Any, name: str, value: Any, node: ast.AST)
     """A default; one that can change is an object of the heap."""
     kind = inspect.signature(function, follow_wrapped=False).parameters[name].kind
     empty = kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    if empty or is_plain(value) or not isinstance(function, types.FunctionType):
+    if empty or not isinstance(function, types.FunctionType):
         return value
     place = f".__kwdefaults__[{name!r}]"
     if kind is not inspect.Parameter.KEYWORD_ONLY:
         code = function.__code__
+        if is_plain(value):
+            same = ev.noted("identity", f"the defaults of {function.__name__}", node)
+            defaults = ev.script.constant(function.__defaults__)
+            ev.script.assume(f"{ev.script.constant(function)}.__defaults__ is {defaults}", same)
+            return value
         place = f".__defaults__[{code.co_varnames.index(name) - code.co_argcount}]"
     key, expression = ("default", id(function), name), f"{ev.script.constant(function)}{place}"
     return ev.heap.read(key, expression, value, name, Seen(), None, ev.where(node))
@@ -283,8 +296,11 @@ class Super:
         """A method of a base class, bound."""
         kind = self.owner if isinstance(self.owner, type) else type(self.owner)
         order = kind.__mro__
-        for base in order[order.index(self.after) + 1 :]:
-            found = base.__dict__.get(name)
+        after = order[order.index(self.after) + 1 :]
+        same = ev.noted("identity", f"the classes around {kind.__name__}", node)
+        ev.script.assume(f"{ev.script.constant(kind)}.__mro__ is {ev.script.constant(order)}", same)
+        for base in after:
+            found = ev.own(base, name, node)
             if isinstance(found, types.FunctionType):
                 return types.MethodType(found, self.owner)
             if isinstance(found, classmethod):
@@ -304,10 +320,10 @@ def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str
         return on_exceptions.made(ev, kind, arguments, named, node)
     if issubclass(kind, tuple) and hasattr(kind, "_make"):
         return kind._make(_bound(ev, kind, arguments, named, node).arguments.values())
-    if kind.__new__ is not object.__new__:
+    if not protocols.is_inherited(ev, kind, "__new__", node):
         return native(ev, kind, arguments, named, node)
     made = ev.heap.make(object.__new__(kind))
-    initialize = getattr(kind, "__init__", None)
+    initialize = ev.of_class(kind, "__init__", node)
     if isinstance(initialize, types.FunctionType):
         if hasattr(kind, "__dataclass_fields__") and initialize.__code__.co_filename == "<string>":
             _dataclass(ev, made, arguments, named, node)
@@ -326,8 +342,9 @@ def _dataclass(ev: Evaluator, made: Any, arguments: list[Any], named: dict[str, 
             object.__setattr__(made, field.name, call(ev, field.default_factory, [], {}, node))
         elif field.default is not dataclasses.MISSING:
             object.__setattr__(made, field.name, field.default)
-    if hasattr(made, "__post_init__"):
-        call(ev, made.__post_init__, [], {}, node)
+    post = ev.of_class(type(made), "__post_init__", node)
+    if post is not None:
+        call(ev, post, [made], {}, node)
 
 
 def native(

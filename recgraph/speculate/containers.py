@@ -103,7 +103,7 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
         index = ev.concrete(index, node)
     if isinstance(index, Residual) or is_symbolic(index):
         return _by_unknown(ev, container, index, node)
-    method = getattr(type(container), "__getitem__", None)
+    method = ev.of_class(type(container), "__getitem__", node)
     if isinstance(method, types.FunctionType) and known.is_users(method):
         return calls.call(ev, method, [container, index], {}, node)
     if isinstance(container, dict):
@@ -138,7 +138,7 @@ def _missing(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
     """What a dict gives under a key that it does not have."""
     if isinstance(container, collections.Counter):
         return 0
-    method = protocols.method(type(container), "__missing__")
+    method = protocols.method(ev, type(container), "__missing__", node)
     if method is not None:
         return calls.call(ev, method, [container, index], {}, node)
     factory = getattr(container, "default_factory", None)
@@ -258,7 +258,7 @@ def set_subscript(ev: Evaluator, container: Any, index: Any, value: Any, node: a
         varying_keys.set_item(ev, container, index, value, node)
         return
     index = protocols.check_key(ev, ev.concrete(_known_slice(ev, index, node), node), node)
-    method = getattr(type(container), "__setitem__", None)
+    method = ev.of_class(type(container), "__setitem__", node)
     if isinstance(method, types.FunctionType) and known.is_users(method):
         calls.call(ev, method, [container, index, value], {}, node)
     elif ev.heap.name_of(container) is not None:
@@ -284,7 +284,7 @@ def delete_subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -
         grown.applied(ev, members, "pop", [index], node)
         return
     index = protocols.check_key(ev, ev.concrete(_known_slice(ev, index, node), node), node)
-    method = getattr(type(container), "__delitem__", None)
+    method = ev.of_class(type(container), "__delitem__", node)
     if isinstance(method, types.FunctionType) and known.is_users(method):
         calls.call(ev, method, [container, index], {}, node)
         return
@@ -307,7 +307,7 @@ def contains(ev: Evaluator, container: Any, member: Any, node: ast.AST) -> Any:
         raise ev.refuse("in", "`in` with tensors", node)
     if isinstance(container, ObjectDict):
         return container.contains(ev, member, node)
-    method = getattr(type(container), "__contains__", None)
+    method = ev.of_class(type(container), "__contains__", node)
     if isinstance(method, types.FunctionType) and known.is_users(method):
         return calls.call(ev, method, [container, member], {}, node)
     if isinstance(container, Iteration | Generator) or protocols.is_object(container):
@@ -442,7 +442,7 @@ def length(ev: Evaluator, container: Any, node: ast.AST) -> Any:
         return grown.length(members)
     name = ev.heap.name_of(container)
     if name is None or id(container) in ev.heap.opened or not isinstance(container, COLLECTIONS):
-        method = getattr(type(container), "__len__", None)
+        method = ev.of_class(type(container), "__len__", node)
         if isinstance(method, types.FunctionType) and known.is_users(method):
             return calls.call(ev, method, [container], {}, node)
         whole = opened(ev, container, node)

@@ -32,7 +32,7 @@ from recgraph.speculate import (
 )
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.binding import names_of_parameters
-from recgraph.speculate.calls import enter
+from recgraph.speculate.calls import assume_code, enter
 from recgraph.speculate.evaluator import Evaluator, Settings
 from recgraph.speculate.kernels import choose_kernels
 from recgraph.speculate.optimizations import ALL, Optimizations
@@ -149,6 +149,8 @@ def _built(ev: Evaluator, syntax: Syntax, function: Any, parameters: tuple[Any, 
     names = names_of_parameters(function)
     if len(parameters) > len(names):
         _admit_closure(ev, function)
+    else:
+        assume_code(ev, function)
     for name, code, value in zip(names, ev.script.parameters, parameters, strict=False):
         site, where = ("argument", name), syntax.where(syntax.node)
         frame.locals[name] = ev.heap.admit(value, code, name, ev.profile.seen(site, 0), (site, 0), where)

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from recgraph.speculate import lookups
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.heap import Heap
 from recgraph.speculate.optimizations import Optimizations
@@ -234,12 +235,14 @@ class Evaluator:
         if name in names:
             expression = f"{self.script.constant(names)}[{name!r}]"
             return self.heap.read(key, expression, names[name], name, seen, site, self.where(node))
+        self.script.assume(f"{name!r} not in {self.script.constant(names)}", self.noted("presence", f"no {name}", node))
         if not hasattr(builtins, name):
-            self.script.assume(
-                f"{name!r} not in {self.script.constant(names)}", self.noted("presence", f"no {name}", node)
-            )
             raise self.raised(NameError(f"name {name!r} is not defined", name=name), node)
-        return getattr(builtins, name)
+        found = getattr(builtins, name)
+        now = f"getattr({self.script.constant(builtins)}, {name!r}, None)"
+        same = self.noted("identity", f"{name} is Python's", node)
+        self.script.assume(f"{now} is {self.script.constant(found)}", same)
+        return found
 
     def bind(self, name: str, value: Any) -> None:
         """Assigns to a name; `MISSING` deletes it."""
@@ -292,6 +295,14 @@ class Evaluator:
     def layer_call(self, layer: Any, method: Any) -> Any:
         """What Keras calls in place of a layer's `call`: it is converted there, once, as a part of the caller."""
         return RULES[LayerCall](self, LayerCall(method, layer, self.here))
+
+    def of_class(self, kind: type, name: str, node: ast.AST | None = None) -> Any:
+        """What a class has under a name, unbound, None if it has nothing; it is assumed to stay so."""
+        return lookups.of_class(self.script, kind, name, self.where(node))
+
+    def own(self, kind: type, name: str, node: ast.AST | None = None) -> Any:
+        """What a class itself has under a name; it is assumed to stay so."""
+        return lookups.own(self.script, kind, name, self.where(node))
 
     # Decisions.
 
@@ -406,7 +417,7 @@ class Evaluator:
             self.script.assume(f"bool({name}) is {bool(value)}", assumption("decision", "emptiness", self.where(node)))
             return bool(value)
         for name in ("__bool__", "__len__"):
-            method = getattr(type(value), name, None)
+            method = self.of_class(type(value), name, node)
             if isinstance(method, types.FunctionType):
                 return self.truth(RULES[MethodCall](self, MethodCall(method, value, node)), node)
         return bool(value)

@@ -314,7 +314,13 @@ class Speculated(Calls):
         functools.update_wrapper(self, function)
         self.function = function
         self._owner = (function.__self__,) if inspect.ismethod(function) else ()
-        self._bind = binder(getattr(function, "__func__", function))
+        self._inner: Any = getattr(function, "__func__", function)
+        self._bind_anew()
+
+    def _bind_anew(self) -> None:
+        """The function has another body or defaults: who reloads a module may give it some."""
+        self._code, self._defaults = self._inner.__code__, self._inner.__defaults__
+        self._bind = binder(self._inner)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -323,6 +329,9 @@ class Speculated(Calls):
         """Calls the function: the graph that fits, or eagerly."""
         if not tf_private.is_plainly_eager():
             return self.function(*arguments, **named)
+        inner = self._inner
+        if inner.__code__ is not self._code or inner.__defaults__ is not self._defaults:
+            self._bind_anew()
         try:
             parameters = self._bind(*self._owner, *arguments, **named)
         except TypeError:

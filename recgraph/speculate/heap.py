@@ -9,7 +9,13 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import datetime
+import decimal
 import enum
+import fractions
+import functools
+import pathlib
+import re
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import keras_state
+from recgraph.speculate import keras_state, known
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.profile import VARIES, Profile, Seen, is_plain
 from recgraph.speculate.reasons import Inconvertible, Raised
@@ -27,6 +33,11 @@ from recgraph.speculate.values import MISSING, Residual, has_run
 
 _IDENTITIES = (
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, tf.Variable, tf.DType, enum.Enum
+)  # fmt: skip
+# What cannot change, though it is no number or string: equal ones are the same.
+_VALUES = (
+    range, slice, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction,
+    pathlib.PurePath, re.Pattern, np.dtype, tf.TensorShape, types.GenericAlias, types.UnionType,
 )  # fmt: skip
 
 
@@ -103,11 +114,30 @@ class Heap:
             return self._plain(value, name, seen, assume)
         if isinstance(value, _IDENTITIES):
             assume("identity", self.script.is_same(name, value))
+            if isinstance(value, types.BuiltinFunctionType) and not isinstance(value.__self__, types.ModuleType | None):
+                self._receiver(value, name, where)
             return value
         assume("type", f"type({name}) is {self.script.constant(type(value))}")
         if isinstance(value, np.ndarray | np.generic):
             return Residual(name, value)
+        if isinstance(value, _VALUES):
+            self.script.scope["are_alike"] = _are_alike
+            assume("constant", f"are_alike({name}, {self.script.constant(value)})")
+        elif isinstance(value, types.MethodType):
+            assume("identity", f"{name}.__func__ is {self.script.constant(value.__func__)}")
+            self._receiver(value, name, where)
+        elif callable(value) and not isinstance(value, functools.partial) and _is_librarys(value):
+            assume("identity", self.script.is_same(name, value))
         return self._object(value, name, assume)
+
+    def _receiver(self, method: Any, name: str, where: str) -> None:
+        """The object that a method belongs to which the script has read."""
+        what = f"the object of {method.__name__}"
+        read, noted = self.script.read(f"{name}.__self__"), assumption("identity", what, where)
+        if isinstance(method.__self__, tf_private.EagerTensor) or is_plain(method.__self__):
+            self.script.assume(f"{read} is {self.script.constant(method.__self__)}", noted)
+        else:
+            self.admit(method.__self__, read, what, Seen(), None, where)
 
     def _plain(self, value: Any, name: str, seen: Seen, assume: Any) -> Any:
         """Numbers and strings that vary are inputs; of other data each value has its graph."""
@@ -360,6 +390,15 @@ class Heap:
                 opened.pop(slot[2], None)
             else:
                 opened[slot[2]] = value
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is type(other) and bool(one == other) and repr(one) == repr(other))
+
+
+def _is_librarys(value: Any) -> bool:
+    """Whether an object is neither the user's nor a framework's, of which more is known."""
+    return not known.is_users_type(type(value)) and not known.is_frameworks_object(value)
 
 
 def _parts_of(value: Any) -> list[Any]:

@@ -205,7 +205,7 @@ def _iter(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.
 @special(builtins.next)
 def _next(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
     owner = arguments[0]
-    following = protocols.method(type(owner), "__next__") if protocols.is_object(owner) else None
+    following = protocols.method(ev, type(owner), "__next__", node) if protocols.is_object(owner) else None
     if following is not None and len(arguments) == 1:
         return calls.call(ev, following, [owner], {}, node)
     if isinstance(owner, Generator) and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Call):
@@ -235,7 +235,7 @@ def _first(ev: Evaluator, generator: Generator, default: Arguments, node: ast.AS
 
 @special(builtins.reversed)
 def _reversed(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
-    own = getattr(type(arguments[0]), "__reversed__", None)
+    own = ev.of_class(type(arguments[0]), "__reversed__", node)
     if own is not None and hasattr(own, "__code__"):
         return _iter(ev, [calls.call(ev, own, [arguments[0]], {}, node)], {}, node)
     if (rows := _rows(ev, arguments, node)) is not None:

@@ -61,10 +61,10 @@ def begun(ev: Evaluator, value: Any, node: ast.AST) -> Any:
     """What `iter` gives: for an object of the user's by its methods `__iter__` and `__next__`, or `__getitem__`."""
     if not protocols.is_object(value):
         return value
-    begin, item = (protocols.method(type(value), name) for name in ("__iter__", "__getitem__"))
+    begin, item = (protocols.method(ev, type(value), name, node) for name in ("__iter__", "__getitem__"))
     if begin is not None:
         found = calls.call(ev, begin, [value], {}, node)
-        following = protocols.method(type(found), "__next__") if protocols.is_object(found) else None
+        following = protocols.method(ev, type(found), "__next__", node) if protocols.is_object(found) else None
         if following is None:
             return begun(ev, found, node)
         return made(ev, _until(ev, StopIteration, lambda i: calls.call(ev, following, [found], {}, node), node))

@@ -282,7 +282,7 @@ def _object_copy(ev: Evaluator, value: Any, member: Callable[[Any], Any], own: s
     if not protocols.is_object(value) and (frozen or isinstance(value, tf.Tensor)):
         return value
     kind = type(value)
-    is_plain = all(protocols.is_inherited(kind, name) for name in ("__reduce__", "__reduce_ex__"))
+    is_plain = all(protocols.is_inherited(ev, kind, name, node) for name in ("__reduce__", "__reduce_ex__"))
     if not is_plain or hasattr(kind, own) or not hasattr(value, "__dict__") or known.is_frameworks_object(value):
         raise ev.refuse("copy", f"a copy of a {kind.__name__}", node)
     if hasattr(kind, "__getstate__") and isinstance(kind.__getstate__, types.FunctionType) or protocols.slots_of(kind):

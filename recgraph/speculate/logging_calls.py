@@ -44,6 +44,7 @@ def _kept(
     if not is_plain(logger):
         raise ev.refuse("logging", f"who handles what {logger.name} logs may be the program", node)
     ev.need_sequence("logging")
+    ev.heap.given(logger, ev.where(node))
     name = ev.script.constant(logger)
     ev.script.assume(f"{ev.script.constant(is_plain)}({name})", assumption("decision", "handlers", ev.where(node)))
     held = [showing.snapshot(containers.lift(ev, a, node)) for a in arguments]

@@ -65,15 +65,15 @@ def _is_slot(found: Any) -> bool:
     return isinstance(found, types.MemberDescriptorType) and found.__name__ not in ("__dict__", "__weakref__")
 
 
-def method(kind: type, name: str) -> Any:
+def method(ev: Evaluator, kind: type, name: str, node: ast.AST | None = None) -> Any:
     """A method that a class of the user's defines; None for what it has from builtin ones."""
-    found = getattr(kind, name, None)
+    found = ev.of_class(kind, name, node)
     return found if isinstance(found, types.FunctionType) and known.is_users(found) else None
 
 
-def is_inherited(kind: type, name: str) -> bool:
+def is_inherited(ev: Evaluator, kind: type, name: str, node: ast.AST | None = None) -> bool:
     """Whether a class has a method as every object has it."""
-    return getattr(kind, name) is getattr(object, name)
+    return ev.of_class(kind, name, node) is object.__dict__[name]
 
 
 def is_generated(function: Any) -> bool:
@@ -106,26 +106,28 @@ def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]
     if len(operands) == 1:
         return _unary(ev, name, operands[0], node)
     plain = name[1:] if name in _IN_PLACE else name
-    for found, owner, other in _candidates(name, plain, operands):
+    for found, owner, other in _candidates(ev, name, plain, operands, node):
         result = _called(ev, found, plain, owner, other, node)
         if result is not NotImplemented:
             return result
     left, right = operands
     if plain == "ne":
         return residuals.operate(ev, operator.not_, [operate(ev, operator.eq, operands, node)], node)
-    if plain == "eq" and _compares_by_identity(left) and _compares_by_identity(right):
+    if plain == "eq" and _compares_by_identity(ev, left, node) and _compares_by_identity(ev, right, node):
         return ev.identical(left, right, node)
     raise ev.refuse("operator", f"{name} of {type(left).__name__} and {type(right).__name__}", node)
 
 
 def _unary(ev: Evaluator, name: str, owner: Any, node: ast.AST) -> Any:
-    found = method(type(owner), f"__{name}__")
+    found = method(ev, type(owner), f"__{name}__", node)
     if found is None:
         raise ev.refuse("operator", f"{name} of {type(owner).__name__}", node)
     return calls.call(ev, found, [owner], {}, node)
 
 
-def _candidates(name: str, plain: str, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
+def _candidates(
+    ev: Evaluator, name: str, plain: str, operands: Sequence[Any], node: ast.AST
+) -> list[tuple[Any, Any, Any]]:
     """The methods that Python would ask, in its order, each with its operands."""
     left, right = operands
     mirrored = f"__{_MIRRORED[plain]}__" if plain in _MIRRORED else f"__r{plain}__"
@@ -138,7 +140,7 @@ def _candidates(name: str, plain: str, operands: Sequence[Any]) -> list[tuple[An
         tries.insert(0, (left, right, f"__{name}__"))
     made = []
     for owner, other, special in tries:
-        found = getattr(type(owner), special, None) if is_object(owner) else None
+        found = ev.of_class(type(owner), special, node) if is_object(owner) else None
         if isinstance(found, types.FunctionType):
             made.append((found, owner, other))
     return made
@@ -175,8 +177,8 @@ def _equal(ev: Evaluator, one: Any, other: Any, node: ast.AST) -> bool:
     return True
 
 
-def _compares_by_identity(value: Any) -> bool:
-    return is_inherited(type(value), "__eq__") or not is_object(value)
+def _compares_by_identity(ev: Evaluator, value: Any, node: ast.AST) -> bool:
+    return not is_object(value) or is_inherited(ev, type(value), "__eq__", node)
 
 
 def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AST) -> Any:
@@ -185,18 +187,18 @@ def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AS
     kind = type(owner)
     if isinstance(owner, BaseException) and not ev.heap.is_made(owner):
         raise ev.refuse("exception", "an exception that was there before", node)
-    found = method(kind, METHODS[function])
+    found = method(ev, kind, METHODS[function], node)
     if found is not None and not is_generated(found):
         return calls.call(ev, found, [owner, *others], {}, node)
-    if function is format and is_inherited(kind, "__format__") and others in ([], [""]):
+    if function is format and is_inherited(ev, kind, "__format__", node) and others in ([], [""]):
         return builtin(ev, str, [owner], node)
     if isinstance(owner, BaseException) and function in (str, repr):
         return on_exceptions.text(ev, owner, function, node)
-    if function is str and is_inherited(kind, "__str__"):
+    if function is str and is_inherited(ev, kind, "__str__", node):
         return builtin(ev, repr, [owner], node)
     if function is repr and is_generated(kind.__repr__.__dict__.get("__wrapped__")):
         return _described(ev, owner, node)
-    if function is float and (found := method(kind, "__index__")) is not None:
+    if function is float and (found := method(ev, kind, "__index__", node)) is not None:
         return residuals.python(ev, float, [calls.call(ev, found, [owner], {}, node)], node)
     if function is hash and is_generated(kind.__hash__):
         fields = [f for f in dataclasses.fields(owner) if (f.compare if f.hash is None else f.hash)]
@@ -223,7 +225,7 @@ def check_key(ev: Evaluator, key: Any, node: ast.AST) -> Any:
     if isinstance(key, tuple):
         for part in key:
             check_key(ev, part, node)
-    elif is_object(key) and not is_inherited(type(key), "__hash__"):
+    elif is_object(key) and not is_inherited(ev, type(key), "__hash__", node):
         plain = is_generated(type(key).__hash__) and ev.heap.name_of(key) is None
         if not plain or not all(_is_frozen(getattr(key, field.name)) for field in dataclasses.fields(key)):
             raise ev.refuse("key", f"the class {type(key).__name__} has a hash of its own", node)
