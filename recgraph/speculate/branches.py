@@ -48,8 +48,8 @@ def choose(
         ev.paths.add(place)
         try:
             direction = ev.follow_last(condition, node, what)
-        except Inconvertible:
-            raise reason from None
+        except Inconvertible as unknown:
+            raise (unknown if isinstance(reason, Raised) else reason) from None
         return then() if direction else otherwise()
 
 

@@ -214,7 +214,11 @@ SPECIAL.update({kind: _number_of(kind) for kind in (float, int, bool)})
 
 @special(builtins.isinstance)
 def _isinstance(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
-    value, kinds = arguments[0], containers.lift(ev, arguments[1], node)
+    return is_instance(ev, arguments[0], containers.lift(ev, arguments[1], node), node)
+
+
+def is_instance(ev: Evaluator, value: Any, kinds: Any, node: ast.AST) -> bool:
+    """What `isinstance(value, kinds)` is."""
     if isinstance(value, Residual):
         return issubclass(residuals.type_of(ev, value, node), kinds)
     if isinstance(value, tf.Tensor):
@@ -238,7 +242,7 @@ def _getattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: a
     if not default:
         return attributes.get(ev, owner, name, node)
     if _runs_something(ev, owner, name, node):
-        return _read_or(ev, owner, name, default[0], node)
+        return read_or(ev, owner, name, default[0], node)
     if not _hasattr(ev, [owner, name], {}, node):
         return default[0]
     return attributes.get(ev, owner, name, node)
@@ -251,9 +255,9 @@ def _hasattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: a
     if key in ev.heap.shadow:
         return ev.heap.shadow[key] is not MISSING
     if isinstance(owner, Residual):
-        return hasattr(owner.example, name)
+        return hasattr(residuals.type_of(ev, owner, node), name)
     if _runs_something(ev, owner, name, node):
-        return _read_or(ev, owner, name, MISSING, node) is not MISSING
+        return read_or(ev, owner, name, MISSING, node) is not MISSING
     found = hasattr(owner, name)
     held = ev.heap.name_of(owner)
     if held is not None:
@@ -286,7 +290,7 @@ def _runs_something(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> bool
     return hook is not None or not isinstance(found, _SILENT)
 
 
-def _read_or(ev: Evaluator, owner: Any, name: str, default: Any, node: ast.AST) -> Any:
+def read_or(ev: Evaluator, owner: Any, name: str, default: Any, node: ast.AST) -> Any:
     """The attribute, or what `getattr` gives where reading it raises."""
     ev.handlers += 1
     try:

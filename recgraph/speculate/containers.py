@@ -95,6 +95,8 @@ def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
         if container.is_array and (found := arrays.item(container, index)) is not None:
             return found
         return residuals.in_script(ev, _get_item, [container, lift(ev, index, node)], {}, node)
+    if protocols.is_object(index) and not isinstance(container, dict) and not protocols.is_object(container):
+        index = residuals.python(ev, operator.index, [index], node)
     if hasattr(type(container), "__missing__"):
         index = protocols.check_key(ev, ev.concrete(index, node), node)
     if isinstance(container, dict) and varying_keys.is_varying(ev, container, index):

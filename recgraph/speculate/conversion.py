@@ -24,10 +24,12 @@ from recgraph.speculate import (
     managers,
     on_exceptions,
     on_expressions,
+    on_match,
     on_statements,
     ordering,
     packing,
     printing,
+    quantifiers,
     tensor_control,
 )
 from recgraph.speculate.assumptions import assumption
@@ -241,8 +243,10 @@ _RULES = (
     managers,
     on_exceptions,
     on_expressions,
+    on_match,
     on_statements,
     packing,
     printing,
+    quantifiers,
     tensor_control,
 )  # they register themselves

@@ -366,10 +366,8 @@ class Evaluator:
         if isinstance(left, Residual) and left.is_array and left is right:
             return True
         if isinstance(left, Residual) or isinstance(right, Residual):
-            other = right if isinstance(left, Residual) else left
-            if other is None or isinstance(other, bool):
-                return False  # a residual is a number or a string
-            raise self.refuse("identity", "the identity of values that differ from call to call", node)
+            value, other = (left, right) if isinstance(left, Residual) else (right, left)
+            return self._is_constant(value, other, node)
         names = [self.heap.name_of(v) or self.heap.placeholders.get(id(v)) for v in (left, right)]
         if left is right or not all(names):
             return left is right
@@ -378,6 +376,22 @@ class Evaluator:
         two = f"{type(now[0]).__name__} and {type(now[1]).__name__}"
         self.script.assume(f"{names[0]} {relation} {names[1]}", self.noted(kind, two, node))
         return relation == "is"
+
+    def _is_constant(self, value: Residual, other: Any, node: ast.AST) -> Any:
+        """Whether a value that differs from call to call is None, True or False."""
+        if other is not None and not isinstance(other, bool):
+            raise self.refuse("identity", "the identity of values that differ from call to call", node)
+        if value.is_array:
+            return False
+        if value.tensor is not None:
+            if other is None or value.tensor.dtype != tf.bool:
+                return False
+            return value.tensor if other else tf.logical_not(value.tensor)
+        if value.late:
+            raise self.refuse("late value", f"whether a value is {other} that is known only after the graph", node)
+        found = value.example is other
+        self.script.assume(f"({value.name} is {other}) is {found}", self.noted("decision", f"is {other}", node))
+        return found
 
     def assert_in_graph(self, condition: tf.Tensor, what: Assumption) -> None:
         """Goes on only where a condition of the graph holds."""

@@ -241,24 +241,3 @@ def _reversed(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: 
     if (rows := _rows(ev, arguments, node)) is not None:
         return iterators.made(ev, dataclasses.replace(rows, row=lambda i: rows.row(rows.count - 1 - i)[0]))
     return iterators.made(ev, iterators.collected(ev, iterators.of(ev, arguments[0], node), node)[::-1])
-
-
-def _quantifier_of(wanted: bool) -> Special:
-    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-        truths: list[tf.Tensor] = []
-        for member in iterators.of(ev, arguments[0], node):
-            decided = ev.decide(member, node)
-            if decided is wanted:
-                return wanted if not truths else _joined([*truths, tf.constant(wanted)])
-            if isinstance(decided, tf.Tensor):
-                truths.append(decided)
-        return _joined(truths) if truths else not wanted
-
-    def _joined(truths: list[tf.Tensor]) -> Residual:
-        reduce = tf.reduce_any if wanted else tf.reduce_all
-        return Residual("", tensor=reduce(tf.stack(truths)), late=True)
-
-    return convert
-
-
-SPECIAL.update({any: _quantifier_of(True), all: _quantifier_of(False)})

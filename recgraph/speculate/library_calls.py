@@ -132,8 +132,18 @@ SPECIAL[operator.getitem] = _with(containers.subscript)
 SPECIAL[operator.setitem] = _with(containers.set_subscript)
 SPECIAL[operator.delitem] = _with(containers.delete_subscript)
 SPECIAL[operator.contains] = _with(containers.contains)
-SPECIAL[operator.is_] = lambda ev, arguments, named, node: ev.identical(*arguments, node)
-SPECIAL[operator.is_not] = lambda ev, arguments, named, node: not ev.identical(*arguments, node)
+
+
+def identity(ev: Evaluator, left: Any, right: Any, node: ast.AST) -> Any:
+    """What `left is right` is as a value."""
+    found = ev.identical(left, right, node)
+    return Residual("", tensor=found, late=True) if isinstance(found, tf.Tensor) else found
+
+
+SPECIAL[operator.is_] = _with(identity)
+SPECIAL[operator.is_not] = lambda ev, arguments, named, node: _not(
+    ev, [_with(identity)(ev, arguments, {}, node)], {}, node
+)
 SPECIAL[operator.truth] = lambda ev, arguments, named, node: SPECIAL[bool](ev, arguments, named, node)
 
 

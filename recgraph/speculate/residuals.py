@@ -232,7 +232,10 @@ def type_of(ev: Evaluator, value: Residual, node: ast.AST) -> type:
         return {tf.bool: bool, tf.int64: int, tf.float64: float}[value.tensor.dtype]
     if value.late:
         raise ev.refuse("late value", "the type of a value that is known only after the graph", node)
-    return type(value.example)
+    kind = type(value.example)
+    same = assumption("type", f"a {kind.__name__}", ev.where(node))
+    ev.script.assume(f"type({value.name}) is {ev.script.constant(kind)}", same)
+    return kind
 
 
 def attribute(ev: Evaluator, owner: Residual, name: str, node: ast.AST) -> Any:
@@ -268,7 +271,7 @@ class Method:
                          named, node)  # fmt: skip
 
 
-def _call_method(owner: Any, name: str, *arguments: Any, **named: Any) -> Any:
+def _call_method(owner: Any, name: str, /, *arguments: Any, **named: Any) -> Any:
     return getattr(owner, name)(*arguments, **named)
 
 

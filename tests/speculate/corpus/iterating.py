@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
+import tensorflow as tf
+
 from tests.speculate.corpus import program
-from tests.speculate.corpus.basics import with_tensor
+from tests.speculate.corpus.basics import tensor, with_tensor
 from tests.speculate.corpus.containers import with_number
 
 
@@ -233,3 +236,92 @@ def user_getitem_iter() -> Any:
         return (x, list(s), 4 in s, [v for v in s])
 
     return (step, with_tensor, None)
+
+
+def with_sign(i: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """A matrix, and -1, 0 or 1."""
+    return tensor(i), tf.constant(float(i % 3) - 1.0)
+
+
+@program
+def any_asks_no_further() -> Any:
+    """Members after the one that decides are not evaluated: the program would notice."""
+    asked: list[int] = []
+
+    def is_positive(value: Any) -> Any:
+        asked.append(1)
+        return value > 0.0
+
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        found = any(is_positive(s + k) for k in (0.0, 1.0, 2.0))
+        every = all(map(is_positive, [s + 2.0, s, s - 1.0]))
+        return (x if found else -x) * (2.0 if every else 3.0)
+
+    return step, with_sign, asked
+
+
+@program(eager="as a tensor decides")
+def any_prints_no_further() -> Any:
+    def is_positive(value: Any) -> Any:
+        print("asked")
+        return value > 0.0
+
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        return any(is_positive(s + k) for k in (0.0, 1.0))
+
+    return step, with_sign, []
+
+
+@program(eager="in a branch or loop of the graph")
+def any_draws_no_further() -> Any:
+    tf.random.set_seed(1)
+
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        found = any(s + tf.random.uniform([]) > 0.5 for _ in range(3))
+        return found, tf.random.uniform([])
+
+    return step, with_sign, []
+
+
+@program
+def any_raises_only_where_it_asks() -> Any:
+    """A handler around must not catch what is not raised."""
+
+    def is_positive(value: Any, k: int) -> Any:
+        if k:
+            raise ValueError(k)
+        return value > 0.0
+
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        try:
+            return x if any(is_positive(s, k) for k in range(2)) else -x
+        except ValueError:
+            return x * 2.0
+
+    return step, with_sign, []
+
+
+@program
+def types_of_results_differ() -> Any:
+    """A power of an integer is a float where the exponent is negative; a search finds nothing."""
+    seen: list[Any] = []
+
+    def step(x: tf.Tensor, n: int, name: str) -> Any:
+        power, match = 2**n, re.match("a([0-9])", name)
+        seen.append((isinstance(power, int), type(power).__name__, hasattr(power, "hex")))
+        seen.append("nothing" if match is None else match.group(1))
+        return x * float(power)
+
+    return step, lambda i: (tensor(i), i % 3 - 1, f"a{i}" if i % 4 else f"b{i}"), seen
+
+
+@program(eager="only after the graph")
+def a_search_in_a_late_text() -> Any:
+    seen: list[Any] = []
+
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        found = re.match("-([0-9])", f"{float(s)}")
+        seen.append("nothing" if found is None else found.group(1))
+        return x
+
+    return step, with_sign, seen

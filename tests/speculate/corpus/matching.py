@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import collections.abc
 import dataclasses
 import enum
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tests.speculate.corpus import program
-from tests.speculate.corpus.basics import tensor
+from tests.speculate.corpus.basics import tensor, with_tensor
 from tests.speculate.corpus.containers import with_number
 
 
@@ -157,3 +159,119 @@ def match_tensor_class() -> Any:
                 return x
 
     return (step, lambda i: (tensor(i), [tf.constant(2.0), 3, None, 0.5][i % 4]), None)
+
+
+@program
+def match_other_sequences() -> Any:
+    """Deques and ranges are sequences for a pattern; texts, sets and iterators are none."""
+    seen: list[Any] = []
+    recent = collections.deque([0], maxlen=2)
+
+    def step(x: tf.Tensor, n: int, name: str) -> Any:
+        recent.append(n)
+        for subject in (recent, range(n), name.split("-"), name, {1, 2}, b"ab"):
+            match subject:
+                case [a, b]:
+                    seen.append(("two", a, b))
+                case []:
+                    seen.append("none")
+                case [a, *others]:
+                    seen.append((a, len(others)))
+                case _:
+                    seen.append("no sequence")
+        return x
+
+    return step, lambda i: (tensor(i), i % 3, "-".join("abc"[: 1 + i % 3])), [seen, recent]
+
+
+@program
+def match_what_the_graph_knows() -> Any:
+    """True, False and several values at once of what comes out of the graph; identity as in an expression."""
+
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        positive, whole = bool(s > 0.0), int(s)
+        match positive:
+            case True:
+                y = x
+            case False:
+                y = -x
+        match whole:
+            case -1 | 1:
+                y = y * 2.0
+            case 0:
+                y = y + 1.0
+        match float(s):
+            case int():
+                y = y * 100.0
+            case float(value) if value < 0.0:
+                y = y - 3.0
+        return y * (2.0 if positive is True else 3.0) * (5.0 if positive is not False else 7.0)
+
+    return step, lambda i: (tensor(i), tf.constant(float(i % 3) - 1.0)), []
+
+
+class _Pair:
+    __match_args__ = ("a", "b")
+
+    def __init__(self, a: Any, b: Any) -> None:
+        self.a, self.b = a, b
+
+
+class _Integer(int):
+    pass
+
+
+@program
+def match_classes() -> Any:
+    """An attribute that is not there does not match, too many places raise, a subclass of int stands for itself."""
+    seen: list[Any] = []
+    things = [_Integer(3), frozenset([1]), {2}, bytearray(b"x"), 2.5, "text"]
+
+    def step(x: tf.Tensor, n: int) -> Any:
+        match _Pair(n, x):
+            case _Pair(c=_):
+                seen.append("c")
+            case _Pair(1, _):
+                seen.append("one")
+            case _Pair(0, y) | _Pair(2, y):
+                seen.append(tf.reduce_sum(y))
+        for thing in things:
+            match thing:
+                case int(whole):
+                    seen.append(type(whole).__name__)
+                case frozenset(inside) | set(inside) | bytearray(inside):
+                    seen.append(len(inside))
+                case str() | float() as other:
+                    seen.append(other)
+        try:
+            match _Pair(1, 2):
+                case _Pair(_, _, _):
+                    seen.append("three")
+        except TypeError as error:
+            seen.append(str(error))
+        return x * n
+
+    return step, lambda i: (tensor(i), i % 3), seen
+
+
+@program(eager="as a sequence")
+def match_users_sequences() -> Any:
+    class Members(collections.abc.Sequence[int]):
+        def __init__(self, inside: list[int]) -> None:
+            self.inside = inside
+
+        def __getitem__(self, index: Any) -> Any:
+            return self.inside[index]
+
+        def __len__(self) -> int:
+            return len(self.inside)
+
+    members, seen = Members([1, 2, 3]), []
+
+    def step(x: tf.Tensor) -> Any:
+        match members:
+            case [first, *others]:
+                seen.append((first, others))
+        return x
+
+    return step, with_tensor, seen
