@@ -233,7 +233,7 @@ def members(array: Residual) -> list[Residual] | None:
 def keep(ev: Evaluator, array: Residual) -> None:
     """Before a function that may change an array is called after the graph: it is NumPy's from then on."""
     array.name = ev.script.name()
-    ev.effects.append(calls.LateCall(array.name, ev.script.constant(_NUMPY), [array.tensor], {}))
+    ev.effects.append(calls.LateCall(array.name, ev.script.constant(_NUMPY), [array.tensor], {}, is_pure=True))
     array.tensor = None
 
 

@@ -40,12 +40,23 @@ DEPTH = 60
 
 @dataclasses.dataclass
 class LateCall:
-    """A call that the script makes after the graph."""
+    """A call that the script makes after the graph.
+
+    Attributes:
+        name: of the result.
+        function: its name.
+        arguments: values of the conversion.
+        named: those given by name.
+        is_pure: whether it changes nothing, so that it may be made before everything that does.
+        may_raise: whether it may.
+    """
 
     name: str
     function: str
     arguments: list[Any]
     named: dict[str, Any]
+    is_pure: bool = False
+    may_raise: bool = False
 
 
 @rule(ast.Call)

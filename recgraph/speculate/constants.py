@@ -77,16 +77,21 @@ def _has_numbers(value: Any) -> bool:
 
 def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None, node: ast.AST) -> tf.Tensor:
     """Numbers, in lists perhaps, as a tensor of the dtype that eager execution would choose."""
-    examples = [residuals.example_of(one) for one in residuals.leaves([value])]
-    if any(isinstance(one, np.ndarray | np.generic) for one in examples):
+    kinds = frozenset(_kind(ev, one, node) for one in residuals.leaves([value]))
+    if any(issubclass(kind, np.ndarray | np.generic) for kind in kinds):
         return _of_array(ev, value, dtype, node)
-    natural = _DTYPES.get(frozenset(map(type, examples)))
+    natural = _DTYPES.get(kinds)
     if natural is None:
-        raise ev.refuse("value", f"a tensor of {', '.join(sorted({type(one).__name__ for one in examples}))}", node)
+        raise ev.refuse("value", f"a tensor of {', '.join(sorted(kind.__name__ for kind in kinds))}", node)
     dtype = dtype or natural
     if not _may_become(natural, dtype):
         raise ev.refuse("raises", f"a {natural.name} as {dtype.name}", node)
     return _packed(ev, value, dtype, node)
+
+
+def _kind(ev: Evaluator, one: Any, node: ast.AST) -> type:
+    is_known = isinstance(one, Residual) and (one.late or one.tensor is not None)
+    return residuals.type_of(ev, one, node) if is_known else type(residuals.example_of(one))
 
 
 def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None, node: ast.AST) -> tf.Tensor:
@@ -117,4 +122,7 @@ def _packed(ev: Evaluator, value: Any, dtype: tf.DType, node: ast.AST) -> tf.Ten
         if not dtype.min <= value.example <= dtype.max:
             raise ev.refuse("value", f"an integer beyond {dtype.name}", node)
         ev.script.assume(limits, assumption("decision", f"an integer within {dtype.name}", ev.where(node)))
+    elif dtype.is_integer and value.tensor is not None and dtype != tf.int64:
+        fits = tf.logical_and(value.tensor >= dtype.min, value.tensor <= dtype.max)
+        ev.assert_in_graph(fits, ev.noted("raises", f"an integer within {dtype.name}", node))
     return tf.identity(residuals.as_tensor(ev, value, node, dtype))  # the other stands for the number itself

@@ -186,13 +186,13 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
         condition = f"(global_seed() is not None) is {graph.is_seeded}"
         script.scope["global_seed"] = tf_private.global_seed
         script.assume(condition, assumption("decision", "whether tf.random.set_seed was called"))
-    early = ordering.hold_back_writes(graph)
+    early = ordering.hold_back_writes(graph, all_early=bool(script.checks))
     stack_products(graph)
     choose_kernels(graph)
     graph.variables = list(graph._watched_variables)
     concrete = by_dependencies(tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs))
     handles = tf_private.captured_values(graph, early)
-    run = runner(concrete, inputs, draw, handles)
+    run = runner(concrete, inputs, draw, handles, checked=bool(script.checks))
 
     def compiled(scope: dict[str, Any]) -> Callable[[Any], Any]:
         names = {"same": same, "fits": fits, "EagerTensor": tf_private.EagerTensor}

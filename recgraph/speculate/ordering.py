@@ -42,8 +42,12 @@ class Order:
         return {op: found for op, found in self.writers.items() if op in self.early or op in self.fallible}
 
 
-def hold_back_writes(graph: tf.Graph) -> list[tf.Tensor]:
+def hold_back_writes(graph: tf.Graph, all_early: bool = False) -> list[tf.Tensor]:
     """Makes the operations with effects wait for all that may fail and does not come after them.
+
+    Args:
+        graph: of a call.
+        all_early: whether something that may fail comes after the graph.
 
     Returns:
         The handles of the variables that have to be put back when the graph fails: they are written early.
@@ -54,7 +58,7 @@ def hold_back_writes(graph: tf.Graph) -> list[tf.Tensor]:
     order = Order.of(graph)
     last = [op for op in order.fallible if op not in order.early]
     _keep_unused(graph, order.fallible)
-    undoable = order.undoable()
+    undoable = order.writers if all_early else order.undoable()
     final = [op for op in order.writers if op not in undoable]
     if final and last:
         with graph.as_default(), tf.control_dependencies(None):

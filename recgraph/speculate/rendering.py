@@ -50,7 +50,7 @@ class Renderer:
         """Writes the effects in order, then the slots, then the result."""
         self.script.scope["replace"] = _replace
         self._assume_distinct()
-        for effect in self.ev.effects:
+        for effect in self._effects():
             self._late(effect)
         for identity, members in self.heap.appended.items():
             for member in members:
@@ -63,6 +63,19 @@ class Renderer:
         for layer, losses in self.heap.losses.changed():
             self.script.effect(f"{self.script.constant(weakref.ref(layer))}()._losses[:] = {self._list(losses)}")
         self.script.result = self.code(result)
+
+    def _effects(self) -> list[LateCall]:
+        """What is done to Python. What may raise is done before, and all that it may depend on."""
+        effects = self.ev.effects
+        if not any(effect.may_raise for effect in effects):
+            return effects
+        if any(effect.may_raise and not effect.is_pure for effect in effects):
+            raise Inconvertible("late value", "what is known only after the graph is changed, which may fail")
+        with self.script.checking():
+            for effect in effects:
+                if effect.is_pure:
+                    self._late(effect)
+        return [effect for effect in effects if not effect.is_pure]
 
     def _assume_distinct(self) -> None:
         """Where an object is written, no other name may be one of it."""

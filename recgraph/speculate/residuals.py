@@ -19,6 +19,7 @@ from recgraph.speculate import (
     calls,
     containers,
     known,
+    probing,
     protocols,
     searching,
     shapes,
@@ -184,8 +185,9 @@ def in_script(
     call = ev.script.constant(function)
     if symbolic or any(a.late for a in residuals):
         ev.need_sequence("a value that is known only after the graph")
-        ev.effects.append(calls.LateCall(name, call, list(arguments), dict(named)))
-        return Residual(name, late=True)
+        found, is_pure = probing.results(function, arguments, named), probing.is_pure(function, arguments, named)
+        ev.effects.append(calls.LateCall(name, call, list(arguments), dict(named), is_pure, found is None))
+        return Residual(name, late=True, samples=found or ())
     code = ", ".join([*(ev.code(a) for a in arguments), *(f"{k}={ev.code(v)}" for k, v in named.items())])
     try:
         example = function(*map(example_of, arguments), **{k: example_of(v) for k, v in named.items()})

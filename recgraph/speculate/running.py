@@ -10,10 +10,16 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.speculate.effects import effects, is_call
 
-Run: TypeAlias = Callable[[Sequence[Any]], list[tf.Tensor]]
+Run: TypeAlias = Callable[..., Any]
 
 
-def runner(concrete: Any, inputs: list[tf.Tensor], draw: Callable[[], tf.Tensor] | None, early: list[Any]) -> Run:
+def runner(
+    concrete: Any,
+    inputs: list[tf.Tensor],
+    draw: Callable[[], tf.Tensor] | None,
+    early: list[Any],
+    checked: bool = False,
+) -> Run:
     """A function that runs a graph, all or nothing.
 
     Args:
@@ -21,10 +27,13 @@ def runner(concrete: Any, inputs: list[tf.Tensor], draw: Callable[[], tf.Tensor]
         inputs: its placeholders.
         draw: gives the seeds of a call.
         early: the handles of variables that are written before something that may fail.
+        checked: whether the function is given another, too, for the outputs: it may fail, and its result is given
+            beside them.
     """
     operations = concrete.graph.get_operations()
     run = tf_private.fast_call(concrete, keeps_order=any(is_call(op) or effects(op) for op in operations))
     run = _with_tensors(run, [tensor.dtype for tensor in inputs])
+    run = _with_check(run) if checked else run
     if draw is not None:
         run = _with_seeds(run, draw)
     return _with_undo(run, early) if early else run
@@ -44,13 +53,21 @@ def _with_tensors(run: Run, dtypes: list[tf.DType]) -> Run:
     return call
 
 
+def _with_check(run: Run) -> Run:
+    def call(feeds: Sequence[Any], check: Callable[[Any], Any]) -> Any:
+        outputs = run(feeds)
+        return outputs, check(outputs)
+
+    return call
+
+
 def _with_seeds(run: Run, draw: Callable[[], tf.Tensor]) -> Run:
     """The generator that eager operations draw seeds from is put back where the graph fails."""
 
-    def call(feeds: Sequence[Any]) -> list[tf.Tensor]:
+    def call(feeds: Sequence[Any], *check: Any) -> Any:
         before = tf_private.seed_generator_state()
         try:
-            return run([*feeds, draw()])
+            return run([*feeds, draw()], *check)
         except BaseException:
             tf_private.set_seed_generator_state(before)
             raise
@@ -62,11 +79,11 @@ def _with_undo(run: Run, handles: list[Any]) -> Run:
     """Variables are read before the graph and put back where it fails; a buffer that was read is not overwritten."""
     dtypes = [tf_private.variable_dtype(handle) for handle in handles]
 
-    def call(feeds: Sequence[Any]) -> list[tf.Tensor]:
+    def call(feeds: Sequence[Any], *check: Any) -> Any:
         pairs = zip(handles, dtypes, strict=True)
         values = [tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype) for handle, dtype in pairs]
         try:
-            return run(feeds)
+            return run(feeds, *check)
         except BaseException:
             for handle, value in zip(handles, values, strict=True):
                 tf.raw_ops.AssignVariableOp(resource=handle, value=value)

@@ -11,15 +11,17 @@ It is written line by line while the graph is built, and compiled once::
         v0.state = t[1]
         return t[0]
 
-What comes before the graph reads only, so a broken assumption leaves no trace; what comes after it cannot fail.
+What comes before the graph reads only, so a broken assumption leaves no trace; what comes after it cannot fail, but for
+what is checked while the graph can still be undone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from recgraph.speculate.reasons import Inconvertible
@@ -54,6 +56,7 @@ class Script:
         self.parameters = [f"p{i}" for i in range(parameters)]
         self.before: list[str] = []
         self.after: list[str] = []
+        self.checks: list[str] = []
         self.feeds: list[str] = []
         self.result = "None"
         self.assumptions: list[Assumption] = []
@@ -148,14 +151,32 @@ class Script:
         """Something to do after the graph, in order."""
         self.after.append(line)
 
+    @contextlib.contextmanager
+    def checking(self) -> Iterator[None]:
+        """While what is done after the graph may fail: then the graph is undone."""
+        after, self.after = self.after, self.checks
+        try:
+            yield
+        finally:
+            self.after = after
+
+    def _running(self) -> list[str]:
+        """Runs the graph, and then what may fail."""
+        feeds = "".join(f"{feed}, " for feed in self.feeds)
+        failing = "except Exception as error: return failed(error)"
+        if not self.checks:
+            return [f"try: t = graph(({feeds}))", failing]
+        names = "".join(f"{found[1]}, " for line in self.checks if (found := re.match(r"(v\d+) = ", line)))
+        body = [_INDENT + line for line in [*self.checks, f"return ({names})"]]
+        return ["def check(t):", *body, f"try: t, ({names}) = graph(({feeds}), check)", failing]
+
     @property
     def text(self) -> str:
         """The source."""
-        feeds = "".join(f"{feed}, " for feed in self.feeds)
         names = "".join(f"{name}, " for name in self.parameters)
         body = [f"({names}) = parameters"] if names else []
         body += self.before
-        body += [f"try: t = graph(({feeds}))", "except Exception as error: return failed(error)"]
+        body += self._running()
         body += [*self.after, f"return {self.result}"]
         return "\n".join(["def call(parameters):", *(_INDENT + line for line in body)]) + "\n"
 

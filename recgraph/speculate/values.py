@@ -22,6 +22,7 @@ class Residual:
         late: whether it is known only after the graph.
         limit: what an integer that comes out of the graph does not exceed in absolute value, if that is known.
         is_array: whether it is NumPy's: what `.numpy()` gives of the tensor, which has its dtype and shape.
+        samples: of one that is computed after the graph, what it may be; empty where that is not known.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Residual:
     late: bool = False
     limit: int | None = None
     is_array: bool = False
+    samples: tuple[Any, ...] = ()
 
 
 # What integers that flow between branches and rounds do not exceed.
