@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import calls, residuals
+from recgraph.speculate import calls, probing, residuals
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import Residual
 
@@ -234,6 +234,7 @@ def keep(ev: Evaluator, array: Residual) -> None:
     """Before a function that may change an array is called after the graph: it is NumPy's from then on."""
     array.name = ev.script.name()
     ev.effects.append(calls.LateCall(array.name, ev.script.constant(_NUMPY), [array.tensor], {}, is_pure=True))
+    array.samples = probing.arrays_like(array.tensor)
     array.tensor = None
 
 

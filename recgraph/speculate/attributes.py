@@ -92,7 +92,8 @@ def _is_native(owner: Any) -> bool:
 def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     name_in_script = ev.heap.name_of(owner)
     if name_in_script is not None and isinstance(owner, containers.COLLECTIONS):
-        return container_methods.HeapMethod(owner, name)
+        is_method = callable(getattr(type(owner), name, None))
+        return container_methods.HeapMethod(owner, name) if is_method else of_instance(ev, owner, name, node)
     if name_in_script is not None and isinstance(owner, np.generic | np.random.Generator | np.random.RandomState):
         raise ev.refuse("library object", f"{type(owner).__name__} runs eagerly", node)
     if isinstance(owner, tf.Variable) and name == "numpy":
@@ -284,8 +285,18 @@ def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any, node: ast.AST)
         return
     if value is MISSING and ("attribute", id(owner), name) not in ev.heap.shadow:
         get(ev, owner, name, node)  # that it is there is an assumption
+    _check_place(ev, owner, name, node)
     ev.heap.held.append(owner)
     ev.write_slot(("attribute", id(owner), name), f"{held}.{name}", value, _current(owner, name))
+
+
+def _check_place(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> None:
+    """That an object has a place for an attribute."""
+    kind = type(owner)
+    if hasattr(owner, "__dict__") or isinstance(ev.of_class(kind, name, node), types.MemberDescriptorType):
+        return
+    why = "attribute {0!r} is read-only" if hasattr(kind, name) else "has no attribute {0!r}"
+    raise ev.raised(AttributeError(f"{kind.__name__!r} object {why.format(name)}", name=name, obj=owner), node)
 
 
 def _current(owner: Any, name: str) -> Any:

@@ -251,6 +251,10 @@ def _getattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: a
 @special(builtins.hasattr)
 def _hasattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
     owner, name = arguments[0], ev.concrete(arguments[1], node)
+    if isinstance(owner, calls.Super):
+        return owner.find(ev, name, node) is not None
+    if isinstance(owner, tf.Tensor):
+        return hasattr(ev.heap.eager_tensor_type, name)
     key = ("attribute", id(owner), name)
     if key in ev.heap.shadow:
         return ev.heap.shadow[key] is not MISSING

@@ -303,24 +303,30 @@ class Super:
         kind = frame.function.__closure__[code.co_freevars.index("__class__")].cell_contents
         return cls(frame.locals[code.co_varnames[0]], kind)
 
+    @property
+    def _kind(self) -> type:
+        return self.owner if isinstance(self.owner, type) else type(self.owner)
+
+    def find(self, ev: Evaluator, name: str, node: ast.AST) -> Any:
+        """What the first of the classes holds that has the name, unbound; None if none has."""
+        order = self._kind.__mro__
+        same = ev.noted("identity", f"the classes around {self._kind.__name__}", node)
+        ev.script.assume(f"{ev.script.constant(self._kind)}.__mro__ is {ev.script.constant(order)}", same)
+        after = order[order.index(self.after) + 1 :]
+        return next((found for base in after if (found := ev.own(base, name, node)) is not None), None)
+
     def attribute(self, ev: Evaluator, name: str, node: ast.AST) -> Any:
         """A method of a base class, bound."""
-        kind = self.owner if isinstance(self.owner, type) else type(self.owner)
-        order = kind.__mro__
-        after = order[order.index(self.after) + 1 :]
-        same = ev.noted("identity", f"the classes around {kind.__name__}", node)
-        ev.script.assume(f"{ev.script.constant(kind)}.__mro__ is {ev.script.constant(order)}", same)
-        for base in after:
-            found = ev.own(base, name, node)
-            if isinstance(found, types.FunctionType):
-                return types.MethodType(found, self.owner)
-            if isinstance(found, classmethod):
-                return types.MethodType(found.__func__, kind)
-            if isinstance(found, property) and found.fget is not None:
-                return call(ev, found.fget, [self.owner], {}, node)
-            if found is not None:
-                return getattr(super(self.after, self.owner), name)
-        raise ev.refuse("raises", f"super() has no {name}", node)
+        found = self.find(ev, name, node)
+        if found is None:
+            raise ev.refuse("raises", f"super() has no {name}", node)
+        if isinstance(found, types.FunctionType):
+            return types.MethodType(found, self.owner)
+        if isinstance(found, classmethod):
+            return types.MethodType(found.__func__, self._kind)
+        if isinstance(found, property) and found.fget is not None:
+            return call(ev, found.fget, [self.owner], {}, node)
+        return getattr(super(self.after, self.owner), name)
 
 
 def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:

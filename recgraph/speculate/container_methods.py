@@ -52,8 +52,10 @@ def decided_arguments(
     """The arguments of a method of a list, dict or set, with those known on which it depends what happens."""
     if name == "sort":
         return arguments, {key: ev.concrete(value, node) for key, value in named.items()}
-    if isinstance(owner, set):
+    if isinstance(owner, set) or (isinstance(owner, collections.Counter) and name in ("update", "subtract")):
         return [_decided_members(ev, a, node) for a in arguments], named
+    if name in ("move_to_end", "popitem"):
+        return [ev.concrete(a, node) for a in arguments], {key: ev.concrete(a, node) for key, a in named.items()}
     if isinstance(owner, dict) or name in _PLACED:
         keys = [protocols.check_key(ev, ev.concrete(a, node), node) for a in arguments[:1]]
         return [*keys, *arguments[1:]], named
@@ -63,6 +65,9 @@ def decided_arguments(
 def _decided_members(ev: Evaluator, value: Any, node: ast.AST) -> Any:
     if isinstance(value, list | set | frozenset):
         return [_decided_members(ev, member, node) for member in containers.iterate(ev, value, node)]
+    if isinstance(value, dict):
+        whole = containers.opened(ev, value, node)
+        return {key: ev.concrete(number, node) for key, number in whole.items()}
     return protocols.check_key(ev, ev.concrete(value, node), node)
 
 

@@ -39,6 +39,8 @@ _VALUES = (
     range, slice, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction,
     pathlib.PurePath, re.Pattern, np.dtype, tf.TensorShape, types.GenericAlias, types.UnionType,
 )  # fmt: skip
+# By which methods containers are written after the graph.
+_WRITING = ("__setitem__", "__delitem__", "append", "extend", "clear", "update")
 
 
 class Heap:
@@ -298,6 +300,7 @@ class Heap:
     def set_item(self, container: Any, index: Any, value: Any, where: str) -> None:
         """Sets a member of a container that was there before."""
         self.unsealed(container, where)
+        check_written(container)
         if isinstance(container, list | collections.deque):
             try:
                 self.open(container, where)[index] = value
@@ -315,6 +318,7 @@ class Heap:
     def append(self, container: list[Any] | collections.deque[Any], value: Any) -> None:
         """Appends to a list whose members need not be known."""
         self.unsealed(container, "")
+        check_written(container)
         if id(container) in self.opened:
             self.opened[id(container)].append(value)
         else:
@@ -399,6 +403,19 @@ def _are_alike(one: Any, other: Any) -> bool:
 def _is_librarys(value: Any) -> bool:
     """Whether an object is neither the user's nor a framework's, of which more is known."""
     return not known.is_users_type(type(value)) and not known.is_frameworks_object(value)
+
+
+def check_written(container: Any) -> None:
+    """That what a call writes to a container reaches it as it is.
+
+    Raises:
+        Inconvertible: the user's class has methods of its own for that.
+    """
+    kind = type(container)
+    if known.is_users_type(kind) and any(
+        isinstance(getattr(kind, name, None), types.FunctionType) for name in _WRITING
+    ):
+        raise Inconvertible("container", f"a {kind.__name__} has methods of its own that write")
 
 
 def _parts_of(value: Any) -> list[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import math
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +25,14 @@ _FLOATS: Final = (1.5, -2.0, 0.0, -0.0, 1e-300, 1e300, float("inf"), float("-inf
 _INTEGERS: Final = (1, -2, 0, 7, 300)  # no large ones: a power of them would not end
 _IMMUTABLE: Final = (int, float, complex, str, bytes, tuple, frozenset, range, type(None), np.generic)
 # What changes an argument, by name.
-_CHANGING: Final = frozenset({"copyto", "put", "place", "putmask", "fill_diagonal", "shuffle", "put_along_axis"})
+_CHANGING: Final = frozenset(
+    {
+        "copyto", "put", "place", "putmask", "fill_diagonal", "shuffle", "put_along_axis", "sort", "fill", "resize",
+        "partition", "setflags", "setfield", "byteswap",
+    }
+)  # fmt: skip
+# How large an array may be that a function is tried on.
+_LARGEST: Final = 1 << 20
 
 
 def is_pure(function: Any, arguments: Sequence[Any], named: dict[str, Any]) -> bool:
@@ -35,6 +43,9 @@ def is_pure(function: Any, arguments: Sequence[Any], named: dict[str, Any]) -> b
         owner = arguments[0]
         if not isinstance(owner, Residual) or owner.tensor is not None:
             return True
+        name = arguments[1] if function is residuals._call_method else function.__reduce__()[1][0]
+        if owner.is_array:
+            return name not in _CHANGING
         return bool(owner.samples) and isinstance(owner.samples[0], _IMMUTABLE)
     return "out" not in named and getattr(function, "__name__", "") not in _CHANGING
 
@@ -55,6 +66,17 @@ def results(function: Callable[..., Any], arguments: Sequence[Any], named: dict[
     except Exception:
         return None
     return tuple(found)
+
+
+def arrays_like(tensor: tf.Tensor) -> tuple[np.ndarray, ...]:
+    """Awkward arrays of the dtype and shape of a tensor; where a dimension is not known it is 3."""
+    if not (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool) or tensor.shape.rank is None:
+        return ()
+    shape = [3 if size is None else size for size in tensor.shape]
+    if math.prod(shape) > _LARGEST:
+        return ()
+    numbers = (1.5, -2.0, 0.0, float("nan")) if tensor.dtype.is_floating else (1, 0)
+    return tuple(np.full(shape, number, tensor.dtype.as_numpy_dtype) for number in numbers)
 
 
 def _tries(given: list[Any]) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from recgraph.speculate.calls import Callback, Closure, LateCall, Super
 from recgraph.speculate.container_methods import HeapMethod
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.generators import Generator
+from recgraph.speculate.heap import check_written
 from recgraph.speculate.managers import Nothing, OfGenerator, Suppressing, Traceback
 from recgraph.speculate.namespaces import Method as ObjectMethod
 from recgraph.speculate.namespaces import ObjectDict
@@ -108,6 +109,12 @@ class Renderer:
 
     def _container(self, identity: int, before: Any) -> None:
         now, name = self.heap.opened[identity], self.heap.names[identity]
+        lines = len(self.script.after)
+        self._changes(name, now, before)
+        if len(self.script.after) != lines:
+            check_written(self.heap.originals[identity][0])
+
+    def _changes(self, name: str, now: Any, before: Any) -> None:
         if isinstance(now, set):
             if now != before:
                 self.script.effect(f"replace({name}, {self.script.constant(now)})")
