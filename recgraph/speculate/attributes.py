@@ -10,6 +10,7 @@ import sys
 import types
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -98,6 +99,9 @@ def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
         raise ev.refuse("library object", f"{type(owner).__name__} runs eagerly", node)
     if isinstance(owner, tf.Variable) and name == "numpy":
         return arrays.Numpy(owner)
+    if isinstance(owner, keras.Variable) and name == "numpy":
+        ev.heap.given(owner, ev.where(node))
+        return arrays.Numpy(tf.convert_to_tensor(owner.value))
     if owner is sys and name in _STREAMS:
         return Residual(ev.script.read(f"{ev.script.constant(sys)}.{name}"), getattr(sys, name))
     ev.heap.given(owner, ev.where(node))

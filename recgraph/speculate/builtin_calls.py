@@ -129,6 +129,9 @@ _REFUSED = {
     tf.function: "a new tf.function",
     tf.config.run_functions_eagerly: "a setting of TensorFlow",
 }
+_RUNNING = frozenset(
+    {"fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch", "compile", "save"}
+)
 _SETTINGS = ("set_", "reset_", "enable_", "disable_", "clear_")
 
 
@@ -143,6 +146,8 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     called = next((thing for thing in (owner, function) if isinstance(thing, SubGraph)), None)
     if called is not None and subgraph_writes(called):
         raise ev.refuse("effects", f"the SubGraph {called.name} has effects, which could not be undone", node)
+    if isinstance(owner, keras.Model) and name in _RUNNING:
+        raise ev.refuse("framework", f"{name} runs Python of Keras's own around the model", node)
     inner = purity.wrapped(function)
     if inner is not None and not purity.only_computes(inner):
         raise ev.refuse("wrapped function", f"{inner.__qualname__}, which {name} wraps, may do more than compute", node)
@@ -197,6 +202,9 @@ def _len(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.A
 
 def _number_of(kind: type) -> Special:
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+        if len(arguments) == 1 and isinstance(arguments[0], keras.Variable):
+            ev.heap.given(arguments[0], ev.where(node))
+            return residuals.number_of(ev, kind, tf.convert_to_tensor(arguments[0].value), node)
         if len(arguments) == 1 and isinstance(arguments[0], Residual) and arguments[0].tensor is not None:
             return residuals.number_of(ev, kind, arguments[0].tensor, node)
         if len(arguments) == 1 and (is_symbolic(arguments[0]) or isinstance(arguments[0], tf.Variable)):

@@ -87,6 +87,6 @@ def applied(ev: Evaluator, target: Any, name: str, arguments: list[Any], named: 
     try:
         return getattr(target, name)(*lifted, **named)
     except Exception as error:
-        if any(is_symbolic(a) or isinstance(a, Residual) for a in residuals.leaves([*lifted, *named.values()])):
+        if any(is_symbolic(a) or isinstance(a, Residual) for a in residuals.leaves([target, *lifted, *named.values()])):
             raise ev.refuse("container", f"{name} with a value that differs from call to call", node) from error
         raise ev.raised(error, node) from error
