@@ -7,6 +7,7 @@ import builtins
 import collections
 import functools
 import inspect
+import math
 import operator
 import types
 from typing import Any
@@ -63,6 +64,8 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
     if isinstance(function, types.MethodType) and known.is_speculated(function.__func__):
         return calls.call(ev, function.__func__, [function.__self__, *arguments], named, node)
     if _hashable(function) and function in known.PURE:
+        if function in _OF_FLOATS:
+            arguments = [_as_float(ev, a, node) for a in arguments]
         lifted = [containers.lift(ev, a, node) for a in arguments]
         return residuals.python(ev, function, lifted, node, {k: containers.lift(ev, v, node) for k, v in named.items()})
     if isinstance(owner, containers.COLLECTIONS) and ev.heap.name_of(owner) is not None:
@@ -75,6 +78,19 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
         return framework(ev, function, arguments, named, node)
     name = getattr(function, "__qualname__", None) or repr(function)
     raise ev.refuse("foreign function", f"{known.top_package(function)}: {name} is not known", node)
+
+
+# Functions that make floats of what they are given.
+_OF_FLOATS = frozenset({
+    math.isnan, math.isinf, math.isfinite, math.isclose, math.sqrt, math.exp, math.expm1, math.log, math.log2,
+    math.log10, math.log1p, math.sin, math.cos, math.tan, math.sinh, math.cosh, math.tanh, math.pow, math.fabs, math.copysign,
+    math.hypot,
+})  # fmt: skip
+
+
+def _as_float(ev: Evaluator, value: Any, node: ast.AST) -> Any:
+    is_tensor = isinstance(value, tf.Tensor | tf.Variable)
+    return residuals.number_of(ev, float, value, node) if is_tensor else value
 
 
 def _of_partial(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
