@@ -83,8 +83,8 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
 # Functions that make floats of what they are given.
 _OF_FLOATS = frozenset({
     math.isnan, math.isinf, math.isfinite, math.isclose, math.sqrt, math.exp, math.expm1, math.log, math.log2,
-    math.log10, math.log1p, math.sin, math.cos, math.tan, math.sinh, math.cosh, math.tanh, math.pow, math.fabs, math.copysign,
-    math.hypot,
+    math.log10, math.log1p, math.sin, math.cos, math.tan, math.sinh, math.cosh, math.tanh, math.pow, math.fabs,
+    math.copysign, math.hypot,
 })  # fmt: skip
 
 
