@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -68,11 +69,32 @@ class Outcome:
     message: str
 
 
-def scope() -> contextlib.AbstractContextManager[None]:
-    """Where the operations of a step are seen, also those in scopes for the CPU inside of it."""
-    tf_private.stay_on_device(NAME, _CPU_NAMES)
-    scope: contextlib.AbstractContextManager[None] = tf.device(NAME)
-    return scope
+class _Open(threading.local):
+    """The scopes of a thread: how many there are, and the one of TensorFlow that all of them share."""
+
+    def __init__(self) -> None:
+        self.count, self.device = 0, contextlib.ExitStack()
+
+
+_open = _Open()
+
+
+@contextlib.contextmanager
+def scope() -> Iterator[None]:
+    """Where the operations of a step are seen, also those in scopes for the CPU inside of it.
+
+    Of loops that take turns, which `zip` makes, the first may end first; a scope of TensorFlow's has to end last.
+    """
+    if _open.count == 0:
+        tf_private.stay_on_device(NAME, _CPU_NAMES)
+        _open.device.enter_context(tf.device(NAME))
+    _open.count += 1
+    try:
+        yield
+    finally:
+        _open.count -= 1
+        if _open.count == 0:
+            _open.device.close()
 
 
 def begin(base: CodeType, plan: Any) -> bool:

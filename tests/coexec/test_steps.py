@@ -156,3 +156,20 @@ def test_loops_in_two_threads() -> None:
     for thread in threads:
         thread.join()
     assert [float(total) for total in totals] == [sum(range(COUNT))] * 2
+
+
+def test_loops_that_take_turns() -> None:
+    """`zip` goes through two at once: the first ends first."""
+
+    def run(wrap: Any) -> Any:
+        one, two = tf.Variable(0.0), tf.Variable(1.0)
+        items = [float(i) for i in range(COUNT)]
+        for x, y in zip(wrap(items), wrap(items), strict=False):
+            one.assign_add(x)
+            two.assign(one * 0.5 + y)
+        after = one + two
+        return plain([one, two, after]), after.device
+
+    (expected, device), (found, found_device) = run(lambda items: items), run(rg.steps)
+    assert differences(expected, found) == []
+    assert found_device == device  # nothing after the loops is seen any more
