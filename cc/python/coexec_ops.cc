@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "cc/python/executor.h"
 #include "cc/python/run.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
@@ -122,8 +121,7 @@ class Ending {
   std::atomic<bool> has_ended_{false};
 };
 
-// InputFeeding and CaseSelect: what a channel gives is the output. Python's thread, when it gives something, leaves
-// going on with it to those of the graph.
+// InputFeeding and CaseSelect: what a channel gives is the output.
 class ReceiveOp : public AsyncOpKernel {
  public:
   explicit ReceiveOp(OpKernelConstruction* context) : AsyncOpKernel(context) {
@@ -138,10 +136,7 @@ class ReceiveOp : public AsyncOpKernel {
       ending->token = manager->get_cancellation_token();
       if (!manager->RegisterCallback(ending->token, [ending] { ending->End(nullptr); })) return ending->End(nullptr);
     }
-    run->channels().Take(slot_, [this, run, ending](const Tensor* value) {
-      if (value == nullptr || PatientPool::IsWorker()) return Receive(*run, value, ending);
-      GraphThreads().Schedule([this, run, ending, value = *value] { Receive(*run, &value, ending); });
-    });
+    run->channels().Take(slot_, [this, run, ending](const Tensor* value) { Receive(*run, value, ending); });
   }
 
  protected:

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "cc/python/device.h"
-#include "cc/python/executor.h"
 #include "cc/python/location.h"
 #include "cc/python/pending.h"
 #include "cc/python/signals.h"
@@ -56,7 +55,6 @@ std::string Step::WhyToWaitNoLonger() const {
 
 // Waits for an output of a node, of the trip at `position` if it is in a loop. Returns why it did not come; "" if it did.
 std::string Step::Await(const Node& node, int number, size_t output, int position, Tensor* value) {
-  const PatientPool::Urgency urgency(&GraphThreads());
   const int64_t began_at = Now();
   std::string why;
   Meeting meeting = Meeting::kTimeout;
@@ -152,7 +150,6 @@ absl::Status Step::Commit(bool may_run_ahead) {
 
 absl::Status Step::Settle() {
   const int64_t began_at = Now();
-  const PatientPool::Urgency urgency(&GraphThreads());
   const absl::Status outcome = run_->Wait();
   stalls_.push_back({-1, -1, Now() - began_at});
   graph_times_ = run_->times();

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "cc/python/device.h"
-#include "cc/python/executor.h"
 #include "cc/python/location.h"
 #include "cc/python/pending.h"
 #include "cc/python/resources.h"
@@ -42,7 +41,6 @@ absl::Status KeepFromChanging(Input* input) {
 }
 
 absl::Status KnownInputs(const std::vector<Input>& inputs, std::vector<KnownInput>* known) {
-  known->reserve(inputs.size());
   for (const Input& input : inputs) {
     if (input.value != nullptr) {
       known->push_back({input.value->shape});
@@ -106,7 +104,6 @@ void Step::Launch() {
   run_ = Run::New(plan_->slots, plan_->cells, !IsReplayed() && plan_->IsTimed());
   next_ = &plan_->first;
   last_.assign(plan_->nodes.size(), -1);
-  records_.reserve(plan_->nodes.size());
   if (IsReplayed()) return Replay();
   if (plan_->replays.mode() == Replays::Mode::kRecord) run_->RecordIn(plan_->replays.Record());
   auto inputs = std::make_shared<std::vector<HandlePtr>>();
@@ -119,7 +116,7 @@ void Step::Launch() {
     }
     tensorflow::AttrBuilder attributes(function.c_str());
     attributes.Set("config_proto", config);
-    attributes.Set("executor_type", kExecutorType);
+    attributes.Set("executor_type", "");
     std::vector<Handle*> handles;
     for (const HandlePtr& input : *inputs) handles.push_back(input.get());
     int count = 0;
@@ -284,7 +281,6 @@ absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, 
   }
   Record record{&signature, node.location, way->node, position, false, std::move(*inputs), {}};
   auto* device = CoexecutionDevice::Registered();
-  record.outputs.reserve(signature.outputs.size());
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
     const bool is_there = i < outcome.values.size();
     ValuePtr value(new Value(number_, static_cast<int>(records_.size()), static_cast<int>(i), signature.outputs[i],

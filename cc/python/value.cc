@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "cc/python/device.h"
-#include "cc/python/executor.h"
 #include "cc/python/pending.h"
 #include "cc/python/signals.h"
 #include "cc/python/step.h"
@@ -95,7 +94,6 @@ Meeting Value::Receive(std::chrono::milliseconds patience) {
   }
   run->Start();
   tensorflow::Tensor tensor;
-  const PatientPool::Urgency urgency(&GraphThreads());
   const Meeting meeting = run->channels().Wait(slot, position_, patience, &tensor);
   if (meeting == Meeting::kValue) {
     HandlePtr handle(tensorflow::TensorHandle::CreateLocalHandle(tensor));
