@@ -264,4 +264,4 @@ def stay_on_device(name: str, others: tuple[str | None, ...]) -> None:
 
 def raise_status(code: int, message: str) -> None:
     """Raises what TensorFlow raises for an error of its runtime."""
-    raise tf.errors.exception_type_from_error_code(code)(None, None, message)
+    raise tf.compat.v1.errors.exception_type_from_error_code(code)(None, None, message)
