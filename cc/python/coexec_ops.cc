@@ -1,5 +1,6 @@
 // The ops by which a co-executed graph meets the Python program: values in, values out, and the path that was taken.
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -131,17 +132,24 @@ class ReceiveOp : public AsyncOpKernel {
   void ComputeAsync(OpKernelContext* context, DoneCallback done) final {
     std::shared_ptr<Run> run = FindRun(context);
     if (run == nullptr) return done();
+    const int slot = slot_;
+    Receiver receive = MakeReceiver();
     auto ending = std::make_shared<Ending>(context, std::move(done));
     if (auto* manager = context->cancellation_manager()) {
       ending->token = manager->get_cancellation_token();
       if (!manager->RegisterCallback(ending->token, [ending] { ending->End(nullptr); })) return ending->End(nullptr);
     }
-    run->channels().Take(slot_, [this, run, ending](const Tensor* value) { Receive(*run, value, ending); });
+    // From here on the operation may be cancelled, and then its graph, this kernel too, may be gone at any time.
+    run->channels().Take(slot, [receive, run, ending](const Tensor* value) { receive(*run, value, ending); });
   }
 
  protected:
   // Ends the operation, now or later, with what it makes of the channel's value; null if it was closed.
-  virtual void Receive(Run&, const Tensor* value, const std::shared_ptr<Ending>& ending) { ending->End(value); }
+  using Receiver = std::function<void(Run&, const Tensor* value, const std::shared_ptr<Ending>&)>;
+
+  virtual Receiver MakeReceiver() const {
+    return [](Run&, const Tensor* value, const std::shared_ptr<Ending>& ending) { ending->End(value); };
+  }
 
  private:
   int slot_;
@@ -152,10 +160,12 @@ class LoopCondOp : public ReceiveOp {
   using ReceiveOp::ReceiveOp;
 
  protected:
-  void Receive(Run&, const Tensor* value, const std::shared_ptr<Ending>& ending) override {
-    if (value == nullptr) return ending->End(nullptr);
-    const Tensor again(value->scalar<int32_t>()() != 0);
-    ending->End(&again);
+  Receiver MakeReceiver() const override {
+    return [](Run&, const Tensor* value, const std::shared_ptr<Ending>& ending) {
+      if (value == nullptr) return ending->End(nullptr);
+      const Tensor again(value->scalar<int32_t>()() != 0);
+      ending->End(&again);
+    };
   }
 };
 
@@ -167,14 +177,16 @@ class RecallOp : public ReceiveOp {
   }
 
  protected:
-  void Receive(Run& run, const Tensor* value, const std::shared_ptr<Ending>& ending) override {
-    if (value == nullptr) return ending->End(nullptr);
-    const int32_t position = value->scalar<int32_t>()();
-    if (position != kNoPosition) {
-      return run.history().Read(cell_, position, [ending](const Tensor* kept) { ending->End(kept); });
-    }
-    const Tensor empty(dtype_, {0});
-    ending->End(&empty);
+  Receiver MakeReceiver() const override {
+    return [cell = cell_, dtype = dtype_](Run& run, const Tensor* value, const std::shared_ptr<Ending>& ending) {
+      if (value == nullptr) return ending->End(nullptr);
+      const int32_t position = value->scalar<int32_t>()();
+      if (position != kNoPosition) {
+        return run.history().Read(cell, position, [ending](const Tensor* kept) { ending->End(kept); });
+      }
+      const Tensor empty(dtype, {0});
+      ending->End(&empty);
+    };
   }
 
  private:

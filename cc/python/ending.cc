@@ -75,6 +75,13 @@ absl::Status Step::Leave(const std::string& reason) {
   return before.ok() ? DoAgain(reason) : before;
 }
 
+void Step::PrepareFork() {
+  if (!HasGraph()) return;
+  std::shared_ptr<Run> run = run_;
+  Leave("the process was forked").IgnoreError();  // whoever needs a value that is not there gets the error
+  run->Wait().IgnoreError();
+}
+
 absl::Status Step::DoAgain(const std::string& reason) {
   reason_ = reason;
   run_ = nullptr;

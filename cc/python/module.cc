@@ -202,6 +202,19 @@ PyObject* End(PyObject*, PyObject* arguments) {
   return Py_BuildValue("(Nis)", described, static_cast<int>(status.code()), std::string(status.message()).c_str());
 }
 
+PyObject* BeforeFork(PyObject*, PyObject*) {
+  Py_BEGIN_ALLOW_THREADS;
+  SettlePending(0).IgnoreError();
+  if (Step::Current() != nullptr) Step::Current()->PrepareFork();
+  Py_END_ALLOW_THREADS;
+  Py_RETURN_NONE;
+}
+
+PyObject* AfterFork(PyObject*, PyObject*) {
+  GraphRunner::NoteFork();
+  Py_RETURN_NONE;
+}
+
 PyObject* IsInStep(PyObject*, PyObject*) { return PyBool_FromLong(Step::Current() != nullptr); }
 
 // signature(number): (type, node definition as bytes, dtypes of the results if it is a function, else None).
@@ -250,6 +263,8 @@ PyMethodDef methods[] = {
     {"end", End, METH_VARARGS, "end(was_raised, may_run_ahead): ends the step and says what it was."},
     {"replay", Replay, METH_VARARGS, "replay(plan, mode, key): whether steps record what graphs give, or do without."},
     {"wait", Wait, METH_O, "wait(most): waits for the graphs of steps that have ended."},
+    {"before_fork", BeforeFork, METH_NOARGS, "before_fork(): ends the graphs of this thread's steps."},
+    {"after_fork", AfterFork, METH_NOARGS, "after_fork(): says that this is the new process."},
     {"is_in_step", IsInStep, METH_NOARGS, "is_in_step(): whether this thread is in a step."},
     {"signature", DescribeSignature, METH_O, "signature(number): type and definition of an operation."},
     {"resource", DescribeResource, METH_O, "resource(number): name, dtype and shape of a variable."},

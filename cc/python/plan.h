@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/core/graph_runner.h"
 #include "cc/python/run.h"
 #include "cc/python/shapes.h"
 #include "cc/python/value.h"

@@ -1,4 +1,4 @@
-// One run of a step's graph, and the thread that executes it.
+// One run of a step's graph.
 #include "cc/python/run.h"
 
 #include <unordered_map>
@@ -96,36 +96,6 @@ absl::Status Run::Wait() {
   std::unique_lock<std::mutex> lock(mutex_);
   ended_.wait(lock, [this] { return has_ended_; });
   return status_;
-}
-
-GraphRunner::~GraphRunner() {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    is_closing_ = true;
-    changed_.notify_all();
-  }
-  if (thread_.joinable()) thread_.join();
-}
-
-void GraphRunner::Launch(std::function<void()> body) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (!thread_.joinable()) thread_ = std::thread([this] { Work(); });
-  waiting_.push_back(std::move(body));
-  changed_.notify_all();
-}
-
-void GraphRunner::Work() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return is_closing_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
-    std::function<void()> body = std::move(waiting_.front());
-    waiting_.pop_front();
-    lock.unlock();
-    body();
-    body = nullptr;
-    lock.lock();
-  }
 }
 
 }  // namespace recgraph

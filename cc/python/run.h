@@ -1,15 +1,13 @@
-// One run of a step's graph: its channels, how it ended, and the thread that executes it.
+// One run of a step's graph: its channels, and how it ended.
 #ifndef RECGRAPH_CC_PYTHON_RUN_H_
 #define RECGRAPH_CC_PYTHON_RUN_H_
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "cc/core/channel.h"
@@ -84,25 +82,6 @@ class Run {
   absl::Status status_;
   std::function<void()> launch_;  // null once the graph has been started
   std::shared_ptr<Recording> recording_;
-};
-
-// A thread that executes the graphs of one plan, one after another.
-class GraphRunner {
- public:
-  GraphRunner() = default;
-  ~GraphRunner();
-
-  // Runs `body` soon, on the runner's thread.
-  void Launch(std::function<void()> body);
-
- private:
-  void Work();
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> waiting_;
-  bool is_closing_ = false;
-  std::thread thread_;
 };
 
 }  // namespace recgraph

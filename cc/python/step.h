@@ -77,6 +77,9 @@ class Step {
   // Makes sure that a value of this step is there.
   absl::Status Materialise(Value* value);
 
+  // This process is about to be forked, and only this thread will be in the other one: the step goes on without graph.
+  void PrepareFork();
+
   // The program has come to the step's end; `was_raised` tells that an exception brought it there. Afterwards the
   // variables and all tensors are what they would be without us.
   absl::Status End(bool was_raised, bool may_run_ahead);

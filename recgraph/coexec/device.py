@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from types import CodeType, ModuleType
@@ -44,6 +45,7 @@ def module() -> ModuleType:
     """The extension module, with the device registered."""
     extension = native.coexec()
     extension.register(tf_private.context_handle(), NAME, KINDS)
+    os.register_at_fork(before=extension.before_fork, after_in_child=extension.after_fork)
     return extension
 
 

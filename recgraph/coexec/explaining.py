@@ -25,6 +25,7 @@ REMEDIES: Final[dict[str, str]] = {
     "an exception": "test for what raises it, where it is raised often",
     "an operation failed": "see what the eager operation raises",
     "failed": "see what the eager operation raises",
+    "the process was forked": "fork before the first step, or between steps",
     "another thread needs a value": "hand values to other threads, not tensors that are not there yet",
 }
 _ELSEWHERE: Final = "move it out of the step"

@@ -212,15 +212,22 @@ def is_plainly_eager() -> bool:
 
 
 @contextlib.contextmanager
-def eager_operations() -> Iterator[list[str]]:
-    """The operations that run eagerly in this thread, by type, in order; a call of a graph is one with its name."""
+def eager_operations(before: Callable[[int], Any] = lambda _: None) -> Iterator[list[str]]:
+    """The operations that run eagerly in this thread, by type, in order; a call of a graph is one with its name.
+
+    Args:
+        before: called before each, with how many there have been.
+    """
     seen: list[str] = []
     thread = threading.get_ident()
 
     def noting(execute: Callable[..., Any], place: int) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
+            is_seen = threading.get_ident() == thread
+            if is_seen:
+                before(len(seen))
             result = execute(*arguments)
-            if threading.get_ident() == thread:
+            if is_seen:
                 seen.append(str(arguments[place]))
             return result
 

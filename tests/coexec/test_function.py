@@ -351,3 +351,26 @@ def test_a_small_model_of_keras() -> None:
 
     called = compared(make, matrix)
     assert called.phases.counts["coexecuted"] >= STEPS - 4, called.explain()
+
+
+def test_a_graph_that_is_stopped_while_nothing_else_holds_it() -> None:
+    """Seeding clears the caches that hold graphs' kernels; those that wait for values are told, and gone at once."""
+
+    def make() -> tuple[Any, Any]:
+        variable, calls = tf.Variable(0.0), [0]
+
+        def step(x: tf.Tensor) -> tf.Tensor:
+            calls[0] += 1
+            tf.random.set_seed(calls[0])
+            if calls[0] % 2 and calls[0] > 3:  # a new path each time, while the graph waits for everything
+                x = tf.reshape(x, [1] * calls[0])
+            for k in range(12):
+                x = x + np.float32(k + calls[0])
+                if float(tf.reduce_sum(x)) > 1e9:
+                    x = tf.sin(x)
+            variable.assign_add(tf.reduce_sum(x))
+            return x
+
+        return step, variable
+
+    assert compared(make, number).phases.counts["left"] > 0

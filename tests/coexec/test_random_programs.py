@@ -1,141 +1,139 @@
-"""Random programs, co-executed and eager: values, variables, exceptions and what Python saw, after every step."""
+"""Random programs, co-executed and eager: values, texts, exceptions, variables and what Python saw, after every step.
+
+The programs are those of speculation, with Python in the middle that no graph could have (`grammar.py`).
+"""
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import io
+import os
 import random
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
+import recgraph as rg
+from recgraph.auto import Automatic, choosing, contest, function
 from recgraph.coexec import Coexecuted
-from tests.speculate.comparing import differences, plain
+from tests.coexec import forced, grammar
+from tests.speculate import comparing, random_programs
+from tests.speculate.corpus import CALLS, Program
 
-STEPS = 15
-LENGTH = 10
-
-
-class Machine:
-    """A random program over a few tensors and variables. What it does is decided by its seed and the step's number.
-
-    Args:
-        seed: of the program.
-        detour: at which operation of the tenth step something new happens; None for nowhere.
-    """
-
-    def __init__(self, seed: int, detour: int | None = None) -> None:
-        source = random.Random(seed)
-        self.detour = detour
-        self.variables = [tf.Variable(float(i + 1)) for i in range(3)]
-        self.seen: list[Any] = []
-        self.kept: list[tf.Tensor] = []
-        self.calls = 0
-        self.program = [self._statement(source, depth=2) for _ in range(LENGTH)]
-
-    def _statement(self, source: random.Random, depth: int) -> tuple[Any, ...]:
-        kinds = ["compute", "compute", "compute", "read", "write", "write", "fetch", "keep", "feed", "raise"]
-        kind = source.choice([*kinds, "branch", "loop", "value"] if depth else kinds)
-        numbers = [source.randrange(3) for _ in range(3)]
-        period = source.randrange(2, 5)
-        inner = [self._statement(source, depth - 1) for _ in range(source.randrange(1, 4))] if depth else []
-        return kind, numbers, period, inner
-
-    def __call__(self, x: tf.Tensor) -> list[tf.Tensor]:
-        """One step."""
-        self.calls += 1
-        self.executed = 0
-        registers = [x, x * 0.5, x - 1.0]
-        for statement in self.program:
-            self._run(statement, registers)
-        return registers
-
-    def _run(self, statement: tuple[Any, ...], registers: list[tf.Tensor]) -> None:
-        kind, (a, b, c), period, inner = statement
-        self.executed += 1
-        if self.calls == 10 and self.executed == self.detour:
-            registers[a] = tf.math.log1p(tf.abs(registers[b])) + self.variables[c]
-            self.variables[b].assign(registers[a])
-        getattr(self, f"_{kind}")(registers, a, b, c, period, inner)
-
-    def _compute(self, registers: Any, a: int, b: int, c: int, period: int, inner: Any) -> None:
-        operation = (tf.add, tf.maximum, lambda p, q: tf.tanh(p) * q)[period % 3]
-        registers[a] = operation(registers[b], registers[c])
-
-    def _read(self, registers: Any, a: int, b: int, c: int, period: int, inner: Any) -> None:
-        registers[a] = tf.tanh(self.variables[b]) + registers[c]
-
-    def _write(self, registers: Any, a: int, b: int, c: int, period: int, inner: Any) -> None:
-        method = ("assign", "assign_add", "assign_sub")[period % 3]
-        getattr(self.variables[a], method)(tf.tanh(registers[b]))
-
-    def _fetch(self, registers: Any, a: int, b: int, c: int, period: int, inner: Any) -> None:
-        self.seen.append(float(registers[a]))
-
-    def _keep(self, registers: Any, a: int, b: int, c: int, period: int, inner: Any) -> None:
-        self.kept = [*self.kept[-3:], registers[a]]
-
-    def _feed(self, registers: Any, a: int, b: int, c: int, period: int, inner: Any) -> None:
-        registers[a] = registers[b] + np.float32(self.calls % period)
-
-    def _raise(self, registers: Any, a: int, b: int, c: int, period: int, inner: Any) -> None:
-        if self.calls % 7 == period:
-            raise ValueError(f"step {self.calls}")
-
-    def _branch(self, registers: Any, a: int, b: int, c: int, period: int, inner: Any) -> None:
-        if self.calls % period == 0:
-            for statement in inner:
-                self._run(statement, registers)
-
-    def _loop(self, registers: Any, a: int, b: int, c: int, period: int, inner: Any) -> None:
-        for _ in range(self.calls % period):
-            for statement in inner:
-                self._run(statement, registers)
-
-    def _value(self, registers: Any, a: int, b: int, c: int, period: int, inner: Any) -> None:
-        if registers[a] > registers[b]:
-            for statement in inner:
-                self._run(statement, registers)
-
-    def state(self) -> Any:
-        """Everything that a step leaves behind."""
-        return plain([self.variables, list(self.seen), self.kept])
+# How many programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=2000` many.
+PROGRAMS: Final = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "16"))
+# Where in the sequence of all programs they begin, for runs in pieces.
+SEED: Final = int(os.environ.get("RECGRAPH_TEST_SEED", "1"))
+# The operations of a program at which a new path begins, at random; with `RECGRAPH_TEST_POINTS=100000` all in turn.
+POINTS: Final = int(os.environ.get("RECGRAPH_TEST_POINTS", "6"))
+# A part of them is run in the other ways.
+PART: Final = 4
+COEXECUTED: Final = 0.6
 
 
-def history(machine: Machine, wrap: Callable[[Machine], Callable[..., Any]]) -> tuple[list[Any], Any]:
-    """What each step gave and left behind."""
-    step, seen = wrap(machine), []
-    for i in range(STEPS):
-        try:
-            result = plain(step(tf.constant(float(i % 3))))
-        except ValueError as error:
-            result = str(error)
-        seen.append((result, machine.state()))
-    return seen, step
+def program(number: int, folder: Path) -> tuple[Program, str]:
+    """A random program and its file."""
+    path = folder / f"random_{number}.py"
+    text = random_programs.write(random.Random(number).randint, grammar.BESIDE)
+    return random_programs.as_program(text, path), str(path)
 
 
-def check(seed: int, detour: int | None) -> Coexecuted:
-    """Compares a random program with itself."""
-    expected, _ = history(Machine(seed, detour), lambda machine: machine)
-    found, step = history(Machine(seed, detour), lambda machine: Coexecuted(machine.__call__))
-    assert differences(expected, found) == [], step.explain()
-    return step
+def numbers(count: int) -> range:
+    """Of random programs."""
+    return range(SEED * 100_000, SEED * 100_000 + max(count, 1))
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_a_random_program(seed: int) -> None:
-    """Branches, loops, feeds, fetches, tensors that are kept, exceptions, variables."""
-    check(seed, None)
+@pytest.mark.slow
+def test_steps_of_random_programs(tmp_path: Path) -> None:
+    """Fifteen steps each. Most have a graph: a comparison of eager execution with itself would show nothing."""
+    count: collections.Counter[str] = collections.Counter()
+    for number in numbers(PROGRAMS):
+        made, path = program(number, tmp_path)
+        expected, _, eager = comparing.run_wrapped(made, None)
+        found, coexecuted, entered = comparing.run_wrapped(made, Coexecuted)
+        assert comparing.differences(expected, found) == [], f"{path}\n{coexecuted.explain()}"
+        assert [each.entered for each in entered] == [each.entered for each in eager], path
+        count["programs"] += 1
+        count["coexecuted"] += coexecuted.phases.counts["coexecuted"] > 0
+    assert count["coexecuted"] >= COEXECUTED * count["programs"], count
 
 
-@pytest.mark.parametrize("detour", range(1, 2 * LENGTH))
-def test_a_new_path_at_every_operation(detour: int) -> None:
-    """The same program, leaving its graph at each place in turn."""
-    check(3, detour)
+@pytest.mark.slow
+def test_a_new_path_at_every_operation(tmp_path: Path) -> None:
+    """What is there at that line, and all that comes later, is what it would be."""
+    for number in numbers(PROGRAMS // PART):
+        made, path = program(number, tmp_path)
+        _, _, counts = comparing.run_wrapped(made, None)
+        total = len(counts[forced.CALL].operations)
+        source = random.Random(number)
+        for at in source.sample(range(total), min(total, POINTS)):
+            kind = source.choice(list(forced.KINDS))
+            detours = forced.Detour(at, kind, path), forced.Detour(at, kind, path)
+            expected, _, _ = comparing.run_wrapped(made, None, detours[0])
+            found, coexecuted, _ = comparing.run_wrapped(made, Coexecuted, detours[1])
+            different = comparing.differences([expected, detours[0].seen], [found, detours[1].seen])
+            assert different == [], f"{path}: {kind} at {at}\n{coexecuted.explain()}"
+            assert all(detour.has_happened for detour in detours)
 
 
-def test_random_programs_are_coexecuted() -> None:
-    """A comparison of eager execution with itself would show nothing."""
-    counts = [check(seed, None).phases.counts["coexecuted"] for seed in range(100, 110)]
-    assert sum(counts) > STEPS
+def looped(made: Program, wrap: Any) -> tuple[list[Any], Any]:
+    """A program as the body of a loop: what it gave, with what is there in the middle and at the end."""
+    step, arguments, state = made.make()
+    loop = wrap(range(CALLS))
+    results: list[Any] = []
+    seen: list[Any] = []
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for i in loop:
+            values = arguments(i)
+            try:
+                results.append(step(*values))
+            except Exception as error:
+                results.append((type(error).__name__, str(error)))
+            if i % 5 == 4:
+                seen.append(comparing.plain(state))
+    return [*seen, comparing.plain(results), comparing.plain(state), printed.getvalue()], loop
+
+
+@pytest.mark.slow
+def test_loops_of_random_programs(tmp_path: Path) -> None:
+    """Python runs ahead of the graphs."""
+    for number in numbers(PROGRAMS // PART):
+        made, path = program(number, tmp_path)
+        expected, _ = looped(made, lambda items: items)
+        found, loop = looped(made, rg.steps)
+        assert comparing.differences(expected, found) == [], f"{path}\n{loop.explain()}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_random_programs_whose_ways_take_turns(is_whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step of `mode="auto"` is taken in another way than the one before."""
+    monkeypatch.setattr(choosing, "MAX_WARMING", 0)
+    monkeypatch.setattr(contest, "BLOCK", 1)
+    monkeypatch.setattr(contest, "ROUNDS", 100)
+    monkeypatch.setattr(function, "CLEARLY", 0.0)
+
+    def automatic(step: Any) -> Automatic:
+        made = Automatic(step)
+        if not is_whole:
+            made._give_up("the test wants to see the other ways")
+        return made
+
+    for number in numbers(PROGRAMS // PART // 2):
+        made, path = program(number, tmp_path)
+        expected, _, _ = comparing.run_wrapped(made, None)
+        found, wrapped, _ = comparing.run_wrapped(made, automatic)
+        assert comparing.differences(expected, found) == [], f"{path}\n{wrapped.explain()}"
+
+
+def test_the_comparison_sees_what_a_detour_does(tmp_path: Path) -> None:
+    """A program with one and the same without differ."""
+    made, path = program(SEED * 100_000, tmp_path)
+    expected, _, _ = comparing.run_wrapped(made, None)
+    found, _, _ = comparing.run_wrapped(made, None, forced.Detour(0, "write", path))
+    assert comparing.differences(expected, found) != []
+    tf.random.set_seed(0)

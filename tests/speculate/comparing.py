@@ -5,11 +5,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import io
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +18,8 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.speculate import Optimizations, Speculated
 from tests.speculate.corpus import CALLS, Program
+
+Before: TypeAlias = Callable[..., None]
 
 
 @dataclasses.dataclass
@@ -43,8 +46,13 @@ def run(
     return run_wrapped(program, speculate if speculated else None)
 
 
-def run_wrapped(program: Program, wrap: Callable[..., Any] | None) -> tuple[list[Any], Any, list[Counts]]:
-    """The same for a step that is made into what is called by `wrap`, which is given too; None leaves it as it is."""
+def run_wrapped(
+    program: Program, wrap: Callable[..., Any] | None, before: Before = lambda call, number, state: None
+) -> tuple[list[Any], Any, list[Counts]]:
+    """The same for a step that is made into what is called by `wrap`, which is given too; None leaves it as it is.
+
+    `before` is called before each operation with the number of the call, that of the operation and the state.
+    """
     step, arguments, state = program.make()
     wrapped = None if wrap is None else wrap(step)
     called = step if wrapped is None else wrapped
@@ -55,7 +63,7 @@ def run_wrapped(program: Program, wrap: Callable[..., Any] | None) -> tuple[list
         with (
             contextlib.redirect_stdout(printed),
             counted_calls(_code_of(step)) as entered,
-            tf_private.eager_operations() as operations,
+            tf_private.eager_operations(functools.partial(before, i, state=state)) as operations,
         ):
             try:
                 outcome: Any = called(*values)

@@ -13,19 +13,19 @@ import re
 from typing import Final
 
 
-def _several(text: str) -> tuple[str, ...]:
+def several(text: str) -> tuple[str, ...]:
     """Templates of one line, with three spaces or the end of a line between them."""
     return tuple(re.split(r" {3}|\n", text.strip("\n")))
 
 
-def _blocks(text: str) -> tuple[str, ...]:
+def blocks(text: str) -> tuple[str, ...]:
     return tuple(text.strip("\n").split("\n\n"))
 
 
 # V: float32 [batch, 3]. R: float32 [3]. S: float32 scalar. K: int32 scalar. I, F, T: int, float and str of Python.
 # C: what may be tested. L: a list of S. Of each kind the first two are used where nothing deeper may follow.
 EXPRESSIONS: Final[dict[str, tuple[str, ...]]] = {
-    "V": _several("""
+    "V": several("""
 x   x * 0.5   {V} + {V}   {V} - {R}   {V} * {S}   {F} * {V}   tf.tanh({V})   tf.nn.relu({V})
 tf.tanh({V} @ model.w)   tf.where({V} > {F}, {V}, {S})   tf.maximum({V}, {R})   -{V}   abs({V})
 ({V} if {C} else {V})   model.scaled({V}, {F})   model({V})   helper({V}, {I})   {V}[::-1]
@@ -33,12 +33,12 @@ tf.tanh({V} @ model.w)   tf.where({V} > {F}, {V}, {S})   tf.maximum({V}, {R})   
 tf.clip_by_value({V}, -1.0, 1.0)   tf.reshape({V}, [-1, 3])   tf.stop_gradient({V})   model.act({V})
 (lambda a, b={F}: a * b)({V})   tf.map_fn(lambda row: row * 0.5, {V})   apply(model.act, {V})
 """),
-    "R": _several("""
+    "R": several("""
 model.state   model.b * 2.0   tf.reduce_mean({V}, 0)   {V}[0]   {R} + {R}   {R} * {S}   tf.tanh({R})
 tf.stack([{S}, {S}, {S}])   ({R} if {C} else {R})   tf.random.uniform([3])   model.table['row']
 tf.ones([3]) * {F}   tf.tensor_scatter_nd_update({R}, [[1]], [{S}])   tf.cumsum({R})   tf.gather({R}, [2, 0, 1])
 """),
-    "S": _several("""
+    "S": several("""
 s   model.last   tf.reduce_mean({V})   tf.reduce_sum({R})   {R}[1]   {S} + {S}   {S} * {F}   {S} - {I}
 {S} / (1.0 + abs({S}))   tf.maximum({S}, {S})   max({S}, {S})   tf.cast({K}, tf.float32)   model.mean
 ({S} if {C} else {S})   sum({L}, tf.constant(0.0))   {L}[0]   {L}[-1]   fold({S}, {I} % 4)   tf.constant({F})
@@ -46,32 +46,32 @@ s   model.last   tf.reduce_mean({V})   tf.reduce_sum({R})   {R}[1]   {S} + {S}  
 sum([{S} for j in range({few})])   {R}[{I} % 3]   ({S} and {S})   tf.convert_to_tensor({S})   tf.stack({L})[-1]
 pick({S}, flag={C})   pick(*[{S}, {I}])   pick(**«'a': {S}»)   tf.cond({S} > {S}, lambda: {S}, lambda: {S})
 """),
-    "K": _several("""
+    "K": several("""
 tf.constant(2)   k   tf.shape({V})[0]   tf.cast({S}, tf.int32)   {K} + 1   {K} % 3
 tf.argmax({R}, output_type=tf.int32)
 """),
-    "I": _several("""
+    "I": several("""
 n   model.count   {few}   {I} + 1   {I} * 2   {I} % 3   {I} // 2   {I} - {I}   len(model.items)   len({L})
 int({S}) % 5   int({K})   x.shape[0]   ({I} if {C} else {I})   model.table['n']   min({I}, {I})
 sum([j for j in range({few})])   {I} & 3   COUNT   abs({I})   total   [3, 1, 2][{I} % 3]
 len([p for p in {L} if p > {F}])   (1, 2, 3)[{few}]   «'a': 1».get({T}, {I})   len({T})
 """),
-    "F": _several("""
+    "F": several("""
 0.5   r   model.rate   1.5   {F} * 0.5   {F} + {I}   float({S})   ({F} if {C} else {F})   abs({F})
 max({F}, {F})   Model.scale   {I} / 2   float({I})   {F} - {F}   round({F}, 1)   math.sqrt(abs({F}))
 """),
-    "T": _several("""
+    "T": several("""
 name   'c'   f'«{set:I}»'   str({I})   {T} + 'b'   {T}.upper()   f'«{set:I}:>3»-«{set:T}!r»'   '%d' % {I}
 '-'.join([{T}, {T}])
 """),
-    "C": _several("""
+    "C": several("""
 flag   n > {few}   {S} > {F}   {S} < {S}   {I} == {I}   {F} < {F}   not {C}   {C} and {C}   {C} or {C}
 model.items   tf.reduce_any({V} > {F})   {K} > 1   {T} == 'a'   'extra' in model.table   hasattr(model, 'late')
 {F} < {S} < {F}   {I} in (0, 2)   model.flag   model.other is None   isinstance(model.rate, float)   {S} >= {F}
 {S} > {F}   {S} < {F}   any([{S} > {F}, {C}])   tf.equal({K}, {few})   len({L}) > {few}   {S} != {S}
 (got := {I}) > {few}   {few} < {I} <= {few}   callable(model.act)
 """),
-    "L": _several("""
+    "L": several("""
 model.parts   tf.unstack({R})   [{S}, {S}]   [{S} for j in range({few})]   [p * {F} for p in {L}]   [*{L}, {S}]
 [p for p in {L} if p > {F}]   {L}[1:]   list({L})   {L} + [{S}]   [row[0] for row in x]
 list(map(lambda p: p + {F}, {L}))   list(reversed({L}))   [{S} for j in range({I} % 3)]
@@ -79,7 +79,7 @@ list(map(lambda p: p + {F}, {L}))   list(reversed({L}))   [{S} for j in range({I
 """),
 }
 
-_SIMPLE: Final = _several("""
+_SIMPLE: Final = several("""
 {set:S} += {S}   {set:V} *= {F}   {set:I} += {few}   {set:F} -= 0.25   {set:R} = tf.tanh({R})   {set:T} += {T}
 {new:S}, {new:I} = {S}, {I}   {new:S}, *{new:L} = {S}, {S}, {S}   {new:S} = {new:S} = {S}
 {set:S}, {set:S} = {S}, {S}   {set:L}.append({S})   {set:L} += [{S}]   {set:L}[0] = {S}   {set:L}.insert(0, {S})
@@ -100,7 +100,7 @@ assert {I} < 30 or {C}, {T}   assert {I} >= 0   model.bump({S})   model.bump({S}
 {new:I} = next_number()   pass   del {gone:S}   tf.debugging.assert_less({S}, 50.0)
 model.table['missing'] = 1 / (n - 4)
 """)
-_COMPOUND: Final = _blocks("""
+_COMPOUND: Final = blocks("""
 if {L}:
     {set:L}.pop()
 
@@ -272,37 +272,37 @@ STATEMENTS: Final[tuple[str, ...]] = (
 
 # Of each argument, how it goes from call to call.
 FEEDS: Final[dict[str, tuple[str, ...]]] = {
-    "x": _several("""
+    "x": several("""
 tensor(i)   tensor(i)   tensor(i)   tensor(i)[: 2 + i % 2]   tensor(i)[: 4 - i // 8]   tensor(i)[: 1 + i % 4]
 tensor(i)[: 0 if i == 10 else 4]   tf.cast(tensor(i), tf.float64 if i == 9 else tf.float32)
 tensor(i).numpy() if i == 9 else tensor(i)   tensor(i) if i < 9 else tensor(i)[:, :2]
 """),
-    "s": _several("""
+    "s": several("""
 tf.constant(0.75)   tf.constant(i * 0.25 - 1.0)   tf.constant(float(i % 3))
 tf.constant(-1.0 if i == 9 else 1.0)   tf.constant(-1.0) ** i   tf.constant(float('nan') if i == 11 else 0.5)
 tf.constant(0.5 if i < 7 else 2.5)
 """),
-    "k": _several("""
+    "k": several("""
 tf.constant(2)   tf.constant(i % 4)   tf.constant(i // 5)   tf.constant(3 if i == 8 else 1)
 """),
-    "n": _several("""
+    "n": several("""
 2   i % 3   i % 2   i   3 if i < 8 else 1   i // 5   2.0 if i == 9 else 2   True if i == 9 else 1
 0 if i == 6 else 2
 """),
-    "r": _several("""
+    "r": several("""
 0.5   0.125 * i   1 if i == 9 else 0.5   0.5 if i < 7 else -0.5   -0.0 if i == 7 else 0.0   [0.5, 1.5][i % 2]
 """),
-    "flag": _several("""
+    "flag": several("""
 True   i % 2 == 0   i > 7   i != 9   tf.constant(i % 3 == 0)   tf.constant(True)   None if i == 8 else 1
 [] if i == 8 else [1]
 """),
-    "name": _several("""
+    "name": several("""
 'a'   'ab'[i % 2]   str(i % 3)   'a' if i < 8 else 'n'
 """),
 }
 
 # What happens between two calls.
-CHANGES: Final = _several("""
+CHANGES: Final = several("""
 model.rate = 0.25   model.rate = 1   model.items.append(1)   model.items = []   model.items = model.items * 2
 model.table['extra'] = 1   model.table.pop('m', None)   model.table = dict(reversed(model.table.items()))
 model.state = tf.ones([3])   model.state = tf.Variable(tf.ones([3]))   model.w = tf.Variable(tf.eye(3) * 0.5)
@@ -397,7 +397,7 @@ def pick(a, b=2, *, flag=True):
 def fold(s, i):
     return s if i <= 0 else fold(s * 0.5 + i, i - 1) * 0.5
 
-
+{definitions}
 def make():
     model, outer, total = Model(), Outer(), 0
     tf.random.set_seed(3)
@@ -426,5 +426,5 @@ def make():
         history.append((COUNT, total))
 {arguments}
 
-    return step, arguments, [model, outer, numbers, history]
+    return step, arguments, [model, outer, numbers, history, {beside}]
 '''

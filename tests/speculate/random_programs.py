@@ -9,8 +9,9 @@ import itertools
 import re
 import sys
 import textwrap
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from tests.speculate import grammar
 from tests.speculate.corpus import Program
 
 _FIRST: Final = {"V": ["x"], "S": ["s"], "K": ["k"], "I": ["n"], "F": ["r"], "T": ["name"], "R": [], "L": []}
+Between: TypeAlias = Callable[[int, int], int]
+
 _HOLE = re.compile(r"\{(?:(new|set|loop|gone):)?([A-Z]|few)\}")
 _DEPTH = 3
 _WHOLE = (ast.Call, ast.Attribute, ast.Subscript, ast.Name, ast.Constant, ast.List, ast.Dict, ast.Tuple, ast.JoinedStr)
@@ -43,23 +46,51 @@ class Scope:
         return Scope(names, self.around | set(around), self.blocks - 1)
 
 
-class Writer:
-    """Fills templates in, with choices that hypothesis makes."""
+@dataclasses.dataclass(frozen=True)
+class More:
+    """What programs may have beside what `grammar.py` gives all of them.
 
-    def __init__(self, draw: Any) -> None:
-        self._draw = draw
+    Attributes:
+        expressions: templates by kind.
+        statements: more templates.
+        definitions: of the module.
+        state: what of them has to be compared after every call: items of a list.
+        length: how many statements a step has at most.
+    """
+
+    expressions: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    statements: tuple[str, ...] = ()
+    definitions: str = ""
+    state: str = ""
+    length: int = 7
+
+
+class Writer:
+    """Fills templates in.
+
+    Args:
+        between: draws a number that is not less than the first and not more than the second.
+        more: templates beside those of `grammar.py`.
+    """
+
+    def __init__(self, between: Between, more: More) -> None:
+        self.between = between
         self._count = itertools.count()
+        self._statements = grammar.STATEMENTS + more.statements
+        self._expressions = {
+            kind: forms + more.expressions.get(kind, ()) for kind, forms in grammar.EXPRESSIONS.items()
+        }
 
     def choice(self, values: Any) -> Any:
         """One of some values."""
-        return values[self._draw(st.integers(0, len(values) - 1))]
+        return values[self.between(0, len(values) - 1)]
 
     def block(self, scope: Scope, most: int) -> str:
         """Some statements."""
-        return "\n".join(self._statement(scope) for _ in range(self._draw(st.integers(1, most))))
+        return "\n".join(self._statement(scope) for _ in range(self.between(1, most)))
 
     def _statement(self, scope: Scope) -> str:
-        usable = [text for text in grammar.STATEMENTS if _fits(text, scope)]
+        usable = [text for text in self._statements if _fits(text, scope)]
         template = re.sub(r"^(loop|step|V): ", "", self.choice(usable)).replace("{own}", f"left{next(self._count)}")
         made: list[tuple[str, str]] = []
         lines = [self._line(line, scope, made) for line in template.split("\n")]
@@ -71,7 +102,7 @@ class Writer:
         indent = line[: len(line) - len(line.lstrip())]
         if line.strip() in ("{block}", "{round}", "{inner}"):
             return textwrap.indent(self._nested(line.strip(), scope, made), indent)
-        return indent + self._filled(line.strip(), scope, _DEPTH, made)
+        return indent + self.filled(line.strip(), scope, _DEPTH, made)
 
     def _nested(self, hole: str, scope: Scope, made: list[tuple[str, str]]) -> str:
         inner = scope.inside(*(["loop"] if hole == "{round}" else []))
@@ -83,7 +114,7 @@ class Writer:
             made.remove((kind, name))
         return self.block(inner, 3)
 
-    def _filled(self, text: str, scope: Scope, depth: int, made: list[tuple[str, str]]) -> str:
+    def filled(self, text: str, scope: Scope, depth: int, made: list[tuple[str, str]]) -> str:
         """A line with something in each hole; names that it makes are there afterwards."""
 
         def fill(match: re.Match[str]) -> str:
@@ -105,11 +136,11 @@ class Writer:
         if kind == "few":
             return str(self.choice(range(4)))
         names = scope.names.get(kind, [])
-        if names and (depth <= 0 or self._draw(st.integers(0, 2)) == 0):
+        if names and (depth <= 0 or self.between(0, 2) == 0):
             return str(self.choice(names))
-        forms = grammar.EXPRESSIONS[kind]
+        forms = self._expressions[kind]
         text = self.choice(forms[:2] if depth <= 0 else forms)
-        made = self._filled(text, scope, depth - 1, [])
+        made = self.filled(text, scope, depth - 1, [])
         whole = ast.parse(made, mode="eval").body
         return made if isinstance(whole, _WHOLE) else f"({made})"
 
@@ -125,24 +156,39 @@ def _fits(text: str, scope: Scope) -> bool:
     return all(len(scope.names[kind]) >= count for kind, count in counts.items())
 
 
+PLAIN: Final = More()
+
+
 @st.composite
 def programs(draw: Any) -> str:
-    """The text of a program."""
-    writer = Writer(draw)
+    """The text of a program, with choices that hypothesis makes."""
+    return write(lambda low, high: int(draw(st.integers(low, high))))
+
+
+def write(between: Between, more: More = PLAIN) -> str:
+    """The text of a program.
+
+    Args:
+        between: draws a number that is not less than the first and not more than the second.
+        more: what it may have beside what `grammar.py` gives all of them.
+    """
+    writer = Writer(between, more)
     step = Scope({kind: list(names) for kind, names in _FIRST.items()}, frozenset({"step"}), 3)
     helper = Scope({kind: list(names) for kind, names in _FIRST.items()}, frozenset({"V"}), 1)
-    body = writer.block(step, 7)
+    body = writer.block(step, more.length)
     result = writer.choice(["{S}", "({S}, {I})", "{V}", "«'l': {L}, 's': {S}»", "{F}", "[{S}, model.items, {T}]"])
-    body += "\nreturn " + writer._filled(result, step, 2, [])
+    body += "\nreturn " + writer.filled(result, step, 2, [])
     inner = writer.block(helper, 2).replace("helper(", "model.scaled(")
     inner += f"\nreturn {writer.expression('V', helper, 1)}".replace("helper(", "model.scaled(")
-    changes = [(draw(st.integers(4, 13)), writer.choice(grammar.CHANGES)) for _ in range(draw(st.integers(0, 3)))]
+    changes = [(between(4, 13), writer.choice(grammar.CHANGES)) for _ in range(between(0, 3))]
     lines = [f"if i == {i}:\n    {change}" for i, change in changes]
     lines.append(f"return {', '.join(writer.choice(ways) for ways in grammar.FEEDS.values())}")
     parts = {"helper": inner, "step": body, "arguments": "\n".join(lines)}
     indented = {name: textwrap.indent(part, " " * 8) for name, part in parts.items()}
     optimizer = writer.choice(["SGD(0.1)", "SGD(0.1, momentum=0.5)", "Adam(0.01)"])
-    return grammar.FRAME.format(optimizer=optimizer, **indented).lstrip()
+    return grammar.FRAME.format(
+        optimizer=optimizer, definitions=more.definitions, beside=more.state, **indented
+    ).lstrip()
 
 
 def as_program(text: str, path: Path) -> Program:

@@ -58,6 +58,8 @@ def test_random_programs(tmp_path: Path) -> None:
 def test_the_comparison_finds_a_program_that_differs(tmp_path: Path) -> None:
     """A comparison that finds nothing would agree with anything: here each call draws other numbers."""
     text = grammar.FRAME.format(
+        definitions="",
+        beside="",
         optimizer="SGD(0.1)",
         helper="        pass",
         step="        return os.urandom(8)",
