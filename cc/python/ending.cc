@@ -71,7 +71,7 @@ absl::Status Step::Leave(const std::string& reason) {
   if (!is_ending_) left_at_ = Locate(base_);
   run_->Cancel();
   const absl::Status before = SettlePending(0);  // what the program has done before this step comes first
-  if (!before.ok()) Discard(before);
+  if (!before.ok()) Discard(before, kBefore);
   return before.ok() ? DoAgain(reason) : before;
 }
 
@@ -94,9 +94,9 @@ absl::Status Step::DoAgain(const std::string& reason) {
   return failure_;
 }
 
-void Step::Discard(const absl::Status& error) {
+void Step::Discard(const absl::Status& error, const std::string& reason) {
   failure_ = error;
-  reason_ = "a step before it failed";
+  reason_ = reason;
   was_coexecuted_ = false;
   run_->Cancel();
   run_ = nullptr;
@@ -105,8 +105,17 @@ void Step::Discard(const absl::Status& error) {
   }
 }
 
+// A value that the graph has given stays what it was, as Python may have seen it. It could come out otherwise now if
+// another thread has written variables of the step.
 absl::Status Step::Redo(size_t index, std::vector<std::vector<HandlePtr>>* results) {
   Record& record = records_[index];
+  std::vector<HandlePtr>& values = (*results)[index];
+  bool is_known = record.signature->kind == Kind::kPure;
+  for (ValuePtr& value : record.outputs) {
+    values.push_back(value->Peek());
+    is_known &= values.back() != nullptr;
+  }
+  if (is_known) return absl::OkStatus();
   std::vector<Handle*> inputs;
   for (const Input& input : record.inputs) {
     inputs.push_back(input.value == nullptr ? input.external.get()
@@ -116,8 +125,10 @@ absl::Status Step::Redo(size_t index, std::vector<std::vector<HandlePtr>>* resul
   int count = static_cast<int>(made.size());
   TF_RETURN_IF_ERROR(RunWith(record.signature->name, record.signature->attributes, inputs, made.data(), &count));
   for (int i = 0; i < count; ++i) {
-    (*results)[index].push_back(HandlePtr(made[i]));
-    if (record.outputs[i]->is_alive()) record.outputs[i]->Set(made[i]);
+    HandlePtr value(made[i]);
+    if (values[i] != nullptr) continue;
+    if (record.outputs[i]->is_alive()) record.outputs[i]->Set(value.get());
+    values[i] = std::move(value);
   }
   return absl::OkStatus();
 }
@@ -157,15 +168,21 @@ absl::Status Step::Commit(bool may_run_ahead) {
 
 absl::Status Step::Settle() {
   const int64_t began_at = Now();
+  while (!run_->EndsWithin(kPatience)) {
+    if (!HandleSignals() || !run_->Cancel()) continue;
+    Discard(absl::CancelledError("the step was interrupted before its graph had ended"), "a signal");
+    return failure_;
+  }
   const absl::Status outcome = run_->Wait();
   stalls_.push_back({-1, -1, Now() - began_at});
   graph_times_ = run_->times();
-  if (!outcome.ok() || (!ReceiveAll() && IsReplayed())) {
+  const bool has_happened = outcome.ok() || run_->HasCommitted();
+  if (!has_happened || (!ReceiveAll() && IsReplayed())) {
     was_coexecuted_ = false;
-    return DoAgain("an operation failed");
+    return DoAgain(absl::IsAborted(outcome) ? "another thread has written a variable of the step" : "an operation failed");
   }
   run_ = nullptr;
-  return absl::OkStatus();
+  return outcome;
 }
 
 // Takes what outlives the step. Whether it was there, which in a replayed step it may not be.
@@ -187,7 +204,7 @@ absl::Status Step::End(bool was_raised, bool may_run_ahead) {
     status = why.empty() ? Commit(may_run_ahead) : Leave(why);
   }
   Detach();
-  if (was_coexecuted_) return absl::OkStatus();
+  if (was_coexecuted_) return status;  // an error here is one of the last writes
   for (Record& record : records_) {
     for (Input& input : record.inputs) TF_RETURN_IF_ERROR(Describe(&input));
   }

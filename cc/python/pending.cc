@@ -25,7 +25,7 @@ absl::Status SettlePending(size_t most) {
     if (status.ok()) {
       status = first->Settle();
     } else {
-      first->Discard(status);
+      first->Discard(status, kBefore);
     }
   }
   return status;

@@ -63,16 +63,33 @@ void Run::Start() {
   if (launch != nullptr) launch();
 }
 
-void Run::Cancel() {
+bool Run::Cancel() {
   std::function<void()> launch;
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (has_committed_) return false;
+    was_cancelled_ = true;
     launch.swap(launch_);
   }
-  if (launch != nullptr) return Finish(absl::CancelledError("the step left its graph before that started"));
+  if (launch != nullptr) {
+    Finish(absl::CancelledError("the step left its graph before that started"));
+    return true;
+  }
   channels_.Close();
   history_.Close();
   cancellation_.StartCancel();
+  return true;
+}
+
+bool Run::BeginCommit() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  has_committed_ = !was_cancelled_;
+  return has_committed_;
+}
+
+bool Run::HasCommitted() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return has_committed_;
 }
 
 void Run::Finish(const absl::Status& status) {
@@ -87,9 +104,9 @@ void Run::Finish(const absl::Status& status) {
   history_.Close();
 }
 
-bool Run::HasEnded() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return has_ended_;
+bool Run::EndsWithin(std::chrono::milliseconds patience) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return ended_.wait_for(lock, patience, [this] { return has_ended_; });
 }
 
 absl::Status Run::Wait() {

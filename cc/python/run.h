@@ -3,6 +3,7 @@
 #define RECGRAPH_CC_PYTHON_RUN_H_
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -48,13 +49,20 @@ class Run {
   void StartBy(std::function<void()> launch, bool is_lazy);
   void Start();
 
-  // Stops the graph: what waits in it fails, and it makes no changes to variables any more.
-  void Cancel();
+  // Stops the graph: what waits in it fails, and it makes no changes to variables. False, and without effect, if it has
+  // begun to make them.
+  bool Cancel();
+
+  // The graph may make its changes now, all of them; false if it was cancelled.
+  bool BeginCommit();
+  bool HasCommitted();
 
   // The graph has ended. What it put into its channels can still be had.
   void Finish(const absl::Status& status);
 
-  bool HasEnded();
+  // Whether it ends within that time.
+  bool EndsWithin(std::chrono::milliseconds patience);
+  bool HasEnded() { return EndsWithin(std::chrono::milliseconds(0)); }
   bool IsTimed() const { return timer_ != nullptr; }
 
   // Waits for the end and gives the outcome.
@@ -76,9 +84,11 @@ class Run {
   tensorflow::CancellationManager cancellation_;
   GraphTimer* timer_;  // null if it is not timed
   GraphTimes times_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards what follows
   std::condition_variable ended_;
   bool has_ended_ = false;
+  bool was_cancelled_ = false;
+  bool has_committed_ = false;
   absl::Status status_;
   std::function<void()> launch_;  // null once the graph has been started
   std::shared_ptr<Recording> recording_;

@@ -49,6 +49,9 @@ struct HostUse {
 // Between two looks whether something else is wanted than what Python waits for.
 constexpr std::chrono::milliseconds kPatience(50);
 
+// Why a step has not happened after one that has not.
+constexpr char kBefore[] = "a step before it failed";
+
 // Belongs to the thread that made it, which alone calls its methods.
 class Step {
  public:
@@ -84,12 +87,12 @@ class Step {
   // variables and all tensors are what they would be without us.
   absl::Status End(bool was_raised, bool may_run_ahead);
 
-  // After an end at which the graph was left to itself: whether it has finished; waits for it; says that the step
-  // must not happen, because an earlier one failed.
+  // After an end at which the graph was left to itself: whether it has finished; waits for it, or until a signal comes,
+  // and then the step has not happened; says that it must not happen, and why.
   bool IsPending() const { return HasGraph() && was_coexecuted_; }
   bool HasFinished() const { return run_->HasEnded(); }
   absl::Status Settle();
-  void Discard(const absl::Status& error);
+  void Discard(const absl::Status& error, const std::string& reason);
 
   // Whether the whole step was computed by the graph, and if not, why it left it; "" if it never had one.
   bool was_coexecuted() const { return was_coexecuted_; }

@@ -63,7 +63,7 @@ void Value::Set(Handle* value) {
 
 void Value::Fail(const absl::Status& error) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (value_ == nullptr) error_ = error;
+  if (value_ == nullptr && error_.ok()) error_ = error;
   run_ = nullptr;
 }
 

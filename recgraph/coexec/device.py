@@ -16,7 +16,7 @@ import tensorflow as tf
 from recgraph import native, tf_private
 from recgraph.coexec.generation import Meaning, Resource, Signature
 from recgraph.coexec.loops import Loops
-from recgraph.coexec.operations import KINDS, PROGRAMS, WRITES, may_be_in_program, may_fail
+from recgraph.coexec.operations import KINDS, PROGRAMS, WRITES, may_be_deferred, may_be_in_program, may_fail
 from recgraph.coexec.trace import Trace, read_trace
 from recgraph.core import program
 
@@ -188,6 +188,12 @@ def can_fail(number: int) -> bool:
     types = () if dtype is None else dtype.list.type or (dtype.type,)
     is_integer = given.results is not None or any(tf.dtypes.as_dtype(kind).is_integer for kind in types if kind)
     return any(may_fail(name, is_integer) for name in _operations(number))
+
+
+def can_be_deferred(number: int) -> bool:
+    """Whether they change variables, and cannot fail once it is known that they may be done."""
+    given = signature(number)
+    return given.results is None and may_be_deferred(given.name)
 
 
 def place(number: int) -> str:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.coexec.cases import Level
 from recgraph.coexec.directions import NONE
+from recgraph.coexec.operations import rows_of
 from recgraph.coexec.plan import Plan, PlannedInput
 from recgraph.coexec.trace import From, Origin
 from recgraph.coexec.trace_graph import START
@@ -97,6 +98,8 @@ class _Writer:
     Attributes:
         inputs: the function's parameters.
         sinks: what has to run even though nobody takes its results.
+        originals: what variables were when the step began, those with shadows first.
+        deferred: writes that wait for the end of the step, with what they are given and the variables.
 
     `_met` is what Python was given last, and what it told the graph before that.
     """
@@ -111,13 +114,17 @@ class _Writer:
         self.values: dict[Key, tf.Tensor] = {}
         self.sinks: list[tf.Operation] = []
         self._met: list[tf.Operation] = []
+        self.originals: dict[int, tf.Tensor] = {}
+        self.deferred: list[tuple[Signature, list[tf.Tensor], set[int]]] = []
         self._users = self._find_users()
         self._used_elsewhere = self._find_used_elsewhere()
 
     def write(self) -> None:
         """Writes everything."""
-        for number in sorted(self.plan.written):
+        for number in sorted(self.plan.shadowed):
             self._shadow(number)
+        if self.plan.commit != NONE:
+            self._watch()
         self._scope(START)
         if self.plan.commit != NONE:
             self._commit()
@@ -147,25 +154,63 @@ class _Writer:
     def _shadow(self, number: int) -> None:
         """A copy of a variable for the step: what it changes is not seen outside before all of it has happened."""
         resource = self.meaning.resource(number)
-        shadow = tf.raw_ops.VarHandleOp(
-            dtype=resource.dtype, shape=resource.shape, shared_name=f"recgraph_coexec_{next(_names)}"
-        )
-        value = tf.raw_ops.ReadVariableOp(resource=self.outer[number], dtype=resource.dtype)
-        self.order.add(tf.raw_ops.AssignVariableOp(resource=shadow, value=value), (), (number,))
-        self.handles[number] = shadow
+        name = f"coexec_{next(_names)}"
+        attributes = {"dtype": _type(resource.dtype), "shared_name": tf.compat.v1.AttrValue(s=name.encode())}
+        shadow = tf_private.add_operation("Recgraph>Shadow", [self.outer[number]], attributes, "shadow")
+        self.handles[number], self.originals[number] = shadow.outputs
+        tf_private.describe_variable(shadow.outputs[0], resource.shape, resource.dtype)
+
+    def _watch(self) -> None:
+        """Takes note of the variables without a shadow before anything uses them."""
+        numbers = [number for number in self.plan.resources if number not in self.plan.shadowed]
+        if not numbers:
+            return
+        types = [self.meaning.resource(number).dtype for number in numbers]
+        attributes = {"count": _integer(len(numbers)), "dtypes": _types(types)}
+        watch = tf_private.add_operation("Recgraph>Watch", [self.outer[n] for n in numbers], attributes, "watch")
+        self.order.add(watch, (), numbers)
+        self.originals.update(zip(numbers, watch.outputs, strict=True))
 
     def _commit(self) -> None:
-        """When Python says that the step is over, the variables take the values of their copies."""
+        """When Python says that the step is over, variables take the values of shadows; then what waited is done."""
         done = self._received("Recgraph>CaseSelect", {"slot": _integer(self.plan.commit)}, "over").op
         with tf.control_dependencies([done, *self._all_operations()]):
-            ready = tf.no_op()
-        with tf.control_dependencies([ready]):
-            for number in sorted(self.plan.written):
-                dtype = self.meaning.resource(number).dtype
-                value = tf.raw_ops.ReadVariableOp(resource=self.handles[number], dtype=dtype)
-                assign = tf.raw_ops.AssignVariableOp(resource=self.outer[number], value=value)
-                with tf.control_dependencies([assign]):
-                    self.sinks.append(tf.raw_ops.DestroyResourceOp(resource=self.handles[number]))
+            commit = self._commit_shadows()
+        self.sinks.append(commit)
+        order = _Order()
+        for signature, inputs, used in self.deferred:
+            with tf.control_dependencies([commit, *order.before((), used)]):
+                op = _operation(signature, inputs)
+            order.add(op, (), used)
+            self.sinks.append(op)
+
+    def _commit_shadows(self) -> tf.Operation:
+        """All that may not happen once variables have changed: afterwards there is no way back."""
+        used = sorted({n for signature, _, used in self.deferred if signature.name != "AssignVariableOp" for n in used})
+        shadows = [self.handles[n] for n in sorted(self.plan.shadowed)]
+        originals = list(self.originals.values())
+        attributes = {
+            "count": _integer(len(originals)),
+            "shadowed": _integer(len(shadows)),
+            "uses": _integer(len(used)),
+            "dtypes": _types([value.dtype for value in originals]),
+        }
+        variables = [self.outer[n] for n in self.originals]
+        inputs = [self.run, *variables, *originals, *shadows, *(self.outer[n] for n in used)]
+        return tf_private.add_operation("Recgraph>Commit", inputs, attributes, "commit")
+
+    def _defer(self, number: int) -> None:
+        """A write that waits for the end of the step; that its rows are there is known before."""
+        planned = self.plan.nodes[number]
+        signature = self.meaning.signature(planned.node.signature)
+        inputs = [self._input(given) for given in planned.inputs]
+        self.deferred.append((signature, inputs, {r for r in planned.node.resources if r >= 0}))
+        rows = rows_of(signature.name)
+        if rows is not None:
+            attributes = {"dtype": _type(inputs[rows].dtype)}
+            check = tf_private.add_operation("Recgraph>CheckRows", [inputs[0], inputs[rows]], attributes, "check")
+            self.sinks.append(check)
+            self._give("Recgraph>OutputFetching", "slot", planned.fetches, check)
 
     def _all_operations(self) -> list[tf.Operation]:
         """What has to have happened before variables may change: an error in any of it must come first."""
@@ -174,6 +219,8 @@ class _Writer:
 
     def _node(self, number: int) -> None:
         """One operation, with what it is given and what Python wants of it."""
+        if number in self.plan.deferred:
+            return self._defer(number)
         planned = self.plan.nodes[number]
         node = planned.node
         signature = self.meaning.signature(node.signature)
@@ -381,3 +428,8 @@ def _integer(value: int) -> Any:
 
 def _type(dtype: tf.DType) -> Any:
     return tf.compat.v1.AttrValue(type=dtype.as_datatype_enum)
+
+
+def _types(values: Iterable[tf.DType]) -> Any:
+    types = [value.as_datatype_enum for value in values]
+    return tf.compat.v1.AttrValue(list=tf.compat.v1.AttrValue.ListValue(type=types))

@@ -77,6 +77,24 @@ _UPDATES: Final = frozenset(
     }
 )
 
+# Writes to rows of variables, with the input that says which rows.
+_ROW_WRITES: Final = {
+    **{f"ResourceScatter{kind}": 1 for kind in ("Add", "Sub", "Mul", "Min", "Max", "Update")},
+    "ResourceSparseApplyAdagradV2": 5,
+    "ResourceSparseApplyKerasMomentum": 4,
+    "ResourceSparseApplyMomentum": 4,
+}
+
+
+def may_be_deferred(name: str) -> bool:
+    """Whether a write cannot fail if its variables have values, its inputs fitting shapes, and its rows exist."""
+    return name in _UPDATES or name in _ROW_WRITES
+
+
+def rows_of(name: str) -> int | None:
+    """The input of a write that says which rows of its first input it is about, if it is about rows."""
+    return _ROW_WRITES.get(name)
+
 
 def may_be_in_program(name: str) -> bool:
     """Whether a SubGraph with an operation of this type can be part of a graph: it may be done before Python is there.

@@ -131,7 +131,7 @@ class Phases:
         if not self.graph.items:
             return self._give_up("its steps have no operations that a graph could do")
         try:
-            plan = make_plan(self.graph, device.is_write, device.can_fail)
+            plan = make_plan(self.graph, device.is_write, device.can_fail, device.can_be_deferred)
             if plan.switches > MAX_SWITCHES:
                 return self._give_up(f"its steps part in more than {MAX_SWITCHES} places")
             function = generate(plan, device.MEANING, self.execution.xla)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from recgraph.coexec.cases import assign_cases
+from recgraph.coexec.deferring import deferred_writes
 from recgraph.coexec.directions import NONE, Directions, PlannedScope, Way
 from recgraph.coexec.trace import From, Origin
 from recgraph.coexec.trace_graph import START, Node, TraceGraph
@@ -56,7 +57,8 @@ class Plan:
         commit: the slot that says that the step is over, or NONE if it changes no variable.
         kept: how many outputs there are of which all values are kept.
         resources: the variables that are used.
-        written: those that are changed.
+        shadowed: those that the graph changes while the step is not over, on copies.
+        deferred: the operations that change others, when it is.
     """
 
     nodes: Mapping[int, PlannedNode]
@@ -66,7 +68,8 @@ class Plan:
     slots: int
     kept: int
     resources: tuple[int, ...]
-    written: frozenset[int]
+    shadowed: frozenset[int]
+    deferred: frozenset[int]
 
     @property
     def switches(self) -> int:
@@ -103,7 +106,11 @@ def _described_source(source: Origin, slot: int, numbers: Mapping[int, int]) -> 
 
 
 def make_plan(
-    graph: TraceGraph, is_write: Callable[[int], bool], may_fail: Callable[[int], bool], may_wait: bool = True
+    graph: TraceGraph,
+    is_write: Callable[[int], bool],
+    may_fail: Callable[[int], bool],
+    may_be_deferred: Callable[[int], bool] = lambda _: False,
+    may_wait: bool = True,
 ) -> Plan:
     """Lays out a trace graph.
 
@@ -111,6 +118,7 @@ def make_plan(
         graph: what the steps did.
         is_write: whether an operation with this signature changes the variables that it is given.
         may_fail: whether it can have an error.
+        may_be_deferred: whether a write can be done when nothing may fail any more.
         may_wait: whether Python waits for what can.
     """
     counter = iter(range(2**31))
@@ -129,7 +137,9 @@ def make_plan(
             tuple(kept.get((number, i), NONE) for i in range(node.outputs)),
             directions.after(number),
         )
-    written = {r for node in graph.nodes.values() if is_write(node.signature) for r in node.resources if r >= 0}
+    written = {number: node.resources for number, node in graph.nodes.items() if is_write(node.signature)}
+    deferred = deferred_writes(graph.nodes, scopes, is_write, may_be_deferred)
+    shadowed = {r for number, used in written.items() if number not in deferred for r in used if r >= 0}
     resources = {r for node in graph.nodes.values() for r in node.resources if r >= 0}
     commit = next(counter) if written else NONE
     return Plan(
@@ -140,7 +150,8 @@ def make_plan(
         next(counter),
         len(kept),
         tuple(sorted(resources)),
-        frozenset(written),
+        frozenset(shadowed),
+        deferred,
     )
 
 

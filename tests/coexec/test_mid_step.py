@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+import recgraph as rg
 from recgraph.coexec import Coexecuted
 from tests.coexec.test_function import STEPS, compared, number
 
@@ -101,22 +102,34 @@ class Alarm:
         self.handler = handler
         self.variable = tf.Variable(0.0)
         self.large = tf.Variable(tf.ones([700, 700]))
-        self.seen: list[float] = []
+        self.seen: list[Any] = []
+        self.values: list[tf.Tensor] = []
 
-    def step(self, is_interrupted: bool) -> None:
-        """A write before the wait, and one after it."""
-        self.variable.assign_add(1.0)
+    def computed(self, is_interrupted: bool) -> tf.Tensor:
+        """A long computation, and perhaps a signal in it."""
         x = self.large + 0.0
         for _ in range(40):
             x = tf.linalg.l2_normalize(x @ self.large)
         if is_interrupted:
             signal.setitimer(signal.ITIMER_REAL, 0.05)
-        self.seen.append(float(x[0, 0]))
+        return x[0, 0]
+
+    def step(self, is_interrupted: bool) -> None:
+        """A write before the wait, and one after it."""
+        self.variable.assign_add(1.0)
+        self.seen.append(float(self.computed(is_interrupted)))
         self.variable.assign_add(100.0)
 
-    def run(self) -> Coexecuted:
+    def step_without_a_wait(self, is_interrupted: bool) -> None:
+        """The same for which Python waits only at the end of the step."""
+        self.variable.assign_add(1.0)
+        value = self.computed(is_interrupted)
+        self.variable.assign_add(value * 0.0 + 100.0)
+        self.values.append(value)
+
+    def run(self, step: Any = None) -> Coexecuted:
         """Ten steps, the sixth of them interrupted."""
-        called = Coexecuted(self.step)
+        called = Coexecuted(step or self.step)
         before = signal.signal(signal.SIGALRM, self.handler)
         try:
             for i in range(10):
@@ -152,3 +165,38 @@ def test_a_signal_without_an_exception_does_not_end_it() -> None:
     assert program.seen == [program.seen[0]] * 10
     assert (float(program.variable), float(ticks)) == (1010.0, 1.0)
     assert called.phases.counts["left"] == 0, called.explain()
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, _raise_timeout])
+def test_a_signal_ends_the_wait_for_the_end_of_a_step(handler: Any) -> None:
+    """The variables are those from before the step, its tensors have no values, and later steps go on."""
+    program = Alarm(handler)
+    called = program.run(program.step_without_a_wait)
+    assert len(program.seen) == 1
+    assert float(program.variable) == 9 * 101.0
+    with pytest.raises(tf.errors.CancelledError, match="the step was interrupted before its graph had ended"):
+        float(program.values.pop(5))
+    assert [float(value) for value in program.values] == [float(program.values[0])] * 9
+    assert called.phases.counts["coexecuted"] >= 5
+
+
+def test_a_signal_ends_a_loop_that_is_ahead_of_its_graphs() -> None:
+    """The variables are those from between two steps; the loop can be begun again."""
+    program, began = Alarm(signal.default_int_handler), []
+
+    def run(last: int) -> None:
+        for i in rg.steps(range(10)):
+            began.append(i)
+            program.step_without_a_wait(i == last)
+
+    before = signal.signal(signal.SIGALRM, program.handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(6)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    done, rest = divmod(float(program.variable), 101.0)
+    assert rest == 0.0
+    assert len(began) - 4 <= done <= len(began)
+    run(-1)
+    assert float(program.variable) == (done + 10) * 101.0

@@ -1,0 +1,145 @@
+"""Several threads that write the same variables: steps of one function, of two, and threads that are not seen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import recgraph as rg
+from recgraph.coexec import Coexecuted, phases
+
+THREADS, TIMES = 4, 300
+
+
+@pytest.fixture(autouse=True)
+def _never_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "MAX_DEPARTURES", 10**9)
+
+
+def at_once(*works: Callable[[], Any]) -> None:
+    """Runs each in a thread of its own; an error in one is an error here."""
+    errors: list[BaseException] = []
+
+    def run(work: Callable[[], Any]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def repeated(step: Callable[[], Any], times: int = TIMES) -> Callable[[], None]:
+    """Calls a step many times."""
+
+    def work() -> None:
+        for _ in range(times):
+            step()
+
+    return work
+
+
+class Counters:
+    """Variables that every step adds to, each in another way.
+
+    Attributes:
+        last: is only written.
+        read: is read after it was written, so that it has a shadow.
+        rows: a table; one row is written, in place.
+    """
+
+    def __init__(self) -> None:
+        self.last, self.read = tf.Variable(0.0), tf.Variable([0.0, 0.0])
+        self.rows = tf.Variable(tf.zeros([5, 2]))
+
+    def step(self) -> tf.Tensor:
+        """Adds 1 to all."""
+        self.read.assign_add([1.0, 1.0])
+        seen = tf.reduce_sum(self.read)
+        self.last.assign_add(1.0)
+        self.rows.scatter_add(tf.IndexedSlices(tf.ones([1, 2]), tf.constant([3])))
+        return seen * 0.0
+
+    def check(self, times: int) -> None:
+        """That nothing was lost."""
+        assert self.last.numpy() == times
+        assert self.read.numpy().tolist() == [times, times]
+        assert self.rows.numpy().sum(1).tolist() == [0, 0, 0, 2 * times, 0]
+
+
+def test_threads_that_step_one_function_lose_no_writes() -> None:
+    """One has the graph, the others run eagerly meanwhile."""
+    counters = Counters()
+    called = Coexecuted(counters.step)
+    at_once(*[repeated(called)] * THREADS)
+    counters.check(THREADS * TIMES)
+    assert called.phases.counts["coexecuted"] > 0, called.explain()
+
+
+def test_functions_that_share_variables_lose_no_writes() -> None:
+    """Both have a graph at the same time."""
+    counters = Counters()
+    called = [Coexecuted(lambda: counters.step()) for _ in range(THREADS)]
+    at_once(*map(repeated, called))
+    counters.check(THREADS * TIMES)
+    assert all(each.phases.counts["coexecuted"] > 0 for each in called)
+
+
+@pytest.mark.parametrize("window", [0, 2])
+def test_a_thread_that_is_not_seen_writes_meanwhile(window: int) -> None:
+    """While graphs of earlier steps still compute."""
+    counters = Counters()
+
+    def work() -> None:
+        for _ in rg.steps(range(TIMES), window=window):
+            counters.step()
+
+    at_once(work, repeated(counters.step))
+    counters.check(2 * TIMES)
+
+
+def test_what_python_has_seen_stays_when_a_step_is_done_again() -> None:
+    """A write of another thread between the value and the end of the step."""
+    variable = tf.Variable(1.0)
+    seen: list[tuple[float, tf.Tensor]] = []
+
+    def step(is_disturbed: bool) -> None:
+        variable.assign_add(1.0)
+        doubled = variable * 2.0
+        seen.append((float(doubled), doubled))
+        if is_disturbed:
+            at_once(lambda: variable.assign_add(100.0))
+
+    called = Coexecuted(step)
+    for i in range(8):
+        called(i == 6)
+    assert called.explain().count("another thread has written a variable of the step") == 1
+    assert float(variable) == 1.0 + 8.0 + 100.0
+    assert [value for value, _ in seen] == [4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 218.0]
+    assert [float(tensor) for _, tensor in seen] == [value for value, _ in seen]
+
+
+def test_a_step_may_wait_for_a_thread_that_writes_what_it_reads() -> None:
+    """The graph has read it long before."""
+    variable = tf.Variable(1.0)
+
+    def step() -> None:
+        at_once(lambda: variable.assign_add(10.0))
+        variable.assign(variable * 2.0)
+
+    called, expected = Coexecuted(step), 1.0
+    for _ in range(8):
+        called()
+        expected = (expected + 10.0) * 2.0
+    assert float(variable) == expected
+    assert called.phases.counts["left"] > 0, called.explain()
