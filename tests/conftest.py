@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +13,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 # matplotlib draws into files; a test never opens a window.
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+# A shell has its background jobs ignore Ctrl-C, which tests raise.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A first example compiles and traces, so hypothesis's own deadline would measure TensorFlow's start.
 settings.register_profile(

@@ -21,8 +21,8 @@ def undone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     hold_back = ordering.hold_back_writes
 
-    def counted(graph: tf.Graph) -> list[tf.Tensor]:
-        handles = hold_back(graph)
+    def counted(graph: tf.Graph, **how: bool) -> list[tf.Tensor]:
+        handles = hold_back(graph, **how)
         counts.append(len(handles))
         return handles
 
