@@ -229,7 +229,7 @@ class _Writer:
         inputs = [self._input(given) for given in planned.inputs]
         with tf.control_dependencies(self.order.before(reads, writes)):
             op = _operation(signature, inputs)
-        if self.xla:
+        if self.xla and not _draws(signature):
             _mark_for_xla(op)
         self.order.add(op, reads, writes)
         if used:
@@ -411,6 +411,13 @@ def _operation(signature: Signature, inputs: list[tf.Tensor]) -> tf.Operation:
     if signature.results is None:
         return tf_private.add_operation(signature.name, inputs, signature.attributes, signature.name)
     return tf_private.call_function(signature.name, inputs, signature.results, signature.attributes)
+
+
+def _draws(signature: Signature) -> bool:
+    """Whether it makes random numbers, which by XLA would be others."""
+    is_call = signature.results is not None
+    types = tf_private.operations_in_function(signature.name) if is_call else {signature.name}
+    return any("Random" in name or "Normal" in name or "Multinomial" in name for name in types)
 
 
 def _mark_for_xla(op: tf.Operation) -> None:

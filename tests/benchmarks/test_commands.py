@@ -223,11 +223,12 @@ def test_co_execution_stands_between_its_bounds(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_xla_is_a_column_of_its_own(tmp_path: Path) -> None:
-    """Of co-execution and of `tf.function`."""
-    options = ["--small", "--programs", "dcgan", "--rounds", 1, "--warm-up", 6, "--varying", 0]
+    """Of co-execution and of `tf.function`, whose random numbers are others then."""
+    options = ["--small", "--programs", "gcn", "--rounds", 1, "--warm-up", 6, "--varying", 0]
     results, _ = run("coexec", tmp_path, *options, "--ways", "xla,tf_function_xla")
     (result,) = results["programs"]
-    assert set(result["series"]) == {"eager", "coexecuted", "xla", "tf_function_xla"}
+    assert set(result["series"]) >= {"eager", "coexecuted", "xla"}
+    assert result["series"].keys() ^ result["faults"].keys() == {"eager", "coexecuted", "xla", "tf_function_xla"}
     assert result["overlap"] is None
 
 

@@ -148,6 +148,22 @@ def test_xla_computes_nearly_the_same() -> None:
     assert not any(kind.startswith("Recgraph>") for kind in marked)
 
 
+def test_random_numbers_are_the_same_with_xla() -> None:
+    """XLA makes others of the same seeds."""
+    results = []
+    for xla in (False, True):
+        generator = tf.random.Generator.from_seed(3)
+
+        def step(x: tf.Tensor, generator: tf.random.Generator = generator) -> tf.Tensor:
+            noise = generator.normal([4, 8]) + tf.random.stateless_uniform([4, 8], [1, 2])
+            return tf.reduce_sum(tf.tanh(x * noise))
+
+        coexecuted = rg.function(step, mode="coexec", xla=xla)
+        results.append([float(coexecuted(tf.ones([4, 8]) * i)) for i in range(12)])
+        assert coexecuted.phases.counts["coexecuted"] > 6
+    np.testing.assert_allclose(*results, rtol=1e-5)
+
+
 def test_xla_in_a_loop_of_steps() -> None:
     """The same for `rg.steps`."""
     total = tf.Variable(0.0)
