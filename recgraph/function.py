@@ -38,7 +38,7 @@ def function(
         strict: whether a function that is not converted (or, with "coexec", not co-executed) is an error, which says
             why.
         optimizations: a `recgraph.speculate.Optimizations`, which switches parts of speculation off; none by default.
-        xla: with "coexec", whether XLA compiles parts of the graphs: faster where shapes stay the same, and rounded in
+        xla: with "coexec", whether XLA compiles parts of the graphs, once for each shape; results are rounded in
             other ways than eager execution rounds.
 
     Returns:
