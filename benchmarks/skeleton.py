@@ -1,12 +1,13 @@
 """What co-execution costs on Python's side: the program with a graph that computes nothing, beside the usual ways.
 
 A step whose graph costs nothing is the ceiling of what co-execution can reach on small operations: what is left is
-Python, TensorFlow's Python, and the device's share of each operation.
+Python, TensorFlow's Python, and the device's share of each operation, which is measured apart.
 """
 
 from __future__ import annotations
 
 import functools
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ import click
 import tensorflow as tf
 
 from recgraph.benchmarks import measure, report
-from recgraph.coexec import Coexecuted
+from recgraph.coexec import Coexecuted, device
 from recgraph.coexec.replay import Replayed
 
 Step = Callable[[], Any]
@@ -105,6 +106,26 @@ def compare(make: Callable[[], Step], rounds: int, steps: int) -> tuple[dict[str
     return series, len(found["coexec"].phases.graph.nodes)
 
 
+def device_shares(make: Callable[[], Step], steps: int) -> dict[str, float]:
+    """Microseconds that the device takes for an operation: the median of steps with the graph, and with a free one.
+
+    From the call of the device to its return, two readings of the clock included; operations that waited for a value
+    are left out.
+    """
+    shares = {}
+    for name, step in contenders(make):
+        if name not in ("coexec", "idle"):
+            continue
+        found = []
+        for _ in range(steps):
+            device.module().share(True)
+            step()
+            operations, nanoseconds = device.module().share(False)
+            found.append(nanoseconds / 1e3 / operations)
+        shares[name] = statistics.median(found)
+    return shares
+
+
 @click.command()
 @click.option("--rounds", type=click.IntRange(1), default=15, show_default=True, help="After one to warm up.")
 @click.option("--steps", type=click.IntRange(1), default=20, show_default=True, help="Of one measurement.")
@@ -114,17 +135,19 @@ def main(rounds: int, steps: int, out: Path | None) -> None:
     results, rows = [], []
     for program, make in PROGRAMS.items():
         series, operations = compare(make, rounds, steps)
-        results.append({"program": program, "operations": operations, "series": series})
+        shares = device_shares(make, rounds * steps)
+        results.append({"program": program, "operations": operations, "series": series, "device": shares})
         micro = {name: 1e6 / one.median for name, one in series.items()}
         each = (micro["eager"] / operations, micro["idle"] / operations)
         rows.append(
             [program, str(operations)]
             + [f"{micro[name]:,.0f}" for name in ("eager", "coexec", "idle", "tf_function")]
             + [f"{series[name].over(series['eager']):.2f}" for name in ("coexec", "idle")]
-            + [f"{each[0]:.1f}", f"{each[1]:.1f}"]
+            + [f"{each[0]:.1f}", f"{each[1]:.1f}", f"{shares['coexec']:.2f}", f"{shares['idle']:.2f}"]
         )
     heads = ["program", "operations", "eager us", "co-executed us", "free graph us", "tf.function us"]
     heads += ["co-executed over eager", "ceiling over eager", "us an operation, eager", "and with a free graph"]
+    heads += ["the device's share", "and with a free graph"]
     report.leave("skeleton", results, report.markdown(heads, rows), out)
 
 

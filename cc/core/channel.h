@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -23,9 +24,12 @@ enum class Meeting { kValue, kClosed, kTimeout };
 template <typename T>
 class Channels {
  public:
-  // Called once with the value, or with null when the channels are closed: by the thread that puts or closes, or at
-  // once. No lock is held meanwhile, so it may use the channels.
+  // Called once with the value, or with null when the channels are closed. No lock is held meanwhile, so it may use the
+  // channels.
   using Taker = std::function<void(const T*)>;
+
+  // Runs what it is given, now or soon, in a thread of its choice.
+  using Post = std::function<void(std::function<void()>)>;
 
   explicit Channels(int slots) : slots_(slots) {}
   Channels(const Channels&) = delete;
@@ -33,26 +37,47 @@ class Channels {
 
   // Adds a value to a slot. Returns whether it was still wanted: false once the channels are closed.
   bool Put(int slot, T value) {
-    Taker taker;
+    std::vector<std::pair<int, T>> one;
+    one.emplace_back(slot, std::move(value));
+    return PutAll(&one);
+  }
+
+  // Adds values to slots, in that order, and leaves none in `values`. All takers are posted as one piece of work.
+  bool PutAll(std::vector<std::pair<int, T>>* values) {
+    std::shared_ptr<std::vector<std::pair<Taker, T>>> taken;  // shared: work can be copied, values perhaps not
+    Post post;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      if (closed_) return false;
-      Slot& place = slots_[slot];
-      if (place.takers.empty()) {
-        place.values.emplace(place.put++, std::move(value));
-        changed_.notify_all();
-        return true;
+      bool is_kept = false;
+      for (auto& [slot, value] : *values) {
+        if (closed_) break;
+        Slot& place = slots_[slot];
+        if (place.waiting.empty()) {
+          place.values.emplace(place.put++, std::move(value));
+          is_kept = true;
+          continue;
+        }
+        Waiting& waiting = place.waiting.front();
+        if (taken == nullptr) taken = std::make_shared<std::vector<std::pair<Taker, T>>>();
+        taken->emplace_back(std::move(waiting.taker), std::move(value));
+        post = std::move(waiting.post);
+        place.waiting.pop_front();
+        ++place.put;
       }
-      taker = std::move(place.takers.front());
-      place.takers.pop_front();
-      ++place.put;
+      if (is_kept) changed_.notify_all();
+      values->clear();
+      if (closed_) return false;
     }
-    taker(&value);
+    if (taken == nullptr) return true;
+    post([taken] {
+      for (const auto& [taker, value] : *taken) taker(&value);
+    });
     return true;
   }
 
-  // Hands the slot's next value to `taker`, now or when it is put.
-  void Take(int slot, Taker taker) {
+  // Hands the slot's next value to `taker`: now if it is there, or else by way of `post` when it is put, as what comes
+  // of it is not the work of the thread that puts. Closing calls the taker at once.
+  void Take(int slot, Taker taker, Post post) {
     std::unique_lock<std::mutex> lock(mutex_);
     Slot& place = slots_[slot];
     if (!place.values.empty()) {
@@ -64,7 +89,7 @@ class Channels {
       lock.unlock();
       taker(nullptr);
     } else {
-      place.takers.push_back(std::move(taker));
+      place.waiting.push_back({std::move(taker), std::move(post)});
     }
   }
 
@@ -87,8 +112,8 @@ class Channels {
       if (closed_) return;
       closed_ = true;
       for (Slot& place : slots_) {
-        for (Taker& taker : place.takers) takers.push_back(std::move(taker));
-        place.takers.clear();
+        for (Waiting& waiting : place.waiting) takers.push_back(std::move(waiting.taker));
+        place.waiting.clear();
       }
       changed_.notify_all();
     }
@@ -96,9 +121,14 @@ class Channels {
   }
 
  private:
+  struct Waiting {
+    Taker taker;
+    Post post;
+  };
+
   struct Slot {
     std::map<int64_t, T> values;  // by position
-    std::deque<Taker> takers;     // empty unless values is
+    std::deque<Waiting> waiting;  // empty unless values is
     int64_t put = 0;              // how many values there have been
   };
 

@@ -76,7 +76,9 @@ TEST(GraphRunner, RunsGraphsThatMeetTheProgramAndAreStopped) {
       runner.Launch([channels, history] {
         for (int i = 0; i < kValues; ++i) {
           std::promise<int> taken;
-          channels->Take(0, [&taken](const int* value) { taken.set_value(value == nullptr ? -1 : *value); });
+          channels->Take(
+              0, [&taken](const int* value) { taken.set_value(value == nullptr ? -1 : *value); },
+              [](const std::function<void()>& work) { work(); });
           const int value = taken.get_future().get();
           if (value < 0) break;
           history->Put(0, value);

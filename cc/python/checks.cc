@@ -84,7 +84,7 @@ bool Flag(const Signature& signature, const char* name) {
 }
 
 // Whether `SparseTensorDenseMatMul` (places, values, shape, matrix) is given two matrices that fit.
-bool IsSparseProductSafe(const Signature& signature, const std::vector<KnownInput>& inputs, const ValueOfInput& value) {
+bool IsSparseProductSafe(const Signature& signature, const KnownInputs& inputs, const ValueOfInput& value) {
   const HandlePtr handles[] = {value(0), value(2)};
   const Tensor *places, *shape;
   if (handles[0] == nullptr || handles[1] == nullptr || !TensorOf(handles[0].get(), &places).ok() ||
@@ -111,7 +111,7 @@ int64_t Scalar(const ValueOfInput& value, int input) {
   return tensor->dtype() == tensorflow::DT_INT64 ? tensor->flat<int64_t>()(0) : kUnknown;
 }
 
-int64_t Limit(const Rule& rule, const Signature& signature, const std::vector<KnownInput>& inputs,
+int64_t Limit(const Rule& rule, const Signature& signature, const KnownInputs& inputs,
               const ValueOfInput& value) {
   const KnownInput& input = inputs[rule.bounding];
   if (rule.bound == Bound::kNonZero) return 0;
@@ -131,7 +131,7 @@ int64_t Limit(const Rule& rule, const Signature& signature, const std::vector<Kn
 
 }  // namespace
 
-bool CannotFail(const Signature& signature, const std::vector<KnownInput>& inputs, const ValueOfInput& value) {
+bool CannotFail(const Signature& signature, const KnownInputs& inputs, const ValueOfInput& value) {
   if (signature.name == "SparseTensorDenseMatMul") return IsSparseProductSafe(signature, inputs, value);
   auto found = Rules().find(signature.name);
   if (found == Rules().end()) return false;

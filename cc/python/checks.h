@@ -16,7 +16,7 @@ using ValueOfInput = std::function<HandlePtr(int)>;
 // Whether an operation whose shapes fit cannot fail: it has a rule, and the values that the rule needs are known and
 // good. Indices of lookups and places of sparse matrices are in
 // range, divisors are not zero.
-bool CannotFail(const Signature& signature, const std::vector<KnownInput>& inputs, const ValueOfInput& value);
+bool CannotFail(const Signature& signature, const KnownInputs& inputs, const ValueOfInput& value);
 
 }  // namespace recgraph
 

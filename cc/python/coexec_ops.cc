@@ -133,6 +133,7 @@ class ReceiveOp : public AsyncOpKernel {
     std::shared_ptr<Run> run = FindRun(context);
     if (run == nullptr) return done();
     const int slot = slot_;
+    const auto runner = *context->runner();
     Receiver receive = MakeReceiver();
     auto ending = std::make_shared<Ending>(context, std::move(done));
     if (auto* manager = context->cancellation_manager()) {
@@ -140,7 +141,8 @@ class ReceiveOp : public AsyncOpKernel {
       if (!manager->RegisterCallback(ending->token, [ending] { ending->End(nullptr); })) return ending->End(nullptr);
     }
     // From here on the operation may be cancelled, and then its graph, this kernel too, may be gone at any time.
-    run->channels().Take(slot, [receive, run, ending](const Tensor* value) { receive(*run, value, ending); });
+    // A value that comes later comes from Python's thread, which has other things to do than to go on with the graph.
+    run->channels().Take(slot, [receive, run, ending](const Tensor* value) { receive(*run, value, ending); }, runner);
   }
 
  protected:

@@ -16,24 +16,22 @@ using tensorflow::Tensor;
 }  // namespace
 
 // Notes what an outside input was, for the trace.
-absl::Status Step::Describe(Input* input) {
-  if (input->external == nullptr || input->resource >= 0) return absl::OkStatus();
-  const Tensor* tensor;
-  TF_RETURN_IF_ERROR(TensorOf(input->external.get(), &tensor));
-  input->shape = ShapeOf(*tensor);
-  const bool is_plain = tensorflow::DataTypeCanUseMemcpy(tensor->dtype());
-  input->is_small = is_plain && IsSmall(*tensor);
-  if (input->is_small) input->bytes = std::string(tensor->tensor_data());
-  return absl::OkStatus();
+void Step::Describe(Input* input) {
+  if (input->external == nullptr || input->resource >= 0) return;
+  const Tensor& tensor = *input->tensor;
+  const bool is_small = tensorflow::DataTypeCanUseMemcpy(tensor.dtype()) && IsSmall(tensor);
+  input->described = std::make_unique<const Described>(
+      Described{ShapeOf(tensor), is_small, is_small ? std::string(tensor.tensor_data()) : ""});
 }
 
 absl::Status Step::Materialise(Value* value) {
+  std::lock_guard<std::recursive_mutex> working(access_->mutex);
   const int64_t began_at = Now();
   while (HasGraph()) {
     if (value->slot() < 0) return Leave("a value that is not fetched is needed");
     switch (value->Receive(kPatience)) {
       case Meeting::kValue:
-        stalls_.push_back({Locate(base_), records_[value->record].node, Now() - began_at});
+        stalls_.push_back({Locate(base_), value->node, Now() - began_at});
         return absl::OkStatus();
       case Meeting::kClosed:
         return Leave("an operation failed");
@@ -49,7 +47,7 @@ absl::Status Step::Materialise(Value* value) {
 // What has been done has to be done again in any case when the program does not come to its end. Then the value is
 // there, and the exception is raised where eager execution raises it: after the operation.
 std::string Step::WhyToWaitNoLonger() const {
-  if (run_->is_unwanted) return "another thread needs a value";
+  if (run_->is_unwanted) return kAnotherThread;
   return HandleSignals() ? "a signal" : "";
 }
 
@@ -67,15 +65,25 @@ std::string Step::Await(const Node& node, int number, size_t output, int positio
   return meeting == Meeting::kClosed ? "failed" : why;
 }
 
-absl::Status Step::Leave(const std::string& reason) {
-  if (!is_ending_) left_at_ = Locate(base_);
+void Step::LeaveFrom(Run& run, Value* value) {
+  std::unique_lock<std::recursive_mutex> working(run.access->mutex, std::try_to_lock);
+  Step* step = working.owns_lock() ? run.access->step : nullptr;
+  if (step == nullptr || step->run_.get() != &run || step->is_ending_) return;
+  step->LeaveAt(step->plan_->nodes[value->node].location, kAnotherThread).IgnoreError();  // the value has the error
+}
+
+absl::Status Step::Leave(const std::string& reason) { return LeaveAt(is_ending_ ? -1 : Locate(base_), reason); }
+
+absl::Status Step::LeaveAt(int location, const std::string& reason) {
+  left_at_ = location;
   run_->Cancel();
-  const absl::Status before = SettlePending(0);  // what the program has done before this step comes first
+  const absl::Status before = line_->Settle(0);  // what the program has done before this step comes first
   if (!before.ok()) Discard(before, kBefore);
   return before.ok() ? DoAgain(reason) : before;
 }
 
 void Step::PrepareFork() {
+  std::lock_guard<std::recursive_mutex> working(access_->mutex);
   if (!HasGraph()) return;
   std::shared_ptr<Run> run = run_;
   Leave("the process was forked").IgnoreError();  // whoever needs a value that is not there gets the error
@@ -141,7 +149,7 @@ const Way* Step::WayToEnd() const {
 }
 
 std::string Step::WhyNotToCommit() const {
-  if (run_->is_unwanted) return "another thread needs a value";
+  if (run_->is_unwanted) return kAnotherThread;
   if (WayToEnd() == nullptr) return "new path: the step ends here";
   for (const Record& record : records_) {
     for (const ValuePtr& value : record.outputs) {
@@ -156,6 +164,7 @@ std::string Step::WhyNotToCommit() const {
 absl::Status Step::Commit(bool may_run_ahead) {
   Tell(*WayToEnd());
   if (plan_->commit >= 0) Tell(plan_->commit, 0);
+  run_->Put(&outbox_);
   was_coexecuted_ = true;
   run_->Start();
   if (may_run_ahead && !run_->IsTimed() && !plan_->is_lazy) {
@@ -197,6 +206,7 @@ bool Step::ReceiveAll() {
 }
 
 absl::Status Step::End(bool was_raised, bool may_run_ahead) {
+  std::lock_guard<std::recursive_mutex> working(access_->mutex);
   absl::Status status;
   is_ending_ = true;
   if (HasGraph()) {
@@ -206,7 +216,7 @@ absl::Status Step::End(bool was_raised, bool may_run_ahead) {
   Detach();
   if (was_coexecuted_) return status;  // an error here is one of the last writes
   for (Record& record : records_) {
-    for (Input& input : record.inputs) TF_RETURN_IF_ERROR(Describe(&input));
+    for (Input& input : record.inputs) Describe(&input);
   }
   return was_raised ? absl::OkStatus() : status;
 }

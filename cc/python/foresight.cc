@@ -20,16 +20,13 @@ constexpr int64_t kFewOthers = 64;
 constexpr int kFewOperations = 32;  // one after another
 
 int64_t SizeOf(const Input& input) {
-  if (input.value == nullptr) {
-    const Tensor* tensor;
-    return TensorOf(input.external.get(), &tensor).ok() ? tensor->NumElements() : kFewNumbers + 1;
-  }
+  if (input.value == nullptr) return input.tensor->NumElements();
   int64_t size = 1;
   for (int64_t dimension : input.value->shape) size *= dimension;
   return size;
 }
 
-bool IsSmallEnough(const std::vector<Input>& inputs) {
+bool IsSmallEnough(const Inputs& inputs) {
   for (const Input& input : inputs) {
     if (input.resource >= 0) return false;
     if (SizeOf(input) > (IsCountable(input.dtype) ? kFewNumbers : kFewOthers)) return false;
@@ -39,9 +36,8 @@ bool IsSmallEnough(const std::vector<Input>& inputs) {
 
 }  // namespace
 
-Step::Outcome Step::Foresee(const Signature& signature, const std::vector<Input>& inputs,
-                            const std::vector<KnownInput>& known, bool has_shapes) {
-  if (has_shapes && CannotFail(signature, known, [&](int i) { return Known(inputs[i], 0); })) return {false, {}};
+Step::Outcome Step::Foresee(const Signature& signature, const Inputs& inputs, bool has_shapes) {
+  if (has_shapes && CannotFail(signature, KnownOf(inputs), [&](int i) { return Known(inputs[i], 0); })) return {false, {}};
   std::vector<Tensor> values;
   for (const HandlePtr& handle : Compute(signature, inputs, 0)) {
     const Tensor* tensor;
@@ -65,7 +61,7 @@ HandlePtr Step::Known(const Input& input, int depth) {
 }
 
 // The outputs of a pure operation if its inputs are known, else nothing.
-std::vector<HandlePtr> Step::Compute(const Signature& signature, const std::vector<Input>& inputs, int depth) {
+std::vector<HandlePtr> Step::Compute(const Signature& signature, const Inputs& inputs, int depth) {
   if (signature.kind != Kind::kPure || depth > kFewOperations || !IsSmallEnough(inputs)) return {};
   std::vector<HandlePtr> known;
   std::vector<Handle*> handles;

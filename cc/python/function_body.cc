@@ -95,7 +95,7 @@ tensorflow::DataTypeVector ResultTypes(const FunctionDef& function) {
   return types;
 }
 
-absl::Status InferCall(const std::string& function, const std::vector<KnownInput>& inputs,
+absl::Status InferCall(const std::string& function, const KnownInputs& inputs,
                        std::vector<Dimensions>* outputs, bool* is_complete) {
   const FunctionLibraryDefinition& library = *CoexecutionDevice::Registered()->context()->FuncLibDef();
   std::unique_ptr<tensorflow::FunctionBody> body;

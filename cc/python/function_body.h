@@ -20,7 +20,7 @@ bool MayBeInGraph(const std::string& function, const tensorflow::FunctionLibrary
 tensorflow::DataTypeVector ResultTypes(const tensorflow::FunctionDef& function);
 
 // As InferShapes, for the results of a call.
-absl::Status InferCall(const std::string& function, const std::vector<KnownInput>& inputs,
+absl::Status InferCall(const std::string& function, const KnownInputs& inputs,
                        std::vector<Dimensions>* outputs, bool* is_complete);
 
 }  // namespace recgraph

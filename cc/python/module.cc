@@ -84,7 +84,7 @@ PyObject* Begin(PyObject*, PyObject* arguments) {
   PyObject *base, *capsule;
   if (!PyArg_ParseTuple(arguments, "O!O", &PyCode_Type, &base, &capsule)) return nullptr;
   if (Step::Current() != nullptr) Py_RETURN_FALSE;
-  if (LastPending() != nullptr && !IsOf(LastPending()->plan(), capsule)) Py_RETURN_FALSE;
+  if (ThisLine()->Last() != nullptr && !IsOf(ThisLine()->Last()->plan(), capsule)) Py_RETURN_FALSE;
   std::shared_ptr<Plan> plan;
   if (capsule != Py_None) {
     auto* held = static_cast<std::shared_ptr<Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
@@ -110,9 +110,10 @@ PyObject* DescribeInput(const Input& input) {
     return Py_BuildValue("(iiiiOO)", 0, input.value->record, input.value->output, input.dtype, Py_None, Py_None);
   }
   if (input.resource >= 0) return Py_BuildValue("(iiiiOO)", 3, input.resource, 0, input.dtype, Py_None, Py_None);
-  if (!input.is_small) return Py_BuildValue("(iiiiNO)", 1, 0, 0, input.dtype, ShapeTuple(input.shape), Py_None);
-  return Py_BuildValue("(iiiiNy#)", 2, 0, 0, input.dtype, ShapeTuple(input.shape), input.bytes.data(),
-                       static_cast<Py_ssize_t>(input.bytes.size()));
+  const Described& tensor = *input.described;
+  if (!tensor.is_small) return Py_BuildValue("(iiiiNO)", 1, 0, 0, input.dtype, ShapeTuple(tensor.shape), Py_None);
+  return Py_BuildValue("(iiiiNy#)", 2, 0, 0, input.dtype, ShapeTuple(tensor.shape), tensor.bytes.data(),
+                       static_cast<Py_ssize_t>(tensor.bytes.size()));
 }
 
 // (dtype, shape, whether Python needs the value).
@@ -175,7 +176,7 @@ PyObject* Wait(PyObject*, PyObject* most) {
   if (count < 0) return nullptr;
   absl::Status status;
   Py_BEGIN_ALLOW_THREADS;
-  status = SettlePending(static_cast<size_t>(count));
+  status = ThisLine()->Settle(static_cast<size_t>(count));
   Py_END_ALLOW_THREADS;
   return Py_BuildValue("(is)", static_cast<int>(status.code()), std::string(status.message()).c_str());
 }
@@ -196,7 +197,7 @@ PyObject* End(PyObject*, PyObject* arguments) {
   Py_END_ALLOW_THREADS;
   PyObject* described = DescribeStep(*step);
   Py_BEGIN_ALLOW_THREADS;
-  if (step->IsPending()) AddPending(std::move(step));
+  if (step->IsPending()) ThisLine()->Add(std::move(step));
   step.reset();
   Py_END_ALLOW_THREADS;
   return Py_BuildValue("(Nis)", described, static_cast<int>(status.code()), std::string(status.message()).c_str());
@@ -204,7 +205,7 @@ PyObject* End(PyObject*, PyObject* arguments) {
 
 PyObject* BeforeFork(PyObject*, PyObject*) {
   Py_BEGIN_ALLOW_THREADS;
-  SettlePending(0).IgnoreError();
+  ThisLine()->Settle(0).IgnoreError();
   if (Step::Current() != nullptr) Step::Current()->PrepareFork();
   Py_END_ALLOW_THREADS;
   Py_RETURN_NONE;
@@ -213,6 +214,14 @@ PyObject* BeforeFork(PyObject*, PyObject*) {
 PyObject* AfterFork(PyObject*, PyObject*) {
   GraphRunner::NoteFork();
   Py_RETURN_NONE;
+}
+
+// share(is_on): (operations, nanoseconds) since the last call, while it was on.
+PyObject* Share(PyObject*, PyObject* is_on) {
+  DeviceShare& share = DeviceShare::Get();
+  share.is_on = PyObject_IsTrue(is_on) == 1;
+  return Py_BuildValue("(LL)", static_cast<long long>(share.operations.exchange(0)),
+                       static_cast<long long>(share.nanoseconds.exchange(0)));
 }
 
 PyObject* IsInStep(PyObject*, PyObject*) { return PyBool_FromLong(Step::Current() != nullptr); }
@@ -265,6 +274,7 @@ PyMethodDef methods[] = {
     {"wait", Wait, METH_O, "wait(most): waits for the graphs of steps that have ended."},
     {"before_fork", BeforeFork, METH_NOARGS, "before_fork(): ends the graphs of this thread's steps."},
     {"after_fork", AfterFork, METH_NOARGS, "after_fork(): says that this is the new process."},
+    {"share", Share, METH_O, "share(is_on): how long the device took for how many operations, and whether to count."},
     {"is_in_step", IsInStep, METH_NOARGS, "is_in_step(): whether this thread is in a step."},
     {"signature", DescribeSignature, METH_O, "signature(number): type and definition of an operation."},
     {"resource", DescribeResource, METH_O, "resource(number): name, dtype and shape of a variable."},

@@ -1,27 +1,28 @@
 // Steps that Python is through with while their graphs still compute.
 #include "cc/python/pending.h"
 
-#include <deque>
 #include <utility>
 
 #include "cc/python/resources.h"
 
 namespace recgraph {
-namespace {
 
-thread_local std::deque<std::unique_ptr<Step>> line;
+void Line::Add(std::unique_ptr<Step> step) {
+  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  steps_.push_back(std::move(step));
+}
 
-}  // namespace
+const Step* Line::Last() {
+  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  return steps_.empty() ? nullptr : steps_.back().get();
+}
 
-void AddPending(std::unique_ptr<Step> step) { line.push_back(std::move(step)); }
-
-const Step* LastPending() { return line.empty() ? nullptr : line.back().get(); }
-
-absl::Status SettlePending(size_t most) {
+absl::Status Line::Settle(size_t most) {
+  std::lock_guard<std::recursive_mutex> lock(mutex_);
   absl::Status status;
-  while (line.size() > most || (!line.empty() && (!status.ok() || line.front()->HasFinished()))) {
-    std::unique_ptr<Step> first = std::move(line.front());
-    line.pop_front();
+  while (steps_.size() > most || (!steps_.empty() && (!status.ok() || steps_.front()->HasFinished()))) {
+    std::unique_ptr<Step> first = std::move(steps_.front());
+    steps_.pop_front();
     if (status.ok()) {
       status = first->Settle();
     } else {
@@ -31,13 +32,18 @@ absl::Status SettlePending(size_t most) {
   return status;
 }
 
+Line* ThisLine() {
+  thread_local Line line;
+  return &line;
+}
+
 absl::Status SettleBefore(const tensorflow::EagerOperation& operation) {
-  if (line.empty()) return absl::OkStatus();
+  if (ThisLine()->Last() == nullptr) return absl::OkStatus();
   bool is_seen = SignatureOf(operation).kind == Kind::kOpaque;
   for (Handle* input : operation.Inputs()) {
     is_seen |= input->DataType() == tensorflow::DT_RESOURCE && ResourceNumber(input, false) != kUnknownResource;
   }
-  return is_seen ? SettlePending(0) : absl::OkStatus();
+  return is_seen ? ThisLine()->Settle(0) : absl::OkStatus();
 }
 
 }  // namespace recgraph

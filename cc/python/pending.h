@@ -6,23 +6,36 @@
 #define RECGRAPH_CC_PYTHON_PENDING_H_
 
 #include <cstddef>
+#include <deque>
 #include <memory>
+#include <mutex>
 
 #include "cc/python/step.h"
 
 namespace recgraph {
 
-// Puts a step at the end of this thread's line.
-void AddPending(std::unique_ptr<Step> step);
+// Any thread may call anything; a line belongs to one, and what Last gives is not gone while that does something else.
+class Line {
+ public:
+  // Puts a step at the end.
+  void Add(std::unique_ptr<Step> step);
 
-// The last of the line, or null.
-const Step* LastPending();
+  // The last step, or null.
+  const Step* Last();
 
-// Waits until the line has at most `most` steps. One whose graph failed is done again, at once. If it fails then as
-// well, its error is the result, and the steps behind it have not happened.
-absl::Status SettlePending(size_t most);
+  // Waits until there are at most `most` steps. One whose graph failed is done again, at once. If it fails then as
+  // well, its error is the result, and the steps behind it have not happened.
+  absl::Status Settle(size_t most);
 
-// The same for all of them, before an operation outside of steps that may use one of their variables.
+ private:
+  std::recursive_mutex mutex_;  // a signal that comes meanwhile may lead here again
+  std::deque<std::unique_ptr<Step>> steps_;
+};
+
+// The line of this thread.
+Line* ThisLine();
+
+// Waits for all steps of this thread before an operation outside of steps that may use one of their variables.
 absl::Status SettleBefore(const tensorflow::EagerOperation& operation);
 
 }  // namespace recgraph

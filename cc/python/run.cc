@@ -38,9 +38,10 @@ Run::~Run() {
   Registry().erase(id_);
 }
 
-void Run::Put(int slot, tensorflow::Tensor value) {
-  if (timer_ != nullptr) timer_->Given(slot);
-  channels_.Put(slot, std::move(value));
+void Run::Put(std::vector<std::pair<int, tensorflow::Tensor>>* values) {
+  if (values->empty()) return;
+  if (timer_ != nullptr) timer_->Given(values->front().first);
+  channels_.PutAll(values);
 }
 
 void Run::Give(int slot, tensorflow::Tensor value) {

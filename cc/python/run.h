@@ -10,9 +10,11 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "cc/core/channel.h"
 #include "cc/core/history.h"
+#include "cc/python/access.h"
 #include "cc/python/replays.h"
 #include "cc/python/timing.h"
 #include "tensorflow/core/framework/cancellation.h"
@@ -36,8 +38,8 @@ class Run {
   History<tensorflow::Tensor>& history() { return history_; }
   tensorflow::CancellationManager* cancellation() { return &cancellation_; }
 
-  // Gives the graph a value.
-  void Put(int slot, tensorflow::Tensor value);
+  // Gives the graph values for slots, and leaves none.
+  void Put(std::vector<std::pair<int, tensorflow::Tensor>>* values);
 
   // Gives Python one.
   void Give(int slot, tensorflow::Tensor value);
@@ -73,6 +75,9 @@ class Run {
 
   // Set by another thread that needs a value which the graph does not give: the step has to leave the graph.
   std::atomic<bool> is_unwanted{false};
+
+  // To the step of this run. Set before the graph starts.
+  std::shared_ptr<Access> access;
 
  private:
   Run(int64_t id, int slots, int cells, GraphTimer* timer)

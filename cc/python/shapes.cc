@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cc/python/function_body.h"
+#include "cc/python/tensors.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -34,19 +35,29 @@ std::unique_ptr<HandleData> HandleDataOf(const Tensor* tensor) {
 
 bool IsData(const Tensor* tensor) { return tensor != nullptr && tensor->dtype() != tensorflow::DT_RESOURCE; }
 
-void AppendTo(std::string* key, const void* data, size_t size) { key->append(static_cast<const char*>(data), size); }
+// Whether the value of an input is compared, besides its shape.
+bool HasPlainValue(const Tensor* tensor) {
+  return IsData(tensor) && IsSmall(*tensor) && tensorflow::DataTypeCanUseMemcpy(tensor->dtype());
+}
 
-void AppendInput(const KnownInput& input, std::string* key) {
-  const int rank = static_cast<int>(input.shape.size());
-  AppendTo(key, &rank, sizeof(rank));
-  AppendTo(key, input.shape.data(), rank * sizeof(int64_t));
-  const bool has_value =
-      IsData(input.tensor) && IsSmall(*input.tensor) && tensorflow::DataTypeCanUseMemcpy(input.tensor->dtype());
-  key->push_back(has_value ? 1 : 0);
-  if (has_value) key->append(input.tensor->tensor_data());
+bool IsShape(const Input& input, const Dimensions& shape) {
+  if (input.value != nullptr) return input.value->shape == shape;
+  if (input.tensor->dims() != static_cast<int>(shape.size())) return false;
+  for (int i = 0; i < input.tensor->dims(); ++i) {
+    if (input.tensor->dim_size(i) != shape[i]) return false;
+  }
+  return true;
 }
 
 }  // namespace
+
+KnownInputs KnownOf(const Inputs& inputs) {
+  KnownInputs known;
+  for (const Input& input : inputs) {
+    known.push_back({input.value != nullptr ? input.value->shape : ShapeOf(*input.tensor), input.tensor});
+  }
+  return known;
+}
 
 bool TakeShape(InferenceContext* context, ShapeHandle shape, Dimensions* result) {
   if (!context->FullyDefined(shape)) return false;
@@ -56,7 +67,7 @@ bool TakeShape(InferenceContext* context, ShapeHandle shape, Dimensions* result)
 
 bool IsSmall(const Tensor& tensor) { return tensor.NumElements() <= kSmallElements; }
 
-absl::Status InferShapes(const Signature& signature, const std::vector<KnownInput>& inputs,
+absl::Status InferShapes(const Signature& signature, const KnownInputs& inputs,
                          std::vector<Dimensions>* outputs, bool* is_complete) {
   if (signature.kind == Kind::kCall) {
     *is_complete = true;
@@ -83,24 +94,37 @@ absl::Status InferShapes(const Signature& signature, const std::vector<KnownInpu
   return absl::OkStatus();
 }
 
-absl::Status ShapeCache::Infer(const Signature& signature, const std::vector<KnownInput>& inputs,
-                               const std::vector<Dimensions>** outputs, bool* is_complete) {
-  key_.clear();
-  for (const KnownInput& input : inputs) AppendInput(input, &key_);
-  for (const Entry& entry : entries_) {
-    if (entry.key == key_) {
-      *outputs = &entry.outputs;
-      *is_complete = entry.is_complete;
-      return absl::OkStatus();
-    }
+bool ShapeCache::Fits(const Entry& entry, const Inputs& inputs) {
+  if (entry.inputs.size() != inputs.size()) return false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Part& part = entry.inputs[i];
+    if (!IsShape(inputs[i], part.shape) || HasPlainValue(inputs[i].tensor) != part.has_value) return false;
+    if (part.has_value && inputs[i].tensor->tensor_data() != part.bytes) return false;
   }
-  Entry made{key_, {}, false};
-  TF_RETURN_IF_ERROR(InferShapes(signature, inputs, &made.outputs, &made.is_complete));
-  if (entries_.size() < kRemembered) entries_.emplace_back();
-  Entry& place = entries_[next_++ % kRemembered];
-  place = std::move(made);
-  *outputs = &place.outputs;
-  *is_complete = place.is_complete;
+  return true;
+}
+
+absl::Status ShapeCache::Infer(const Signature& signature, const Inputs& inputs,
+                               const std::vector<Dimensions>** outputs, bool* is_complete) {
+  size_t found = last_;
+  if (entries_.empty() || !Fits(entries_[last_], inputs)) {
+    for (found = 0; found < entries_.size() && !Fits(entries_[found], inputs);) ++found;
+  }
+  if (found == entries_.size()) {
+    Entry made{{}, {}, false};
+    const KnownInputs known = KnownOf(inputs);
+    for (const KnownInput& input : known) {
+      const bool has_value = HasPlainValue(input.tensor);
+      made.inputs.push_back({input.shape, has_value, has_value ? std::string(input.tensor->tensor_data()) : ""});
+    }
+    TF_RETURN_IF_ERROR(InferShapes(signature, known, &made.outputs, &made.is_complete));
+    found = next_++ % kRemembered;
+    if (found == entries_.size()) entries_.emplace_back();
+    entries_[found] = std::move(made);
+  }
+  last_ = found;
+  *outputs = &entries_[found].outputs;
+  *is_complete = entries_[found].is_complete;
   return absl::OkStatus();
 }
 

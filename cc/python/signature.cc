@@ -99,10 +99,10 @@ const Signature& SignatureOf(const EagerOperation& operation) {
   const Fprint128 key = const_cast<EagerOperation&>(operation).MutableAttrs()->CacheKey("");
   Signatures& all = All();
   std::lock_guard<std::mutex> lock(all.mutex);
-  auto named = all.by_name.find(operation.Name());
-  if (named != all.by_name.end()) return *named->second;
   auto found = all.by_key.find(key);
   if (found != all.by_key.end()) return *found->second;
+  auto named = all.by_name.find(operation.Name());
+  if (named != all.by_name.end()) return *named->second;
   Signature& made = all.all.emplace_back();
   made.number = static_cast<int>(all.all.size()) - 1;
   made.name = operation.Name();

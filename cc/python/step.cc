@@ -33,24 +33,10 @@ bool IsInGraph(Kind kind) { return kind == Kind::kPure || kind == Kind::kVariabl
 
 // NumPy's memory may change as soon as the program goes on: what a graph reads later has to be a copy.
 absl::Status KeepFromChanging(Input* input) {
-  const Tensor* tensor;
-  TF_RETURN_IF_ERROR(TensorOf(input->external.get(), &tensor));
-  const tensorflow::TensorBuffer* buffer = tensorflow::DMAHelper::buffer(tensor);
-  if (buffer != nullptr && !buffer->OwnsMemory()) input->external = HandleOf(tensorflow::tensor::DeepCopy(*tensor));
-  return absl::OkStatus();
-}
-
-absl::Status KnownInputs(const std::vector<Input>& inputs, std::vector<KnownInput>* known) {
-  for (const Input& input : inputs) {
-    if (input.value != nullptr) {
-      known->push_back({input.value->shape});
-      continue;
-    }
-    const Tensor* tensor;
-    TF_RETURN_IF_ERROR(TensorOf(input.external.get(), &tensor));
-    known->push_back({ShapeOf(*tensor), tensor});
-  }
-  return absl::OkStatus();
+  const tensorflow::TensorBuffer* buffer = tensorflow::DMAHelper::buffer(input->tensor);
+  if (buffer == nullptr || buffer->OwnsMemory()) return absl::OkStatus();
+  input->external = HandleOf(tensorflow::tensor::DeepCopy(*input->tensor));
+  return TensorOf(input->external.get(), &input->tensor);
 }
 
 Tensor CountTensor(const Dimensions& values, bool is_scalar, tensorflow::DataType dtype) {
@@ -78,19 +64,25 @@ Tensor ShapeAnswer(const std::string& name, const Dimensions& shape, tensorflow:
 
 Step* Step::Current() { return current_step; }
 
-void Step::Detach() { current_step = nullptr; }
+void Step::Detach() {
+  current_step = nullptr;
+  access_->step = nullptr;
+}
 
 Step::Suspended::Suspended() : step_(current_step) { current_step = nullptr; }
 Step::Suspended::~Suspended() { current_step = step_; }
 
 Step::Step(PyCodeObject* base, std::shared_ptr<Plan> plan)
-    : number_(NextNumber()), base_(base), plan_(std::move(plan)) {
+    : number_(NextNumber()), base_(base), line_(ThisLine()), access_(new Access{{}, this}), plan_(std::move(plan)) {
   current_step = this;
   if (plan_ != nullptr) Launch();
 }
 
 Step::~Step() {
-  if (current_step == this) current_step = nullptr;
+  if (current_step == this) {
+    std::lock_guard<std::recursive_mutex> working(access_->mutex);
+    Detach();
+  }
   if (HasGraph()) run_->Cancel();
   for (Record& record : records_) {
     for (ValuePtr& value : record.outputs) {
@@ -102,14 +94,16 @@ Step::~Step() {
 
 void Step::Launch() {
   run_ = Run::New(plan_->slots, plan_->cells, !IsReplayed() && plan_->IsTimed());
+  run_->access = access_;
   next_ = &plan_->first;
   last_.assign(plan_->nodes.size(), -1);
+  records_.reserve(plan_->nodes.size());
   if (IsReplayed()) return Replay();
   if (plan_->replays.mode() == Replays::Mode::kRecord) run_->RecordIn(plan_->replays.Record());
   auto inputs = std::make_shared<std::vector<HandlePtr>>();
   inputs->push_back(HandleOf(Tensor(run_->id())));
   for (const HandlePtr& variable : plan_->resources) inputs->push_back(Share(variable.get()));
-  std::shared_ptr<Run> before = LastPending() == nullptr ? nullptr : LastPending()->run();
+  std::shared_ptr<Run> before = line_->Last() == nullptr ? nullptr : line_->Last()->run();
   auto body = [run = run_, before, inputs, function = plan_->function, config = plan_->config] {
     if (before != nullptr && !before->Wait().ok()) {
       return run->Finish(absl::CancelledError("the step before this one has failed"));
@@ -135,14 +129,28 @@ void Step::Replay() {
 }
 
 absl::Status Step::Execute(const EagerOperation& operation, Handle** results, int* count) {
+  std::lock_guard<std::recursive_mutex> working(access_->mutex);
+  DeviceShare& share = DeviceShare::Get();
+  if (!share.is_on || !HasGraph()) return DoExecute(operation, results, count);
+  const size_t before = records_.size(), waits = stalls_.size();
+  const int64_t began_at = Now();
+  const absl::Status status = DoExecute(operation, results, count);
+  if (records_.size() > before && records_.back().node >= 0 && stalls_.size() == waits) {
+    share.nanoseconds += Now() - began_at;
+    ++share.operations;
+  }
+  return status;
+}
+
+absl::Status Step::DoExecute(const EagerOperation& operation, Handle** results, int* count) {
   const Signature& signature = SignatureOf(operation);
   if (signature.kind == Kind::kConstant) {
     *count = 1;
     results[0] = Share(operation.Inputs()[0]).release();
     return absl::OkStatus();
   }
-  if (HasGraph() && run_->is_unwanted) TF_RETURN_IF_ERROR(Leave("another thread needs a value"));
-  std::vector<Input> inputs;
+  if (HasGraph() && run_->is_unwanted) TF_RETURN_IF_ERROR(Leave(kAnotherThread));
+  Inputs inputs;
   TF_RETURN_IF_ERROR(Classify(signature, operation, &inputs));
   if (signature.kind == Kind::kShape && AnswerShape(signature, inputs, results)) {
     *count = static_cast<int>(signature.outputs.size());
@@ -158,7 +166,8 @@ absl::Status Step::Execute(const EagerOperation& operation, Handle** results, in
 }
 
 absl::Status Step::Classify(const Signature& signature, const EagerOperation& operation,
-                            std::vector<Input>* inputs) const {
+                            Inputs* inputs) const {
+  const bool is_in_graph = IsInGraph(signature.kind);
   inputs->resize(operation.Inputs().size());
   for (size_t i = 0; i < inputs->size(); ++i) {
     Handle* handle = operation.Inputs()[i];
@@ -168,30 +177,29 @@ absl::Status Step::Classify(const Signature& signature, const EagerOperation& op
     if (value != nullptr && value->step == number_) {
       value->Ref();
       input.value.reset(value);
-    } else if (value != nullptr) {
+      continue;
+    }
+    if (value != nullptr) {
       TF_RETURN_IF_ERROR(value->Get(&input.external));
     } else {
       input.external = Share(handle);
-      if (input.dtype == tensorflow::DT_RESOURCE) {
-        input.resource = ResourceNumber(handle, IsInGraph(signature.kind));
-      }
+      if (input.dtype == tensorflow::DT_RESOURCE) input.resource = ResourceNumber(handle, is_in_graph);
     }
+    if (is_in_graph) TF_RETURN_IF_ERROR(TensorOf(input.external.get(), &input.tensor));
   }
   return absl::OkStatus();
 }
 
-bool Step::IsImmediate(const Signature& signature, const std::vector<Input>& inputs) const {
+bool Step::IsImmediate(const Signature& signature, const Inputs& inputs) const {
   if (signature.kind != Kind::kPure) return false;
   for (const Input& input : inputs) {
-    if (input.value != nullptr || !IsCountable(input.dtype)) return false;
-    const Tensor* tensor;
-    if (!TensorOf(input.external.get(), &tensor).ok() || !IsSmall(*tensor)) return false;
+    if (input.value != nullptr || !IsCountable(input.dtype) || !IsSmall(*input.tensor)) return false;
   }
   return true;
 }
 
 absl::Status Step::RunOutside(const Signature& signature, const EagerOperation& operation,
-                              const std::vector<Input>& inputs, Handle** results, int* count) {
+                              const Inputs& inputs, Handle** results, int* count) {
   bool is_shared = false;
   if (signature.kind == Kind::kOpaque) {
     host_uses_.push_back({&signature, -1});
@@ -204,10 +212,13 @@ absl::Status Step::RunOutside(const Signature& signature, const EagerOperation& 
     }
   }
   if (HasGraph() && is_shared) TF_RETURN_IF_ERROR(Leave(signature.name + " uses a variable of the graph"));
-  return RunEagerly(operation, results, count);
+  access_->mutex.unlock();  // it may run Python, and that may wait for another thread
+  const absl::Status status = RunEagerly(operation, results, count);
+  access_->mutex.lock();
+  return status;
 }
 
-bool Step::AnswerShape(const Signature& signature, const std::vector<Input>& inputs, Handle** results) {
+bool Step::AnswerShape(const Signature& signature, const Inputs& inputs, Handle** results) {
   for (const Input& input : inputs) {
     if (input.value == nullptr) return false;
   }
@@ -217,7 +228,7 @@ bool Step::AnswerShape(const Signature& signature, const std::vector<Input>& inp
   return true;
 }
 
-absl::Status Step::Trace(const Signature& signature, const EagerOperation& operation, std::vector<Input> inputs,
+absl::Status Step::Trace(const Signature& signature, const EagerOperation& operation, Inputs inputs,
                          Handle** results, int* count) {
   std::vector<HandlePtr> held;
   std::vector<Handle*> handles;
@@ -228,12 +239,10 @@ absl::Status Step::Trace(const Signature& signature, const EagerOperation& opera
     held.push_back(std::move(handle));
   }
   Record record{&signature, Locate(base_), -1, 0, true, {}, {}};
-  std::vector<KnownInput> known;
-  TF_RETURN_IF_ERROR(KnownInputs(inputs, &known));
   std::vector<Dimensions> shapes;
   bool is_complete = false;
-  if (InferShapes(signature, known, &shapes, &is_complete).ok()) record.has_open_shapes = !is_complete;
-  for (Input& input : inputs) TF_RETURN_IF_ERROR(Describe(&input));
+  if (InferShapes(signature, KnownOf(inputs), &shapes, &is_complete).ok()) record.has_open_shapes = !is_complete;
+  for (Input& input : inputs) Describe(&input);
   TF_RETURN_IF_ERROR(RunWith(operation.Name(), operation.Attrs(), handles, results, count,
                              operation.GetCancellationManager()));
   auto* device = CoexecutionDevice::Registered();
@@ -241,18 +250,21 @@ absl::Status Step::Trace(const Signature& signature, const EagerOperation& opera
     HandlePtr made(results[i]);
     const Tensor* tensor;
     TF_RETURN_IF_ERROR(TensorOf(made.get(), &tensor));
-    ValuePtr value(new Value(number_, static_cast<int>(records_.size()), i, tensor->dtype(), ShapeOf(*tensor)));
+    ValuePtr value(new Value(number_, static_cast<int>(records_.size()), -1, i, tensor->dtype(), ShapeOf(*tensor)));
     results[i] = new ValueHandle(device->context(), device, value.get());
     value->Set(made.get());
     record.outputs.push_back(std::move(value));
   }
-  for (Input& input : inputs) input.external = nullptr;
+  for (Input& input : inputs) {
+    input.external = nullptr;
+    input.tensor = nullptr;
+  }
   record.inputs = std::move(inputs);
   records_.push_back(std::move(record));
   return absl::OkStatus();
 }
 
-absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, Handle** results, int* count,
+absl::Status Step::Walk(const Signature& signature, Inputs* inputs, Handle** results, int* count,
                         bool* is_done) {
   const Way* way = Match(signature, *inputs);
   if (way == nullptr) return Leave("new path: " + signature.name);
@@ -260,16 +272,15 @@ absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, 
   for (Input& input : *inputs) {
     if (input.external != nullptr && input.resource < 0) TF_RETURN_IF_ERROR(KeepFromChanging(&input));
   }
-  std::vector<KnownInput> known;
-  TF_RETURN_IF_ERROR(KnownInputs(*inputs, &known));
   const std::vector<Dimensions>* shapes = nullptr;
   bool is_complete = false;
-  if (!node.shapes.Infer(signature, known, &shapes, &is_complete).ok()) return Leave("wrong shapes: " + signature.name);
+  if (!node.shapes.Infer(signature, *inputs, &shapes, &is_complete).ok()) return Leave("wrong shapes: " + signature.name);
   if (!is_complete && !node.is_sync) return Leave("shapes depend on values: " + signature.name);
   Outcome outcome{node.is_sync, {}};
-  if (node.is_sync) outcome = Foresee(signature, *inputs, known, is_complete);
+  if (node.is_sync) outcome = Foresee(signature, *inputs, is_complete);
   Tell(*way);
   Feed(node, *inputs);
+  run_->Put(&outbox_);
   const int last = last_[way->node];
   const int position = last < 0 ? 0 : records_[last].position + 1;
   if (outcome.is_awaited) {
@@ -283,7 +294,7 @@ absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, 
   auto* device = CoexecutionDevice::Registered();
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
     const bool is_there = i < outcome.values.size();
-    ValuePtr value(new Value(number_, static_cast<int>(records_.size()), static_cast<int>(i), signature.outputs[i],
+    ValuePtr value(new Value(number_, static_cast<int>(records_.size()), way->node, static_cast<int>(i), signature.outputs[i],
                              is_there ? ShapeOf(outcome.values[i]) : (*shapes)[i]));
     results[i] = new ValueHandle(device->context(), device, value.get());
     if (is_there) {
@@ -301,7 +312,7 @@ absl::Status Step::Walk(const Signature& signature, std::vector<Input>* inputs, 
   return absl::OkStatus();
 }
 
-const Way* Step::Match(const Signature& signature, const std::vector<Input>& inputs) const {
+const Way* Step::Match(const Signature& signature, const Inputs& inputs) const {
   const Way* first = nullptr;
   int location = -1;
   for (const Way& way : *next_) {
@@ -330,41 +341,36 @@ bool Step::Fits(const Input& input, const Source& source) const {
   if (source.from == Source::From::kResource) return input.resource == source.number;
   if (source.from == Source::From::kOperation || source.from == Source::From::kHistory) {
     if (input.value == nullptr || input.value->output != source.output) return false;
-    const int record = input.value->record;
-    if (records_[record].node != source.number) return false;
-    return source.from == Source::From::kHistory || last_[source.number] == record;
+    if (input.value->node != source.number) return false;
+    return source.from == Source::From::kHistory || last_[source.number] == input.value->record;
   }
   if (input.external == nullptr || input.resource >= 0 || input.dtype != source.dtype) return false;
-  const Tensor* tensor;
-  if (!TensorOf(input.external.get(), &tensor).ok()) return false;
   if (source.has_rank) {
-    if (tensor->dims() != static_cast<int>(source.shape.size())) return false;
-    for (int i = 0; i < tensor->dims(); ++i) {
-      if (source.shape[i] >= 0 && source.shape[i] != tensor->dim_size(i)) return false;
+    if (input.tensor->dims() != static_cast<int>(source.shape.size())) return false;
+    for (int i = 0; i < input.tensor->dims(); ++i) {
+      if (source.shape[i] >= 0 && source.shape[i] != input.tensor->dim_size(i)) return false;
     }
   }
-  return source.from == Source::From::kFeed || tensor->tensor_data() == source.bytes;
+  return source.from == Source::From::kFeed || input.tensor->tensor_data() == source.bytes;
 }
 
-void Step::Tell(int slot, int index) { run_->Put(slot, Tensor(static_cast<int32_t>(index))); }
+void Step::Tell(int slot, int index) { outbox_.emplace_back(slot, Tensor(static_cast<int32_t>(index))); }
 
 void Step::Tell(const Way& way) {
   for (const Message& message : way.messages) Tell(message.slot, message.value);
 }
 
-void Step::Feed(const Node& node, const std::vector<Input>& inputs) {
+void Step::Feed(const Node& node, const Inputs& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const PlannedInput& planned = node.inputs[i];
-    const int chosen = SourceOf(inputs[i], planned);
+    const int chosen = planned.sources.size() == 1 ? 0 : SourceOf(inputs[i], planned);
     for (size_t j = 0; j < planned.sources.size(); ++j) {
       const Source& source = planned.sources[j];
       const bool is_chosen = static_cast<int>(j) == chosen;
       if (source.from == Source::From::kHistory) {
         Tell(source.slot, is_chosen ? records_[inputs[i].value->record].position : kNoPosition);
       } else if (source.from == Source::From::kFeed) {
-        const Tensor* tensor = nullptr;
-        const bool is_fed = is_chosen && TensorOf(inputs[i].external.get(), &tensor).ok();
-        run_->Put(source.slot, is_fed ? *tensor : Tensor(source.dtype, {0}));
+        outbox_.emplace_back(source.slot, is_chosen ? *inputs[i].tensor : Tensor(source.dtype, {0}));
       }
     }
     if (planned.select >= 0) Tell(planned.select, chosen);

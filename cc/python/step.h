@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "cc/python/access.h"
+#include "cc/python/input.h"
 #include "cc/python/plan.h"
 #include "cc/python/signature.h"
 #include "cc/python/timing.h"
@@ -19,16 +21,9 @@
 
 namespace recgraph {
 
-// What an operation of the step was given.
-struct Input {
-  ValuePtr value;      // of this step; else null
-  HandlePtr external;  // from outside. Kept while the step has a graph, to do the operation again
-  int resource = -1;   // its number, if it is one
-  tensorflow::DataType dtype = tensorflow::DT_INVALID;
-  Dimensions shape = {};
-  bool is_small = false;  // then `bytes` are its value
-  std::string bytes = {};
-};
+using Outputs = absl::InlinedVector<ValuePtr, 1>;
+
+class Line;  // of steps, pending.h
 
 struct Record {
   const Signature* signature;
@@ -36,8 +31,8 @@ struct Record {
   int node;              // of the plan; -1 if the operation was traced
   int position;          // how often that node was done before
   bool has_open_shapes;  // they depend on values
-  std::vector<Input> inputs;
-  std::vector<ValuePtr> outputs;
+  Inputs inputs;
+  Outputs outputs;
 };
 
 // An operation with resources that did not become part of the graph.
@@ -52,7 +47,10 @@ constexpr std::chrono::milliseconds kPatience(50);
 // Why a step has not happened after one that has not.
 constexpr char kBefore[] = "a step before it failed";
 
-// Belongs to the thread that made it, which alone calls its methods.
+// Why a step has left its graph.
+constexpr char kAnotherThread[] = "another thread needs a value";
+
+// Belongs to the thread that made it, which alone calls its methods, LeaveFrom apart.
 class Step {
  public:
   // The step of this thread, or null: outside of steps, and while one runs an operation.
@@ -79,6 +77,10 @@ class Step {
 
   // Makes sure that a value of this step is there.
   absl::Status Materialise(Value* value);
+
+  // Has the step of a run leave its graph if it is neither at its end nor doing anything now, as another thread needs
+  // `value`, which the graph does not give. Any thread.
+  static void LeaveFrom(Run& run, Value* value);
 
   // This process is about to be forked, and only this thread will be in the other one: the step goes on without graph.
   void PrepareFork();
@@ -111,52 +113,53 @@ class Step {
   const GraphTimes& graph_times() const { return graph_times_; }
 
  private:
-  static void Detach();  // this thread is in no step any more
+  absl::Status DoExecute(const tensorflow::EagerOperation& operation, Handle** results, int* count);
+  void Detach();  // its thread is in no step any more, and no other one can leave its graph
   bool HasGraph() const { return run_ != nullptr; }
-  absl::Status Classify(const Signature& signature, const tensorflow::EagerOperation& operation,
-                        std::vector<Input>* inputs) const;
-  bool IsImmediate(const Signature& signature, const std::vector<Input>& inputs) const;
+  absl::Status Classify(const Signature& signature, const tensorflow::EagerOperation& operation, Inputs* inputs) const;
+  bool IsImmediate(const Signature& signature, const Inputs& inputs) const;
   absl::Status RunOutside(const Signature& signature, const tensorflow::EagerOperation& operation,
-                          const std::vector<Input>& inputs, Handle** results, int* count);
-  bool AnswerShape(const Signature& signature, const std::vector<Input>& inputs, Handle** results);
-  absl::Status Trace(const Signature& signature, const tensorflow::EagerOperation& operation,
-                     std::vector<Input> inputs, Handle** results, int* count);
-  absl::Status Walk(const Signature& signature, std::vector<Input>* inputs, Handle** results, int* count,
-                    bool* is_done);
+                          const Inputs& inputs, Handle** results, int* count);
+  bool AnswerShape(const Signature& signature, const Inputs& inputs, Handle** results);
+  absl::Status Trace(const Signature& signature, const tensorflow::EagerOperation& operation, Inputs inputs,
+                     Handle** results, int* count);
+  absl::Status Walk(const Signature& signature, Inputs* inputs, Handle** results, int* count, bool* is_done);
   // What is known of an operation that may fail, or has outputs whose shapes depend on values, before the graph is
   // asked: whether Python has to wait for it, and if not, the outputs if they are there.
   struct Outcome {
     bool is_awaited;
     std::vector<tensorflow::Tensor> values;
   };
-  Outcome Foresee(const Signature& signature, const std::vector<Input>& inputs, const std::vector<KnownInput>& known,
-                  bool has_shapes);
+  Outcome Foresee(const Signature& signature, const Inputs& inputs, bool has_shapes);
   HandlePtr Known(const Input& input, int depth);
-  std::vector<HandlePtr> Compute(const Signature& signature, const std::vector<Input>& inputs, int depth);
+  std::vector<HandlePtr> Compute(const Signature& signature, const Inputs& inputs, int depth);
   std::string Await(const Node& node, int number, size_t output, int position, tensorflow::Tensor* value);
-  const Way* Match(const Signature& signature, const std::vector<Input>& inputs) const;
+  const Way* Match(const Signature& signature, const Inputs& inputs) const;
   int SourceOf(const Input& input, const PlannedInput& planned) const;
   bool Fits(const Input& input, const Source& source) const;
   void Tell(int slot, int index);
   void Tell(const Way& way);
-  void Feed(const Node& node, const std::vector<Input>& inputs);
+  void Feed(const Node& node, const Inputs& inputs);
   void Launch();
   void Replay();
   bool IsReplayed() const { return plan_->replays.mode() == Replays::Mode::kReplay; }
 
   // Leaves the graph: what the program has done so far is done again from the records, at once.
   absl::Status Leave(const std::string& reason);
+  absl::Status LeaveAt(int location, const std::string& reason);
   absl::Status DoAgain(const std::string& reason);
   absl::Status Redo(size_t index, std::vector<std::vector<HandlePtr>>* results);
   absl::Status Commit(bool may_run_ahead);
   bool ReceiveAll();
   std::string WhyNotToCommit() const;
   std::string WhyToWaitNoLonger() const;
-  static absl::Status Describe(Input* input);
+  static void Describe(Input* input);
   const Way* WayToEnd() const;
 
   const int64_t number_;
   PyCodeObject* const base_;
+  Line* const line_;
+  const std::shared_ptr<Access> access_;
   std::shared_ptr<Plan> plan_;
   std::shared_ptr<Run> run_;
   std::vector<Record> records_;
@@ -166,6 +169,7 @@ class Step {
   absl::Status failure_;  // an operation of the graph had this error, which Python may not have seen yet
   bool was_coexecuted_ = false;
   bool was_ahead_ = false;  // the plan is no longer this step's
+  std::vector<std::pair<int, tensorflow::Tensor>> outbox_;  // what the graph is about to be told
   std::string reason_;
   int left_at_ = -1;
   bool is_ending_ = false;

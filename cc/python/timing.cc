@@ -32,6 +32,11 @@ int64_t Now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
 }
 
+DeviceShare& DeviceShare::Get() {
+  static auto* share = new DeviceShare;
+  return *share;
+}
+
 GraphTimer* GraphTimer::Claim() {
   static auto* collector = new Collector;
   GraphTimer& timer = Timer();

@@ -6,6 +6,7 @@
 #ifndef RECGRAPH_CC_PYTHON_TIMING_H_
 #define RECGRAPH_CC_PYTHON_TIMING_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -15,6 +16,16 @@ namespace recgraph {
 
 // Nanoseconds since some time.
 int64_t Now();
+
+// What the device adds to the operations of graphs: how many there were, and how long those took
+// that did not wait. Counted while it is on; any thread.
+struct DeviceShare {
+  std::atomic<bool> is_on{false};
+  std::atomic<int64_t> operations{0};
+  std::atomic<int64_t> nanoseconds{0};
+
+  static DeviceShare& Get();
+};
 
 struct PythonStall {
   int location;  // where the program waited; -1: at the end of the step

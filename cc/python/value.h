@@ -24,12 +24,13 @@ HandlePtr Share(Handle* handle);
 // Any thread may call anything.
 class Value : public tensorflow::core::RefCounted {
  public:
-  // Output `output` of the operation with number `record` of the step `step`.
-  Value(int64_t step, int record, int output, tensorflow::DataType dtype, Dimensions shape)
-      : step(step), record(record), output(output), dtype(dtype), shape(std::move(shape)) {}
+  // Output `output` of the operation with number `record` of the step `step`, node `node` of its plan or -1.
+  Value(int64_t step, int record, int node, int output, tensorflow::DataType dtype, Dimensions shape)
+      : step(step), record(record), node(node), output(output), dtype(dtype), shape(std::move(shape)) {}
 
   const int64_t step;
   const int record;
+  const int node;
   const int output;
   const tensorflow::DataType dtype;
   const Dimensions shape;

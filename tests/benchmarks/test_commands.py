@@ -323,4 +323,5 @@ def test_the_ceiling_of_coexecution(tmp_path: Path) -> None:
     """Steps with a graph that computes nothing, beside the usual ways."""
     results, _ = run("skeleton", tmp_path, "--rounds", 1, "--steps", 1)
     assert [result["operations"] > 50 for result in results] == [True] * 3
+    assert all(0 < share < 1000 for result in results for share in result["device"].values())
     assert all(set(result["series"]) == {"eager", "coexec", "idle", "tf_function"} for result in results)

@@ -138,3 +138,31 @@ def test_a_step_may_wait_for_a_thread_that_writes_what_it_reads() -> None:
         called()
         expected = (expected + 10.0) * 2.0
     assert float(variable) == expected
+
+
+@pytest.mark.parametrize("is_loop", [False, True])
+def test_a_step_may_wait_for_a_thread_that_needs_what_the_graph_does_not_give(is_loop: bool) -> None:
+    """The step's thread does nothing meanwhile: the other one ends the graph."""
+    variable = tf.Variable(1.0)
+    seen: list[float] = []
+
+    def step(i: int) -> None:
+        variable.assign_add(1.0)
+        tripled = variable * 3.0
+        if i == 8:
+            at_once(lambda: seen.append(float(tripled)), lambda: seen.append(float(tripled + 0.0)))
+        variable.assign_add(tripled - variable)
+
+    loop = rg.steps(range(12))
+    called = Coexecuted(step)
+    for i in loop if is_loop else range(12):
+        (step if is_loop else called)(i)
+    explained = (loop if is_loop else called).explain()
+    assert "another thread needs a value" in explained, explained
+    assert "test_threads.py" in explained.split("another thread needs a value")[1].splitlines()[0]
+    expected = 1.0
+    for i in range(12):
+        expected = (expected + 1.0) * 3.0
+        if i == 8:
+            assert seen == [expected, expected]
+    assert float(variable) == expected

@@ -1,0 +1,20 @@
+// Who works on a step: its own thread, or for a moment another one.
+#ifndef RECGRAPH_CC_PYTHON_ACCESS_H_
+#define RECGRAPH_CC_PYTHON_ACCESS_H_
+
+#include <mutex>
+
+namespace recgraph {
+
+class Step;
+
+// A value that a graph does not give makes its step leave the graph. Where another thread needs it, the step's own may
+// be waiting for that thread, and do nothing. Then the other one does it.
+struct Access {
+  std::recursive_mutex mutex;  // held by who works on the step; signals are handled meanwhile, and may use the step
+  Step* step;                  // null once it has come to its end
+};
+
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_PYTHON_ACCESS_H_
