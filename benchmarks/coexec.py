@@ -11,6 +11,7 @@ time of Python and that of the graph, the second that of Python alone. So it is 
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -72,16 +73,25 @@ def overlap(series: Mapping[str, measure.Series]) -> dict[str, float | None] | N
 
     Returns:
       Seconds of a step: `python`, with a free graph; `graph`, what a serialised step takes beyond that. `hidden`, how
-      much less than both a co-executed step takes, as a part of the shorter; None if the graph takes less time than the
-      rounds differ by, half from the fastest to the slowest.
+      much less than both a co-executed step takes, as a part of the shorter, and `uncertain`, how well that is known.
+      Each is the median of what the rounds say. `hidden` is None where it is not known to half of the shorter.
     """
     if not {"ceiling", "serialised", "coexecuted"} <= set(series):
         return None
-    python, serialised, both = (1.0 / series[kind].median for kind in ("ceiling", "serialised", "coexecuted"))
-    graph = max(serialised - python, 0.0)
-    differ = serialised * max(series["ceiling"].spread, series["serialised"].spread) / 2
-    hidden = (serialised - both) / min(python, graph) if graph > differ else None
-    return {"python": python, "graph": graph, "hidden": hidden}
+    seconds = [[1.0 / speed for speed in series[kind].speeds] for kind in ("ceiling", "serialised", "coexecuted")]
+    rounds = list(zip(*seconds, strict=True))
+    python = statistics.median(seconds[0])
+    graph = max(statistics.median(serialised - alone for alone, serialised, _ in rounds), 0.0)
+    gains = [serialised - both for _, serialised, both in rounds]
+    low, gain, high = statistics.quantiles(gains, n=4) if len(gains) > 1 else (-math.inf, gains[0], math.inf)
+    shorter, doubt = min(python, graph), (high - low) / math.sqrt(len(gains))
+    is_known = doubt < 0.5 * shorter
+    return {
+        "python": python,
+        "graph": graph,
+        "hidden": gain / shorter if is_known else None,
+        "uncertain": doubt / shorter if is_known else None,
+    }
 
 
 def compare(
@@ -165,7 +175,8 @@ def overlaps(results: Sequence[dict[str, Any]]) -> str:
             ours = series["coexecuted"]
             times = (found["python"], found["graph"], 1.0 / series["serialised"].median, 1.0 / ours.median)
             bounds = [f"{ours.over(series[kind]):.2f}" for kind in ("serialised", "ceiling")]
-            hidden = "too short to say" if found["hidden"] is None else f"{found['hidden']:.0%}"
+            is_known = found["hidden"] is not None
+            hidden = f"{found['hidden']:.0%} ±{found['uncertain']:.0%}" if is_known else "too short to say"
             rows.append([title(result), *(f"{1e3 * seconds:.1f}" for seconds in times), *bounds, hidden])
     header = ["ms of a step", "Python, with a free graph", "graph", "both, serialised", "both, co-executed"]
     header += ["/ serialised", "/ free graph", "hidden of the shorter"]
@@ -229,7 +240,7 @@ graph* costs nothing: what it gave before is there; that is the ceiling where Py
     "--ways", type=Several(LABELS), default=",".join(LABELS), show_default=True, help=f"Beside {' and '.join(ALWAYS)}."
 )
 @click.option("--batch-size", type=click.IntRange(1), help="Examples a step; left out, the program's.")
-@click.option("--rounds", default=5, show_default=True)
+@click.option("--rounds", default=15, show_default=True)
 @click.option("--warm-up", default=SETTLED, show_default=True, help="Steps before the clock starts.")
 @click.option("--small", is_flag=True, help="The sizes of the tests, and no others.")
 @click.option("--large", is_flag=True, help="Sizes at which a step takes about 200 ms, and no others.")

@@ -34,8 +34,9 @@ EXECUTIONS = {
     "ceiling": Execution(),
     "xla": Execution(xla=True),
 }
-# Seconds that a measurement takes at least, in whole epochs, and at most.
-SHORTEST, LONGEST = 0.5, 5.0
+# Seconds that a measurement takes at least, in whole epochs, and at most: short, as the machine's speed changes within
+# seconds, and a round should see one speed.
+SHORTEST, LONGEST = 0.15, 2.5
 # The part of the steps of a measurement that may have had their graph where they should have had none.
 MAX_MISSED = 0.05
 

@@ -3,6 +3,7 @@
 // Much that decides whether an operation fails, and which shape its outputs have, comes from Python: the indices of a
 // batch, lengths, masks. The graph computes with them as well, but Python need not wait for that: what was computed of
 // few whole numbers is computed here once more.
+#include <algorithm>
 #include <utility>
 
 #include "cc/python/checks.h"
@@ -45,6 +46,37 @@ Step::Outcome Step::Foresee(const Signature& signature, const Inputs& inputs, bo
     values.push_back(*tensor);
   }
   return {values.empty(), std::move(values)};
+}
+
+// The same for a step that is traced, where all values are there: whether it would be known in one that has a graph.
+bool Step::IsForeseen(const Signature& signature, const Inputs& inputs, bool has_shapes) {
+  const auto known = [&](int i) {
+    const Input& input = inputs[i];
+    if (input.resource >= 0) return HandlePtr();
+    if (input.value == nullptr) return Share(input.external.get());
+    return ChainOf(input.value->record, 1) <= kFewOperations ? input.value->Peek() : HandlePtr();
+  };
+  if (has_shapes && CannotFail(signature, KnownOf(inputs), known)) return true;
+  return ChainOf(signature, inputs, 0) <= kFewOperations;
+}
+
+// How many operations, one after another, have to be done before one with these inputs can be; more than
+// kFewOperations if that does not help.
+int Step::ChainOf(const Signature& signature, const Inputs& inputs, int depth) {
+  if (signature.kind != Kind::kPure || depth > kFewOperations || !IsSmallEnough(inputs)) return kFewOperations + 1;
+  int longest = 0;
+  for (const Input& input : inputs) {
+    if (input.value != nullptr) longest = std::max(longest, 1 + ChainOf(input.value->record, depth + 1));
+  }
+  return longest;
+}
+
+int Step::ChainOf(int record, int depth) {
+  Record& made = records_[record];
+  if (made.chain >= 0) return made.chain;
+  const int chain = ChainOf(*made.signature, made.inputs, depth);
+  if (depth <= 1) made.chain = chain;
+  return chain;
 }
 
 // The value of an input, or null if only the graph knows it. `depth` counts what has been computed for it.

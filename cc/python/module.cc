@@ -140,8 +140,8 @@ PyObject* TupleOf(const Items& items, Function describe) {
 PyObject* DescribeRecord(const Record& record) {
   PyObject* inputs = TupleOf(record.inputs, DescribeInput);
   PyObject* outputs = TupleOf(record.outputs, [](const ValuePtr& value) { return DescribeOutput(*value); });
-  return Py_BuildValue("(iiiNN)", record.signature->number, record.location, record.has_open_shapes ? 1 : 0, inputs,
-                       outputs);
+  return Py_BuildValue("(iiiiNN)", record.signature->number, record.location, record.has_open_shapes ? 1 : 0,
+                       record.is_foreseen ? 1 : 0, inputs, outputs);
 }
 
 // (slot, nanoseconds), as all stalls of the graph.

@@ -1,6 +1,8 @@
 // One run of a step's graph.
 #include "cc/python/run.h"
 
+#include <algorithm>
+#include <iterator>
 #include <unordered_map>
 #include <utility>
 
@@ -40,6 +42,11 @@ Run::~Run() {
 
 void Run::Put(std::vector<std::pair<int, tensorflow::Tensor>>* values) {
   if (values->empty()) return;
+  if (is_lazy_) {
+    std::lock_guard<std::mutex> lock(holding_);
+    std::move(values->begin(), values->end(), std::back_inserter(held_));
+    return values->clear();
+  }
   if (timer_ != nullptr) timer_->Given(values->front().first);
   channels_.PutAll(values);
 }
@@ -50,18 +57,22 @@ void Run::Give(int slot, tensorflow::Tensor value) {
 }
 
 void Run::StartBy(std::function<void()> launch, bool is_lazy) {
+  is_lazy_ = is_lazy;
   if (!is_lazy) return launch();
   std::lock_guard<std::mutex> lock(mutex_);
   launch_ = std::move(launch);
 }
 
 void Run::Start() {
+  if (!is_lazy_) return;
   std::function<void()> launch;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     launch.swap(launch_);
   }
   if (launch != nullptr) launch();
+  std::lock_guard<std::mutex> lock(holding_);
+  channels_.PutAll(&held_);
 }
 
 bool Run::Cancel() {

@@ -38,7 +38,7 @@ class Run {
   History<tensorflow::Tensor>& history() { return history_; }
   tensorflow::CancellationManager* cancellation() { return &cancellation_; }
 
-  // Gives the graph values for slots, and leaves none.
+  // Gives the graph values for slots, now or with the next Start, and leaves none.
   void Put(std::vector<std::pair<int, tensorflow::Tensor>>* values);
 
   // Gives Python one.
@@ -47,7 +47,8 @@ class Run {
   // Keeps what the graph gives to Python. To be called before it starts.
   void RecordIn(std::shared_ptr<Recording> recording) { recording_ = std::move(recording); }
 
-  // Lets `launch` start the graph, once: now, or when somebody waits for it, who calls Start.
+  // Lets `launch` start the graph, once: now, or when somebody waits for it, who calls Start. The latter is lazy: such a
+  // graph gets its values only then, and does not go on meanwhile with what nobody waits for.
   void StartBy(std::function<void()> launch, bool is_lazy);
   void Start();
 
@@ -89,6 +90,9 @@ class Run {
   tensorflow::CancellationManager cancellation_;
   GraphTimer* timer_;  // null if it is not timed
   GraphTimes times_;
+  bool is_lazy_ = false;
+  std::mutex holding_;  // guards what comes next
+  std::vector<std::pair<int, tensorflow::Tensor>> held_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable ended_;
   bool has_ended_ = false;

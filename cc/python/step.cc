@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "cc/python/device.h"
 #include "cc/python/location.h"
 #include "cc/python/pending.h"
@@ -238,10 +239,13 @@ absl::Status Step::Trace(const Signature& signature, const EagerOperation& opera
     handles.push_back(handle.get());
     held.push_back(std::move(handle));
   }
-  Record record{&signature, Locate(base_), -1, 0, true, {}, {}};
+  Record record{&signature, Locate(base_), -1, 0, true, false, {}, {}};
   std::vector<Dimensions> shapes;
   bool is_complete = false;
   if (InferShapes(signature, KnownOf(inputs), &shapes, &is_complete).ok()) record.has_open_shapes = !is_complete;
+  record.is_foreseen = !was_unforeseen_ && IsForeseen(signature, inputs, is_complete);
+  was_unforeseen_ = false;
+  record.chain = ChainOf(signature, inputs, 0);
   for (Input& input : inputs) Describe(&input);
   TF_RETURN_IF_ERROR(RunWith(operation.Name(), operation.Attrs(), handles, results, count,
                              operation.GetCancellationManager()));
@@ -278,6 +282,10 @@ absl::Status Step::Walk(const Signature& signature, Inputs* inputs, Handle** res
   if (!is_complete && !node.is_sync) return Leave("shapes depend on values: " + signature.name);
   Outcome outcome{node.is_sync, {}};
   if (node.is_sync) outcome = Foresee(signature, *inputs, is_complete);
+  if (outcome.is_awaited && absl::c_linear_search(node.fetches, -1)) {
+    was_unforeseen_ = true;
+    return Leave("Python has to wait, as it never had to: " + signature.name);
+  }
   Tell(*way);
   Feed(node, *inputs);
   run_->Put(&outbox_);
@@ -290,7 +298,7 @@ absl::Status Step::Walk(const Signature& signature, Inputs* inputs, Handle** res
       if (!why.empty()) return Leave(why + ": " + signature.name);
     }
   }
-  Record record{&signature, node.location, way->node, position, false, std::move(*inputs), {}};
+  Record record{&signature, node.location, way->node, position, false, !outcome.is_awaited, std::move(*inputs), {}};
   auto* device = CoexecutionDevice::Registered();
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
     const bool is_there = i < outcome.values.size();

@@ -31,8 +31,10 @@ struct Record {
   int node;              // of the plan; -1 if the operation was traced
   int position;          // how often that node was done before
   bool has_open_shapes;  // they depend on values
+  bool is_foreseen;      // Python's thread knows without the graph that it does not fail, and its shapes
   Inputs inputs;
   Outputs outputs;
+  int chain = -1;  // the longest one of operations that Python's thread would do to know the outputs; -1: not counted
 };
 
 // An operation with resources that did not become part of the graph.
@@ -131,6 +133,9 @@ class Step {
     std::vector<tensorflow::Tensor> values;
   };
   Outcome Foresee(const Signature& signature, const Inputs& inputs, bool has_shapes);
+  bool IsForeseen(const Signature& signature, const Inputs& inputs, bool has_shapes);
+  int ChainOf(const Signature& signature, const Inputs& inputs, int depth);
+  int ChainOf(int record, int depth);
   HandlePtr Known(const Input& input, int depth);
   std::vector<HandlePtr> Compute(const Signature& signature, const Inputs& inputs, int depth);
   std::string Await(const Node& node, int number, size_t output, int position, tensorflow::Tensor* value);
@@ -173,6 +178,7 @@ class Step {
   std::string reason_;
   int left_at_ = -1;
   bool is_ending_ = false;
+  bool was_unforeseen_ = false;  // the operation that comes now should have been, and was not
   const int64_t began_at_ = Now();
   std::vector<PythonStall> stalls_;
   GraphTimes graph_times_;

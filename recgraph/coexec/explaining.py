@@ -22,6 +22,7 @@ REMEDIES: Final[dict[str, str]] = {
     "shapes depend on values": "none needed: in the next graph Python waits for this shape",
     "a value that is not fetched is needed": "none needed: the next graph gives this value to Python",
     "a tensor that is not fetched outlives the step": "none needed: the next graph gives this value to Python",
+    "Python has to wait, as it never had to": "none needed: the next graph tells Python how this operation ends",
     "an exception": "test for what raises it, where it is raised often",
     "an operation failed": "see what the eager operation raises",
     "failed": "see what the eager operation raises",
@@ -100,6 +101,8 @@ def _meetings(nodes: Iterable[Node]) -> Iterator[Remark]:
         for number in sorted(node.fetched):
             which = f" (result {number})" if node.outputs > 1 else ""
             found[where, "fetch"].append(f"{kind}{which}")
+        if node.is_foreseen:
+            continue
         if node.is_open:
             found[where, "wait"].append(f"{kind}, whose shape depends on values")
         elif device.can_fail(node.signature):

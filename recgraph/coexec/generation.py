@@ -174,7 +174,7 @@ class _Writer:
     def _commit(self) -> None:
         """When Python says that the step is over, variables take the values of shadows; then what waited is done."""
         done = self._received("Recgraph>CaseSelect", {"slot": _integer(self.plan.commit)}, "over").op
-        with tf.control_dependencies([done, *self._all_operations()]):
+        with tf.control_dependencies([done, *self._needed_operations()]):
             commit = self._commit_shadows()
         self.sinks.append(commit)
         order = _Order()
@@ -212,10 +212,21 @@ class _Writer:
             self.sinks.append(check)
             self._give("Recgraph>OutputFetching", "slot", planned.fetches, check)
 
-    def _all_operations(self) -> list[tf.Operation]:
-        """What has to have happened before variables may change: an error in any of it must come first."""
+    def _needed_operations(self) -> list[tf.Operation]:
+        """What has to have happened before variables may change: an error in any of it must come first.
+
+        That is what leads to a value that Python wants or to a variable. Nothing else can fail: Python would wait.
+        """
+        needed: set[tf.Operation] = set()
+        waiting = [*self.sinks, *(tensor.op for _, inputs, _ in self.deferred for tensor in inputs)]
+        while waiting:
+            op = waiting.pop()
+            if op not in needed:
+                needed.add(op)
+                waiting += [*(tensor.op for tensor in op.inputs), *op.control_inputs]
         graph = tf.compat.v1.get_default_graph()
-        return [op for op in graph.get_operations() if op.type not in ("Placeholder", "Const", "Recgraph>CaseSelect")]
+        unasked = ("Placeholder", "Const", "Recgraph>CaseSelect")
+        return [op for op in graph.get_operations() if op in needed and op.type not in unasked]
 
     def _node(self, number: int) -> None:
         """One operation, with what it is given and what Python wants of it."""

@@ -196,6 +196,7 @@ def _node(operation: Operation, inputs: Iterable[Origin]) -> Node:
         operation.outputs,
         operation.fetched,
         operation.is_open,
+        operation.is_foreseen,
     )
 
 
@@ -214,4 +215,5 @@ def _joined(one: Item, other: Item) -> Item:
         inputs=tuple(join_origins(a, b[0]) for a, b in zip(one.inputs, other.inputs, strict=True)),
         fetched=one.fetched | other.fetched,
         is_open=one.is_open or other.is_open,
+        is_foreseen=one.is_foreseen and other.is_foreseen,
     )

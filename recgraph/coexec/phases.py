@@ -137,7 +137,7 @@ class Phases:
             function = generate(plan, device.MEANING, self.execution.xla)
             name, options = tf_private.function_name(function), tf_private.call_options()
             described = plan.described(name, options, self.execution.is_lazy)
-            syncs = sum(node.is_sync for node in plan.nodes.values())
+            syncs = sum(node.is_sync and not node.node.is_foreseen for node in plan.nodes.values())
             self.built = Built(device.module().plan(described), function, Slots(plan, _MEANING), plan.switches, syncs)
             _LOG.info("%s: a graph of %d operations, %d switches", self.name, len(plan.nodes), plan.switches)
         except ReferenceError:  # a variable of a path that was traced is gone: the paths are traced anew

@@ -33,7 +33,7 @@ class PlannedNode:
     """A node with what may come after it.
 
     Attributes:
-        is_sync: whether Python waits for the outputs.
+        is_sync: whether Python waits for the outputs if it does not know by itself what it has to.
         fetches: the slot of each output, or NONE; of its end, if Python waits and there is no output.
         kept: for each output where all that it ever was is kept, or NONE.
     """
@@ -128,12 +128,13 @@ def make_plan(
     nodes = {}
     for number, node in graph.nodes.items():
         is_sync = node.is_open or (may_wait and may_fail(node.signature))
+        is_awaited = is_sync and not node.is_foreseen
         outputs = range(max(node.outputs, int(is_sync)))
         nodes[number] = PlannedNode(
             node,
             is_sync,
             tuple(_planned(sources, counter) for sources in node.inputs),
-            tuple(next(counter) if is_sync or i in node.fetched else NONE for i in outputs),
+            tuple(next(counter) if is_awaited or i in node.fetched else NONE for i in outputs),
             tuple(kept.get((number, i), NONE) for i in range(node.outputs)),
             directions.after(number),
         )

@@ -50,6 +50,7 @@ class Operation:
         outputs: how many there are.
         fetched: the outputs whose values Python looked at, or kept after the step.
         is_open: whether the shapes of its outputs depend on values.
+        is_foreseen: whether Python's thread knows those, and that there is no error, without the graph.
         trips: every loop around it, the outermost first.
     """
 
@@ -59,6 +60,7 @@ class Operation:
     outputs: int = 1
     fetched: frozenset[int] = frozenset()
     is_open: bool = False
+    is_foreseen: bool = False
     trips: tuple[Trip, ...] = ()
 
 
@@ -111,10 +113,11 @@ def read_trace(
     """
     operations = []
     trips = trips_of(record[1] for record in records)
-    for (signature, location, is_open, inputs, outputs), around in zip(records, trips, strict=True):
+    for (signature, location, is_open, is_foreseen, inputs, outputs), around in zip(records, trips, strict=True):
         origins = tuple(
             Origin(From(o), n, output, dtype, shape, value or b"") for o, n, output, dtype, shape, value in inputs
         )
         fetched = frozenset(i for i, (_, _, is_needed) in enumerate(outputs) if is_needed)
-        operations.append(Operation(signature, location, origins, len(outputs), fetched, bool(is_open), around))
+        known = bool(is_open), bool(is_foreseen)
+        operations.append(Operation(signature, location, origins, len(outputs), fetched, *known, around))
     return Trace(tuple(operations), tuple(outside))

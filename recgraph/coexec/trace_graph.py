@@ -24,6 +24,8 @@ class Node:
         inputs: for each input all the places where it came from. The number of an OPERATION or HISTORY is that of a
             node; OPERATION stands for what it gave the last time.
         fetched: the outputs whose values Python needs.
+        is_open: whether the shapes of its outputs depend on values.
+        is_foreseen: whether Python's thread always knew those, and that there was no error, without the graph.
     """
 
     signature: int
@@ -32,6 +34,7 @@ class Node:
     outputs: int
     fetched: frozenset[int]
     is_open: bool
+    is_foreseen: bool
 
     @property
     def resources(self) -> tuple[int, ...]:

@@ -235,20 +235,27 @@ def test_xla_is_a_column_of_its_own(tmp_path: Path) -> None:
 def test_what_is_hidden_of_the_shorter_time() -> None:
     """3 ms of Python and 5 ms of the graph: of the 3, one is hidden in a step of 7 ms."""
     seconds = {"ceiling": 3e-3, "serialised": 8e-3, "coexecuted": 7e-3}
-    found = overlap({kind: Series((1.0 / time,)) for kind, time in seconds.items()})
-    assert found == {"python": pytest.approx(3e-3), "graph": pytest.approx(5e-3), "hidden": pytest.approx(1 / 3)}
+    rounds = (1.0, 1.02, 2.0, 0.98, 1.0, 1.01)  # the machine is half as fast in one of them
+    found = overlap({kind: Series(tuple(1.0 / (time * slow) for slow in rounds)) for kind, time in seconds.items()})
+    assert found is not None
+    assert found["python"] == pytest.approx(3e-3, rel=0.02)
+    assert found["graph"] == pytest.approx(5e-3, rel=0.02)
+    assert found["hidden"] == pytest.approx(1 / 3, rel=0.02)
+    assert 0.0 < found["uncertain"] < 0.05
 
 
 def test_nothing_is_said_of_what_is_hidden_where_the_rounds_differ_by_more_than_the_graph_takes() -> None:
     series = {
         "ceiling": Series((100.0, 110.0, 90.0)),
         "serialised": Series((95.0, 105.0, 85.0)),
-        "coexecuted": Series((120.0,)),
+        "coexecuted": Series((120.0, 80.0, 90.0)),
     }
     found = overlap(series)
     assert found is not None
     assert found["hidden"] is None
     assert found["graph"] == pytest.approx(1 / 95 - 1 / 100)
+    one = {kind: Series(each.speeds[:1]) for kind, each in series.items()}
+    assert overlap(one) is not None
 
 
 @pytest.mark.slow

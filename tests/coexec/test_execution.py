@@ -84,6 +84,24 @@ def test_a_lazy_graph_starts_when_python_waits() -> None:
     assert stall(LAZY) > 2 * stall(Execution())
 
 
+def test_a_lazy_graph_does_not_go_on_between_two_waits() -> None:
+    """Products of what Python gives after the first value."""
+    x = np.ones([700, 700], np.float32)
+
+    def step() -> tuple[float, float]:
+        first = float(tf.reduce_sum(tf.constant(x[0])))
+        y = tf.constant(x)
+        for _ in range(4):
+            y = tf.tanh(y @ x)
+        time.sleep(0.1)
+        return first, float(y[0, 0])
+
+    lazy, usual = Coexecuted(step, execution=LAZY), Coexecuted(step)
+    for _ in range(12):
+        assert lazy() == usual()
+    assert lazy.timing().python[1] > 2 * usual.timing().python[1]
+
+
 def test_another_thread_starts_a_lazy_graph() -> None:
     """A step that waits for a thread which waits for a value would never end otherwise."""
 
