@@ -172,10 +172,19 @@ def attempt(function, other):
 
 
 def in_thread(function, value):
-    results = []
-    thread = threading.Thread(target=lambda: results.append(function(value)))
+    results, errors = [], []
+
+    def work():
+        try:
+            results.append(function(value))
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
     thread.start()
     thread.join()
+    if errors:
+        raise errors[0]
     return results[0]
 
 
