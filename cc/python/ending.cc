@@ -27,6 +27,7 @@ void Step::Describe(Input* input) {
 absl::Status Step::Materialise(Value* value) {
   std::lock_guard<std::recursive_mutex> working(access_->mutex);
   const int64_t began_at = Now();
+  if (HasGraph()) Send();
   while (HasGraph()) {
     if (value->slot() < 0) return Leave("a value that is not fetched is needed");
     switch (value->Receive(kPatience)) {
@@ -65,10 +66,11 @@ std::string Step::Await(const Node& node, int number, size_t output, int positio
   return meeting == Meeting::kClosed ? "failed" : why;
 }
 
-void Step::LeaveFrom(Run& run, Value* value) {
+void Step::Attend(Run& run, Value* value) {
   std::unique_lock<std::recursive_mutex> working(run.access->mutex, std::try_to_lock);
   Step* step = working.owns_lock() ? run.access->step : nullptr;
   if (step == nullptr || step->run_.get() != &run || step->is_ending_) return;
+  if (value->slot() >= 0) return step->Send();
   step->LeaveAt(step->plan_->nodes[value->node].location, kAnotherThread).IgnoreError();  // the value has the error
 }
 
@@ -76,6 +78,7 @@ absl::Status Step::Leave(const std::string& reason) { return LeaveAt(is_ending_ 
 
 absl::Status Step::LeaveAt(int location, const std::string& reason) {
   left_at_ = location;
+  outbox_.clear();
   run_->Cancel();
   const absl::Status before = line_->Settle(0);  // what the program has done before this step comes first
   if (!before.ok()) Discard(before, kBefore);
@@ -164,7 +167,7 @@ std::string Step::WhyNotToCommit() const {
 absl::Status Step::Commit(bool may_run_ahead) {
   Tell(*WayToEnd());
   if (plan_->commit >= 0) Tell(plan_->commit, 0);
-  run_->Put(&outbox_);
+  Send();
   was_coexecuted_ = true;
   run_->Start();
   if (may_run_ahead && !run_->IsTimed() && !plan_->is_lazy) {

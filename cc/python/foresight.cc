@@ -38,7 +38,8 @@ bool IsSmallEnough(const Inputs& inputs) {
 }  // namespace
 
 Step::Outcome Step::Foresee(const Signature& signature, const Inputs& inputs, bool has_shapes) {
-  if (has_shapes && CannotFail(signature, KnownOf(inputs), [&](int i) { return Known(inputs[i], 0); })) return {false, {}};
+  const auto known = [&](int i) { return Known(inputs[i], 0); };
+  if (has_shapes && CannotFail(signature, KnownOf(inputs), known)) return {false, {}};
   std::vector<Tensor> values;
   for (const HandlePtr& handle : Compute(signature, inputs, 0)) {
     const Tensor* tensor;
@@ -50,33 +51,29 @@ Step::Outcome Step::Foresee(const Signature& signature, const Inputs& inputs, bo
 
 // The same for a step that is traced, where all values are there: whether it would be known in one that has a graph.
 bool Step::IsForeseen(const Signature& signature, const Inputs& inputs, bool has_shapes) {
+  for (; counted_ < records_.size(); ++counted_) {  // those of the graph that the step has left, and the last one
+    Record& record = records_[counted_];
+    if (record.chain < 0) record.chain = ChainOf(*record.signature, record.inputs);
+  }
   const auto known = [&](int i) {
     const Input& input = inputs[i];
     if (input.resource >= 0) return HandlePtr();
     if (input.value == nullptr) return Share(input.external.get());
-    return ChainOf(input.value->record, 1) <= kFewOperations ? input.value->Peek() : HandlePtr();
+    return records_[input.value->record].chain < kFewOperations ? input.value->Peek() : HandlePtr();
   };
   if (has_shapes && CannotFail(signature, KnownOf(inputs), known)) return true;
-  return ChainOf(signature, inputs, 0) <= kFewOperations;
+  return ChainOf(signature, inputs) <= kFewOperations;
 }
 
 // How many operations, one after another, have to be done before one with these inputs can be; more than
-// kFewOperations if that does not help.
-int Step::ChainOf(const Signature& signature, const Inputs& inputs, int depth) {
-  if (signature.kind != Kind::kPure || depth > kFewOperations || !IsSmallEnough(inputs)) return kFewOperations + 1;
+// kFewOperations if that does not help. Those before are counted.
+int Step::ChainOf(const Signature& signature, const Inputs& inputs) const {
+  if (signature.kind != Kind::kPure || !IsSmallEnough(inputs)) return kFewOperations + 1;
   int longest = 0;
   for (const Input& input : inputs) {
-    if (input.value != nullptr) longest = std::max(longest, 1 + ChainOf(input.value->record, depth + 1));
+    if (input.value != nullptr) longest = std::max(longest, 1 + records_[input.value->record].chain);
   }
-  return longest;
-}
-
-int Step::ChainOf(int record, int depth) {
-  Record& made = records_[record];
-  if (made.chain >= 0) return made.chain;
-  const int chain = ChainOf(*made.signature, made.inputs, depth);
-  if (depth <= 1) made.chain = chain;
-  return chain;
+  return std::min(longest, kFewOperations + 1);
 }
 
 // The value of an input, or null if only the graph knows it. `depth` counts what has been computed for it.
@@ -85,11 +82,13 @@ HandlePtr Step::Known(const Input& input, int depth) {
   if (input.value == nullptr) return Share(input.external.get());
   if (HandlePtr value = input.value->Peek()) return value;
   Record& record = records_[input.value->record];
-  std::vector<HandlePtr> results = Compute(*record.signature, record.inputs, depth + 1);
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (record.outputs[i]->is_alive()) record.outputs[i]->Set(results[i].get());
+  if (record.known.empty()) {
+    record.known = Compute(*record.signature, record.inputs, depth + 1);
+    for (size_t i = 0; i < record.known.size(); ++i) {
+      if (record.outputs[i]->is_alive()) record.outputs[i]->Set(record.known[i].get());
+    }
   }
-  return results.empty() ? nullptr : Share(results[input.value->output].get());
+  return record.known.empty() ? nullptr : Share(record.known[input.value->output].get());
 }
 
 // The outputs of a pure operation if its inputs are known, else nothing.

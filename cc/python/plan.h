@@ -5,6 +5,7 @@
 #define RECGRAPH_CC_PYTHON_PLAN_H_
 
 #include <atomic>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
@@ -54,6 +55,7 @@ struct Node {
   std::vector<int> fetches;  // the slot of each output, or -1
   std::vector<Way> next;
   ShapeCache shapes;
+  int64_t pause = -1;  // about how long, in nanoseconds, Python takes from here to what comes next; -1: not known
 };
 
 // Used by one step at a time.

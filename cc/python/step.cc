@@ -1,6 +1,7 @@
 // A step of a program: tracing it, walking it along a plan, and leaving the plan.
 #include "cc/python/step.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <utility>
@@ -24,6 +25,11 @@ using tensorflow::Tensor;
 using tensorflow::TensorHandle;
 
 thread_local Step* current_step = nullptr;
+
+// What Python tells the graph is held back for that long at most: each time costs Python the waking of a thread. It is
+// not where Python is known to do something else for a while before it comes back here.
+constexpr int64_t kHeldBack = 500'000;
+constexpr int64_t kAWhile = 200'000;
 
 int64_t NextNumber() {
   static std::atomic<int64_t> last{0};
@@ -245,7 +251,7 @@ absl::Status Step::Trace(const Signature& signature, const EagerOperation& opera
   if (InferShapes(signature, KnownOf(inputs), &shapes, &is_complete).ok()) record.has_open_shapes = !is_complete;
   record.is_foreseen = !was_unforeseen_ && IsForeseen(signature, inputs, is_complete);
   was_unforeseen_ = false;
-  record.chain = ChainOf(signature, inputs, 0);
+  record.chain = ChainOf(signature, inputs);
   for (Input& input : inputs) Describe(&input);
   TF_RETURN_IF_ERROR(RunWith(operation.Name(), operation.Attrs(), handles, results, count,
                              operation.GetCancellationManager()));
@@ -273,6 +279,9 @@ absl::Status Step::Walk(const Signature& signature, Inputs* inputs, Handle** res
   const Way* way = Match(signature, *inputs);
   if (way == nullptr) return Leave("new path: " + signature.name);
   Node& node = plan_->nodes[way->node];
+  const int64_t now = Now();
+  if (walked_ != nullptr) walked_->pause = std::max(now - walked_at_, walked_->pause / 4 * 3);
+  walked_ = &node;
   for (Input& input : *inputs) {
     if (input.external != nullptr && input.resource < 0) TF_RETURN_IF_ERROR(KeepFromChanging(&input));
   }
@@ -288,7 +297,11 @@ absl::Status Step::Walk(const Signature& signature, Inputs* inputs, Handle** res
   }
   Tell(*way);
   Feed(node, *inputs);
-  run_->Put(&outbox_);
+  const bool is_soon = node.pause >= 0 && node.pause < kAWhile && now - sent_at_ < kHeldBack;
+  if (outcome.is_awaited || !is_soon) {
+    Send();
+    sent_at_ = now;
+  }
   const int last = last_[way->node];
   const int position = last < 0 ? 0 : records_[last].position + 1;
   if (outcome.is_awaited) {
@@ -316,6 +329,7 @@ absl::Status Step::Walk(const Signature& signature, Inputs* inputs, Handle** res
   records_.push_back(std::move(record));
   *count = static_cast<int>(signature.outputs.size());
   next_ = &node.next;
+  walked_at_ = Now();
   *is_done = true;
   return absl::OkStatus();
 }

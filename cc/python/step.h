@@ -35,6 +35,7 @@ struct Record {
   Inputs inputs;
   Outputs outputs;
   int chain = -1;  // the longest one of operations that Python's thread would do to know the outputs; -1: not counted
+  std::vector<HandlePtr> known = {};  // the outputs, if it did
 };
 
 // An operation with resources that did not become part of the graph.
@@ -52,7 +53,7 @@ constexpr char kBefore[] = "a step before it failed";
 // Why a step has left its graph.
 constexpr char kAnotherThread[] = "another thread needs a value";
 
-// Belongs to the thread that made it, which alone calls its methods, LeaveFrom apart.
+// Belongs to the thread that made it, which alone calls its methods, Attend apart.
 class Step {
  public:
   // The step of this thread, or null: outside of steps, and while one runs an operation.
@@ -80,9 +81,10 @@ class Step {
   // Makes sure that a value of this step is there.
   absl::Status Materialise(Value* value);
 
-  // Has the step of a run leave its graph if it is neither at its end nor doing anything now, as another thread needs
-  // `value`, which the graph does not give. Any thread.
-  static void LeaveFrom(Run& run, Value* value);
+  // Does for the step of a run, if its own thread does nothing with it now and it is not at its end, what another thread
+  // needs that waits for `value`: tells the graph what it has not been told yet, or, if that does not give the value,
+  // leaves it. Any thread.
+  static void Attend(Run& run, Value* value);
 
   // This process is about to be forked, and only this thread will be in the other one: the step goes on without graph.
   void PrepareFork();
@@ -134,8 +136,7 @@ class Step {
   };
   Outcome Foresee(const Signature& signature, const Inputs& inputs, bool has_shapes);
   bool IsForeseen(const Signature& signature, const Inputs& inputs, bool has_shapes);
-  int ChainOf(const Signature& signature, const Inputs& inputs, int depth);
-  int ChainOf(int record, int depth);
+  int ChainOf(const Signature& signature, const Inputs& inputs) const;
   HandlePtr Known(const Input& input, int depth);
   std::vector<HandlePtr> Compute(const Signature& signature, const Inputs& inputs, int depth);
   std::string Await(const Node& node, int number, size_t output, int position, tensorflow::Tensor* value);
@@ -145,6 +146,7 @@ class Step {
   void Tell(int slot, int index);
   void Tell(const Way& way);
   void Feed(const Node& node, const Inputs& inputs);
+  void Send() { run_->Put(&outbox_); }
   void Launch();
   void Replay();
   bool IsReplayed() const { return plan_->replays.mode() == Replays::Mode::kReplay; }
@@ -175,9 +177,13 @@ class Step {
   bool was_coexecuted_ = false;
   bool was_ahead_ = false;  // the plan is no longer this step's
   std::vector<std::pair<int, tensorflow::Tensor>> outbox_;  // what the graph is about to be told
+  Node* walked_ = nullptr;                                  // the node at which Python was last
+  int64_t walked_at_ = 0;
+  int64_t sent_at_ = 0;
   std::string reason_;
   int left_at_ = -1;
   bool is_ending_ = false;
+  size_t counted_ = 0;           // the records with a chain
   bool was_unforeseen_ = false;  // the operation that comes now should have been, and was not
   const int64_t began_at_ = Now();
   std::vector<PythonStall> stalls_;

@@ -47,7 +47,7 @@ absl::Status Value::Get(HandlePtr* result) {
     } else if (std::shared_ptr<Run> run = this->run()) {
       if (slot() < 0) run->is_unwanted = true;
       const Meeting meeting = Receive(kLook);
-      if (meeting == Meeting::kTimeout && run->is_unwanted) Step::LeaveFrom(*run, this);
+      if (meeting == Meeting::kTimeout) Step::Attend(*run, this);
       if (meeting != Meeting::kClosed) continue;
       TF_RETURN_IF_ERROR(ThisLine()->Settle(0));  // if it is a step of this thread, its graph has failed
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -72,3 +72,20 @@ def test_a_bad_index_is_an_error_at_its_line() -> None:
             called(i % 5)
     assert float(total) == 2.0 * 11 + 1.0
     assert called.phases.counts["coexecuted"] >= 8
+
+
+def test_what_is_used_twice_is_known_once() -> None:
+    """Each number comes from two that are the same, thirty times over."""
+    table = tf.Variable(tf.reshape(tf.range(300.0), [100, 3]))
+
+    @Coexecuted
+    def step(places: np.ndarray) -> tf.Tensor:
+        index = tf.constant(places)
+        for _ in range(29):
+            index = tf.maximum(index, index - 1)
+        return tf.gather(table * 2.0, index)
+
+    for i in range(8):
+        places = (np.arange(80, dtype=np.int32) + i) % 100
+        np.testing.assert_array_equal(step(places), 2.0 * table.numpy()[places])
+    assert step.phases.counts["coexecuted"] >= 5

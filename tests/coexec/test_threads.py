@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -166,3 +167,26 @@ def test_a_step_may_wait_for_a_thread_that_needs_what_the_graph_does_not_give(is
         if i == 8:
             assert seen == [expected, expected]
     assert float(variable) == expected
+
+
+def test_a_step_may_wait_for_a_thread_that_needs_what_the_graph_has_not_been_told_yet() -> None:
+    """The graph gives the value, but Python holds back for a moment what it is made of."""
+    seen: list[float] = []
+
+    def step(i: int) -> None:
+        y = tf.tanh(tf.ones([70]) * 0.0)
+        for k in range(6):
+            y = y + np.full([70], i + k, np.float32)
+        if i in (30, 40):
+            at_once(lambda: seen.append(float(y[0])))
+        y = y + np.full([70], i, np.float32)
+        seen.append(float(y[0]))
+
+    called = Coexecuted(step)
+    expected: list[float] = []
+    for i in range(45):
+        called(i)
+        total = 6.0 * i + 15.0
+        expected += [total] * (i in (30, 40)) + [total + i]
+    assert seen == expected
+    assert called.phases.counts["coexecuted"] >= 35
