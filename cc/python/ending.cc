@@ -1,4 +1,5 @@
 // How a step parts with its graph: it waits for a value, leaves it, or comes to its end.
+#include <algorithm>
 #include <utility>
 
 #include "cc/python/device.h"
@@ -12,6 +13,12 @@ namespace recgraph {
 namespace {
 
 using tensorflow::Tensor;
+
+// Nanoseconds for which Python keeps to itself what the graph needs, after a step that took `whole` of which Python waited
+// for the graph's end: a small part of a step, and nothing if it was Python who waited.
+int64_t HeldBack(int64_t whole, int64_t waited) {
+  return waited > whole / 20 ? 0 : std::min<int64_t>(whole / 50, 500'000);
+}
 
 }  // namespace
 
@@ -188,6 +195,7 @@ absl::Status Step::Settle() {
   const absl::Status outcome = run_->Wait();
   stalls_.push_back({-1, -1, Now() - began_at});
   graph_times_ = run_->times();
+  plan_->held_back = HeldBack(nanoseconds(), stalls_.back().nanoseconds);
   const bool has_happened = outcome.ok() || run_->HasCommitted();
   if (!has_happened || (!ReceiveAll() && IsReplayed())) {
     was_coexecuted_ = false;

@@ -72,6 +72,7 @@ struct Plan {
   std::vector<Way> first;
   std::atomic<bool> is_busy{false};
   int runs = 0;
+  std::atomic<int64_t> held_back{0};  // for how many nanoseconds at most Python keeps to itself what the graph needs
   Replays replays;
   GraphRunner runner;
 

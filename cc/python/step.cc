@@ -26,9 +26,8 @@ using tensorflow::TensorHandle;
 
 thread_local Step* current_step = nullptr;
 
-// What Python tells the graph is held back for that long at most: each time costs Python the waking of a thread. It is
-// not where Python is known to do something else for a while before it comes back here.
-constexpr int64_t kHeldBack = 500'000;
+// What Python tells the graph is held back for a moment: each time costs Python the waking of a thread. It is not where
+// Python is known to do something else for so long before it comes back here.
 constexpr int64_t kAWhile = 200'000;
 
 int64_t NextNumber() {
@@ -297,7 +296,7 @@ absl::Status Step::Walk(const Signature& signature, Inputs* inputs, Handle** res
   }
   Tell(*way);
   Feed(node, *inputs);
-  const bool is_soon = node.pause >= 0 && node.pause < kAWhile && now - sent_at_ < kHeldBack;
+  const bool is_soon = node.pause >= 0 && node.pause < kAWhile && now - sent_at_ < plan_->held_back;
   if (outcome.is_awaited || !is_soon) {
     Send();
     sent_at_ = now;
