@@ -111,8 +111,7 @@ int64_t Scalar(const ValueOfInput& value, int input) {
   return tensor->dtype() == tensorflow::DT_INT64 ? tensor->flat<int64_t>()(0) : kUnknown;
 }
 
-int64_t Limit(const Rule& rule, const Signature& signature, const KnownInputs& inputs,
-              const ValueOfInput& value) {
+int64_t Limit(const Rule& rule, const Signature& signature, const KnownInputs& inputs, const ValueOfInput& value) {
   const KnownInput& input = inputs[rule.bounding];
   if (rule.bound == Bound::kNonZero) return 0;
   if (rule.bound == Bound::kVariable) {

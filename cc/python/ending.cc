@@ -14,8 +14,8 @@ namespace {
 
 using tensorflow::Tensor;
 
-// Nanoseconds for which Python keeps to itself what the graph needs, after a step that took `whole` of which Python waited
-// for the graph's end: a small part of a step, and nothing if it was Python who waited.
+// Nanoseconds for which Python keeps to itself what the graph needs, after a step that took `whole`, of which Python
+// waited `waited` for the graph's end: a small part of a step, and nothing if it was Python that waited.
 int64_t HeldBack(int64_t whole, int64_t waited) {
   return waited > whole / 20 ? 0 : std::min<int64_t>(whole / 50, 500'000);
 }

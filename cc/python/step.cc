@@ -286,7 +286,9 @@ absl::Status Step::Walk(const Signature& signature, Inputs* inputs, Handle** res
   }
   const std::vector<Dimensions>* shapes = nullptr;
   bool is_complete = false;
-  if (!node.shapes.Infer(signature, *inputs, &shapes, &is_complete).ok()) return Leave("wrong shapes: " + signature.name);
+  if (!node.shapes.Infer(signature, *inputs, &shapes, &is_complete).ok()) {
+    return Leave("wrong shapes: " + signature.name);
+  }
   if (!is_complete && !node.is_sync) return Leave("shapes depend on values: " + signature.name);
   Outcome outcome{node.is_sync, {}};
   if (node.is_sync) outcome = Foresee(signature, *inputs, is_complete);
@@ -314,8 +316,8 @@ absl::Status Step::Walk(const Signature& signature, Inputs* inputs, Handle** res
   auto* device = CoexecutionDevice::Registered();
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
     const bool is_there = i < outcome.values.size();
-    ValuePtr value(new Value(number_, static_cast<int>(records_.size()), way->node, static_cast<int>(i), signature.outputs[i],
-                             is_there ? ShapeOf(outcome.values[i]) : (*shapes)[i]));
+    ValuePtr value(new Value(number_, static_cast<int>(records_.size()), way->node, static_cast<int>(i),
+                             signature.outputs[i], is_there ? ShapeOf(outcome.values[i]) : (*shapes)[i]));
     results[i] = new ValueHandle(device->context(), device, value.get());
     if (is_there) {
       value->Set(HandleOf(outcome.values[i]).get());
