@@ -14,10 +14,12 @@ namespace {
 
 using tensorflow::Tensor;
 
-// Nanoseconds for which Python keeps to itself what the graph needs, after a step that took `whole`, of which Python
-// waited `waited` for the graph's end: a small part of a step, and nothing if it was Python that waited.
-int64_t HeldBack(int64_t whole, int64_t waited) {
-  return waited > whole / 20 ? 0 : std::min<int64_t>(whole / 50, 500'000);
+constexpr int64_t kLongStep = 10'000'000;
+
+// When the graph should be told what Python tells it, after a step that took `whole` nanoseconds, of which Python waited
+// `waited` for the graph's end. A later start must not matter, and it is Python's time that counts.
+Delivery NextDelivery(int64_t whole, int64_t waited) {
+  return whole < kLongStep || waited > whole / 20 ? Delivery::kAtOnce : Delivery::kSoon;
 }
 
 }  // namespace
@@ -34,7 +36,6 @@ void Step::Describe(Input* input) {
 absl::Status Step::Materialise(Value* value) {
   std::lock_guard<std::recursive_mutex> working(access_->mutex);
   const int64_t began_at = Now();
-  if (HasGraph()) Send();
   while (HasGraph()) {
     if (value->slot() < 0) return Leave("a value that is not fetched is needed");
     switch (value->Receive(kPatience)) {
@@ -64,7 +65,7 @@ std::string Step::Await(const Node& node, int number, size_t output, int positio
   const int64_t began_at = Now();
   std::string why;
   Meeting meeting = Meeting::kTimeout;
-  run_->Start();
+  run_->Hurry();
   while (meeting == Meeting::kTimeout && why.empty()) {
     meeting = run_->channels().Wait(node.fetches[output], position, kPatience, value);
     if (meeting == Meeting::kTimeout) why = WhyToWaitNoLonger();
@@ -77,7 +78,7 @@ void Step::Attend(Run& run, Value* value) {
   std::unique_lock<std::recursive_mutex> working(run.access->mutex, std::try_to_lock);
   Step* step = working.owns_lock() ? run.access->step : nullptr;
   if (step == nullptr || step->run_.get() != &run || step->is_ending_) return;
-  if (value->slot() >= 0) return step->Send();
+  if (value->slot() >= 0) return;
   step->LeaveAt(step->plan_->nodes[value->node].location, kAnotherThread).IgnoreError();  // the value has the error
 }
 
@@ -85,7 +86,6 @@ absl::Status Step::Leave(const std::string& reason) { return LeaveAt(is_ending_ 
 
 absl::Status Step::LeaveAt(int location, const std::string& reason) {
   left_at_ = location;
-  outbox_.clear();
   run_->Cancel();
   const absl::Status before = line_->Settle(0);  // what the program has done before this step comes first
   if (!before.ok()) Discard(before, kBefore);
@@ -176,8 +176,8 @@ absl::Status Step::Commit(bool may_run_ahead) {
   if (plan_->commit >= 0) Tell(plan_->commit, 0);
   Send();
   was_coexecuted_ = true;
-  run_->Start();
-  if (may_run_ahead && !run_->IsTimed() && !plan_->is_lazy) {
+  run_->Hurry();
+  if (may_run_ahead && !run_->IsTimed() && !plan_->IsLazy()) {
     was_ahead_ = true;
     plan_->is_busy = false;
     return absl::OkStatus();
@@ -195,7 +195,7 @@ absl::Status Step::Settle() {
   const absl::Status outcome = run_->Wait();
   stalls_.push_back({-1, -1, Now() - began_at});
   graph_times_ = run_->times();
-  plan_->held_back = HeldBack(nanoseconds(), stalls_.back().nanoseconds);
+  if (!plan_->IsLazy()) plan_->delivery = NextDelivery(nanoseconds(), stalls_.back().nanoseconds);
   const bool has_happened = outcome.ok() || run_->HasCommitted();
   if (!has_happened || (!ReceiveAll() && IsReplayed())) {
     was_coexecuted_ = false;

@@ -213,6 +213,7 @@ PyObject* BeforeFork(PyObject*, PyObject*) {
 
 PyObject* AfterFork(PyObject*, PyObject*) {
   GraphRunner::NoteFork();
+  Run::NoteFork();
   Py_RETURN_NONE;
 }
 

@@ -55,14 +55,12 @@ struct Node {
   std::vector<int> fetches;  // the slot of each output, or -1
   std::vector<Way> next;
   ShapeCache shapes;
-  int64_t pause = -1;  // about how long, in nanoseconds, Python takes from here to what comes next; -1: not known
 };
 
 // Used by one step at a time.
 struct Plan {
   std::string function;  // the name of the graph's function
   std::string config;    // a ConfigProto
-  bool is_lazy;          // the graph starts when Python first waits for it, at the latest at the step's end
   std::vector<HandlePtr> resources;  // the function's inputs after the run's number: handles of variables
   std::set<int> variables;           // their numbers
   int slots;
@@ -72,13 +70,14 @@ struct Plan {
   std::vector<Way> first;
   std::atomic<bool> is_busy{false};
   int runs = 0;
-  std::atomic<int64_t> held_back{0};  // for how many nanoseconds at most Python keeps to itself what the graph needs
+  std::atomic<Delivery> delivery{Delivery::kAtOnce};  // in the next step; on request in all or none
   Replays replays;
   GraphRunner runner;
 
   // Whether the next run is one of those that are timed: the first, but for two that warm up, and some of the others.
   bool IsTimed() { return ++runs % 16 == 0 || (runs > 2 && runs < 16); }
 
+  bool IsLazy() const { return delivery == Delivery::kOnRequest; }
   int end() const { return static_cast<int>(nodes.size()); }
 };
 

@@ -114,7 +114,7 @@ std::shared_ptr<Plan> ReadPlan(PyObject* described) {
   Fields fields(described);
   plan->function = fields.Bytes();
   plan->config = fields.Bytes();
-  plan->is_lazy = fields.Number() != 0;
+  if (fields.Number() != 0) plan->delivery = Delivery::kOnRequest;
   for (int number : fields.Numbers()) {
     plan->resources.push_back(FindResource(number));
     plan->variables.insert(number);

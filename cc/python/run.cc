@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cc/core/courier.h"
+
 namespace recgraph {
 namespace {
 
@@ -19,7 +21,21 @@ std::unordered_map<int64_t, std::weak_ptr<Run>>& Registry() {
   return *registry;
 }
 
+// How long a graph may have to wait for what it is told soon.
+constexpr std::chrono::microseconds kSoon(500);
+
+// So often the courier comes for nothing before he stays away: to call him costs what he is to save.
+constexpr int kIdleVisits = 4;
+
+std::atomic<Courier*>& TheCourier() {
+  static auto* courier = new std::atomic<Courier*>(new Courier(kSoon));
+  return *courier;
+}
+
 }  // namespace
+
+// The old courier's thread is in the other process; nobody can take him apart.
+void Run::NoteFork() { TheCourier() = new Courier(kSoon); }
 
 std::shared_ptr<Run> Run::New(int slots, int cells, bool is_timed) {
   static int64_t last = 0;
@@ -42,13 +58,29 @@ Run::~Run() {
 
 void Run::Put(std::vector<std::pair<int, tensorflow::Tensor>>* values) {
   if (values->empty()) return;
-  if (is_lazy_) {
-    std::lock_guard<std::mutex> lock(holding_);
-    std::move(values->begin(), values->end(), std::back_inserter(held_));
-    return values->clear();
+  if (delivery_ == Delivery::kAtOnce) {
+    if (timer_ != nullptr) timer_->Given(values->front().first);
+    channels_.PutAll(values);
+    return;
   }
-  if (timer_ != nullptr) timer_->Given(values->front().first);
-  channels_.PutAll(values);
+  std::lock_guard<std::mutex> lock(holding_);
+  std::move(values->begin(), values->end(), std::back_inserter(held_));
+  values->clear();
+  if (delivery_ == Delivery::kOnRequest || is_visited_) return;
+  is_visited_ = true;
+  idle_visits_ = 0;
+  TheCourier().load()->Add([self = weak_from_this()] {
+    const std::shared_ptr<Run> run = self.lock();
+    return run != nullptr && run->Collect();
+  });
+}
+
+// What the courier does here; whether he comes again.
+bool Run::Collect() {
+  std::lock_guard<std::mutex> lock(holding_);
+  idle_visits_ = held_.empty() ? idle_visits_ + 1 : 0;
+  channels_.PutAll(&held_);
+  return is_visited_ = idle_visits_ < kIdleVisits;
 }
 
 void Run::Give(int slot, tensorflow::Tensor value) {
@@ -56,21 +88,23 @@ void Run::Give(int slot, tensorflow::Tensor value) {
   channels_.Put(slot, std::move(value));
 }
 
-void Run::StartBy(std::function<void()> launch, bool is_lazy) {
-  is_lazy_ = is_lazy;
-  if (!is_lazy) return launch();
+void Run::StartBy(std::function<void()> launch, Delivery delivery) {
+  delivery_ = delivery == Delivery::kSoon && IsTimed() ? Delivery::kAtOnce : delivery;
+  if (delivery != Delivery::kOnRequest) return launch();
   std::lock_guard<std::mutex> lock(mutex_);
   launch_ = std::move(launch);
 }
 
-void Run::Start() {
-  if (!is_lazy_) return;
-  std::function<void()> launch;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    launch.swap(launch_);
+void Run::Hurry() {
+  if (delivery_ == Delivery::kAtOnce) return;
+  if (delivery_ == Delivery::kOnRequest) {
+    std::function<void()> launch;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      launch.swap(launch_);
+    }
+    if (launch != nullptr) launch();
   }
-  if (launch != nullptr) launch();
   std::lock_guard<std::mutex> lock(holding_);
   channels_.PutAll(&held_);
 }

@@ -25,32 +25,44 @@ namespace recgraph {
 // Told in place of a position in the history by an input that takes something else: the graph gets an empty tensor.
 constexpr int kNoPosition = -1;
 
+// When the graph is handed what Python tells it.
+enum class Delivery {
+  kAtOnce,     // by Python's thread, which has to wake others for it
+  kSoon,       // by a courier, within `kSoon`, or when Python waits for the graph
+  kOnRequest,  // when somebody waits for the graph, which starts only then: it is evaluated lazily
+};
+
 // Any thread may call anything.
-class Run {
+class Run : public std::enable_shared_from_this<Run> {
  public:
   // Makes a run that the ops of its graph find by `id`; its graph is timed if that is asked for and possible now.
   static std::shared_ptr<Run> New(int slots, int cells, bool is_timed);
   static std::shared_ptr<Run> Find(int64_t id);
   ~Run();
 
+  // This process was forked.
+  static void NoteFork();
+
   int64_t id() const { return id_; }
   Channels<tensorflow::Tensor>& channels() { return channels_; }
   History<tensorflow::Tensor>& history() { return history_; }
   tensorflow::CancellationManager* cancellation() { return &cancellation_; }
 
-  // Gives the graph values for slots, now or with the next Start, and leaves none.
+  // Tells the graph values for slots, and leaves none.
   void Put(std::vector<std::pair<int, tensorflow::Tensor>>* values);
 
-  // Gives Python one.
+  // Gives Python a value.
   void Give(int slot, tensorflow::Tensor value);
 
   // Keeps what the graph gives to Python. To be called before it starts.
   void RecordIn(std::shared_ptr<Recording> recording) { recording_ = std::move(recording); }
 
-  // Lets `launch` start the graph, once: now, or when somebody waits for it, who calls Start. The latter is lazy: such a
-  // graph gets its values only then, and does not go on meanwhile with what nobody waits for.
-  void StartBy(std::function<void()> launch, bool is_lazy);
-  void Start();
+  // Lets `launch` start the graph, once: now, or with the first Hurry. A graph that is timed and not lazy is told all at
+  // once, so that it is known what it waited for.
+  void StartBy(std::function<void()> launch, Delivery delivery);
+
+  // Somebody waits for the graph: it gets what Python has told it so far.
+  void Hurry();
 
   // Stops the graph: what waits in it fails, and it makes no changes to variables. False, and without effect, if it has
   // begun to make them.
@@ -83,6 +95,7 @@ class Run {
  private:
   Run(int64_t id, int slots, int cells, GraphTimer* timer)
       : id_(id), channels_(slots), history_(cells), timer_(timer) {}
+  bool Collect();
 
   const int64_t id_;
   Channels<tensorflow::Tensor> channels_;
@@ -90,9 +103,11 @@ class Run {
   tensorflow::CancellationManager cancellation_;
   GraphTimer* timer_;  // null if it is not timed
   GraphTimes times_;
-  bool is_lazy_ = false;
+  Delivery delivery_ = Delivery::kAtOnce;
   std::mutex holding_;  // guards what comes next
   std::vector<std::pair<int, tensorflow::Tensor>> held_;
+  int idle_visits_ = 0;      // of the courier, one after another
+  bool is_visited_ = false;
   std::mutex mutex_;  // guards what follows
   std::condition_variable ended_;
   bool has_ended_ = false;

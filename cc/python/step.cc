@@ -26,10 +26,6 @@ using tensorflow::TensorHandle;
 
 thread_local Step* current_step = nullptr;
 
-// What Python tells the graph is held back for a moment: each time costs Python the waking of a thread. It is not where
-// Python is known to do something else for so long before it comes back here.
-constexpr int64_t kAWhile = 200'000;
-
 int64_t NextNumber() {
   static std::atomic<int64_t> last{0};
   return ++last;
@@ -122,7 +118,7 @@ void Step::Launch() {
     int count = 0;
     run->Finish(RunWith(function, attributes, handles, nullptr, &count, run->cancellation()));
   };
-  run_->StartBy([runner = &plan_->runner, body] { runner->Launch(body); }, plan_->is_lazy);
+  run_->StartBy([runner = &plan_->runner, body] { runner->Launch(body); }, plan_->delivery);
 }
 
 // In place of running the graph: everything is there that it gave before.
@@ -278,9 +274,6 @@ absl::Status Step::Walk(const Signature& signature, Inputs* inputs, Handle** res
   const Way* way = Match(signature, *inputs);
   if (way == nullptr) return Leave("new path: " + signature.name);
   Node& node = plan_->nodes[way->node];
-  const int64_t now = Now();
-  if (walked_ != nullptr) walked_->pause = std::max(now - walked_at_, walked_->pause / 4 * 3);
-  walked_ = &node;
   for (Input& input : *inputs) {
     if (input.external != nullptr && input.resource < 0) TF_RETURN_IF_ERROR(KeepFromChanging(&input));
   }
@@ -298,11 +291,7 @@ absl::Status Step::Walk(const Signature& signature, Inputs* inputs, Handle** res
   }
   Tell(*way);
   Feed(node, *inputs);
-  const bool is_soon = node.pause >= 0 && node.pause < kAWhile && now - sent_at_ < plan_->held_back;
-  if (outcome.is_awaited || !is_soon) {
-    Send();
-    sent_at_ = now;
-  }
+  Send();
   const int last = last_[way->node];
   const int position = last < 0 ? 0 : records_[last].position + 1;
   if (outcome.is_awaited) {
@@ -330,7 +319,6 @@ absl::Status Step::Walk(const Signature& signature, Inputs* inputs, Handle** res
   records_.push_back(std::move(record));
   *count = static_cast<int>(signature.outputs.size());
   next_ = &node.next;
-  walked_at_ = Now();
   *is_done = true;
   return absl::OkStatus();
 }

@@ -81,9 +81,8 @@ class Step {
   // Makes sure that a value of this step is there.
   absl::Status Materialise(Value* value);
 
-  // Does for the step of a run, if its own thread does nothing with it now and it is not at its end, what another thread
-  // needs that waits for `value`: tells the graph what it has not been told yet, or, if that does not give the value,
-  // leaves it. Any thread.
+  // Has the step of a run leave its graph, if its own thread does nothing with it now and it is not at its end, where
+  // another thread waits for `value` and the graph does not give it. Any thread.
   static void Attend(Run& run, Value* value);
 
   // This process is about to be forked, and only this thread will be in the other one: the step goes on without graph.
@@ -176,10 +175,7 @@ class Step {
   absl::Status failure_;  // an operation of the graph had this error, which Python may not have seen yet
   bool was_coexecuted_ = false;
   bool was_ahead_ = false;  // the plan is no longer this step's
-  std::vector<std::pair<int, tensorflow::Tensor>> outbox_;  // what the graph is about to be told
-  Node* walked_ = nullptr;                                  // the node at which Python was last
-  int64_t walked_at_ = 0;
-  int64_t sent_at_ = 0;
+  std::vector<std::pair<int, tensorflow::Tensor>> outbox_;  // what the graph is told of this operation
   std::string reason_;
   int left_at_ = -1;
   bool is_ending_ = false;

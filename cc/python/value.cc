@@ -94,7 +94,7 @@ Meeting Value::Receive(std::chrono::milliseconds patience) {
     std::this_thread::sleep_for(patience);
     return Meeting::kTimeout;
   }
-  run->Start();
+  run->Hurry();
   tensorflow::Tensor tensor;
   const Meeting meeting = run->channels().Wait(slot, position_, patience, &tensor);
   if (meeting == Meeting::kValue) {
