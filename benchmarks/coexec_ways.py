@@ -93,6 +93,7 @@ class Taking(Contender):
 
     Attributes:
       coexecuted: of a co-executed program, whether each step was.
+      processor: of each measurement, the processor time of a step in seconds, of all threads.
       is_late: whether it was stopped before the clock, because it makes one graph after the other.
     """
 
@@ -101,6 +102,7 @@ class Taking(Contender):
         super().__init__(name, lambda _, made: step_of(kind, made, epoch), epoch, small)
         self.kind = kind
         self.coexecuted: list[bool] = []
+        self.processor: list[float] = []
         self.is_late = False
 
     @contextlib.contextmanager
@@ -141,7 +143,7 @@ class Taking(Contender):
         """Steps a second, of whole epochs but for what would take more than `LONGEST`."""
         taken, results = 0, []
         with self.context():
-            start = time.perf_counter()
+            start, used = time.perf_counter(), time.process_time()
             while (passed := time.perf_counter() - start) < LONGEST:
                 if passed > SHORTEST and taken % len(self.epoch) == 0:
                     break
@@ -149,6 +151,7 @@ class Taking(Contender):
                 taken += 1
             for result in results:
                 np.asarray(result)
+            self.processor.append((time.process_time() - used) / taken)
             return taken / (time.perf_counter() - start)
 
 

@@ -8,7 +8,7 @@ import signal
 import statistics
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,9 @@ KINDS: dict[str, Callable[[str, Any], Any]] = {
 LABELS = {"speculated": "rg.function", "eager": "eager", "tf_function": "tf.function", "by_hand": "by hand"}
 # Losses that differ by more than this from eager ones, which is more than rounding makes of them, are wrong.
 TOLERANCE = 2e-3
+# So much an epoch's numbers are changed to see what rounding makes of losses, and so many times further they may be off.
+NUDGE = 1e-6
+REACH = 10.0
 # A step is fast that takes at most so many times the median of those at the end.
 FAST = 1.5
 # Seconds that a contender may take for the steps before the clock starts: `tf.function` of a recursion over objects
@@ -124,18 +127,45 @@ def epoch_of(name: str, batch_size: int, small: bool, data: Path | None) -> list
     return program.steps(batch_size, small)
 
 
-def fault(found: Contender, expected: Contender, raised: str, state: bool = True) -> str:
+def nudged(epoch: list[Step]) -> list[Step]:
+    """An epoch whose real numbers are a little larger, as rounding might have made them."""
+
+    def larger(value: Any) -> Any:
+        is_real = isinstance(value, tf.Tensor | np.ndarray) and np.issubdtype(np.asarray(value).dtype, np.floating)
+        return value * (1.0 + NUDGE) if is_real else value
+
+    return [tf.nest.map_structure(larger, arguments) for arguments in epoch]
+
+
+def drift(nearby: Contender, expected: Contender) -> list[float]:
+    """How far the losses of a contender with a nudged epoch have been from those expected, up to each step.
+
+    Some programs choose by what they compute, and some are trained so fast that each difference grows. What another
+    order of summation makes of their losses is no fault.
+    """
+    apart = [
+        float(np.max(np.abs(mine - right) / (1.0 + np.abs(right))))
+        for mine, right in zip(nearby.losses, expected.losses, strict=True)
+    ]
+    return list(itertools.accumulate(apart, max))
+
+
+def fault(
+    found: Contender, expected: Contender, raised: str, state: bool = True, rounding: Sequence[float] | None = None
+) -> str:
     """Why a contender does not compute what eager execution does; empty where it does.
 
     Args:
       found, expected: the contender, and eager execution, after the same steps.
       raised: what it raised, or why it was stopped.
       state: whether what the program keeps in Python is compared, too.
+      rounding: what `drift` says of the program, if that was measured.
     """
     if raised:
         return raised
     for i, (mine, right) in enumerate(zip(found.losses, expected.losses, strict=True)):
-        if not np.allclose(mine, right, TOLERANCE, TOLERANCE):
+        allowed = max(TOLERANCE, REACH * rounding[i]) if rounding else TOLERANCE
+        if not np.allclose(mine, right, allowed, allowed):
             return f"the loss of step {i + 1} is {np.ravel(mine)[0]:.4g} in place of {np.ravel(right)[0]:.4g}"
     if not state:
         return ""

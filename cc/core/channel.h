@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "cc/core/stretch.h"
+
 namespace recgraph {
 
 enum class Meeting { kValue, kClosed, kTimeout };
@@ -69,7 +71,9 @@ class Channels {
       if (closed_) return false;
     }
     if (taken == nullptr) return true;
+    Stretch::HandOver();
     post([taken] {
+      const Stretch stretch;
       for (const auto& [taker, value] : *taken) taker(&value);
     });
     return true;

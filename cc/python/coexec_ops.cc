@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "cc/core/stretch.h"
 #include "cc/python/run.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
@@ -111,6 +112,7 @@ class Ending {
     } else {
       context_->set_output(0, *value);
     }
+    Stretch::HandOver();
     done_();
   }
 
@@ -130,6 +132,7 @@ class ReceiveOp : public AsyncOpKernel {
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) final {
+    const Stretch stretch;
     std::shared_ptr<Run> run = FindRun(context);
     if (run == nullptr) return done();
     const int slot = slot_;
@@ -203,6 +206,7 @@ class KeepOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
+    const Stretch stretch;
     std::shared_ptr<Run> run = FindRun(context);
     if (run != nullptr) run->history().Put(cell_, context->input(1));
   }
@@ -220,6 +224,7 @@ class OutputFetchingOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
+    const Stretch stretch;
     std::shared_ptr<Run> run = FindRun(context);
     if (run != nullptr) run->Give(slot_, context->input(1));
   }
@@ -235,6 +240,7 @@ class ChooseInputOp : public OpKernel {
   explicit ChooseInputOp(OpKernelConstruction* context) : OpKernel(context) {}
 
   void Compute(OpKernelContext* context) override {
+    const Stretch stretch;
     const int index = context->input(0).scalar<int32_t>()();
     OP_REQUIRES(context, index >= 0 && index + 1 < context->num_inputs(),
                 absl::InternalError("an input was chosen that does not exist"));

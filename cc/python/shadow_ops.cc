@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/core/stretch.h"
 #include "cc/python/run.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
@@ -108,11 +109,13 @@ class ShadowOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
+    const Stretch stretch;
     VarPtr variable;
     OP_REQUIRES_OK(context, FindVariable(context, context->input(0), &variable));
     auto* shadow = new Var(dtype_);
     {
       tensorflow::tf_shared_lock lock(*variable->mu());
+      const Stretch locked;
       shadow->is_initialized = variable->is_initialized;
       // Sparse updates write into the memory of a variable in this mode, whoever else has it.
       const bool is_written_in_place = variable->copy_on_read_mode.load() && variable->is_initialized;
@@ -145,10 +148,12 @@ class WatchOp : public OpKernel {
   explicit WatchOp(OpKernelConstruction* context) : OpKernel(context) {}
 
   void Compute(OpKernelContext* context) override {
+    const Stretch stretch;
     for (int i = 0; i < context->num_inputs(); ++i) {
       VarPtr variable;
       OP_REQUIRES_OK(context, FindVariable(context, context->input(i), &variable));
       tensorflow::tf_shared_lock lock(*variable->mu());
+      const Stretch locked;
       context->set_output(i, *variable->tensor());
     }
   }
@@ -185,6 +190,7 @@ class CommitOp : public OpKernel {
   explicit CommitOp(OpKernelConstruction* context) : OpKernel(context) {}
 
   void Compute(OpKernelContext* context) override {
+    const Stretch stretch;
     std::shared_ptr<Run> run = Run::Find(context->input(0).scalar<int64_t>()());
     OP_REQUIRES(context, run != nullptr, absl::CancelledError("the step of this graph is over"));
     OP_REQUIRES_OK(context, CheckUsed(context));
@@ -192,6 +198,7 @@ class CommitOp : public OpKernel {
     OP_REQUIRES_OK(context, FindAll(context, &all));
     std::vector<std::unique_ptr<tensorflow::mutex_lock>> locks;
     for (const Watched& item : all) locks.push_back(std::make_unique<tensorflow::mutex_lock>(*item.variable->mu()));
+    const Stretch locked;
     const bool is_same = std::all_of(all.begin(), all.end(), [](const Watched& item) { return item.IsUntouched(); });
     OP_REQUIRES(context, is_same, absl::AbortedError("another thread has written a variable of the step"));
     OP_REQUIRES(context, run->BeginCommit(), absl::CancelledError("the step was given up"));
@@ -226,6 +233,7 @@ class CommitOp : public OpKernel {
       VarPtr variable;
       TF_RETURN_IF_ERROR(FindVariable(context, handle, &variable));
       tensorflow::tf_shared_lock lock(*variable->mu());
+      const Stretch locked;
       if (!variable->is_initialized) return absl::FailedPreconditionError("a variable has no value");
     }
     return absl::OkStatus();
@@ -238,6 +246,7 @@ class CheckRowsOp : public OpKernel {
   explicit CheckRowsOp(OpKernelConstruction* context) : OpKernel(context) {}
 
   void Compute(OpKernelContext* context) override {
+    const Stretch stretch;
     VarPtr variable;
     OP_REQUIRES_OK(context, FindVariable(context, context->input(0), &variable));
     int64_t count = 0;

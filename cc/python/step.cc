@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "cc/core/stretch.h"
 #include "cc/python/device.h"
 #include "cc/python/location.h"
 #include "cc/python/pending.h"
@@ -116,7 +117,10 @@ void Step::Launch() {
     std::vector<Handle*> handles;
     for (const HandlePtr& input : *inputs) handles.push_back(input.get());
     int count = 0;
-    run->Finish(RunWith(function, attributes, handles, nullptr, &count, run->cancellation()));
+    Stretch::HandOver();
+    const absl::Status status = RunWith(function, attributes, handles, nullptr, &count, run->cancellation());
+    const Stretch stretch;
+    run->Finish(status);
   };
   run_->StartBy([runner = &plan_->runner, body] { runner->Launch(body); }, plan_->delivery);
 }
