@@ -30,7 +30,7 @@ KINDS: dict[str, Callable[[str, Any], Any]] = {
 LABELS = {"speculated": "rg.function", "eager": "eager", "tf_function": "tf.function", "by_hand": "by hand"}
 # Losses that differ by more than this from eager ones, which is more than rounding makes of them, are wrong.
 TOLERANCE = 2e-3
-# So much an epoch's numbers are changed to see what rounding makes of losses, and so many times further they may be off.
+# So much the numbers of an epoch are changed to see what rounding makes of losses, which may be so often as far off.
 NUDGE = 1e-6
 REACH = 10.0
 # A step is fast that takes at most so many times the median of those at the end.
