@@ -20,7 +20,7 @@ from typing import Any
 import click
 from matplotlib.figure import Figure
 
-from recgraph.benchmarks import measure, pictures, report, varying
+from recgraph.benchmarks import cores, measure, pictures, report, varying
 from recgraph.benchmarks.coexec_ways import LABELS, Ceiling, Taking
 from recgraph.benchmarks.options import Several
 from recgraph.benchmarks.programs import MAX_WARM_UP, drift, epoch_of, fault, nudged
@@ -272,7 +272,7 @@ def main(
     out: Path | None,
 ) -> None:
     """Measure each program in each of the ways, interleaved, at two sizes."""
-    results: dict[str, Any] = {"programs": [], "varying": []}
+    results: dict[str, Any] = {"programs": [], "varying": [], "cores": cores.beside()}
     timings = []
     ways = [kind for kind in LABELS if kind in ways or kind in ALWAYS]
     for is_small in [True] * (small or not large) + [False] * (large or not small):
@@ -287,7 +287,15 @@ def main(
         if fresh:
             results["varying"].append(varying.compare(is_small, fresh))
     found = results["programs"]
-    parts = (speeds(found), LEGEND, overlaps(found), beginnings(found), courses(found), notes(found))
+    parts = (
+        speeds(found),
+        LEGEND,
+        overlaps(found),
+        cores.text(results["cores"]),
+        beginnings(found),
+        courses(found),
+        notes(found),
+    )
     text = "\n\n".join(part for part in (*parts, varying.table(results["varying"])) if part)
     drawn = {"speeds": lambda: picture(found), "runners": lambda: profile.breakdown(timings)}
     report.leave("coexec", results, text, out, drawn)

@@ -182,7 +182,9 @@ absl::Status Step::Commit(bool may_run_ahead) {
     plan_->is_busy = false;
     return absl::OkStatus();
   }
-  return Settle();
+  const absl::Status before = line_->Settle(0);  // if one of them has failed, it is done again before this one
+  if (!before.ok()) Discard(before, kBefore);
+  return before.ok() ? Settle() : before;
 }
 
 absl::Status Step::Settle() {

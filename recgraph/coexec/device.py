@@ -190,6 +190,12 @@ def can_fail(number: int) -> bool:
     return any(may_fail(name, is_integer) for name in _operations(number))
 
 
+def is_gone(number: int) -> bool:
+    """Whether they call a function that the program has let go of."""
+    given = signature(number)
+    return given.results is not None and not tf_private.has_function(given.name)
+
+
 def can_be_deferred(number: int) -> bool:
     """Whether they change variables, and cannot fail once it is known that they may be done."""
     given = signature(number)

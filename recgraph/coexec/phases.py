@@ -110,6 +110,8 @@ class Phases:
         if outcome.reason:
             self.reasons[outcome.reason, outcome.where] += 1
             _LOG.info("%s: left its graph: %s %s", self.name, outcome.reason, outcome.where)
+            if self._has_lost_functions():
+                self.merged, self.built = Merged(), None
             if self.counts["left"] > max(MAX_DEPARTURES, self.counts["coexecuted"] / 10):
                 self._give_up(f"its steps left their graphs {self.counts['left']} times")
         if not was_raised and outcome.trace is not None and outcome.code == 0:
@@ -127,7 +129,14 @@ class Phases:
         elif self.built is None:
             self._build()
 
+    def _has_lost_functions(self) -> bool:
+        """Whether an operation calls a function that the program has let go of, so that no graph can."""
+        return any(device.is_gone(node.signature) for node in self.graph.nodes.values())
+
     def _build(self) -> None:
+        if self._has_lost_functions():
+            self.merged = Merged()
+            return
         if not self.graph.items:
             return self._give_up("its steps have no operations that a graph could do")
         try:

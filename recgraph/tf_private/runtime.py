@@ -266,6 +266,11 @@ def function_name(function: Any) -> bytes:
     return bytes(function._inference_function.name)
 
 
+def has_function(name: str) -> bool:
+    """Whether the eager runtime knows a function by this name; it forgets those that Python has let go of."""
+    return bool(_context.context().has_function(name))
+
+
 def stay_on_device(name: str, others: tuple[str | None, ...]) -> None:
     """Lets `tf.device` scopes for `others`, opened in a scope for the device `name`, stay on that device.
 

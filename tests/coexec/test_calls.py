@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -261,3 +262,22 @@ def test_a_subgraph_that_is_called() -> None:
         return step, []
 
     assert compared(make, number).phases.counts["coexecuted"] > 0
+
+
+def test_functions_that_are_made_in_a_step_and_dropped() -> None:
+    """No graph can call them later: it is made again without their paths."""
+
+    def make() -> tuple[Any, Any]:
+        variable, count = tf.Variable(1.0), itertools.count()
+
+        def step(x: tf.Tensor) -> tf.Tensor:
+            variable.assign_add(1.0)
+            if next(count) % 10 == 5:
+                variable.assign_sub(tf.function(lambda y: tf.reduce_sum(y) * 0.5)(x))
+            return variable * 2.0
+
+        return step, variable
+
+    called = compared(make, matrix)
+    assert called.phases.counts["coexecuted"] >= STEPS // 3, called.explain()
+    assert not any("failed" in reason for reason, _ in called.phases.reasons), called.explain()

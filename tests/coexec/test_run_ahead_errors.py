@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
+from recgraph.coexec import device
 from tests.coexec.test_steps import COUNT, Body, compared, slow
 from tests.coexec.test_threads import at_once
 
@@ -108,3 +109,19 @@ def test_an_error_of_an_earlier_step_comes_at_a_later_line() -> None:
         run()
     assert float(total) == 12 * 11.0 + 1.0 + 1.0
     assert 12 <= len(log) < COUNT
+
+
+@pytest.mark.parametrize("window", [0, 1, 2, 4, 8])
+def test_steps_whose_graphs_fail_are_done_again_in_their_order(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some have been waited for, as they were timed, while earlier ones had not: all graphs have lost a function."""
+    monkeypatch.setattr(device, "is_gone", lambda number: False)
+    total, kept = tf.Variable(0.0), []
+    loop = rg.steps(range(60), window=window)
+    for i in loop:
+        total.assign_add(1.0)
+        if i == 5:
+            tf.function(lambda x: x + 1.0)(tf.constant(1.0))
+        kept.append(total * 1.0)
+        total.assign_add(0.0)
+    assert [int(value) for value in kept] == list(range(1, 61)), loop.explain()
+    assert sum(count for (reason, _), count in loop.phases.reasons.items() if "failed" in reason) > 10, loop.explain()
