@@ -14,6 +14,18 @@ from recgraph.speculate import Optimizations, Speculated
 _MODES: Final = ("auto", "speculate", "coexec")
 
 
+def _named(called: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that does what an object does which is called, and has a name: a `functools.partial`, a model."""
+
+    def calls(*arguments: Any, **named: Any) -> Any:
+        return called(*arguments, **named)
+
+    calls.__name__ = calls.__qualname__ = getattr(
+        getattr(called, "func", None), "__qualname__", type(called).__qualname__
+    )
+    return calls
+
+
 def function(
     fn: Callable[..., Any] | None = None,
     *,
@@ -31,7 +43,8 @@ def function(
     graph beside it (Kim et al., "Terra", NeurIPS 2021), or eagerly, as measures best.
 
     Args:
-        fn: a Python function: a loss, a whole training step, a method. Left out where it is used as `@function(...)`.
+        fn: a Python function: a loss, a whole training step, a method, an object that can be called. Left out where
+            it is used as `@function(...)`.
         mode: "speculate" converts the function whole or runs it eagerly; "coexec" runs the Python of every call and
             leaves only its tensor operations to a graph, which takes any program; "auto" does what takes the least
             time, measured while calls take turns.
@@ -45,7 +58,7 @@ def function(
         A function that is called like `fn` and has `explain()`: what was assumed, which way it runs and why.
 
     Raises:
-        SignatureError: there is no such mode, or it has no `xla`.
+        SignatureError: there is no such mode, or it has no `xla`, or `fn` cannot be called.
 
     Example:
         >>> import tensorflow as tf, recgraph as rg
@@ -61,6 +74,10 @@ def function(
         raise SignatureError(f"xla=True with the mode {mode!r}", expected="the mode 'coexec'")
     if fn is None:
         return lambda late: function(late, mode=mode, strict=strict, optimizations=optimizations, xla=xla)
+    if not callable(fn):
+        raise SignatureError(f"function is given {fn!r}", expected="what can be called")
+    if not hasattr(fn, "__qualname__"):
+        fn = _named(fn)
     if mode == "coexec":
         made: Any = Coexecuted(fn, strict, Execution(xla))
     else:

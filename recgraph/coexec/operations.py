@@ -57,6 +57,8 @@ KINDS: Final[dict[str, int]] = {
     **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), SHAPE),
     "_EagerConst": CONSTANT,
     **dict.fromkeys(_CONTROL | {"Assert"}, IN_BODY),
+    # Not stateful by their registration, but what they give may change.
+    **dict.fromkeys(("GenerateVocabRemapping", "MatchingFiles", "ReadFile"), HOST),
     # Fed in place of computed: it stands for what tf.function alone may see.
     "Placeholder": HOST,
     "PlaceholderWithDefault": HOST,

@@ -19,6 +19,8 @@ from recgraph.coexec.trace_graph import TraceGraph
 MAX_DEPARTURES = 32
 # Nodes of one trace graph; a program with more paths than that runs eagerly.
 MAX_NODES = 20_000
+# Steps of one program that each went another way; beyond that it is taken for one that never settles.
+MAX_WAYS = 256
 # Switches in one graph: beyond that, making it takes longer than it will ever save.
 MAX_SWITCHES = 200
 _LOG = logs.logger("coexec")
@@ -126,6 +128,8 @@ class Phases:
             self.merged, self.built = merged, None
             if len(self.graph.items) > MAX_NODES:
                 self._give_up(f"its steps have more than {MAX_NODES} different operations")
+            elif len(self.merged.traces) > MAX_WAYS:
+                self._give_up(f"its steps went more than {MAX_WAYS} different ways")
         elif self.built is None:
             self._build()
 

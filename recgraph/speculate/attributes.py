@@ -269,6 +269,9 @@ def put(ev: Evaluator, owner: Any, name: str, value: Any, node: ast.AST) -> None
     own = ev.of_class(kind, "__delattr__" if value is MISSING else "__setattr__", node)
     if isinstance(own, types.FunctionType) and not known.is_frameworks(own):
         raise ev.refuse("custom access", f"{kind.__name__} has accessors of its own", node)
+    is_librarys = known.is_frameworks_object(owner) and not known.is_users_type(kind)
+    if is_librarys and not isinstance(owner, type | types.ModuleType):
+        raise ev.refuse("framework", f"an attribute of a {kind.__name__} is set, which the library may read", node)
     put_plainly(ev, owner, name, value, node)
 
 

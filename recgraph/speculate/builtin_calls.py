@@ -145,6 +145,13 @@ _REFUSED = {
     tf.Variable: "a new variable",
     tf.function: "a new tf.function",
     tf.config.run_functions_eagerly: "a setting of TensorFlow",
+    tf.io.read_file: "what a file holds may change",
+    tf.io.matching_files: "which files there are may change",
+    tf.random.get_global_generator: "the global generator may be another one later",
+    tf.summary.experimental.get_step: "the default step of summaries may change",
+    **dict.fromkeys(
+        (keras.config.epsilon, keras.config.floatx, keras.config.image_data_format), "a setting of Keras may change"
+    ),
 }
 _RUNNING = frozenset(
     {"fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch", "compile", "save"}
@@ -175,6 +182,9 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
             raise ev.refuse("new variable", f"a {type(thing).__name__} makes its variables", node)
         ev.heap.given(thing, ev.where(node))
         ev.heap.losses.note(thing)
+    connections.refuse_old_record(ev, owner, node)
+    if isinstance(owner, tf.GradientTape | tf.autodiff.ForwardAccumulator) and name in ("__enter__", "__exit__"):
+        raise ev.refuse("tape", f"{name} is called, so that nothing would end what is recorded if the call fails", node)
     if isinstance(owner, tf.GradientTape) and ev.heap.forks > ev.tapes.get(id(owner), 0):
         raise ev.refuse("tape", "a branch uses a tape of the block around it", node)
     with known.users_layers_converted(ev, function), backward.noted(owner, name, arguments, named):
@@ -183,7 +193,7 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         lifted = [containers.lift(ev, a, node) for a in arguments]
         keywords = {k: containers.lift(ev, v, node) for k, v in named.items()}
         return connections.check(ev, name, lifted, keywords, result, node)
-    return result
+    return None if isinstance(result, tf.Operation) else result  # eagerly one without results gives none
 
 
 @special(tf.is_tensor)

@@ -24,6 +24,8 @@ from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.reasons import Again
 from recgraph.speculate.syntax import site_of
 
+# They hold on to tensors, those of a graph too.
+RECORDS: Final = (tf.GradientTape, tf.autodiff.ForwardAccumulator, tf.TensorArray)
 # Of a tensor: a gradient may come to it, surely comes to it, comes or not depending on a way; to one item of a list.
 _POSSIBLE, _SURE, _UNSURE, _ITEM = 1, 2, 4, 8
 # Operations that give a gradient to each of their inputs that can have one.
@@ -49,6 +51,12 @@ _COMPARISONS: Final[dict[str, Any]] = {
     "LogicalAnd": np.logical_and, "Identity": lambda value: value,
 }  # fmt: skip
 _METHODS: Final = ("gradient", "jacobian", "batch_jacobian")
+
+
+def refuse_old_record(ev: Evaluator, thing: Any, node: ast.AST) -> None:
+    """A tape that was there before the call may have recorded what no graph of this call has; arrays are the same."""
+    if isinstance(thing, RECORDS) and ev.heap.name_of(thing) is not None:
+        raise ev.refuse("tape", f"the {type(thing).__name__} was made before the call", node)
 
 
 def check(

@@ -6,7 +6,7 @@ import ast
 import contextlib
 from typing import Any
 
-from recgraph.speculate import attributes, branches, calls, containers, known
+from recgraph.speculate import attributes, branches, calls, connections, containers, known
 from recgraph.speculate.evaluator import Evaluator, Signal, rule
 from recgraph.speculate.generators import Closed, Generator
 from recgraph.speculate.reasons import Raised, matches
@@ -58,6 +58,7 @@ def _managed(ev: Evaluator, items: list[ast.withitem], node: ast.With) -> Signal
         return _users(ev, manager, items, node)
     if not known.is_frameworks_object(manager) and not known.is_frameworks(getattr(manager, "func", manager)):
         raise ev.refuse("with", f"the context manager {kind.__name__} is not known", node)
+    connections.refuse_old_record(ev, manager, node)
     if ev.heap.name_of(manager) is not None:
         containers.lift(ev, manager, node)  # it is this very object
     ev.tapes[id(manager)] = ev.heap.forks

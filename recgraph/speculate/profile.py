@@ -66,7 +66,7 @@ class Seen:
             self.shape = value.shape if self.shape is None else common_shape(self.shape, value.shape)
             self.dtypes.add(value.dtype.name)
         elif isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
-            components = tf.nest.flatten(value, expand_composites=True)
+            components = _components(value)
             self.parts += [Seen() for _ in components[len(self.parts) :]]
             for part, component in zip(self.parts, components, strict=False):
                 part.add(component)
@@ -77,6 +77,14 @@ class Seen:
     def varies(self) -> bool:
         """Whether calls have seen different values."""
         return self.constant is VARIES
+
+
+def _components(value: Any) -> list[Any]:
+    """The tensors of a composite one; none where it is made of something else, slices of lists perhaps."""
+    try:
+        return list(tf.nest.flatten(value, expand_composites=True))
+    except AttributeError:
+        return []
 
 
 class _Kept:

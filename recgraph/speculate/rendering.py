@@ -12,6 +12,7 @@ import tensorflow as tf
 from recgraph.speculate import grown, known, protocols
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.calls import Callback, Closure, LateCall, Super
+from recgraph.speculate.connections import RECORDS
 from recgraph.speculate.container_methods import HeapMethod
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.generators import Generator
@@ -174,6 +175,8 @@ class Renderer:
         """What makes a value that the call has made; None for what was there before and stays the same."""
         if isinstance(value, _PASSING):
             raise Inconvertible("escape", "a function or method made during the call leaves it")
+        if isinstance(value, RECORDS):
+            raise Inconvertible("escape", f"a {type(value).__name__} leaves the call, with tensors of the graph")
         if type(value) is list:
             return self._list(value)
         if type(value) is dict:

@@ -1,0 +1,133 @@
+"""What outlives a call and holds on to tensors, what a library reads that a program sets, and what changes outside."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tests.speculate.corpus import program
+from tests.speculate.corpus.basics import tensor
+from tests.speculate.corpus.keras_programs import _Values
+
+
+@program(eager="tapes")
+def a_tape_that_the_next_call_uses() -> Any:
+    variable, kept = tf.Variable(2.0), []
+
+    def step(i: int) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.sin(variable * float(i))
+        kept.append((tape, loss))
+        if len(kept) > 1:
+            before, value = kept.pop(0)
+            return before.gradient(value, variable)
+        return loss
+
+    return step, lambda i: (i,), variable
+
+
+@program(eager="tapes")
+def a_tape_that_stays_open_for_three_calls() -> Any:
+    variable, state = tf.Variable(2.0), {}
+
+    def step(i: int) -> Any:
+        if i % 3 == 0:
+            state["tape"] = tf.GradientTape(persistent=True)
+            state["tape"].__enter__()
+            state["y"] = variable * 1.0
+        state["y"] = state["y"] * variable
+        if i % 3 == 2:
+            state["tape"].__exit__(None, None, None)
+            return state["tape"].gradient(state["y"], variable)
+        return state["y"]
+
+    return step, lambda i: (i,), variable
+
+
+@program(eager="arrays")
+def an_array_that_grows_from_call_to_call() -> Any:
+    variable = tf.Variable(1.0)
+    kept = [tf.TensorArray(tf.float32, size=0, dynamic_size=True, clear_after_read=False)]
+
+    def step(i: int) -> Any:
+        kept[0] = kept[0].write(i, variable * float(i))
+        return tf.reduce_sum(kept[0].stack())
+
+    return step, lambda i: (i,), variable
+
+
+@program(eager="the library reads them")
+def hyperparameters_set_before_the_update() -> Any:
+    variables = [tf.Variable([1.0, 2.0])]
+    optimizer = keras.optimizers.SGD(0.1, momentum=0.5)
+    optimizer.build(variables)
+
+    def step(i: int) -> Any:
+        optimizer.momentum = [0.5, 0.0, 0.9][i // 4 % 3]
+        optimizer.nesterov = bool(i // 4 % 2)
+        optimizer.apply([tf.ones([2]) * 0.3], variables)
+        return variables[0] + 0.0
+
+    return step, lambda i: (i,), [*variables, _Values(optimizer)]
+
+
+@program
+def a_write_that_gives_none() -> Any:
+    variable = tf.Variable([1.0, 2.0])
+
+    def step(x: tf.Tensor) -> Any:
+        return variable.assign_add(x[0, :2], read_value=False) is None, variable + 1.0
+
+    return step, lambda i: (tensor(i),), variable
+
+
+@program
+def slices_made_of_lists() -> Any:
+    variable = tf.Variable(tf.zeros([5]))
+
+    def step(i: int) -> Any:
+        return variable.scatter_update(tf.IndexedSlices([float(i), 2.0], [0, 1])) + 0.0
+
+    return step, lambda i: (i,), variable
+
+
+@program(eager="files")
+def a_file_that_is_written_between_reads() -> Any:
+    path = Path(tempfile.mkdtemp()) / "text"
+
+    def step(i: int) -> Any:
+        path.write_text(str(i), encoding="utf-8")
+        read = tf.io.read_file(str(path))
+        path.write_text("later", encoding="utf-8")
+        return read + "!"
+
+    return step, lambda i: (i,), None
+
+
+@program(eager="a new tf.function")
+def a_function_that_is_made_and_dropped() -> Any:
+    variable = tf.Variable(1.0)
+
+    def step(i: int) -> Any:
+        variable.assign_add(1.0)
+        if i % 5 == 3:
+            variable.assign_sub(tf.function(lambda x: x * 0.5)(variable))
+        return variable * 2.0
+
+    return step, lambda i: (i,), variable
+
+
+@program
+def a_partial_that_is_called() -> Any:
+    variable = tf.Variable(1.0)
+    bump = functools.partial(lambda by, x: variable.assign_add(by) * x, 0.5)
+
+    def step(x: tf.Tensor) -> Any:
+        return bump(x)
+
+    return step, lambda i: (tensor(i),), variable
