@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cc/core/courier.h"
+#include "cc/core/stretch.h"
 
 namespace recgraph {
 namespace {
@@ -110,6 +111,7 @@ void Run::Hurry() {
 }
 
 bool Run::Cancel() {
+  const Stretch stretch;  // what waits in the graph goes on in this thread, to its end
   std::function<void()> launch;
   {
     std::lock_guard<std::mutex> lock(mutex_);
