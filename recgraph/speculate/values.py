@@ -33,6 +33,11 @@ class Residual:
     is_array: bool = False
     samples: tuple[Any, ...] = ()
 
+    def __post_init__(self) -> None:
+        # A tape does not see what Python computes.
+        if self.tensor is not None and (self.tensor.dtype.is_floating or self.tensor.dtype.is_complex):
+            self.tensor = tf.stop_gradient(self.tensor)
+
 
 # What integers that flow between branches and rounds do not exceed.
 HELD: Final = 1 << 62

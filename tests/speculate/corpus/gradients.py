@@ -234,3 +234,53 @@ def not_a_number() -> Any:
         return loss
 
     return step, lambda i: (tf.abs(tensor(i)) if i != 9 else tensor(i) * float("nan"),), w
+
+
+@program
+def past_a_number() -> Any:
+    """A tape does not see what goes through Python: `float`, `.numpy()`, `.item()`."""
+    w = tf.Variable(tf.ones([3]))
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            seen = w * 2.0
+            scale = tf.constant(float(tf.reduce_sum(seen))) + seen.numpy()[1] + tf.reduce_max(seen).numpy().item()
+            loss = tf.reduce_sum((x * w) ** 2) * scale + float(w[0])
+        gradient = tape.gradient(loss, w)
+        w.assign_sub(0.01 * tf.tanh(gradient))
+        return gradient
+
+    return step, with_tensor, w
+
+
+@program
+def nothing_but_numbers() -> Any:
+    """What only goes through Python has no gradient."""
+    w = tf.Variable(tf.ones([3]))
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            loss = tf.convert_to_tensor((w * x).numpy()) * 3.0
+        return tape.gradient(loss, w), tape.gradient(loss, x, unconnected_gradients="zero")
+
+    return step, with_tensor, w
+
+
+@program
+def numbers_that_go_round() -> Any:
+    """In loops and branches of tensors, too."""
+    w = tf.Variable(0.5)
+
+    def step(x: tf.Tensor) -> Any:
+        best = 0.0
+        with tf.GradientTape() as tape:
+            total = tf.constant(0.0)
+            for row in x:
+                value = tf.reduce_sum(row * w)
+                if value > 0.0:
+                    best = float(value)
+                total += value * w * best
+        return tape.gradient(total, w), best
+
+    return step, with_tensor, w
