@@ -4,6 +4,8 @@
 
 #include <mutex>
 
+#include "cc/python/interpreter_lock.h"
+
 namespace recgraph {
 
 class Step;
@@ -13,6 +15,13 @@ class Step;
 struct Access {
   std::recursive_mutex mutex;  // held by who works on the step; signals are handled meanwhile, and may use the step
   Step* step;                  // null once it has come to its end
+
+  // Takes the mutex, with Python's lock or without: who has it may need that.
+  void Lock() {
+    if (mutex.try_lock()) return;
+    const InterpreterUnlocked waiting;
+    mutex.lock();
+  }
 };
 
 }  // namespace recgraph

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "cc/python/bystanders.h"
 #include "cc/python/pending.h"
 #include "cc/python/step.h"
 
@@ -20,6 +21,7 @@ absl::Status CoexecutionDevice::Register(tensorflow::EagerContext* context, cons
   if (registered != nullptr) return absl::OkStatus();
   auto device = std::make_unique<CoexecutionDevice>(context, name);
   registered = device.get();
+  WatchBystanders();
   return context->RegisterCustomDevice(name, std::move(device));
 }
 
@@ -60,6 +62,7 @@ absl::StatusOr<bool> CoexecutionDevice::ShallPinToThisDevice(const tensorflow::I
 }
 
 absl::Status RunEagerly(const EagerOperation& operation, Handle** results, int* count) {
+  WaitForSteps(operation);
   std::vector<HandlePtr> values;
   std::vector<Handle*> inputs;
   for (Handle* input : operation.Inputs()) {
@@ -78,6 +81,7 @@ absl::Status RunEagerly(const EagerOperation& operation, Handle** results, int* 
 absl::Status RunWith(const std::string& name, const tensorflow::AttrBuilder& attributes,
                      const std::vector<Handle*>& inputs, Handle** results, int* count,
                      tensorflow::CancellationManager* cancellation) {
+  const Unwatched ours;
   Step::Suspended outside;  // what the operation runs itself, a Python function perhaps, is not part of the step
   tensorflow::ImmediateOpPtr operation(registered->context()->CreateOperation());
   TF_RETURN_IF_ERROR(operation->Reset(name.c_str(), ""));

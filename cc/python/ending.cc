@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "cc/python/bystanders.h"
 #include "cc/python/device.h"
 #include "cc/python/location.h"
 #include "cc/python/pending.h"
@@ -82,6 +84,33 @@ void Step::Attend(Run& run, Value* value) {
   step->LeaveAt(step->plan_->nodes[value->node].location, kAnotherThread).IgnoreError();  // the value has the error
 }
 
+bool Step::StandsBefore(const Uses& uses) const {
+  return absl::c_any_of(uses, [this](const Use& use) {
+    if (use.is_write) return plan_->variables->all.count(use.resource) > 0;  // the graph may have read it already
+    return plan_->variables->written.count(use.resource) > 0 && absl::c_any_of(records_, [&use](const Record& record) {
+      if (record.signature->kind == Kind::kRead) return false;
+      return absl::c_any_of(record.inputs, [&use](const Input& input) { return input.resource == use.resource; });
+    });
+  });
+}
+
+Step::Turn Step::MakeWay(Run& run, const Uses& uses, size_t* done) {
+  std::unique_lock<std::recursive_mutex> working(run.access->mutex, std::try_to_lock);
+  if (!working.owns_lock()) return Turn::kLater;
+  Step* step = run.access->step;
+  if (step == nullptr) return Turn::kAtEnd;
+  if (step->run_.get() != &run || step->is_ending_ || !step->StandsBefore(uses)) return Turn::kYours;
+  const std::vector<Record>& records = step->records_;
+  if (step != Current() && *done != kAnything && std::exchange(*done, records.size()) != records.size()) return Turn::kLater;
+  step->LeaveAt(records.empty() ? -1 : records.back().location, kAnothersUse).IgnoreError();  // the values have the error
+  return Turn::kYours;
+}
+
+void Step::LetGo() {
+  presence_ = nullptr;
+  run_ = nullptr;
+}
+
 absl::Status Step::Leave(const std::string& reason) { return LeaveAt(is_ending_ ? -1 : Locate(base_), reason); }
 
 absl::Status Step::LeaveAt(int location, const std::string& reason) {
@@ -102,7 +131,7 @@ void Step::PrepareFork() {
 
 absl::Status Step::DoAgain(const std::string& reason) {
   reason_ = reason;
-  run_ = nullptr;
+  LetGo();
   std::vector<std::vector<HandlePtr>> results(records_.size());
   size_t index = 0;
   for (; failure_.ok() && index < records_.size(); ++index) failure_ = Redo(index, &results);
@@ -117,7 +146,7 @@ void Step::Discard(const absl::Status& error, const std::string& reason) {
   reason_ = reason;
   was_coexecuted_ = false;
   run_->Cancel();
-  run_ = nullptr;
+  LetGo();
   for (Record& record : records_) {
     for (ValuePtr& value : record.outputs) value->Fail(error);
   }
@@ -203,7 +232,7 @@ absl::Status Step::Settle() {
     was_coexecuted_ = false;
     return DoAgain(absl::IsAborted(outcome) ? "another thread has written a variable of the step" : "an operation failed");
   }
-  run_ = nullptr;
+  LetGo();
   return outcome;
 }
 

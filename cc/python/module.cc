@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cc/python/bystanders.h"
 #include "cc/python/device.h"
 #include "cc/python/location.h"
 #include "cc/python/pending.h"
@@ -56,9 +57,19 @@ void DeletePlan(PyObject* capsule) {
   Py_END_ALLOW_THREADS;
 }
 
-PyObject* MakePlan(PyObject*, PyObject* described) {
+// plan(description, kept): the second is let go of when no step needs the plan any more.
+PyObject* MakePlan(PyObject*, PyObject* arguments) {
+  PyObject *described, *kept;
+  if (!PyArg_ParseTuple(arguments, "OO", &described, &kept)) return nullptr;
   auto plan = std::make_unique<std::shared_ptr<Plan>>(ReadPlan(described));
   if (*plan == nullptr) return nullptr;
+  Py_INCREF(kept);
+  (*plan)->kept = std::shared_ptr<PyObject>(kept, [](PyObject* object) {
+    if (_Py_IsFinalizing()) return;
+    const PyGILState_STATE state = PyGILState_Ensure();
+    Py_DECREF(object);
+    PyGILState_Release(state);
+  });
   return PyCapsule_New(plan.release(), kPlan, DeletePlan);
 }
 
@@ -84,13 +95,17 @@ PyObject* Begin(PyObject*, PyObject* arguments) {
   PyObject *base, *capsule;
   if (!PyArg_ParseTuple(arguments, "O!O", &PyCode_Type, &base, &capsule)) return nullptr;
   if (Step::Current() != nullptr) Py_RETURN_FALSE;
-  if (ThisLine()->Last() != nullptr && !IsOf(ThisLine()->Last()->plan(), capsule)) Py_RETURN_FALSE;
+  const Plan* before = ThisLine()->LastPlan();
+  if (before != nullptr && !IsOf(before, capsule)) Py_RETURN_FALSE;
   std::shared_ptr<Plan> plan;
   if (capsule != Py_None) {
     auto* held = static_cast<std::shared_ptr<Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
     if (held == nullptr) return nullptr;
     plan = *held;
     if (plan->is_busy.exchange(true)) Py_RETURN_FALSE;
+    Py_BEGIN_ALLOW_THREADS;
+    WaitForSteps(*plan);
+    Py_END_ALLOW_THREADS;
   }
   new Step(reinterpret_cast<PyCodeObject*>(base), std::move(plan));
   Py_RETURN_TRUE;
@@ -214,6 +229,7 @@ PyObject* BeforeFork(PyObject*, PyObject*) {
 PyObject* AfterFork(PyObject*, PyObject*) {
   GraphRunner::NoteFork();
   Run::NoteFork();
+  Presence::NoteFork();
   Py_RETURN_NONE;
 }
 
@@ -268,7 +284,7 @@ PyObject* DescribeCallSites(PyObject*, PyObject* number) { return CallSites(stat
 
 PyMethodDef methods[] = {
     {"register", Register, METH_VARARGS, "register(context, name, kinds): makes the device known to TensorFlow."},
-    {"plan", MakePlan, METH_O, "plan(description): a plan, for begin."},
+    {"plan", MakePlan, METH_VARARGS, "plan(description, kept): a plan, for begin."},
     {"begin", Begin, METH_VARARGS, "begin(base, plan): begins a step of this thread."},
     {"end", End, METH_VARARGS, "end(was_raised, may_run_ahead): ends the step and says what it was."},
     {"replay", Replay, METH_VARARGS, "replay(plan, mode, key): whether steps record what graphs give, or do without."},

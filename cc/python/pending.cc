@@ -12,14 +12,19 @@ void Line::Add(std::unique_ptr<Step> step) {
   steps_.push_back(std::move(step));
 }
 
-const Step* Line::Last() {
+std::shared_ptr<Run> Line::LastRun() {
   std::lock_guard<std::recursive_mutex> lock(mutex_);
-  return steps_.empty() ? nullptr : steps_.back().get();
+  return steps_.empty() ? nullptr : steps_.back()->run();
+}
+
+const Plan* Line::LastPlan() {
+  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  return steps_.empty() ? nullptr : steps_.back()->plan();
 }
 
 absl::Status Line::Settle(size_t most) {
   std::lock_guard<std::recursive_mutex> lock(mutex_);
-  absl::Status status;
+  absl::Status status = std::exchange(kept_, absl::OkStatus());
   while (steps_.size() > most || (!steps_.empty() && (!status.ok() || steps_.front()->HasFinished()))) {
     std::unique_ptr<Step> first = std::move(steps_.front());
     steps_.pop_front();
@@ -32,13 +37,18 @@ absl::Status Line::Settle(size_t most) {
   return status;
 }
 
-Line* ThisLine() {
-  thread_local Line line;
-  return &line;
+void Line::SettleForOther() {
+  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  kept_ = Settle(0);
+}
+
+const std::shared_ptr<Line>& ThisLine() {
+  thread_local const auto line = std::make_shared<Line>();
+  return line;
 }
 
 absl::Status SettleBefore(const tensorflow::EagerOperation& operation) {
-  if (ThisLine()->Last() == nullptr) return absl::OkStatus();
+  if (ThisLine()->LastPlan() == nullptr) return absl::OkStatus();
   bool is_seen = SignatureOf(operation).kind == Kind::kOpaque;
   for (Handle* input : operation.Inputs()) {
     is_seen |= input->DataType() == tensorflow::DT_RESOURCE && ResourceNumber(input, false) != kUnknownResource;

@@ -14,26 +14,31 @@
 
 namespace recgraph {
 
-// Any thread may call anything; a line belongs to one, and what Last gives is not gone while that does something else.
+// Any thread may call anything; a line belongs to one.
 class Line {
  public:
   // Puts a step at the end.
   void Add(std::unique_ptr<Step> step);
 
-  // The last step, or null.
-  const Step* Last();
+  // Of the last step; null if there is none.
+  std::shared_ptr<Run> LastRun();
+  const Plan* LastPlan();
 
   // Waits until there are at most `most` steps. One whose graph failed is done again, at once. If it fails then as
   // well, its error is the result, and the steps behind it have not happened.
   absl::Status Settle(size_t most);
 
+  // The same with all steps, for another thread: an error is kept for this one.
+  void SettleForOther();
+
  private:
   std::recursive_mutex mutex_;  // a signal that comes meanwhile may lead here again
   std::deque<std::unique_ptr<Step>> steps_;
+  absl::Status kept_;
 };
 
 // The line of this thread.
-Line* ThisLine();
+const std::shared_ptr<Line>& ThisLine();
 
 // Waits for all steps of this thread before an operation outside of steps that may use one of their variables.
 absl::Status SettleBefore(const tensorflow::EagerOperation& operation);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -57,12 +58,17 @@ struct Node {
   ShapeCache shapes;
 };
 
+// The variables of a step, by number.
+struct Variables {
+  std::set<int> all, written;
+};
+
 // Used by one step at a time.
 struct Plan {
   std::string function;  // the name of the graph's function
   std::string config;    // a ConfigProto
   std::vector<HandlePtr> resources;  // the function's inputs after the run's number: handles of variables
-  std::set<int> variables;           // their numbers
+  std::shared_ptr<const Variables> variables;
   int slots;
   int cells;   // of the history
   int commit;  // the slot that lets the changes of variables take place; -1 if there are none
@@ -72,7 +78,8 @@ struct Plan {
   int runs = 0;
   std::atomic<Delivery> delivery{Delivery::kAtOnce};  // in the next step; on request in all or none
   Replays replays;
-  GraphRunner runner;
+  std::shared_ptr<void> kept;  // what has to live as long as graphs run
+  GraphRunner runner;          // the last, so that it ends first
 
   // Whether the next run is one of those that are timed: the first, but for two that warm up, and some of the others.
   bool IsTimed() { return ++runs % 16 == 0 || (runs > 2 && runs < 16); }

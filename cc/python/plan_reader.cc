@@ -115,11 +115,14 @@ std::shared_ptr<Plan> ReadPlan(PyObject* described) {
   plan->function = fields.Bytes();
   plan->config = fields.Bytes();
   if (fields.Number() != 0) plan->delivery = Delivery::kOnRequest;
+  auto variables = std::make_shared<Variables>();
   for (int number : fields.Numbers()) {
     plan->resources.push_back(FindResource(number));
-    plan->variables.insert(number);
+    variables->all.insert(number);
     if (plan->resources.back() == nullptr) PyErr_SetString(PyExc_ReferenceError, "a variable of the plan is gone");
   }
+  for (int number : fields.Numbers()) variables->written.insert(number);
+  plan->variables = std::move(variables);
   plan->slots = fields.Number();
   plan->cells = fields.Number();
   plan->commit = fields.Number();

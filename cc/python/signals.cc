@@ -3,6 +3,7 @@
 
 #include <Python.h>
 
+#include "cc/python/bystanders.h"
 #include "cc/python/step.h"
 
 namespace recgraph {
@@ -26,6 +27,7 @@ bool HandleSignals() {
   PyGILState_STATE state = PyGILState_Ensure();
   bool has_raised = false;
   {
+    const Unwatched among_us;
     Step::Suspended outside;  // what a handler does is not part of the operation that waits
     has_raised = PyErr_CheckSignals() < 0;
   }

@@ -15,7 +15,7 @@ namespace recgraph {
 // What is done with an operation in a step; `recgraph/coexec/operations.py` has the same numbers.
 enum class Kind {
   kPure = 0,      // part of the graph: its outputs depend on its inputs alone
-  kVariable = 1,  // part of the graph: reads or writes the variables among its inputs
+  kWrite = 1,     // part of the graph: reads and writes the variables among its inputs
   kHost = 2,      // runs at once, in Python's thread
   kOpaque = 3,    // the same, and may do anything to any variable: runs Python
   kHarmless = 4,  // runs at once, and may look at a variable that the graph changes
@@ -23,6 +23,7 @@ enum class Kind {
   kConstant = 6,  // a value from Python
   kInBody = 7,    // runs at once, and may be in a function that is part of the graph
   kCall = 8,      // part of the graph: calls a function, which may read and write variables
+  kRead = 9,      // part of the graph: reads the variables among its inputs
 };
 
 using KindTable = std::unordered_map<std::string, Kind>;

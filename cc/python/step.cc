@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "cc/core/stretch.h"
+#include "cc/python/bystanders.h"
 #include "cc/python/device.h"
 #include "cc/python/location.h"
 #include "cc/python/pending.h"
@@ -32,7 +33,9 @@ int64_t NextNumber() {
   return ++last;
 }
 
-bool IsInGraph(Kind kind) { return kind == Kind::kPure || kind == Kind::kVariable || kind == Kind::kCall; }
+bool IsInGraph(Kind kind) {
+  return kind == Kind::kPure || kind == Kind::kRead || kind == Kind::kWrite || kind == Kind::kCall;
+}
 
 // NumPy's memory may change as soon as the program goes on: what a graph reads later has to be a copy.
 absl::Status KeepFromChanging(Input* input) {
@@ -76,7 +79,7 @@ Step::Suspended::Suspended() : step_(current_step) { current_step = nullptr; }
 Step::Suspended::~Suspended() { current_step = step_; }
 
 Step::Step(PyCodeObject* base, std::shared_ptr<Plan> plan)
-    : number_(NextNumber()), base_(base), line_(ThisLine()), access_(new Access{{}, this}), plan_(std::move(plan)) {
+    : number_(NextNumber()), base_(base), line_(ThisLine().get()), access_(new Access{{}, this}), plan_(std::move(plan)) {
   current_step = this;
   if (plan_ != nullptr) Launch();
 }
@@ -103,10 +106,11 @@ void Step::Launch() {
   records_.reserve(plan_->nodes.size());
   if (IsReplayed()) return Replay();
   if (plan_->replays.mode() == Replays::Mode::kRecord) run_->RecordIn(plan_->replays.Record());
+  if (!plan_->variables->all.empty()) presence_ = std::make_unique<Presence>(run_, plan_->variables, ThisLine());
   auto inputs = std::make_shared<std::vector<HandlePtr>>();
   inputs->push_back(HandleOf(Tensor(run_->id())));
   for (const HandlePtr& variable : plan_->resources) inputs->push_back(Share(variable.get()));
-  std::shared_ptr<Run> before = line_->Last() == nullptr ? nullptr : line_->Last()->run();
+  std::shared_ptr<Run> before = line_->LastRun();
   auto body = [run = run_, before, inputs, function = plan_->function, config = plan_->config] {
     if (before != nullptr && !before->Wait().ok()) {
       return run->Finish(absl::CancelledError("the step before this one has failed"));
@@ -135,7 +139,8 @@ void Step::Replay() {
 }
 
 absl::Status Step::Execute(const EagerOperation& operation, Handle** results, int* count) {
-  std::lock_guard<std::recursive_mutex> working(access_->mutex);
+  access_->Lock();
+  const std::lock_guard<std::recursive_mutex> working(access_->mutex, std::adopt_lock);
   DeviceShare& share = DeviceShare::Get();
   if (!share.is_on || !HasGraph()) return DoExecute(operation, results, count);
   const size_t before = records_.size(), waits = stalls_.size();
@@ -209,18 +214,18 @@ absl::Status Step::RunOutside(const Signature& signature, const EagerOperation& 
   bool is_shared = false;
   if (signature.kind == Kind::kOpaque) {
     host_uses_.push_back({&signature, -1});
-    is_shared = plan_ != nullptr && !plan_->variables.empty();
+    is_shared = plan_ != nullptr && !plan_->variables->all.empty();
   } else if (signature.kind != Kind::kHarmless) {
     for (const Input& input : inputs) {
       if (input.resource < 0) continue;
       host_uses_.push_back({&signature, input.resource});
-      is_shared |= plan_ != nullptr && plan_->variables.count(input.resource) > 0;
+      is_shared |= plan_ != nullptr && plan_->variables->all.count(input.resource) > 0;
     }
   }
   if (HasGraph() && is_shared) TF_RETURN_IF_ERROR(Leave(signature.name + " uses a variable of the graph"));
   access_->mutex.unlock();  // it may run Python, and that may wait for another thread
   const absl::Status status = RunEagerly(operation, results, count);
-  access_->mutex.lock();
+  access_->Lock();
   return status;
 }
 
@@ -252,6 +257,7 @@ absl::Status Step::Trace(const Signature& signature, const EagerOperation& opera
   was_unforeseen_ = false;
   record.chain = ChainOf(signature, inputs);
   for (Input& input : inputs) Describe(&input);
+  WaitForSteps(operation);
   TF_RETURN_IF_ERROR(RunWith(operation.Name(), operation.Attrs(), handles, results, count,
                              operation.GetCancellationManager()));
   auto* device = CoexecutionDevice::Registered();

@@ -23,7 +23,8 @@ namespace recgraph {
 
 using Outputs = absl::InlinedVector<ValuePtr, 1>;
 
-class Line;  // of steps, pending.h
+class Line;      // of steps, pending.h
+class Presence;  // of a graph, bystanders.h
 
 struct Record {
   const Signature* signature;
@@ -44,6 +45,14 @@ struct HostUse {
   int resource;  // -1: any
 };
 
+// What somebody does with a variable.
+struct Use {
+  int resource;
+  bool is_write;  // or may be
+};
+
+using Uses = absl::InlinedVector<Use, 2>;
+
 // Between two looks whether something else is wanted than what Python waits for.
 constexpr std::chrono::milliseconds kPatience(50);
 
@@ -52,6 +61,7 @@ constexpr char kBefore[] = "a step before it failed";
 
 // Why a step has left its graph.
 constexpr char kAnotherThread[] = "another thread needs a value";
+constexpr char kAnothersUse[] = "another thread uses a variable of the step";
 
 // Belongs to the thread that made it, which alone calls its methods, Attend apart.
 class Step {
@@ -84,6 +94,12 @@ class Step {
   // Has the step of a run leave its graph, if its own thread does nothing with it now and it is not at its end, where
   // another thread waits for `value` and the graph does not give it. Any thread.
   static void Attend(Run& run, Value* value);
+
+  // Whose turn it is, where something else is to be done with variables of the step of a run. `done` tells how far the
+  // step had come at the last look; if it has not gone on since, it leaves its graph. Any thread.
+  enum class Turn { kYours, kLater, kAtEnd };
+  static constexpr size_t kNothing = static_cast<size_t>(-1), kAnything = static_cast<size_t>(-2);
+  static Turn MakeWay(Run& run, const Uses& uses, size_t* done);
 
   // This process is about to be forked, and only this thread will be in the other one: the step goes on without graph.
   void PrepareFork();
@@ -154,6 +170,8 @@ class Step {
   absl::Status Leave(const std::string& reason);
   absl::Status LeaveAt(int location, const std::string& reason);
   absl::Status DoAgain(const std::string& reason);
+  void LetGo();  // of the graph
+  bool StandsBefore(const Uses& uses) const;
   absl::Status Redo(size_t index, std::vector<std::vector<HandlePtr>>* results);
   absl::Status Commit(bool may_run_ahead);
   bool ReceiveAll();
@@ -168,6 +186,7 @@ class Step {
   const std::shared_ptr<Access> access_;
   std::shared_ptr<Plan> plan_;
   std::shared_ptr<Run> run_;
+  std::unique_ptr<Presence> presence_;  // while there is a run that others have to know of
   std::vector<Record> records_;
   std::vector<HostUse> host_uses_;
   const std::vector<Way>* next_ = nullptr;  // what may come now

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cc/python/device.h"
+#include "cc/python/interpreter_lock.h"
 #include "cc/python/pending.h"
 #include "cc/python/signals.h"
 #include "cc/python/step.h"
@@ -39,6 +40,7 @@ absl::Status Value::Get(HandlePtr* result) {
         return absl::OkStatus();
       }
     }
+    const InterpreterUnlocked waiting;
     Step* current = Step::Current();
     if (current != nullptr && current->number() == step) {
       TF_RETURN_IF_ERROR(current->Materialise(this));

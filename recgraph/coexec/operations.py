@@ -8,7 +8,7 @@ from recgraph import tf_private
 from recgraph.infallible import fails_only_in_shape
 
 # The numbers are those of `Kind` in cc/python/signature.h.
-PURE, VARIABLE, HOST, OPAQUE, HARMLESS, SHAPE, CONSTANT, IN_BODY, CALL = range(9)
+PURE, WRITE, HOST, OPAQUE, HARMLESS, SHAPE, CONSTANT, IN_BODY, CALL, READ = range(10)
 
 # Read variables and do not change them.
 READS: Final = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
@@ -51,7 +51,8 @@ _CONTROL: Final = frozenset({"Case", "If", "PartitionedCall", "StatefulPartition
 _PURE_CONTROL: Final = frozenset({"For", "StatelessCase", "StatelessIf", "StatelessWhile"})
 
 KINDS: Final[dict[str, int]] = {
-    **dict.fromkeys(READS | WRITES | PROGRAMS, VARIABLE),
+    **dict.fromkeys(READS, READ),
+    **dict.fromkeys(WRITES | PROGRAMS, WRITE),
     **dict.fromkeys(("EagerPyFunc", "PyFunc", "PyFuncStateless"), OPAQUE),
     **dict.fromkeys(("DisableCopyOnRead", "VarIsInitializedOp", "VariableShape"), HARMLESS),
     **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), SHAPE),

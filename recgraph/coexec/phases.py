@@ -46,7 +46,7 @@ AS_USUAL: Final = Execution()
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """A plan with the function that computes it, which has to live as long.
+    """A plan with the function that computes it, which lives as long as a step needs it.
 
     Attributes:
         slots: what the graph waits for in each.
@@ -151,7 +151,9 @@ class Phases:
             name, options = tf_private.function_name(function), tf_private.call_options()
             described = plan.described(name, options, self.execution.is_lazy)
             syncs = sum(node.is_sync and not node.node.is_foreseen for node in plan.nodes.values())
-            self.built = Built(device.module().plan(described), function, Slots(plan, _MEANING), plan.switches, syncs)
+            self.built = Built(
+                device.module().plan(described, function), function, Slots(plan, _MEANING), plan.switches, syncs
+            )
             _LOG.info("%s: a graph of %d operations, %d switches", self.name, len(plan.nodes), plan.switches)
         except ReferenceError:  # a variable of a path that was traced is gone: the paths are traced anew
             self.merged = Merged()

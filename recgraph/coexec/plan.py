@@ -57,7 +57,8 @@ class Plan:
         commit: the slot that says that the step is over, or NONE if it changes no variable.
         kept: how many outputs there are of which all values are kept.
         resources: the variables that are used.
-        shadowed: those that the graph changes while the step is not over, on copies.
+        written: the variables that the graph changes.
+        shadowed: those that it changes while the step is not over, on copies.
         deferred: the operations that change others, when it is.
     """
 
@@ -68,6 +69,7 @@ class Plan:
     slots: int
     kept: int
     resources: tuple[int, ...]
+    written: frozenset[int]
     shadowed: frozenset[int]
     deferred: frozenset[int]
 
@@ -81,7 +83,8 @@ class Plan:
         numbers = {number: i for i, number in enumerate(self.nodes)}
         nodes = tuple(_described(node, numbers) for node in self.nodes.values())
         first = _described_ways(self.first, numbers)
-        return function, config, int(is_lazy), self.resources, self.slots, self.kept, self.commit, nodes, first
+        head = (function, config, int(is_lazy), self.resources, tuple(sorted(self.written)))
+        return *head, self.slots, self.kept, self.commit, nodes, first
 
 
 def _described_ways(ways: tuple[Way, ...], numbers: Mapping[int, int]) -> tuple[Any, ...]:
@@ -151,6 +154,7 @@ def make_plan(
         next(counter),
         len(kept),
         tuple(sorted(resources)),
+        frozenset(r for used in written.values() for r in used if r >= 0),
         frozenset(shadowed),
         deferred,
     )

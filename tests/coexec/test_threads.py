@@ -105,8 +105,8 @@ def test_a_thread_that_is_not_seen_writes_meanwhile(window: int) -> None:
     counters.check(2 * TIMES)
 
 
-def test_what_python_has_seen_stays_when_a_step_is_done_again() -> None:
-    """A write of another thread between the value and the end of the step."""
+def test_what_python_has_seen_stays_when_another_thread_writes() -> None:
+    """Between the value and the end of the step."""
     variable = tf.Variable(1.0)
     seen: list[tuple[float, tf.Tensor]] = []
 
@@ -120,7 +120,7 @@ def test_what_python_has_seen_stays_when_a_step_is_done_again() -> None:
     called = Coexecuted(step)
     for i in range(8):
         called(i == 6)
-    assert called.explain().count("another thread has written a variable of the step") == 1
+    assert called.explain().count("another thread uses a variable of the step") == 1
     assert float(variable) == 1.0 + 8.0 + 100.0
     assert [value for value, _ in seen] == [4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 218.0]
     assert [float(tensor) for _, tensor in seen] == [value for value, _ in seen]
