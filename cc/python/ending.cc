@@ -16,6 +16,7 @@ namespace {
 
 using tensorflow::Tensor;
 
+constexpr char kSignal[] = "a signal";
 constexpr int64_t kLongStep = 10'000'000;
 
 // When the graph should be told what Python tells it, after a step that took `whole` nanoseconds, of which Python waited
@@ -56,10 +57,11 @@ absl::Status Step::Materialise(Value* value) {
 }
 
 // What has been done has to be done again in any case when the program does not come to its end. Then the value is
-// there, and the exception is raised where eager execution raises it: after the operation.
+// there, and the exception is raised where eager execution raises it: after the operation. A handler that needs a value
+// has the step leave its graph itself.
 std::string Step::WhyToWaitNoLonger() const {
   if (run_->is_unwanted) return kAnotherThread;
-  return HandleSignals() ? "a signal" : "";
+  return HandleSignals() || !HasGraph() ? kSignal : "";
 }
 
 // Waits for an output of a node, of the trip at `position` if it is in a loop. Returns why it did not come; "" if it did.
@@ -114,6 +116,7 @@ void Step::LetGo() {
 absl::Status Step::Leave(const std::string& reason) { return LeaveAt(is_ending_ ? -1 : Locate(base_), reason); }
 
 absl::Status Step::LeaveAt(int location, const std::string& reason) {
+  if (!HasGraph()) return failure_;
   left_at_ = location;
   run_->Cancel();
   const absl::Status before = line_->Settle(0);  // what the program has done before this step comes first
@@ -220,7 +223,7 @@ absl::Status Step::Settle() {
   const int64_t began_at = Now();
   while (!run_->EndsWithin(kPatience)) {
     if (!HandleSignals() || !run_->Cancel()) continue;
-    Discard(absl::CancelledError("the step was interrupted before its graph had ended"), "a signal");
+    Discard(absl::CancelledError("the step was interrupted before its graph had ended"), kSignal);
     return failure_;
   }
   const absl::Status outcome = run_->Wait();

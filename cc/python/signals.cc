@@ -3,7 +3,6 @@
 
 #include <Python.h>
 
-#include "cc/python/bystanders.h"
 #include "cc/python/step.h"
 
 namespace recgraph {
@@ -27,7 +26,6 @@ bool HandleSignals() {
   PyGILState_STATE state = PyGILState_Ensure();
   bool has_raised = false;
   {
-    const Unwatched among_us;
     Step::Suspended outside;  // what a handler does is not part of the operation that waits
     has_raised = PyErr_CheckSignals() < 0;
   }

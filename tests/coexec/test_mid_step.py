@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,43 @@ def test_a_summary_in_mid_step(tmp_path: Path) -> None:
         return step, variable
 
     assert compared(make, number).phases.counts["coexecuted"] > 0
+
+
+def test_the_handler_of_a_signal_may_look_at_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while Python's thread waits for the graph: a value that nobody asked for before, and a variable."""
+    variable, current, seen = tf.Variable(1.0), list[tf.Tensor](), list[float]()
+    many = tf.ones([500, 500])
+
+    def handle(*_: Any) -> None:
+        seen.extend(float(each) for each in (*current, variable) if current)
+
+    @tf.function
+    def slow(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(40):
+            x = tf.linalg.matmul(x, x) / 500.0
+        return x
+
+    def step(is_disturbed: bool) -> int:
+        variable.assign_add(1.0)
+        tripled = variable * 3.0
+        if is_disturbed:
+            current.append(tripled)
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+        found = tf.unique(tf.cast(slow(many)[0, :5], tf.int32)).y
+        result = int(tf.reduce_sum(found))
+        while is_disturbed and not seen:
+            time.sleep(0.01)
+        current.clear()
+        variable.assign(tripled - variable)
+        return result
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        called = Coexecuted(step)
+        assert [called(i == 6) for i in range(8)] == [1] * 8
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert seen == [573.0, 191.0]  # 1, 4, 10, 22, 46, 94, 190 before each step, and one more in its middle
 
 
 @pytest.mark.parametrize("name", ["CPU:0", "cpu", "/cpu:0", "/device:CPU:0", None, "full", "spec"])

@@ -35,7 +35,14 @@ setup = runpy.run_path("setup.py")
 setup["write_ninja"](setup["installed_tensorflow"](), setup["sources_of"]("core", "ops", "kernels"))
 subprocess.run([sys.executable, "-m", "ninja", "-f", "build/native/build.ninja", {LIBRARY!r}], check=True)
 """
-TESTS: Final = ("test_threads.py", "test_execution.py", "test_steps.py", "test_run_ahead_errors.py", "test_mid_step.py")
+TESTS: Final = (
+    "test_threads.py",
+    "test_bystanders.py",
+    "test_execution.py",
+    "test_steps.py",
+    "test_run_ahead_errors.py",
+    "test_mid_step.py",
+)
 
 
 def run(command: list[str], folder: Path, **environment: str) -> str:
