@@ -26,7 +26,6 @@ from recgraph.auto.ways import (
 from recgraph.coexec.profile import Profile
 from recgraph.explaining import joined
 from recgraph.speculate import Optimizations, Speculated
-from recgraph.speculate.cached import CachedGraph
 from recgraph.speculate.function import PROFILED_CALLS, Call, Misses
 from recgraph.speculate.optimizations import ALL
 
@@ -62,7 +61,6 @@ class Automatic(Speculated):
         self.whole: Choosing | None = None
         self.apart: Choosing | None = None
         self._is_judged = False
-        self._conversions = 0
         self._graph_seconds: list[float] = []
         self._eager_seconds: list[float] = []
 
@@ -89,10 +87,6 @@ class Automatic(Speculated):
             if statistics.median(self._graph_seconds) > CLEARLY * min(self._eager_seconds, default=0.0):
                 self.whole = Choosing(self.name, [Eagerly(self.function), as_graph], preferred=GRAPH)
         return result
-
-    def _converted(self, call: Call) -> CachedGraph | None:
-        self._conversions += 1
-        return super()._converted(call)
 
     def _ran(self) -> dict[str, int]:
         ways = [choosing.counts for choosing in (self.whole, self.apart) if choosing is not None]

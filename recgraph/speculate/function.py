@@ -10,6 +10,7 @@ import inspect
 import os
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -34,6 +35,9 @@ MAX_GRAPHS = 16
 MAX_BREAKS = 24
 # How often calls may fall back before the function is left alone, unless ten times as many ran as graphs.
 MAX_FALLBACKS = 64
+# Seconds that may go into conversions while they have not made up for it by this many calls as a graph each.
+MAX_SECONDS = 30.0
+CALLS_A_CONVERSION = 10
 # How often an operation of a graph may fail that does not fail eagerly.
 MAX_FAILURES = 3
 # How often a call may be converted that turns out to raise, or to make a variable, which the next ones may not.
@@ -96,6 +100,7 @@ class Calls:
         self._notes: dict[str, Remark] = {}
         self._counts: collections.Counter[str] = collections.Counter()
         self._attempts = 0
+        self._conversions, self._seconds = 0, 0.0
         self._observer = Observer(self.profile)
         self._cache = Graphs()
         self._is_due = True  # a conversion: the last call that fitted no graph was observed
@@ -224,6 +229,12 @@ class Calls:
         """A graph for a call; None if it has to run eagerly."""
         if len(self._cache.of(call.parameters)) >= MAX_GRAPHS:
             return None
+        if self._seconds > MAX_SECONDS and self.calls["graph"] < CALLS_A_CONVERSION * self._conversions:
+            ran = f"for {self.calls['graph']} calls as a graph"
+            self._give_up(f"{self._conversions} conversions took {self._seconds:.0f} s, {ran}")
+            return None
+        self._conversions += 1
+        started = time.perf_counter()
         try:
             graph = CachedGraph(convert(call.inner, call.parameters, self.profile, self.optimizations))
         except Inconvertible as reason:
@@ -241,6 +252,8 @@ class Calls:
             if self.strict:
                 raise
             return None
+        finally:
+            self._seconds += time.perf_counter() - started
         if self._is_hopeless(graph):
             worst = max(self.breaks, key=self.breaks.__getitem__)
             self._give_up(f"an assumption keeps breaking: {worst}")

@@ -190,6 +190,28 @@ def test_numpy_memory_may_be_used_again_at_once() -> None:
     assert compared(make, number).phases.counts["coexecuted"] > 0
 
 
+def test_numpy_memory_may_stay_and_change_as_it_likes() -> None:
+    """One buffer in several operations, steps and shapes, which is changed in some of them, at its end too."""
+
+    def make() -> tuple[Any, Any]:
+        buffer = np.zeros([40, 8], np.float32)
+
+        def step(x: tf.Tensor) -> list[tf.Tensor]:
+            i = int(x)
+            if i % 3 == 0:
+                buffer[-1, -1] = float(x)
+            found = [tf.raw_ops.AddV2(x=buffer, y=buffer), tf.raw_ops.Sum(input=buffer.reshape(8, 40), axis=[0])]
+            if i % 2 == 0:
+                buffer[0, 0] += 1.0
+            found.append(tf.raw_ops.Mul(x=buffer, y=x))
+            found.append(tf.raw_ops.AddV2(x=buffer.view(np.int32), y=buffer.view(np.int32)))
+            return [tf.reduce_sum(each) for each in found]
+
+        return step, buffer
+
+    assert compared(make, number).phases.counts["coexecuted"] > 0
+
+
 def test_tensors_may_be_kept() -> None:
     """In a list, read three steps later."""
 

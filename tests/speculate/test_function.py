@@ -261,6 +261,21 @@ def test_what_keeps_breaking_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "broke" in step.explain() or "runs eagerly" in step.explain()
 
 
+def test_conversions_have_to_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each is good for a few calls, there are no more after some time."""
+    monkeypatch.setattr(function, "MAX_SECONDS", 0.0)
+
+    def step(rows: list[tf.Tensor]) -> tf.Tensor:
+        first, *others = rows
+        return first + len(others)
+
+    called = Speculated(step)
+    for i in range(12):
+        assert float(called([tf.constant(2.0)] * (i // 4 + 1))) == 2.0 + i // 4
+    assert "1 conversions took" in called.given_up, called.given_up
+    assert called.calls["graph"] > 0
+
+
 def test_there_is_a_limit_of_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fits none of them runs eagerly."""
     monkeypatch.setattr(function, "MAX_GRAPHS", 2)
