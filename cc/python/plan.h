@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "cc/core/graph_runner.h"
-#include "cc/python/copies.h"
 #include "cc/python/run.h"
 #include "cc/python/shapes.h"
 #include "cc/python/value.h"
@@ -78,7 +77,6 @@ struct Plan {
   std::atomic<bool> is_busy{false};
   int runs = 0;
   std::atomic<Delivery> delivery{Delivery::kAtOnce};  // in the next step; on request in all or none
-  Copies copies;  // of what steps are given, while Python's thread walks
   Replays replays;
   std::shared_ptr<void> kept;  // what has to live as long as graphs run
   GraphRunner runner;          // the last, so that it ends first

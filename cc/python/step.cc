@@ -17,6 +17,7 @@
 #include "cc/python/tensors.h"
 #include "tensorflow/core/common_runtime/dma_helper.h"
 #include "tensorflow/core/common_runtime/eager/tensor_handle.h"
+#include "tensorflow/core/framework/tensor_util.h"
 
 namespace recgraph {
 namespace {
@@ -37,10 +38,10 @@ bool IsInGraph(Kind kind) {
 }
 
 // NumPy's memory may change as soon as the program goes on: what a graph reads later has to be a copy.
-absl::Status KeepFromChanging(Copies& copies, Input* input) {
+absl::Status KeepFromChanging(Input* input) {
   const tensorflow::TensorBuffer* buffer = tensorflow::DMAHelper::buffer(input->tensor);
   if (buffer == nullptr || buffer->OwnsMemory()) return absl::OkStatus();
-  input->external = HandleOf(copies.Of(*input->tensor));
+  input->external = HandleOf(tensorflow::tensor::DeepCopy(*input->tensor));
   return TensorOf(input->external.get(), &input->tensor);
 }
 
@@ -100,7 +101,6 @@ Step::~Step() {
 void Step::Launch() {
   run_ = Run::New(plan_->slots, plan_->cells, !IsReplayed() && plan_->IsTimed());
   run_->access = access_;
-  plan_->copies.NextStep();
   next_ = &plan_->first;
   last_.assign(plan_->nodes.size(), -1);
   records_.reserve(plan_->nodes.size());
@@ -285,7 +285,7 @@ absl::Status Step::Walk(const Signature& signature, Inputs* inputs, Handle** res
   if (way == nullptr) return Leave("new path: " + signature.name);
   Node& node = plan_->nodes[way->node];
   for (Input& input : *inputs) {
-    if (input.external != nullptr && input.resource < 0) TF_RETURN_IF_ERROR(KeepFromChanging(plan_->copies, &input));
+    if (input.external != nullptr && input.resource < 0) TF_RETURN_IF_ERROR(KeepFromChanging(&input));
   }
   const std::vector<Dimensions>* shapes = nullptr;
   bool is_complete = false;
