@@ -68,9 +68,9 @@ Uses UsesOf(const tensorflow::EagerOperation& operation) {
     if (number != kUnknownResource) uses.push_back({number, true});
   }
   if (uses.empty()) return uses;
-  const Kind kind = SignatureOf(operation).kind;
-  if (kind == Kind::kHarmless) return {};
-  for (Use& use : uses) use.is_write = kind != Kind::kRead;
+  const Signature& signature = SignatureOf(operation);
+  if (signature.kind == Kind::kHarmless) return {};
+  for (Use& use : uses) use.is_write = signature.may_write;
   return uses;
 }
 

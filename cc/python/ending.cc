@@ -90,7 +90,7 @@ bool Step::StandsBefore(const Uses& uses) const {
   return absl::c_any_of(uses, [this](const Use& use) {
     if (use.is_write) return plan_->variables->all.count(use.resource) > 0;  // the graph may have read it already
     return plan_->variables->written.count(use.resource) > 0 && absl::c_any_of(records_, [&use](const Record& record) {
-      if (record.signature->kind == Kind::kRead) return false;
+      if (!record.signature->may_write) return false;
       return absl::c_any_of(record.inputs, [&use](const Input& input) { return input.resource == use.resource; });
     });
   });

@@ -42,12 +42,16 @@ class Search {
     return true;
   }
 
+  // Among what has been looked through.
+  bool has_writes() const { return has_writes_; }
+
  private:
   bool MayHave(const NodeDef& node) {
     if (library_.Find(node.op()) != nullptr) return MayHave(node.op());
     auto kind = kinds_.find(node.op());
     if (kind != kinds_.end()) {
       if (kind->second == Kind::kHost || kind->second == Kind::kOpaque) return false;
+      has_writes_ |= kind->second == Kind::kWrite;
     } else {
       const OpRegistrationData* registration = tensorflow::OpRegistry::Global()->LookUp(node.op());
       if (registration == nullptr || registration->op_def.is_stateful()) return false;
@@ -64,6 +68,7 @@ class Search {
   const FunctionLibraryDefinition& library_;
   const KindTable& kinds_;
   std::set<std::string> seen_;
+  bool has_writes_ = false;
 };
 
 // Tells shape inference what a call gives an argument.
@@ -85,8 +90,12 @@ absl::Status SetArgument(const Node* node, const KnownInput& input, ShapeRefiner
 
 }  // namespace
 
-bool MayBeInGraph(const std::string& function, const FunctionLibraryDefinition& library, const KindTable& kinds) {
-  return Search(library, kinds).MayHave(function);
+bool MayBeInGraph(const std::string& function, const FunctionLibraryDefinition& library, const KindTable& kinds,
+                  bool* has_writes) {
+  Search search(library, kinds);
+  const bool may_be = search.MayHave(function);
+  *has_writes = search.has_writes();
+  return may_be;
 }
 
 tensorflow::DataTypeVector ResultTypes(const FunctionDef& function) {

@@ -12,9 +12,9 @@
 namespace recgraph {
 
 // Whether a graph may call a function where the program does: all that happens in it, and in functions that it calls,
-// is pure, or reads and writes variables that are its arguments.
+// is pure, or reads and writes variables that are its arguments; and whether it writes.
 bool MayBeInGraph(const std::string& function, const tensorflow::FunctionLibraryDefinition& library,
-                  const KindTable& kinds);
+                  const KindTable& kinds, bool* has_writes);
 
 // The dtypes of its results.
 tensorflow::DataTypeVector ResultTypes(const tensorflow::FunctionDef& function);

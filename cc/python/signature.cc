@@ -59,7 +59,9 @@ bool IsPure(const OpDef& definition, const Signature& signature) {
 void ClassifyCall(const KindTable& kinds, Signature* signature) {
   const auto& library = *CoexecutionDevice::Registered()->context()->FuncLibDef();
   const tensorflow::FunctionDef* function = library.Find(signature->name);
-  if (function == nullptr || !MayBeInGraph(signature->name, library, kinds)) return;
+  bool has_writes = true;
+  if (function == nullptr || !MayBeInGraph(signature->name, library, kinds, &has_writes)) return;
+  signature->may_write = has_writes;
   signature->outputs = ResultTypes(*function);
   for (tensorflow::DataType dtype : signature->outputs) {
     if (dtype == tensorflow::DT_RESOURCE) return;  // what is done with a variable by another name cannot be ordered
@@ -69,6 +71,7 @@ void ClassifyCall(const KindTable& kinds, Signature* signature) {
 
 void Classify(const KindTable& kinds, Signature* signature) {
   signature->kind = Kind::kHost;
+  signature->may_write = true;
   if (signature->registration == nullptr) return ClassifyCall(kinds, signature);
   const OpDef& definition = signature->registration->op_def;
   if (!tensorflow::OutputTypesForNode(signature->definition, definition, &signature->outputs).ok()) return;
@@ -78,6 +81,7 @@ void Classify(const KindTable& kinds, Signature* signature) {
   } else if (IsPure(definition, *signature)) {
     signature->kind = Kind::kPure;
   }
+  signature->may_write = signature->kind != Kind::kRead && signature->kind != Kind::kHarmless;
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ struct Signature {
   int number;
   std::string name;
   Kind kind;
+  bool may_write;  // variables among its inputs
   const tensorflow::OpRegistrationData* registration;  // null for a function
   tensorflow::AttrBuilder attributes;
   tensorflow::NodeDef definition;  // all attributes, defaults too

@@ -158,15 +158,18 @@ def test_a_thread_that_nobody_waits_for_ends_no_graph() -> None:
     assert called.phases.counts["coexecuted"] > 250, called.explain()
 
 
-def test_a_thread_that_uses_other_variables_waits_for_nobody() -> None:
-    """Also not where it reads what the step only reads."""
+@pytest.mark.parametrize("is_traced", [False, True])
+def test_a_thread_that_uses_other_variables_waits_for_nobody(is_traced: bool) -> None:
+    """Also not where it reads what the step only reads, in a function of TensorFlow's perhaps."""
     weight, mine, total = tf.Variable(2.0), tf.Variable(0.0), tf.Variable(0.0)
     inside, may_go_on = threading.Event(), threading.Event()
+    read = tf.function(lambda: weight * 1.0) if is_traced else weight.read_value
+    read()
 
     def elsewhere() -> None:
         inside.wait(20)
         for _ in range(5):
-            mine.assign_add(weight)
+            mine.assign_add(read())
         may_go_on.set()
 
     def step(is_waiting: bool) -> float:
