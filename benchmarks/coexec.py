@@ -20,6 +20,7 @@ from typing import Any
 import click
 from matplotlib.figure import Figure
 
+from recgraph.auto.ways import WHAT
 from recgraph.benchmarks import cores, measure, pictures, report, varying
 from recgraph.benchmarks.coexec_ways import LABELS, Ceiling, Taking
 from recgraph.benchmarks.options import Several
@@ -33,8 +34,9 @@ RUNNERS = ("Python", "graph")
 # The contenders that are always there: what others are compared with, and what this is about.
 ALWAYS = ("eager", "coexecuted")
 COLOURS = {
-    "eager": "black", "coexecuted": "tab:blue", "serialised": "tab:cyan", "ceiling": "lightgrey", "xla": "tab:purple",
-    "tf_function": "tab:orange", "signature": "tab:red", "tf_function_xla": "tab:pink", "asynchronous": "tab:green",
+    "eager": "black", "coexecuted": "tab:blue", "auto": "tab:olive", "serialised": "tab:cyan", "ceiling": "lightgrey",
+    "xla": "tab:purple", "tf_function": "tab:orange", "signature": "tab:red", "tf_function_xla": "tab:pink",
+    "asynchronous": "tab:green",
 }  # fmt: skip
 STYLES = {kind: pictures.Style(LABELS[kind], COLOURS[kind], kind == "eager") for kind in LABELS}
 
@@ -136,6 +138,7 @@ def compare(
         "rounding": rounding,
         "faults": {kind: text for kind, text in faults.items() if text},
         "phases": phases(ours, eager),
+        "auto": contenders["auto"].step.way if "auto" in contenders else None,
     }
     return result, ours.step.timing()
 
@@ -205,10 +208,12 @@ def courses(results: Sequence[dict[str, Any]]) -> str:
 
 
 def notes(results: Sequence[dict[str, Any]]) -> str:
-    """Where something is wrong or not co-executed, a line each."""
+    """Where something is wrong or not co-executed, and what the default mode has chosen, a line each."""
     lines = []
     for result in results:
         lines += [f"- {title(result)}, {LABELS[kind]}: {text}" for kind, text in result["faults"].items()]
+        if result["auto"] is not None:
+            lines.append(f"- {title(result)}, auto: its steps run {WHAT[result['auto']]}")
         if result["phases"]["given_up"]:
             lines.append(f"- {title(result)}, co-executed: runs eagerly, because {result['phases']['given_up']}")
     return "\n".join(lines)

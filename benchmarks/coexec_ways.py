@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from recgraph.auto import Automatic
 from recgraph.benchmarks.programs import Contender
 from recgraph.coexec import Coexecuted, Execution
 from recgraph.coexec.replay import Replayed
@@ -19,6 +20,7 @@ from recgraph.models.zoo.program import Step
 LABELS = {
     "eager": "eager",
     "coexecuted": "co-executed",
+    "auto": "auto",
     "serialised": "serialised",
     "ceiling": "free graph",
     "xla": "co-executed, XLA",
@@ -37,6 +39,8 @@ EXECUTIONS = {
 # Seconds that a measurement takes at least, in whole epochs, and at most: short, as the machine's speed changes within
 # seconds, and a round should see one speed.
 SHORTEST, LONGEST = 0.15, 2.5
+# Steps that the default mode gets, after those before the clock, to decide how it takes them.
+MAX_UNDECIDED = 300
 # The part of the steps of a measurement that may have had their graph where they should have had none.
 MAX_MISSED = 0.05
 
@@ -59,6 +63,8 @@ def step_of(kind: str, made: Any, epoch: Sequence[Step]) -> Callable[..., Any]:
     """The step of a program, made for a contender, one of `LABELS`."""
     if kind in EXECUTIONS:
         return Coexecuted(made.train_step, execution=EXECUTIONS[kind])
+    if kind == "auto":
+        return Automatic(made.train_step)
     if kind == "tf_function":
         return tf.function(made.train_step)
     if kind == "tf_function_xla":
@@ -132,8 +138,16 @@ class Taking(Contender):
         """See `Contender`."""
         with self.context():
             raised = super().warm_up(steps, limit)
+            if self.kind == "auto" and not raised:
+                self._let_decide()
         self.is_late = raised.startswith("it has taken") and len(self.losses) > 0
         return raised
+
+    def _let_decide(self) -> None:
+        for number in range(MAX_UNDECIDED):
+            if self.step.way is not None:
+                break
+            self.of_epoch(number % len(self.epoch))
 
     def of_epoch(self, number: int) -> Any:
         """The step of that number in the epoch, for the clock."""

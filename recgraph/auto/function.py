@@ -72,6 +72,15 @@ class Automatic(Speculated):
             return super().__call__(*arguments, **named)
         return self.whole.run(*arguments, **named)
 
+    @property
+    def way(self) -> str | None:
+        """How calls run, a key of `ways.WHAT`; None as long as that is not decided."""
+        way = GRAPH if self._is_judged else None
+        for choosing in (self.whole, self.apart):
+            if choosing is not None and way != EAGER:
+                way = None if choosing.decision is None else choosing.decision.way
+        return way
+
     def _judging(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Calls the function, and compares what its first calls took."""
         as_graph = AsGraph(super().__call__, lambda: (self.calls["graph"], self._conversions))

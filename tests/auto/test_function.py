@@ -106,6 +106,7 @@ def test_what_does_not_convert_whole_runs_by_its_parts() -> None:
     assert {"eager", "callees"} < set(called.apart.counts)
     assert any(way.startswith("coexec") for way in called.apart.counts)
     assert called.apart.decision is not None
+    assert called.way == called.apart.decision.way
     assert sum(called.apart.counts.values()) + called.calls["eager"] + called.calls["fallback"] == STEPS
 
 
@@ -168,10 +169,12 @@ def test_a_graph_that_does_not_pay_is_left() -> None:
     """A function that computes next to nothing is faster without one."""
     one = tf.constant(1.0)
     called = rg.function(lambda x: -x)
+    assert called.way is None
     for _ in range(40):
         called(one)
     assert called.whole is not None
     assert called.whole.decision is not None
+    assert called.way == called.whole.decision.way
     assert set(called.whole.decision.costs) == {"graph", "eager"}
 
 

@@ -199,6 +199,7 @@ def test_coexecution_is_compared_where_the_losses_are_right(tmp_path: Path) -> N
     wrong = {"tf_function", "signature"}
     assert set(result["faults"]) == wrong
     assert set(result["series"]) == set(result["first_steps"]) == ways - wrong
+    assert result["auto"] is not None
     assert result["overlap"] is None
     assert {"coexec-speeds.png", "coexec-runners.png"} <= files
     course = result["phases"]
