@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
-from recgraph.speculate import calls, known, merging
+from recgraph.speculate import calls, keras_state, known, merging
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.values import MISSING, Missing, Unsure, has_run
@@ -69,6 +69,15 @@ def attempt(ev: Evaluator, piece: Callable[[State], T]) -> T:
             raise
 
 
+def _is_as(thing: Any, copy: Any) -> bool:
+    """Whether a list or dictionary holds the same objects as its copy."""
+    if not isinstance(thing, list | dict) or len(thing) != len(copy):
+        return False
+    pairs = zip(thing, copy, strict=True)
+    values = zip(thing.values(), copy.values(), strict=True) if isinstance(thing, dict) else ()
+    return all(a is b for a, b in (*pairs, *values))
+
+
 class State:
     """All slots as they are at one moment."""
 
@@ -108,6 +117,8 @@ class State:
     def _is_made(self, thing: Any) -> bool:
         """Whether a thing is an object of the user's that was made during the call."""
         is_users = known.is_users_type(type(thing)) and not isinstance(thing, type)
+        if keras_state.has_state(thing):  # what Keras tracks is not ours to put back, and no layer is made in a call
+            return False
         return self._ev.heap.name_of(thing) is None and is_users and hasattr(thing, "__dict__")
 
     def _members(self, thing: Any) -> Iterator[Any]:
@@ -159,6 +170,8 @@ class State:
     def put_back(self) -> None:
         """Restores; containers that were opened since are closed."""
         for thing, copy in self._held.values():
+            if _is_as(thing, copy):
+                continue
             if isinstance(thing, list):
                 thing[:] = copy
             elif isinstance(thing, dict | set):

@@ -35,8 +35,12 @@ class Residual:
 
     def __post_init__(self) -> None:
         # A tape does not see what Python computes.
-        if self.tensor is not None and (self.tensor.dtype.is_floating or self.tensor.dtype.is_complex):
-            self.tensor = tf.stop_gradient(self.tensor)
+        tensor = self.tensor
+        if tensor is None or not (tensor.dtype.is_floating or tensor.dtype.is_complex):
+            return
+        if tensor.op.type != "StopGradient":
+            with tensor.graph.as_default():  # perhaps one around that which is being made
+                self.tensor = tf.stop_gradient(tensor)
 
 
 # What integers that flow between branches and rounds do not exceed.
