@@ -244,8 +244,9 @@ def picture(results: Sequence[dict[str, Any]]) -> Figure:
 
 LEGEND = """\
 Speeds over that of eager execution; *wrong* are losses further from it than ten times what a change of the data by a
-millionth makes of them. *Serialised* is lazy evaluation: the graph starts when Python waits for it. A *free
-graph* costs nothing: what it gave before is there; that is the ceiling where Python takes longer."""
+millionth makes of them. *Auto* is the default mode, once it has decided how steps run. *Serialised* is lazy evaluation:
+the graph starts when Python waits for it. A *free graph* costs nothing: what it gave before is there; that is the
+ceiling where Python takes longer."""
 
 
 @click.command()
