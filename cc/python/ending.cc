@@ -103,7 +103,9 @@ Step::Turn Step::MakeWay(Run& run, const Uses& uses, size_t* done) {
   if (step == nullptr) return Turn::kAtEnd;
   if (step->run_.get() != &run || step->is_ending_ || !step->StandsBefore(uses)) return Turn::kYours;
   const std::vector<Record>& records = step->records_;
-  if (step != Current() && *done != kAnything && std::exchange(*done, records.size()) != records.size()) return Turn::kLater;
+  if (step != Current() && *done != kAnything && std::exchange(*done, records.size()) != records.size()) {
+    return Turn::kLater;
+  }
   step->LeaveAt(records.empty() ? -1 : records.back().location, kAnothersUse).IgnoreError();  // the values have the error
   return Turn::kYours;
 }

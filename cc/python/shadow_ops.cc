@@ -1,6 +1,6 @@
 // The ops by which a step's graph keeps its changes of variables to itself until the step is over.
 //
-// Other threads are not seen, and may write the same variables meanwhile. So the commit makes sure that all variables of
+// Graphs of other steps may write the same variables meanwhile. So the commit makes sure that all variables of
 // the step still are what they were when it began: it is as if the step had happened in that moment.
 #include <algorithm>
 #include <cstdint>

@@ -63,7 +63,7 @@ constexpr char kBefore[] = "a step before it failed";
 constexpr char kAnotherThread[] = "another thread needs a value";
 constexpr char kAnothersUse[] = "another thread uses a variable of the step";
 
-// Belongs to the thread that made it, which alone calls its methods, Attend apart.
+// Belongs to the thread that made it, which alone calls its methods, Attend and MakeWay apart.
 class Step {
  public:
   // The step of this thread, or null: outside of steps, and while one runs an operation.

@@ -53,7 +53,7 @@ def test_a_summary_in_mid_step(tmp_path: Path) -> None:
     assert compared(make, number).phases.counts["coexecuted"] > 0
 
 
-def test_the_handler_of_a_signal_may_look_at_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_handler_of_a_signal_may_look_at_the_step() -> None:
     """Also while Python's thread waits for the graph: a value that nobody asked for before, and a variable."""
     variable, current, seen = tf.Variable(1.0), list[tf.Tensor](), list[float]()
     many = tf.ones([500, 500])
