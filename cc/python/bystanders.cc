@@ -10,6 +10,7 @@
 
 #include "absl/algorithm/container.h"
 #include "cc/python/interpreter_lock.h"
+#include "cc/python/pipelines.h"
 #include "cc/python/resources.h"
 #include "cc/python/signature.h"
 #include "cc/python/step.h"
@@ -67,10 +68,12 @@ Uses UsesOf(const tensorflow::EagerOperation& operation) {
     const int number = ResourceNumber(input, false);
     if (number != kUnknownResource) uses.push_back({number, true});
   }
-  if (uses.empty()) return uses;
-  const Signature& signature = SignatureOf(operation);
-  if (signature.kind == Kind::kHarmless) return {};
-  for (Use& use : uses) use.is_write = signature.may_write;
+  if (!uses.empty()) {
+    const Signature& signature = SignatureOf(operation);
+    if (signature.kind == Kind::kHarmless) return {};
+    for (Use& use : uses) use.is_write = signature.may_write;
+  }
+  AddPipelineUses(operation, &uses);
   return uses;
 }
 
@@ -124,6 +127,7 @@ class Pass : public tensorflow::EagerOpRewrite {
   Pass() : EagerOpRewrite("recgraph", __FILE__, std::to_string(__LINE__)) {}
 
   absl::Status Run(tensorflow::EagerOperation* operation, std::unique_ptr<tensorflow::EagerOperation>*) override {
+    NotePipeline(*operation);
     if (!is_unwatched) recgraph::WaitForSteps(*operation);
     return absl::OkStatus();
   }

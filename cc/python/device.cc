@@ -21,7 +21,6 @@ absl::Status CoexecutionDevice::Register(tensorflow::EagerContext* context, cons
   if (registered != nullptr) return absl::OkStatus();
   auto device = std::make_unique<CoexecutionDevice>(context, name);
   registered = device.get();
-  WatchBystanders();
   return context->RegisterCustomDevice(name, std::move(device));
 }
 

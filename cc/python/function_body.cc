@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "cc/python/device.h"
 #include "tensorflow/core/common_runtime/function_body.h"
 #include "tensorflow/core/common_runtime/function_def_utils.h"
@@ -16,11 +17,12 @@
 namespace recgraph {
 namespace {
 
-using tensorflow::AttrValue;
+using tensorflow::AttrValueMap;
 using tensorflow::FunctionDef;
 using tensorflow::FunctionLibraryDefinition;
 using tensorflow::Node;
 using tensorflow::NodeDef;
+using tensorflow::OpDef;
 using tensorflow::OpRegistrationData;
 using tensorflow::ShapeRefiner;
 using tensorflow::shape_inference::DimensionHandle;
@@ -32,43 +34,52 @@ class Search {
  public:
   Search(const FunctionLibraryDefinition& library, const KindTable& kinds) : library_(library), kinds_(kinds) {}
 
-  bool MayHave(const std::string& function) {
-    if (!seen_.insert(function).second) return true;
+  void Look(const std::string& function) {
+    if (!seen_.insert(function).second) return;
     const FunctionDef* body = library_.Find(function);
-    if (body == nullptr) return false;
-    for (const NodeDef& node : body->node_def()) {
-      if (!MayHave(node)) return false;
-    }
-    return true;
+    may_be_in_graph_ &= body != nullptr;
+    if (body == nullptr) return;
+    for (const NodeDef& node : body->node_def()) Look(node);
   }
 
-  // Among what has been looked through.
-  bool has_writes() const { return has_writes_; }
+  void Look(const AttrValueMap& attributes) {
+    for (const auto& [name, value] : attributes) {
+      if (value.has_func()) Look(value.func().name());
+      for (const auto& function : value.list().func()) Look(function.name());
+    }
+  }
+
+  // Of what has been looked through.
+  bool may_be_in_graph() const { return may_be_in_graph_; }
+  bool may_write() const { return may_write_; }
 
  private:
-  bool MayHave(const NodeDef& node) {
-    if (library_.Find(node.op()) != nullptr) return MayHave(node.op());
+  void Look(const NodeDef& node) {
+    if (library_.Find(node.op()) != nullptr) return Look(node.op());
     auto kind = kinds_.find(node.op());
     if (kind != kinds_.end()) {
-      if (kind->second == Kind::kHost || kind->second == Kind::kOpaque) return false;
-      has_writes_ |= kind->second == Kind::kWrite;
+      may_be_in_graph_ &= kind->second != Kind::kHost && kind->second != Kind::kOpaque;
+      may_write_ |= kind->second == Kind::kWrite;
     } else {
       const OpRegistrationData* registration = tensorflow::OpRegistry::Global()->LookUp(node.op());
-      if (registration == nullptr || registration->op_def.is_stateful()) return false;
+      const bool is_stateful = registration == nullptr || registration->op_def.is_stateful();
+      may_be_in_graph_ &= !is_stateful;
+      may_write_ |= is_stateful && (registration == nullptr || HasResources(registration->op_def));
     }
-    for (const auto& [name, value] : node.attr()) {
-      if (value.has_func() && !MayHave(value.func().name())) return false;
-      for (const auto& function : value.list().func()) {
-        if (!MayHave(function.name())) return false;
-      }
-    }
-    return true;
+    Look(node.attr());
+  }
+
+  static bool HasResources(const OpDef& definition) {
+    return absl::c_any_of(definition.input_arg(), [](const OpDef::ArgDef& argument) {
+      return argument.type() == tensorflow::DT_RESOURCE;
+    });
   }
 
   const FunctionLibraryDefinition& library_;
   const KindTable& kinds_;
   std::set<std::string> seen_;
-  bool has_writes_ = false;
+  bool may_be_in_graph_ = true;
+  bool may_write_ = false;
 };
 
 // Tells shape inference what a call gives an argument.
@@ -91,11 +102,17 @@ absl::Status SetArgument(const Node* node, const KnownInput& input, ShapeRefiner
 }  // namespace
 
 bool MayBeInGraph(const std::string& function, const FunctionLibraryDefinition& library, const KindTable& kinds,
-                  bool* has_writes) {
+                  bool* may_write) {
   Search search(library, kinds);
-  const bool may_be = search.MayHave(function);
-  *has_writes = search.has_writes();
-  return may_be;
+  search.Look(function);
+  *may_write = search.may_write();
+  return search.may_be_in_graph();
+}
+
+bool MayWrite(const AttrValueMap& attributes, const FunctionLibraryDefinition& library, const KindTable& kinds) {
+  Search search(library, kinds);
+  search.Look(attributes);
+  return search.may_write();
 }
 
 tensorflow::DataTypeVector ResultTypes(const FunctionDef& function) {

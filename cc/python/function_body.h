@@ -14,7 +14,12 @@ namespace recgraph {
 // Whether a graph may call a function where the program does: all that happens in it, and in functions that it calls,
 // is pure, or reads and writes variables that are its arguments; and whether it writes.
 bool MayBeInGraph(const std::string& function, const tensorflow::FunctionLibraryDefinition& library,
-                  const KindTable& kinds, bool* has_writes);
+                  const KindTable& kinds, bool* may_write);
+
+// Whether functions among an operation's attributes may write variables that they are given. What runs Python does not
+// count: the operations of that are seen themselves.
+bool MayWrite(const tensorflow::AttrValueMap& attributes, const tensorflow::FunctionLibraryDefinition& library,
+              const KindTable& kinds);
 
 // The dtypes of its results.
 tensorflow::DataTypeVector ResultTypes(const tensorflow::FunctionDef& function);

@@ -30,13 +30,7 @@ PyObject* Raise(const absl::Status& status) {
   return nullptr;
 }
 
-PyObject* Register(PyObject*, PyObject* arguments) {
-  PyObject* capsule;
-  const char* name;
-  PyObject* kinds;
-  if (!PyArg_ParseTuple(arguments, "OsO!", &capsule, &name, &PyDict_Type, &kinds)) return nullptr;
-  auto* context = static_cast<TFE_Context*>(PyCapsule_GetPointer(capsule, nullptr));
-  if (context == nullptr) return nullptr;
+PyObject* Watch(PyObject*, PyObject* kinds) {
   KindTable table;
   PyObject *key, *value;
   Py_ssize_t position = 0;
@@ -44,6 +38,16 @@ PyObject* Register(PyObject*, PyObject* arguments) {
     table[PyUnicode_AsUTF8(key)] = static_cast<Kind>(PyLong_AsLong(value));
   }
   SetKinds(std::move(table));
+  WatchBystanders();
+  Py_RETURN_NONE;
+}
+
+PyObject* Register(PyObject*, PyObject* arguments) {
+  PyObject* capsule;
+  const char* name;
+  if (!PyArg_ParseTuple(arguments, "Os", &capsule, &name)) return nullptr;
+  auto* context = static_cast<TFE_Context*>(PyCapsule_GetPointer(capsule, nullptr));
+  if (context == nullptr) return nullptr;
   auto* eager = static_cast<tensorflow::EagerContext*>(tensorflow::unwrap(context));
   absl::Status status = CoexecutionDevice::Register(eager, name);
   if (!status.ok()) return Raise(status);
@@ -283,7 +287,8 @@ PyObject* DescribePlace(PyObject*, PyObject* number) { return DescribeLocation(s
 PyObject* DescribeCallSites(PyObject*, PyObject* number) { return CallSites(static_cast<int>(PyLong_AsLong(number))); }
 
 PyMethodDef methods[] = {
-    {"register", Register, METH_VARARGS, "register(context, name, kinds): makes the device known to TensorFlow."},
+    {"watch", Watch, METH_O, "watch(kinds): sees all eager operations from now on. Once."},
+    {"register", Register, METH_VARARGS, "register(context, name): makes the device known to TensorFlow."},
     {"plan", MakePlan, METH_VARARGS, "plan(description, kept): a plan, for begin."},
     {"begin", Begin, METH_VARARGS, "begin(base, plan): begins a step of this thread."},
     {"end", End, METH_VARARGS, "end(was_raised, may_run_ahead): ends the step and says what it was."},

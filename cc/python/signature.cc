@@ -59,9 +59,9 @@ bool IsPure(const OpDef& definition, const Signature& signature) {
 void ClassifyCall(const KindTable& kinds, Signature* signature) {
   const auto& library = *CoexecutionDevice::Registered()->context()->FuncLibDef();
   const tensorflow::FunctionDef* function = library.Find(signature->name);
-  bool has_writes = true;
-  if (function == nullptr || !MayBeInGraph(signature->name, library, kinds, &has_writes)) return;
-  signature->may_write = has_writes;
+  bool may_write = true;
+  if (function == nullptr || !MayBeInGraph(signature->name, library, kinds, &may_write)) return;
+  signature->may_write = may_write;
   signature->outputs = ResultTypes(*function);
   for (tensorflow::DataType dtype : signature->outputs) {
     if (dtype == tensorflow::DT_RESOURCE) return;  // what is done with a variable by another name cannot be ordered
@@ -90,6 +90,8 @@ void SetKinds(KindTable kinds) {
   std::lock_guard<std::mutex> lock(All().mutex);
   All().kinds = std::move(kinds);
 }
+
+const KindTable& Kinds() { return All().kinds; }
 
 // Whether all operations of a type run outside of the graph. They have one signature: attributes of random operations
 // differ from call to call, and would fill the memory.

@@ -40,8 +40,9 @@ struct Signature {
 };
 
 // Overrides what the registration says: by it, what is neither stateful nor has resources or functions is kPure, and
-// everything else kHost. To be called before the first operation.
+// everything else kHost. To be called once, before the first operation.
 void SetKinds(KindTable kinds);
+const KindTable& Kinds();
 
 // The signature of an operation. Any thread; the result lives for ever.
 const Signature& SignatureOf(const tensorflow::EagerOperation& operation);

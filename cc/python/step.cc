@@ -12,7 +12,7 @@
 #include "cc/python/device.h"
 #include "cc/python/location.h"
 #include "cc/python/pending.h"
-#include "cc/python/resources.h"
+#include "cc/python/pipelines.h"
 #include "cc/python/signals.h"
 #include "cc/python/tensors.h"
 #include "tensorflow/core/common_runtime/dma_helper.h"
@@ -222,6 +222,9 @@ absl::Status Step::RunOutside(const Signature& signature, const EagerOperation& 
       is_shared |= plan_ != nullptr && plan_->variables->all.count(input.resource) > 0;
     }
   }
+  Uses uses;
+  AddPipelineUses(operation, &uses);
+  is_shared |= HasGraph() && StandsBefore(uses);
   if (HasGraph() && is_shared) TF_RETURN_IF_ERROR(Leave(signature.name + " uses a variable of the graph"));
   access_->mutex.unlock();  // it may run Python, and that may wait for another thread
   const absl::Status status = RunEagerly(operation, results, count);

@@ -14,6 +14,7 @@
 #include "cc/python/access.h"
 #include "cc/python/input.h"
 #include "cc/python/plan.h"
+#include "cc/python/resources.h"
 #include "cc/python/signature.h"
 #include "cc/python/timing.h"
 #include "cc/python/value.h"
@@ -44,14 +45,6 @@ struct HostUse {
   const Signature* signature;
   int resource;  // -1: any
 };
-
-// What somebody does with a variable.
-struct Use {
-  int resource;
-  bool is_write;  // or may be
-};
-
-using Uses = absl::InlinedVector<Use, 2>;
 
 // Between two looks whether something else is wanted than what Python waits for.
 constexpr std::chrono::milliseconds kPatience(50);

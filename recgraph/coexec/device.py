@@ -41,10 +41,18 @@ _CPU_NAMES = (
 
 
 @functools.cache
+def watch() -> ModuleType:
+    """The extension module; from now on it sees which variables datasets use."""
+    extension = native.coexec()
+    extension.watch(KINDS)
+    return extension
+
+
+@functools.cache
 def module() -> ModuleType:
     """The extension module, with the device registered."""
-    extension = native.coexec()
-    extension.register(tf_private.context_handle(), NAME, KINDS)
+    extension = watch()
+    extension.register(tf_private.context_handle(), NAME)
     os.register_at_fork(before=extension.before_fork, after_in_child=extension.after_fork)
     return extension
 

@@ -28,8 +28,15 @@ REMEDIES: Final[dict[str, str]] = {
     "failed": "see what the eager operation raises",
     "the process was forked": "fork before the first step, or between steps",
     "another thread needs a value": "hand values to other threads, not tensors that are not there yet",
+    "another thread uses a variable of the step": "read it in the step's own thread, and hand on the value",
+    "another thread has written a variable of the step": "let one thread write it, or write it between steps",
+    "a signal": "none needed: the graph is not to blame",
+    "a step before it failed": "see what that step raises",
 }
 _ELSEWHERE: Final = "move it out of the step"
+# From so many departures for one reason at one place on, the next graph does not help.
+_OFTEN: Final = 3
+_EACH_TIME: Final = "steps go another way here each time, or raise later: move what differs out of the step"
 _WORTH = 0.05
 _SHOWN = 3  # how many of several values at one line are described
 
@@ -49,15 +56,17 @@ def explanation(name: str, phases: Phases) -> Explanation:
     if phases.given_up:
         heads.append(f"runs eagerly: {phases.given_up}")
     left = [
-        Remark("left", where, reason, count, remedy(reason)) for (reason, where), count in phases.reasons.most_common()
+        Remark("left", where, reason, count, remedy(reason, count))
+        for (reason, where), count in phases.reasons.most_common()
     ]
     remarks = [*_meetings(phases.graph.nodes.values()), *left, *_stalls(profile)]
     return Explanation.of(f"{name}: {counts or 'no steps'}", heads, [], remarks)
 
 
-def remedy(reason: str) -> str:
-    """What to change where steps leave their graph for this reason."""
-    return REMEDIES.get(reason.split(":")[0], _ELSEWHERE)
+def remedy(reason: str, count: int) -> str:
+    """What to change where so many steps leave their graph for this reason."""
+    advice = REMEDIES.get(reason.split(":")[0], _ELSEWHERE)
+    return _EACH_TIME if count >= _OFTEN and advice.startswith("none needed: the next graph") else advice
 
 
 def _described_graph(phases: Phases) -> str:

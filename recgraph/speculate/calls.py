@@ -339,7 +339,7 @@ def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str
         return kind._make(_bound(ev, kind, arguments, named, node).arguments.values())
     if not protocols.is_inherited(ev, kind, "__new__", node):
         return native(ev, kind, arguments, named, node)
-    made = ev.heap.make(object.__new__(kind))
+    made = protocols.blank(ev, kind, node)
     initialize = ev.of_class(kind, "__init__", node)
     if isinstance(initialize, types.FunctionType):
         if hasattr(kind, "__dataclass_fields__") and initialize.__code__.co_filename == "<string>":

@@ -230,8 +230,8 @@ class Calls:
         if len(self._cache.of(call.parameters)) >= MAX_GRAPHS:
             return None
         if self._seconds > MAX_SECONDS and self.calls["graph"] < CALLS_A_CONVERSION * self._conversions:
-            ran = f"for {self.calls['graph']} calls as a graph"
-            self._give_up(f"{self._conversions} conversions took {self._seconds:.0f} s, {ran}")
+            ran = f"calls as a graph: {self.calls['graph']}"
+            self._give_up(f"conversions took {self._seconds:.0f} s ({ran}, conversions: {self._conversions})")
             return None
         self._conversions += 1
         started = time.perf_counter()

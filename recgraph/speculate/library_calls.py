@@ -297,7 +297,7 @@ def _object_copy(ev: Evaluator, value: Any, member: Callable[[Any], Any], own: s
         raise ev.refuse("copy", f"a copy of a {kind.__name__}", node)
     if hasattr(kind, "__getstate__") and isinstance(kind.__getstate__, types.FunctionType) or protocols.slots_of(kind):
         raise ev.refuse("copy", f"a copy of a {kind.__name__}", node)
-    made = ev.heap.make(object.__new__(kind))
+    made = protocols.blank(ev, kind, node)
     for name, found in attributes.get(ev, value, "__dict__", node).as_dict(ev, node).items():
         made.__dict__[name] = member(found)
     return made

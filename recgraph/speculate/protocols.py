@@ -76,6 +76,13 @@ def is_inherited(ev: Evaluator, kind: type, name: str, node: ast.AST | None = No
     return ev.of_class(kind, name, node) is object.__dict__[name]
 
 
+def blank(ev: Evaluator, kind: type, node: ast.AST) -> Any:
+    """A new object of a class of the user's, without attributes."""
+    if hasattr(kind, "__del__"):  # when it is run depends on who holds the object, the converter too
+        raise ev.refuse("new object", f"a new {kind.__name__}, which has a __del__", node)
+    return ev.heap.make(object.__new__(kind))
+
+
 def is_generated(function: Any) -> bool:
     """Whether a method is what `dataclasses` writes."""
     return isinstance(function, types.FunctionType) and function.__code__.co_filename == "<string>"

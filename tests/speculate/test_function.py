@@ -272,7 +272,7 @@ def test_conversions_have_to_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     called = Speculated(step)
     for i in range(12):
         assert float(called([tf.constant(2.0)] * (i // 4 + 1))) == 2.0 + i // 4
-    assert "1 conversions took" in called.given_up, called.given_up
+    assert "conversions took" in called.given_up, called.given_up
     assert called.calls["graph"] > 0
 
 

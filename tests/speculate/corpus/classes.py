@@ -308,3 +308,22 @@ def custom_accessors() -> Any:
         return x
 
     return step, with_tensor, recorder
+
+
+@program(eager="when __del__ runs is seen")
+def objects_that_say_when_they_are_gone() -> Any:
+    said: list[float] = []
+
+    class Held:
+        def __init__(self, value: tf.Tensor) -> None:
+            self.value = value
+
+        def __del__(self) -> None:
+            said.append(float(tf.reduce_sum(self.value)))
+
+    def step(x: tf.Tensor) -> Any:
+        held = Held(x * 2.0)
+        del held
+        return x + float(len(said))
+
+    return step, with_tensor, said
