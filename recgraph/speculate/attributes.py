@@ -254,6 +254,8 @@ def put(ev: Evaluator, owner: Any, name: str, value: Any, node: ast.AST) -> None
     """`owner.name = value`; `MISSING` deletes it."""
     if isinstance(owner, Residual) or is_symbolic(owner):
         raise ev.refuse("attribute", "an attribute of a tensor or number is set", node)
+    if name in ("__class__", "__dict__"):
+        raise ev.refuse("attribute", f"the {name} of an object is set", node)
     kind = type(owner)
     setter = ev.of_class(kind, name, node)
     if isinstance(setter, property):

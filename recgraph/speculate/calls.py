@@ -335,7 +335,9 @@ def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str
         raise ev.refuse("new object", f"a new {kind.__name__}, which a library keeps track of", node)
     if issubclass(kind, BaseException):
         return on_exceptions.made(ev, kind, arguments, named, node)
-    if issubclass(kind, tuple) and hasattr(kind, "_make"):
+    if _is_written(kind.__new__) or _is_written(type(kind).__call__):
+        raise ev.refuse("new object", f"a new {kind.__name__}, whose class makes its objects itself", node)
+    if issubclass(kind, tuple) and hasattr(kind, "_make") and not isinstance(kind.__init__, types.FunctionType):
         return kind._make(_bound(ev, kind, arguments, named, node).arguments.values())
     if not protocols.is_inherited(ev, kind, "__new__", node):
         return native(ev, kind, arguments, named, node)
@@ -347,6 +349,11 @@ def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str
         else:
             inline(ev, initialize, [made, *arguments], named, node)
     return made
+
+
+def _is_written(method: Any) -> bool:
+    """Whether the user has written a method, which the one of a named tuple is not."""
+    return isinstance(method, types.FunctionType) and known.is_users(method) and not protocols.is_generated(method)
 
 
 def _dataclass(ev: Evaluator, made: Any, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> None:

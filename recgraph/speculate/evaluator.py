@@ -190,19 +190,17 @@ class Evaluator:
         while frame is not None:
             if name in frame.names.globals:
                 break
-            if name in frame.locals:
-                return self._bound(frame.locals[name], name, node)
-            if name in frame.names.bound:
-                return self._bound(MISSING, name, node)
+            if name in frame.locals or name in frame.names.bound:
+                without = _no_local(name) if frame is self.frame else _no_free_variable(name)
+                return self._bound(frame.locals.get(name, MISSING), name, without, node)
             if frame.outer is None and name in frame.function.__code__.co_freevars:
                 return self._read_cell(frame, name, node)
             frame = frame.outer
         return self._read_global(name, node)
 
-    def _bound(self, value: Any, name: str, node: ast.AST) -> Any:
+    def _bound(self, value: Any, name: str, without: NameError, node: ast.AST) -> Any:
         if isinstance(value, Missing):
-            text = f"cannot access local variable {name!r} where it is not associated with a value"
-            raise self.raised(UnboundLocalError(text), node)
+            raise self.raised(without, node)
         if isinstance(value, Unsure):
             self.assert_in_graph(value.condition, self.noted("raises", f"{name} has a value", node))
             return value.value
@@ -216,7 +214,7 @@ class Evaluator:
         seen, site = self.seen(node)
         key = ("cell", id(cell))
         if key in self.heap.shadow:
-            return self._bound(self.heap.shadow[key], name, node)
+            return self._bound(self.heap.shadow[key], name, _no_free_variable(name), node)
         try:
             current = cell.cell_contents
         except ValueError:
@@ -230,14 +228,17 @@ class Evaluator:
         names = self.frame.function.__globals__
         key = ("global", id(names), name)
         seen, site = self.seen(node)
-        if key in self.heap.shadow:
-            return self._bound(self.heap.shadow[key], name, node)
-        if name in names:
-            expression = f"{self.script.constant(names)}[{name!r}]"
-            return self.heap.read(key, expression, names[name], name, seen, site, self.where(node))
-        self.script.assume(f"{name!r} not in {self.script.constant(names)}", self.noted("presence", f"no {name}", node))
+        without = NameError(f"name {name!r} is not defined", name=name)
+        if key in self.heap.shadow and not isinstance(self.heap.shadow[key], Missing):
+            return self._bound(self.heap.shadow[key], name, without, node)
+        if key not in self.heap.shadow:
+            if name in names:
+                expression = f"{self.script.constant(names)}[{name!r}]"
+                return self.heap.read(key, expression, names[name], name, seen, site, self.where(node))
+            noted = self.noted("presence", f"no {name}", node)
+            self.script.assume(f"{name!r} not in {self.script.constant(names)}", noted)
         if not hasattr(builtins, name):
-            raise self.raised(NameError(f"name {name!r} is not defined", name=name), node)
+            raise self.raised(without, node)
         found = getattr(builtins, name)
         now = f"getattr({self.script.constant(builtins)}, {name!r}, None)"
         same = self.noted("identity", f"{name} is Python's", node)
@@ -442,3 +443,12 @@ def _contents(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:
         return MISSING
+
+
+def _no_local(name: str) -> NameError:
+    return UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
+
+
+def _no_free_variable(name: str) -> NameError:
+    text = f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"
+    return NameError(text, name=name)

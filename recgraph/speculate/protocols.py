@@ -84,7 +84,7 @@ def blank(ev: Evaluator, kind: type, node: ast.AST) -> Any:
 
 
 def is_generated(function: Any) -> bool:
-    """Whether a method is what `dataclasses` writes."""
+    """Whether a method is what `dataclasses` writes, or named tuples."""
     return isinstance(function, types.FunctionType) and function.__code__.co_filename == "<string>"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import types
 from typing import Any
 
@@ -327,3 +328,75 @@ def objects_that_say_when_they_are_gone() -> Any:
         return x + float(len(said))
 
     return step, with_tensor, said
+
+
+@program(eager="whose class makes its objects itself")
+def one_object_of_a_class() -> Any:
+    class Shared:
+        only: Any = None
+
+        def __new__(cls, *arguments: Any) -> Any:
+            if cls.only is None:
+                cls.only = super().__new__(cls)
+                cls.only.total = tf.constant(0.0)
+            return cls.only
+
+        def __init__(self, value: tf.Tensor) -> None:
+            self.total = self.total + tf.reduce_sum(value)
+
+    def step(x: tf.Tensor) -> Any:
+        return Shared(x).total, Shared(x) is Shared.only
+
+    return step, with_tensor, Shared
+
+
+@program(eager="whose class makes its objects itself")
+def a_named_tuple_that_makes_itself() -> Any:
+    class Pair(collections.namedtuple("Pair", "left right")):
+        def __new__(cls, left: Any, right: Any = 2.0) -> Any:
+            return super().__new__(cls, left * 2.0, right)
+
+    def step(x: tf.Tensor) -> Any:
+        pair = Pair(x)
+        return pair.left * pair.right
+
+    return step, with_tensor, None
+
+
+@program(eager="whose class makes its objects itself")
+def a_class_that_counts_its_objects() -> Any:
+    class Counting(type):
+        count = 0
+
+        def __call__(cls, *arguments: Any) -> Any:
+            Counting.count += 1
+            made = super().__call__(*arguments)
+            made.number = Counting.count
+            return made
+
+    class Counted(metaclass=Counting):
+        def __init__(self, value: tf.Tensor) -> None:
+            self.value = value
+
+    def step(x: tf.Tensor) -> Any:
+        made = Counted(x * 2.0)
+        return made.value, made.number
+
+    return step, with_tensor, Counting
+
+
+@program(eager="the __class__ of an object is set")
+def an_object_that_becomes_another() -> Any:
+    class Idle:
+        factor = 1.0
+
+    class Busy:
+        factor = 3.0
+
+    thing = Idle()
+
+    def step(i: int) -> Any:
+        thing.__class__ = Busy if i % 3 == 1 else Idle
+        return tf.constant(float(i)) * thing.factor, sorted(thing.__dict__)
+
+    return step, lambda i: (i,), None

@@ -9,6 +9,8 @@ from tests.speculate.corpus import program
 from tests.speculate.corpus.basics import tensor, with_tensor
 from tests.speculate.corpus.containers import with_number
 
+_gone: Any = None
+
 
 class MyErr(Exception):
     def __init__(self, code):
@@ -220,6 +222,37 @@ def exc_var_leak() -> Any:
             return (x, str(u))
 
     return (step, with_number, None)
+
+
+@program
+def names_that_are_gone() -> Any:
+    def step(x):
+        global _gone
+        _gone = x * 2.0
+        inner = x * 3.0
+
+        def take():
+            nonlocal inner
+            taken = inner
+            del inner
+            return taken
+
+        def missing():
+            return inner
+
+        found = [_gone, take()]
+        del _gone
+        said = []
+        for look in (lambda: _gone, missing, lambda: [later for _ in range(2)]):
+            try:
+                look()
+            except NameError as error:
+                said.append((type(error).__name__, str(error), error.name))
+        if len(said) > 5:
+            later = x
+        return found, said
+
+    return step, with_tensor, None
 
 
 @program
