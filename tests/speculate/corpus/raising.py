@@ -243,7 +243,7 @@ def names_that_are_gone() -> Any:
         found = [_gone, take()]
         del _gone
         said = []
-        for look in (lambda: _gone, missing, lambda: [later for _ in range(2)]):
+        for look in (lambda: _gone, missing, lambda: [later for _ in range(2)]):  # noqa: F821
             try:
                 look()
             except NameError as error:
