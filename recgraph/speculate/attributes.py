@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import enum
 import functools
 import inspect
@@ -16,6 +17,7 @@ import tensorflow as tf
 
 from recgraph.speculate import (
     arrays,
+    callbacks,
     calls,
     container_methods,
     containers,
@@ -105,8 +107,10 @@ def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     if owner is sys and name in _STREAMS:
         return Residual(ev.script.read(f"{ev.script.constant(sys)}.{name}"), getattr(sys, name))
     ev.heap.given(owner, ev.where(node))
+    seen = callbacks.converted(ev) if known.is_frameworks_object(owner) else contextlib.nullcontext()
     try:
-        value = getattr(owner, name)
+        with seen:  # a property may call what the user has written
+            value = getattr(owner, name)
     except AttributeError as error:
         if type(owner) in known.DATA_TYPES:
             raise ev.raised(error, node) from error

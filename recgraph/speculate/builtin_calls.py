@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import collections
+import contextlib
 import functools
 import inspect
 import math
@@ -21,6 +22,7 @@ from recgraph.speculate import (
     arithmetic,
     attributes,
     backward,
+    callbacks,
     calls,
     connections,
     container_methods,
@@ -187,7 +189,8 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         raise ev.refuse("tape", f"{name} is called, so that nothing would end what is recorded if the call fails", node)
     if isinstance(owner, tf.GradientTape) and ev.heap.forks > ev.tapes.get(id(owner), 0):
         raise ev.refuse("tape", "a branch uses a tape of the block around it", node)
-    with known.users_layers_converted(ev, function), backward.noted(owner, name, arguments, named):
+    seen = callbacks.converted(ev) if inner is None else contextlib.nullcontext()
+    with seen, backward.noted(owner, name, arguments, named):
         result = calls.native(ev, function, arguments, named, node)
     if isinstance(owner, tf.GradientTape):
         lifted = [containers.lift(ev, a, node) for a in arguments]

@@ -27,7 +27,8 @@ from recgraph.speculate import (
     residuals,
     shapes,
 )
-from recgraph.speculate.evaluator import Evaluator, LayerCall, MethodCall, rule
+from recgraph.speculate.evaluator import Evaluator, MethodCall, rule
+from recgraph.speculate.frames import watched
 from recgraph.speculate.profile import Seen, is_plain
 from recgraph.speculate.reasons import Again, Inconvertible
 from recgraph.speculate.scopes import Frame, names_of
@@ -108,11 +109,6 @@ def call(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, An
 @rule(MethodCall)
 def _method_call(ev: Evaluator, node: MethodCall) -> Any:
     return call(ev, node.method, [node.owner], {}, node.node)
-
-
-@rule(LayerCall)
-def _layer_call(ev: Evaluator, node: LayerCall) -> Any:
-    return Callback(ev, types.MethodType(node.method, node.owner), sequential=True)
 
 
 def inline(
@@ -203,6 +199,8 @@ def enter(ev: Evaluator, frame: Frame) -> Any:
 class Closure:
     """A function made during the call. TensorFlow may call it, too."""
 
+    autograph_info__ = None  # AutoGraph leaves alone what has this, without a warning
+
     def __init__(self, ev: Evaluator, node: ast.FunctionDef | ast.Lambda) -> None:
         self.ev, self.node, self.frame = ev, node, ev.frame
         arguments = node.args
@@ -214,7 +212,8 @@ class Closure:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         self.ev.callbacks += 1
         try:
-            return containers.lift(self.ev, self.call(self.ev, list(arguments), named, self.node), self.node)
+            with watched(None):
+                return containers.lift(self.ev, self.call(self.ev, list(arguments), named, self.node), self.node)
         finally:
             self.ev.callbacks -= 1
 
@@ -269,6 +268,8 @@ class Callback:
         sequential: whether it is called just once, where the library is called, so that it may have effects.
     """
 
+    autograph_info__ = None
+
     def __init__(self, ev: Evaluator, function: Any, sequential: bool = False) -> None:
         self.ev, self.function, self.sequential = ev, function, sequential
         self.__name__ = getattr(function, "__name__", "callback")
@@ -280,7 +281,9 @@ class Callback:
         self.ev.callbacks += count
         node = self.ev.here
         try:
-            return containers.lift(self.ev, call(self.ev, self.function, list(arguments), named, node), node)
+            with watched(None):
+                result = call(self.ev, self.function, list(arguments), named, node)
+                return argument(self.ev, result, list(arguments), node)
         finally:
             self.ev.callbacks -= count
 
@@ -353,7 +356,7 @@ def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str
 
 def _is_written(method: Any) -> bool:
     """Whether the user has written a method, which the one of a named tuple is not."""
-    return isinstance(method, types.FunctionType) and known.is_users(method) and not protocols.is_generated(method)
+    return isinstance(method, types.FunctionType) and known.is_users(method) and not known.is_generated(method)
 
 
 def _dataclass(ev: Evaluator, made: Any, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> None:

@@ -53,10 +53,6 @@ class MethodCall(ast.AST):
         self.method, self.owner, self.node = method, owner, node
 
 
-class LayerCall(MethodCall):
-    """The `call` of a layer, for Keras to call."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """What a conversion goes by.
@@ -96,6 +92,8 @@ class Evaluator:
         here: the node that is being converted.
         handlers: how many blocks are around us in which exceptions may be caught.
         handled: the exceptions that are being handled, the latest last.
+        watch: sees what libraries call; None until the first is called.
+        building: the graphs to which the libraries around us add operations, the innermost last.
     """
 
     def __init__(self, script: Script, graph: Any, settings: Settings) -> None:
@@ -120,6 +118,8 @@ class Evaluator:
         self.here: ast.AST = ast.Pass()
         self.handlers = 0
         self.handled: list[Any] = []
+        self.watch: Any = None
+        self.building: list[Any] = []
 
     # Where we are.
 
@@ -292,10 +292,6 @@ class Evaluator:
     def noted(self, kind: str, what: str, node: ast.AST) -> Assumption:
         """An assumption about something at a node."""
         return assumption(kind, what, self.where(node))
-
-    def layer_call(self, layer: Any, method: Any) -> Any:
-        """What Keras calls in place of a layer's `call`: it is converted there, once, as a part of the caller."""
-        return RULES[LayerCall](self, LayerCall(method, layer, self.here))
 
     def of_class(self, kind: type, name: str, node: ast.AST | None = None) -> Any:
         """What a class has under a name, unbound, None if it has nothing; it is assumed to stay so."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from recgraph import native
 from recgraph.speculate import known
 from recgraph.speculate.instrument import is_observed
 from recgraph.speculate.reasons import Inconvertible
@@ -19,6 +22,16 @@ FOLDER = f"{Path(__file__).parent}/"
 # The rooms whose files call the functions that were decorated.
 _CALLERS = tuple(f"{Path(__file__).parents[1] / room}/" for room in ("speculate", "coexec", "auto"))
 _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+@contextlib.contextmanager
+def watched(watch: Any) -> Iterator[None]:
+    """While the calls of this thread go to a `Watch`, or to none."""
+    before = native.frames().activate(watch)
+    try:
+        yield
+    finally:
+        native.frames().activate(before)
 
 
 def users_frames(frame: types.FrameType | None) -> Iterator[types.FrameType]:

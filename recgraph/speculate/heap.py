@@ -17,6 +17,7 @@ import functools
 import pathlib
 import re
 import types
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,6 +98,18 @@ class Heap:
         """Takes note of an object that the call has made: only such a one is changed while it is converted."""
         self._made[id(thing)] = thing
         return thing
+
+    def reached(self, thing: Any) -> None:
+        """A library gives an object of the user's: it has a name from now on, by which it is found while it lives."""
+        if id(thing) in self.names or id(thing) in self._made:
+            return
+        try:
+            reference = weakref.ref(thing)
+        except TypeError:
+            self.names[id(thing)] = self.script.constant(thing)
+            return
+        self.script.watched.append(reference)
+        self.names[id(thing)] = self.script.read(f"{self.script.constant(reference)}()")
 
     def is_made(self, thing: Any) -> bool:
         """Whether the call has made an object."""

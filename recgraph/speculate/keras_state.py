@@ -23,6 +23,11 @@ _PASSING = frozenset({"_losses", "_loss_ids", "_lock", "_called", "_self_tracked
 _STRUCTURE = ("_nodes", "_operations", "_inbound", "_outbound", "_tensor")
 # Noted by themselves, or with a value that is read in the graph.
 _OTHERS = (keras.Layer, keras.Variable, keras.KerasTensor, keras.metrics.Metric)
+# Classes whose methods the user writes: what else these read is their own.
+_WRITTEN = (
+    *(keras.Layer, keras.Model, keras.optimizers.schedules.LearningRateSchedule),
+    *(keras.regularizers.Regularizer, keras.constraints.Constraint),
+)
 # A weak reference to an object, names of attributes, and their values; or a container, None, and what it holds.
 _Part: TypeAlias = tuple[Any, tuple[str, ...] | None, tuple[Any, ...]]
 
@@ -134,7 +139,7 @@ def _is_kerass(thing: Any, name: str) -> bool:
     if not known.is_users_type(kind):
         return True
     nearest = next(base for base in kind.__mro__ if known.top_package(base) == "keras")
-    return nearest not in (keras.Layer, keras.Model) or name in _base_names()
+    return nearest not in _WRITTEN or name in _base_names()
 
 
 @functools.cache

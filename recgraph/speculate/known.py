@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bisect
 import builtins
-import contextlib
 import functools
 import json
 import math
@@ -18,9 +17,7 @@ import re
 import statistics
 import sys
 import sysconfig
-import threading
 import types
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +25,10 @@ import numpy as np
 # Packages whose functions build operations.
 _FRAMEWORKS: Final = frozenset({"tensorflow", "keras", "tf_keras", "tensorflow_probability", "recgraph"})
 # Programs as users write them, though they come with a framework.
-_PROGRAMS: Final = ("recgraph.benchmarks.automatic", "recgraph.models.imperative", "recgraph.models.zoo")
+_PROGRAMS: Final = (
+    *("recgraph.benchmarks.automatic", "recgraph.models.imperative", "recgraph.models.zoo"),
+    "recgraph.speculate.updates",
+)
 _LIBRARIES: Final = tuple(
     path for key in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_paths().get(key))
 )
@@ -89,8 +89,8 @@ def is_users_code(code: types.CodeType, package: str) -> bool:
     """Whether code that was defined in a module of this package is part of the user's program."""
     if package in _FRAMEWORKS:
         return False
-    if package.startswith(_PROGRAMS):
-        return True
+    if package.startswith(_PROGRAMS):  # a wrapper of a framework's bears the name of the module, too
+        return code.co_filename == getattr(sys.modules.get(package), "__file__", None)
     return not _is_installed(code.co_filename) and package not in sys.stdlib_module_names
 
 
@@ -146,32 +146,6 @@ def may_change_type(kind: type) -> bool:
     return kind in (int, float, bool, str)
 
 
-def _in_this_thread(converted: Any, method: Any) -> Any:
-    """What this thread calls in place of a method; others, which call the layer eagerly, call the method."""
-    here = threading.get_ident()
-
-    @functools.wraps(method)
-    def call(*arguments: Any, **named: Any) -> Any:
-        return (converted if threading.get_ident() == here else method)(*arguments, **named)
-
-    return call
-
-
-@contextlib.contextmanager
-def users_layers_converted(ev: Any, function: Any) -> Iterator[None]:
-    """While Keras calls layers, the `call` of those that the user has written is converted too."""
-    owner = function if is_frameworks_object(function) else getattr(function, "__self__", None)
-    if owner is None or not hasattr(owner, "_flatten_layers"):
-        yield
-        return
-    patched = []
-    for layer in owner._flatten_layers():
-        method = type(layer).call
-        if isinstance(method, types.FunctionType) and is_users(method) and "call" not in layer.__dict__:
-            layer.__dict__["call"] = _in_this_thread(ev.layer_call(layer, method), types.MethodType(method, layer))
-            patched.append(layer)
-    try:
-        yield
-    finally:
-        for layer in patched:
-            del layer.__dict__["call"]
+def is_generated(function: Any) -> bool:
+    """Whether a method is what `dataclasses` writes, or named tuples."""
+    return isinstance(function, types.FunctionType) and function.__code__.co_filename == "<string>"

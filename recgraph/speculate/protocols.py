@@ -83,11 +83,6 @@ def blank(ev: Evaluator, kind: type, node: ast.AST) -> Any:
     return ev.heap.make(object.__new__(kind))
 
 
-def is_generated(function: Any) -> bool:
-    """Whether a method is what `dataclasses` writes, or named tuples."""
-    return isinstance(function, types.FunctionType) and function.__code__.co_filename == "<string>"
-
-
 def check(ev: Evaluator, function: Any, leaves: Sequence[Any], node: ast.AST) -> None:
     """That a function of Python's is given nothing whose state or methods it would look at unnoticed."""
     for leaf in leaves:
@@ -154,7 +149,7 @@ def _candidates(
 
 
 def _called(ev: Evaluator, found: Any, plain: str, owner: Any, other: Any, node: ast.AST) -> Any:
-    if not is_generated(found):
+    if not known.is_generated(found):
         if found.__module__ == "functools":  # what `total_ordering` adds
             return calls.inline(ev, found, [owner, other], {}, node)
         if not known.is_users(found):
@@ -195,7 +190,7 @@ def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AS
     if isinstance(owner, BaseException) and not ev.heap.is_made(owner):
         raise ev.refuse("exception", "an exception that was there before", node)
     found = method(ev, kind, METHODS[function], node)
-    if found is not None and not is_generated(found):
+    if found is not None and not known.is_generated(found):
         return calls.call(ev, found, [owner, *others], {}, node)
     if function is format and is_inherited(ev, kind, "__format__", node) and others in ([], [""]):
         return builtin(ev, str, [owner], node)
@@ -203,11 +198,11 @@ def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AS
         return on_exceptions.text(ev, owner, function, node)
     if function is str and is_inherited(ev, kind, "__str__", node):
         return builtin(ev, repr, [owner], node)
-    if function is repr and is_generated(kind.__repr__.__dict__.get("__wrapped__")):
+    if function is repr and known.is_generated(kind.__repr__.__dict__.get("__wrapped__")):
         return _described(ev, owner, node)
     if function is float and (found := method(ev, kind, "__index__", node)) is not None:
         return residuals.python(ev, float, [calls.call(ev, found, [owner], {}, node)], node)
-    if function is hash and is_generated(kind.__hash__):
+    if function is hash and known.is_generated(kind.__hash__):
         fields = [f for f in dataclasses.fields(owner) if (f.compare if f.hash is None else f.hash)]
         members = tuple(attributes.get(ev, owner, field.name, node) for field in fields)
         return residuals.python(ev, hash, [members], node)
@@ -233,7 +228,7 @@ def check_key(ev: Evaluator, key: Any, node: ast.AST) -> Any:
         for part in key:
             check_key(ev, part, node)
     elif is_object(key) and not is_inherited(ev, type(key), "__hash__", node):
-        plain = is_generated(type(key).__hash__) and ev.heap.name_of(key) is None
+        plain = known.is_generated(type(key).__hash__) and ev.heap.name_of(key) is None
         if not plain or not all(_is_frozen(getattr(key, field.name)) for field in dataclasses.fields(key)):
             raise ev.refuse("key", f"the class {type(key).__name__} has a hash of its own", node)
     return key

@@ -3,6 +3,7 @@
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
 from recgraph.tf_private.graphs import (
+    TRACING,
     AutomaticControlDependencies,
     EagerTensor,
     FuncGraph,
@@ -66,6 +67,7 @@ from recgraph.tf_private.runtime import (
 )
 
 __all__ = [
+    "TRACING",
     "operations_in_function",
     "call_function",
     "AutomaticControlDependencies",

@@ -15,6 +15,7 @@ from tensorflow.core.protobuf import device_properties_pb2 as _device_properties
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager.polymorphic_function import atomic_function as _atomic_function
 from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
+from tensorflow.python.eager.polymorphic_function import tracing_compilation as _tracing_compilation
 from tensorflow.python.framework import auto_control_deps as _auto_control_deps
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
@@ -37,6 +38,9 @@ EagerTensor = _ops.EagerTensor
 
 # Public only as the graph of a tf.function that has been traced; a SubGraph is a graph under construction.
 FuncGraph = _func_graph.FuncGraph
+
+# What a `tf.function` runs while it is traced: frames above it are not those of the program's own calls.
+TRACING = _tracing_compilation.trace_function.__code__
 
 # tf.function orders side effects with it; the body of a `with` block has no other way to.
 AutomaticControlDependencies = _auto_control_deps.AutomaticControlDependencies

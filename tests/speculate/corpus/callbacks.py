@@ -1,0 +1,466 @@
+"""What libraries call of the user's: activations, schedules, methods that classes of Keras's leave to be written."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tests.speculate.corpus import program
+from tests.speculate.corpus.basics import tensor, with_tensor
+from tests.speculate.corpus.keras_programs import _state
+
+
+class _Kept:
+    """Compared as the values that variables have at that moment, and a count."""
+
+    def __init__(self, counter: Any, *things: Any) -> None:
+        self._counter, self._things = counter, things
+
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        values = {str(i): v.numpy() for i, v in enumerate(_state(*self._things))}
+        return {**values, "counter": vars(self._counter)}
+
+
+def _counter() -> Any:
+    return types.SimpleNamespace(count=0)
+
+
+def _trained(layer: Any, optimizer: Any, counter: Any, loss_of: Any = lambda x, y: tf.reduce_mean(y**2)) -> Any:
+    """A training step of a layer that was built, whatever it and the optimizer call."""
+    layer(tf.ones([4, 3]))
+    optimizer.build(layer.trainable_variables)
+    counter.count = 0
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            loss = loss_of(x, layer(x)) + sum(layer.losses)
+        optimizer.apply(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables)
+        return loss
+
+    return step, with_tensor, _Kept(counter, layer, optimizer)
+
+
+@program
+def a_learning_rate_that_is_a_function() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    def rate() -> float:
+        counter.count += 1
+        return 0.5 / counter.count
+
+    return _trained(keras.layers.Dense(2), keras.optimizers.SGD(rate), counter)
+
+
+@program
+def a_schedule_with_state() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    class Slower(keras.optimizers.schedules.LearningRateSchedule):
+        def __init__(self, first: float) -> None:
+            self.rate = first
+
+        def __call__(self, step: Any) -> Any:
+            counter.count += 1
+            self.rate *= 0.9
+            return self.rate / (1.0 + tf.cast(step, tf.float32))
+
+    return _trained(keras.layers.Dense(2), keras.optimizers.Adam(Slower(0.1)), counter)
+
+
+@program
+def an_activation_that_counts() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    def activation(x: Any) -> Any:
+        counter.count += 1
+        return tf.nn.relu(x) * (1.0 / counter.count)
+
+    return _trained(keras.layers.Dense(2, activation), keras.optimizers.SGD(0.1), counter)
+
+
+@program
+def an_activation_that_is_an_object() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    class Scaled:
+        def __init__(self) -> None:
+            self.seen: list[Any] = []
+
+        def __call__(self, x: Any) -> Any:
+            counter.count += 1
+            return tf.tanh(x) * 0.5
+
+    return _trained(keras.layers.Activation(Scaled()), keras.optimizers.SGD(0.1), counter)[0], with_tensor, counter
+
+
+@program
+def regularizers_that_count() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    class Squares(keras.regularizers.Regularizer):
+        def __call__(self, x: Any) -> Any:
+            counter.count += 1
+            return 0.01 * counter.count * tf.reduce_sum(x * x)
+
+    def sums(x: Any) -> Any:
+        counter.count += 10
+        return 0.1 * tf.reduce_sum(x)
+
+    layer = keras.layers.Dense(2, kernel_regularizer=Squares(), bias_regularizer=sums)
+    return _trained(keras.Sequential([layer]), keras.optimizers.SGD(0.1), counter)
+
+
+@program
+def an_activity_regularizer_that_counts() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    def activity(x: Any) -> Any:
+        counter.count += 1
+        return 0.1 * tf.reduce_sum(x)
+
+    layer = keras.layers.Dense(2, activity_regularizer=activity)
+    return _trained(keras.Sequential([layer]), keras.optimizers.SGD(0.1), counter)
+
+
+@program
+def constraints_that_count() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    class Bounded(keras.constraints.Constraint):
+        def __call__(self, w: Any) -> Any:
+            counter.count += 1
+            return tf.clip_by_value(w, -1.0, 0.1 * counter.count)
+
+    layer = keras.layers.Dense(2, kernel_constraint=Bounded(), bias_constraint=lambda b: b * 0.9)
+    return _trained(layer, keras.optimizers.SGD(0.1), counter)
+
+
+@program
+def a_lambda_layer() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    def shifted(x: Any) -> Any:
+        counter.count += 1
+        return x + counter.count
+
+    model = keras.Sequential([keras.layers.Dense(2), keras.layers.Lambda(shifted)])
+    return _trained(model, keras.optimizers.SGD(0.1), counter)
+
+
+@program
+def a_layer_whose_call_is_replaced() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+    layer = keras.layers.Dense(2)
+    before = layer.call
+
+    def call(x: Any) -> Any:
+        counter.count += 1
+        return before(x) * 2.0
+
+    layer.call = call
+    return _trained(layer, keras.optimizers.SGD(0.1), counter)
+
+
+@program
+def a_loss_that_counts() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    class Far(keras.losses.Loss):
+        def call(self, y_true: Any, y_pred: Any) -> Any:
+            counter.count += 1
+            return tf.reduce_mean((y_true[:, :2] - y_pred) ** 2, -1) / counter.count
+
+    return _trained(keras.layers.Dense(2), keras.optimizers.SGD(0.1), counter, Far())
+
+
+@program
+def metrics_of_the_users() -> Any:
+    counter = _counter()
+
+    class Largest(keras.metrics.Metric):
+        def __init__(self) -> None:
+            super().__init__()
+            self.largest = self.add_weight(name="largest", initializer="zeros")
+
+        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+            counter.count += 1
+            self.largest.assign(tf.maximum(self.largest, tf.reduce_max(y_pred)))
+
+        def result(self) -> Any:
+            return tf.convert_to_tensor(self.largest) + 0.0
+
+    def difference(y_true: Any, y_pred: Any) -> Any:
+        counter.count += 100
+        return tf.reduce_sum(y_true - y_pred)
+
+    own, wrapped = Largest(), keras.metrics.MeanMetricWrapper(difference)
+
+    def step(x: tf.Tensor) -> Any:
+        wrapped.update_state(x, x * 2.0)
+        return own(x, x * 3.0), float(wrapped.result())
+
+    return step, with_tensor, _Kept(counter, own, wrapped)
+
+
+@program
+def an_optimizer_of_the_users() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    class Counting(keras.optimizers.SGD):
+        def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+            counter.count += 1
+            super().update_step(gradient * (1.0 / counter.count), variable, learning_rate)
+
+    return _trained(keras.layers.Dense(2), Counting(0.1), counter)
+
+
+@program
+def a_layer_with_a_mask_of_its_own() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    class Masking(keras.layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.supports_masking = True
+
+        def compute_mask(self, x: Any, mask: Any = None) -> Any:
+            counter.count += 1
+            return keras.ops.sum(x, -1) > 0.0
+
+        def call(self, x: Any) -> Any:
+            return x * 2.0
+
+    model = keras.Sequential([Masking(), keras.layers.LSTM(2)])
+    model(tf.ones([4, 5, 3]))
+    counter.count = 0
+
+    def step(x: tf.Tensor) -> Any:
+        return model(tf.stack([x, x * 2.0, x - 1.0, x, -x], 1))
+
+    return step, with_tensor, _Kept(counter, model)
+
+
+@program
+def a_layer_that_looks_at_a_tensor() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    class Either(keras.layers.Layer):
+        def compute_output_shape(self, shape: Any) -> Any:
+            return shape
+
+        def call(self, x: Any) -> Any:
+            if tf.reduce_sum(x) > 0.0:
+                counter.count += 1
+                return x * 2.0
+            return x - 1.0
+
+    model = keras.Sequential([keras.layers.Dense(3), Either()])
+    return _trained(model, keras.optimizers.SGD(0.1), counter)
+
+
+@program
+def a_layer_with_a_configuration() -> Any:
+    """Generated methods, properties, a comparison: what is not written by the user is left alone."""
+    keras.utils.set_random_seed(1)
+
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        size: int = 3
+        factor: float = 0.5
+
+    class Scaled(keras.layers.Layer):
+        def __init__(self, options: Options) -> None:
+            super().__init__()
+            self.options = options
+
+        @property
+        def factor(self) -> float:
+            return self.options.factor
+
+        def call(self, x: Any) -> Any:
+            return x * self.factor if self.options == Options() else x
+
+    model = keras.Sequential([Scaled(Options()), keras.layers.Dense(2)])
+    return _trained(model, keras.optimizers.SGD(0.1), _counter())
+
+
+@program
+def a_layer_that_raises_now_and_then() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    class Careful(keras.layers.Layer):
+        def compute_output_shape(self, shape: Any) -> Any:
+            return shape
+
+        def call(self, x: Any) -> Any:
+            counter.count += 1
+            if counter.count % 5 == 4:
+                raise ValueError("the fifth")
+            return x * 2.0
+
+    model = keras.Sequential([keras.layers.Dense(3), Careful()])
+    model(tf.ones([4, 3]))
+    counter.count = 0
+
+    def step(x: tf.Tensor) -> Any:
+        try:
+            return model(x)
+        except ValueError as error:
+            return "fifth" in str(error)
+
+    return step, with_tensor, _Kept(counter, model)
+
+
+@program(eager="the cell is called in a loop of the graph")
+def a_cell_that_counts() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    class Cell(keras.layers.Layer):
+        state_size = 3
+
+        def call(self, x: Any, states: Any) -> Any:
+            counter.count += 1
+            return x + states[0], [x + states[0]]
+
+    layer = keras.layers.RNN(Cell())
+    layer(tf.ones([4, 5, 3]))
+    counter.count = 0
+
+    def step(x: tf.Tensor) -> Any:
+        return layer(tf.stack([x, x * 2.0, x - 1.0], 1))
+
+    return step, with_tensor, _Kept(counter, layer)
+
+
+@program
+def a_cell_of_an_unrolled_network() -> Any:
+    keras.utils.set_random_seed(1)
+    counter = _counter()
+
+    class Cell(keras.layers.Layer):
+        state_size = 3
+
+        def call(self, x: Any, states: Any) -> Any:
+            counter.count += 1
+            return x + states[0], [x + states[0] * counter.count]
+
+    layer = keras.layers.RNN(Cell(), unroll=True)
+    layer(tf.ones([4, 3, 3]))
+    counter.count = 0
+
+    def step(x: tf.Tensor) -> Any:
+        return layer(tf.stack([x, x * 2.0, x - 1.0], 1))
+
+    return step, with_tensor, _Kept(counter, layer)
+
+
+@program
+def a_function_in_a_layer_that_is_traced() -> Any:
+    """Eagerly, too, its Python runs when it is traced."""
+    counter = _counter()
+
+    class Traced(keras.layers.Layer):
+        @tf.function(reduce_retracing=True)
+        def call(self, x: Any) -> Any:
+            counter.count += 1
+            return x * 2.0 if tf.reduce_sum(x) > 0.0 else x - 1.0
+
+    layer = Traced()
+    layer(tensor(0))
+
+    def step(x: tf.Tensor) -> Any:
+        return layer(x)
+
+    return step, with_tensor, None
+
+
+@program
+def a_gradient_of_the_users_in_a_layer() -> Any:
+    keras.utils.set_random_seed(1)
+
+    @tf.custom_gradient
+    def doubled(x: Any) -> Any:
+        def gradient(upstream: Any) -> Any:
+            return upstream * 3.0 + x
+
+        return x * 2.0, gradient
+
+    layer = keras.layers.Dense(2, activation=doubled)
+    return _trained(layer, keras.optimizers.SGD(0.1), _counter())
+
+
+@program
+def layers_in_functions_that_tensorflow_maps() -> Any:
+    keras.utils.set_random_seed(1)
+
+    class Halved(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            return x * 0.5
+
+    model = keras.Sequential([keras.layers.Dense(3), Halved()])
+    model.build([None, 3])
+
+    def step(x: tf.Tensor) -> Any:
+        return tf.map_fn(lambda row: model(row[None])[0], x)
+
+    return step, with_tensor, None
+
+
+class _Seen:
+    """A layer of which only what it counts is compared."""
+
+    def __init__(self, layer: Any) -> None:
+        self._layer = layer
+
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        return {"seen": self._layer.seen}
+
+
+@program
+def attributes_of_layers_inside_of_a_model() -> Any:
+    """Numbers that the layer's own code reads, which no name of the program's leads to."""
+    keras.utils.set_random_seed(1)
+
+    class Scaled(keras.layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor, self.seen = 1.0, 0
+
+        def call(self, x: Any) -> Any:
+            self.seen += 1
+            return x * self.factor
+
+    inner = Scaled()
+    model = keras.Sequential([keras.layers.Dense(3), inner])
+    model(tf.ones([4, 3]))
+    inner.seen = 0
+
+    def step(x: tf.Tensor) -> Any:
+        return model(x)
+
+    def arguments(i: int) -> tuple[Any, ...]:
+        inner.factor = 1.0 + i // 6
+        return with_tensor(i)
+
+    return step, arguments, _Seen(inner)
