@@ -86,8 +86,8 @@ class Contest:
             return
         self._turn, self._round = 0, self._round + 1
         if self._round >= EARLY_ROUNDS:
-            fastest = min(map(self.cost, self._turns))
-            self._turns = [way for way in self._turns if self.cost(way) <= HOPELESS * fastest]
+            best = {way: min(self._seconds[way], default=0.0) for way in self._turns}  # single slow steps would count
+            self._turns = [way for way in self._turns if best[way] <= HOPELESS * min(best.values())]
         if len(self._turns) == 1 or self._round == ROUNDS:
             self._decide(self._turns)
 

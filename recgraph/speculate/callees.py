@@ -2,7 +2,8 @@
 
 For functions that cannot be converted whole: the largest parts of them that can be are the user's functions that they
 call. They are found when they are called, by the hook at the interpreter's frames, as in `unmodified.py`. One that
-cannot be converted either is left alone, and what it calls is found in turn.
+cannot be converted either is left alone, and what it calls is found in turn. The update of a Keras optimizer counts as
+one of them: see `updates.py`.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ import sys
 import threading
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, cast
+
+import tensorflow as tf
 
 from recgraph import logs, native, tf_private
 from recgraph.speculate.found import Found
 from recgraph.speculate.frames import FOLDER, PARTS, may_be_taken, users_frames
 from recgraph.speculate.instrument import is_observed
 from recgraph.speculate.optimizations import ALL, Optimizations
+from recgraph.speculate.updates import optimizer_update
 
 # Graphs with fewer operations than this cost more than they save: guards and a call take as long as some operations.
 MIN_OPERATIONS = 4
 # Runs in which nothing changed, after which no more callees are expected.
 QUIET_RUNS = 2
+_UPDATE: Final = tf.keras.optimizers.Optimizer.apply.__code__
+_STAND_IN: Final = cast(types.FunctionType, optimizer_update)
 _LOG = logs.logger("speculate")
 
 
@@ -94,14 +100,16 @@ class Callees:
     def _met(self, function: types.FunctionType) -> None:
         """A function is called whose code has not been seen in this thread."""
         code, watch = function.__code__, self._watch()
+        if code is _UPDATE:
+            watch.handle(code, self._updated)
+            return
         if code.co_name in PARTS or not tf_private.is_plainly_eager():
             return
         try:
             if not may_be_taken(function):
                 watch.handle(code, None)
                 return
-            caller = next(users_frames(sys._getframe(1)), None)
-            if caller is None or not is_observed(caller.f_code):  # else it is a part of its caller, which is profiled
+            if not _is_profiled(sys._getframe(1)):
                 watch.handle(code, self._called)
         except Exception as error:  # a defect of ours must not become the user's
             watch.handle(code, None)
@@ -118,8 +126,25 @@ class Callees:
 
     def _called(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
         found = self._of(function)
+        result = found(function, values)
         if found.given_up and not found.has_graphs:
             self._watch().handle(function.__code__, None)
             self._last_change = self.runs  # what it calls is found from now on
+        return result
+
+    def _updated(self, _: types.FunctionType, values: tuple[Any, ...]) -> Any:
+        """An optimizer is to update variables. The stand-in calls the method again, which is then let through."""
+        is_whole = type(values[0]).apply.__code__ is _UPDATE  # else it is a part of what the optimizer does
+        if not is_whole or getattr(self._local, "is_updating", False) or _is_profiled(sys._getframe(1)):
             return self._frames.PLAIN
-        return found(function, values)
+        self._local.is_updating = True
+        try:
+            return self._of(_STAND_IN)(_STAND_IN, values)
+        finally:
+            self._local.is_updating = False
+
+
+def _is_profiled(frame: types.FrameType) -> bool:
+    """Whether what a frame does is a part of a function that is profiled, and will perhaps be converted whole."""
+    caller = next(users_frames(frame), None)
+    return caller is not None and is_observed(caller.f_code)
