@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from recgraph.speculate import calls, probing, residuals
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import Residual
+from recgraph.speculate.values import Residual, read_variable
 
 _FLOATS: Final = (tf.float16, tf.float32, tf.float64)
 _INTEGERS: Final = (tf.int8, tf.int16, tf.int32, tf.int64)
@@ -204,7 +204,7 @@ class Numpy:
 
     def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Residual:
         """The array, with the value that a variable has now."""
-        return of(self.owner.read_value() if isinstance(self.owner, tf.Variable) else self.owner)
+        return of(read_variable(self.owner))
 
 
 def is_changed_by(function: Any, arguments: Sequence[Any]) -> bool:

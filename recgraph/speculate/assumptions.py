@@ -25,6 +25,9 @@ class Kind:
     in_graph: bool = False
 
 
+# The end of a site that stands for all members that are taken at a line: only conversions see their values.
+NOTED: Final = "all"
+
 KINDS: Final[dict[str, Kind]] = {
     "type": Kind("type(x) is T, before the graph", "chooses rules and methods", "another graph for the other type"),
     "identity": Kind("x is y, before the graph", "inlines functions, captures variables", "another graph"),
@@ -51,3 +54,9 @@ def assumption(kind: str, what: str, where: str = "", site: tuple[Any, int] | No
     if kind not in KINDS:
         raise KeyError(kind)
     return Assumption(kind, what, where, site)
+
+
+def is_of_noted(broken: Assumption | None) -> bool:
+    """Whether an assumption is about what only conversions see."""
+    site = None if broken is None or broken.site is None else broken.site[0]
+    return isinstance(site, tuple) and site[-1] == NOTED

@@ -11,9 +11,7 @@ import sys
 import types
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 
 from recgraph.speculate import (
     arrays,
@@ -31,7 +29,7 @@ from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.profile import Seen
 from recgraph.speculate.reasons import Inconvertible
-from recgraph.speculate.values import MISSING, Missing, Ref, Residual, is_symbolic
+from recgraph.speculate.values import MISSING, Missing, Ref, Residual, is_symbolic, is_variable
 
 _ABSENT = object()
 # What programs replace in a library's module.
@@ -99,11 +97,9 @@ def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
         return container_methods.HeapMethod(owner, name) if is_method else of_instance(ev, owner, name, node)
     if name_in_script is not None and isinstance(owner, np.generic | np.random.Generator | np.random.RandomState):
         raise ev.refuse("library object", f"{type(owner).__name__} runs eagerly", node)
-    if isinstance(owner, tf.Variable) and name == "numpy":
-        return arrays.Numpy(owner)
-    if isinstance(owner, keras.Variable) and name == "numpy":
+    if is_variable(owner) and name == "numpy":
         ev.heap.given(owner, ev.where(node))
-        return arrays.Numpy(tf.convert_to_tensor(owner.value))
+        return arrays.Numpy(owner)
     if owner is sys and name in _STREAMS:
         return Residual(ev.script.read(f"{ev.script.constant(sys)}.{name}"), getattr(sys, name))
     ev.heap.given(owner, ev.where(node))

@@ -41,7 +41,7 @@ from recgraph.speculate.effects import subgraph_writes
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.reasons import Raised, matches
 from recgraph.speculate.special import SPECIAL, Arguments, Special, special
-from recgraph.speculate.values import MISSING, Residual, is_symbolic
+from recgraph.speculate.values import MISSING, Residual, is_symbolic, is_tensor_like, is_variable
 
 
 def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
@@ -92,7 +92,7 @@ _OF_FLOATS = frozenset({
 
 
 def _as_float(ev: Evaluator, value: Any, node: ast.AST) -> Any:
-    is_tensor = isinstance(value, tf.Tensor | tf.Variable)
+    is_tensor = isinstance(value, tf.Tensor) or is_variable(value)
     return residuals.number_of(ev, float, value, node) if is_tensor else value
 
 
@@ -234,10 +234,9 @@ def _number_of(kind: type) -> Special:
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
         if len(arguments) == 1 and isinstance(arguments[0], keras.Variable):
             ev.heap.given(arguments[0], ev.where(node))
-            return residuals.number_of(ev, kind, tf.convert_to_tensor(arguments[0].value), node)
         if len(arguments) == 1 and isinstance(arguments[0], Residual) and arguments[0].tensor is not None:
             return residuals.number_of(ev, kind, arguments[0].tensor, node)
-        if len(arguments) == 1 and (is_symbolic(arguments[0]) or isinstance(arguments[0], tf.Variable)):
+        if len(arguments) == 1 and is_tensor_like(arguments[0]):
             return residuals.number_of(ev, kind, arguments[0], node)
         if kind is bool and arguments:
             truth = ev.truth(arguments[0], node)

@@ -32,7 +32,16 @@ from recgraph.speculate.generators import members as members_of
 from recgraph.speculate.heap import like
 from recgraph.speculate.namespaces import ObjectDict
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import HELD, MISSING, Iteration, Residual, Rows, has_run, is_symbolic
+from recgraph.speculate.values import (
+    HELD,
+    MISSING,
+    Iteration,
+    Residual,
+    Rows,
+    has_run,
+    is_symbolic,
+    is_tensor_like,
+)
 
 COLLECTIONS = (list, tuple, dict, set, frozenset, collections.deque)
 # How many members a loop may have and still be unrolled.
@@ -78,7 +87,7 @@ def lift(ev: Evaluator, value: Any, node: ast.AST) -> Any:
 
 def subscript(ev: Evaluator, container: Any, index: Any, node: ast.AST) -> Any:
     """`container[index]`."""
-    if is_symbolic(container) or isinstance(container, tf.Variable):
+    if is_tensor_like(container):
         return _of_tensor(ev, container, index, node)
     if isinstance(container, Iteration):
         raise ev.refuse("raises", "an iterator has no items", node)
@@ -345,7 +354,7 @@ def _contains(container: Any, member: Any) -> bool:
 
 def iterate(ev: Evaluator, iterable: Any, node: ast.AST) -> list[Any]:
     """All members of something that a loop, a star or an unpacking goes through."""
-    if isinstance(iterable, tf.Variable):
+    if isinstance(iterable, tf.Variable):  # one of Keras's cannot be gone through
         iterable = iterable.read_value()
     if isinstance(iterable, tf.Tensor):
         if iterable.shape.rank in (None, 0) or iterable.shape[0] is None:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from recgraph import logs, tf_private
 from recgraph.explaining import Explanation, Remark
+from recgraph.speculate.assumptions import is_of_noted
 from recgraph.speculate.binding import binder, names_of_parameters
 from recgraph.speculate.cached import Broken, CachedGraph
 from recgraph.speculate.conversion import convert
@@ -206,6 +207,7 @@ class Calls:
         """Takes note of what broke: the profile becomes more general, and what keeps breaking is given up."""
         for graph, why in misses:
             graph.learn(why, self.profile)
+            self._is_due = self._is_due or is_of_noted(why.assumption)  # an eager call would not see more of it
             _LOG.info("%s: broke: %s", self.name, why)
         self.breaks.update({str(why) for _, why in misses})
         for text, why in {str(why): why for _, why in misses}.items():

@@ -21,12 +21,13 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate import keras_state, known
-from recgraph.speculate.assumptions import assumption
+from recgraph.speculate.assumptions import NOTED, assumption
 from recgraph.speculate.profile import VARIES, Profile, Seen, is_plain
 from recgraph.speculate.reasons import Inconvertible, Raised
 from recgraph.speculate.script import Script
@@ -132,6 +133,9 @@ class Heap:
             if isinstance(value, types.BuiltinFunctionType) and not isinstance(value.__self__, types.ModuleType | None):
                 self._receiver(value, name, where)
             return value
+        if isinstance(value, keras.Variable):
+            assume("identity", self.script.is_same(name, value))
+            return self._object(value, name, assume)
         assume("type", f"type({name}) is {self.script.constant(type(value))}")
         if isinstance(value, np.ndarray | np.generic):
             return Residual(name, value)
@@ -393,7 +397,7 @@ class Heap:
 
     def _noted(self, value: Any, name: str, what: str, place: tuple[Any, ...], where: str) -> Any:
         """What was read where the profile saw nothing; what is assumed of one at a line is given up for all."""
-        seen, site = self.profile.note(place, value), (*place[:2], "all")
+        seen, site = self.profile.note(place, value), (*place[:2], NOTED)
         if self.profile.seen(site, 0).count:
             seen = dataclasses.replace(seen, constant=VARIES, count=2)
         return self.admit(value, name, what, seen, (site, 0), where)

@@ -28,7 +28,7 @@ from recgraph.speculate import (
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.reasons import Inconvertible
-from recgraph.speculate.values import Residual, Run, is_symbolic
+from recgraph.speculate.values import Residual, Run, is_symbolic, is_tensor_like, read_variable
 
 _NUMBER_DTYPES = frozenset({tf.bool, tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.uint8, tf.uint16, tf.uint32,
                       tf.uint64, tf.int8, tf.int16, tf.int32, tf.int64})  # fmt: skip
@@ -39,7 +39,7 @@ def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]
     operands = [shapes.as_value(ev, o, node) if isinstance(o, shapes.PartialShape) else o for o in operands]
     if any(map(protocols.is_object, operands)):
         return protocols.operate(ev, function, operands, node)
-    if any(is_symbolic(o) or isinstance(o, tf.Variable) for o in operands):
+    if any(map(is_tensor_like, operands)):
         return _on_tensors(ev, function, operands, node)
     if len(operands) == 2 and (found := _of_containers(ev, function, operands, node)) is not NotImplemented:
         return found
@@ -81,7 +81,7 @@ def _compared(ev: Evaluator, function: Callable[..., Any], operands: Sequence[An
 
 
 def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
-    dtype = next(o.dtype for o in operands if is_symbolic(o) or isinstance(o, tf.Variable))
+    dtype = next(tf.as_dtype(o.dtype) for o in operands if is_tensor_like(o))
     lifted = [_beside(ev, o, dtype, node) for o in operands]
     if any(isinstance(o, tf.Variable) for o in lifted[:1]) and function.__name__.startswith("i"):
         raise ev.refuse("in-place variable", "an in-place operator on a variable", node)
@@ -295,8 +295,7 @@ def tensor_attribute(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any
 
 def number_of(ev: Evaluator, kind: type, value: Any, node: ast.AST) -> Any:
     """`float(x)`, `int(x)` or `bool(x)` of a tensor: a number that comes out of the graph."""
-    if isinstance(value, tf.Variable):
-        value = value.read_value()
+    value = read_variable(value)
     if value.dtype not in _NUMBER_DTYPES or value.shape.num_elements() not in (None, 1):
         raise ev.refuse("raises", f"{kind.__name__} of a tensor of several elements", node)
     scalar = tf.reshape(value, [])

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+import keras
 import tensorflow as tf
 
 
@@ -94,6 +95,23 @@ def how_many(members: Sequence[Any]) -> tf.Tensor:
 def is_symbolic(value: Any) -> bool:
     """Whether a value is a tensor of the graph, or made of such."""
     return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor | Run)
+
+
+def is_variable(value: Any) -> bool:
+    """Whether a value is a variable, TensorFlow's or Keras's."""
+    return isinstance(value, tf.Variable | keras.Variable)
+
+
+def is_tensor_like(value: Any) -> bool:
+    """Whether operators on a value are those on tensors."""
+    return is_symbolic(value) or is_variable(value)
+
+
+def read_variable(value: Any) -> Any:
+    """What a variable holds now, as a tensor of the graph; anything else as it is."""
+    if isinstance(value, keras.Variable):
+        return tf.convert_to_tensor(value.value)
+    return value.read_value() if isinstance(value, tf.Variable) else value
 
 
 class Iteration:

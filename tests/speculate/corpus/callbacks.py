@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
 from typing import Any
 
@@ -202,7 +201,7 @@ def metrics_of_the_users() -> Any:
             self.largest.assign(tf.maximum(self.largest, tf.reduce_max(y_pred)))
 
         def result(self) -> Any:
-            return tf.convert_to_tensor(self.largest) + 0.0
+            return self.largest + 0.0
 
     def difference(y_true: Any, y_pred: Any) -> Any:
         counter.count += 100
@@ -231,170 +230,6 @@ def an_optimizer_of_the_users() -> Any:
 
 
 @program
-def a_layer_with_a_mask_of_its_own() -> Any:
-    keras.utils.set_random_seed(1)
-    counter = _counter()
-
-    class Masking(keras.layers.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.supports_masking = True
-
-        def compute_mask(self, x: Any, mask: Any = None) -> Any:
-            counter.count += 1
-            return keras.ops.sum(x, -1) > 0.0
-
-        def call(self, x: Any) -> Any:
-            return x * 2.0
-
-    model = keras.Sequential([Masking(), keras.layers.LSTM(2)])
-    model(tf.ones([4, 5, 3]))
-    counter.count = 0
-
-    def step(x: tf.Tensor) -> Any:
-        return model(tf.stack([x, x * 2.0, x - 1.0, x, -x], 1))
-
-    return step, with_tensor, _Kept(counter, model)
-
-
-@program
-def a_layer_that_looks_at_a_tensor() -> Any:
-    keras.utils.set_random_seed(1)
-    counter = _counter()
-
-    class Either(keras.layers.Layer):
-        def compute_output_shape(self, shape: Any) -> Any:
-            return shape
-
-        def call(self, x: Any) -> Any:
-            if tf.reduce_sum(x) > 0.0:
-                counter.count += 1
-                return x * 2.0
-            return x - 1.0
-
-    model = keras.Sequential([keras.layers.Dense(3), Either()])
-    return _trained(model, keras.optimizers.SGD(0.1), counter)
-
-
-@program
-def a_layer_with_a_configuration() -> Any:
-    """Generated methods, properties, a comparison: what is not written by the user is left alone."""
-    keras.utils.set_random_seed(1)
-
-    @dataclasses.dataclass(frozen=True)
-    class Options:
-        size: int = 3
-        factor: float = 0.5
-
-    class Scaled(keras.layers.Layer):
-        def __init__(self, options: Options) -> None:
-            super().__init__()
-            self.options = options
-
-        @property
-        def factor(self) -> float:
-            return self.options.factor
-
-        def call(self, x: Any) -> Any:
-            return x * self.factor if self.options == Options() else x
-
-    model = keras.Sequential([Scaled(Options()), keras.layers.Dense(2)])
-    return _trained(model, keras.optimizers.SGD(0.1), _counter())
-
-
-@program
-def a_layer_that_raises_now_and_then() -> Any:
-    keras.utils.set_random_seed(1)
-    counter = _counter()
-
-    class Careful(keras.layers.Layer):
-        def compute_output_shape(self, shape: Any) -> Any:
-            return shape
-
-        def call(self, x: Any) -> Any:
-            counter.count += 1
-            if counter.count % 5 == 4:
-                raise ValueError("the fifth")
-            return x * 2.0
-
-    model = keras.Sequential([keras.layers.Dense(3), Careful()])
-    model(tf.ones([4, 3]))
-    counter.count = 0
-
-    def step(x: tf.Tensor) -> Any:
-        try:
-            return model(x)
-        except ValueError as error:
-            return "fifth" in str(error)
-
-    return step, with_tensor, _Kept(counter, model)
-
-
-@program(eager="the cell is called in a loop of the graph")
-def a_cell_that_counts() -> Any:
-    keras.utils.set_random_seed(1)
-    counter = _counter()
-
-    class Cell(keras.layers.Layer):
-        state_size = 3
-
-        def call(self, x: Any, states: Any) -> Any:
-            counter.count += 1
-            return x + states[0], [x + states[0]]
-
-    layer = keras.layers.RNN(Cell())
-    layer(tf.ones([4, 5, 3]))
-    counter.count = 0
-
-    def step(x: tf.Tensor) -> Any:
-        return layer(tf.stack([x, x * 2.0, x - 1.0], 1))
-
-    return step, with_tensor, _Kept(counter, layer)
-
-
-@program
-def a_cell_of_an_unrolled_network() -> Any:
-    keras.utils.set_random_seed(1)
-    counter = _counter()
-
-    class Cell(keras.layers.Layer):
-        state_size = 3
-
-        def call(self, x: Any, states: Any) -> Any:
-            counter.count += 1
-            return x + states[0], [x + states[0] * counter.count]
-
-    layer = keras.layers.RNN(Cell(), unroll=True)
-    layer(tf.ones([4, 3, 3]))
-    counter.count = 0
-
-    def step(x: tf.Tensor) -> Any:
-        return layer(tf.stack([x, x * 2.0, x - 1.0], 1))
-
-    return step, with_tensor, _Kept(counter, layer)
-
-
-@program
-def a_function_in_a_layer_that_is_traced() -> Any:
-    """Eagerly, too, its Python runs when it is traced."""
-    counter = _counter()
-
-    class Traced(keras.layers.Layer):
-        @tf.function(reduce_retracing=True)
-        def call(self, x: Any) -> Any:
-            counter.count += 1
-            return x * 2.0 if tf.reduce_sum(x) > 0.0 else x - 1.0
-
-    layer = Traced()
-    layer(tensor(0))
-
-    def step(x: tf.Tensor) -> Any:
-        return layer(x)
-
-    return step, with_tensor, None
-
-
-@program
 def a_gradient_of_the_users_in_a_layer() -> Any:
     keras.utils.set_random_seed(1)
 
@@ -409,58 +244,19 @@ def a_gradient_of_the_users_in_a_layer() -> Any:
     return _trained(layer, keras.optimizers.SGD(0.1), _counter())
 
 
-@program
-def layers_in_functions_that_tensorflow_maps() -> Any:
-    keras.utils.set_random_seed(1)
+@program(graphs=1)
+def a_list_of_tensors_whose_rows_vary_now_and_then() -> Any:
+    """A gradient of rows of a table, say: the second graph is for any number of them."""
+    table = tf.Variable(tf.ones([10, 3]))
+    optimizer = keras.optimizers.Adagrad(0.1)
+    optimizer.build([table])
 
-    class Halved(keras.layers.Layer):
-        def call(self, x: Any) -> Any:
-            return x * 0.5
-
-    model = keras.Sequential([keras.layers.Dense(3), Halved()])
-    model.build([None, 3])
-
-    def step(x: tf.Tensor) -> Any:
-        return tf.map_fn(lambda row: model(row[None])[0], x)
-
-    return step, with_tensor, None
-
-
-class _Seen:
-    """A layer of which only what it counts is compared."""
-
-    def __init__(self, layer: Any) -> None:
-        self._layer = layer
-
-    @property
-    def __dict__(self) -> Any:  # type: ignore[override]
-        return {"seen": self._layer.seen}
-
-
-@program
-def attributes_of_layers_inside_of_a_model() -> Any:
-    """Numbers that the layer's own code reads, which no name of the program's leads to."""
-    keras.utils.set_random_seed(1)
-
-    class Scaled(keras.layers.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.factor, self.seen = 1.0, 0
-
-        def call(self, x: Any) -> Any:
-            self.seen += 1
-            return x * self.factor
-
-    inner = Scaled()
-    model = keras.Sequential([keras.layers.Dense(3), inner])
-    model(tf.ones([4, 3]))
-    inner.seen = 0
-
-    def step(x: tf.Tensor) -> Any:
-        return model(x)
+    def step(gradients: list[Any]) -> Any:
+        optimizer.apply(gradients, [table])
+        return table + 0.0
 
     def arguments(i: int) -> tuple[Any, ...]:
-        inner.factor = 1.0 + i // 6
-        return with_tensor(i)
+        count = 2 if i % 5 == 4 else 4
+        return ([tf.IndexedSlices(tensor(i)[:count], tf.range(count) + i % 3, tf.constant([10, 3]))],)
 
-    return step, arguments, _Seen(inner)
+    return step, arguments, _Kept(_counter(), optimizer)
