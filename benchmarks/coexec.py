@@ -24,7 +24,7 @@ from recgraph.auto.ways import WHAT
 from recgraph.benchmarks import cores, measure, pictures, report, varying
 from recgraph.benchmarks.coexec_ways import LABELS, Ceiling, Taking
 from recgraph.benchmarks.options import Several
-from recgraph.benchmarks.programs import MAX_WARM_UP, drift, epoch_of, fault, nudged
+from recgraph.benchmarks.programs import MAX_WARM_UP, NUDGES, drift, epoch_of, fault, nudged
 from recgraph.coexec import profile
 from recgraph.models.zoo import COEXECUTED
 
@@ -118,8 +118,9 @@ def compare(
     contenders = {kind: (Ceiling if kind == "ceiling" else Taking)(kind, name, epoch, small) for kind in ways}
     eager, ours = contenders["eager"], contenders["coexecuted"]
     raised = {kind: one.warm_up(warm_up, None if kind in ALWAYS else MAX_WARM_UP) for kind, one in contenders.items()}
-    nearby = Taking("eager", name, nudged(epoch), small)
-    nearby.warm_up(warm_up)
+    nearby = [Taking("eager", name, nudged(epoch, seed), small) for seed in range(NUDGES)]
+    for one in nearby:
+        one.warm_up(warm_up)
     rounding = drift(nearby, eager)
     faults = {  # the default mode has taken more steps, until it had decided
         kind: fault(one, eager, raised[kind], kind != "auto", rounding) for kind, one in contenders.items()

@@ -30,8 +30,10 @@ KINDS: dict[str, Callable[[str, Any], Any]] = {
 LABELS = {"speculated": "rg.function", "eager": "eager", "tf_function": "tf.function", "by_hand": "by hand"}
 # Losses that differ by more than this from eager ones, which is more than rounding makes of them, are wrong.
 TOLERANCE = 2e-3
-# So much the numbers of an epoch are changed to see what rounding makes of losses, which may be so often as far off.
+# So much, up and down at random, the numbers of an epoch are changed to see what rounding makes of losses, so many
+# times; a contender's may be so often as far off.
 NUDGE = 1e-6
+NUDGES = 4
 REACH = 10.0
 # A step is fast that takes at most so many times the median of those at the end.
 FAST = 1.5
@@ -127,25 +129,29 @@ def epoch_of(name: str, batch_size: int, small: bool, data: Path | None) -> list
     return program.steps(batch_size, small)
 
 
-def nudged(epoch: list[Step]) -> list[Step]:
-    """An epoch whose real numbers are a little larger, as rounding might have made them."""
+def nudged(epoch: list[Step], seed: int) -> list[Step]:
+    """An epoch whose real numbers are a little different, as rounding might have made them."""
+    rng = np.random.default_rng(seed)
 
-    def larger(value: Any) -> Any:
+    def near(value: Any) -> Any:
         is_real = isinstance(value, tf.Tensor | np.ndarray) and np.issubdtype(np.asarray(value).dtype, np.floating)
-        return value * (1.0 + NUDGE) if is_real else value
+        if not is_real:
+            return value
+        factors = 1.0 + NUDGE * rng.standard_normal(value.shape).astype(np.asarray(value).dtype)
+        return value * factors
 
-    return [tf.nest.map_structure(larger, arguments) for arguments in epoch]
+    return [tf.nest.map_structure(near, arguments) for arguments in epoch]
 
 
-def drift(nearby: Contender, expected: Contender) -> list[float]:
-    """How far the losses of a contender with a nudged epoch have been from those expected, up to each step.
+def drift(nearby: Sequence[Contender], expected: Contender) -> list[float]:
+    """How far the losses of contenders with nudged epochs have been from those expected, up to each step.
 
     Some programs choose by what they compute, and some are trained so fast that each difference grows. What another
     order of summation makes of their losses is no fault.
     """
     apart = [
-        float(np.max(np.abs(mine - right) / (1.0 + np.abs(right))))
-        for mine, right in zip(nearby.losses, expected.losses, strict=True)
+        max(float(np.max(np.abs(mine - right) / (1.0 + np.abs(right)))) for mine in near)
+        for right, *near in zip(expected.losses, *(one.losses for one in nearby), strict=True)
     ]
     return list(itertools.accumulate(apart, max))
 

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+# Boxes are cut so far inside of the image that rounding does not move the last row of a crop out of it, where all is 0.
+INSIDE = 1.0 - 1e-5
+
 
 class Scenes(NamedTuple):
     """Images with the objects on them.
@@ -79,4 +82,4 @@ def moved(boxes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     size = boxes[:, 2:] - boxes[:, :2]
     middle = np.clip(boxes[:, :2] + size / 2 + offsets[:, :2] * size, 0.0, 1.0)  # so that something is left of it
     half = size * np.exp(np.clip(offsets[:, 2:], -2.0, 2.0)) / 2
-    return np.clip(np.concatenate([middle - half, middle + half], 1), 0.0, 1.0).astype(np.float32)
+    return np.clip(np.concatenate([middle - half, middle + half], 1), 0.0, INSIDE).astype(np.float32)

@@ -24,8 +24,6 @@ SETTLED = 20
 ITERATIONS = 14
 # What rounding makes of so many steps, relative to 1 and to the value.
 TOLERANCE = 1e-3
-# A score that is a little larger makes another choice of boxes.
-TOLERANCES = {"faster_rcnn": 3e-2}
 
 # Programs for which `tf.function` does something else, and what that is: it keeps what an attribute was when it made
 # its graph, or has no values where the program wants some.
@@ -86,11 +84,6 @@ def eagerly(name: str) -> Taken:
     return taken
 
 
-def tolerance(name: str) -> float:
-    """How far a program may be from itself."""
-    return TOLERANCES.get(name, TOLERANCE)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COEXECUTED)
 def test_a_program_is_coexecuted_and_does_the_same(name: str) -> None:
@@ -105,7 +98,7 @@ def test_a_program_is_coexecuted_and_does_the_same(name: str) -> None:
         return result
 
     taken.call(counted)
-    assert comparing.far_apart(eagerly(name).seen, taken.seen, tolerance(name)) == []
+    assert comparing.far_apart(eagerly(name).seen, taken.seen, TOLERANCE) == []
     assert counts[-1] - counts[SETTLED - 1] == STEPS - SETTLED, step.explain()
 
 
@@ -116,7 +109,7 @@ def test_a_loop_over_a_program_does_the_same(name: str) -> None:
     expected, taken = Taken(COEXECUTED[name]), Taken(COEXECUTED[name])
     expected.iterate(iter)
     loop = taken.iterate(rg.steps)
-    assert comparing.far_apart(expected.seen, taken.seen, tolerance(name)) == []
+    assert comparing.far_apart(expected.seen, taken.seen, TOLERANCE) == []
     assert loop.phases.counts["coexecuted"] > 0, loop.explain()
 
 
