@@ -67,7 +67,7 @@ def _called(of: weakref.ref[Evaluator], function: types.FunctionType, values: tu
     if _is_no_part(values) or _is_made_here(function) or _is_traced(sys._getframe(1)):
         return native.frames().PLAIN
     for value in values:
-        if known.is_users_type(type(value)):
+        if known.is_users_type(type(value)) and not isinstance(value, tuple | list | dict | set | frozenset):
             ev.heap.reached(value)
     arguments, named = arguments_of(function, values)
     is_once = tf.compat.v1.get_default_graph() is ev.building[-1]  # not in the body of a loop or branch of its own

@@ -133,9 +133,13 @@ class Callees:
         return result
 
     def _updated(self, _: types.FunctionType, values: tuple[Any, ...]) -> Any:
-        """An optimizer is to update variables. The stand-in calls the method again, which is then let through."""
-        is_whole = type(values[0]).apply.__code__ is _UPDATE  # else it is a part of what the optimizer does
-        if not is_whole or getattr(self._local, "is_updating", False) or _is_profiled(sys._getframe(1)):
+        """An optimizer is to update variables. The stand-in calls the method again, which is then let through.
+
+        Where the optimizer has a method of its own, this one is a part of it.
+        """
+        optimizer = values[0]
+        is_own = getattr(type(optimizer).apply, "__code__", None) is not _UPDATE or "apply" in vars(optimizer)
+        if is_own or getattr(self._local, "is_updating", False) or _is_profiled(sys._getframe(1)):
             return self._frames.PLAIN
         self._local.is_updating = True
         try:

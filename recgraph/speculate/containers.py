@@ -32,16 +32,7 @@ from recgraph.speculate.generators import members as members_of
 from recgraph.speculate.heap import like
 from recgraph.speculate.namespaces import ObjectDict
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import (
-    HELD,
-    MISSING,
-    Iteration,
-    Residual,
-    Rows,
-    has_run,
-    is_symbolic,
-    is_tensor_like,
-)
+from recgraph.speculate.values import HELD, MISSING, Iteration, Residual, Rows, has_run, is_symbolic, is_tensor_like
 
 COLLECTIONS = (list, tuple, dict, set, frozenset, collections.deque)
 # How many members a loop may have and still be unrolled.

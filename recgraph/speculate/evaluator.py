@@ -25,17 +25,7 @@ from recgraph.speculate.reasons import Inconvertible, Raised
 from recgraph.speculate.scopes import Frame
 from recgraph.speculate.script import Assumption, Script
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import (
-    MISSING,
-    Iteration,
-    Missing,
-    Ref,
-    Residual,
-    Rows,
-    Run,
-    Unsure,
-    how_many,
-)
+from recgraph.speculate.values import MISSING, Iteration, Missing, Ref, Residual, Rows, Run, Unsure, how_many
 
 # How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
 Signal: TypeAlias = tuple[str, Any]

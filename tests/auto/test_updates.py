@@ -161,6 +161,39 @@ def test_a_method_of_the_users_in_an_optimizer_runs() -> None:
     compared(make, plainly)
 
 
+def test_a_method_of_the_users_in_the_optimizers_place_runs_once_a_step() -> None:
+    """One that an object has, and one of a class that is no function."""
+
+    class Wrapped:
+        def __init__(self, log: list[Any]) -> None:
+            self.log = log
+
+        def __get__(self, owner: Any, kind: Any) -> Any:
+            return self if owner is None else lambda *arguments: self(owner, *arguments)
+
+        def __call__(self, owner: Any, *arguments: Any) -> Any:
+            self.log.append("class")
+            return super(type(owner), owner).apply(*arguments)
+
+    def make(is_class: bool) -> Training:
+        log: list[Any] = []
+        kind = type("Own", (tf.keras.optimizers.SGD,), {"apply": Wrapped(log)} if is_class else {})
+        training = Training(lambda: kind(0.1))
+        training.log = log
+        if not is_class:
+            before = training.optimizer.apply
+
+            def apply(*arguments: Any) -> Any:
+                log.append("object")
+                return before(*arguments)
+
+            training.optimizer.apply = apply
+        return training
+
+    for is_class in (False, True):
+        compared(lambda is_class=is_class: make(is_class), plainly)
+
+
 def test_schedules_and_constraints_of_the_users_are_called() -> None:
     """With what they keep in Python."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -232,6 +232,38 @@ def attributes_of_layers_inside_of_a_model() -> Any:
         return with_tensor(i)
 
     return step, arguments, _Seen(inner)
+
+
+class _Pair(NamedTuple):
+    """What a layer is given."""
+
+    one: Any
+    other: Any
+
+
+@program
+def a_layer_that_is_given_a_record() -> Any:
+    keras.utils.set_random_seed(1)
+
+    class Joined(keras.layers.Layer):
+        def call(self, pair: Any) -> Any:
+            return pair.one * 2.0 + pair.other
+
+    class Outer(keras.layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Joined()
+
+        def call(self, x: Any) -> Any:
+            return self.inner(_Pair(x, x + 1.0))
+
+    layer = Outer()
+    layer(tf.ones([4, 3]))
+
+    def step(x: tf.Tensor) -> Any:
+        return layer(x)
+
+    return step, with_tensor, None
 
 
 @program
