@@ -192,15 +192,18 @@ def _call_with(options: Any, function: Any, tensors: list[tf.Tensor]) -> list[tf
 
 
 def _options_that_keep_order(context: Any) -> Any:
-    """Options without TensorFlow's optimization of dependencies, which is wrong in two ways.
+    """Options without TensorFlow's optimization of dependencies, which is wrong in two ways, but with a part of it.
 
     It drops the edge from a read of a variable to the next write where another way leads from one to the other; if
     that way is by a shape alone, it is folded away afterwards, and the write may come first. And of `(0 + x) + x` in a
-    branch it makes a result without a value.
+    branch it makes a result without a value. What is safe of it, and lets operations be fused, is done by
+    `cc/kernels/dependency_optimizer.cc`.
     """
     options = context.function_call_options
     config = tf.compat.v1.ConfigProto.FromString(options.config_proto_serialized)
-    config.graph_options.rewrite_options.dependency_optimization = config.graph_options.rewrite_options.OFF
+    rewrites = config.graph_options.rewrite_options
+    rewrites.dependency_optimization = rewrites.OFF
+    rewrites.custom_optimizers.add().name = "RecgraphDependencyOptimizer"
     return type(options)(options.executor_type, config)
 
 
