@@ -88,6 +88,16 @@ PyObject* Replay(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
+// threads(plan): whether one thread does the work of the graph now, and nanoseconds from step to step with all threads and
+// with one, or -1.
+PyObject* Threads(PyObject*, PyObject* capsule) {
+  auto* held = static_cast<std::shared_ptr<Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
+  if (held == nullptr) return nullptr;
+  const Contest& threads = (*held)->threads;
+  return Py_BuildValue("(iLL)", threads.manner(), static_cast<long long>(threads.median(0)),
+                       static_cast<long long>(threads.median(1)));
+}
+
 bool IsOf(const Plan* plan, PyObject* capsule) {
   if (capsule == Py_None) return false;
   auto* held = static_cast<std::shared_ptr<Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
@@ -292,6 +302,7 @@ PyMethodDef methods[] = {
     {"plan", MakePlan, METH_VARARGS, "plan(description, kept): a plan, for begin."},
     {"begin", Begin, METH_VARARGS, "begin(base, plan): begins a step of this thread."},
     {"end", End, METH_VARARGS, "end(was_raised, may_run_ahead): ends the step and says what it was."},
+    {"threads", Threads, METH_O, "threads(plan): by how many threads its graph is run, and why."},
     {"replay", Replay, METH_VARARGS, "replay(plan, mode, key): whether steps record what graphs give, or do without."},
     {"wait", Wait, METH_O, "wait(most): waits for the graphs of steps that have ended."},
     {"before_fork", BeforeFork, METH_NOARGS, "before_fork(): ends the graphs of this thread's steps."},

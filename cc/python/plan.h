@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/core/contest.h"
 #include "cc/core/graph_runner.h"
 #include "cc/python/run.h"
 #include "cc/python/shapes.h"
@@ -77,6 +78,7 @@ struct Plan {
   std::atomic<bool> is_busy{false};
   int runs = 0;
   std::atomic<Delivery> delivery{Delivery::kAtOnce};  // in the next step; on request in all or none
+  Contest threads;  // whether one thread does the graph's work, or as many as there are
   Replays replays;
   std::shared_ptr<void> kept;  // what has to live as long as graphs run
   GraphRunner runner;          // the last, so that it ends first

@@ -115,6 +115,8 @@ std::shared_ptr<Plan> ReadPlan(PyObject* described) {
   plan->function = fields.Bytes();
   plan->config = fields.Bytes();
   if (fields.Number() != 0) plan->delivery = Delivery::kOnRequest;
+  const int threads = fields.Number();
+  if (threads > 0) plan->threads = Contest(threads == 1 ? 1 : 0);
   auto variables = std::make_shared<Variables>();
   for (int number : fields.Numbers()) {
     plan->resources.push_back(FindResource(number));

@@ -89,6 +89,12 @@ void Run::Give(int slot, tensorflow::Tensor value) {
   channels_.Put(slot, std::move(value));
 }
 
+void Run::Do(const std::function<void()>& work) {
+  if (timer_ != nullptr) timer_->Begins();
+  work();
+  if (timer_ != nullptr) timer_->Ends();
+}
+
 void Run::StartBy(std::function<void()> launch, Delivery delivery) {
   delivery_ = delivery == Delivery::kSoon && IsTimed() ? Delivery::kAtOnce : delivery;
   if (delivery != Delivery::kOnRequest) return launch();

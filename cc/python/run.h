@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,13 @@ class Run : public std::enable_shared_from_this<Run> {
   // Keeps what the graph gives to Python. To be called before it starts.
   void RecordIn(std::shared_ptr<Recording> recording) { recording_ = std::move(recording); }
 
+  // This thread is to do all work of the graph. To be called before it starts.
+  void WorkHere() { worker_ = std::this_thread::get_id(); }
+  bool IsForThisThread() const { return worker_ == std::this_thread::get_id(); }
+
+  // Does a piece of the graph's work, which counts as that.
+  void Do(const std::function<void()>& work);
+
   // Lets `launch` start the graph, once: now, or with the first Hurry. A graph that is timed and not lazy is told all at
   // once, so that it is known what it waited for.
   void StartBy(std::function<void()> launch, Delivery delivery);
@@ -102,6 +110,7 @@ class Run : public std::enable_shared_from_this<Run> {
   History<tensorflow::Tensor> history_;
   tensorflow::CancellationManager cancellation_;
   GraphTimer* timer_;  // null if it is not timed
+  std::thread::id worker_;  // nobody's, if any thread may work
   GraphTimes times_;
   Delivery delivery_ = Delivery::kAtOnce;
   std::mutex holding_;  // guards what comes next

@@ -10,6 +10,7 @@
 #include "cc/core/stretch.h"
 #include "cc/python/bystanders.h"
 #include "cc/python/device.h"
+#include "cc/python/executor.h"
 #include "cc/python/location.h"
 #include "cc/python/pending.h"
 #include "cc/python/pipelines.h"
@@ -111,22 +112,25 @@ void Step::Launch() {
   inputs->push_back(HandleOf(Tensor(run_->id())));
   for (const HandlePtr& variable : plan_->resources) inputs->push_back(Share(variable.get()));
   std::shared_ptr<Run> before = line_->LastRun();
-  auto body = [run = run_, before, inputs, function = plan_->function, config = plan_->config] {
+  const bool is_for_one = !plan_->IsLazy() && plan_->threads.Next(Now()) == 1;
+  auto body = [run = run_, is_for_one, before, inputs, function = plan_->function, config = plan_->config] {
     if (before != nullptr && !before->Wait().ok()) {
       return run->Finish(absl::CancelledError("the step before this one has failed"));
     }
     tensorflow::AttrBuilder attributes(function.c_str());
     attributes.Set("config_proto", config);
-    attributes.Set("executor_type", "");
+    attributes.Set("executor_type", StepExecutorType());
     std::vector<Handle*> handles;
     for (const HandlePtr& input : *inputs) handles.push_back(input.get());
     int count = 0;
+    if (is_for_one) run->WorkHere();
     Stretch::HandOver();
     const absl::Status status = RunWith(function, attributes, handles, nullptr, &count, run->cancellation());
     const Stretch stretch;
     run->Finish(status);
   };
-  run_->StartBy([runner = &plan_->runner, body] { runner->Launch(body); }, plan_->delivery);
+  const Delivery delivery = is_for_one ? Delivery::kSoon : plan_->delivery.load();
+  run_->StartBy([runner = &plan_->runner, body] { runner->Launch(body); }, delivery);
 }
 
 // In place of running the graph: everything is there that it gave before.

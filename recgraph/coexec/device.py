@@ -112,6 +112,15 @@ def begin(base: CodeType, plan: Any) -> bool:
     return bool(module().begin(base, plan))
 
 
+def threads(plan: Any) -> tuple[bool, float, float] | None:
+    """Whether one thread does the work of a plan's graph, and seconds from step to step with all threads and with one.
+
+    None if that has not been tried.
+    """
+    manner, with_all, with_one = module().threads(plan)
+    return None if with_all < 0 else (bool(manner), with_all * 1e-9, with_one * 1e-9)
+
+
 def wait(most: int = 0) -> tuple[int, str]:
     """Waits until at most so many graphs of steps of this thread still run; gives code and text of an error."""
     code, message = module().wait(most)

@@ -53,6 +53,9 @@ def explanation(name: str, phases: Phases) -> Explanation:
     profile = phases.profile()
     if profile.steps:
         heads.append(_described_times(profile))
+    tried = None if phases.built is None else device.threads(phases.built.plan)
+    if tried is not None:
+        heads.append(_described_threads(*tried))
     if phases.given_up:
         heads.append(f"runs eagerly: {phases.given_up}")
     left = [
@@ -84,6 +87,12 @@ def _described_graph(phases: Phases) -> str:
 def _described_times(profile: Profile) -> str:
     text = "a step, in ms: Python busy {:.2f}, stalled {:.2f}; graph busy {:.2f}, stalled {:.2f}"
     return text.format(*(seconds * 1e3 for seconds in (*profile.python, *profile.graph)))
+
+
+def _described_threads(is_one: bool, with_all: float, with_one: float) -> str:
+    which = "one thread, beside Python's" if is_one else "all threads"
+    text = "the graph is run by {}: from step to step it was {:.2f} ms with one, {:.2f} ms with all"
+    return text.format(which, with_one * 1e3, with_all * 1e3)
 
 
 def _stalls(profile: Profile) -> Iterator[Remark]:

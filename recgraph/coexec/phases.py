@@ -10,7 +10,7 @@ from recgraph import logs, tf_private
 from recgraph.coexec import device
 from recgraph.coexec.generation import generate
 from recgraph.coexec.merging import Merged
-from recgraph.coexec.plan import make_plan
+from recgraph.coexec.plan import Threads, make_plan
 from recgraph.coexec.profile import KEPT, Meaning, Profile, Slots, read_times
 from recgraph.coexec.trace import Trace
 from recgraph.coexec.trace_graph import TraceGraph
@@ -35,10 +35,13 @@ class Execution:
         xla: whether XLA compiles parts of them.
         is_lazy: whether a graph starts only when Python first waits for it, at the latest at the step's end. This is
             lazy evaluation (LazyTensor, Suhan et al. 2021), to compare with.
+        threads: whether one thread does the work of a graph, or all of TensorFlow's; by default both are tried. A lazy
+            graph always has all.
     """
 
     xla: bool = False
     is_lazy: bool = False
+    threads: Threads = "tried"
 
 
 AS_USUAL: Final = Execution()
@@ -149,7 +152,7 @@ class Phases:
                 return self._give_up(f"its steps part in more than {MAX_SWITCHES} places")
             function = generate(plan, device.MEANING, self.execution.xla)
             name, options = tf_private.function_name(function), tf_private.call_options()
-            described = plan.described(name, options, self.execution.is_lazy)
+            described = plan.described(name, options, self.execution.is_lazy, self.execution.threads)
             syncs = sum(node.is_sync and not node.node.is_foreseen for node in plan.nodes.values())
             self.built = Built(
                 device.module().plan(described, function), function, Slots(plan, _MEANING), plan.switches, syncs

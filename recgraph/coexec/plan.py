@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 from recgraph.coexec.cases import assign_cases
 from recgraph.coexec.deferring import deferred_writes
 from recgraph.coexec.directions import NONE, Directions, PlannedScope, Way
 from recgraph.coexec.trace import From, Origin
 from recgraph.coexec.trace_graph import START, Node, TraceGraph
+
+# Which threads do the work of a graph: whichever turn out to be better, one, or all of TensorFlow's.
+Threads = Literal["tried", "one", "all"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,12 +81,15 @@ class Plan:
         """How many there are."""
         return sum(level.is_switch for scope in self.scopes.values() for level in scope.levels)
 
-    def described(self, function: bytes, config: bytes, is_lazy: bool = False) -> tuple[Any, ...]:
+    def described(
+        self, function: bytes, config: bytes, is_lazy: bool = False, threads: Threads = "tried"
+    ) -> tuple[Any, ...]:
         """The tuples that cc/python/plan_reader.cc reads. Nodes have other numbers there, without gaps."""
         numbers = {number: i for i, number in enumerate(self.nodes)}
         nodes = tuple(_described(node, numbers) for node in self.nodes.values())
         first = _described_ways(self.first, numbers)
-        head = (function, config, int(is_lazy), self.resources, tuple(sorted(self.written)))
+        how = int(is_lazy), get_args(Threads).index(threads)
+        head = (function, config, *how, self.resources, tuple(sorted(self.written)))
         return *head, self.slots, self.kept, self.commit, nodes, first
 
 

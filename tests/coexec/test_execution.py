@@ -61,6 +61,35 @@ def test_a_lazy_graph_computes_the_same() -> None:
     assert step.phases.counts["coexecuted"] > 10
 
 
+def test_results_are_the_same_by_any_number_of_threads() -> None:
+    """To the last bit, also where kernels divide their work."""
+
+    def step(x: tf.Tensor, weight: tf.Variable) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            maps = tf.nn.conv2d(tf.reshape(x, [4, 32, 32, 16]), weight[:3, :3], 1, "SAME")
+            products = tf.matmul(tf.reshape(maps, [256, -1]), tf.reshape(maps, [-1, 256]))
+            loss = tf.reduce_sum(tf.tanh(products)) + tf.reduce_mean(tf.sort(maps, axis=1))
+        weight.assign_sub(0.01 * tape.gradient(loss, weight))
+        return loss
+
+    def results(threads: Any) -> list[float]:
+        weight = tf.Variable(tf.random.stateless_normal([5, 5, 16, 16], [1, 2]))
+        wrapped = Coexecuted(step, execution=Execution(threads=threads))
+        xs = [tf.random.stateless_normal([4, 32 * 32 * 16], [3, i]) for i in range(8)]
+        losses = [float(wrapped(x, weight)) for x in xs]
+        assert wrapped.phases.counts["coexecuted"] > 3
+        return losses + list(weight.numpy().ravel())
+
+    assert results("one") == results("all")
+
+
+def test_threads_are_tried_and_explained() -> None:
+    network, step = trained(Execution(), 120)
+    assert_same(network, trained(None, 120)[0], 1e-6)
+    assert "the graph is run by " in step.explain()
+    assert "the graph is run by " not in trained(Execution(threads="one"), 120)[1].explain()
+
+
 def stall(execution: Execution) -> float:
     """Seconds for which Python waits for a product at the end of a step in which it has slept for longer."""
     x = tf.ones([700, 700])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import io
 import os
 import random
@@ -18,7 +19,7 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph.auto import Automatic, choosing, contest, function
-from recgraph.coexec import Coexecuted
+from recgraph.coexec import Coexecuted, Execution
 from tests.coexec import forced, grammar
 from tests.speculate import comparing, random_programs
 from tests.speculate.corpus import CALLS, Program
@@ -41,6 +42,11 @@ def program(number: int, folder: Path) -> tuple[Program, str]:
     return random_programs.as_program(text, path), str(path)
 
 
+def by_threads(number: int) -> Any:
+    """What co-executes a program: every other one's graphs are run by one thread."""
+    return functools.partial(Coexecuted, execution=Execution(threads="one" if number % 2 else "all"))
+
+
 def numbers(count: int) -> range:
     """Of random programs."""
     return range(SEED * 100_000, SEED * 100_000 + max(count, 1))
@@ -53,7 +59,7 @@ def test_steps_of_random_programs(tmp_path: Path) -> None:
     for number in numbers(PROGRAMS):
         made, path = program(number, tmp_path)
         expected, _, eager = comparing.run_wrapped(made, None)
-        found, coexecuted, entered = comparing.run_wrapped(made, Coexecuted)
+        found, coexecuted, entered = comparing.run_wrapped(made, by_threads(number))
         assert comparing.differences(expected, found) == [], f"{path}\n{coexecuted.explain()}"
         assert [each.entered for each in entered] == [each.entered for each in eager], path
         count["programs"] += 1
@@ -73,7 +79,7 @@ def test_a_new_path_at_every_operation(tmp_path: Path) -> None:
             kind = source.choice(list(forced.KINDS))
             detours = forced.Detour(at, kind, path), forced.Detour(at, kind, path)
             expected, _, _ = comparing.run_wrapped(made, None, detours[0])
-            found, coexecuted, _ = comparing.run_wrapped(made, Coexecuted, detours[1])
+            found, coexecuted, _ = comparing.run_wrapped(made, by_threads(number), detours[1])
             different = comparing.differences([expected, detours[0].seen], [found, detours[1].seen])
             assert different == [], f"{path}: {kind} at {at}\n{coexecuted.explain()}"
             assert all(detour.has_happened for detour in detours)
