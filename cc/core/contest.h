@@ -11,12 +11,14 @@ namespace recgraph {
 
 // Used by one thread at a time. Manners are 0 and 1. The first is taken until they are tried: in blocks, in the order
 // 0 1 1 0, so that what changes steadily meanwhile counts for both. What is measured is the time from one beginning to
-// the next, as it is this that is to be short; its median, as there are pauses that have nothing to do with it.
+// the next, as it is this that is to be short; its median, as there are pauses that have nothing to do with it. Where
+// they are about as good, it is the second.
 class Contest {
  public:
   static constexpr int kBefore = 16;  // times before the first trial
   static constexpr int kBlock = 8;    // times in one manner
   static constexpr int kSkipped = 2;  // of a block, as they may have to do with the one before
+  static constexpr int kMargin = 20;  // such a part of the time is not worth much
   static constexpr int kTerm = 1000;  // times that the better one is taken before both are tried again
 
   Contest() = default;
@@ -54,7 +56,7 @@ class Contest {
       medians_[manner] = Median(&times_[manner]);
       times_[manner].clear();
     }
-    manner_ = medians_[1] < medians_[0] ? 1 : 0;
+    manner_ = medians_[1] < medians_[0] + medians_[0] / kMargin ? 1 : 0;
     tried_ = 0;
     left_ = kTerm - 1;
     is_counted_ = false;

@@ -71,6 +71,15 @@ TEST(Contest, TheFirstTimesOfABlockDoNotCount) {
   EXPECT_EQ(CountOnes(taken, start, end), Contest::kTerm);
 }
 
+TEST(Contest, TakesTheSecondWhereTheyAreAboutAsGood) {
+  const int start = Contest::kBefore + kTrial, end = start + Contest::kTerm;
+  for (int second : {1040, 1060}) {
+    Contest contest;
+    const auto taken = Taken(&contest, end, [second](int manner, int) { return manner == 1 ? second : 1000; });
+    EXPECT_EQ(CountOnes(taken, start, end), second == 1040 ? Contest::kTerm : 0);
+  }
+}
+
 TEST(Contest, MayBeDecidedBefore) {
   for (int only : {0, 1}) {
     Contest contest(only);

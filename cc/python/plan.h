@@ -78,7 +78,7 @@ struct Plan {
   std::atomic<bool> is_busy{false};
   int runs = 0;
   std::atomic<Delivery> delivery{Delivery::kAtOnce};  // in the next step; on request in all or none
-  Contest threads;  // whether one thread does the graph's work, or as many as there are
+  Contest threads;  // all of TensorFlow's do the graph's work, or one, which costs less processor time
   Replays replays;
   std::shared_ptr<void> kept;  // what has to live as long as graphs run
   GraphRunner runner;          // the last, so that it ends first
