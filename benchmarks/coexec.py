@@ -30,6 +30,8 @@ from recgraph.models.zoo import COEXECUTED
 
 # Steps after which a program is expected to have shown all that it does.
 SETTLED = 20
+# Steps after which co-execution has also tried by how many threads graphs are run.
+WARM_UP = 60
 RUNNERS = ("Python", "graph")
 # The contenders that are always there: what others are compared with, and what this is about.
 ALWAYS = ("eager", "coexecuted")
@@ -257,7 +259,7 @@ ceiling where Python takes longer."""
 )
 @click.option("--batch-size", type=click.IntRange(1), help="Examples a step; left out, the program's.")
 @click.option("--rounds", default=15, show_default=True)
-@click.option("--warm-up", default=SETTLED, show_default=True, help="Steps before the clock starts.")
+@click.option("--warm-up", default=WARM_UP, show_default=True, help="Steps before the clock starts.")
 @click.option("--small", is_flag=True, help="The sizes of the tests, and no others.")
 @click.option("--large", is_flag=True, help="Sizes at which a step takes about 200 ms, and no others.")
 @click.option("--varying", "fresh", default=60, show_default=True, help="Steps of another shape each; 0 for none.")
