@@ -46,12 +46,22 @@ Answer HasAttributes(PyObject* reference, PyObject* names, PyObject* values, PyO
   return Answer::kYes;
 }
 
-// Whether a list or dictionary that is gone through as Python's own are has just these objects. No Python runs.
+// Whether a list, set or dictionary that is gone through as Python's own are has just these objects, in this order. No
+// Python runs.
 bool IsTheSame(PyObject* container, PyObject* values) {
   if (PyList_Check(container) && Py_TYPE(container)->tp_iter == PyList_Type.tp_iter) {
     if (PyList_GET_SIZE(container) != PyTuple_GET_SIZE(values)) return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(values); ++i) {
       if (PyList_GET_ITEM(container, i) != PyTuple_GET_ITEM(values, i)) return false;
+    }
+    return true;
+  }
+  if (PyAnySet_Check(container) && Py_TYPE(container)->tp_iter == PySet_Type.tp_iter) {
+    if (PySet_GET_SIZE(container) != PyTuple_GET_SIZE(values)) return false;
+    PyObject* member;
+    Py_hash_t hash;
+    for (Py_ssize_t place = 0, i = 0; _PySet_NextEntry(container, &place, &member, &hash); ++i) {
+      if (member != PyTuple_GET_ITEM(values, i)) return false;
     }
     return true;
   }
