@@ -54,6 +54,7 @@ def installed_tensorflow() -> TensorFlow:
     compile_flags = [
         "-isystem " + flag[2:] if flag.startswith("-I") else flag for flag in tf.sysconfig.get_compile_flags()
     ]
+    compile_flags.append("-DNDEBUG")  # as TensorFlow is built: without it the nodes of its graphs have other members
     # Of the second library (the eager C interface) only what is used is recorded.
     link_flags = [*tf.sysconfig.get_link_flags(), "-Wl,--as-needed", "-l:libtensorflow_cc.so.2"]
     return TensorFlow(tf.__version__, tuple(compile_flags), tuple(link_flags))

@@ -46,6 +46,9 @@ def optimize(library: Any) -> tuple[Any, Report]:
         for function in optimized.function:
             if function.signature.name in failing:
                 function.CopyFrom(plain[function.signature.name])
+    for function in optimized.function:
+        if not _is_faithful(function, given.get(function.signature.name, function)):
+            function.CopyFrom(given[function.signature.name])
     before = _sizes(library)
     return optimized, Report(before, _sizes(optimized, set(before)))
 
@@ -101,6 +104,13 @@ def _adds_a_vector(node: Any, given: Any) -> bool:
         return True
     bias = before.get(node.input[2].split(":")[0])
     return bias is not None and bias.op == "Recgraph>Capture" and len(bias.attr["shape"].shape.dim) == 1
+
+
+def _is_faithful(function: Any, given: Any) -> bool:
+    """Whether no maximum was taken for a leaky rectifier that it is not (see `cc/kernels/faithfulness.cc`)."""
+    maxima = {node.name for node in given.node_def if node.op == "Maximum"}
+    rectifiers = [node for node in function.node_def if node.op == "LeakyRelu" and node.name in maxima]
+    return all(0.0 < node.attr["alpha"].f <= 1.0 for node in rectifiers)
 
 
 def _is_root(function: Any) -> bool:

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate.effects import effects, is_call
 
 Run: TypeAlias = Callable[..., Any]
 
@@ -30,9 +29,7 @@ def runner(
         checked: whether the function is given another, too, for the outputs: it may fail, and its result is given
             beside them.
     """
-    operations = concrete.graph.get_operations()
-    run = tf_private.fast_call(concrete, keeps_order=any(is_call(op) or effects(op) for op in operations))
-    run = _with_tensors(run, [tensor.dtype for tensor in inputs])
+    run = _with_tensors(tf_private.fast_call(concrete), [tensor.dtype for tensor in inputs])
     run = _with_check(run) if checked else run
     if draw is not None:
         run = _with_seeds(run, draw)

@@ -158,20 +158,17 @@ def _backward_of_group(backward: Any, count: int, given: list[int], taken: list[
     return [found[j] for j in taken]
 
 
-def fast_call(function: Any, keeps_order: bool = False) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
+def fast_call(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
     """Calls a concrete function with tensors alone, past everything that is for tapes where there are none.
 
-    What it captures has to be complete. Errors are raised as the runtime gives them.
-
-    Args:
-        function: the concrete function.
-        keeps_order: whether control dependencies matter, or there are branches: see `_options_that_keep_order`.
+    What it captures has to be complete. Errors are raised as the runtime gives them. It computes what eager execution
+    does: see `_faithful_options`.
     """
     captured = function.captured_inputs
     context, name, count = _context.context(), function._inference_function.name, len(function.outputs)
     could_record, text = _record.could_possibly_record, name.decode()
-    options = _options_that_keep_order(context) if keeps_order else None
-    attributes = tuple(part for pair in (options or context.function_call_options).as_attrs().items() for part in pair)
+    options = _faithful_options(context)
+    attributes = tuple(part for pair in options.as_attrs().items() for part in pair)
 
     def call(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         if could_record():
@@ -184,20 +181,21 @@ def fast_call(function: Any, keeps_order: bool = False) -> Callable[[Sequence[tf
 def _call_with(options: Any, function: Any, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
     context = _context.context()
     before = context.function_call_options
-    context.function_call_options = options or before
+    context.function_call_options = options
     try:
         return function._call_flat(tensors, function.captured_inputs)
     finally:
         context.function_call_options = before
 
 
-def _options_that_keep_order(context: Any) -> Any:
-    """Options without TensorFlow's optimization of dependencies, which is wrong in two ways, but with a part of it.
+def _faithful_options(context: Any) -> Any:
+    """Options with which a graph computes what eager execution does.
 
-    It drops the edge from a read of a variable to the next write where another way leads from one to the other; if
+    They are without TensorFlow's optimization of dependencies, which is wrong in two ways, but with a part of it. It
+    drops the edge from a read of a variable to the next write where another way leads from one to the other; if
     that way is by a shape alone, it is folded away afterwards, and the write may come first. And of `(0 + x) + x` in a
     branch it makes a result without a value. What is safe of it, and lets operations be fused, is done by
-    `cc/kernels/dependency_optimizer.cc`.
+    `cc/kernels/dependency_optimizer.cc`. Where that is asked for, `cc/kernels/faithfulness.cc` is at work, too.
     """
     options = context.function_call_options
     config = tf.compat.v1.ConfigProto.FromString(options.config_proto_serialized)
@@ -260,8 +258,8 @@ def context_handle() -> Any:
 
 
 def call_options() -> bytes:
-    """The serialised configuration with which eager execution runs functions whose control dependencies matter."""
-    return bytes(_options_that_keep_order(_context.context()).config_proto_serialized)
+    """The serialised configuration with which eager execution runs functions that compute what it does itself."""
+    return bytes(_faithful_options(_context.context()).config_proto_serialized)
 
 
 def function_name(function: Any) -> bytes:

@@ -51,6 +51,20 @@ def test_a_product_and_a_matrix_of_one_row(rows: int) -> None:
     np.testing.assert_allclose(f(x), tf.sigmoid(tf.matmul(tf.sin(x), w) + b), rtol=1e-6)
 
 
+@pytest.mark.parametrize("slope", [0.5, 2.0, float("inf")])
+def test_a_maximum_stays_one(slope: float) -> None:
+    """TensorFlow makes a leaky rectifier of it, which for slopes above 1 is the minimum."""
+    with rg.SubGraph("maximum", outputs=tf.TensorSpec([2])) as f:
+        n, x = f.input(tf.int32), f.input(tf.float32, [2])
+        y = tf.maximum(slope * x, x)
+        f.output(tf.cond(n <= 0, lambda: y, lambda: f(n - 1, tf.maximum(slope * y, y))))
+    x = tf.constant([-1.25, 0.625])
+    y = tf.maximum(slope * x, x)
+    z = tf.maximum(slope * y, y)
+    np.testing.assert_array_equal(f(0, x), y)
+    np.testing.assert_array_equal(f(1, x), tf.maximum(slope * z, z))
+
+
 def test_constants_and_common_subexpressions_are_removed_and_reported() -> None:
     with rg.SubGraph("wasteful", outputs=tf.TensorSpec([])) as f:
         n, x = f.input(tf.int32), f.input()
