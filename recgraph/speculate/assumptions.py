@@ -39,7 +39,9 @@ KINDS: Final[dict[str, Kind]] = {
     "length": Kind("len(x) == n, before the graph", "unrolls loops over it", "another graph"),
     "keys": Kind("the keys in order, before the graph", "unrolls loops over it", "another graph"),
     "tensor": Kind(
-        "dtype and shape, before the graph", "shapes the graph", "the shape loses the dimensions that differ"
+        "dtype and shape, before the graph",
+        "shapes the graph",
+        "another graph; from the third shape on, it loses the dimensions that differ",
     ),
     "decision": Kind("a Python condition, before the graph", "follows one branch", "another graph"),
     "branch": Kind("an assertion", "follows one branch, unrolls a loop", "a cond or a while", in_graph=True),

@@ -56,7 +56,8 @@ class CachedGraph:
     def __init__(self, converted: Converted) -> None:
         self.call: Callable[[Any], Any]
         self.assumptions, self.size = converted.assumptions, len(converted.graph.get_operations())
-        self.is_specialised, self.owner = converted.is_specialised, converted.owner
+        self.is_specialised, self.keeps_shapes = converted.is_specialised, converted.keeps_shapes
+        self.owner = converted.owner
         self.operations = sum(map(_weight, converted.graph.get_operations()))
         self.runs, self.failures, self.is_obsolete = 0, 0, False
         self._tokens = [Broken(assumption) for assumption in converted.assumptions]
@@ -83,6 +84,8 @@ class CachedGraph:
         """Makes the profile more general where an assumption broke."""
         assumption = broken.assumption
         if assumption is not None and assumption.site is not None and not self.is_specialised:
+            if assumption.kind == "tensor" and self.keeps_shapes and profile.has_few_shapes(*assumption.site):
+                return  # a graph for each
             profile.relax(*assumption.site)
             self.is_obsolete = self.is_obsolete or assumption.kind in _RELAXED
 
@@ -91,7 +94,11 @@ class CachedGraph:
         assumption = broken.assumption
         if assumption is None or assumption.site is None or assumption.kind not in _RELAXED or self.is_specialised:
             return False
-        return any(own.site == assumption.site and own.kind == assumption.kind for own in self.assumptions)
+        return self.assumes(assumption.kind, assumption.site)
+
+    def assumes(self, kind: str, site: tuple[Any, int]) -> bool:
+        """Whether it makes an assumption of this kind about a place in the program."""
+        return any(own.site == site and own.kind == kind for own in self.assumptions)
 
     @property
     def summary(self) -> str:

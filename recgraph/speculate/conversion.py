@@ -65,6 +65,7 @@ class Converted:
         watched: objects, weakly, that the script tells by their addresses: the script dies with them.
         owner: the parameter whose object it holds for, by number; None if it holds for any.
         is_specialised: whether numbers and strings are constants although they have varied.
+        keeps_shapes: whether shapes of tensors that have had few are constants.
     """
 
     text: str
@@ -74,10 +75,15 @@ class Converted:
     watched: list[Any]
     owner: int | None = None
     is_specialised: bool = False
+    keeps_shapes: bool = False
 
 
 def convert(
-    function: Any, parameters: tuple[Any, ...], profile: Profile, optimizations: Optimizations = ALL
+    function: Any,
+    parameters: tuple[Any, ...],
+    profile: Profile,
+    optimizations: Optimizations = ALL,
+    keeps_shapes: bool = False,
 ) -> Converted:
     """Converts a call; where numbers that vary cannot be inputs, for those of this call.
 
@@ -87,18 +93,19 @@ def convert(
             call to call, its closure.
         profile: what its eager calls have seen.
         optimizations: what is done beyond the general rules.
+        keeps_shapes: whether a tensor that has had few shapes is assumed to have the one of this call.
 
     Raises:
         Inconvertible: it has to run eagerly.
     """
     if not optimizations.specialisation:
-        for keeps_shapes in (False, True):
+        for general in (GeneralProfile(profile), GeneralProfile(profile, keeps_shapes=True)):
             with contextlib.suppress(Exception):  # an operation may need to know more: then it is assumed
-                return _until_sure(function, parameters, GeneralProfile(profile, keeps_shapes), optimizations)
+                return _until_sure(function, parameters, Settings(general, optimizations))
     first: Inconvertible | None = None
     for way in _WAYS:
         try:
-            return _until_sure(function, parameters, profile, optimizations, way)
+            return _until_sure(function, parameters, Settings(profile, optimizations, keeps_shapes), way)
         except Inconvertible as reason:
             first = first or reason
             if first.feature in ("raises", "new variable") or not profile.has_variants:
@@ -115,15 +122,14 @@ _WAYS = ((False, True), (False, False), (True, False))
 def _until_sure(
     function: Any,
     parameters: tuple[Any, ...],
-    profile: Profile,
-    optimizations: Optimizations,
+    settings: Settings,
     way: tuple[bool, bool] = _WAYS[0],
 ) -> Converted:
     """Converts, again where it turns out that ways have to be assumed on which gradients depend."""
     paths: set[Any] = set()
     while True:
         try:
-            return _convert(function, parameters, Settings(profile, optimizations, set(paths)), way)
+            return _convert(function, parameters, dataclasses.replace(settings, paths=set(paths)), way)
         except Again as again:
             paths |= again.places
 
@@ -133,7 +139,7 @@ def _convert(function: Any, parameters: tuple[Any, ...], settings: Settings, way
     script = Script(len(parameters))
     graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")
     ev = Evaluator(script, graph, settings)
-    ev.heap.is_specialised, ev.heap.keys_may_vary = way
+    ev.heap.keeps_shapes, (ev.heap.is_specialised, ev.heap.keys_may_vary) = settings.keeps_shapes, way
     with _no_new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
         _no_new_variables(ev)
     ):  # fmt: skip
@@ -201,9 +207,8 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
         call = script.compile({"graph": run, **names, **scope})
         return interrupts.whole(call) if script.after else call
 
-    return Converted(
-        script.text, script.assumptions, graph, compiled, script.watched, script.owner(), ev.heap.is_specialised
-    )
+    kinds = script.owner(), ev.heap.is_specialised, ev.heap.keeps_shapes
+    return Converted(script.text, script.assumptions, graph, compiled, script.watched, *kinds)
 
 
 def _without_tape(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> None:

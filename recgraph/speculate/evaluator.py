@@ -60,12 +60,14 @@ class Settings:
     Attributes:
         profile: what the eager calls have seen.
         optimizations: what is done beyond the general rules.
+        keeps_shapes: whether a tensor that has had few shapes is assumed to have the one of this call.
         paths: the ways that are assumed, since gradients depend on them.
     """
 
     profile: Profile
     optimizations: Optimizations
-    paths: set[Any]
+    keeps_shapes: bool = False
+    paths: set[Any] = dataclasses.field(default_factory=set)
 
 
 class Evaluator:

@@ -27,11 +27,14 @@ from recgraph.speculate.instrument import Observer
 from recgraph.speculate.optimizations import ALL, Optimizations
 from recgraph.speculate.profile import Profile
 from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.script import Assumption
 
 # Calls that run eagerly first, to see what varies.
 PROFILED_CALLS = 3
 # Graphs of one function, for one object; when there is no room for another, what fits none of them runs eagerly.
 MAX_GRAPHS = 16
+# So many graphs may there be before shapes are left open that have varied, be it a little.
+MAX_OF_SHAPES = 3
 # How often one assumption may break before no graph is made any more that makes it.
 MAX_BREAKS = 24
 # How often calls may fall back before the function is left alone, unless ten times as many ran as graphs.
@@ -207,7 +210,8 @@ class Calls:
         """Takes note of what broke: the profile becomes more general, and what keeps breaking is given up."""
         for graph, why in misses:
             graph.learn(why, self.profile)
-            self._is_due = self._is_due or is_of_noted(why.assumption)  # an eager call would not see more of it
+            # An eager call would not see more of it.
+            self._is_due = self._is_due or is_of_noted(why.assumption) or self._has_another_shape(why.assumption)
             _LOG.info("%s: broke: %s", self.name, why)
         self.breaks.update({str(why) for _, why in misses})
         for text, why in {str(why): why for _, why in misses}.items():
@@ -219,6 +223,14 @@ class Calls:
         if self.calls["fallback"] >= max(MAX_FALLBACKS, self.calls["graph"] / 10):
             self._give_up(f"its assumptions broke in {self.calls['fallback']} calls")
 
+    def _has_another_shape(self, broken: Assumption | None) -> bool:
+        """Whether a tensor has been seen that was not of the shape that broke, and no graph was made for that."""
+        if broken is None or broken.kind != "tensor" or broken.site is None:
+            return False
+        seen = self.profile.seen(*broken.site)
+        graphs = sum(graph.assumes(broken.kind, broken.site) for graph in self._graphs)
+        return seen.has_few_shapes and len(seen.shapes or ()) > graphs
+
     def _note(self, text: str, remark: Remark) -> None:
         """Keeps something to explain."""
         self._counts[text] += 1
@@ -229,7 +241,8 @@ class Calls:
 
     def _converted(self, call: Call) -> CachedGraph | None:
         """A graph for a call; None if it has to run eagerly."""
-        if len(self._cache.of(call.parameters)) >= MAX_GRAPHS:
+        others = len(self._cache.of(call.parameters))
+        if others >= MAX_GRAPHS:
             return None
         if self._seconds > MAX_SECONDS and self.calls["graph"] < CALLS_A_CONVERSION * self._conversions:
             ran = f"calls as a graph: {self.calls['graph']}"
@@ -238,7 +251,8 @@ class Calls:
         self._conversions += 1
         started = time.perf_counter()
         try:
-            graph = CachedGraph(convert(call.inner, call.parameters, self.profile, self.optimizations))
+            keeps_shapes = others < MAX_OF_SHAPES
+            graph = CachedGraph(convert(call.inner, call.parameters, self.profile, self.optimizations, keeps_shapes))
         except Inconvertible as reason:
             self._attempts += 1
             remark = remark_on_refusal(reason)

@@ -28,7 +28,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.speculate import keras_state, known
 from recgraph.speculate.assumptions import NOTED, assumption
-from recgraph.speculate.profile import VARIES, Profile, Seen, is_plain
+from recgraph.speculate.profile import VARIES, Profile, Seen, common_shape, is_plain
 from recgraph.speculate.reasons import Inconvertible, Raised
 from recgraph.speculate.script import Script
 from recgraph.speculate.values import MISSING, Residual, has_run
@@ -50,6 +50,7 @@ class Heap:
 
     Attributes:
         is_specialised: whether numbers, strings and shapes are constants although they have varied.
+        keeps_shapes: whether shapes are constants although they have varied a little.
         keys_may_vary: whether items are set under keys that differ from call to call, and not used afterwards.
         names: by id, of the objects that were there before, as the script reads them.
         shadow: slots that were set.
@@ -71,7 +72,7 @@ class Heap:
 
     def __init__(self, script: Script, graph: Any, profile: Profile) -> None:
         self.script, self.graph, self.profile = script, graph, profile
-        self.is_specialised, self.keys_may_vary = False, True
+        self.is_specialised, self.keeps_shapes, self.keys_may_vary = False, False, True
         self.names: dict[int, str] = {}
         self.held: list[Any] = []
         self.shadow: dict[tuple[Any, ...], Any] = {}
@@ -204,10 +205,13 @@ class Heap:
             return _packed(value, tensors)
 
     def _tensor(self, value: Any, name: str, seen: Seen, assume: Any) -> tf.Tensor:
-        has_one_rank = seen.shape is None or seen.shape.rank is not None
-        shape: Any = value.shape if seen.shape is None else seen.shape
+        seen.add_shape(value)
+        shape: Any = value.shape if seen.shape is None else common_shape(seen.shape, value.shape)
+        has_one_rank = shape.rank is not None
         if self.is_specialised:  # a graph for each shape
             has_one_rank, shape = shape.is_fully_defined(), value.shape
+        elif self.keeps_shapes and seen.has_few_shapes:
+            has_one_rank, shape = True, value.shape
         elif not has_one_rank:  # a graph for each rank
             shape = tf.TensorShape([None] * value.shape.rank)
         dtype, dims = value.dtype.as_datatype_enum, tuple(shape)

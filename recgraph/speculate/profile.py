@@ -20,6 +20,9 @@ from recgraph import tf_private
 
 # How many occurrences of a site in one call are kept apart; later ones count as one.
 OCCURRENCES: Final = 256
+# So many shapes of a tensor get a graph each: batches of an epoch, and the smaller last one. With more, dimensions are
+# left open, which makes a graph some percent slower.
+FEW_SHAPES: Final = 2
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), type(...))
 
 
@@ -39,6 +42,7 @@ class Seen:
         types: of the values.
         constant: the one value it had, compared by value for plain data and by identity else, or `VARIES`.
         shape: of tensors, what all shapes have in common.
+        shapes: of tensors, the first shapes, one more than few; None where it stands for many values in one call.
         dtypes: of tensors, by name.
         count: how many calls have reached it.
         parts: of ragged and sparse tensors, their tensors.
@@ -49,6 +53,7 @@ class Seen:
     types: set[type] = dataclasses.field(default_factory=set)
     constant: Any = VARIES
     shape: tf.TensorShape | None = None
+    shapes: set[tuple[int, ...]] | None = dataclasses.field(default_factory=set)
     dtypes: set[str] = dataclasses.field(default_factory=set)
     count: int = 0
     parts: list[Seen] = dataclasses.field(default_factory=list)
@@ -65,6 +70,7 @@ class Seen:
         if isinstance(value, tf_private.EagerTensor):
             self.shape = value.shape if self.shape is None else common_shape(self.shape, value.shape)
             self.dtypes.add(value.dtype.name)
+            self.add_shape(value)
         elif isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
             components = _components(value)
             self.parts += [Seen() for _ in components[len(self.parts) :]]
@@ -73,10 +79,22 @@ class Seen:
         self.count += 1
         self.last = value if is_plain(value) else None
 
+    def add_shape(self, tensor: Any) -> None:
+        """Takes note of one more shape alone."""
+        if self.shapes is not None and len(self.shapes) <= FEW_SHAPES:
+            self.shapes.add(tensor._shape_tuple())
+
     @property
     def varies(self) -> bool:
         """Whether calls have seen different values."""
         return self.constant is VARIES
+
+    @property
+    def has_few_shapes(self) -> bool:
+        """Whether what it saw were tensors, of so few shapes that each can have a graph."""
+        if self.parts:
+            return all(part.has_few_shapes for part in self.parts)
+        return self.shapes is not None and 0 < len(self.shapes) <= FEW_SHAPES
 
 
 def _components(value: Any) -> list[Any]:
@@ -187,6 +205,7 @@ class Profile:
         """Takes note of a value that was found while converting."""
         row = self._seen.setdefault(site, [Seen()])
         row[0].add(value)
+        row[0].shapes = None
         return row[0]
 
     @property
@@ -215,6 +234,10 @@ class Profile:
     def trips_vary(self, site: Hashable) -> bool:
         """Whether calls differed in the number of rounds of a loop, of which each round is an occurrence."""
         return any(seen.varies for seen in self._seen.get(site, []))
+
+    def has_few_shapes(self, site: Hashable, occurrence: int) -> bool:
+        """See `Seen`."""
+        return self.seen(site, occurrence).has_few_shapes
 
     def relax(self, site: Hashable, occurrence: int) -> None:
         """An assumption about the value of an occurrence broke."""

@@ -225,19 +225,43 @@ def test_objects_are_not_kept_alive() -> None:
 
 
 def test_shapes_relax_along_the_lattice() -> None:
-    """(4, 8), then (3, 8) gives (None, 8), and (2, 8) makes no further graph."""
+    """(4, 8) and (3, 8) have a graph each; (2, 8) then gives (None, 8) for all, and (5, 8) makes no further graph."""
     step = Speculated(lambda x: x * 2.0)
     for _ in range(5):
         step(tf.ones([4, 8]))
     assert len(step._graphs) == 1
-    for rows in (3, 3, 2, 5, 4):
+    for rows in (3, 3, 4, 3):
+        step(tf.ones([rows, 8]))
+    assert len(step._graphs) == 2
+    assert step.calls["fallback"] == 1
+    for rows in (2, 2, 5, 4, 3):
         step(tf.ones([rows, 8]))
     assert len(step._graphs) == 1
-    assert step.calls["fallback"] == 1
+    assert step.calls["fallback"] == 2
     for columns in (7, 6, 5):
         step(tf.ones([2, columns]))
     assert len(step._graphs) == 1
-    assert step.calls["fallback"] == 2
+    assert step.calls["fallback"] == 3
+
+
+def test_the_smaller_last_batch_of_an_epoch_has_a_graph_of_its_own() -> None:
+    """It was seen before the first graph is made: no call of a later epoch runs eagerly."""
+    step = Speculated(lambda x: x * 2.0)
+    for _ in range(4):
+        for rows in (4, 4, 3):
+            step(tf.ones([rows, 8]))
+    assert [graph.runs for graph in step._graphs] == [3, 6]
+    assert step.calls == {"eager": 3, "graph": 9, "fallback": 0}
+
+
+def test_tensors_that_change_their_shapes_independently_get_an_open_graph() -> None:
+    """Two shapes of each of four would be sixteen graphs."""
+    step = Speculated(lambda *tensors: tf.add_n([tf.reduce_sum(tensor) for tensor in tensors]))
+    for i in range(64):
+        sizes = [1 + (i >> bit & 1) for bit in range(4)]
+        assert float(step(*(tf.ones([size]) for size in sizes))) == sum(sizes)
+    assert len(step._graphs) <= function.MAX_OF_SHAPES + 1
+    assert step.calls["graph"] > 50
 
 
 def test_a_flag_has_two_graphs() -> None:

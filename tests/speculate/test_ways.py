@@ -74,7 +74,7 @@ def test_a_graph_for_each_step_of_the_lattice() -> None:
         before = dict(step.calls)
         assert step(tf.ones(shape)).shape == shape[:1]
         sizes.append(step.calls["graph"] - before["graph"])
-    assert sizes == [0, 0, 0, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1]
+    assert sizes == [0, 0, 0, 1, 0, 1, 0, 1, 0, 1, 1, 1, 1]
 
 
 def _written(step: Callable[..., Any], v: tf.Variable) -> bytes:
