@@ -1,8 +1,11 @@
 // Whether Python objects are as they were: a snapshot has the attributes of objects and the members of containers, which
 // are compared before each call of a graph that holds for them (`recgraph/speculate/keras_state.py`).
 //
-// What is the very object that it was is told here; of the rest, Python is asked. Threading: all under the
+// What is the very object that it was is told here; of the rest, Python is asked. A dictionary that has not been written
+// since it was compared, which its version tells (PEP 509), is not gone through again. Threading: all under the
 // interpreter's lock. Python that is asked may change whatever it likes: nothing borrowed is used after it.
+
+#include <cstdint>
 
 #include "cc/interpreter/owned.h"
 
@@ -25,8 +28,22 @@ PyObject* Call(PyObject* function, PyObject* one, PyObject* other) {
   return PyObject_Vectorcall(function, arguments, 2, nullptr);
 }
 
+// The versions that dictionaries had when they held the very objects of the snapshot, one for each part; 0 is none.
+class Versions {
+ public:
+  ~Versions() {
+    if (buffer.obj != nullptr) PyBuffer_Release(&buffer);
+  }
+  uint64_t* data() { return static_cast<uint64_t*>(buffer.buf); }
+  Py_ssize_t size() const { return buffer.len / static_cast<Py_ssize_t>(sizeof(uint64_t)); }
+
+  Py_buffer buffer = {};
+};
+
+uint64_t VersionOf(PyObject* dictionary) { return reinterpret_cast<PyDictObject*>(dictionary)->ma_version_tag; }
+
 // Whether an object that may have died has the attributes `names`, in its dictionary, with `values`.
-Answer HasAttributes(PyObject* reference, PyObject* names, PyObject* values, PyObject* is_alike) {
+Answer HasAttributes(PyObject* reference, PyObject* names, PyObject* values, PyObject* is_alike, uint64_t* version) {
   if (!PyWeakref_Check(reference)) {
     PyErr_SetString(PyExc_TypeError, "an owner of attributes has to be a weak reference");
     return Answer::kError;
@@ -35,20 +52,24 @@ Answer HasAttributes(PyObject* reference, PyObject* names, PyObject* values, PyO
   if (thing.get() == Py_None) return Answer::kNo;
   const Owned attributes(PyObject_GenericGetDict(thing.get(), nullptr));
   if (attributes == nullptr) return Answer::kError;
+  if (VersionOf(attributes.get()) == *version) return Answer::kYes;
+  bool are_same = true;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
     const Owned found(Py_XNewRef(PyDict_GetItemWithError(attributes.get(), PyTuple_GET_ITEM(names, i))));
     if (found == nullptr) return PyErr_Occurred() ? Answer::kError : Answer::kNo;
     PyObject* expected = PyTuple_GET_ITEM(values, i);
     if (found.get() == expected) continue;
+    are_same = false;
     const Answer answer = AnswerOf(Call(is_alike, found.get(), expected));
     if (answer != Answer::kYes) return answer;
   }
+  if (are_same) *version = VersionOf(attributes.get());
   return Answer::kYes;
 }
 
 // Whether a list, set or dictionary that is gone through as Python's own are has just these objects, in this order. No
 // Python runs.
-bool IsTheSame(PyObject* container, PyObject* values) {
+bool IsTheSame(PyObject* container, PyObject* values, uint64_t* version) {
   if (PyList_Check(container) && Py_TYPE(container)->tp_iter == PyList_Type.tp_iter) {
     if (PyList_GET_SIZE(container) != PyTuple_GET_SIZE(values)) return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(values); ++i) {
@@ -66,34 +87,48 @@ bool IsTheSame(PyObject* container, PyObject* values) {
     return true;
   }
   if (!PyDict_Check(container) || Py_TYPE(container)->tp_iter != PyDict_Type.tp_iter) return false;
+  if (VersionOf(container) == *version) return true;
   const Py_ssize_t size = PyDict_GET_SIZE(container);
   if (PyTuple_GET_SIZE(values) != 2 * size) return false;
   PyObject *key, *value;
   for (Py_ssize_t place = 0, i = 0; PyDict_Next(container, &place, &key, &value); ++i) {
     if (key != PyTuple_GET_ITEM(values, i) || value != PyTuple_GET_ITEM(values, size + i)) return false;
   }
+  *version = VersionOf(container);
   return true;
 }
 
-Answer HasMembers(PyObject* container, PyObject* values, PyObject* members, PyObject* is_alike) {
-  if (IsTheSame(container, values)) return Answer::kYes;
+Answer HasMembers(PyObject* container, PyObject* values, PyObject* members, PyObject* is_alike, uint64_t* version) {
+  if (IsTheSame(container, values, version)) return Answer::kYes;
   const Owned found(PyObject_CallOneArg(members, container));
   return found == nullptr ? Answer::kError : AnswerOf(Call(is_alike, found.get(), values));
 }
 
 PyObject* Holds(PyObject*, PyObject* arguments) {
   PyObject *parts, *members, *is_alike;
-  if (!PyArg_ParseTuple(arguments, "O!OO", &PyTuple_Type, &parts, &members, &is_alike)) return nullptr;
+  Versions versions;
+  if (!PyArg_ParseTuple(arguments, "O!w*OO", &PyTuple_Type, &parts, &versions.buffer, &members, &is_alike)) {
+    return nullptr;
+  }
+  if (versions.size() != PyTuple_GET_SIZE(parts)) {
+    PyErr_SetString(PyExc_ValueError, "there are not as many versions as parts");
+    return nullptr;
+  }
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts); ++i) {
-    PyObject *owner, *names, *values;
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(parts, i), "OOO!", &owner, &names, &PyTuple_Type, &values)) return nullptr;
+    PyObject* part = PyTuple_GET_ITEM(parts, i);
+    if (!PyTuple_Check(part) || PyTuple_GET_SIZE(part) != 3 || !PyTuple_Check(PyTuple_GET_ITEM(part, 2))) {
+      PyErr_SetString(PyExc_TypeError, "a part has to be a tuple of three, the last of them a tuple");
+      return nullptr;
+    }
+    PyObject *owner = PyTuple_GET_ITEM(part, 0), *names = PyTuple_GET_ITEM(part, 1), *values = PyTuple_GET_ITEM(part, 2);
     const bool has_attributes = PyTuple_Check(names);
     if (has_attributes && PyTuple_GET_SIZE(names) != PyTuple_GET_SIZE(values)) {
       PyErr_SetString(PyExc_ValueError, "there are not as many values as names");
       return nullptr;
     }
-    const Answer answer = has_attributes ? HasAttributes(owner, names, values, is_alike)
-                                         : HasMembers(owner, values, members, is_alike);
+    uint64_t* version = versions.data() + i;
+    const Answer answer = has_attributes ? HasAttributes(owner, names, values, is_alike, version)
+                                         : HasMembers(owner, values, members, is_alike, version);
     if (answer == Answer::kError) return nullptr;
     if (answer == Answer::kNo) Py_RETURN_FALSE;
   }
@@ -102,9 +137,10 @@ PyObject* Holds(PyObject*, PyObject* arguments) {
 
 PyMethodDef module_methods[] = {
     {"holds", Holds, METH_VARARGS,
-     "holds(parts, members, is_alike): whether objects are as they were.\n\n"
+     "holds(parts, versions, members, is_alike): whether objects are as they were.\n\n"
      "parts: a tuple of (weak reference, names, values) for attributes, and of (container, None, values) for members:\n"
-     "a dictionary's keys, then its values. members(container) gives them, and is_alike(found, value) compares what\n"
+     "a dictionary's keys, then its values. versions: a writable array of a 64-bit number for each part, zeros at\n"
+     "first, which is for this function alone. members(container) gives them, and is_alike(found, value) compares what\n"
      "is another object, or members that are. An object that has died is not as it was. Raises what these raise."},
     {nullptr, nullptr, 0, nullptr},
 };

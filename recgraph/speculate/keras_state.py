@@ -6,6 +6,7 @@ Attributes that a class of the user's adds are read by the user's own code, whic
 
 from __future__ import annotations
 
+import array
 import functools
 import weakref
 from collections.abc import Callable, Iterator
@@ -53,10 +54,11 @@ def unchanged(thing: Any) -> Callable[[], bool]:
     for one in _objects(thing):
         _note(one, parts, seen)
     noted, holds = tuple(parts), native.snapshots().holds
+    versions = array.array("Q", [0] * len(noted))
 
     def check() -> bool:
         try:
-            return bool(holds(noted, _members, _is_alike))
+            return bool(holds(noted, versions, _members, _is_alike))
         except (AttributeError, KeyError, RuntimeError):
             return False  # it cannot be compared any more
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import array
+import contextlib
+import random
 import weakref
 from typing import Any
 
@@ -31,8 +34,9 @@ def equal(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def holds(*parts: tuple[Any, ...], is_alike: Any = equal) -> bool:
-    return bool(native.snapshots().holds(parts, members, is_alike))
+def holds(*parts: tuple[Any, ...], is_alike: Any = equal, versions: Any = None) -> bool:
+    versions = array.array("Q", [0] * len(parts)) if versions is None else versions
+    return bool(native.snapshots().holds(parts, versions, members, is_alike))
 
 
 def test_attributes() -> None:
@@ -92,7 +96,15 @@ def test_what_comparing_raises_is_raised() -> None:
     with pytest.raises(TypeError):
         holds((3, None, ()))
     with pytest.raises(TypeError):
-        native.snapshots().holds([], members, equal)
+        native.snapshots().holds([], array.array("Q"), members, equal)
+    with pytest.raises(TypeError):
+        native.snapshots().holds((), b"", members, equal)
+    with pytest.raises(TypeError, match="tuple of three"):
+        holds((thing, None))
+    with pytest.raises(TypeError, match="tuple of three"):
+        holds((thing, None, [1]))
+    with pytest.raises(ValueError, match="as many versions"):
+        holds((weakref.ref(thing), ("a",), (1,)), versions=array.array("Q", [0, 0]))
 
 
 def test_comparing_may_change_what_is_compared() -> None:
@@ -133,3 +145,63 @@ def test_a_model_whose_list_of_layers_changes() -> None:
     assert unchanged()
     model.parts[0].use_bias = False
     assert not unchanged()
+
+
+def test_a_version_stands_for_what_was_compared() -> None:
+    """A dictionary is gone through again once it has been written, be it with what was there before."""
+    asked = []
+
+    def notes(one: Any, other: Any) -> bool:
+        asked.append((one, other))
+        return equal(one, other)
+
+    thing, table = Thing(a=[1], b=1000), {"k": 1000}
+    parts = (weakref.ref(thing), ("a", "b"), (thing.a, int("1000"))), (table, None, ("k", int("1000")))
+    versions = array.array("Q", [0, 0])
+    assert all(holds(*parts, is_alike=notes, versions=versions) for _ in range(3))
+    assert len(asked) == 6  # equal numbers are not the same objects: no version stands for them
+    assert list(versions) == [0, 0]
+    thing.b, table["k"] = parts[0][2][1], parts[1][2][1]
+    assert all(holds(*parts, is_alike=notes, versions=versions) for _ in range(3))
+    assert len(asked) == 6
+    assert all(versions)
+    table["k"] = 1
+    assert not holds(*parts, is_alike=notes, versions=versions)
+    table["k"] = parts[1][2][1]
+    vars(thing)["b"] = 2
+    assert not holds(*parts, is_alike=notes, versions=versions)
+
+
+def test_versions_change_no_answer() -> None:
+    """Random changes of attributes and dictionaries, compared with and without them."""
+    draw = random.Random(5)
+    values: list[Any] = [object(), object(), 1000, None]
+    things = [Thing(**dict(zip("abc", draw.choices(values, k=3), strict=True))) for _ in range(3)]
+    tables = [{"a": draw.choice(values), "b": draw.choice(values)} for _ in range(3)]
+    parts = [(weakref.ref(thing), tuple("abc"), tuple(vars(thing).values())) for thing in things]
+    parts += [(table, None, members(table)) for table in tables]  # type: ignore[misc]
+    first = [dict(vars(thing)) for thing in things] + [dict(table) for table in tables]
+    versions = array.array("Q", [0] * len(parts))
+    count = 0
+    for _ in range(5000):
+        found = holds(*parts, versions=versions)
+        assert found == holds(*parts)
+        count += found
+        place = draw.randrange(6)
+        written = vars(things[place]) if place < 3 else tables[place - 3]
+        kind = draw.randrange(6)
+        if kind == 0:
+            written[draw.choice("abc")] = draw.choice(values)
+        elif kind == 1 and place < 3:
+            setattr(things[place], draw.choice("abc"), draw.choice(values))
+        elif kind == 2:
+            with contextlib.suppress(KeyError):
+                del written[draw.choice("abc")]
+        elif kind == 3:
+            written.clear()
+            written.update(first[place])
+        else:
+            for one, before in zip([*map(vars, things), *tables], first, strict=True):
+                one.clear()
+                one.update(before)
+    assert 500 < count < 4500
