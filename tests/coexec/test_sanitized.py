@@ -1,6 +1,6 @@
-"""The device under ThreadSanitizer: with `RECGRAPH_TEST_SANITIZERS=1`, as compiling it takes some minutes.
+"""The device under ThreadSanitizer and AddressSanitizer: with `RECGRAPH_TEST_SANITIZERS=1`, as it takes some minutes.
 
-TensorFlow itself is not compiled with the sanitizer, so its threads are told apart by `cc/core/stretch.h`.
+TensorFlow itself is not compiled with them, so its threads are told apart by `cc/core/stretch.h`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
 REPOSITORY: Final = Path(__file__).parents[2]
-# TensorFlow's headers would describe other classes than its libraries have if they knew of the sanitizer.
-FLAGS: Final = "-O1 -g -fsanitize=thread -DRECGRAPH_THREAD_SANITIZER -U__SANITIZE_THREAD__"
 # Where TensorFlow copies and destroys a closure of ours, makes and destroys a kernel, and lets go of a tensor: how it
 # counts who uses them cannot be seen.
 SUPPRESSED: Final = (
@@ -27,6 +25,38 @@ SUPPRESSED: Final = (
     "race:tensorflow::AsyncOpKernel::~AsyncOpKernel",
     "race:tensorflow::TensorBuffer::~TensorBuffer",
 )
+
+
+class Sanitizer(NamedTuple):
+    """How the device is compiled with one, and run.
+
+    Attributes:
+        flags: of the compiler. TensorFlow's headers would describe other classes than its libraries have if they knew.
+        libraries: which have to be there before Python is.
+        variable: of the environment, for the options.
+        options: how it reports.
+    """
+
+    flags: str
+    libraries: tuple[str, ...]
+    variable: str
+    options: str
+
+
+SANITIZERS: Final = {
+    "thread": Sanitizer(
+        "-DRECGRAPH_THREAD_SANITIZER -U__SANITIZE_THREAD__",
+        ("libtsan.so",),
+        "TSAN_OPTIONS",
+        "ignore_noninstrumented_modules=1 exitcode=0",
+    ),
+    "address": Sanitizer(
+        "-fno-omit-frame-pointer -U__SANITIZE_ADDRESS__",
+        ("libasan.so", "libstdc++.so"),  # the second has what the first looks for: how exceptions are thrown
+        "ASAN_OPTIONS",
+        "detect_leaks=0",  # what Python and TensorFlow still have at the end is not lost
+    ),
+}
 LIBRARY: Final = "build/native/_coexec.so"
 BUILD: Final = f"""
 import runpy, subprocess, sys
@@ -53,26 +83,31 @@ def run(command: list[str], folder: Path, **environment: str) -> str:
     return done.stdout
 
 
-def runtime() -> str:
-    """The sanitizer's library, which has to be there before Python is."""
-    command = [os.environ.get("CXX", "g++"), "-print-file-name=libtsan.so"]
+def found(library: str) -> str:
+    """Where the compiler has a library."""
+    command = [os.environ.get("CXX", "g++"), f"-print-file-name={library}"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 if os.environ.get("RECGRAPH_TEST_SANITIZERS"):
 
     @pytest.mark.slow
-    def test_steps_under_thread_sanitizer(tmp_path: Path) -> None:
+    @pytest.mark.parametrize("name", SANITIZERS)
+    def test_steps_under_a_sanitizer(name: str, tmp_path: Path) -> None:
         """Nothing is reported, and the tests pass."""
         faulthandler.cancel_dump_traceback_later()
         copy = tmp_path / "recgraph"
         shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(".*", "build", "demo", "__pycache__"))
-        run([sys.executable, "-c", BUILD], copy, CXXFLAGS=FLAGS, LDFLAGS="-fsanitize=thread", RECGRAPH_WERROR="0")
+        sanitizer, flag = SANITIZERS[name], f"-fsanitize={name}"
+        flags = f"-O1 -g {flag} {sanitizer.flags}"
+        run([sys.executable, "-c", BUILD], copy, CXXFLAGS=flags, LDFLAGS=flag, RECGRAPH_WERROR="0")
         shutil.copy(copy / LIBRARY, copy / "recgraph/native")
         suppressed, reports = tmp_path / "suppressed", tmp_path / "report"
         suppressed.write_text("\n".join(SUPPRESSED), encoding="utf-8")
-        options = f"ignore_noninstrumented_modules=1 exitcode=0 suppressions={suppressed} log_path={reports}"
+        options = f"{sanitizer.options} log_path={reports}"
+        options += f" suppressions={suppressed}" if name == "thread" else ""
         tests = [f"tests/coexec/{name}" for name in TESTS]
         command = ["setarch", "-R", sys.executable, "-m", "pytest", "-q", "-o", "faulthandler_timeout=0", *tests]
-        assert "passed" in run(command, copy, LD_PRELOAD=runtime(), TSAN_OPTIONS=options)
+        preloaded = " ".join(map(found, sanitizer.libraries))
+        assert "passed" in run(command, copy, LD_PRELOAD=preloaded, **{sanitizer.variable: options})
         assert [path.read_text(encoding="utf-8") for path in tmp_path.glob("report.*")] == []
