@@ -29,8 +29,7 @@ PyObject* Call(PyObject* function, PyObject* one, PyObject* other) {
 }
 
 // The versions that dictionaries had when they held the very objects of the snapshot, one for each part; 0 is none.
-class Versions {
- public:
+struct Versions {
   ~Versions() {
     if (buffer.obj != nullptr) PyBuffer_Release(&buffer);
   }

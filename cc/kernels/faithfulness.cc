@@ -47,8 +47,6 @@ absl::Status LetWait(Node* maximum, Graph* graph) {
   return absl::OkStatus();
 }
 
-// Of sums and differences of three, `(x + c) - y` is made of `(x - y) + c` where c is constant, and the other way round.
-// That is not a matter of rounding: a small c that keeps a logarithm or a root from zero is lost.
 bool IsSum(const Node& node) {
   const std::string& type = node.type_string();
   if (type != "AddV2" && type != "Sub" && type != "Add") return false;
@@ -72,6 +70,9 @@ std::vector<bool> Constants(const Graph& graph) {
   return is_constant;
 }
 
+// Of sums and differences of three, `(x + c) - y` is made of `(x - y) + c` where c is constant, and the other way round.
+// That is not a matter of rounding: a small c that keeps a logarithm or a root from zero is lost. What is
+// not to be removed stays an operand of its own.
 void KeepSums(const Graph& graph) {
   const std::vector<bool> is_constant = Constants(graph);
   const auto has_constant = [&](const Node& sum) {

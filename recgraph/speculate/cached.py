@@ -84,7 +84,7 @@ class CachedGraph:
         """Makes the profile more general where an assumption broke."""
         assumption = broken.assumption
         if assumption is not None and assumption.site is not None and not self.is_specialised:
-            if assumption.kind == "tensor" and self.keeps_shapes and profile.has_few_shapes(*assumption.site):
+            if assumption.kind == "tensor" and self.keeps_shapes and profile.seen(*assumption.site).has_few_shapes:
                 return  # a graph for each
             profile.relax(*assumption.site)
             self.is_obsolete = self.is_obsolete or assumption.kind in _RELAXED

@@ -235,10 +235,6 @@ class Profile:
         """Whether calls differed in the number of rounds of a loop, of which each round is an occurrence."""
         return any(seen.varies for seen in self._seen.get(site, []))
 
-    def has_few_shapes(self, site: Hashable, occurrence: int) -> bool:
-        """See `Seen`."""
-        return self.seen(site, occurrence).has_few_shapes
-
     def relax(self, site: Hashable, occurrence: int) -> None:
         """An assumption about the value of an occurrence broke."""
         row = self._seen.setdefault(site, [Seen()])
