@@ -1,4 +1,4 @@
-"""The shape of the source tree: which room may import which, and how long files and functions may be."""
+"""The shape of the source tree: which room may import which."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
-MAX_FILE = 500  # lines
-MAX_FUNCTION = 60  # lines, without its docstring
 
 # A room is a folder or a module of the package `recgraph`; `recgraph` alone is its __init__.
 # Each may import itself and what is listed. A room that is missing here fails the test: add it.
@@ -105,18 +103,6 @@ def wrong_imports(path: Path) -> list[str]:
     return [f"{path}:{line}: {room} imports {other}" for line, other in imported_rooms(path) if other not in allowed]
 
 
-def functions_over(limit: int, tree: ast.Module) -> Iterator[tuple[int, str, int]]:
-    """Line, name and length of the functions that are longer than `limit` lines, docstrings not counted."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            if ast.get_docstring(node, clean=False) is not None:
-                text = node.body[0]
-                length -= (text.end_lineno or text.lineno) - text.lineno + 1
-            if length > limit:
-                yield node.lineno, node.name, length
-
-
 def test_every_room_is_in_the_table() -> None:
     """A new room has to say what it stands on."""
     assert {room_of(module_name(path)) for path in PACKAGE} - set(MAY_IMPORT) == set()
@@ -164,18 +150,6 @@ def is_tensorflow(module: str) -> bool:
     return module.split(".")[0] in {"tensorflow", "keras"}
 
 
-@pytest.mark.parametrize("path", [*EVERYTHING, *NATIVE], ids=str)
-def test_a_file_can_be_read_in_a_sitting(path: Path) -> None:
-    """Split it by idea."""
-    assert len((REPOSITORY / path).read_text(encoding="utf-8").splitlines()) <= MAX_FILE
-
-
-@pytest.mark.parametrize("path", EVERYTHING, ids=str)
-def test_a_function_can_be_seen_whole(path: Path) -> None:
-    """Split it by idea."""
-    assert list(functions_over(MAX_FUNCTION, parse(path))) == []
-
-
 @pytest.mark.parametrize("path", EVERYTHING, ids=str)
 def test_every_module_says_what_it_is(path: Path) -> None:
     """The first thing a reader sees."""
@@ -201,15 +175,13 @@ def test_the_checkers_above_catch_what_they_look_for(tmp_path: Path, monkeypatch
     monkeypatch.setitem(globals(), "REPOSITORY", tmp_path)
     path = Path("recgraph/core/sample.py")
     (tmp_path / path).parent.mkdir(parents=True)
-    body = "\n".join(["    x = 1"] * MAX_FUNCTION)
     (tmp_path / path).write_text(
         "from .. import batch\nfrom tensorflow.python import ops\n"
-        f"def long():\n{body}\n    from recgraph.models.rntn import RNTN\n",
+        "def late():\n    from recgraph.models.rntn import RNTN\n",
         encoding="utf-8",
     )
     assert wrong_imports(path) == [
         "recgraph/core/sample.py:1: core imports batch",
-        "recgraph/core/sample.py:64: core imports models",
+        "recgraph/core/sample.py:4: core imports models",
     ]
     assert [name for _, name in imported_modules(path) if is_private(name)] == ["tensorflow.python.ops"]
-    assert list(functions_over(MAX_FUNCTION, parse(path))) == [(3, "long", MAX_FUNCTION + 2)]
