@@ -372,11 +372,10 @@ def _second_rule(op: Any, *gradients: Any) -> list[Any]:
     tensors = list(op.inputs)[1 + seeds : 1 + seeds + contract.arguments] + list(op.inputs)[1 : 1 + seeds]
     with_gradient = pullback.program(gradient=True)
     made = _invoke_program(pullback, with_gradient, tensors, op.get_attr("site").decode(), rows)
-    by_slot = _slot_cotangents(contract, op, gradients)
-    slots = {id(outer): slot for slot, outer in reversed(list(enumerate(_slots(linked).tensors)))}
+    arrived = _cotangents_of_captures(linked, contract, op, gradients)
     upstream = list(gradients[: len(contract.targets)])
     for outer in outers:
-        value = by_slot.get(slots[id(outer)])
+        value = arrived.get(id(outer))
         if value is not None and rows:
             value = tf.repeat(value[None], tf.shape(tensors[0])[:1], axis=0)
         upstream.append(value)
@@ -404,20 +403,46 @@ def _program_of_gradient(op: Any) -> program.Program:
     return found or program.revive(op.get_attr("entry").decode(), key, op.get_attr("program"))
 
 
-def _slot_cotangents(contract: Any, op: Any, gradients: Any) -> dict[int, tf.Tensor]:
-    """Slot -> what arrives for the gradient of that slot, dense."""
-    arrived: dict[int, list[tf.Tensor]] = {}
+def _cotangents_of_captures(linked: program.Program, contract: Any, op: Any, gradients: Any) -> dict[int, tf.Tensor]:
+    """id of a captured tensor -> what arrives for its gradient, dense.
+
+    A capture may have several sums: a variable that is read as a whole and by rows has one for its value and one for
+    its handle. All are parts of one gradient, so the same arrives for each, and a dense part has all of it.
+    """
+    dense: dict[int, tf.Tensor] = {}
+    by_rows: dict[int, list[tuple[tf.Tensor, tf.Tensor]]] = {}
+    shapes: dict[int, tf.Tensor] = {}
     position = len(contract.targets)
     for total in contract.sums:
-        value = gradients[position + 1] if total.kind == "rows" else gradients[position]
-        if value is not None:
+        key = id(_slots(linked).tensors[total.slot])
+        value = gradients[position + (total.kind == "rows")]
+        if value is not None and total.kind == "rows":
             capture = op.inputs[1 + len(contract.seeds) + contract.arguments + total.slot]
-            if total.kind == "rows":
-                indices = tf.reshape(op.outputs[position], [-1, 1])
-                value = tf.tensor_scatter_nd_update(tf.zeros(_shape_of(capture), value.dtype), indices, value)
-            arrived.setdefault(total.slot, []).append(tf.convert_to_tensor(value))
+            shapes[key] = _shape_of(capture)
+            by_rows.setdefault(key, []).append((op.outputs[position], tf.convert_to_tensor(value)))
+        elif value is not None:
+            dense.setdefault(key, tf.convert_to_tensor(value))
         position += len(total.specs)
-    return {slot: values[0] for slot, values in arrived.items()}
+    return {key: _spread_rows(parts, shapes[key]) for key, parts in by_rows.items()} | dense
+
+
+def _spread_rows(parts: list[tuple[tf.Tensor, tf.Tensor]], shape: tf.Tensor) -> tf.Tensor:
+    """A dense tensor with the given rows, `(indices, rows)`, in which rows with one index must be the same.
+
+    They are the same where the sparse gradient was used as the tensor that it stands for. They are not where somebody
+    computed with its `values`: no dense gradient says that, and the step fails.
+    """
+    indices = tf.concat([tf.reshape(numbers, [-1, 1]) for numbers, _ in parts], 0)
+    rows = tf.concat([values for _, values in parts], 0)
+    spread = tf.tensor_scatter_nd_update(tf.zeros(shape, rows.dtype), indices, rows)
+    again = tf.gather_nd(spread, indices)
+    agrees = tf.equal(again, rows) | tf.not_equal(rows, rows)  # NaN arrives where NaN was
+    message = (
+        "a second derivative goes through the values of a sparse gradient that has a row several times; "
+        "use tf.convert_to_tensor on the gradient before computing with it"
+    )
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(agrees), [message])]):
+        return tf.identity(spread)
 
 
 def _in_order(
