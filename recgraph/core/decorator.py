@@ -15,7 +15,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.core import base_case, listing, origin, regions, signature
 from recgraph.core.subgraph import SubGraph
-from recgraph.errors import BranchError, DefinitionError, RecgraphError
+from recgraph.errors import BranchError, DefinitionError, RecgraphError, SignatureError
 
 
 def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -53,6 +53,14 @@ def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return RecursiveFunction(function, options)
 
 
+class _FurtherArgumentsError(BaseException):
+    """A recursive call passes arguments that the call from outside leaves to their defaults."""
+
+    def __init__(self, labels: set[str]) -> None:
+        super().__init__()
+        self.labels = labels
+
+
 class RecursiveFunction:
     """A Python function that is run as SubGraphs, one for each kind of arguments."""
 
@@ -61,6 +69,8 @@ class RecursiveFunction:
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
         self._function = function
+        self._passed: set[str] = set()  # parameters with defaults that recursive calls pass
+        self._signature = inspect.signature(function)
         self._options = {"name": getattr(function, "__name__", "function"), **options}
         self._in_graphs: weakref.WeakKeyDictionary[Any, dict[Any, SubGraph]] = weakref.WeakKeyDictionary()
         self._eager: dict[Any, SubGraph] = {}
@@ -80,51 +90,118 @@ class RecursiveFunction:
         return "\n\n".join(map(str, self.subgraphs)) or repr(self)
 
     @tf.autograph.experimental.do_not_convert
-    def __call__(self, *args: Any, name: str | None = None) -> Any:
-        """One invocation; see `SubGraph.__call__`."""
+    def __call__(self, *args: Any, name: str | None = None, **named: Any) -> Any:
+        """One invocation; see `SubGraph.__call__`. Arguments are bound as Python binds them."""
         if getattr(self._defining, "probing", False):
             base_case.check_depth()
-            raise base_case.Reached(self._function(*args))
-        return self._for(args, rows=False)(*args, name=name)
+            raise base_case.Reached(self._function(*args, **named))
+        made, values = self._prepare(args, named, rows=False)
+        return made(*values, name=name)
 
     @tf.autograph.experimental.do_not_convert
-    def map(self, *args: Any, name: str | None = None) -> Any:
+    def map(self, *args: Any, name: str | None = None, **named: Any) -> Any:
         """One invocation per row; see `SubGraph.map`."""
         if getattr(self._defining, "probing", False):
-            return self(*tf.nest.map_structure(lambda rows: tf.convert_to_tensor(rows)[0], args))
-        return self._for(args, rows=True).map(*args, name=name)
+            args, named = tf.nest.map_structure(lambda rows: tf.convert_to_tensor(rows)[0], (args, named))
+            return self(*args, **named)
+        made, values = self._prepare(args, named, rows=True)
+        return made.map(*values, name=name)
 
-    def _for(self, args: tuple[Any, ...], rows: bool) -> SubGraph:
-        current: SubGraph | None = getattr(self._defining, "subgraph", None)
+    def _prepare(self, args: tuple[Any, ...], named: dict[str, Any], rows: bool) -> tuple[SubGraph, tuple[Any, ...]]:
+        """The SubGraph for a call, and the call's arguments in the order of its inputs."""
+        given = self._bind(args, named)
+        current: dict[str, Any] | None = getattr(self._defining, "arguments", None)
         if current is not None:
-            return current
-        specs = tuple(_specs(arg, rows, name) for arg, name in zip(args, self._names(len(args)), strict=True))
-        key = str(signature.describe(specs))
+            return self._defining.subgraph, self._as_defined(given, current)
         with self._lock:
-            known = self._known()
-            if key not in known:
-                known[key] = self._define(specs, args)
-            return known[key]
+            while True:
+                given = self._with_defaults(given, rows)
+                try:
+                    return self._for(given, rows), tuple(given.values())
+                except _FurtherArgumentsError as error:
+                    self._passed |= error.labels  # by recursive calls: then they are inputs, with defaults from outside
 
-    def _names(self, count: int) -> list[str]:
-        """The parameters' names for `count` arguments, as names of operations."""
-        names: list[str] = []
-        for name, parameter in inspect.signature(self._function).parameters.items():
-            many = count - len(names) if parameter.kind is inspect.Parameter.VAR_POSITIONAL else 1
-            names += [f"{name}_{i}" for i in range(many)] if many != 1 else [name]
-        return [re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9_]", "", name) or "input" for name in names[:count]]
+    def _for(self, given: dict[str, Any], rows: bool) -> SubGraph:
+        labels = [re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9_]", "", label) or "input" for label in given]
+        specs = [_specs(value, rows, label) for value, label in zip(given.values(), labels, strict=True)]
+        key = f"{', '.join(given)}: {signature.describe(specs)}"
+        known = self._known()
+        if key not in known:
+            known[key] = self._define(dict(zip(given, specs, strict=True)), given)
+        return known[key]
+
+    def _with_defaults(self, given: dict[str, Any], rows: bool) -> dict[str, Any]:
+        """The arguments of a call from outside, with the defaults of what recursive calls pass."""
+        if not self._passed - given.keys():
+            return given
+        complete = dict(given)
+        for label, parameter in self._signature.parameters.items():
+            if label in self._passed and label not in given and parameter.default is not inspect.Parameter.empty:
+                default = tf.convert_to_tensor(parameter.default)
+                complete[label] = _repeated(default, given) if rows else default
+        order = {label: i for i, label in enumerate(self._signature.parameters)}
+        return dict(sorted(complete.items(), key=lambda item: order.get(item[0], len(order))))
+
+    def _bind(self, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """Parameter -> argument, in the parameters' order; `*rest` gives `rest_0`, `rest_1`, ...
+
+        Raises:
+            SignatureError: the arguments do not fit the function's parameters.
+        """
+        try:
+            bound = self._signature.bind(*args, **named).arguments
+        except TypeError as error:
+            raise SignatureError(
+                f"{self._options['name']}: {error}",
+                where=origin.here(),
+                expected=f"{self._options['name']}{self._signature}",
+            ) from None
+        given: dict[str, Any] = {}
+        for label, value in bound.items():
+            kind = self._signature.parameters[label].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                given |= {f"{label}_{i}": part for i, part in enumerate(value)}
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                given |= value
+            else:
+                given[label] = value
+        return given
+
+    def _as_defined(self, given: dict[str, Any], defined: dict[str, Any]) -> tuple[Any, ...]:
+        """Arguments of a recursive call as the call that is being defined has them: what is left out has its default.
+
+        Raises:
+            SignatureError: `*rest` or `**named` are others than there.
+        """
+        parameters = self._signature.parameters
+        further = {label for label in given if label not in defined}
+        if further and all(label in parameters for label in further):
+            raise _FurtherArgumentsError(further)
+        if further or any(label not in given and label not in parameters for label in defined):
+            raise SignatureError(
+                f"{self._options['name']}: a recursive call passes other arguments than the call from outside",
+                where=origin.here(),
+                found=", ".join(given),
+                expected=", ".join(defined),
+            )
+        return tuple(given[label] if label in given else parameters[label].default for label in defined)
 
     def _known(self) -> dict[Any, SubGraph]:
         if tf_private.executing_eagerly():
             return self._eager
         return self._in_graphs.setdefault(tf.compat.v1.get_default_graph(), {})
 
-    def _define(self, specs: Any, args: tuple[Any, ...]) -> SubGraph:
+    def _define(self, specs: dict[str, Any], args: dict[str, Any]) -> SubGraph:
         known = inspect.getclosurevars(self._function)
         if any(value is self._function for value in [*known.nonlocals.values(), *known.globals.values()]):
             raise self._calls_itself_undecorated()
         if "outputs" in self._options:
-            return self._trace(specs, self._options["outputs"])
+            try:
+                return self._trace(specs, self._options["outputs"])
+            except tf.errors.OperatorNotAllowedInGraphError as error:
+                if self._needs_source(error):
+                    raise self._has_no_source(error) from error
+                raise
         first_error: Exception | None = None
         failures: list[str] = []
         for guess in self._guesses(specs, args, failures):
@@ -133,6 +210,8 @@ class RecursiveFunction:
             except Exception as error:  # a wrong guess can fail anywhere in the user's code
                 if isinstance(error, RecgraphError) and not isinstance(error, BranchError):
                     raise
+                if self._needs_source(error):
+                    raise self._has_no_source(error) from error
                 first_error = first_error or error
         raise DefinitionError(
             f"the outputs of '{self._options['name']}' cannot be inferred",
@@ -150,7 +229,15 @@ class RecursiveFunction:
             next_step=f"write @rg.subgraph above `def {name}`, so that the name is that of the decorated function",
         )
 
-    def _guesses(self, specs: Any, args: tuple[Any, ...], failures: list[str]) -> Iterator[Any]:
+    def _has_no_source(self, error: Exception) -> DefinitionError:
+        name = self._options["name"]
+        return DefinitionError(
+            f"'{name}' uses Python's if, for or while on a tensor, and its source cannot be read to convert that",
+            where=origin.of_traceback(error.__traceback__),
+            next_step=f"define '{name}' in a file or a notebook's cell, or use tf.cond and tf.while_loop in it",
+        )
+
+    def _guesses(self, specs: Any, args: dict[str, Any], failures: list[str]) -> Iterator[Any]:
         """What a recursive call might give: one tensor of a common dtype; else what the base case gives.
 
         Adds to `failures` why no base case was found.
@@ -170,11 +257,12 @@ class RecursiveFunction:
             yield found
             yield tf.nest.map_structure(lambda spec: tf.TensorSpec(None, spec.dtype), found)
 
-    def _base_case(self, args: tuple[Any, ...]) -> Any:
+    def _base_case(self, args: dict[str, Any]) -> Any:
         """The specs of the first value that the function returns without calling itself, run as plain Python."""
         self._defining.probing = True
+        positional, named = self._arranged(args)
         try:
-            return base_case.specs_of(self._function, args)
+            return base_case.specs_of(functools.partial(self._function, **named), positional)
         finally:
             self._defining.probing = False
 
@@ -199,17 +287,54 @@ class RecursiveFunction:
         except Exception:  # the guess was wrong: an unknown shape is right, too
             return made
 
-    def _trace(self, specs: Any, outputs: Any, check: bool = True) -> SubGraph:
+    def _trace(self, specs: dict[str, Any], outputs: Any, check: bool = True) -> SubGraph:
         options = {**self._options, "outputs": outputs}
-        made = SubGraph(inputs=specs, **options)
-        converted = tf.autograph.to_graph(self._function)
+        made = SubGraph(inputs=tuple(specs.values()), **options)
+        converted = self._converted()
         with made:
-            self._defining.subgraph = made
+            arguments = dict(zip(specs, made.declared_arguments(), strict=True))
+            self._defining.subgraph, self._defining.arguments = made, arguments
+            positional, named = self._arranged(arguments)
             try:
-                made.output(converted(*made.declared_arguments()), check=check)
+                made.output(converted(*positional, **named), check=check)
             finally:
-                self._defining.subgraph = None
+                self._defining.subgraph = self._defining.arguments = None
         return made
+
+    def _converted(self) -> Callable[..., Any]:
+        """The function with `if`, `for` and `while` on tensors; as it is, where there is no source to convert."""
+        try:
+            inspect.getsource(self._function)
+        except (OSError, TypeError):
+            return self._function
+        converted: Callable[..., Any] = tf.autograph.to_graph(self._function)
+        return converted
+
+    def _needs_source(self, error: Exception) -> bool:
+        """Whether `error` comes of Python control flow on tensors that AutoGraph could not convert."""
+        refused = isinstance(error, tf.errors.OperatorNotAllowedInGraphError)
+        return refused and self._converted() is self._function
+
+    def _arranged(self, arguments: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What `_bind` has named, as positional and named arguments of the function."""
+        left = dict(arguments)
+        positional: list[Any] = []
+        for label, parameter in self._signature.parameters.items():
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                positional += [left.pop(f"{label}_{i}") for i in range(len(arguments)) if f"{label}_{i}" in left]
+            elif label not in left or parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+                break  # what follows a parameter that is left out goes by its name
+            else:
+                positional.append(left.pop(label))
+        return tuple(positional), left
+
+
+def _repeated(value: tf.Tensor, rows: dict[str, Any]) -> tf.Tensor:
+    """`value` once for each row of the arguments; a list is a tensor, a tuple or dict is a nest."""
+    first: Any = rows
+    while isinstance(first, dict | tuple):
+        first = next(iter(first.values() if isinstance(first, dict) else first))
+    return tf.broadcast_to(value, tf.concat([tf.shape(first)[:1], tf.shape(value)], 0))
 
 
 def _specs(value: Any, rows: bool, name: str) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
@@ -44,7 +46,8 @@ def to_tensors(name: str, values: Any, specs: Any, rows: bool = False) -> list[t
         rows: every value has one more leading dimension.
 
     Raises:
-        SignatureError: structure, dtype or static shape differ; names the argument and the user's line.
+        SignatureError: structure, dtype or static shape differ, or a number is out of the dtype's range; names the
+            argument and the user's line.
     """
     try:
         parts = tf_private.flatten_up_to(specs, values)
@@ -59,9 +62,73 @@ def to_tensors(name: str, values: Any, specs: Any, rows: bool = False) -> list[t
     return [_to_tensor(name, i, value, spec, rows) for i, (value, spec) in enumerate(zip(parts, flat, strict=True))]
 
 
+def in_order(
+    name: str, inputs: Sequence[Any], names: Sequence[str | None], args: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Arguments given by position and by name, in the order of the inputs.
+
+    Args:
+        name: the SubGraph's, for messages.
+        inputs: the inputs' specs, or nests of them.
+        names: the inputs' names; None for one without a name.
+        args: the arguments given by position.
+        named: the others.
+
+    Raises:
+        SignatureError: one is missing, given twice, unknown, or too many.
+    """
+    expected = ", ".join(
+        f"{describe(spec)} {label}" if label else describe(spec) for spec, label in zip(inputs, names, strict=True)
+    )
+
+    def refuse(what: str) -> SignatureError:
+        return SignatureError(f"{name}: {what}", where=origin.here(), expected=f"{name}({expected})")
+
+    if len(args) > len(names):
+        raise refuse(f"{len(args)} arguments were given for {len(names)} inputs")
+    values = dict(enumerate(args))
+    for label, value in named.items():
+        if label not in names:
+            raise refuse(f"no input is named '{label}'")
+        index = names.index(label)
+        if index in values:
+            raise refuse(f"input {index + 1} ('{label}') is given twice")
+        values[index] = value
+    for index, input_name in enumerate(names):
+        if index not in values:
+            raise refuse(f"input {index + 1}{f' ({input_name!r})' if input_name else ''} is missing")
+    return tuple(values[index] for index in range(len(names)))
+
+
+def _check_integers(subject: str, value: Any, dtype: tf.DType, wanted: str) -> None:
+    """Refuses numbers of Python or NumPy that an integer dtype cannot hold: TensorFlow would cut them off.
+
+    Raises:
+        SignatureError: a number is out of range or has a fraction.
+    """
+    for leaf in tf.nest.flatten(value):
+        if not isinstance(leaf, int | np.generic | np.ndarray) or isinstance(leaf, bool):
+            continue
+        numbers = np.asarray(leaf)
+        if numbers.size == 0 or numbers.dtype.kind not in "iufcO":
+            continue
+        if numbers.dtype.kind in "fc":
+            found, next_step = f"{numbers.dtype.name} numbers", f"convert them: tf.cast(value, tf.{dtype.name})"
+        else:
+            outside = [number for number in (numbers.min(), numbers.max()) if not dtype.min <= number <= dtype.max]
+            if not outside:
+                continue
+            found, next_step = str(outside[0]), "declare the input as tf.int64, or change the argument"
+        raise SignatureError(
+            f"{subject} does not fit", where=origin.here(), found=found, expected=wanted, next_step=next_step
+        )
+
+
 def _to_tensor(name: str, index: int, value: Any, spec: tf.TensorSpec, rows: bool) -> tf.Tensor:
     wanted = f"{spec.dtype.name} of shape {_rows_of(spec.shape) if rows else spec.shape}"
     argument = f"argument {index + 1}" + (f" ('{spec.name}')" if spec.name else "")
+    if spec.dtype.is_integer and not tf.is_tensor(value):
+        _check_integers(f"{name}: {argument}", value, spec.dtype, wanted)
     try:
         tensor = value if tf.is_tensor(value) else tf.convert_to_tensor(value, dtype=spec.dtype)
         tensor = tf.convert_to_tensor(tensor)

@@ -81,6 +81,7 @@ class SubGraph:
         self._flat_inputs = None if inputs is None else signature.flat_specs(inputs, "inputs")
         self._flat_outputs = None if outputs is None else signature.flat_specs(outputs, "outputs")
         self.placeholders: list[tf.Tensor] = []
+        self._input_names: list[str | None] = []
         self._output_structure: Any = None
         self._assumed_call: str | None = None
         self._body: BodyGraph | None = None
@@ -131,6 +132,7 @@ class SubGraph:
         """A definition that failed leaves nothing behind: the `with` block can be run again."""
         self._body = None
         self.placeholders = []
+        self._input_names = []
         self._output_structure = None
         self._assumed_call = None
 
@@ -151,6 +153,7 @@ class SubGraph:
             placeholder = tf.compat.v1.placeholder(spec.dtype, spec.shape, name or spec.name or f"input_{index}")
         body.inputs.append(placeholder)
         self.placeholders.append(placeholder)
+        self._input_names.append(name or spec.name)
         return placeholder
 
     def _declared_input(self, index: int, asked: tf.TensorSpec) -> tf.TensorSpec:
@@ -284,35 +287,56 @@ class SubGraph:
     # Calls.
 
     @tf.autograph.experimental.do_not_convert
-    def __call__(self, *args: Any, name: str | None = None) -> Any:
+    def __call__(self, *args: Any, name: str | None = None, **named: Any) -> Any:
         """One invocation.
 
         Args:
             *args: values for the inputs, in order.
             name: the label of this call site in call paths; by default the first name in the argument.
+            **named: values for inputs by their names; one named `name` can be given by position only.
 
         Returns:
             The outputs, a nest as declared or as given to `output`.
 
         Raises:
-            SignatureError: number, dtype or static shape of the arguments.
+            SignatureError: number, names, dtype or static shape of the arguments.
             tf.errors.OpError: what an operation of a body raised, with the operation, the user's line that made
                 it, and the call path.
         """
-        return invoke.call(self, args, name, rows=False)
+        return invoke.call(self, self._in_order(args, named), name, rows=False)
 
     @tf.autograph.experimental.do_not_convert
-    def map(self, *args: Any, name: str | None = None) -> Any:
+    def map(self, *args: Any, name: str | None = None, **named: Any) -> Any:
         """One invocation per row of the arguments, all started at once.
 
         Args:
             *args: as for a call, each tensor with one more leading dimension, the same for all.
             name: the label of this call site.
+            **named: arguments by the names of inputs.
 
         Returns:
             The outputs of the invocations, stacked along a new leading dimension.
         """
-        return invoke.call(self, args, name, rows=True)
+        return invoke.call(self, self._in_order(args, named), name, rows=True)
+
+    def _in_order(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments in the order of the inputs; a declared dict or namedtuple is one argument."""
+        inputs = self.inputs
+        if named and isinstance(inputs, dict) and not args:
+            return (named,)
+        if isinstance(inputs, tf.TensorSpec):
+            inputs = (inputs,)
+        if not isinstance(inputs, tuple | list) or hasattr(inputs, "_fields"):
+            return args
+        if not named and len(args) == len(inputs):
+            return args
+        return signature.in_order(self.name, inputs, self._names_of(inputs), args, named)
+
+    def _names_of(self, inputs: Any) -> list[str | None]:
+        """A name for each input: as declared, else as `input` was told."""
+        declared = [spec.name if isinstance(spec, tf.TensorSpec) else None for spec in inputs]
+        told = self._input_names if len(self._input_names) == len(declared) else declared
+        return [name or other for name, other in zip(declared, told, strict=True)]
 
     # Differentiation and linking.
 

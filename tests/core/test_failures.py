@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from core import programs
@@ -211,8 +212,16 @@ def test_a_wrong_guess_that_only_shows_in_a_branch() -> None:
 # At a call.
 
 BAD_CALLS: dict[str, tuple[tuple[Any, ...], tuple[str, ...]]] = {
-    "too few": ((1,), ("the arguments are arranged otherwise than the inputs",)),
-    "too many": ((1, [1.0, 2.0], 3), ("the arguments are arranged otherwise than the inputs",)),
+    "too few": ((1,), ("input 2 ('x') is missing", "strict(int32[], float32[2] x)")),
+    "too many": ((1, [1.0, 2.0], 3), ("3 arguments were given for 2 inputs", "strict(int32[], float32[2] x)")),
+    "out of range": (
+        (2**40, [1.0, 2.0]),
+        ("argument 1 does not fit", "1099511627776", "int32 of shape ()", "tf.int64"),
+    ),
+    "negative": ((-(2**31) - 1, [1.0, 2.0]), ("argument 1 does not fit", "-2147483649")),
+    "NumPy out of range": ((np.int64(2**31), [1.0, 2.0]), ("argument 1 does not fit", "2147483648")),
+    "too large for any": ((2**100, [1.0, 2.0]), ("argument 1 does not fit", str(2**100))),
+    "NumPy float for int": ((np.float32(1.5), [1.0, 2.0]), ("argument 1 does not fit", "float32 numbers", "tf.cast")),
     "no tensor": ((object(), [1.0, 2.0]), ("argument 1 cannot be made a tensor", "int32 of shape ()")),
     "float for int": ((1.5, [1.0, 2.0]), ("argument 1 cannot be made a tensor", "int32 of shape ()")),
     "dtype": (
@@ -241,6 +250,46 @@ def test_arguments_that_do_not_fit(case: str) -> None:
     check_text(inside.value, None, *pieces)
     with pytest.raises(SignatureError):
         tf.function(lambda: strict(*arguments), autograph=False)()
+
+
+BAD_NAMES: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
+    "unknown": ((1,), {"y": 1.0}, "no input is named 'y'"),
+    "twice": ((1, 2.0), {"x": 1.0}, "input 2 ('x') is given twice"),
+    "missing": ((), {"x": 1.0}, "input 1 ('n') is missing"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_NAMES)
+def test_names_that_do_not_fit(case: str) -> None:
+    args, named, text = BAD_NAMES[case]
+    with rg.SubGraph("add", outputs=FLOAT) as add:
+        n, x = add.input(tf.int32, name="n"), add.input(name="x")
+        add.output(tf.cast(n, tf.float32) + x)
+    for call in (add, add.map):
+        with pytest.raises(SignatureError) as caught:
+            call(*args, **named)
+        check_text(caught.value, None, f"add: {text}", "add(int32[] n, float32[] x)")
+
+
+def test_a_nest_that_is_arranged_otherwise() -> None:
+    with rg.SubGraph("of_dict", inputs={"a": FLOAT, "b": FLOAT}) as of_dict:
+        arguments = of_dict.declared_arguments()
+        of_dict.output(arguments["a"] - arguments["b"])
+    with pytest.raises(SignatureError) as caught:
+        of_dict({"a": 1.0, "c": 2.0})
+    check_text(caught.value, None, "of_dict: the arguments are arranged otherwise than the inputs", "'a'", "'c'", "'b'")
+
+
+def test_integers_in_lists_and_arrays_that_do_not_fit() -> None:
+    """TensorFlow would cut them off."""
+    with rg.SubGraph("bytes", outputs=tf.TensorSpec([None], tf.uint8)) as bytes_:
+        bytes_.output(bytes_.input(tf.uint8, [None]))
+    for numbers in ([1, 256], [-1], np.array([3, 300]), [[1.5], [2.0]], np.array([1.0])):
+        with pytest.raises(SignatureError, match="argument 1 (does not fit|cannot be made)"):
+            bytes_(numbers)
+    assert bytes_([0, 255]).numpy().tolist() == [0, 255]
+    assert bytes_(np.array([0, 255])).numpy().tolist() == [0, 255]
+    assert bytes_([]).numpy().tolist() == []
 
 
 def test_rows_that_do_not_fit() -> None:

@@ -65,7 +65,9 @@ def random_body(rng: np.random.Generator, sources: Sources, size: int, calls: bo
         "product": lambda x, call: left(x, call) * right(x, call),
         "sin": lambda x, call: tf.sin(left(x, call)) - right(x, call),
         "tanh": lambda x, call: tf.tanh(left(x, call) * right(x, call)),
-        "kernel": lambda x, call: tf.linalg.matvec(tf.convert_to_tensor(sources.kernel), left(x, call)) + right(x, call),
+        "kernel": lambda x, call: (
+            tf.linalg.matvec(tf.convert_to_tensor(sources.kernel), left(x, call)) + right(x, call)
+        ),
         "scale": lambda x, call: left(x, call) * sources.scale + right(x, call),
         "branch": lambda x, call: tf.cond(x[0] > 0.0, lambda: left(x, call), lambda: right(x, call)),
         "call": lambda x, call: call(tf.tanh(left(x, call))) + right(x, call),
