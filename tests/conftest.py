@@ -9,6 +9,7 @@ import threading
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("RECGRAPH_DEFECTS", "raise")  # an exception of ours that the library would contain fails a test
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 # matplotlib draws into files; a test never opens a window.

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 from typing import Any, Final
 
-from recgraph import logs, tf_private
+from recgraph import defects, logs, tf_private
 from recgraph.coexec import device
 from recgraph.coexec.generation import generate
 from recgraph.coexec.merging import Merged
@@ -160,8 +160,8 @@ class Phases:
             _LOG.info("%s: a graph of %d operations, %d switches", self.name, len(plan.nodes), plan.switches)
         except ReferenceError:  # a variable of a path that was traced is gone: the paths are traced anew
             self.merged = Merged()
-        except Exception as error:  # a defect of ours must not become the user's
-            self._give_up(f"no graph could be made: {type(error).__name__}: {error}")
+        except Exception as error:
+            self._give_up(defects.contain("making the graph", error))
 
     def _give_up(self, reason: str) -> None:
         self.given_up, self.built = reason, None

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 import tensorflow as tf
 
-from recgraph import logs, native, tf_private
+from recgraph import defects, logs, native, tf_private
 from recgraph.speculate.found import Found
 from recgraph.speculate.frames import FOLDER, PARTS, may_be_taken, users_frames
 from recgraph.speculate.instrument import is_observed
@@ -111,9 +111,9 @@ class Callees:
                 return
             if not _is_profiled(sys._getframe(1)):
                 watch.handle(code, self._called)
-        except Exception as error:  # a defect of ours must not become the user's
+        except Exception as error:
             watch.handle(code, None)
-            _LOG.warning("a call was not looked at: %r", error)
+            defects.contain("looking at a call", error)
 
     def _of(self, function: types.FunctionType) -> Found:
         key = (function.__code__, id(function.__globals__))

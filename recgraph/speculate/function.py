@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from recgraph import logs, tf_private
+from recgraph import defects, logs, tf_private
 from recgraph.explaining import Explanation, Remark
 from recgraph.speculate.assumptions import is_of_noted
 from recgraph.speculate.binding import binder, names_of_parameters
@@ -263,10 +263,10 @@ class Calls:
                     reason.next_step = remark.remedy
                     raise
             return None
-        except Exception as error:  # a defect of ours must not become the user's
-            self._give_up(f"the conversion failed: {type(error).__name__}: {error}")
+        except Exception as error:
             if self.strict:
                 raise
+            self._give_up(defects.contain(f"the conversion of {self.name}", error))
             return None
         finally:
             self._seconds += time.perf_counter() - started

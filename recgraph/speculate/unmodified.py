@@ -20,7 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph import logs, native, tf_private
+from recgraph import defects, logs, native, tf_private
 from recgraph.explaining import joined
 from recgraph.speculate.found import Found
 from recgraph.speculate.frames import FOLDER, PARTS, is_ours, may_be_called, may_be_taken, users_frames
@@ -186,8 +186,8 @@ def _never_raising(notice: Callable[..., None]) -> Callable[..., Any]:
     def handler(function: types.FunctionType, values: tuple[Any, ...]) -> Any:
         try:
             notice(function, values)
-        except Exception as error:  # a defect of ours must not become the user's
-            _LOG.warning("a call was not looked at: %r", error)
+        except Exception as error:
+            defects.contain("looking at a call", error)
         return plain
 
     return handler

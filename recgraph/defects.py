@@ -1,0 +1,37 @@
+"""What happens when our own code fails while it looks at a program: the program goes on, and the failure is told.
+
+A defect of ours must not become the user's, so the function in question runs eagerly. It must not be hidden either: a
+warning says so, `RECGRAPH_LOG=defects` shows the traceback, and `explain()` has it. With `RECGRAPH_DEFECTS=raise`, as
+in our tests, it is raised.
+"""
+
+from __future__ import annotations
+
+import os
+
+from recgraph import logs
+
+_LOG = logs.logger("defects")
+
+fatal = os.environ.get("RECGRAPH_DEFECTS", "") == "raise"
+
+
+def contain(doing: str, error: Exception) -> str:
+    """Tells of an unexpected exception that is about to be dropped.
+
+    Args:
+        doing: what failed, as "the conversion of step".
+        error: the exception that is being handled.
+
+    Returns:
+        A sentence for `explain()`.
+
+    Raises:
+        Exception: `error`, if defects are fatal.
+    """
+    if fatal:
+        raise error
+    text = f"{doing} failed: {type(error).__name__}: {error}"
+    _LOG.warning("%s; this is a defect of recgraph, and the program goes on without a graph here", text)
+    _LOG.info("the traceback:", exc_info=error)
+    return text
