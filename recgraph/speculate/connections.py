@@ -67,10 +67,14 @@ def check(
     Raises:
         Again: a way has to be assumed earlier in the program.
     """
-    unconnected = (arguments[3:4] or [named.get("unconnected_gradients", tf.UnconnectedGradients.NONE)])[0]
-    if method not in _METHODS or tf.UnconnectedGradients(unconnected) is not tf.UnconnectedGradients.NONE:
+    if method not in _METHODS:
         return found
     targets, sources = ((*arguments, *(named[k] for k in ("target", "sources", "source") if k in named)))[:2]
+    for tensor in (*_flat(targets), *_flat(sources)):
+        ev.heap.identify(tensor)
+    unconnected = (arguments[3:4] or [named.get("unconnected_gradients", tf.UnconnectedGradients.NONE)])[0]
+    if tf.UnconnectedGradients(unconnected) is not tf.UnconnectedGradients.NONE:
+        return found
     gradients = _flat(found) if isinstance(found, tf.IndexedSlices) else tf.nest.flatten(found)
     pairs = zip(_flat(sources), gradients, strict=False)
     there = [(source, gradient) for source, gradient in pairs if gradient is not None]

@@ -36,6 +36,7 @@ from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.binding import names_of_parameters
 from recgraph.speculate.calls import assume_code, enter
 from recgraph.speculate.evaluator import Evaluator, Settings
+from recgraph.speculate.heap import ALIASES
 from recgraph.speculate.kernels import choose_kernels
 from recgraph.speculate.optimizations import ALL, Optimizations
 from recgraph.speculate.profile import GeneralProfile, Profile, fits, same
@@ -140,6 +141,7 @@ def _convert(function: Any, parameters: tuple[Any, ...], settings: Settings, way
     graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")
     ev = Evaluator(script, graph, settings)
     ev.heap.keeps_shapes, (ev.heap.is_specialised, ev.heap.keys_may_vary) = settings.keeps_shapes, way
+    ev.heap.merges_tensors = ALIASES in settings.paths
     with _no_new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
         _no_new_variables(ev)
     ):  # fmt: skip

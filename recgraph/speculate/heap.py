@@ -18,8 +18,8 @@ import pathlib
 import re
 import types
 import weakref
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import keras
 import numpy as np
@@ -29,13 +29,15 @@ from recgraph import tf_private
 from recgraph.speculate import keras_state, known
 from recgraph.speculate.assumptions import NOTED, assumption
 from recgraph.speculate.profile import VARIES, Profile, Seen, common_shape, is_plain
-from recgraph.speculate.reasons import Inconvertible, Raised
+from recgraph.speculate.reasons import Again, Inconvertible, Raised
 from recgraph.speculate.script import Script
 from recgraph.speculate.values import MISSING, Residual, has_run
 
 _IDENTITIES = (
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, tf.Variable, tf.DType, enum.Enum
 )  # fmt: skip
+# Among the ways that a conversion assumes: that tensors which are one in this call are one.
+ALIASES: Final = "aliases"
 # What cannot change, though it is no number or string: equal ones are the same.
 _VALUES = (
     range, slice, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction,
@@ -66,6 +68,8 @@ class Heap:
         placeholders: by id, the names of the values that are fed.
         sealed: by id, the containers in which items were set under keys that differ from call to call.
         examples: by id of the placeholder, the tensor that is fed in the call that is converted.
+        merges_tensors: whether one tensor that is read in two places is one placeholder.
+        identified: placeholders, by id, of tensors that the program tells apart: what a tape is asked about.
     """
 
     eager_tensor_type = tf_private.EagerTensor
@@ -86,6 +90,8 @@ class Heap:
         self.inputs: list[tf.Tensor] = []
         self.placeholders: dict[int, str] = {}
         self.examples: dict[int, Any] = {}
+        self.merges_tensors = False
+        self.identified: dict[int, tf.Tensor] = {}
         self.losses = keras_state.Losses()
         self.sealed: dict[int, Any] = {}
         self._made: dict[int, Any] = {}
@@ -214,12 +220,42 @@ class Heap:
             has_one_rank, shape = True, value.shape
         elif not has_one_rank:  # a graph for each rank
             shape = tf.TensorShape([None] * value.shape.rank)
+        if self.merges_tensors and (before := self._placeholder_of(value)) is not None:
+            assume("alias", f"{name} is {self.placeholders[id(before)]}")
+            return before
         dtype, dims = value.dtype.as_datatype_enum, tuple(shape)
         assume("type", self.script.is_eager(name, dtype))  # a more general shape would not help where this breaks
         assume("tensor" if has_one_rank else "type", self.script.has_shape(name, dims))
         tensor = self.fed(name, tf.TensorSpec(shape, value.dtype))
         self.examples[id(tensor)] = value
         return tensor
+
+    def _placeholder_of(self, value: Any) -> tf.Tensor | None:
+        """The placeholder of a tensor that has been read already."""
+        return next((known for known in self.inputs if self.examples.get(id(known)) is value), None)
+
+    def identify(self, tensor: Any) -> None:
+        """The program can tell by what a tape gives whether a tensor is another one, too."""
+        if id(tensor) in self.examples:
+            self.identified[id(tensor)] = tensor
+
+    def assume_distinct_tensors(self) -> None:
+        """No tensor that the program tells apart is read in two places, or all are where they were in this call.
+
+        Raises:
+            Again: in this call one is, and its places have not been merged yet.
+        """
+        fed = [tensor for tensor in self.inputs if id(tensor) in self.examples]
+        told = [tensor for tensor in fed if id(tensor) in self.identified]
+        others = [tensor for tensor in fed if id(tensor) not in self.identified]
+        if not told or len(fed) == 1:
+            return
+        if not are_apart(*([self.examples[id(tensor)] for tensor in part] for part in (told, others))):
+            raise Again({ALIASES})
+        names = ("".join(f"{self.placeholders[id(tensor)]}, " for tensor in part) for part in (told, others))
+        self.script.scope["are_apart"] = are_apart
+        what = f"{len(fed)} tensors, {len(told)} of which a tape is asked about"
+        self.script.assume(f"are_apart({', '.join(f'({part})' for part in names)})", assumption("distinct", what))
 
     def fed(self, name: str, spec: tf.TensorSpec) -> tf.Tensor:
         """The placeholder for a value that the script gives to the graph."""
@@ -415,6 +451,12 @@ class Heap:
                 opened.pop(slot[2], None)
             else:
                 opened[slot[2]] = value
+
+
+def are_apart(told: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether objects differ from one another and from others, which may be the same."""
+    found = set(map(id, told))
+    return len(found) == len(told) and found.isdisjoint(map(id, others))
 
 
 def _are_alike(one: Any, other: Any) -> bool:

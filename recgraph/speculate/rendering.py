@@ -52,6 +52,7 @@ class Renderer:
         """Writes the effects in order, then the slots, then the result."""
         self.script.scope["replace"] = _replace
         self._assume_distinct()
+        self.heap.assume_distinct_tensors()
         for effect in self._effects():
             self._late(effect)
         for identity, members in self.heap.appended.items():
