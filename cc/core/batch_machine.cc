@@ -35,7 +35,12 @@ Machine::Machine(const Plan& plan, Backend* backend, BatchPolicy* policy, int64_
       free_(plan.functions.size()), queues_(plan.blocks.size()) {}
 
 Machine::~Machine() {
-  while (live_ != nullptr) Release(live_);
+  // Nothing is kept for later here, which would take memory: perhaps there is none.
+  while (live_ != nullptr) {
+    Activation* const activation = live_;
+    Empty(activation);
+    MemoryPool::FreeObject(activation, SizeOf(*activation->function));
+  }
   for (auto& list : free_) {
     for (Activation* activation : list) MemoryPool::FreeObject(activation, SizeOf(*activation->function));
   }
@@ -153,6 +158,7 @@ Machine::End Machine::RunNative() {
     fired_.pop_back();
     Process(fired.activation, fired.event);
     if (end_ != End::kDone) return end_;
+    if (++events_ % kEventsPerLook == 0 && backend_->Cancelled()) return End::kCancelled;
   }
   return End::kDone;
 }
@@ -195,15 +201,18 @@ void Machine::Ready(Activation* activation, int index) {
       }
       const auto kind =
           node.kind == NodeKind::kPack ? Holder::Kind::kRecord : Holder::Kind::kJoin;
-      slots[node.writes[0]] = {FramePtr<Holder>(new Record(kind, std::move(values))), 0};
+      Value made{FramePtr<Holder>(new Record(kind, std::move(values))), 0};
+      if (node.writes[0] >= 0) slots[node.writes[0]] = std::move(made);
       break;
     }
     case NodeKind::kUnpack:
       Unpack(activation, node);
+      if (end_ != End::kDone) return;
       break;
     case NodeKind::kIsEmpty: {
-      const auto* frame = static_cast<const Record*>(slots[node.reads[0]].holder.get());
-      slots[node.writes[0]] = backend_->Bool(frame->values().empty());
+      const Record* const frame = FrameIn(slots[node.reads[0]]);
+      if (frame == nullptr) return Stop(End::kFailed, activation);
+      if (node.writes[0] >= 0) slots[node.writes[0]] = backend_->Bool(frame->values().empty());
       break;
     }
     case NodeKind::kWait:
@@ -212,11 +221,25 @@ void Machine::Ready(Activation* activation, int index) {
   Fire(activation, node.event);
 }
 
+// The frame that a value is; null, and the run ends, where it is something else. Frames may come from another call,
+// so that no plan shows what they are.
+const Record* Machine::FrameIn(const Value& value) {
+  if (value.holder->kind == Holder::Kind::kRecord) return static_cast<const Record*>(value.holder.get());
+  backend_->BadFrame(-1);
+  return nullptr;
+}
+
 // The values of a frame that nobody else will read are moved out of it, so that they go when they were used.
 void Machine::Unpack(Activation* activation, const Node& node) {
   Value* const slots = activation->slots;
   const Value frame = node.only_use[0] ? std::move(slots[node.reads[0]]) : slots[node.reads[0]];
-  auto* const record = static_cast<Record*>(frame.holder.get());
+  auto* const record = const_cast<Record*>(FrameIn(frame));
+  if (record == nullptr) return Stop(End::kFailed, activation);
+  for (const int index : node.indices) {
+    if (static_cast<size_t>(index) < record->values().size()) continue;
+    backend_->BadFrame(record->values().size());
+    return Stop(End::kFailed, activation);
+  }
   if (record->IsUnique()) {
     Values values = record->TakeValues();
     for (size_t i = 0; i < node.writes.size(); ++i) {
@@ -233,7 +256,9 @@ void Machine::Call(Activation* activation, const Node& node) {
   const int first = node.selector == Selector::kNone ? 0 : 1;
   int target = 0;
   if (first == 1) {
-    target = backend_->Select(node.selector, activation->slots[node.reads[0]]);
+    if (!backend_->Select(node.selector, activation->slots[node.reads[0]], &target)) {
+      return Stop(End::kFailed, activation);
+    }
     // As TensorFlow's Case: out of range means the last branch.
     const int last = static_cast<int>(node.targets.size()) - 1;
     if (target < 0 || target > last) target = last;
@@ -293,8 +318,13 @@ void Machine::ArriveInLoop(Activation* loop, const Node& node) {
       loop->slots[i] = loop->slots[function.nodes[1].writes[i]];
     }
     CallFromLoop(loop, 0);
-  } else if (backend_->Select(Selector::kBool, loop->slots[function.nodes[0].writes[0]]) == 0) {
-    CallFromLoop(loop, 1);  // branch 0 is the one for true
+    return;
+  }
+  int branch = 0;
+  if (!backend_->Select(Selector::kBool, loop->slots[function.nodes[0].writes[0]], &branch)) {
+    Stop(End::kFailed, loop);
+  } else if (branch == 0) {
+    CallFromLoop(loop, 1);  // the one for true
   } else {
     for (size_t group = 0; group < function.groups.size(); ++group) Deliver(loop, group);
     Retire(loop);
@@ -407,12 +437,17 @@ void Machine::Retire(Activation* activation) {
 }
 
 void Machine::Release(Activation* activation) {
+  Empty(activation);
+  free_[activation->function - plan_.functions.data()].push_back(activation);
+}
+
+// Lets go of all that a live activation has; it lives no more.
+void Machine::Empty(Activation* activation) {
   delete[] activation->gathered;
   for (int i = 0; i < activation->function->slots; ++i) activation->slots[i].~Value();
   (activation->previous == nullptr ? live_ : activation->previous->next) = activation->next;
   if (activation->next != nullptr) activation->next->previous = activation->previous;
   if (activation->call == nullptr || activation->call->site != 0) --counts_.live;
-  free_[activation->function - plan_.functions.data()].push_back(activation);
 }
 
 std::vector<std::string> Machine::CallPath(const Activation* activation) const {

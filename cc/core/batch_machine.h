@@ -88,11 +88,14 @@ class Backend {
   // the same for both where they may.
   virtual bool Alike(const Node& node, const Activation& one, const Activation& other) = 0;
   virtual uint64_t ShapesOf(const Node& node, const Activation& activation) = 0;
-  // The number of the branch that a selector picks.
-  virtual int Select(Selector selector, const Value& value) = 0;
+  // The number of the branch that a selector picks. False ends the run, as in Split.
+  virtual bool Select(Selector selector, const Value& value, int* branch) = 0;
   virtual Value Bool(bool value) = 0;
   // Told where the arguments of a map have different numbers of rows, which ends the run.
   virtual void Mismatch(size_t rows, size_t others) = 0;
+  // Told where a value is no frame, or a frame is not what its reader expects: `values` is how many it has, -1 for
+  // no frame. Ends the run.
+  virtual void BadFrame(int64_t values) = 0;
   // The rows of a tensor. False ends the run, as in Stack.
   virtual bool Split(const Value& value, std::vector<Value>* rows) = 0;
   // The values along a new first dimension.
@@ -117,6 +120,8 @@ class Machine {
   // From so many live invocations on, memory is looked at each time that so many have begun.
   static constexpr int64_t kMany = 1 << 17;
   static constexpr int64_t kLook = 1 << 15;
+  // Events between two looks at whether the run was cancelled, where no block runs.
+  static constexpr int64_t kEventsPerLook = 1 << 16;
 
   Machine(const Plan& plan, Backend* backend, BatchPolicy* policy, int64_t max_depth);
   ~Machine();
@@ -161,10 +166,12 @@ class Machine {
   void Count(const Activation* invocation);
   void Retire(Activation* activation);
   void Release(Activation* activation);
+  void Empty(Activation* activation);
 
   void Process(Activation* activation, int event);
   void Ready(Activation* activation, int node);
   void Unpack(Activation* activation, const Node& node);
+  const Record* FrameIn(const Value& value);
   void Enqueue(Activation* activation, const Node& node);
   Group* GroupFor(Queue* queue, const Activation& activation, const Node& node);
   std::vector<Activation*> TakeBatch(int block);
@@ -194,6 +201,7 @@ class Machine {
   Activation* live_ = nullptr;
   const Activation* culprit_ = nullptr;
   End end_ = End::kDone;  // the first reason to stop
+  int64_t events_ = 0;    // so far
   MachineCounts counts_;
 };
 

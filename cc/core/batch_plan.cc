@@ -1,15 +1,19 @@
-// Decoding of plans. Numbers are checked once, here, so that the machine need not.
+// Decoding of plans: that numbers are there and are no larger than memory can hold. Whether they fit each other is
+// what cc/core/plan_verifier.h says.
 #include "cc/core/batch_plan.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 
+#include "cc/core/plan_verifier.h"
+
 namespace recgraph {
 namespace batch {
 namespace {
 
 constexpr int64_t kVersion = 3;
+constexpr int64_t kMostSlots = 1 << 16;  // of a plan without numbers
 
 class Reader {
  public:
@@ -18,12 +22,13 @@ class Reader {
 
   bool ok() const { return ok_; }
   bool at_end() const { return next_ == code_.size(); }
-  void Fail() { ok_ = false; }
+  size_t position() const { return next_; }
 
   int Int(int64_t low, int64_t high) {
     if (!ok_ || next_ >= code_.size()) return Failed();
-    const int64_t value = code_[next_++];
+    const int64_t value = code_[next_];
     if (value < low || value > high) return Failed();
+    ++next_;
     return static_cast<int>(value);
   }
   int Count() { return Int(0, static_cast<int64_t>(code_.size())); }
@@ -33,6 +38,14 @@ class Reader {
     std::vector<int> list(Count());
     for (int& value : list) value = Int(low, high);
     return list;
+  }
+
+  // Slots cost memory and time without being spelled out: so many numbers allow only so many of them.
+  int Slots(int arguments) {
+    const int slots = Int(arguments, 1 << 20);
+    slots_ += slots;
+    if (slots_ > kMostSlots + 64 * static_cast<int64_t>(code_.size())) return Failed();
+    return slots;
   }
 
   std::string String() {
@@ -49,6 +62,7 @@ class Reader {
   const std::vector<int64_t>& code_;
   const std::vector<std::string>& strings_;
   size_t next_ = 0;
+  int64_t slots_ = 0;  // of all functions so far
   bool ok_ = true;
 };
 
@@ -67,8 +81,6 @@ Node ReadNode(Reader* in, int slots, int functions, int blocks) {
       node.selector = static_cast<Selector>(in->Int(0, 2));
       node.site = in->Count();
       node.targets = in->List(0, functions - 1);
-      if (node.targets.empty()) in->Fail();
-      if (node.selector != Selector::kNone && node.reads.empty()) in->Fail();
       break;
     case NodeKind::kUnpack:
       node.indices = in->List(0, 1 << 20);
@@ -86,7 +98,7 @@ Function ReadFunction(Reader* in, int functions, int blocks) {
   Function function;
   function.kind = static_cast<FunctionKind>(in->Int(0, 2));
   function.arguments = in->Count();
-  function.slots = in->Int(function.arguments, 1 << 20);
+  function.slots = in->Slots(function.arguments);
   function.has_effects = in->Int(0, 1) == 1;
   function.results = in->List(0, function.slots - 1);
   function.groups.resize(in->Count());
@@ -109,8 +121,6 @@ Function ReadFunction(Reader* in, int functions, int blocks) {
       function.map_results.push_back(std::move(result));
     }
   }
-  const size_t calls = function.kind == FunctionKind::kLoop ? 2 : 1;
-  if (function.kind != FunctionKind::kPlain && function.nodes.size() != calls) in->Fail();
   return function;
 }
 
@@ -123,54 +133,16 @@ Block ReadBlock(Reader* in) {
   block.has_effect = in->Int(0, 1) == 1;
   block.ragged = in->Int(0, 1) == 1;
   block.work = in->Any();
-  const std::vector<int> captures = in->List(0, 1 << 20);
-  if (captures.size() % 2 != 0) in->Fail();
-  for (size_t i = 0; i + 1 < captures.size(); i += 2) {
-    if (captures[i + 1] > static_cast<int>(Form::kPackedTransposed)) in->Fail();
-    block.captures.push_back({captures[i], static_cast<Form>(captures[i + 1])});
+  const int captures = in->Count();
+  for (int i = 0; i + 1 < captures && in->ok(); i += 2) {
+    const int slot = in->Int(0, 1 << 20);
+    block.captures.push_back({slot, static_cast<Form>(in->Int(0, static_cast<int>(Form::kPackedTransposed)))});
   }
+  if (captures % 2 != 0) in->Int(1, 0);  // a slot without a form
   for (int shared : in->List(0, 1)) block.shared.push_back(shared == 1);
   block.sums = in->List(0, 1 << 20);
   block.name = in->String();
   return block;
-}
-
-// What single numbers cannot show: that they fit each other.
-bool IsConsistent(const Plan& plan) {
-  for (const Function& function : plan.functions) {
-    for (const Event& event : function.events) {
-      for (int node : event.consumers) {
-        if (node >= static_cast<int>(function.nodes.size())) return false;
-      }
-    }
-    for (const Node& node : function.nodes) {
-      // Each value of a frame is unpacked once: it may be moved.
-      std::vector<int> indices = node.indices;
-      std::sort(indices.begin(), indices.end());
-      if (std::adjacent_find(indices.begin(), indices.end()) != indices.end()) return false;
-      size_t fired = 1;
-      if (node.kind == NodeKind::kCall) {
-        const size_t given = node.reads.size() - (node.selector == Selector::kNone ? 0 : 1);
-        const size_t groups = plan.functions[node.targets[0]].groups.size();
-        for (int target : node.targets) {
-          const Function& callee = plan.functions[target];
-          if (static_cast<size_t>(callee.arguments) != given) return false;
-          if (callee.results.size() != node.writes.size()) return false;
-          if (callee.groups.size() != groups) return false;
-        }
-        fired = groups;
-      }
-      if (function.kind == FunctionKind::kPlain && node.event + fired > function.events.size()) return false;
-    }
-  }
-  for (const Block& block : plan.blocks) {
-    if (block.function >= static_cast<int>(plan.functions.size())) return false;
-    const Function& function = plan.functions[block.function];
-    if (block.node >= static_cast<int>(function.nodes.size())) return false;
-    if (block.shared.size() != function.nodes[block.node].writes.size()) return false;
-    if (block.sums.size() % 3 != 0) return false;
-  }
-  return true;
 }
 
 // Loops and maps read their slots again and again.
@@ -212,7 +184,16 @@ std::string DecodePlan(const std::vector<int64_t>& code, const std::vector<std::
     plan->functions.push_back(ReadFunction(&in, functions, blocks));
   }
   for (int i = 0; i < blocks && in.ok(); ++i) plan->blocks.push_back(ReadBlock(&in));
-  if (!in.ok() || !in.at_end() || !IsConsistent(*plan)) return "a damaged plan";
+  if (!in.ok() || !in.at_end()) {
+    return "a damaged plan: number " + std::to_string(in.position()) + " of " + std::to_string(code.size()) +
+           " is not what it should be";
+  }
+  const std::string wrong = VerifyPlan(*plan);
+  if (!wrong.empty()) return "a damaged plan: " + wrong;
+  for (const Block& block : plan->blocks) {
+    for (const Capture& capture : block.captures) plan->captures = std::max(plan->captures, capture.slot + 1);
+    for (size_t i = 1; i < block.sums.size(); i += 3) plan->captures = std::max(plan->captures, block.sums[i] + 1);
+  }
   FindOnlyUses(plan);
   return "";
 }

@@ -95,6 +95,7 @@ struct Plan {
   std::vector<Block> blocks;
   std::vector<std::string> names;   // of functions
   std::vector<std::string> labels;  // of call sites
+  int captures = 0;                 // slots that an environment must have
 
   // The number of a function, or -1.
   int Find(const std::string& name) const;
@@ -103,7 +104,7 @@ struct Plan {
 // Sets `only_use` of all functions and nodes. DecodePlan does it.
 void FindOnlyUses(Plan* plan);
 
-// Decodes what recgraph/batch/plan.py encodes. Returns "" or what is wrong with it.
+// Decodes what recgraph/batch/plan.py encodes, and verifies it. Returns "" or what is wrong with it.
 std::string DecodePlan(const std::vector<int64_t>& code, const std::vector<std::string>& strings,
                        Plan* plan);
 

@@ -2,6 +2,7 @@
 #include "cc/core/expression.h"
 
 #include <algorithm>
+#include <new>
 
 namespace recgraph {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 constexpr int64_t kTileFloats = 6 * 1024;
 constexpr int64_t kMaxWidth = 1 << 24;
 constexpr int64_t kMaxCount = 1 << 16;
+constexpr int64_t kMaxScratch = 1 << 28;
 
 }  // namespace
 
@@ -93,6 +95,7 @@ std::string Expression::Decode(const std::vector<int64_t>& code, Expression* exp
     expression->offsets_.push_back(expression->scratch_);
     expression->scratch_ += width;
   }
+  if (expression->scratch_ > kMaxScratch) return "an expression whose steps take too much memory";
   int64_t widest = expression->scratch_;
   for (int64_t width : expression->outputs_) widest = std::max(widest, width);
   expression->tile_ = std::max<int64_t>(kTileFloats / std::max<int64_t>(widest, 1), 1);
@@ -112,11 +115,15 @@ bool Expression::IsFlat(const Place& place, int64_t width) const {
   return shared ? place.scalar : !place.scalar && RowWidth(place) == width;
 }
 
-void Expression::Run(int64_t begin, int64_t end, const float* const* inputs, float* const* outputs) const {
+bool Expression::Run(int64_t begin, int64_t end, const float* const* inputs, float* const* outputs) const {
   const RowKernels& kernels = BestRowKernels();
   thread_local std::vector<float> scratch;
   const int64_t tile = std::min(tile_, std::max<int64_t>(end - begin, 0));
-  if (static_cast<int64_t>(scratch.size()) < scratch_ * tile) scratch.resize(scratch_ * tile);
+  try {
+    if (static_cast<int64_t>(scratch.size()) < scratch_ * tile) scratch.resize(scratch_ * tile);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 
   for (int64_t row = begin; row < end; row += tile) {
     const int64_t rows = std::min(tile, end - row);
@@ -151,6 +158,7 @@ void Expression::Run(int64_t begin, int64_t end, const float* const* inputs, flo
       }
     }
   }
+  return true;
 }
 
 }  // namespace recgraph

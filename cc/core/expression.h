@@ -26,9 +26,10 @@ class Expression {
   // Floats of a row of each output.
   const std::vector<int64_t>& outputs() const { return outputs_; }
 
-  // Computes rows `begin` to `end`. Inputs and outputs are whole arrays; no output may be an input.
+  // Computes rows `begin` to `end`; false where there is no memory. Inputs and outputs are whole arrays; no output may be
+  // an input.
   // Thread-safe.
-  void Run(int64_t begin, int64_t end, const float* const* inputs, float* const* outputs) const;
+  bool Run(int64_t begin, int64_t end, const float* const* inputs, float* const* outputs) const;
 
  private:
   enum class Space { kInput = 0, kRegister = 1, kOutput = 2 };

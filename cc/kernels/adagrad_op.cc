@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "cc/core/row_kernels.h"
+#include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -41,8 +42,11 @@ class ApplyAdagradOp final : public tensorflow::OpKernel {
 
   void Compute(OpKernelContext* ctx) override {
     tensorflow::core::RefCountPtr<Var> variable, accumulator;
-    OP_REQUIRES_OK(ctx, LookupResource(ctx, HandleFromInput(ctx, 0), &variable));
-    OP_REQUIRES_OK(ctx, LookupResource(ctx, HandleFromInput(ctx, 1), &accumulator));
+    const tensorflow::ResourceHandle *first_handle = nullptr, *second_handle = nullptr;
+    OP_REQUIRES_OK(ctx, ScalarOf(ctx->input(0), &first_handle));
+    OP_REQUIRES_OK(ctx, ScalarOf(ctx->input(1), &second_handle));
+    OP_REQUIRES_OK(ctx, LookupResource(ctx, *first_handle, &variable));
+    OP_REQUIRES_OK(ctx, LookupResource(ctx, *second_handle, &accumulator));
     OP_REQUIRES(ctx, variable.get() != accumulator.get(),
                 errors::InvalidArgument("the accumulator is the variable itself"));
     // In the order of their addresses: two of these ops never wait for each other.

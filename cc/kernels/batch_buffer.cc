@@ -1,16 +1,20 @@
 // Stacking and taking apart.
 #include "cc/kernels/batch_buffer.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "cc/kernels/errors.h"
 #include "cc/kernels/pool_allocator.h"
+#include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/framework/types.h"
+#include "tensorflow/core/framework/variant.h"
 
 namespace recgraph {
 namespace batch {
 
+using tensorflow::DataType;
 using tensorflow::DataTypeCanUseMemcpy;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
@@ -24,7 +28,15 @@ TensorShape ShapeOfValue(const Tensor& tensor, bool shared) {
   return shape;
 }
 
-// Copies `count` elements of one value to element `offset` of `to`.
+// Elements that are objects, copied as such.
+template <typename Object>
+void CopyObjects(const Buffer& from, int64_t row, int64_t offset, Tensor* to) {
+  const int64_t count = from.value_elements();
+  const auto* first = static_cast<const Object*>(from.tensor().data()) + (row < 0 ? 0 : row * count);
+  std::copy_n(first, count, static_cast<Object*>(to->data()) + offset);
+}
+
+// Copies the elements of one value to those of `to` from `offset` on; both have one dtype.
 void CopyElements(const Buffer& from, int64_t row, int64_t offset, Tensor* to) {
   const int64_t count = from.value_elements();
   if (count == 0) return;
@@ -33,18 +45,25 @@ void CopyElements(const Buffer& from, int64_t row, int64_t offset, Tensor* to) {
     std::memcpy(static_cast<char*>(to->data()) + offset * size, from.data(row), from.value_bytes());
     return;
   }
-  const auto* strings = static_cast<const tstring*>(from.tensor().data()) + (row < 0 ? 0 : row * count);
-  auto* target = static_cast<tstring*>(to->data()) + offset;
-  for (int64_t i = 0; i < count; ++i) target[i] = strings[i];
+  switch (to->dtype()) {
+    case tensorflow::DT_STRING: return CopyObjects<tstring>(from, row, offset, to);
+    case tensorflow::DT_RESOURCE: return CopyObjects<tensorflow::ResourceHandle>(from, row, offset, to);
+    default: return CopyObjects<tensorflow::Variant>(from, row, offset, to);  // the only other dtype of objects
+  }
 }
 
+// More leaves than a join of any program has: a join of joins of itself has exponentially many.
+constexpr size_t kMostParts = 1 << 26;
+
 // The leaves of a join, in order.
-void Parts(const Value& join, std::vector<const Value*>* parts) {
+absl::Status Parts(const Value& join, std::vector<const Value*>* parts) {
   std::vector<const Value*> stack = {&join};
   while (!stack.empty()) {
     const Value* const value = stack.back();
     stack.pop_back();
-    if (value->holder->kind != Holder::Kind::kJoin) {
+    if (value->holder->kind == Holder::Kind::kRecord) return errors::InvalidArgument("concat: a part is a frame");
+    if (parts->size() + stack.size() > kMostParts) return errors::ResourceExhausted("concat: too many parts");
+    if (value->holder->kind == Holder::Kind::kBuffer) {
       parts->push_back(value);
       continue;
     }
@@ -56,17 +75,25 @@ void Parts(const Value& join, std::vector<const Value*>* parts) {
     const Values& inner = record->values();
     for (size_t i = inner.size(); i-- > 0;) stack.push_back(&inner[i]);
   }
+  return absl::OkStatus();
+}
+
+absl::Status DtypesDiffer(const char* what, DataType one, DataType other) {
+  return errors::InvalidArgument(what, " of one tensor differ in dtype: ", tensorflow::DataTypeString(one), " and ",
+                                 tensorflow::DataTypeString(other));
 }
 
 absl::Status Join(const Value& join, Tensor* whole) {
   std::vector<const Value*> parts;
-  Parts(join, &parts);
+  TF_RETURN_IF_ERROR(Parts(join, &parts));
+  const DataType dtype = static_cast<const Buffer*>(parts[0]->holder.get())->tensor().dtype();
   TensorShape shape;
   int64_t rows = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Buffer* const buffer = static_cast<const Buffer*>(parts[i]->holder.get());
     TensorShape own = buffer->shape();
     if (own.dims() == 0) return errors::InvalidArgument("concat: a part is a scalar");
+    if (buffer->tensor().dtype() != dtype) return DtypesDiffer("parts", dtype, buffer->tensor().dtype());
     rows += own.dim_size(0);
     own.set_dim(0, 0);
     if (i == 0) shape = own;
@@ -75,8 +102,8 @@ absl::Status Join(const Value& join, Tensor* whole) {
                                      shape.DebugString(), " and ", own.DebugString());
     }
   }
-  shape.set_dim(0, rows);
-  *whole = Tensor(ThePoolAllocator(), static_cast<const Buffer*>(parts[0]->holder.get())->tensor().dtype(), shape);
+  TF_RETURN_IF_ERROR(shape.SetDimWithStatus(0, rows));
+  TF_RETURN_IF_ERROR(Allocate(dtype, shape, whole));
   int64_t offset = 0;
   for (const Value* part : parts) {
     const auto* buffer = static_cast<const Buffer*>(part->holder.get());
@@ -120,7 +147,7 @@ absl::Status BufferOf(const Value** value, const Buffer** buffer) {
     *value = record->joined();
   }
   if ((*value)->holder->kind != Holder::Kind::kBuffer) {
-    return errors::Internal("a frame where a tensor was expected");
+    return errors::InvalidArgument("a frame where a tensor was expected");
   }
   *buffer = static_cast<const Buffer*>((*value)->holder.get());
   return absl::OkStatus();
@@ -139,11 +166,11 @@ absl::Status Gather(std::vector<const Value*> values, Tensor* stacked, bool* fre
     return absl::OkStatus();
   }
   TensorShape shape = first->shape();
-  shape.InsertDim(0, count);
+  TF_RETURN_IF_ERROR(shape.InsertDimWithStatus(0, count));
   if (count == 1 && values[0]->row < 0) {
     if (stacked->CopyFrom(first->tensor(), shape)) return absl::OkStatus();
   }
-  *stacked = Tensor(ThePoolAllocator(), first->tensor().dtype(), shape);
+  TF_RETURN_IF_ERROR(Allocate(first->tensor().dtype(), shape, stacked));
   *fresh = true;
   const size_t bytes = first->value_bytes();
   const bool plain = DataTypeCanUseMemcpy(stacked->dtype());
@@ -154,6 +181,10 @@ absl::Status Gather(std::vector<const Value*> values, Tensor* stacked, bool* fre
       return errors::InvalidArgument("rows of one batch differ in shape: ", first->shape().DebugString(),
                                      " and ", buffer->shape().DebugString());
     }
+    if (buffer->tensor().dtype() != stacked->dtype()) {
+      return DtypesDiffer("rows", stacked->dtype(), buffer->tensor().dtype());
+    }
+    if (first->value_elements() == 0) continue;
     if (plain) {
       std::memcpy(to, buffer->data(values[i]->row), bytes);
     } else {
@@ -177,7 +208,7 @@ absl::Status TensorOf(const Value& value, Tensor* tensor) {
     }
     return absl::OkStatus();
   }
-  *tensor = Tensor(ThePoolAllocator(), buffer->tensor().dtype(), buffer->shape());
+  TF_RETURN_IF_ERROR(Allocate(buffer->tensor().dtype(), buffer->shape(), tensor));
   CopyElements(*buffer, settled->row, 0, tensor);
   return absl::OkStatus();
 }

@@ -21,6 +21,7 @@ class Buffer final : public Holder {
   const tensorflow::Tensor& tensor() const { return tensor_; }
   // Of one value.
   const tensorflow::TensorShape& shape() const { return shape_; }
+  // 0 where elements are objects.
   size_t value_bytes() const { return value_bytes_; }
   int64_t value_elements() const { return value_elements_; }
   const char* data(int64_t row) const { return data_ + (row < 0 ? 0 : row) * value_bytes_; }

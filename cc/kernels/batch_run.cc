@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cc/core/call_path.h"
+#include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
 #include "cc/kernels/rows.h"
 #include "tensorflow/core/framework/function.h"
@@ -31,17 +32,25 @@ class BlockFrame final : public tensorflow::CallFrameInterface {
   size_t num_args() const override { return inputs_.size(); }
   size_t num_retvals() const override { return outputs_.size(); }
   absl::Status GetArg(int index, const Tensor** value) override {
+    if (static_cast<size_t>(index) >= inputs_.size()) return OutOfRange("argument", index);
     *value = &inputs_[index];
     return absl::OkStatus();
   }
-  bool CanConsumeArg(int index) const override { return fresh_[index]; }
+  bool CanConsumeArg(int index) const override {
+    return static_cast<size_t>(index) < fresh_.size() && fresh_[index];
+  }
   void ConsumeArg(int index, Tensor* value) override { *value = std::move(inputs_[index]); }
   absl::Status SetRetval(int index, const Tensor& value) override {
+    if (static_cast<size_t>(index) >= outputs_.size()) return OutOfRange("result", index);
     outputs_[index] = value;
     return absl::OkStatus();
   }
 
  private:
+  static absl::Status OutOfRange(const char* what, int index) {
+    return errors::InvalidArgument("a block has no ", what, " ", index);
+  }
+
   std::vector<Tensor> inputs_;
   const std::vector<bool> fresh_;
   std::vector<Tensor> outputs_;
@@ -92,15 +101,39 @@ Run::~Run() {
   Publish({published_.invocations, 0, published_.peak});
 }
 
-absl::Status Run::Call(const std::string& function, std::vector<std::vector<Value>> roots) {
-  const int index = plan_.Find(function);
-  if (index < 0) return errors::NotFound("the batched program has no function ", function);
-  for (auto& root : roots) {
-    if (root.size() != static_cast<size_t>(plan_.functions[index].arguments)) {
-      return errors::InvalidArgument(function, " was given ", root.size(), " arguments");
-    }
-    machine_->AddRoot(index, std::move(root));
+absl::Status Run::Check(const std::string& function, const std::vector<std::vector<Value>>& roots, size_t results,
+                        int* index) const {
+  *index = plan_.Find(function);
+  if (*index < 0) return errors::NotFound("the batched program has no function ", function);
+  const batch::Function& callee = plan_.functions[*index];
+  if (callee.results.size() < results) {
+    return errors::InvalidArgument(function, " has ", callee.results.size(), " results, not ", results);
   }
+  for (const auto& root : roots) {
+    if (root.size() != static_cast<size_t>(callee.arguments)) {
+      return errors::InvalidArgument(function, " was given ", root.size(), " arguments, not ", callee.arguments);
+    }
+  }
+  if (scope_.environment == nullptr || scope_.environment->slots().size() < static_cast<size_t>(plan_.captures)) {
+    return errors::InvalidArgument(
+        "the program captures ", plan_.captures, " tensors, the call has ",
+        scope_.environment == nullptr ? 0 : scope_.environment->slots().size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run::Call(const std::string& function, std::vector<std::vector<Value>> roots, size_t results) {
+  int index = -1;
+  absl::Status status = Check(function, roots, results, &index);
+  if (!status.ok()) {
+    stop_->store(true, std::memory_order_relaxed);
+    return status;
+  }
+  return CatchingAll([&] { return RunMachine(index, std::move(roots)); });
+}
+
+absl::Status Run::RunMachine(int index, std::vector<std::vector<Value>> roots) {
+  for (auto& root : roots) machine_->AddRoot(index, std::move(root));
   const Machine::End end = machine_->Run();
   scope_.root->CountInvocations(machine_->counts().invocations);
   Publish(machine_->counts());
@@ -241,6 +274,7 @@ absl::Status Run::Keep(const Block& block, const Node& node, Activation** activa
 
 absl::Status Run::AddSums(const Block& block, const std::vector<Tensor>& outputs) {
   for (size_t i = 0; i < block.sums.size(); i += 3) {
+    if (scope_.sums == nullptr) return errors::InvalidArgument("block ", block.name, " adds to sums in a forward call");
     const auto kind = static_cast<SumKind>(block.sums[i]);
     const int slot = block.sums[i + 1];
     const Tensor& first = outputs[block.sums[i + 2]];
@@ -273,18 +307,25 @@ uint64_t Run::ShapesOf(const Node& node, const Activation& activation) {
   return shapes;
 }
 
-int Run::Select(Selector selector, const Value& value) {
+bool Run::Select(Selector selector, const Value& value, int* branch) {
   const Buffer* buffer = nullptr;
   const Value* settled = &value;
-  if (!BufferOf(&settled, &buffer).ok()) return 0;
-  const char* const data = buffer->data(settled->row);
-  if (selector == Selector::kBool) {
-    // As in TensorFlow's If, what is no scalar is true where it has elements.
-    const bool is_scalar = buffer->shape().dims() == 0;
-    const bool truth = is_scalar ? *reinterpret_cast<const bool*>(data) : buffer->value_elements() > 0;
-    return truth ? 0 : 1;
+  if (!Succeeded(BufferOf(&settled, &buffer))) return false;
+  const bool by_bool = selector == Selector::kBool;
+  const auto dtype = by_bool ? tensorflow::DT_BOOL : tensorflow::DT_INT32;
+  // As in TensorFlow's If, what is no scalar is true where it has elements.
+  const bool is_scalar = buffer->shape().dims() == 0;
+  if (by_bool && !is_scalar) {
+    *branch = buffer->value_elements() > 0 ? 0 : 1;
+    return true;
   }
-  return *reinterpret_cast<const int32_t*>(data);
+  if (buffer->tensor().dtype() != dtype || buffer->value_elements() == 0) {
+    return Succeeded(errors::InvalidArgument("a branch is picked by a ", tensorflow::DataTypeString(dtype), ", found ",
+                                             buffer->tensor().DebugString()));
+  }
+  const char* const data = buffer->data(settled->row);
+  *branch = by_bool ? (*data != 0 ? 0 : 1) : *reinterpret_cast<const int32_t*>(data);
+  return true;
 }
 
 Value Run::Bool(bool value) {
@@ -302,6 +343,11 @@ void Run::Mismatch(size_t rows, size_t others) {
                                     rows, " and ", others));
 }
 
+void Run::BadFrame(int64_t values) {
+  Succeeded(values < 0 ? errors::InvalidArgument("a tensor where a frame was expected")
+                       : errors::InvalidArgument("a frame of another invocation: it has ", values, " values"));
+}
+
 bool Run::Split(const Value& value, std::vector<Value>* rows) {
   Tensor tensor;
   if (!Succeeded(TensorOf(value, &tensor))) return false;
@@ -316,8 +362,11 @@ bool Run::Stack(const std::vector<Value>& values, const MapResult& like, Value* 
   Tensor stacked;
   if (values.empty()) {
     tensorflow::TensorShape shape({0});
-    for (int dim : like.shape) shape.AddDim(dim);
-    stacked = Tensor(static_cast<tensorflow::DataType>(like.dtype), shape);
+    for (int dim : like.shape) {
+      if (!Succeeded(shape.AddDimWithStatus(dim))) return false;
+    }
+    const auto dtype = static_cast<tensorflow::DataType>(like.dtype);
+    if (!Succeeded(Tensor::BuildTensor(dtype, shape, &stacked))) return false;
   } else {
     std::vector<const Value*> pointers;
     for (const Value& value : values) pointers.push_back(&value);
@@ -358,11 +407,31 @@ absl::Status RootsOf(const tensorflow::OpInputList& inputs, bool map,
   return absl::OkStatus();
 }
 
-void Runs::Start(const std::string& function, std::vector<std::vector<Value>> roots, Done done) {
+void Runs::Start(const std::string& function, std::vector<std::vector<Value>> roots, size_t results, Done done) {
   function_ = function;
+  results_ = results;
   done_ = std::move(done);
+  const absl::Status divided = CatchingAll([&] {
+    Divide(std::move(roots));
+    return absl::OkStatus();
+  });
+  if (!divided.ok()) {
+    const Done ended = std::move(done_);
+    return ended(this, divided);
+  }
+  const size_t count = parts_.size();
+  pending_.store(count, std::memory_order_relaxed);
+  // This object, and the root call, may be gone when the last part has been scheduled.
+  const std::shared_ptr<Scheduler> scheduler = scope_.root->scheduler()->shared_from_this();
+  for (size_t i = 1; i < count; ++i) {
+    scheduler->Schedule([this, part = &parts_[i]] { RunPart(part); });
+  }
+  RunPart(&parts_[0]);
+}
+
+void Runs::Divide(std::vector<std::vector<Value>> roots) {
   const Plan& plan = *scope_.root->program()->plan();
-  const int index = plan.Find(function);
+  const int index = plan.Find(function_);
   // What has effects is run by one machine, so that the order of its rows does not depend on threads.
   const bool in_order = index >= 0 && plan.functions[index].has_effects;
   const size_t threads = in_order ? 1 : scope_.root->threads();
@@ -383,13 +452,6 @@ void Runs::Start(const std::string& function, std::vector<std::vector<Value>> ro
     part.count = part.roots.size();
     part.run = std::make_unique<Run>(scope, max_depth_, &stop_, count == 1, records_);
   }
-  pending_.store(count, std::memory_order_relaxed);
-  // This object, and the root call, may be gone when the last part has been scheduled.
-  const std::shared_ptr<Scheduler> scheduler = scope_.root->scheduler()->shared_from_this();
-  for (size_t i = 1; i < count; ++i) {
-    scheduler->Schedule([this, part = &parts_[i]] { RunPart(part); });
-  }
-  RunPart(&parts_[0]);
 }
 
 void Runs::RunPart(Part* part) {
@@ -397,7 +459,7 @@ void Runs::RunPart(Part* part) {
     const tsl::profiler::TraceMe trace(
         [&] { return tsl::profiler::TraceMeEncode("recgraph: " + function_, {{"roots", part->count}}); },
         tsl::profiler::kInfo);
-    part->status = part->run->Call(function_, std::move(part->roots));
+    part->status = part->run->Call(function_, std::move(part->roots), results_);
   }
   if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) End();
 }
@@ -409,7 +471,8 @@ void Runs::End() {
     if (!part.status.ok() && (status.ok() || absl::IsCancelled(status))) status = part.status;
   }
   for (Part& part : parts_) {
-    if (status.ok() && part.sums != nullptr) status = scope_.sums->Absorb(part.sums.get());
+    if (!status.ok() || part.sums == nullptr) continue;
+    status = CatchingAll([&] { return scope_.sums->Absorb(part.sums.get()); });
   }
   const Done done = std::move(done_);
   done(this, status);
@@ -427,8 +490,7 @@ absl::Status Runs::Stacked(size_t index, tensorflow::DataType dtype,
                            const tensorflow::PartialTensorShape& shape, Tensor* result) const {
   const std::vector<Value> values = Raw(index);
   if (values.empty()) {
-    *result = NoRows(dtype, shape);
-    return absl::OkStatus();
+    return NoRows(dtype, shape, result);
   }
   std::vector<const Value*> pointers;
   for (const Value& value : values) pointers.push_back(&value);
@@ -448,7 +510,7 @@ absl::Status SetResults(tensorflow::OpKernelContext* ctx, const Runs& runs, bool
     } else {
       TF_RETURN_IF_ERROR(runs.Single(i, &result));
     }
-    ctx->set_output(i, std::move(result));
+    TF_RETURN_IF_ERROR(SetOutput(ctx, i, std::move(result)));
   }
   return absl::OkStatus();
 }

@@ -27,8 +27,8 @@ class Run final : public Backend {
   // threads where it is `alone`; one that records, for a gradient, does not expect to see its weights again.
   Run(const Scope& scope, int64_t max_depth, std::atomic<bool>* stop, bool alone, bool records);
 
-  // Runs `function` once for each root; on the calling thread.
-  absl::Status Call(const std::string& function, std::vector<std::vector<Value>> roots);
+  // Runs `function`, which has at least so many results, once for each root; on the calling thread.
+  absl::Status Call(const std::string& function, std::vector<std::vector<Value>> roots, size_t results);
 
   const Value& result(int root, size_t index) { return machine_->results(root)[index]; }
 
@@ -37,9 +37,10 @@ class Run final : public Backend {
   bool RunBlock(const Block& block, const Node& node, Activation** activations, size_t count) override;
   bool Alike(const Node& node, const Activation& one, const Activation& other) override;
   uint64_t ShapesOf(const Node& node, const Activation& activation) override;
-  int Select(Selector selector, const Value& value) override;
+  bool Select(Selector selector, const Value& value, int* branch) override;
   Value Bool(bool value) override;
   void Mismatch(size_t rows, size_t others) override;
+  void BadFrame(int64_t values) override;
   bool Split(const Value& value, std::vector<Value>* rows) override;
   bool Stack(const std::vector<Value>& values, const MapResult& like, Value* whole) override;
   bool Cancelled() override {
@@ -58,6 +59,10 @@ class Run final : public Backend {
                       std::vector<tensorflow::Tensor>* inputs, std::vector<bool>* fresh);
   absl::Status Keep(const Block& block, const Node& node, Activation** activations, size_t count,
                     std::vector<tensorflow::Tensor>* outputs);
+  // Whether the environment and the function are what the plan takes them for.
+  absl::Status Check(const std::string& function, const std::vector<std::vector<Value>>& roots, size_t results,
+                     int* index) const;
+  absl::Status RunMachine(int index, std::vector<std::vector<Value>> roots);
   absl::Status AddSums(const Block& block, const std::vector<tensorflow::Tensor>& outputs);
   void Publish(const MachineCounts& counts);
   void NoteError(const absl::Status& status, const Activation* activation);
@@ -86,8 +91,8 @@ class Runs {
       : scope_(scope), max_depth_(max_depth), records_(records) {}
 
   // Runs the first part here, the others on other threads; `done` runs on the thread that ends last, perhaps
-  // before this returns, and deletes this object.
-  void Start(const std::string& function, std::vector<std::vector<Value>> roots, Done done);
+  // before this returns, and deletes this object. The function has at least `results` results, or it is an error.
+  void Start(const std::string& function, std::vector<std::vector<Value>> roots, size_t results, Done done);
 
   // Result `index` of every root.
   std::vector<Value> Raw(size_t index) const;
@@ -104,6 +109,7 @@ class Runs {
     int count = 0;
     absl::Status status;
   };
+  void Divide(std::vector<std::vector<Value>> roots);
   void RunPart(Part* part);
   void End();
 
@@ -111,6 +117,7 @@ class Runs {
   const int64_t max_depth_;
   const bool records_;
   std::string function_;
+  size_t results_ = 0;
   Done done_;
   std::vector<Part> parts_;
   std::atomic<int> pending_{0};

@@ -1,5 +1,6 @@
 // The kernels of the ops on rows.
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
 namespace {
+
+// Of a packed matrix: what it takes can be counted.
+constexpr int64_t kLargestSide = int64_t{1} << 30;
 
 // Rows are dealt out to threads where the device has some and there is enough to do.
 template <typename Work>
@@ -47,7 +51,7 @@ class ExpressionOp : public OpKernel {
       TensorShape one({1});
       for (int i = 1; i < shape.dims(); ++i) {
         OP_REQUIRES(ctx, shape.dim_size(i) >= 0, errors::InvalidArgument("an output of unknown shape"));
-        one.AddDim(shape.dim_size(i));
+        OP_REQUIRES_OK(ctx, one.AddDimWithStatus(shape.dim_size(i)));
       }
       shapes_.push_back(one);
     }
@@ -77,13 +81,16 @@ class ExpressionOp : public OpKernel {
     rows = std::max<int64_t>(rows, 0);
     for (size_t i = 0; i < shapes_.size(); ++i) {
       TensorShape shape = shapes_[i];
-      shape.set_dim(0, rows * expression_.outputs()[i] / shape.num_elements());
+      OP_REQUIRES_OK(ctx, shape.SetDimWithStatus(0, rows * (expression_.outputs()[i] / shape.num_elements())));
       Tensor* output = nullptr;
       OP_REQUIRES_OK(ctx, ctx->allocate_output(i, shape, &output));
       to[i] = output->flat<float>().data();
     }
-    ForRows(ctx, rows, cycles_,
-            [&](int64_t begin, int64_t end) { expression_.Run(begin, end, from.data(), to.data()); });
+    std::atomic<bool> done{true};
+    ForRows(ctx, rows, cycles_, [&](int64_t begin, int64_t end) {
+      if (!expression_.Run(begin, end, from.data(), to.data())) done.store(false, std::memory_order_relaxed);
+    });
+    OP_REQUIRES(ctx, done.load(), errors::ResourceExhausted("no memory for the steps of an expression"));
   }
 
   bool IsExpensive() override { return false; }
@@ -99,6 +106,9 @@ class PackedProductOp : public OpKernel {
   explicit PackedProductOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("inner", &shape_.inner));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("width", &shape_.width));
+    OP_REQUIRES(ctx,
+                shape_.inner >= 1 && shape_.width >= 1 && shape_.inner <= kLargestSide && shape_.width <= kLargestSide,
+                errors::InvalidArgument("no matrix is of ", shape_.inner, " x ", shape_.width));
   }
 
   void Compute(OpKernelContext* ctx) override {

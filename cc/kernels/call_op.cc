@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
 #include "cc/kernels/rows.h"
 
@@ -30,10 +31,7 @@ void Call::Measure(const CallClass& which, bool gradient) {
 
 void Call::Finish() {
   const absl::Status result = Status();
-  if (!result.ok()) {
-    ctx->SetStatus(own_root != nullptr ? own_root->FirstError(result)
-                                       : errors::Cancelled("an invocation below has failed"));
-  }
+  if (!result.ok()) ctx->SetStatus(Reported(result));
   if (result.ok() && measured) {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - measured->start;
     own_root->program()->choice()->Add(measured->call, measured->engine, measured->gradient,
@@ -42,6 +40,18 @@ void Call::Finish() {
   const tensorflow::AsyncOpKernel::DoneCallback report = std::move(done);
   delete this;
   report();
+}
+
+// A call in a body leaves its error with the call from outside, which reports the first one; it ends its body as
+// cancelled, so that no other error comes of it.
+absl::Status Call::Reported(const absl::Status& result) const {
+  if (own_root != nullptr) return own_root->FirstError(result);
+  if (scope.root == nullptr) return result;  // it did not get as far as to belong to one
+  std::vector<std::string> path;
+  if (scope.parent != nullptr) path = scope.parent->CallPath();
+  path.push_back(*scope.label);
+  scope.root->NoteError(path, result);
+  return errors::Cancelled("an invocation below has failed");
 }
 
 CallOp::CallOp(OpKernelConstruction* ctx) : AsyncOpKernel(ctx) {
@@ -56,7 +66,7 @@ void CallOp::ComputeAsync(OpKernelContext* ctx, DoneCallback done) {
   Call* const call = new Call;
   call->ctx = ctx;
   call->done = std::move(done);
-  const absl::Status status = Begin(call);
+  const absl::Status status = CatchingAll([&] { return Begin(call); });
   if (status.ok()) {
     Launch(call);
   } else {
@@ -87,6 +97,7 @@ absl::Status CallOp::Begin(Call* call) {
     scope.sums = parent->sums();
   }
   if (scope.root->cancelled()) return errors::Cancelled("the step was cancelled");
+  TF_RETURN_IF_ERROR(CheckMemory());
   return Prepare(call);
 }
 
@@ -115,7 +126,7 @@ void CallOp::OneDone(Call* call, const absl::Status& status) const {
 }
 
 void CallOp::AllDone(Call* call) const {
-  if (call->Status().ok()) call->Update(SetOutputs(call));
+  if (call->Status().ok()) call->Update(CatchingAll([&] { return SetOutputs(call); }));
   call->Finish();
 }
 
@@ -123,7 +134,7 @@ absl::Status CallOp::SetResults(Call* call,
                                 const std::vector<tensorflow::PartialTensorShape>& shapes) const {
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (!map_) {
-      call->ctx->set_output(i, std::move(call->invocations[0]->results()[i]));
+      TF_RETURN_IF_ERROR(SetOutput(call->ctx, i, std::move(call->invocations[0]->results()[i])));
       continue;
     }
     std::vector<Tensor> rows;
@@ -133,7 +144,7 @@ absl::Status CallOp::SetResults(Call* call,
     Tensor stacked;
     TF_RETURN_IF_ERROR(
         StackRows(rows, call->ctx->expected_output_dtype(i), shapes[i], &stacked));
-    call->ctx->set_output(i, std::move(stacked));
+    TF_RETURN_IF_ERROR(SetOutput(call->ctx, i, std::move(stacked)));
   }
   return absl::OkStatus();
 }

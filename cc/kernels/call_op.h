@@ -44,6 +44,8 @@ struct Call {
   absl::Status status;  // guarded by mutex
 
   void Update(const absl::Status& new_status);
+  // What the executor is told of an error.
+  absl::Status Reported(const absl::Status& result) const;
   absl::Status Status();
   // Notes what the call costs from here on.
   void Measure(const CallClass& which, bool gradient);

@@ -4,6 +4,7 @@
 #include "cc/core/batch_policy.h"
 #include "cc/core/frame_base.h"
 #include "cc/core/scheduler.h"
+#include "cc/kernels/checked.h"
 #include "cc/kernels/invocation.h"
 #include "cc/kernels/program.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -51,10 +52,12 @@ class SetPolicyOp : public OpKernel {
 
   void Compute(OpKernelContext* ctx) override {
     Policy policy;
-    const tstring& name = ctx->input(0).scalar<tstring>()();
+    const tstring* given = nullptr;
+    OP_REQUIRES_OK(ctx, ScalarOf(ctx->input(0), &given));
+    const std::string name = *given;
     OP_REQUIRES(ctx, ParsePolicy(name, &policy),
                 errors::InvalidArgument(
-                    "no scheduling policy '", std::string(name),
+                    "no scheduling policy '", name,
                     "': there are 'fifo', 'depth_first' and 'random'"));
     Tensor* previous = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({}), &previous));
@@ -69,9 +72,11 @@ class SetBatchPolicyOp : public OpKernel {
 
   void Compute(OpKernelContext* ctx) override {
     batch::Order order;
-    const tstring& name = ctx->input(0).scalar<tstring>()();
+    const tstring* given = nullptr;
+    OP_REQUIRES_OK(ctx, ScalarOf(ctx->input(0), &given));
+    const std::string name = *given;
     OP_REQUIRES(ctx, batch::ParseOrder(name, &order),
-                errors::InvalidArgument("no batch policy '", std::string(name),
+                errors::InvalidArgument("no batch policy '", name,
                                         "': there are 'agenda', 'depth', 'height' and 'random'"));
     Tensor* previous = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({}), &previous));
@@ -85,9 +90,11 @@ class EngineReportOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* ctx) override {
+    const tstring* key = nullptr;
+    OP_REQUIRES_OK(ctx, ScalarOf(ctx->input(0), &key));
     Tensor* report = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({}), &report));
-    report->scalar<tstring>()() = Program::ChoiceReport(ctx->input(0).scalar<tstring>()());
+    report->scalar<tstring>()() = Program::ChoiceReport(*key);
   }
 };
 
@@ -96,7 +103,9 @@ class BlockCountsOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* ctx) override {
-    const auto report = Program::BlockReport(ctx->input(0).scalar<tstring>()());
+    const tstring* key = nullptr;
+    OP_REQUIRES_OK(ctx, ScalarOf(ctx->input(0), &key));
+    const auto report = Program::BlockReport(*key);
     Tensor* counts = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({static_cast<int64_t>(report.size()), 3}), &counts));
     auto out = counts->matrix<int64_t>();
@@ -111,7 +120,10 @@ class RegisterProgramOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* ctx) override {
-    RegisterProgram(ctx->input(0).scalar<tstring>()(), ctx->input(1).scalar<tstring>()());
+    const tstring *key = nullptr, *library = nullptr;
+    OP_REQUIRES_OK(ctx, ScalarOf(ctx->input(0), &key));
+    OP_REQUIRES_OK(ctx, ScalarOf(ctx->input(1), &library));
+    OP_REQUIRES_OK(ctx, RegisterProgram(*key, *library));
   }
 };
 

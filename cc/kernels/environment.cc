@@ -6,10 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "cc/kernels/checked.h"
 #include "cc/kernels/invocation.h"
+#include "cc/kernels/pool_allocator.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tensorflow/core/framework/resource_var.h"
-#include "tensorflow/core/framework/tensor_util.h"
 #include "cc/kernels/errors.h"
 
 namespace recgraph {
@@ -28,16 +29,16 @@ namespace {
 // so that its buffer cannot be shared.
 absl::Status ReadVariable(OpKernelContext* ctx, const Tensor& handle, Tensor* value) {
   tensorflow::core::RefCountPtr<Var> variable;
-  TF_RETURN_IF_ERROR(
-      LookupResource(ctx, handle.scalar<tensorflow::ResourceHandle>()(), &variable));
+  const tensorflow::ResourceHandle* resource = nullptr;
+  TF_RETURN_IF_ERROR(ScalarOf(handle, &resource));
+  TF_RETURN_IF_ERROR(LookupResource(ctx, *resource, &variable));
   tensorflow::tf_shared_lock lock(*variable->mu());
   if (!variable->is_initialized) {
     return errors::FailedPrecondition("captured variable is not initialized: ",
                                                   variable->DebugString());
   }
-  *value = variable->copy_on_read_mode.load()
-               ? tensorflow::tensor::DeepCopy(*variable->tensor())
-               : *variable->tensor();
+  if (variable->copy_on_read_mode.load()) return Copy(*variable->tensor(), value);
+  *value = *variable->tensor();
   return absl::OkStatus();
 }
 
@@ -84,11 +85,24 @@ bool RowsFit(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-// Stacks `parts` along their first dimension; keeps `whole` where there are none. Their rows fit:
-// `Concat` copies whatever there is, beyond the end of its result if need be.
+// Stacks `parts` along their first dimension; keeps `whole` where there are none. Their rows fit.
 absl::Status Stack(const std::vector<Tensor>& parts, Tensor* whole) {
   if (parts.empty()) return absl::OkStatus();
-  return tensorflow::tensor::Concat(parts, whole);
+  TensorShape shape = parts[0].shape();
+  int64_t rows = 0;
+  for (const Tensor& part : parts) rows += part.dim_size(0);
+  TF_RETURN_IF_ERROR(shape.SetDimWithStatus(0, rows));
+  TF_RETURN_IF_ERROR(Allocate(parts[0].dtype(), shape, whole));
+  char* to = static_cast<char*>(whole->data());
+  for (const Tensor& part : parts) {
+    if (part.TotalBytes() > 0) std::memcpy(to, part.data(), part.TotalBytes());
+    to += part.TotalBytes();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NoSlot(int slot, int slots) {
+  return errors::InvalidArgument("there is no slot ", slot, " among ", slots, " captured tensors");
 }
 
 int PairKind(SumKind kind) { return kind == SumKind::kOuter ? 0 : 1; }
@@ -122,10 +136,8 @@ absl::Status Environment::Packed(int slot, bool transposed, PackedMatrices* kept
 }
 
 absl::Status Sums::AddDense(int slot, const Tensor& value) {
-  const auto begin = [&value](Tensor* total) {
-    *total = tensorflow::tensor::DeepCopy(value);
-    return absl::OkStatus();
-  };
+  if (slot < 0 || slot >= slots()) return NoSlot(slot, slots());
+  const auto begin = [&value](Tensor* total) { return Copy(value, total); };
   return sums_.AddTotal(slot, begin, [slot, &value](Tensor* total) {
     if (value.dtype() != total->dtype() || value.shape() != total->shape()) {
       return Differ(slot, "differ in shape or dtype", *total, value);
@@ -135,6 +147,10 @@ absl::Status Sums::AddDense(int slot, const Tensor& value) {
 }
 
 absl::Status Sums::AddPair(SumKind kind, int slot, const Tensor& first, const Tensor& second) {
+  if (slot < 0 || slot >= slots()) return NoSlot(slot, slots());
+  if (!tensorflow::DataTypeCanUseMemcpy(first.dtype()) || !tensorflow::DataTypeCanUseMemcpy(second.dtype())) {
+    return Differ(slot, "are no numbers", first, second);
+  }
   if (first.dims() == 0 || second.dims() == 0 || first.dim_size(0) != second.dim_size(0)) {
     return Differ(slot, "are a pair of different length", first, second);
   }
@@ -201,10 +217,10 @@ class CaptureOp : public OpKernel {
   void Compute(OpKernelContext* ctx) override {
     Invocation* invocation;
     OP_REQUIRES_OK(ctx, CurrentInvocation(ctx, *this, &invocation));
+    OP_REQUIRES(ctx, invocation->environment() != nullptr, errors::InvalidArgument("nothing is captured here"));
     const auto& slots = invocation->environment()->slots();
-    OP_REQUIRES(ctx, static_cast<size_t>(slot_) < slots.size(),
-                errors::Internal("no slot ", slot_, " among ", slots.size()));
-    ctx->set_output(0, slots[slot_]);
+    OP_REQUIRES(ctx, static_cast<size_t>(slot_) < slots.size(), NoSlot(slot_, slots.size()));
+    OP_REQUIRES_OK(ctx, SetOutput(ctx, 0, slots[slot_]));
   }
   bool IsExpensive() override { return false; }
 
@@ -220,13 +236,17 @@ class AccumulateOp : public OpKernel {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("slot", &slot_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("kind", &kind));
     OP_REQUIRES_OK(ctx, ParseSumKind(kind, &kind_));
+    const int values = kind_ == SumKind::kDense ? 1 : 2;
+    OP_REQUIRES(ctx, ctx->num_inputs() == values,
+                errors::InvalidArgument(name(), ": a sum of kind '", kind, "' is made of ", values, " values, not ",
+                                        ctx->num_inputs()));
   }
 
   void Compute(OpKernelContext* ctx) override {
     Invocation* invocation;
     OP_REQUIRES_OK(ctx, CurrentInvocation(ctx, *this, &invocation));
     Sums* sums = invocation->sums();
-    OP_REQUIRES(ctx, sums != nullptr, errors::Internal("no gradient sums"));
+    OP_REQUIRES(ctx, sums != nullptr, errors::InvalidArgument(name(), " adds to a sum in a forward call"));
     if (kind_ == SumKind::kDense) {
       OP_REQUIRES_OK(ctx, sums->AddDense(slot_, ctx->input(0)));
     } else {

@@ -17,22 +17,33 @@
 
 namespace recgraph {
 
+// The call that an environment was opened by: frames that come of it are no use to another one's gradient.
+struct CallIdentity {
+  std::string program;  // its key
+  std::string entry;
+  bool map = false;
+};
+
 // Immutable to whoever reads it once a call has begun.
 class Environment {
  public:
+  explicit Environment(CallIdentity call) : call_(std::move(call)) {}
+
   // A slot is the tensor itself or, where `reads[i]`, the value that the variable behind a
-  // captured handle has now: all invocations of a call see one value.
+  // captured handle has now: all invocations of a call see one value. `reads` has one for each capture.
   static absl::Status Make(tensorflow::OpKernelContext* ctx,
                            const tensorflow::OpInputList& captures,
                            const std::vector<bool>& reads, Environment* environment);
 
   const std::vector<tensorflow::Tensor>& slots() const { return slots_; }
+  const CallIdentity& call() const { return call_; }
 
   // A slot's matrix packed, at its first use, once for all invocations; found in `kept`, or put there, where
   // that is not null.
   absl::Status Packed(int slot, bool transposed, PackedMatrices* kept, tensorflow::Tensor* packed) const;
 
  private:
+  const CallIdentity call_;
   std::vector<tensorflow::Tensor> slots_;
   mutable std::mutex mutex_;
   mutable std::map<std::pair<int, bool>, tensorflow::Tensor> packed_;
@@ -57,7 +68,7 @@ class Sums {
   explicit Sums(int slots) : sums_(slots) {}
 
   // All contributions to a slot have one shape and dtype or, in pairs, rows of one: an
-  // InvalidArgument error otherwise, and nothing is added.
+  // InvalidArgument error otherwise, or where the slot does not exist, and nothing is added.
   absl::Status AddDense(int slot, const tensorflow::Tensor& value);
   absl::Status AddPair(SumKind kind, int slot, const tensorflow::Tensor& first,
                        const tensorflow::Tensor& second);
@@ -65,7 +76,9 @@ class Sums {
   // Adds all that `others` has, which is given up.
   absl::Status Absorb(Sums* others);
 
-  // The total of a slot; `like` gives shape and dtype where nothing was added.
+  int slots() const { return sums_.slots(); }
+
+  // The total of a slot that exists, as in what follows; `like` gives shape and dtype where nothing was added.
   absl::Status TakeDense(tensorflow::OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
                          const tensorflow::TensorShape& like, tensorflow::Tensor* total);
   // The pairs of kind kOuter.

@@ -6,6 +6,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/variant.h"
 #include "tensorflow/core/framework/variant_op_registry.h"
+#include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
 
 namespace recgraph {
@@ -82,6 +83,8 @@ class UnpackFrameOp : public OpKernel {
  public:
   explicit UnpackFrameOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("indices", &indices_));
+    OP_REQUIRES(ctx, static_cast<int>(indices_.size()) == ctx->num_outputs(),
+                errors::InvalidArgument(name(), ": ", indices_.size(), " indices for ", ctx->num_outputs(), " values"));
   }
 
   void Compute(OpKernelContext* ctx) override {
@@ -89,9 +92,9 @@ class UnpackFrameOp : public OpKernel {
     OP_REQUIRES_OK(ctx, FromTensor(ctx->input(0), &frame));
     for (size_t i = 0; i < indices_.size(); ++i) {
       OP_REQUIRES(ctx, static_cast<size_t>(indices_[i]) < frame->values().size(),
-                  errors::Internal("frame has ", frame->values().size(),
-                                               " values, wanted number ", indices_[i]));
-      ctx->set_output(i, frame->values()[indices_[i]]);
+                  errors::InvalidArgument("a frame of another invocation: it has ", frame->values().size(),
+                                          " values, wanted number ", indices_[i]));
+      OP_REQUIRES_OK(ctx, SetOutput(ctx, i, frame->values()[indices_[i]]));
     }
   }
   bool IsExpensive() override { return false; }

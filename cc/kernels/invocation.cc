@@ -69,6 +69,14 @@ void CountBatchedInvocations(int64_t begun, int64_t live, int64_t above) {
 
 void ResetPeakInvocations() { all_invocations.ResetPeak(); }
 
+absl::Status CheckMemory() {
+  constexpr int kCallsPerLook = 1 << 12;
+  constexpr int64_t kMany = 1 << 17;
+  thread_local int calls = 0;
+  if (++calls % kCallsPerLook != 0 || all_invocations.live() < kMany) return absl::OkStatus();
+  return OwnMemory() > MemoryLimit() ? TooMany(all_invocations.live()) : absl::OkStatus();
+}
+
 RootCall::RootCall(OpKernelContext* ctx, std::shared_ptr<Program> program)
     : program_(std::move(program)), cancellation_(ctx->cancellation_manager()),
       threads_(InterOpThreads(program_->runtime())), options_(ctx->step_id()) {

@@ -43,6 +43,8 @@ void ResetPeakInvocations();
 absl::Status TooDeep(int64_t max_depth);
 // The error of a recursion that takes all memory.
 absl::Status TooMany(int64_t live);
+// TooMany where very many invocations are live and memory is short. Looks now and then only.
+absl::Status CheckMemory();
 
 // One call from outside of any body: what all invocations below it share.
 class RootCall {

@@ -7,6 +7,7 @@
 
 #include "cc/kernels/batch_run.h"
 #include "cc/kernels/call_op.h"
+#include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
 #include "cc/kernels/outer_products.h"
 #include "cc/kernels/pool_allocator.h"
@@ -15,6 +16,7 @@
 
 namespace recgraph {
 
+using tensorflow::DataTypeVector;
 using tensorflow::OpInputList;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
@@ -35,6 +37,7 @@ class InvokeGradientOp : public CallOp {
       kinds_.emplace_back();
       OP_REQUIRES_OK(ctx, ParseSumKind(kind, &kinds_.back()));
     }
+    OP_REQUIRES_OK(ctx, CheckAttributes(ctx));
   }
 
  protected:
@@ -42,6 +45,7 @@ class InvokeGradientOp : public CallOp {
     FramePtr<Frame> frame;
     OpInputList grads;
     TF_RETURN_IF_ERROR(FromTensor(call->ctx->input(0), &frame));
+    TF_RETURN_IF_ERROR(CheckFrame(*call, *frame));
     TF_RETURN_IF_ERROR(call->ctx->input_list("grads", &grads));
     if (frame->environment != nullptr) {
       call->scope.environment = frame->environment;
@@ -92,6 +96,61 @@ class InvokeGradientOp : public CallOp {
   }
 
  private:
+  // The attributes tell of as many outputs as there are.
+  absl::Status CheckAttributes(OpKernelConstruction* ctx) const {
+    DataTypeVector results, sums;
+    TF_RETURN_IF_ERROR(ctx->GetAttr("Tout", &results));
+    TF_RETURN_IF_ERROR(ctx->GetAttr("Tsums", &sums));
+    size_t tensors = 0;
+    for (const SumKind kind : kinds_) tensors += kind == SumKind::kRows ? 2 : 1;
+    if (results_shapes_.size() != results.size()) {
+      return errors::InvalidArgument(name(), ": 'results_shapes' has ", results_shapes_.size(), " shapes for ",
+                                     results.size(), " results");
+    }
+    if (slots_.size() != kinds_.size() || tensors != sums.size() || sums_shapes_.size() != sums.size()) {
+      return errors::InvalidArgument(name(), ": sums of ", slots_.size(), " slots and ", kinds_.size(), " kinds, with ",
+                                     sums_shapes_.size(), " shapes, cannot be ", sums.size(), " tensors");
+    }
+    for (const int slot : slots_) {
+      if (slot < 0) return errors::InvalidArgument(name(), ": there is no slot ", slot);
+    }
+    return absl::OkStatus();
+  }
+
+  // The frame is one of this program, and has what the gradient needs.
+  absl::Status CheckFrame(const Call& call, const Frame& frame) const {
+    const Environment* environment = frame.environment.get();
+    if (environment == nullptr) {
+      if (call.own_root != nullptr || frame.is_batched) {
+        return errors::InvalidArgument("the frame is not that of a call from outside of a SubGraph: ",
+                                       "its gradient is taken inside of the one that has made it");
+      }
+      environment = call.scope.environment.get();
+    }
+    if (frame.environment != nullptr) {
+      const CallIdentity& made_by = environment->call();
+      if (made_by.program != call.scope.root->program()->key()) {
+        return errors::InvalidArgument("the frame is that of a call of another program: of ", made_by.entry,
+                                       ", it is no use to the gradient of ", entry());
+      }
+      if (made_by.entry != entry()) {
+        return errors::InvalidArgument("the frame is that of a call of ", made_by.entry, ", not of ", entry());
+      }
+      if (made_by.map != map()) {
+        return errors::InvalidArgument("the frame is ", made_by.map ? "" : "not ", "that of a map");
+      }
+    }
+    for (const int slot : slots_) {
+      if (static_cast<size_t>(slot) < environment->slots().size()) continue;
+      return errors::InvalidArgument("there is no slot ", slot, " among ", environment->slots().size(),
+                                     " captured tensors");
+    }
+    if (!slots_.empty() && frame.environment == nullptr && call.scope.sums == nullptr) {
+      return errors::InvalidArgument("sums are those of a gradient call");
+    }
+    return absl::OkStatus();
+  }
+
   static bool IsBatched(const Tensor& tensor) {
     FramePtr<Frame> frame;
     return FromTensor(tensor, &frame).ok() && frame->is_batched;
@@ -99,20 +158,21 @@ class InvokeGradientOp : public CallOp {
 
   void LaunchBatched(Call* call) const {
     std::vector<std::vector<batch::Value>> roots;
-    const absl::Status status = BatchedRoots(call, &roots);
+    const absl::Status status = CatchingAll([&] { return BatchedRoots(call, &roots); });
     if (!status.ok()) {
       call->Update(status);
       return call->Finish();
     }
     auto* runs = new batch::Runs(call->scope, std::numeric_limits<int64_t>::max(), true);
-    runs->Start(entry() + ".grad", std::move(roots),
+    runs->Start(entry() + ".grad", std::move(roots), results_shapes_.size(),
                 [this, call](batch::Runs* ended, const absl::Status& status) {
                   call->Update(status);
                   if (status.ok()) {
-                    call->Update(batch::SetResults(call->ctx, *ended, map(), results_shapes_));
+                    call->Update(
+                        CatchingAll([&] { return batch::SetResults(call->ctx, *ended, map(), results_shapes_); }));
                   }
                   delete ended;
-                  if (call->Status().ok()) call->Update(SetSums(call));
+                  if (call->Status().ok()) call->Update(CatchingAll([&] { return SetSums(call); }));
                   call->Finish();
                 });
   }
@@ -154,7 +214,10 @@ class InvokeGradientOp : public CallOp {
     arguments->resize(rows);
     for (int64_t row = 0; row < rows; ++row) {
       (*arguments)[row].push_back(frame.values()[row]);
-      for (const Tensor& grad : grads) (*arguments)[row].push_back(CopyRow(grad, row));
+      for (const Tensor& grad : grads) {
+        (*arguments)[row].emplace_back();
+        TF_RETURN_IF_ERROR(CopyRow(grad, row, &(*arguments)[row].back()));
+      }
     }
     return absl::OkStatus();
   }
@@ -170,8 +233,7 @@ class InvokeGradientOp : public CallOp {
     for (size_t i = 0; i < slots_.size(); ++i) {
       TF_RETURN_IF_ERROR(SetSum(call, i, &products, &output));
     }
-    products.Run(call->ctx);
-    return absl::OkStatus();
+    return products.Run(call->ctx);
   }
 
   // Sets the next outputs to the sum of slot number `i`; a product is there when `products` have run.
@@ -185,6 +247,7 @@ class InvokeGradientOp : public CallOp {
     switch (kinds_[i]) {
       case SumKind::kDense:
         TF_RETURN_IF_ERROR(SlotShape(ctx, call->scope.environment->slots()[slot], &like));
+        TF_RETURN_IF_ERROR(CheckDtype(dtype));
         TF_RETURN_IF_ERROR(sums->TakeDense(ctx, slot, dtype, like, &sum));
         break;
       case SumKind::kOuter: {
@@ -194,23 +257,30 @@ class InvokeGradientOp : public CallOp {
         } else {
           like = TensorShape({RowSize(factors.first[0]), RowSize(factors.second[0])});
         }
-        sum = Tensor(ThePoolAllocator(), dtype, like);
-        if (!sum.IsInitialized()) return errors::ResourceExhausted("no memory for a gradient of shape ", like.DebugString());
+        TF_RETURN_IF_ERROR(CheckDtype(dtype));
+        TF_RETURN_IF_ERROR(Allocate(dtype, like, &sum));
         TF_RETURN_IF_ERROR(products->Add(std::move(factors), &sum));
         break;
       }
       case SumKind::kRows: {
         const int first = results_shapes_.size();
-        Tensor rows = NoRows(ctx->expected_output_dtype(*output + 1), sums_shapes_[*output + 1 - first]);
-        sum = NoRows(dtype, sums_shapes_[*output - first]);
+        Tensor rows;
+        TF_RETURN_IF_ERROR(
+            NoRows(ctx->expected_output_dtype(*output + 1), sums_shapes_[*output + 1 - first], &rows));
+        TF_RETURN_IF_ERROR(NoRows(dtype, sums_shapes_[*output - first], &sum));
         TF_RETURN_IF_ERROR(sums->TakeRows(slot, &sum, &rows));
-        ctx->set_output((*output)++, sum);
+        TF_RETURN_IF_ERROR(SetOutput(ctx, (*output)++, sum));
         sum = rows;
         break;
       }
     }
-    ctx->set_output((*output)++, sum);
-    return absl::OkStatus();
+    return SetOutput(ctx, (*output)++, sum);
+  }
+
+  // Sums are numbers: TensorFlow ends the process where it is asked to fill anything else with zeros.
+  static absl::Status CheckDtype(tensorflow::DataType dtype) {
+    if (tensorflow::DataTypeCanUseMemcpy(dtype)) return absl::OkStatus();
+    return errors::InvalidArgument("a gradient cannot be a sum of type ", tensorflow::DataTypeString(dtype));
   }
 
   static int64_t RowSize(const Tensor& factor) { return factor.dims() == 2 ? factor.dim_size(1) : 0; }
@@ -221,8 +291,9 @@ class InvokeGradientOp : public CallOp {
       return absl::OkStatus();
     }
     tensorflow::core::RefCountPtr<tensorflow::Var> variable;
-    TF_RETURN_IF_ERROR(
-        LookupResource(ctx, slot.scalar<tensorflow::ResourceHandle>()(), &variable));
+    const tensorflow::ResourceHandle* handle = nullptr;
+    TF_RETURN_IF_ERROR(ScalarOf(slot, &handle));
+    TF_RETURN_IF_ERROR(LookupResource(ctx, *handle, &variable));
     tensorflow::tf_shared_lock lock(*variable->mu());
     *shape = variable->tensor()->shape();
     return absl::OkStatus();

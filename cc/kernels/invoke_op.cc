@@ -6,12 +6,14 @@
 
 #include "cc/kernels/batch_run.h"
 #include "cc/kernels/call_op.h"
+#include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
 #include "cc/kernels/rows.h"
 #include "tensorflow/core/framework/variant.h"
 
 namespace recgraph {
 
+using tensorflow::DataTypeVector;
 using tensorflow::OpInputList;
 using tensorflow::OpKernelConstruction;
 using tensorflow::Tensor;
@@ -36,7 +38,10 @@ absl::Status SplitArguments(const OpInputList& inputs, bool map, std::vector<Ten
   if (rows < 0) return errors::InvalidArgument("map: no arguments to map over");
   arguments->resize(rows);
   for (int64_t row = 0; row < rows; ++row) {
-    for (const Tensor& input : inputs) (*arguments)[row].push_back(CopyRow(input, row));
+    for (const Tensor& input : inputs) {
+      (*arguments)[row].emplace_back();
+      TF_RETURN_IF_ERROR(CopyRow(input, row, &(*arguments)[row].back()));
+    }
   }
   return absl::OkStatus();
 }
@@ -53,6 +58,14 @@ class InvokeOp : public CallOp {
     by_cost_ = engine == "auto";
     OP_REQUIRES_OK(ctx, ctx->GetAttr("output_shapes", &shapes_));
     frame_output_ = ctx->num_outputs() - 1;
+    DataTypeVector captures;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("Tcaptures", &captures));
+    OP_REQUIRES(ctx, reads_.size() == captures.size(),
+                errors::InvalidArgument(name(), ": 'reads' tells of ", reads_.size(), " captured tensors, there are ",
+                                        captures.size()));
+    OP_REQUIRES(ctx, static_cast<int>(shapes_.size()) == frame_output_,
+                errors::InvalidArgument(name(), ": 'output_shapes' has ", shapes_.size(), " shapes for ",
+                                        frame_output_, " results"));
   }
 
  protected:
@@ -62,7 +75,8 @@ class InvokeOp : public CallOp {
     TF_RETURN_IF_ERROR(call->ctx->input_list("args", &inputs));
     TF_RETURN_IF_ERROR(call->ctx->input_list("captures", &captures));
     if (call->own_root != nullptr || captures.size() > 0) {
-      auto environment = std::make_shared<Environment>();
+      auto environment =
+          std::make_shared<Environment>(CallIdentity{call->scope.root->program()->key(), entry(), map()});
       TF_RETURN_IF_ERROR(Environment::Make(call->ctx, captures, reads_, environment.get()));
       call->scope.environment = std::move(environment);
       call->opens_environment = true;
@@ -126,15 +140,16 @@ class InvokeOp : public CallOp {
     OpInputList inputs;
     std::vector<std::vector<batch::Value>> roots;
     absl::Status status = call->ctx->input_list("args", &inputs);
-    if (status.ok()) status = batch::RootsOf(inputs, map(), &roots);
+    if (status.ok()) status = CatchingAll([&] { return batch::RootsOf(inputs, map(), &roots); });
     if (!status.ok()) {
       call->Update(status);
       return call->Finish();
     }
     const std::string function = entry() + (Records(call) ? ".rec" : "");
     auto* runs = new batch::Runs(call->scope, max_depth_, Records(call));
-    runs->Start(function, std::move(roots), [this, call](batch::Runs* ended, const absl::Status& status) {
-      call->Update(status.ok() ? SetBatchedOutputs(call, *ended) : status);
+    const size_t results = frame_output_ + (Records(call) ? 1 : 0);
+    runs->Start(function, std::move(roots), results, [this, call](batch::Runs* ended, const absl::Status& status) {
+      call->Update(status.ok() ? CatchingAll([&] { return SetBatchedOutputs(call, *ended); }) : status);
       delete ended;
       call->Finish();
     });
@@ -173,22 +188,31 @@ class InvokeOp : public CallOp {
       }
       return absl::OkStatus();
     }
-    call->ctx->set_output(frame_output_, TakeFrame(call));
-    return absl::OkStatus();
+    return SetFrame(call);
   }
 
   // The frame of a recorded call: of its invocation or, mapped, of all rows.
-  Tensor TakeFrame(Call* call) const {
+  absl::Status SetFrame(Call* call) const {
     std::vector<Tensor> frames;
     for (auto& invocation : call->invocations) {
       frames.push_back(std::move(invocation->results().back()));
     }
-    Tensor frame = map() ? ToTensor(FramePtr<Frame>(new Frame(std::move(frames)))) : frames[0];
-    if (call->opens_environment) {
-      frame.scalar<tensorflow::Variant>()().get<FrameValue>()->frame->environment =
-          call->scope.environment;
+    FramePtr<Frame> frame;
+    if (map()) {
+      frame = FramePtr<Frame>(new Frame(std::move(frames)));
+    } else {
+      TF_RETURN_IF_ERROR(FromTensor(frames[0], &frame));
+      if (!call->opens_environment) {
+        call->ctx->set_output(frame_output_, std::move(frames[0]));
+        return absl::OkStatus();
+      }
+      // A body gives a frame of its own; one that somebody else has too must not be changed.
+      frames.clear();
+      if (!frame->IsUnique()) frame = FramePtr<Frame>(new Frame(frame->values()));
     }
-    return frame;
+    if (call->opens_environment) frame->environment = call->scope.environment;
+    call->ctx->set_output(frame_output_, ToTensor(std::move(frame)));
+    return absl::OkStatus();
   }
 
   std::vector<bool> reads_;

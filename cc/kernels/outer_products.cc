@@ -2,6 +2,7 @@
 #include "cc/kernels/outer_products.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 
@@ -48,11 +49,15 @@ absl::Status OuterProducts::Add(SlotSums<Tensor>::Pairs pairs, Tensor* product) 
                                    " is made of factors of shapes ", a[i].shape().DebugString(), " and ",
                                    b[i].shape().DebugString());
   }
+  if (a.empty()) {
+    if (product->TotalBytes() > 0) std::memset(product->data(), 0, product->TotalBytes());
+    return absl::OkStatus();
+  }
   if (product->dtype() == tensorflow::DT_FLOAT) {
     Keep(std::move(pairs), product);
     return absl::OkStatus();
   }
-  std::memset(product->data(), 0, product->TotalBytes());
+  if (product->TotalBytes() > 0) std::memset(product->data(), 0, product->TotalBytes());
   switch (product->dtype()) {
 #define PRODUCT_CASE(T)                      \
   case tensorflow::DataTypeToEnum<T>::value: \
@@ -71,7 +76,7 @@ void OuterProducts::Keep(SlotSums<Tensor>::Pairs pairs, Tensor* out) {
   RowsOf(pairs.first, &product.a);
   RowsOf(pairs.second, &product.b);
   if (product.a.empty()) {
-    std::memset(out->data(), 0, out->TotalBytes());
+    if (out->TotalBytes() > 0) std::memset(out->data(), 0, out->TotalBytes());
     return;
   }
   product.pairs = std::move(pairs);
@@ -83,23 +88,27 @@ void OuterProducts::Keep(SlotSums<Tensor>::Pairs pairs, Tensor* out) {
   products_.push_back(std::move(product));
 }
 
-void OuterProducts::Run(tensorflow::OpKernelContext* ctx) {
-  if (panels_.empty()) return;
+absl::Status OuterProducts::Run(tensorflow::OpKernelContext* ctx) {
+  if (panels_.empty()) return absl::OkStatus();
+  const auto no_memory = [] { return errors::ResourceExhausted("no memory for the products of a gradient"); };
   const tsl::profiler::TraceMe trace("recgraph: outer products", tsl::profiler::kInfo);
   double multiplications = 0;
   for (const Product& product : products_) {
     multiplications += static_cast<double>(product.a.size()) * product.shape.inner * product.shape.width;
   }
-  if (multiplications < 1'000'000) return RunPanels(0, panels_.size());
+  if (multiplications < 1'000'000) return RunPanels(0, panels_.size()) ? absl::OkStatus() : no_memory();
   // Each part packs the first factor for itself, so there are few.
   const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
   const int64_t parts = threads->num_threads;
   const auto few = tsl::thread::ThreadPool::SchedulingParams::Fixed((panels_.size() + parts - 1) / parts);
-  threads->workers->ParallelFor(panels_.size(), few,
-                                [this](int64_t begin, int64_t end) { RunPanels(begin, end); });
+  std::atomic<bool> done{true};
+  threads->workers->ParallelFor(panels_.size(), few, [&](int64_t begin, int64_t end) {
+    if (!RunPanels(begin, end)) done.store(false, std::memory_order_relaxed);
+  });
+  return done.load() ? absl::OkStatus() : no_memory();
 }
 
-void OuterProducts::RunPanels(size_t begin, size_t end) const {
+bool OuterProducts::RunPanels(size_t begin, size_t end) const {
   const RowKernels& kernels = BestRowKernels();
   while (begin < end) {
     const auto [index, first] = panels_[begin];
@@ -108,12 +117,13 @@ void OuterProducts::RunPanels(size_t begin, size_t end) const {
     while (next < end && panels_[next].first == index) ++next;
     const int64_t last = std::min<int64_t>(panels_[next - 1].second + kernels.panel, product.shape.width);
     void* const scratch = MemoryPool::Allocate(kernels.outer_rows * product.shape.inner * sizeof(float));
-    if (scratch == nullptr) throw std::bad_alloc();
+    if (scratch == nullptr) return false;
     kernels.outer_product(product.a.size(), product.shape, product.a.data(), product.b.data(), first, last,
                           static_cast<float*>(scratch), const_cast<Tensor&>(product.out).flat<float>().data());
     MemoryPool::Free(scratch);
     begin = next;
   }
+  return true;
 }
 
 }  // namespace recgraph

@@ -19,8 +19,8 @@ class OuterProducts {
   // The sum over the pairs (a [m, k], b [m, n]) of transpose(a) b, in `product`, which is [k, n] and of their dtype;
   // zero where there are no rows. Floats are there after Run, all others at once.
   absl::Status Add(SlotSums<tensorflow::Tensor>::Pairs pairs, tensorflow::Tensor* product);
-  // On the worker threads of the kernel's device and the calling one.
-  void Run(tensorflow::OpKernelContext* ctx);
+  // On the worker threads of the kernel's device and the calling one. ResourceExhausted where there is no memory.
+  absl::Status Run(tensorflow::OpKernelContext* ctx);
 
  private:
   struct Product {
@@ -31,7 +31,8 @@ class OuterProducts {
   };
 
   void Keep(SlotSums<tensorflow::Tensor>::Pairs pairs, tensorflow::Tensor* out);
-  void RunPanels(size_t begin, size_t end) const;
+  // False where there is no memory.
+  bool RunPanels(size_t begin, size_t end) const;
 
   std::vector<Product> products_;
   std::vector<std::pair<int, int64_t>> panels_;  // product, first column

@@ -15,7 +15,7 @@ absl::Status PackMatrix(const Tensor& matrix, bool transposed, Tensor* packed) {
   }
   const int inner = transposed ? 1 : 0;
   const PackedShape shape{matrix.dim_size(inner), matrix.dim_size(1 - inner)};
-  *packed = Tensor(ThePoolAllocator(), tensorflow::DT_FLOAT, tensorflow::TensorShape({shape.floats()}));
+  TF_RETURN_IF_ERROR(Allocate(tensorflow::DT_FLOAT, tensorflow::TensorShape({shape.floats()}), packed));
   BestRowKernels().pack(shape, matrix.flat<float>().data(), transposed, packed->flat<float>().data());
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cc/core/memory_pool.h"
+#include "cc/kernels/errors.h"
 
 namespace recgraph {
 namespace {
@@ -22,6 +23,13 @@ class PoolAllocator : public tensorflow::Allocator {
 tensorflow::Allocator* ThePoolAllocator() {
   static PoolAllocator* const allocator = new PoolAllocator;
   return allocator;
+}
+
+absl::Status Allocate(tensorflow::DataType dtype, const tensorflow::TensorShape& shape, tensorflow::Tensor* tensor) {
+  *tensor = tensorflow::Tensor(ThePoolAllocator(), dtype, shape);
+  if (tensor->IsInitialized()) return absl::OkStatus();
+  return errors::ResourceExhausted("no memory for a tensor of shape ", shape.DebugString(), " and type ",
+                                   tensorflow::DataTypeString(dtype));
 }
 
 }  // namespace recgraph

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "cc/core/sha256.h"
 #include "cc/kernels/serial_device.h"
 #include "tensorflow/core/framework/function.pb.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -20,8 +21,12 @@ using tensorflow::FunctionLibraryRuntime;
 
 namespace {
 
-// The function that carries the plan of the batched engine in its attributes.
-constexpr char kPlan[] = "recgraph_plan";
+// The function that carries the plan of the batched engine in its attributes. No SubGraph can have its name. In
+// programs of an earlier version it has the second one.
+constexpr char kPlan[] = "recgraph.plan";
+constexpr char kEarlierPlan[] = "recgraph_plan";
+
+constexpr size_t kKeyDigits = 32;
 
 // Sources by key, and the programs in use by device and key.
 struct Registry {
@@ -37,10 +42,25 @@ Registry& TheRegistry() {
 
 }  // namespace
 
-void RegisterProgram(const std::string& key, const std::string& library) {
+namespace {
+
+// Whether `key` is that of the library.
+absl::Status CheckKey(const std::string& key, const std::string& library) {
+  const std::string own = Sha256(library).substr(0, kKeyDigits);
+  if (key == own) return absl::OkStatus();
+  return errors::DataLoss("the program of this SubGraph is not the one that its key is for: the key is '", key,
+                          "', that of its ", library.size(), " bytes is '", own,
+                          "'. The model is damaged, or was changed after it was saved; save it again");
+}
+
+}  // namespace
+
+absl::Status RegisterProgram(const std::string& key, const std::string& library) {
+  TF_RETURN_IF_ERROR(CheckKey(key, library));
   Registry& registry = TheRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   registry.libraries.emplace(key, library);
+  return absl::OkStatus();
 }
 
 absl::Status Program::Get(FunctionLibraryRuntime* parent, const std::string& key,
@@ -48,6 +68,7 @@ absl::Status Program::Get(FunctionLibraryRuntime* parent, const std::string& key
   if (parent == nullptr) {
     return errors::Internal("a SubGraph needs a device with a function runtime");
   }
+  if (!library.empty()) TF_RETURN_IF_ERROR(CheckKey(key, library));
   Registry& registry = TheRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   std::weak_ptr<Program>& known = registry.in_use[{parent->device(), key}];
@@ -64,6 +85,7 @@ absl::Status Program::Get(FunctionLibraryRuntime* parent, const std::string& key
     source = &found->second;
   }
   TF_RETURN_IF_ERROR(Make(parent, *source, program));
+  (*program)->key_ = key;
   known = *program;
   return absl::OkStatus();
 }
@@ -101,10 +123,16 @@ Program::~Program() {
 }
 
 absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
-  const tensorflow::FunctionDef* const carrier = definitions_->Find(kPlan);
+  const tensorflow::FunctionDef* carrier = definitions_->Find(kPlan);
+  if (carrier == nullptr) carrier = definitions_->Find(kEarlierPlan);
   if (carrier == nullptr) return absl::OkStatus();
-  const auto& code = carrier->attr().at("code").list().i();
-  const auto& strings = carrier->attr().at("strings").list().s();
+  const auto with_code = carrier->attr().find("code"), with_strings = carrier->attr().find("strings");
+  if (with_code == carrier->attr().end() || with_strings == carrier->attr().end()) {
+    if (carrier->signature().name() == kEarlierPlan) return absl::OkStatus();  // a SubGraph of the user's
+    return errors::DataLoss("the program of this SubGraph holds a damaged plan: it has no code");
+  }
+  const auto& code = with_code->second.list().i();
+  const auto& strings = with_strings->second.list().s();
   plan_ = std::make_unique<batch::Plan>();
   const std::string wrong =
       batch::DecodePlan({code.begin(), code.end()}, {strings.begin(), strings.end()}, plan_.get());

@@ -29,9 +29,9 @@ struct BlockCounts {
   std::atomic<int64_t> nanoseconds{0};
 };
 
-// Makes a program known to this process, so that an op can name it by key alone: `key` is a hash
-// of `library`, a serialised FunctionDefLibrary. Thread-safe; a second call does nothing.
-void RegisterProgram(const std::string& key, const std::string& library);
+// Makes a program known to this process, so that an op can name it by key alone: `key` is the hash
+// of `library`, a serialised FunctionDefLibrary, or it is an error. Thread-safe; a second call does nothing.
+absl::Status RegisterProgram(const std::string& key, const std::string& library);
 
 class Program {
  public:
@@ -42,9 +42,13 @@ class Program {
   ~Program();
 
   // The program `key` on the device of `parent`. `library` may be empty where the program has been
-  // registered.
+  // registered; where it is not, `key` is its hash, or it is an error: of two programs, which may come out of files,
+  // neither can pass for the other.
   static absl::Status Get(tensorflow::FunctionLibraryRuntime* parent, const std::string& key,
                           const std::string& library, std::shared_ptr<Program>* program);
+
+  // The hash of its library.
+  const std::string& key() const { return key_; }
 
   // A function of the program, instantiated at its first use.
   absl::Status Function(const std::string& name, Handle* handle);
@@ -88,6 +92,7 @@ class Program {
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> process_runtime_;
   tensorflow::FunctionLibraryRuntime* runtime_ = nullptr;  // owned by process_runtime_
 
+  std::string key_;
   EngineChoice choice_;
   PackedMatrices packed_;
   std::unique_ptr<batch::Plan> plan_;

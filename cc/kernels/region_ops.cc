@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
 #include "cc/kernels/invocation.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
@@ -34,6 +35,15 @@ std::vector<Tensor> Inputs(OpKernelContext* ctx) {
   return inputs;
 }
 
+// The kernel's outputs, or its error. A function's results need not be those that the kernel says.
+void SetOutputs(OpKernelContext* ctx, absl::Status status, std::vector<Tensor>* results) {
+  if (status.ok() && static_cast<int>(results->size()) != ctx->num_outputs()) {
+    status = errors::InvalidArgument("a function has ", results->size(), " results, not ", ctx->num_outputs());
+  }
+  for (size_t i = 0; status.ok() && i < results->size(); ++i) status = SetOutput(ctx, i, std::move((*results)[i]));
+  if (!status.ok()) ctx->SetStatus(status);
+}
+
 // One run of a loop: condition and body by turns, each started by the end of the other.
 class Loop {
  public:
@@ -43,6 +53,7 @@ class Loop {
         options_(OptionsFor(ctx)), variables_(Inputs(ctx)) {}
 
   void CheckCondition() {
+    if (Invocation::Current(ctx_)->root()->cancelled()) return Finish(errors::Cancelled("the step was cancelled"));
     results_.clear();
     runtime_->Run(options_, condition_, variables_, &results_, [this](const absl::Status& status) {
       if (!status.ok()) return Finish(status);
@@ -67,10 +78,7 @@ class Loop {
   }
 
   void Finish(const absl::Status& status) {
-    if (!status.ok()) ctx_->SetStatus(status);
-    for (size_t i = 0; status.ok() && i < variables_.size(); ++i) {
-      ctx_->set_output(i, std::move(variables_[i]));
-    }
+    SetOutputs(ctx_, status, &variables_);
     const AsyncOpKernel::DoneCallback done = std::move(done_);
     delete this;
     done();
@@ -132,10 +140,7 @@ class CallFunctionOp : public AsyncOpKernel {
     auto* results = new std::vector<Tensor>;
     program->runtime()->Run(OptionsFor(ctx), handle, Inputs(ctx), results,
                             [ctx, results, done = std::move(done)](const absl::Status& status) {
-                              if (!status.ok()) ctx->SetStatus(status);
-                              for (size_t i = 0; status.ok() && i < results->size(); ++i) {
-                                ctx->set_output(i, std::move((*results)[i]));
-                              }
+                              SetOutputs(ctx, status, results);
                               delete results;
                               done();
                             });

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tensorflow/core/framework/tensor_util.h"
+#include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
 #include "tensorflow/core/util/batch_util.h"
 
@@ -13,33 +13,36 @@ using tensorflow::PartialTensorShape;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-Tensor CopyRow(const Tensor& tensor, int64_t row) {
-  return tensorflow::tensor::DeepCopy(tensor.SubSlice(row));
-}
+absl::Status CopyRow(const Tensor& tensor, int64_t row, Tensor* copy) { return Copy(tensor.SubSlice(row), copy); }
 
-Tensor NoRows(tensorflow::DataType dtype, const PartialTensorShape& shape) {
-  TensorShape known;
-  known.AddDim(0);
-  for (int i = 1; i < std::max(shape.dims(), 1); ++i) {
-    known.AddDim(std::max<int64_t>(shape.dim_size(i), 0));
+absl::Status NoRows(tensorflow::DataType dtype, const PartialTensorShape& shape, Tensor* none) {
+  TensorShape known({0});
+  for (int i = 1; i < shape.dims(); ++i) {
+    TF_RETURN_IF_ERROR(known.AddDimWithStatus(std::max<int64_t>(shape.dim_size(i), 0)));
   }
-  return Tensor(dtype, known);
+  return Tensor::BuildTensor(dtype, known, none);
 }
 
 absl::Status StackRows(const std::vector<Tensor>& rows, tensorflow::DataType dtype,
                        const PartialTensorShape& shape, Tensor* stacked) {
   if (rows.empty()) {
-    *stacked = NoRows(dtype, shape);
-    return absl::OkStatus();
+    return NoRows(dtype, shape, stacked);
   }
   TensorShape whole = rows[0].shape();
-  whole.InsertDim(0, rows.size());
-  *stacked = Tensor(dtype, whole);
+  TF_RETURN_IF_ERROR(whole.InsertDimWithStatus(0, rows.size()));
+  TF_RETURN_IF_ERROR(Tensor::BuildTensor(dtype, whole, stacked));
+  if (!stacked->IsInitialized()) {
+    return errors::ResourceExhausted("map: no memory for results of shape ", whole.DebugString());
+  }
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].shape() != rows[0].shape()) {
       return errors::InvalidArgument(
           "map: the results of rows 0 and ", i, " differ in shape: ",
           rows[0].shape().DebugString(), " and ", rows[i].shape().DebugString());
+    }
+    if (rows[i].dtype() != dtype) {
+      return errors::InvalidArgument("map: the result of row ", i, " is ", tensorflow::DataTypeString(rows[i].dtype()),
+                                     ", not ", tensorflow::DataTypeString(dtype));
     }
     TF_RETURN_IF_ERROR(tensorflow::batch_util::CopyElementToSlice(rows[i], stacked, i));
   }

@@ -12,15 +12,15 @@
 namespace recgraph {
 
 // tensor[row], in a buffer of its own (a slice in place could be misaligned).
-tensorflow::Tensor CopyRow(const tensorflow::Tensor& tensor, int64_t row);
+absl::Status CopyRow(const tensorflow::Tensor& tensor, int64_t row, tensorflow::Tensor* copy);
 
 // The rows stacked along a new first dimension. They must agree in shape; where there are none,
-// `shape` (of the whole, unknown dimensions counted as 0) gives the shape.
+// `shape` (of the whole, unknown dimensions counted as 0) gives the shape. All are of this dtype.
 absl::Status StackRows(const std::vector<tensorflow::Tensor>& rows, tensorflow::DataType dtype,
                        const tensorflow::PartialTensorShape& shape, tensorflow::Tensor* stacked);
 
 // A tensor of zero rows: `shape` with its first dimension 0 and unknown dimensions 0.
-tensorflow::Tensor NoRows(tensorflow::DataType dtype, const tensorflow::PartialTensorShape& shape);
+absl::Status NoRows(tensorflow::DataType dtype, const tensorflow::PartialTensorShape& shape, tensorflow::Tensor* none);
 
 }  // namespace recgraph
 

@@ -1,14 +1,13 @@
 // Registration of ops on rows, in place of TensorFlow's, in the blocks of the batched engine.
 #include <cstdint>
-#include <vector>
 
+#include "cc/ops/shapes.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
 namespace recgraph {
 
-using tensorflow::PartialTensorShape;
 using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
@@ -20,16 +19,7 @@ REGISTER_OP("Recgraph>Expression")
     .Attr("M: int >= 1")
     .Attr("code: list(int)")
     .Attr("output_shapes: list(shape)")
-    .SetShapeFn([](InferenceContext* c) {
-      std::vector<PartialTensorShape> shapes;
-      TF_RETURN_IF_ERROR(c->GetAttr("output_shapes", &shapes));
-      for (size_t i = 0; i < shapes.size(); ++i) {
-        ShapeHandle shape;
-        TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(shapes[i], &shape));
-        c->set_output(i, shape);
-      }
-      return absl::OkStatus();
-    })
+    .SetShapeFn([](InferenceContext* c) { return SetShapes(c, "output_shapes", 0, c->num_outputs()); })
     .Doc("A chain of elementwise operations on the rows of its inputs, in one pass.");
 
 REGISTER_OP("Recgraph>PackedProduct")

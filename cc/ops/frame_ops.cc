@@ -1,16 +1,13 @@
 // Registration of the ops on frames and on process-wide state.
-#include <vector>
-
+#include "cc/ops/shapes.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
 namespace recgraph {
 
-using tensorflow::PartialTensorShape;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ScalarShape;
-using tensorflow::shape_inference::ShapeHandle;
 
 REGISTER_OP("Recgraph>PackFrame")
     .Input("values: T")
@@ -26,16 +23,7 @@ REGISTER_OP("Recgraph>UnpackFrame")
     .Attr("indices: list(int) >= 1")
     .Attr("T: list(type) >= 1")
     .Attr("shapes: list(shape) >= 1")
-    .SetShapeFn([](InferenceContext* c) {
-      std::vector<PartialTensorShape> shapes;
-      TF_RETURN_IF_ERROR(c->GetAttr("shapes", &shapes));
-      for (size_t i = 0; i < shapes.size(); ++i) {
-        ShapeHandle shape;
-        TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(shapes[i], &shape));
-        c->set_output(i, shape);
-      }
-      return absl::OkStatus();
-    })
+    .SetShapeFn([](InferenceContext* c) { return SetShapes(c, "shapes", 0, c->num_outputs()); })
     .Doc("The values of a frame at `indices`.");
 
 REGISTER_OP("Recgraph>FrameIsEmpty")
@@ -52,16 +40,7 @@ REGISTER_OP("Recgraph>Region")
     .Attr("Tout: list(type) >= 0")
     .Attr("output_shapes: list(shape) >= 0")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
-      std::vector<PartialTensorShape> shapes;
-      TF_RETURN_IF_ERROR(c->GetAttr("output_shapes", &shapes));
-      for (size_t i = 0; i < shapes.size(); ++i) {
-        ShapeHandle shape;
-        TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(shapes[i], &shape));
-        c->set_output(i, shape);
-      }
-      return absl::OkStatus();
-    })
+    .SetShapeFn([](InferenceContext* c) { return SetShapes(c, "output_shapes", 0, c->num_outputs()); })
     .Doc("A branch, loop or call in a gradient body under construction. Has no kernel: it becomes "
          "TensorFlow's own operation when the body is written out.");
 

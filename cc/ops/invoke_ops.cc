@@ -1,41 +1,28 @@
 // Registration, shapes and documentation of the ops that call SubGraphs.
-#include <vector>
-
+#include "cc/ops/shapes.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
 namespace recgraph {
 
-using tensorflow::PartialTensorShape;
 using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 namespace {
 
-// Outputs `first..` get the shapes of the attribute.
-absl::Status SetShapes(InferenceContext* c, const char* attribute, int first) {
-  std::vector<PartialTensorShape> shapes;
-  TF_RETURN_IF_ERROR(c->GetAttr(attribute, &shapes));
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    ShapeHandle shape;
-    TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(shapes[i], &shape));
-    c->set_output(first + i, shape);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status InvokeShape(InferenceContext* c) {
-  TF_RETURN_IF_ERROR(SetShapes(c, "output_shapes", 0));
-  c->set_output(c->num_outputs() - 1, c->Scalar());
+  const int results = c->num_outputs() - 1;
+  TF_RETURN_IF_ERROR(SetShapes(c, "output_shapes", 0, results));
+  c->set_output(results, c->Scalar());
   return absl::OkStatus();
 }
 
 absl::Status InvokeGradientShape(InferenceContext* c) {
-  std::vector<PartialTensorShape> sums;
-  TF_RETURN_IF_ERROR(c->GetAttr("sums_shapes", &sums));
-  TF_RETURN_IF_ERROR(SetShapes(c, "results_shapes", 0));
-  return SetShapes(c, "sums_shapes", c->num_outputs() - sums.size());
+  int results, sums;
+  TF_RETURN_IF_ERROR(CountTypes(c, "Tout", &results));
+  TF_RETURN_IF_ERROR(CountTypes(c, "Tsums", &sums));
+  TF_RETURN_IF_ERROR(SetShapes(c, "results_shapes", 0, results));
+  return SetShapes(c, "sums_shapes", results, sums);
 }
 
 }  // namespace
@@ -123,7 +110,7 @@ REGISTER_OP("Recgraph>While")
     .Attr("body: func")
     .Attr("output_shapes: list(shape) >= 0 = []")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) { return SetShapes(c, "output_shapes", 0); })
+    .SetShapeFn([](InferenceContext* c) { return SetShapes(c, "output_shapes", 0, c->num_outputs(), true); })
     .Doc("TensorFlow's While, for bodies: gives its thread back while an iteration runs.");
 
 REGISTER_OP("Recgraph>CallFunction")
@@ -134,7 +121,7 @@ REGISTER_OP("Recgraph>CallFunction")
     .Attr("f: func")
     .Attr("output_shapes: list(shape) >= 0 = []")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) { return SetShapes(c, "output_shapes", 0); })
+    .SetShapeFn([](InferenceContext* c) { return SetShapes(c, "output_shapes", 0, c->num_outputs(), true); })
     .Doc("TensorFlow's PartitionedCall, for bodies: a program runs on one device.");
 
 REGISTER_OP("Recgraph>Capture")

@@ -185,7 +185,7 @@ class Assembler:
         )
 
     def _block(self, unit: Unit) -> plan.Node:
-        name = f"{self.flow.name.replace('/', '.')}.block{len(self.graphs)}"
+        name = f"{self.program.dotted[self.flow.name]}.block{len(self.graphs)}"
         graph = _BlockGraph(self.flow, self.specs, unit, name)
         graph.trace()
         for value, rows in zip(unit.writes, graph.written, strict=True):

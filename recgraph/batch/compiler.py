@@ -11,8 +11,9 @@ import tensorflow as tf
 from recgraph.batch import blocks, costs, effects, plan, priority
 from recgraph.batch.flow import Flow, Program
 
-# The function that carries the plan in its attributes; `Program::ReadPlan` looks for it.
-CARRIER = "recgraph_plan"
+# The function that carries the plan in its attributes; `Program::ReadPlan` looks for it. No SubGraph's function has a
+# dot in its name, unless it ends with .rec or .grad.
+CARRIER = "recgraph.plan"
 
 
 @dataclasses.dataclass

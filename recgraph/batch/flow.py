@@ -229,6 +229,7 @@ class Program:
     Attributes:
         with_effects: functions that may have effects.
         whole: functions that give all results at once, when they and their effects are done.
+        dotted: names of the functions without slashes, each its own.
     """
 
     def __init__(self, flows: dict[str, Flow], with_effects: set[str]) -> None:
@@ -240,6 +241,10 @@ class Program:
         self.groups = {name: [list(range(self._results(name)))] for name in self._names()}
         while self._refine():
             pass
+        self.dotted: dict[str, str] = {}
+        for i, name in enumerate(flows):
+            dotted = name.replace("/", ".")
+            self.dotted[name] = f"{dotted}.{i}" if dotted in self.dotted.values() else dotted
 
     def _names(self) -> list[str]:
         return [*self.flows, *self.made]

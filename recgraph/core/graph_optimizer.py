@@ -58,7 +58,8 @@ def _run(library: Any, device: str) -> Any:
     graph_def.library.CopyFrom(library)
     graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION
     _place(graph_def.library, device)
-    fetches = [_add_call(graph_def, function.signature) for function in library.function if _is_root(function)]
+    roots = [function.signature for function in library.function if _is_root(function)]
+    fetches = [_add_call(graph_def, signature, f"call{i}") for i, signature in enumerate(roots)]
     optimized = tf_private.run_grappler(graph_def, fetches, _config()).library
     by_name = {function.signature.name: function for function in optimized.function}
     result = tf.compat.v1.GraphDef().library
@@ -125,9 +126,9 @@ def _sizes(library: Any, names: set[str] | None = None) -> dict[str, int]:
     }
 
 
-def _add_call(graph_def: Any, signature: Any) -> str:
+def _add_call(graph_def: Any, signature: Any, name: str) -> str:
     """A call of a function with placeholders for its arguments; grappler optimizes what is called."""
-    call = graph_def.node.add(name=f"call_{signature.name}".replace(".", "_"), op="StatefulPartitionedCall")
+    call = graph_def.node.add(name=name, op="StatefulPartitionedCall")
     for i, argument in enumerate(signature.input_arg):
         placeholder = graph_def.node.add(name=f"{call.name}_arg{i}", op="Placeholder")
         placeholder.attr["dtype"].type = argument.type

@@ -92,7 +92,8 @@ def link(root: SubGraph, gradient: bool, batched: bool) -> Program:
     slots = _environment(members)
     names = _names(members)
     library = tf.compat.v1.GraphDef().library
-    context = Context(library, slots, lambda identity: names[identity])
+    own = {f"{name}{suffix}" for name in names.values() for suffix in ("", ".rec", ".grad")}
+    context = Context(library, slots, lambda identity: names[identity], own)
     for member in members:
         _write(context, names[member.identity], member, gradient)
     entry = names[root.identity]

@@ -17,6 +17,7 @@ from recgraph.core import origin, regions
 from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, EnvironmentMap, Slots
 from recgraph.core.gradient import GradientGraph, has_effect
 from recgraph.core.regions import FrameOf, Region
+from recgraph.errors import DefinitionError
 
 FunctionDef = tf.compat.v1.GraphDef().library.function.add().__class__
 AttrValue = tf.compat.v1.AttrValue
@@ -29,6 +30,16 @@ class Context:
     library: Any
     slots: Slots
     entry_of: Callable[[str], str]
+    taken: set[str] = dataclasses.field(default_factory=set)  # names of functions that are ours
+
+    def fresh(self, name: str) -> str:
+        """`name`, or with a number: users name operations and scopes as they like, so that two paths can be alike."""
+        unique, i = name, 1
+        while unique in self.taken:
+            i += 1
+            unique = f"{name}_{i}"
+        self.taken.add(unique)
+        return unique
 
 
 @dataclasses.dataclass(frozen=True)
@@ -302,6 +313,12 @@ class _Writer:
         names = _function_names(node)
         while names:
             name = names.pop()
+            if name in self.context.taken:
+                raise DefinitionError(
+                    f"a function that is called here has the name '{name}', which a SubGraph's function has, too",
+                    where=origin.of_operation(op),
+                    next_step="give the SubGraph another name",
+                )
             if name in known:
                 continue
             known.add(name)
@@ -388,7 +405,7 @@ class _Writer:
                 on_stack=is_loop and recorded is not None,
                 is_condition=is_loop and i == 0,
             )
-            names.append(f"{self.name}/{region.op.name}/{_PARTS[region.kind](i)}")
+            names.append(self.context.fresh(f"{self.name}/{region.op.name}/{_PARTS[region.kind](i)}"))
             write_function(self.context, names[-1], source)
         return names
 
@@ -396,10 +413,11 @@ class _Writer:
         (graph,) = region.graphs
         base = f"{self.name}/{region.op.name}"
         dtypes = [tensor.dtype for tensor in region.op.outputs]
-        self.context.library.function.append(_stack_is_not_empty(f"{base}/cond", dtypes))
+        condition, body = self.context.fresh(f"{base}/cond"), self.context.fresh(f"{base}/body")
+        self.context.library.function.append(_stack_is_not_empty(condition, dtypes))
         source = Source(graph, (), list(graph.outputs), self.source.environment, on_stack=True)
-        write_function(self.context, f"{base}/body", source)
-        return [f"{base}/cond", f"{base}/body"]
+        write_function(self.context, body, source)
+        return [condition, body]
 
 
 def _is_call_or_read(op: tf.Operation) -> bool:
