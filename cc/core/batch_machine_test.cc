@@ -50,9 +50,13 @@ class Numbers : public Backend {
   uint64_t ShapesOf(const Node& node, const Activation& activation) override {
     return In(activation.slots[node.reads[0]]) % shapes / 2;  // some shapes have one number
   }
-  int Select(Selector, const Value& value) override { return In(value) != 0 ? 0 : 1; }
+  bool Select(Selector, const Value& value, int* branch) override {
+    *branch = In(value) != 0 ? 0 : 1;
+    return !select_fails;
+  }
   Value Bool(bool value) override { return Of(value ? 1 : 0); }
   void Mismatch(size_t, size_t) override {}
+  void BadFrame(int64_t values) override { bad_frame = values; }
   bool Split(const Value& value, std::vector<Value>* rows) override {
     for (int64_t i = 0; i < In(value); ++i) rows->push_back(Of(i));
     return true;
@@ -67,6 +71,8 @@ class Numbers : public Backend {
   bool MemoryIsShort() override { return ++looks > 2; }
 
   int64_t shapes = 1;
+  bool select_fails = false;
+  int64_t bad_frame = -2;
   int looks = 0;
   size_t cancel_after = 1 << 20;
   std::vector<std::pair<std::string, size_t>> batches;
@@ -337,13 +343,87 @@ TEST(Machine, MapsOverRows) {
   EXPECT_EQ(In(machine.results(1)[0]), 0);
 }
 
-TEST(DecodePlan, RefusesWhatIsDamaged) {
+// unpack(x): values 0 and 1 of the frame x.
+Plan Unpacking() {
   Plan plan;
-  EXPECT_NE(DecodePlan({}, {}, &plan), "");
-  EXPECT_NE(DecodePlan({1, 0, 0, 0}, {}, &plan), "");
-  EXPECT_NE(DecodePlan({3, 1, 0, 0, 0}, {"f"}, &plan), "");
-  Plan empty;
-  EXPECT_EQ(DecodePlan({3, 0, 0, 0}, {}, &empty), "");
+  Node unpack;
+  unpack.kind = NodeKind::kUnpack;
+  unpack.pending = 1;
+  unpack.reads = {0};
+  unpack.writes = {1, 2};
+  unpack.indices = {0, 1};
+  unpack.event = 1;
+  Function function{};
+  function.arguments = 1;
+  function.slots = 3;
+  function.results = {1, 2};
+  function.groups = {{0, 1}};
+  function.events = {{{0}, {}}, {{}, {0}}};
+  function.nodes = {unpack};
+  plan.functions = {function};
+  FindOnlyUses(&plan);
+  return plan;
+}
+
+// Where frames come from no plan shows.
+TEST(Machine, EndsWhereAFrameIsNone) {
+  const Plan plan = Unpacking();
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  const auto record = [](Holder::Kind kind, int values) {
+    return Value{FramePtr<Holder>(new Record(kind, Values(values, Of(7)))), 0};
+  };
+  const struct {
+    Value argument;
+    Machine::End end;
+    int64_t told;
+  } kCases[] = {{Of(1), Machine::End::kFailed, -1},
+                {record(Holder::Kind::kJoin, 2), Machine::End::kFailed, -1},
+                {record(Holder::Kind::kRecord, 1), Machine::End::kFailed, 1},
+                {record(Holder::Kind::kRecord, 2), Machine::End::kDone, -2}};
+  for (const auto& [argument, end, told] : kCases) {
+    Numbers numbers;
+    Machine machine(plan, &numbers, policy.get(), 10);
+    machine.AddRoot(0, {argument});
+    EXPECT_EQ(machine.Run(), end);
+    EXPECT_EQ(numbers.bad_frame, told);
+  }
+}
+
+TEST(Machine, EndsWhereNoBranchCanBePicked) {
+  const Plan plan = Fibonacci();
+  Numbers numbers;
+  numbers.select_fails = true;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  Machine machine(plan, &numbers, policy.get(), 10);
+  machine.AddRoot(0, {Of(4)});
+  EXPECT_EQ(machine.Run(), Machine::End::kFailed);
+}
+
+// A loop that runs no block at all, and never ends.
+TEST(Machine, ALoopWithoutBlocksCanBeCancelled) {
+  Plan plan;
+  Function loop{};
+  loop.kind = FunctionKind::kLoop;
+  loop.arguments = 1;
+  loop.slots = 3;
+  loop.results = {0};
+  loop.groups = {{0}};
+  loop.events = {{{}, {}}};
+  loop.nodes = {CallNode({1}, {0}, {1}, -1, Selector::kNone, 0), CallNode({1}, {0}, {2}, -1, Selector::kNone, 0)};
+  Function same{};
+  same.arguments = 1;
+  same.slots = 1;
+  same.results = {0};
+  same.groups = {{0}};
+  same.events = {{{}, {0}}};
+  plan.functions = {loop, same};
+  FindOnlyUses(&plan);
+  Numbers numbers;
+  numbers.cancel_after = 0;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  Machine machine(plan, &numbers, policy.get(), 10);
+  machine.AddRoot(0, {Of(1)});
+  EXPECT_EQ(machine.Run(), Machine::End::kCancelled);
 }
 
 }  // namespace
