@@ -130,7 +130,7 @@ absl::Status RootCall::Explain(const std::vector<std::string>& call_path,
 
 Invocation::Invocation(const Scope& scope, Tensors arguments, int results)
     : scope_(scope), depth_(scope.parent == nullptr ? 1 : scope.parent->depth() + 1),
-      arguments_(std::move(arguments)), results_(results) {
+      arguments_(std::move(arguments)), results_(results, Tensor(tensorflow::DT_INVALID)) {
   all_invocations.Add(1, 1);
   scope.root->CountInvocations(1);
 }

@@ -114,6 +114,7 @@ class Invocation final : public tensorflow::CallFrameInterface {
   Sums* sums() const { return scope_.sums; }
   int64_t depth() const { return depth_; }
   std::vector<std::string> CallPath() const;
+  // Of no dtype where the body has given none.
   Tensors& results() { return results_; }
 
   size_t num_args() const override { return arguments_.size(); }

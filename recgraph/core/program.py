@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
 from recgraph import native, tf_private
 from recgraph.core import engines, graph_optimizer, regions
@@ -105,7 +106,7 @@ def link(root: SubGraph, gradient: bool, batched: bool) -> Program:
     if contract is not None:
         contract.write(optimized, entry)
     serialized = optimized.SerializeToString(deterministic=True)
-    key = hashlib.sha256(serialized).hexdigest()[:32]
+    key = key_of(serialized)
     program = Program(root, entry, serialized, key, slots, contract, report, batched, plan, unbatchable)
     _by_key[key] = program
     return program
@@ -232,10 +233,28 @@ def _gradient_graphs(graph: GradientGraph) -> Iterator[GradientGraph]:
             yield from _gradient_graphs(inner)
 
 
+def key_of(library: bytes) -> str:
+    """The hash by which a process knows a program; `CheckKey` in `cc/kernels/program.cc` computes it again."""
+    return hashlib.sha256(library).hexdigest()[:32]
+
+
 def revive(entry: str, key: str, library: bytes) -> Program:
-    """The program that an operation out of a SavedModel carries."""
+    """The program that an operation out of a SavedModel carries.
+
+    Raises:
+        GradientError: it is damaged, or not the one that its key is for.
+    """
     functions = tf.compat.v1.GraphDef().library
-    functions.ParseFromString(library)
-    program = Program(None, entry, library, key, None, GradientContract.read(functions, entry), None)
+    try:
+        if key_of(library) != key:
+            raise ValueError(f"its key is '{key}', that of its {len(library)} bytes is '{key_of(library)}'")
+        functions.ParseFromString(library)
+        contract = GradientContract.read(functions, entry)
+    except (DecodeError, ValueError, TypeError, KeyError, AttributeError) as why:
+        raise GradientError(
+            f"the program of SubGraph '{entry}' is damaged: {why}",
+            next_step="save the model again, or load an undamaged copy",
+        ) from why
+    program = Program(None, entry, library, key, None, contract, None)
     _by_key[key] = program
     return program
