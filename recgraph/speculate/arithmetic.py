@@ -196,17 +196,19 @@ def _comparison(made: Sum) -> Residual:
 def _bits(made: Sum) -> Residual:
     if made.is_float:
         raise made.ev.refuse("raises", f"{made.function.__name__} of floats", made.node)
+    on_bools, on_integers = _LOGICAL[made.function]
     if made.is_bool:
-        return made.result(
-            {"a": tf.logical_and, "o": tf.logical_or}.get(_letter(made), tf.math.logical_xor)(*made.tensors)
-        )
-    function = {"a": tf.bitwise.bitwise_and, "o": tf.bitwise.bitwise_or}.get(_letter(made), tf.bitwise.bitwise_xor)
+        return made.result(on_bools(*made.tensors))
     known = [limit for limit in made.limits if limit is not None]
-    return made.result(function(*made.integers), 2 * max(known) + 1 if len(known) == 2 else None)
+    return made.result(on_integers(*made.integers), 2 * max(known) + 1 if len(known) == 2 else None)
 
 
-def _letter(made: Sum) -> str:
-    return str(made.function.__name__.removeprefix("i")[0])
+_AND, _OR = (tf.logical_and, tf.bitwise.bitwise_and), (tf.logical_or, tf.bitwise.bitwise_or)
+_XOR = tf.math.logical_xor, tf.bitwise.bitwise_xor
+_LOGICAL: Final[dict[Any, tuple[Any, Any]]] = {
+    operator.and_: _AND, operator.iand: _AND, operator.or_: _OR, operator.ior: _OR, operator.xor: _XOR,
+    operator.ixor: _XOR,
+}  # fmt: skip
 
 
 @rule(operator.truediv, operator.itruediv)

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import calls, probing, residuals
+from recgraph.speculate import calls, known, probing, residuals
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import Residual, read_variable
+from recgraph.speculate.values import Residual, fixed, is_symbolic, read_variable
 
 _FLOATS: Final = (tf.float16, tf.float32, tf.float64)
 _INTEGERS: Final = (tf.int8, tf.int16, tf.int32, tf.int64)
@@ -69,8 +69,8 @@ def _bytes(function: Any, arguments: Sequence[Any]) -> Residual | None:
 def _beside(ev: Evaluator, value: Any, dtype: tf.DType, node: ast.AST) -> tf.Tensor | None:
     """A number of Python's beside an array: it takes the array's dtype."""
     if isinstance(value, Residual):
-        known = value.tensor is not None and not value.is_array
-        if known and dtype in _FLOATS and value.tensor.dtype == tf.float64:
+        is_number = value.tensor is not None and not value.is_array
+        if is_number and dtype in _FLOATS and value.tensor.dtype == tf.float64:
             return tf.cast(value.tensor, dtype)
         return None
     if type(value) is float and dtype in _FLOATS:
@@ -120,12 +120,14 @@ def _place(largest: bool) -> Callable[[tf.Tensor], tf.Tensor]:
     return find
 
 
-_IN_PLACE: Final = frozenset(
+# Functions and methods of NumPy's that change an argument, by name.
+CHANGING: Final = frozenset(
     {
-        operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
-        operator.ipow, operator.iand, operator.ior, operator.ixor, operator.imatmul,
+        "copyto", "put", "place", "putmask", "fill_diagonal", "shuffle", "put_along_axis", "sort", "fill", "resize",
+        "partition", "setflags", "setfield", "byteswap", "itemset", "at",
     }
 )  # fmt: skip
+METHODS_ON_COPIES: Final = frozenset({"sort", "fill", "put", "partition"})
 _ANY, _ALL = (lambda t: tf.reduce_any(tf.cast(t, tf.bool))), (lambda t: tf.reduce_all(tf.cast(t, tf.bool)))
 _METHODS: Final[dict[str, Any]] = {
     "any": _ANY, "all": _ALL, "max": _extreme(True), "min": _extreme(False), "argmax": _place(True),
@@ -163,10 +165,10 @@ def attribute(ev: Evaluator, array: Residual, name: str, node: ast.AST) -> Any:
     shape = array.tensor.shape if array.tensor is not None else tf.TensorShape(None)
     if array.tensor is None or not shape.is_fully_defined():
         return None
-    known = {"shape": tuple(shape), "ndim": shape.rank, "size": shape.num_elements()}
+    facts = {"shape": tuple(shape), "ndim": shape.rank, "size": shape.num_elements()}
     if name == "dtype":
         return np.dtype(array.tensor.dtype.as_numpy_dtype)
-    return known.get(name, Method(array, name) if name in _METHODS or name in ("item", "tolist") else None)
+    return facts.get(name, Method(array, name) if name in _METHODS or name in ("item", "tolist") else None)
 
 
 class Method:
@@ -209,12 +211,65 @@ class Numpy:
 
 def is_changed_by(function: Any, arguments: Sequence[Any]) -> bool:
     """Whether an in-place operator changes an array, and gives it."""
-    if not isinstance(function, types.BuiltinFunctionType) or function not in _IN_PLACE:
+    if not isinstance(function, types.BuiltinFunctionType) or function not in known.IN_PLACE:
         return False
     array = arguments[0]
     if not isinstance(array, Residual) or not array.is_array:
         return False
     return array.tensor is None or array.tensor.shape.rank != 0
+
+
+def may_change(function: Any, arguments: Sequence[Any], named: dict[str, Any]) -> bool:
+    """Whether a call may change an array that it is given."""
+    if isinstance(function, types.BuiltinFunctionType) and function in (*known.IN_PLACE, operator.setitem):
+        return True
+    if isinstance(function, operator.methodcaller) or function is residuals._call_method:
+        name = arguments[1] if function is residuals._call_method else function.__reduce__()[1][0]
+        return "out" in named or name in CHANGING
+    if isinstance(function, np.ufunc) and len(arguments) > function.nin:
+        return True
+    return "out" in named or named.get("copy") is False or getattr(function, "__name__", "") in CHANGING
+
+
+def is_early(value: Any) -> bool:
+    """Whether a value is an array that the script has before the graph runs."""
+    return isinstance(value, Residual) and value.tensor is None and isinstance(value.example, np.ndarray)
+
+
+def changed(ev: Evaluator, function: Any, array: Residual, operands: Sequence[Any], node: ast.AST) -> Residual:
+    """`function` changes an array that the script has made: all that have it see another one from now on.
+
+    What was read of it before has the array as it was then. An array of the user's is not changed before the graph,
+    which may yet find that an assumption is broken.
+    """
+    if not array.example.flags.writeable:
+        raise ev.refuse("array", "an array is changed that was there before, or of which there is a view", node)
+    if any(is_symbolic(o) or (isinstance(o, Residual) and o.late) for o in residuals.leaves(operands)):
+        raise ev.refuse("late value", "an array is changed by what is known only after the graph", node)
+    after = residuals.in_script(ev, _on_copy, [array, function, *operands], {}, node)
+    array.name, array.example = after.name, after.example
+    return array
+
+
+def _on_copy(array: np.ndarray, function: Any, *operands: Any) -> np.ndarray:
+    made = array.copy("K")
+    if isinstance(function, str):
+        getattr(made, function)(*operands)
+        return made
+    found: np.ndarray = function(made, *operands)
+    return found
+
+
+def note_views(found: Any, arguments: Sequence[Any]) -> Any:
+    """The example of a result: where it shares memory with an argument, neither is changed from now on."""
+    if isinstance(found, np.ndarray):
+        for array in residuals.leaves(arguments):
+            if isinstance(array, Residual):
+                array = array.example
+            if isinstance(array, np.ndarray) and np.may_share_memory(found, array):
+                array.flags.writeable = False
+                return fixed(found)
+    return found
 
 
 def type_of(array: Residual) -> type:

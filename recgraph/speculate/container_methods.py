@@ -87,12 +87,13 @@ def applied(ev: Evaluator, target: Any, name: str, arguments: list[Any], named: 
     try:
         return getattr(target, name)(*lifted, **named)
     except Exception as error:
-        if any(map(_is_unknown, residuals.leaves([*lifted, *named.values()]))):
+        if any(map(is_unknown, residuals.leaves([*lifted, *named.values()]))):
             raise ev.refuse("container", f"{name} with a value that differs from call to call", node) from error
-        if any(map(_is_unknown, residuals.leaves([target]))):
+        if any(map(is_unknown, residuals.leaves([target]))):
             raise ev.refuse("raises", f"{name} of values that differ from call to call", node) from error
         raise ev.raised(error, node) from error
 
 
-def _is_unknown(value: Any) -> bool:
+def is_unknown(value: Any) -> bool:
+    """Whether a value is one that the conversion does not know, or a tensor of the graph."""
     return is_symbolic(value) or isinstance(value, Residual)

@@ -29,7 +29,7 @@ from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.generators import Generator
 from recgraph.speculate.generators import members as members_of
-from recgraph.speculate.heap import like
+from recgraph.speculate.heap import check_plain, like
 from recgraph.speculate.namespaces import ObjectDict
 from recgraph.speculate.syntax import site_of
 from recgraph.speculate.values import HELD, MISSING, Iteration, Residual, Rows, has_run, is_symbolic, is_tensor_like
@@ -59,7 +59,7 @@ def lift(ev: Evaluator, value: Any, node: ast.AST) -> Any:
         return value
     if isinstance(value, Iteration | Generator):
         value = iterate(ev, value, node)
-    if isinstance(value, list | tuple | dict | set | frozenset | ObjectDict):
+    if isinstance(value, (*COLLECTIONS, ObjectDict)):
         whole = opened(ev, value, node)
         if isinstance(whole, dict):
             lifted = {key: lift(ev, v, node) for key, v in whole.items()}
@@ -67,6 +67,8 @@ def lift(ev: Evaluator, value: Any, node: ast.AST) -> Any:
         members = [lift(ev, v, node) for v in whole]
         if all(a is b for a, b in zip(members, whole, strict=True)) and whole is value:
             return value
+        if isinstance(whole, collections.deque):
+            return collections.deque(members, whole.maxlen)
         return type(whole)._make(members) if hasattr(whole, "_make") else type(whole)(members)
     if isinstance(value, shapes.PartialShape):
         return value
@@ -320,6 +322,7 @@ def contains(ev: Evaluator, container: Any, member: Any, node: ast.AST) -> Any:
         member = protocols.check_key(ev, ev.concrete(member, node), node)
     name = ev.heap.name_of(container)
     ev.heap.unsealed(container, ev.where(node))
+    check_plain(container, ev.where(node))
     if isinstance(container, dict | set | frozenset) and name is None:
         return member in container
     if isinstance(container, dict) and name is not None and not isinstance(member, Residual):
@@ -450,6 +453,7 @@ def length(ev: Evaluator, container: Any, node: ast.AST) -> Any:
         whole = opened(ev, container, node)
         return len(whole) if isinstance(whole, COLLECTIONS) else residuals.python(ev, len, [whole], node)
     ev.heap.unsealed(container, ev.where(node))
+    check_plain(container, ev.where(node))
     seen, site = ev.seen(node)
     if not isinstance(container, list) or not (seen.varies and seen.count > 1):
         whole = opened(ev, container, node)

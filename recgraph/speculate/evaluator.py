@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from recgraph.speculate import lookups
@@ -287,8 +288,16 @@ class Evaluator:
             return f"[{parts}]" if isinstance(value, list) else f"({parts})"
         if isinstance(value, dict) and type(value) is dict:
             return "{" + "".join(f"{self.code(k)}: {self.code(v)}, " for k, v in value.items()) + "}"
+        if type(value) is collections.deque:
+            return f"{self.script.constant(collections.deque)}({self.code(list(value))}, {value.maxlen})"
+        if isinstance(value, dict | set | frozenset | list | tuple) and self.heap.name_of(value) is None:
+            members = value.values() if isinstance(value, dict) else value
+            if any(isinstance(member, Residual) for member in members):
+                raise self.refuse("container", f"a {type(value).__name__} of values that differ from call to call")
         if isinstance(value, slice):
             return f"slice({self.code(value.start)}, {self.code(value.stop)}, {self.code(value.step)})"
+        if isinstance(value, np.ndarray):  # as it is now: the call may change it afterwards
+            return self.script.constant(value.copy("K"))
         return self.heap.name_of(value) or self.script.constant(value)
 
     def noted(self, kind: str, what: str, node: ast.AST) -> Assumption:

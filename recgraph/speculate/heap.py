@@ -31,7 +31,7 @@ from recgraph.speculate.assumptions import NOTED, assumption
 from recgraph.speculate.profile import VARIES, Profile, Seen, common_shape, is_plain
 from recgraph.speculate.reasons import Again, Inconvertible, Raised
 from recgraph.speculate.script import Script
-from recgraph.speculate.values import MISSING, Residual, has_run
+from recgraph.speculate.values import MISSING, Residual, fixed, has_run
 
 _IDENTITIES = (
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, tf.Variable, tf.DType, enum.Enum
@@ -43,8 +43,20 @@ _VALUES = (
     range, slice, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction,
     pathlib.PurePath, re.Pattern, np.dtype, tf.TensorShape, types.GenericAlias, types.UnionType,
 )  # fmt: skip
-# By which methods containers are written after the graph.
-_WRITING = ("__setitem__", "__delitem__", "append", "extend", "clear", "update")
+# Containers that the rules know.
+_KNOWN = frozenset(
+    {
+        *(list, tuple, dict, set, frozenset, collections.deque, collections.Counter, collections.OrderedDict),
+        *(collections.defaultdict, object),
+    }
+)
+# Methods by which containers give and take members.
+_STRUCTURE = frozenset(
+    name for kind in _KNOWN - {object} for name, found in vars(kind).items() if callable(found)
+) - {
+    "__new__", "__init__", "__repr__", "__getattribute__", "__hash__", "__sizeof__", "__reduce__", "__reduce_ex__",
+    "__class_getitem__", "__missing__", "__getnewargs__", "__copy__", "__doc__",
+}  # fmt: skip
 
 
 class Heap:
@@ -144,7 +156,9 @@ class Heap:
             assume("identity", self.script.is_same(name, value))
             return self._object(value, name, assume)
         assume("type", f"type({name}) is {self.script.constant(type(value))}")
-        if isinstance(value, np.ndarray | np.generic):
+        if isinstance(value, np.ndarray):
+            return Residual(name, fixed(value))
+        if isinstance(value, np.generic):
             return Residual(name, value)
         if isinstance(value, _VALUES):
             self.script.scope["are_alike"] = _are_alike
@@ -330,6 +344,7 @@ class Heap:
     def item(self, container: Any, index: Any, seen: Seen, site: Any, where: str) -> Any:
         """The value under a key that is known now."""
         self.unsealed(container, where)
+        check_plain(container, where)
         if id(container) in self.opened:
             return _current(self.opened[id(container)], index, where)
         name, key = self.names[id(container)], ("item", id(container), index)
@@ -357,7 +372,7 @@ class Heap:
     def set_item(self, container: Any, index: Any, value: Any, where: str) -> None:
         """Sets a member of a container that was there before."""
         self.unsealed(container, where)
-        check_written(container)
+        check_plain(container, where)
         if isinstance(container, list | collections.deque):
             try:
                 self.open(container, where)[index] = value
@@ -375,7 +390,7 @@ class Heap:
     def append(self, container: list[Any] | collections.deque[Any], value: Any) -> None:
         """Appends to a list whose members need not be known."""
         self.unsealed(container, "")
-        check_written(container)
+        check_plain(container, "")
         if id(container) in self.opened:
             self.opened[id(container)].append(value)
         else:
@@ -394,6 +409,7 @@ class Heap:
     def open(self, container: Any, where: str) -> Any:
         """A container that was there before as a working copy with all its members."""
         self.unsealed(container, where)
+        check_plain(container, where)
         if id(container) in self.opened:
             return self.opened[id(container)]
         read = self.originals.get(id(container))
@@ -468,17 +484,21 @@ def _is_librarys(value: Any) -> bool:
     return not known.is_users_type(type(value)) and not known.is_frameworks_object(value)
 
 
-def check_written(container: Any) -> None:
-    """That what a call writes to a container reaches it as it is.
+def check_plain(container: Any, where: str) -> None:
+    """That a container gives and takes its members as the built-in class does from which its class is derived.
 
     Raises:
-        Inconvertible: the user's class has methods of its own for that.
+        Inconvertible: a class of the program's, or of a library's, has methods of its own for that.
     """
     kind = type(container)
-    if known.is_users_type(kind) and any(
-        isinstance(getattr(kind, name, None), types.FunctionType) for name in _WRITING
-    ):
-        raise Inconvertible("container", f"a {kind.__name__} has methods of its own that write")
+    if kind in _KNOWN or not issubclass(kind, tuple(_KNOWN - {object})) or known.is_frameworks_object_type(kind):
+        return
+    for base in kind.__mro__:
+        if base in _KNOWN:
+            return
+        own = sorted(name for name, found in vars(base).items() if name in _STRUCTURE and callable(found))
+        if own:
+            raise Inconvertible("container", f"a {kind.__name__} has a {own[0]} of its own", where)
 
 
 def _parts_of(value: Any) -> list[Any]:

@@ -36,14 +36,19 @@ _PURE_BUILTINS: Final = """
 abs all any ascii bin bool bytes callable chr complex dict divmod enumerate float format frozenset hash hex int
 isinstance issubclass len list max min oct ord pow range repr reversed round set slice sorted str sum tuple type zip
 """
+# Operators that may change their first operand.
+IN_PLACE: Final = frozenset(
+    {
+        *(operator.iadd, operator.isub, operator.imul, operator.imatmul, operator.itruediv, operator.ifloordiv),
+        *(operator.imod, operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift),
+        operator.iconcat,
+    }
+)
+_CHANGING_OPERATORS: Final = IN_PLACE | {operator.setitem, operator.delitem}
 PURE: Final = frozenset(
     [getattr(builtins, name) for name in _PURE_BUILTINS.split()]
     + [f for f in vars(math).values() if callable(f)]
-    + [
-        f
-        for f in vars(operator).values()
-        if isinstance(f, types.BuiltinFunctionType) and not f.__name__.startswith("i")
-    ]
+    + [f for f in vars(operator).values() if isinstance(f, types.BuiltinFunctionType) and f not in _CHANGING_OPERATORS]
     + [functools.partial, bisect.bisect, bisect.bisect_left, bisect.bisect_right, json.dumps, json.loads]
     + [os.path.basename, os.path.dirname, os.path.join, os.path.splitext]
     + [re.escape, re.findall, re.fullmatch, re.match, re.search, re.split, re.sub]

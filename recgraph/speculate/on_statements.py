@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import collections
 from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import attributes, branches, calls, containers, grown, loops, residuals
+from recgraph.speculate import attributes, branches, calls, containers, grown, loops, protocols, residuals
+from recgraph.speculate.container_methods import is_unknown
 from recgraph.speculate.evaluator import Evaluator, Signal, rule
 from recgraph.speculate.on_expressions import IN_PLACE
 
@@ -78,6 +80,8 @@ def _load(name: ast.Name) -> ast.Name:
 
 def _in_place(ev: Evaluator, function: Any, current: Any, value: Any, node: ast.AST) -> Any:
     """Lists and other mutable values change themselves; numbers and tensors do not."""
+    if protocols.is_object(current) and protocols.method(ev, type(current), f"__{function.__name__}__", node):
+        return residuals.operate(ev, function, [current, value], node)
     if isinstance(current, list) and function.__name__ == "iadd":
         members = grown.pieces(ev, value, node)
         if ev.heap.name_of(current) is not None:
@@ -88,8 +92,22 @@ def _in_place(ev: Evaluator, function: Any, current: Any, value: Any, node: ast.
             current.extend(members)
         return current
     if isinstance(current, dict | set):
-        target = containers.opened(ev, current, node)
-        function(target, containers.opened(ev, value, node))
+        target, other = containers.opened(ev, current, node), containers.opened(ev, value, node)
+        if isinstance(current, collections.Counter) and any(map(is_unknown, residuals.leaves([target, other]))):
+            raise ev.refuse("container", "counts that differ from call to call are compared", node)
+        try:
+            function(target, other)
+        except TypeError as error:
+            raise ev.raised(error, node) from error
+        return current
+    if isinstance(current, list | collections.deque):
+        ev.need_sequence("a write to a container")
+        is_joined = function.__name__ == "iadd"
+        more = containers.iterate(ev, value, node) if is_joined else ev.concrete(value, node)
+        try:
+            function(containers.opened(ev, current, node), more)
+        except TypeError as error:
+            raise ev.raised(error, node) from error
         return current
     return residuals.operate(ev, function, [current, value], node)
 

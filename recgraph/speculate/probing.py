@@ -24,13 +24,6 @@ from recgraph.speculate.values import Residual, is_symbolic
 _FLOATS: Final = (1.5, -2.0, 0.0, -0.0, 1e-300, 1e300, float("inf"), float("-inf"), float("nan"))
 _INTEGERS: Final = (1, -2, 0, 7, 300)  # no large ones: a power of them would not end
 _IMMUTABLE: Final = (int, float, complex, str, bytes, tuple, frozenset, range, type(None), np.generic)
-# What changes an argument, by name.
-_CHANGING: Final = frozenset(
-    {
-        "copyto", "put", "place", "putmask", "fill_diagonal", "shuffle", "put_along_axis", "sort", "fill", "resize",
-        "partition", "setflags", "setfield", "byteswap",
-    }
-)  # fmt: skip
 # How large an array may be that a function is tried on.
 _LARGEST: Final = 1 << 20
 
@@ -45,9 +38,9 @@ def is_pure(function: Any, arguments: Sequence[Any], named: dict[str, Any]) -> b
             return True
         name = arguments[1] if function is residuals._call_method else function.__reduce__()[1][0]
         if owner.is_array:
-            return name not in _CHANGING
+            return name not in arrays.CHANGING
         return bool(owner.samples) and isinstance(owner.samples[0], _IMMUTABLE)
-    return "out" not in named and getattr(function, "__name__", "") not in _CHANGING
+    return "out" not in named and getattr(function, "__name__", "") not in arrays.CHANGING
 
 
 def results(function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...] | None:

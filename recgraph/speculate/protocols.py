@@ -29,9 +29,7 @@ from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import Residual, is_symbolic
 
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
-_IN_PLACE = frozenset(name for name in dir(operator) if name.startswith("i") and hasattr(operator, name[1:])) | {
-    "iand", "ior", "ixor",
-}  # fmt: skip
+_IN_PLACE = frozenset(function.__name__ for function in known.IN_PLACE)
 # Builtins that ask a class for a method, which they give their other arguments.
 METHODS: dict[Any, str] = {
     str: "__str__", repr: "__repr__", format: "__format__", int: "__int__", float: "__float__", complex: "__complex__",

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from recgraph.speculate import grown, known, protocols
@@ -16,7 +17,7 @@ from recgraph.speculate.connections import RECORDS
 from recgraph.speculate.container_methods import HeapMethod
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.generators import Generator
-from recgraph.speculate.heap import check_written
+from recgraph.speculate.heap import check_plain
 from recgraph.speculate.managers import Nothing, OfGenerator, Suppressing, Traceback
 from recgraph.speculate.namespaces import Method as ObjectMethod
 from recgraph.speculate.namespaces import ObjectDict
@@ -114,7 +115,7 @@ class Renderer:
         lines = len(self.script.after)
         self._changes(name, now, before)
         if len(self.script.after) != lines:
-            check_written(self.heap.originals[identity][0])
+            check_plain(self.heap.originals[identity][0], "")
 
     def _changes(self, name: str, now: Any, before: Any) -> None:
         if isinstance(now, set):
@@ -199,6 +200,8 @@ class Renderer:
             return self._set(value)
         if isinstance(value, slice | range):
             return None
+        if isinstance(value, np.ndarray) and self.heap.is_made(value):
+            return f"{self.script.constant(value)}.copy('K')"
         if protocols.is_object(value) and self.heap.is_made(value):
             if known.is_frameworks_object(value):
                 raise Inconvertible("escape", f"a new {type(value).__name__} leaves the call")

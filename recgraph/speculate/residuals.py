@@ -28,7 +28,7 @@ from recgraph.speculate import (
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.reasons import Inconvertible
-from recgraph.speculate.values import Residual, Run, is_symbolic, is_tensor_like, read_variable
+from recgraph.speculate.values import Residual, Run, fixed, is_symbolic, is_tensor_like, read_variable
 
 _NUMBER_DTYPES = frozenset({tf.bool, tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.uint8, tf.uint16, tf.uint32,
                       tf.uint64, tf.int8, tf.int16, tf.int32, tf.int64})  # fmt: skip
@@ -37,13 +37,22 @@ _NUMBER_DTYPES = frozenset({tf.bool, tf.float16, tf.bfloat16, tf.float32, tf.flo
 def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
     """A Python operator on values of any kind."""
     operands = [shapes.as_value(ev, o, node) if isinstance(o, shapes.PartialShape) else o for o in operands]
-    if any(map(protocols.is_object, operands)):
+    if any(map(protocols.is_object, operands)) and not _takes_as_number(ev, operands, node):
         return protocols.operate(ev, function, operands, node)
     if any(map(is_tensor_like, operands)):
         return _on_tensors(ev, function, operands, node)
     if len(operands) == 2 and (found := _of_containers(ev, function, operands, node)) is not NotImplemented:
         return found
     return python(ev, function, [containers.lift(ev, o, node) for o in operands], node)
+
+
+def _takes_as_number(ev: Evaluator, operands: Sequence[Any], node: ast.AST) -> bool:
+    """Whether a tensor on the left takes what is on the right as it would a number, before that is asked itself."""
+    if len(operands) < 2 or not is_tensor_like(operands[0]):
+        return False
+    if hasattr(type(operands[1]), "__array__"):
+        raise ev.refuse("operator", f"a tensor makes a tensor of a {type(operands[1]).__name__}", node)
+    return isinstance(operands[1], int | float | complex | str | bytes | list | tuple)
 
 
 _JOINING = (operator.add, operator.iadd, operator.mul, operator.imul, operator.or_, operator.ior)
@@ -62,7 +71,7 @@ def _of_containers(ev: Evaluator, function: Callable[..., Any], operands: Sequen
     if function not in _JOINING or not any(isinstance(o, list | tuple | dict) for o in operands):
         return NotImplemented
     whole = [containers.opened(ev, o, node) for o in operands]
-    if any(isinstance(o, Residual) for o in whole):
+    if not all(isinstance(o, containers.COLLECTIONS) or type(o) in known.DATA_TYPES for o in whole):
         return NotImplemented
     try:
         return function(*whole)
@@ -83,7 +92,7 @@ def _compared(ev: Evaluator, function: Callable[..., Any], operands: Sequence[An
 def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
     dtype = next(tf.as_dtype(o.dtype) for o in operands if is_tensor_like(o))
     lifted = [_beside(ev, o, dtype, node) for o in operands]
-    if any(isinstance(o, tf.Variable) for o in lifted[:1]) and function.__name__.startswith("i"):
+    if any(isinstance(o, tf.Variable) for o in lifted[:1]) and function in known.IN_PLACE:
         raise ev.refuse("in-place variable", "an in-place operator on a variable", node)
     return calls.native(ev, function, lifted, {}, node)
 
@@ -143,8 +152,11 @@ def python(
     if function in showing.TO_TEXT and any(map(showing.holds_variable, arguments)):
         return in_script(ev, function, [showing.snapshot(a) for a in arguments], named, node)
     if not any(isinstance(a, Residual) or is_symbolic(a) for a in flat):
+        if arrays.may_change(function, arguments, named):
+            _check_made(ev, flat, node)
         try:
-            return function(*arguments, **named)
+            found = function(*arguments, **named)
+            return ev.heap.make(found) if isinstance(found, np.ndarray) else found
         except Exception as error:
             raise ev.raised(error, node) from error
     of_graph = any(is_symbolic(a) or (isinstance(a, Residual) and a.tensor is not None) for a in flat)
@@ -153,10 +165,19 @@ def python(
         made = made or arithmetic.apply(ev, function, arguments, node)
         if made is not None:
             return made
+    if arguments and arrays.is_early(arguments[0]) and function in known.IN_PLACE:
+        return arrays.changed(ev, function, arguments[0], arguments[1:], node)
     if arrays.is_changed_by(function, arguments):
         in_script(ev, function, arguments, named, node)
         return arguments[0]
     return in_script(ev, function, arguments, named, node)
+
+
+def _check_made(ev: Evaluator, values: Sequence[Any], node: ast.AST) -> None:
+    """That arrays which a call may change were made by the call that is converted."""
+    for value in values:
+        if isinstance(value, np.ndarray) and not ev.heap.is_made(value):
+            raise ev.refuse("array", "an array may be changed that was there before", node)
 
 
 def leaves(values: Any) -> Any:
@@ -183,6 +204,10 @@ def in_script(
             arrays.keep(ev, array)
     name = ev.script.name()
     call = ev.script.constant(function)
+    everything = [*leaves([*arguments, *named.values()])]
+    has_early = any(arrays.is_early(a) or isinstance(a, np.ndarray) for a in everything)
+    if has_early and arrays.may_change(function, arguments, named):
+        raise ev.refuse("array", "an array may be changed that was there before the graph", node)
     if symbolic or any(a.late for a in residuals):
         ev.need_sequence("a value that is known only after the graph")
         found, is_pure = probing.results(function, arguments, named), probing.is_pure(function, arguments, named)
@@ -191,7 +216,10 @@ def in_script(
     code = ", ".join([*(ev.code(a) for a in arguments), *(f"{k}={ev.code(v)}" for k, v in named.items())])
     try:
         example = function(*map(example_of, arguments), **{k: example_of(v) for k, v in named.items()})
+        example = arrays.note_views(example, everything)
     except Exception as error:
+        if "read-only" in str(error):
+            raise ev.refuse("array", "an array may be changed that was there before", node) from error
         raise _raised_in_script(ev, f"{call}({code})", error, node) from error
     kind = "presence" if ev.handlers else "raises"
     failing = ev.script.number(assumption(kind, f"{getattr(function, '__name__', function)}", ev.where(node)))
@@ -217,7 +245,11 @@ def example_of(value: Any) -> Any:
     """A value with the examples of the residuals in it."""
     if isinstance(value, Residual):
         return value.example
-    if isinstance(value, list | tuple | set) and not hasattr(value, "_fields"):
+    if isinstance(value, np.ndarray):
+        return fixed(value)
+    if isinstance(value, collections.deque):
+        return collections.deque(map(example_of, value), value.maxlen)
+    if isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "_fields"):
         return type(value)(map(example_of, value))
     if isinstance(value, dict):
         return {key: example_of(v) for key, v in value.items()}
@@ -266,6 +298,9 @@ class Method:
         example, late = self.owner, is_symbolic(self.owner)
         if isinstance(example, Residual):
             example, late = example.example, example.late
+        if arrays.is_early(self.owner) and self.name in arrays.METHODS_ON_COPIES and not named:
+            arrays.changed(ev, self.name, self.owner, arguments, node)
+            return None
         if not late and not isinstance(example, (*known.DATA_TYPES, np.ndarray, np.generic)):
             raise ev.refuse("method", f"{type(example).__name__}.{self.name} runs eagerly", node)
         return in_script(ev, operator.methodcaller(self.name, *()) if not arguments and not named else _call_method,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 
@@ -42,6 +43,13 @@ class Residual:
         if tensor.op.type != "StopGradient":
             with tensor.graph.as_default():  # perhaps one around that which is being made
                 self.tensor = tf.stop_gradient(tensor)
+
+
+def fixed(array: np.ndarray) -> np.ndarray:
+    """A view of an array that cannot be written to: what is done to it while a call is converted must not reach it."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 # What integers that flow between branches and rounds do not exceed.
