@@ -21,7 +21,6 @@ from recgraph.data.imdb import (
     read_imdb,
     review_trees,
     sentences,
-    tokenize,
 )
 from recgraph.data.pairs import PairBatch, pair_dataset
 from recgraph.data.pipeline import TreeBatch, encode, tree_dataset
@@ -36,6 +35,7 @@ from recgraph.data.ptb import (
 )
 from recgraph.data.sick import Pair, PairFormatError, Pairs, load_sick, read_pairs, sick_dir
 from recgraph.data.sst import SENTIMENTS, Treebank, load_sst, sst_dir
+from recgraph.data.tokenizing import spaced, tokenize, tokenize_all
 from recgraph.data.trees import NO_LABEL, Tree, TreeBuilder
 from recgraph.data.vectors import Embeddings, VectorFormatError, load_embeddings, read_vectors
 from recgraph.data.vocabulary import UNKNOWN, Vocabulary, lookup
@@ -97,9 +97,11 @@ __all__ = [
     "review_trees",
     "sentences",
     "sick_dir",
+    "spaced",
     "sst_dir",
     "to_nltk",
     "tokenize",
+    "tokenize_all",
     "top_down_batch",
     "tree_dataset",
     "tree_of_spans",

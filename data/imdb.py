@@ -6,12 +6,13 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from recgraph.data.binarize import binarize
 from recgraph.data.files import DataFormatError, PathLike, data_dir, decode_line, read_lines
+from recgraph.data.tokenizing import tokenize_all
 from recgraph.data.trees import NO_LABEL, Tree
 
 SPLITS = ("train", "test", "unsup")
@@ -126,22 +127,6 @@ def _sentence_splitter() -> Callable[[str], list[str]]:
     return PunktSentenceTokenizer(parameters).tokenize
 
 
-@functools.cache
-def _treebank_tokenizer() -> Any:
-    from nltk.tokenize.treebank import TreebankWordTokenizer
-
-    return TreebankWordTokenizer()
-
-
-def tokenize(sentence: str) -> list[str]:
-    """Cuts one sentence into tokens spelt as in the Stanford treebank.
-
-    Treebank rules (`did n't`, quotes as two back-quotes and two apostrophes), brackets as -LRB- and -RRB-, slash and
-    asterisk with a backslash. May be empty.
-    """
-    return [escape(token) for token in _treebank_tokenizer().tokenize(sentence)]
-
-
 def escape(word: str) -> str:
     """The spelling of a word in the treebank: brackets by name, `\\/` and `\\*`, and no blanks."""
     word = re.sub(r"[()\[\]{}]", lambda match: _BRACKETS[match.group()], word)
@@ -161,8 +146,7 @@ def review_trees(
     """
     rng = np.random.default_rng(seed)
     for review in reviews:
-        for sentence in sentences(review.text):
-            tokens = tokenize(sentence)
+        for tokens in tokenize_all(sentences(review.text)):
             if tokens and (max_tokens is None or len(tokens) <= max_tokens):
                 tree = binarize(tokens, shape, rng)
                 yield tree.with_labels(tree.labels[:-1] + (REVIEW_LABELS[review.label],))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import traceback
 from collections.abc import Callable
@@ -64,16 +65,30 @@ def main() -> None:
     """Recursive neural networks on TensorFlow: train them on sentiment treebanks, look at them, serve them."""
 
 
+class Rate(click.FloatRange):
+    """A finite number that is not negative."""
+
+    def __init__(self, **bounds: Any) -> None:
+        super().__init__(min=0, **bounds)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuses `nan` and `inf`, which every comparison with a bound lets pass."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return number
+
+
 def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
     """Options for the hyper-parameters; what is left out has the model's default."""
     options = [
         click.option("--embedding", type=click.IntRange(1), help="Size of a word vector."),
         click.option("--hidden", type=click.IntRange(1), help="Size of a node's state."),
-        click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), help="Rate before the output."),
-        click.option("--l2", type=click.FloatRange(0), help="Weight decay, not of the embedding."),
+        click.option("--dropout", type=Rate(max=1, max_open=True), help="Rate before the output."),
+        click.option("--l2", type=Rate(), help="Weight decay, not of the embedding."),
         click.option("--batch-size", type=click.IntRange(1), help="Trees, or pairs, a step."),
-        click.option("--learning-rate", type=click.FloatRange(0), help="Adagrad, for the weights."),
-        click.option("--embedding-rate", type=click.FloatRange(0), help="Gradient descent, for the embedding."),
+        click.option("--learning-rate", type=Rate(), help="Adagrad, for the weights."),
+        click.option("--embedding-rate", type=Rate(), help="Gradient descent, for the embedding."),
     ]
     for option in reversed(options):
         function = option(function)

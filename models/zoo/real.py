@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from recgraph.data import Vocabulary, load_sst, read_imdb
+from recgraph.data import Vocabulary, load_sst, read_imdb, tokenize
 from recgraph.data.imdb import sentences as splitted
-from recgraph.data.imdb import tokenize
 from recgraph.models.imperative import Node, node_of
 
 

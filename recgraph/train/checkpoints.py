@@ -21,6 +21,10 @@ class CheckpointError(RecgraphError):
     id = "checkpoint"
 
 
+class MismatchError(CheckpointError):
+    """A checkpoint holds other variables than what it is restored to."""
+
+
 class Checkpoints:
     """The last few checkpoints of a run in one folder, `epoch-0007.index` and its data file.
 
@@ -54,13 +58,14 @@ class Checkpoints:
 
         Raises:
           CheckpointError: there are some, and all are damaged.
+          MismatchError: it lacks a variable, has one too many, or one has another shape.
         """
         damaged: list[int] = []
         for epoch in reversed(self.epochs()):
             path = str(self._folder / f"epoch-{epoch:04d}")
             problem = _problem(path)
             if problem is None:
-                self._checkpoint.read(path).expect_partial()
+                self._read(path)
                 for newer in damaged:
                     self._delete(newer)
                 return epoch
@@ -74,6 +79,20 @@ class Checkpoints:
                 next_step="restore the files from a backup, or start again with --fresh",
             )
         return None
+
+    def _read(self, path: str) -> None:
+        """Restores every variable there is, from a checkpoint that has these and no other."""
+        try:
+            self._checkpoint.read(path).assert_consumed()
+        except (AssertionError, ValueError) as cause:  # variables that differ, shapes that differ
+            raise MismatchError(
+                "the weights in this checkpoint are not those of this model",
+                where=path,
+                found=str(cause).strip().splitlines()[0],
+                expected="the same variables, of the same shapes",
+                next_step="settings.json, hyper.json and vocabulary.txt of a run belong to its weights: "
+                "restore them, or train again with --fresh",
+            ) from cause
 
     def _delete(self, epoch: int) -> None:
         # The index first: without it the other files are only litter.

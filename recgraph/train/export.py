@@ -1,7 +1,8 @@
 """Saving a trained model as a SavedModel that runs without the code of the model: `recgraph` must be imported, no more.
 
 Two signatures, both for batches of any size. `trees` takes the flat arrays of `recgraph.data.TreeBatch` with words as
-strings. `sentences` takes sentences, words separated by spaces, and puts balanced trees over them in the graph.
+strings. `sentences` takes sentences as people write them, tokenizes them as `recgraph predict` does, and puts balanced
+trees over them in the graph.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from recgraph.data import UNKNOWN, TreeBatch, Vocabulary, lookup
+from recgraph.data import UNKNOWN, TreeBatch, Vocabulary, lookup, spaced
 from recgraph.models import TreeModel
 
 
@@ -52,14 +53,14 @@ class Served(tf.Module):
         """Classifies B sentences and every phrase of the balanced trees over them.
 
         Args:
-          sentences: string `[B]`, words separated by spaces, spelt as in the treebank; an empty sentence counts as
-            one unknown word.
+          sentences: string `[B]`, tokenized as `recgraph.data.spaced` does; one without a token counts as one unknown
+            word.
 
         Returns:
           As `trees`.
         """
-        blank = tf.equal(tf.strings.strip(sentences), "")
-        words = tf.strings.split(tf.where(blank, UNKNOWN, sentences))
+        tokens = spaced(sentences)
+        words = tf.strings.split(tf.where(tf.equal(tokens, ""), UNKNOWN, tokens), " ")
         place, left, right, roots = balanced_trees(tf.cast(words.row_lengths(), tf.int32))
         ids = tf.concat([lookup(self.table, words.flat_values), [-1]], 0)  # the last row is for inner nodes
         ids = tf.gather(ids, tf.where(place < 0, tf.size(ids) - 1, place))

@@ -78,9 +78,7 @@ def load(folder: Path) -> Run:
     """
     settings = load_settings(folder)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
-    made = type(settings.model_class().defaults)
-    hyper = made(**json.loads((folder / HYPER).read_text(encoding="utf-8")))
-    run = Run(folder, settings, vocabulary, _build(settings, hyper, len(vocabulary), None))
+    run = Run(folder, settings, vocabulary, _build(settings, _load_hyper(folder, settings), len(vocabulary), None))
     if run.best().restore() is None:
         raise RunError(
             "this run has no weights yet",
@@ -88,6 +86,19 @@ def load(folder: Path) -> Run:
             next_step="let `recgraph train` finish at least one epoch",
         )
     return run
+
+
+def _load_hyper(folder: Path, settings: Settings) -> Any:
+    path = folder / HYPER
+    try:
+        return type(settings.model_class().defaults)(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as cause:
+        raise RunError(
+            "the hyper-parameters of this run cannot be read",
+            where=str(path),
+            found=str(cause),
+            next_step="restore the file, or train again with --fresh",
+        ) from cause
 
 
 def load_classifier(folder: Path) -> Run:

@@ -50,6 +50,9 @@ class Task(Protocol):
     def dataset(self, examples: Sequence[Any], vocabulary: Any, batch_size: int, **order: Any) -> tf.data.Dataset:
         """Batches; `order` as of `tree_dataset`."""
 
+    def described(self, batch: Any, vocabulary: Any) -> str:
+        """The words of a batch, the first of them, for a message."""
+
     def size(self, batch: Any) -> tf.Tensor:
         """Examples in a batch, int32 scalar."""
 
@@ -61,6 +64,12 @@ class Task(Protocol):
 
     def figures(self, tally: np.ndarray) -> dict[str, float]:
         """What is told of a data set."""
+
+
+def _words(ids: tf.Tensor, vocabulary: Any, limit: int = 30) -> str:
+    """The words with these ids; inner nodes have none."""
+    known = [int(number) for number in ids if int(number) >= 0]
+    return " ".join(vocabulary.words[number] for number in known[:limit]) + " ..." * (len(known) > limit)
 
 
 class Trees:
@@ -85,6 +94,10 @@ class Trees:
     def dataset(self, examples: Sequence[Any], vocabulary: Any, batch_size: int, **order: Any) -> tf.data.Dataset:
         """See `tree_dataset`."""
         return tree_dataset(examples, vocabulary, batch_size, labels=self._labels, **order)
+
+    def described(self, batch: Any, vocabulary: Any) -> str:
+        """The first trees' words."""
+        return _words(batch.words, vocabulary)
 
     def size(self, batch: Any) -> tf.Tensor:
         """A tree has one root."""
@@ -175,6 +188,10 @@ class Relatedness:
     def dataset(self, examples: Sequence[Any], vocabulary: Any, batch_size: int, **order: Any) -> tf.data.Dataset:
         """See `pair_dataset`."""
         return pair_dataset(examples, vocabulary, batch_size, **order)
+
+    def described(self, batch: Any, vocabulary: Any) -> str:
+        """The first pairs' words."""
+        return _words(batch.words, vocabulary)
 
     def size(self, batch: Any) -> tf.Tensor:
         """A pair has one score."""

@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from recgraph.errors import RecgraphError
 from recgraph.train import treebank
 from recgraph.train.checkpoints import Checkpoints
 from recgraph.train.history import History, Record, draw_curve
 from recgraph.train.run import KEPT, Run
-from recgraph.train.steps import Steps
+from recgraph.train.steps import NotFiniteError, Steps
 from recgraph.train.tasks import TASKS
+
+
+class TrainingError(RecgraphError):
+    """Training cannot go on."""
+
+    id = "training"
 
 
 class Sums:
@@ -126,7 +133,11 @@ class Trainer:
         dev = self.task.dataset(bank.dev, run.vocabulary, size)
         steps, batches = int(train.cardinality()) // len(epochs), iter(train)
         for epoch in epochs:
-            record = self._epoch(epoch, self._pass(epoch, batches, steps, report), dev)
+            try:
+                sums = self._pass(epoch, batches, steps, report)
+            except NotFiniteError as error:
+                raise self._diverged(epoch, error.step, bank.train) from error
+            record = self._epoch(epoch, sums, dev)
             history.add(record)
             draw_curve(history.records, run.folder / "curve.png")
             finished(record)
@@ -137,9 +148,32 @@ class Trainer:
         sums = Sums(epoch)
         chunk = max(1, EXAMPLES_A_REPORT // self.run.model.hyper.batch_size)
         for start in range(0, steps, chunk):
-            sums.add(self._steps.train(batches, min(chunk, steps - start)))
+            try:
+                sums.add(self._steps.train(batches, min(chunk, steps - start)))
+            except NotFiniteError as error:
+                raise NotFiniteError(start + error.step) from None
             report(sums)
+        if not all(bool(tf.reduce_all(tf.math.is_finite(weight))) for weight in self._weights()):
+            raise NotFiniteError(steps - 1)  # its loss was finite, and its update was not
         return sums
+
+    def _weights(self) -> list[tf.Variable]:
+        return [*self.run.model.weights, self.run.model.embedding]
+
+    def _diverged(self, epoch: int, step: int, examples: Any) -> TrainingError:
+        """What is said of a step after which training cannot go on."""
+        run = self.run
+        order = {"shuffle_seed": run.settings.seed, "first_epoch": epoch, "epochs": 1}
+        dataset = self.task.dataset(examples, run.vocabulary, run.model.hyper.batch_size, **order)
+        batch = next(iter(dataset.skip(step)))
+        kept = [f"the last checkpoint, of epoch {number}, is kept; " for number in self._checkpoints.epochs()[-1:]]
+        return TrainingError(
+            f"the loss is not finite in epoch {epoch}, step {step + 1}",
+            where=str(run.folder),
+            found=f"trees like: {self.task.described(batch, run.vocabulary)}",
+            expected="a finite loss",
+            next_step="".join(kept) + "try a lower --learning-rate and --embedding-rate, with --fresh or another --out",
+        )
 
     def _epoch(self, epoch: int, sums: Sums, dev: tf.data.Dataset) -> Record:
         """Evaluation after a pass, and its checkpoint: best weights first, so that a restart never lacks them."""

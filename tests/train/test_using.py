@@ -88,6 +88,21 @@ def test_sentences_are_served(trained: Run, saved: Path) -> None:
     assert serve(sentences=tf.constant([], tf.string))["probabilities"].shape == [0, 5]
 
 
+def test_sentences_as_people_write_them_are_served_as_they_are_predicted(trained: Run, saved: Path) -> None:
+    """One tokenization: "Terrible." is two tokens in both."""
+    sentences = [
+        *("A warm, funny, engaging film.", "Terrible.", "It isn't (very) good!", '"The film" cannot be dull: I\'d say'),
+        *("\u00a0the\u3000film\t", "na\u00efve \u2014 caf\u00e9...", "a/b * c"),
+    ]
+    trees = predictor.read_inputs(sentences, "in.txt")
+    expected = np.stack([prediction.probabilities[-1] for prediction in predictor.Predictor(trained)(trees)])
+    serve = tf.saved_model.load(str(saved)).signatures["sentences"]
+    served = serve(sentences=tf.constant(sentences))["probabilities"]
+    np.testing.assert_allclose(served, expected, atol=1e-5)
+    apart = expected_roots(trained, ["Terrible ."])
+    np.testing.assert_allclose(served[1:2], apart, atol=1e-5)
+
+
 def test_trees_are_served(trained: Run, saved: Path, treebank: Path) -> None:
     """Every node of every tree."""
     trees = load_sst(treebank).test
