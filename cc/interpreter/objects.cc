@@ -58,6 +58,43 @@ class Walk {
     return true;
   }
 
+  // Whether no object leads back to itself along these attributes; false with the exception set if one does.
+  bool HasNoCircle(PyObject* followed) const {
+    std::vector<const Column*> along;
+    for (const Column& column : columns_) {
+      const int found = PySequence_Contains(followed, column.name);
+      if (found < 0) return false;
+      if (found && (column.kind == Kind::kLink || column.kind == Kind::kLinks)) along.push_back(&column);
+    }
+    std::vector<State> state(things_.size(), State::kUnseen);
+    std::vector<std::pair<size_t, std::vector<int32_t>>> path;  // from an object to this one: each, and what is left
+    for (size_t root = 0; root < state.size() && !along.empty(); ++root) {
+      if (state[root] != State::kUnseen) continue;
+      path.emplace_back(root, Next(along, root));
+      state[root] = State::kOnPath;
+      while (!path.empty()) {
+        auto& [row, left] = path.back();
+        if (left.empty()) {
+          state[row] = State::kDone;
+          path.pop_back();
+          continue;
+        }
+        const int32_t value = left.back();
+        left.pop_back();
+        if (value == kNothing) continue;
+        const auto next = static_cast<size_t>(value);
+        if (state[next] == State::kDone) continue;
+        if (state[next] == State::kOnPath) {
+          PyErr_SetString(PyExc_RecursionError, "an object leads back to itself");
+          return false;
+        }
+        state[next] = State::kOnPath;
+        path.emplace_back(next, Next(along, next));
+      }
+    }
+    return true;
+  }
+
   // The rows of the roots, then of each column the values and, of lists, the ends.
   PyObject* Result() const {
     Owned made(PyList_New(0));
@@ -70,6 +107,23 @@ class Walk {
   }
 
  private:
+  enum class State { kUnseen, kOnPath, kDone };
+
+  // The rows that a row leads to.
+  static std::vector<int32_t> Next(const std::vector<const Column*>& along, size_t row) {
+    std::vector<int32_t> found;
+    for (const Column* column : along) {
+      const auto* values = reinterpret_cast<const int32_t*>(column->values.data());
+      if (column->kind == Kind::kLink) {
+        found.push_back(values[row]);
+      } else {
+        const auto* ends = reinterpret_cast<const int32_t*>(column->ends.data());
+        found.insert(found.end(), values + ends[row], values + ends[row + 1]);
+      }
+    }
+    return found;
+  }
+
   static bool Add(PyObject* list, const std::string& bytes) {
     Owned made(PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
     return made != nullptr && PyList_Append(list, made.get()) == 0;
@@ -175,8 +229,9 @@ bool KindOf(const char* text, Kind* kind) {
 }
 
 PyObject* Columns(PyObject*, PyObject* arguments) {
-  PyObject *kind, *plan, *roots;
-  if (!PyArg_ParseTuple(arguments, "O!O!O!", &PyType_Type, &kind, &PyTuple_Type, &plan, &PyTuple_Type, &roots)) {
+  PyObject *kind, *plan, *roots, *followed;
+  if (!PyArg_ParseTuple(arguments, "O!O!O!O!", &PyType_Type, &kind, &PyTuple_Type, &plan, &PyTuple_Type, &roots,
+                        &PyTuple_Type, &followed)) {
     return nullptr;
   }
   std::vector<Column> columns;
@@ -189,15 +244,16 @@ PyObject* Columns(PyObject*, PyObject* arguments) {
     columns.push_back(std::move(column));
   }
   Walk walk(kind, std::move(columns));
-  return walk.Run(roots) ? walk.Result() : nullptr;
+  return walk.Run(roots) && walk.HasNoCircle(followed) ? walk.Result() : nullptr;
 }
 
 PyMethodDef module_methods[] = {
     {"columns", Columns, METH_VARARGS,
-     "columns(kind, plan, roots): the objects of a class that can be reached from roots, as columns.\n\n"
+     "columns(kind, plan, roots, followed): the objects of a class that can be reached from roots, as columns.\n\n"
      "plan: a tuple of (attribute, 'link', 'links', 'bool', 'int' or 'float'). Gives bytes: the rows of the roots\n"
      "(int32), then of each column its values (int32, int32, bool, int64, float64) and, of 'links', the ends of\n"
-     "each object's members (int32, with a zero before). Raises TypeError where a class is another, OverflowError."},
+     "each object's members (int32, with a zero before). Raises TypeError where a class is another, OverflowError, and\n"
+     "RecursionError where an object leads back to itself along the attributes of 'followed'."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -49,9 +49,12 @@ def noted(called: Any, name: str, arguments: Sequence[Any], named: Mapping[str, 
 
 def cannot_fail(op: tf.Operation) -> bool:
     """Whether an operation is of a backward pass, and fails at most where a forward pass has failed."""
-    if op.name not in _found.get(op.graph, ()):
-        return False
-    return op.type in _WITH_INDICES or infallible.fails_only_in_shape(op.type, is_integer=False)
+    return is_noted(op) and (op.type in _WITH_INDICES or infallible.fails_only_in_shape(op.type, is_integer=False))
+
+
+def is_noted(op: tf.Operation) -> bool:
+    """Whether an operation is of the backward pass of a forward pass in the graph."""
+    return op.name in _found.get(op.graph, ())
 
 
 def _has_users_gradients(graph: Any) -> bool:

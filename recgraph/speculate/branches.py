@@ -14,13 +14,12 @@ from typing import Any, Final
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate import merging, randomness, state
+from recgraph.speculate import guarding, merging, randomness, state
 from recgraph.speculate.evaluator import Evaluator, Signal
 from recgraph.speculate.reasons import Inconvertible, Raised
 from recgraph.speculate.values import DUMMY, Residual
 
 Thunk = Callable[[], Any]
-_NONE = -1  # the number of no broken assumption
 # How a scope was left, as a number; what leaves a loop is odd.
 WAYS: Final[dict[str | None, int]] = {None: 0, "break": 1, "continue": 2, "return": 3}
 _WAY, _RESULT = "<way>", "<result>"
@@ -67,7 +66,8 @@ class _Side:
             randomness.refuse_draws(ev)
             self.changes = before.changes()
             self.lists = before.lists(self.changes)
-            self.broken = broken(ev.assertions[first:])
+            guarding.hold_back(tf_private.current_graph(), ev.assertions[first:])
+            self.broken = guarding.broken(ev.assertions[first:])
 
         self.graph = tf_private.branch_graph(name, build)
         before.restore()
@@ -99,7 +99,7 @@ def _both(ev: Evaluator, before: state.State, condition: tf.Tensor, then: Thunk,
         with side.graph.as_default():
             flat.append([t for p, value in zip(pattern, end, strict=True) for t in merging.tensors(ev, p, value)])
             flat[-1] += merging.tensors(ev, result, side.value)
-            flat[-1].append(broken([side.broken, *ev.assertions[first:]]))
+            flat[-1].append(guarding.broken([side.broken, *ev.assertions[first:]]))
         del ev.assertions[first:]
     made = tf_private.conditional(condition, [side.graph for side in sides], flat)
     ev.conditionals[deciding(made[-1])] = place
@@ -128,13 +128,6 @@ def deciding(output: tf.Tensor) -> tf.Operation:
 def scratch() -> Any:
     """A graph to try something in."""
     return tf_private.FuncGraph("try").as_default()
-
-
-def broken(assertions: list[tf.Tensor]) -> tf.Tensor:
-    """The number of an assumption that is broken, -1 if none is; of several the largest."""
-    if not assertions:
-        return tf.constant(_NONE)
-    return assertions[0] if len(assertions) == 1 else tf.reduce_max(tf.stack(assertions))
 
 
 def fork(

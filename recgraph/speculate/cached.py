@@ -8,8 +8,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from recgraph.speculate.conversion import MARK, Converted
+from recgraph.speculate.conversion import Converted
 from recgraph.speculate.effects import is_call
+from recgraph.speculate.guarding import MARK
 from recgraph.speculate.profile import Profile
 from recgraph.speculate.script import Assumption
 

@@ -11,12 +11,12 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate import (
-    branches,
     builtin_calls,
     connections,
     constants,
     dataclass_calls,
     generators,
+    guarding,
     interrupts,
     iterator_calls,
     library_calls,
@@ -50,8 +50,6 @@ from recgraph.speculate.scopes import Frame, names_of
 from recgraph.speculate.script import Assumption, Script
 from recgraph.speculate.stacking import stack_products
 from recgraph.speculate.syntax import Syntax, syntax_of
-
-MARK = "recgraph: broken assumption"
 
 
 @dataclasses.dataclass
@@ -195,6 +193,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
         condition = f"(global_seed() is not None) is {graph.is_seeded}"
         script.scope["global_seed"] = tf_private.global_seed
         script.assume(condition, assumption("decision", "whether tf.random.set_seed was called"))
+    guarding.hold_back(graph, ev.assertions)
     early = ordering.hold_back_writes(graph, all_early=bool(script.checks))
     merge_reads(graph)
     stack_products(graph)
@@ -237,8 +236,7 @@ def _no_new_variables(ev: Evaluator) -> Any:
 def _assert(ev: Evaluator) -> None:
     """One operation checks all that the graph has to check."""
     if ev.assertions:
-        number = branches.broken(ev.assertions)
-        tf.debugging.Assert(number < 0, [MARK, number], summarize=1)
+        guarding.check(ev.assertions)
 
 
 _RULES = (

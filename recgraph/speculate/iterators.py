@@ -11,9 +11,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from recgraph.speculate import calls, containers, grown, protocols
+from recgraph.speculate import calls, containers, generators, grown, protocols
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.generators import Generator, expanded
 from recgraph.speculate.reasons import Raised, matches
 from recgraph.speculate.values import Iteration, Rows, has_run
 
@@ -30,8 +29,8 @@ def of(ev: Evaluator, value: Any, node: ast.AST) -> Iterator[Any]:
         if isinstance(value.members, Rows):
             raise grown.refuse(ev, "as many members as the graph says", node)
         return value.members
-    if isinstance(value, Generator):
-        return iter(expanded(ev, value, node))
+    if isinstance(value, generators.Generator):
+        return iter(generators.expanded(ev, value, node))
     if protocols.is_object(value):
         return of(ev, begun(ev, value, node), node)
     whole = containers.opened(ev, value, node)

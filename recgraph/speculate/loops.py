@@ -19,6 +19,7 @@ from recgraph.speculate import (
     branches,
     containers,
     grown,
+    guarding,
     iterators,
     merging,
     protocols,
@@ -368,7 +369,8 @@ def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
         body()
         randomness.refuse_draws(ev)
         made = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
-        number = tf.maximum(number, branches.broken(ev.assertions[count:]))
+        guarding.hold_back(tf_private.current_graph(), ev.assertions[count:])
+        number = tf.maximum(number, guarding.broken(ev.assertions[count:]))
         before.restore()
         return [number, *made]
 

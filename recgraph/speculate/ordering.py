@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import graphlib
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
@@ -32,7 +33,7 @@ class Order:
     @classmethod
     def of(cls, graph: tf.Graph) -> Order:
         """Finds them."""
-        operations = graph.get_operations()
+        operations = _sorted(graph)
         writers = {op: found for op in operations if (found := effects(op))}
         fallible = {op for op in operations if may_fail(op)}
         return cls(writers, fallible, _reaching(operations, fallible, _consumers))
@@ -71,9 +72,15 @@ def hold_back_writes(graph: tf.Graph, all_early: bool = False) -> list[tf.Tensor
 
 def _keep_unused(graph: tf.Graph, fallible: set[tf.Operation]) -> None:
     """What fails has to fail also where nobody wants its result, which TensorFlow would not compute."""
-    needed = _reaching(graph.get_operations(), fallible, _users)
+    needed = _reaching(_sorted(graph), fallible, _users)
     known = {*graph.control_outputs}
     graph.control_outputs.extend(op for op in fallible if op not in needed and op not in known)
+
+
+def _sorted(graph: tf.Graph) -> list[tf.Operation]:
+    """The operations of a graph, each after all that it waits for: some were made to wait for later ones."""
+    before = {op: [*(tensor.op for tensor in op.inputs), *op.control_inputs] for op in graph.get_operations()}
+    return list(graphlib.TopologicalSorter(before).static_order())
 
 
 def _reaching(operations: list[tf.Operation], wanted: set[tf.Operation], following: Following) -> set[tf.Operation]:

@@ -1,5 +1,7 @@
 """Recursion over Python objects: a function that calls itself on the parts of an object becomes a SubGraph.
 
+It goes as deep as Python would at most: a call of as many levels as `sys.getrecursionlimit()` runs eagerly, and raises.
+
 In its body an object is a row of a table (`tables.py`). So a call from Python objects on costs one walk over them,
 without preprocessing by the user, and the engine is free to batch.
 """
@@ -7,6 +9,7 @@ without preprocessing by the user, and the engine is free to batch.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +17,7 @@ import tensorflow as tf
 
 from recgraph.core.subgraph import SubGraph
 from recgraph.speculate import containers, known
+from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.effects import effects
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.syntax import syntax_of
@@ -44,7 +48,10 @@ class Recursion:
             if isinstance(a, Ref | tf.Tensor)
         )
         name, engine = function.__name__.strip("<>"), ev.optimizations.engine
-        self.subgraph = SubGraph(name, inputs=inputs, outputs=results, engine=engine)
+        limit = sys.getrecursionlimit()
+        ev.script.scope["recursion_limit"] = sys.getrecursionlimit
+        ev.script.assume(f"recursion_limit() == {limit}", assumption("constant", "sys.getrecursionlimit()"))
+        self.subgraph = SubGraph(name, inputs=inputs, outputs=results, engine=engine, max_depth=limit)
 
     def _written(self) -> dict[Any, Any]:
         """What the call has done to Python objects so far, by the identity of values: the body has read it."""
@@ -92,6 +99,10 @@ class Recursion:
             if arguments[i] is not value:
                 raise self.ev.refuse("recursion", f"argument {i} of {self.function.__name__} changes", node)
         given = [a for i, a in enumerate(arguments) if i not in self.fixed]
+        if self.ev.recursive_bodies:
+            for ref in given:
+                if isinstance(ref, Ref):
+                    ref.table.follow(ref)
         return self.subgraph(*(a.row if isinstance(a, Ref) else a for a in given))
 
     def call_for_members(self, container: list[Any], which: int, table: Table) -> Any:

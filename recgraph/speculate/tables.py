@@ -19,6 +19,9 @@ from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import Ref, Residual, Rows
 
+# How often a function may call itself in its body without branching.
+_ONE: Final = 1
+
 # What a column holds: an object of the same class or None, a list of such objects, or numbers of a type.
 LINK: Final = "link"
 LINKS: Final = "links"
@@ -36,12 +39,16 @@ class Table:
         kind: their class.
         roots: those that the program starts with, by their names in the script, in order.
         columns: by attribute, `LINK`, `LINKS` or the name of its numbers' type.
+        followed: the attributes by which a recursive function comes from an object to those that it is called on.
+        calls: how many calls it makes there.
     """
 
     def __init__(self, ev: Evaluator, kind: type) -> None:
         self.ev, self.kind = ev, kind
         self.roots: dict[str, Any] = {}
         self.columns: dict[str, str] = {}
+        self.followed: set[str] = set()
+        self.calls = 0
         self._fed: dict[str, list[tf.Tensor]] = {}
         self._names: list[str] = []
         (self._rows,) = self._feed("", tf.int32)
@@ -65,14 +72,23 @@ class Table:
             self._add(name, node)
         kind, fed = self.columns[name], self._fed[name]
         if kind is LINKS:
-            return self._members(fed[0], fed[1], ref.row)
+            return self._members(fed[0], fed[1], ref.row, ref.path | {name})
         value = tf.gather(fed[0], ref.row)
-        return Ref(self, value) if kind is LINK else Residual("", tensor=value, late=True)
+        return Ref(self, value, ref.path | {name}) if kind is LINK else Residual("", tensor=value, late=True)
 
-    def _members(self, flat: tf.Tensor, ends: tf.Tensor, row: tf.Tensor) -> Rows:
+    def _members(self, flat: tf.Tensor, ends: tf.Tensor, row: tf.Tensor, path: frozenset[str]) -> Rows:
         """The objects of a list, which the graph can count and go through."""
         first, end = tf.gather(ends, row), tf.gather(ends, row + 1)
-        return Rows(tf.cast(end - first, tf.int64), lambda i: Ref(self, tf.gather(flat, first + tf.cast(i, tf.int32))))
+
+        def member(i: tf.Tensor) -> Ref:
+            return Ref(self, tf.gather(flat, first + tf.cast(i, tf.int32)), path)
+
+        return Rows(tf.cast(end - first, tf.int64), member)
+
+    def follow(self, ref: Ref) -> None:
+        """A recursive function is called on an object that it has found."""
+        self.calls += 1
+        self.followed |= ref.path
 
     def _add(self, name: str, node: ast.AST) -> None:
         values = [getattr(thing, name, None) for thing in reachable(self.roots.values(), self.kind)]
@@ -94,10 +110,24 @@ class Table:
         """Writes the walk into the script."""
         script = self.ev.script
         number = script.number(assumption("type", f"objects of {self.kind.__name__} are alike"))
-        plan = script.constant((self.kind, tuple(self.columns.items())))
+        plan = script.constant((self.kind, tuple(self.columns.items()), self._no_circles()))
+        circle = script.number(assumption("range", f"objects of {self.kind.__name__} form no circle"))
         script.scope["walk"] = walk
         names, roots = ("".join(f"{name}, " for name in group) for group in (self._names, self.roots))
-        script.before += [f"try: ({names}) = walk({plan}, ({roots}))", f"except Exception: return broken({number})"]
+        script.before += [
+            f"try: ({names}) = walk({plan}, ({roots}))",
+            f"except RecursionError: return broken({circle})",
+            f"except Exception: return broken({number})",
+        ]
+
+    def _no_circles(self) -> tuple[str, ...]:
+        """The attributes along which no object may lead back to itself.
+
+        On a circle a function that calls itself once goes on to its greatest depth, as Python does. One that does so
+        twice would need, where calls run beside each other, twice the memory at each depth.
+        """
+        is_branching = self.calls > _ONE or any(self.columns[name] is LINKS for name in self.followed)
+        return tuple(sorted(self.followed)) if is_branching else ()
 
 
 def reachable(roots: Iterable[Any], kind: type) -> list[Any]:
@@ -112,14 +142,15 @@ def reachable(roots: Iterable[Any], kind: type) -> list[Any]:
     return list(found.values())
 
 
-def walk(plan: tuple[type, tuple[tuple[str, str], ...]], roots: tuple[Any, ...]) -> list[np.ndarray]:
+def walk(plan: tuple[type, tuple[tuple[str, str], ...], tuple[str, ...]], roots: tuple[Any, ...]) -> list[np.ndarray]:
     """The columns of a table: the rows of the roots, then the attributes in order, lists as members and ends.
 
     Raises:
         TypeError: an object or an attribute is of another class than before.
         OverflowError: a number has more than 64 bits.
+        RecursionError: objects form a circle along attributes that are followed.
     """
-    kind, columns = plan
-    made = native.objects().columns(kind, columns, roots)
+    kind, columns, followed = plan
+    made = native.objects().columns(kind, columns, roots, followed)
     dtypes = [np.dtype(np.int32), *(dtype for _, of in columns for dtype in _DTYPES[of])]
     return [np.frombuffer(part, dtype) for part, dtype in zip(made, dtypes, strict=True)]

@@ -175,7 +175,9 @@ class Ref:
     Attributes:
         table: of all objects of its class.
         row: int32 scalar, -1 for None.
+        path: the attributes by which the program came to it from the object that its function was given.
     """
 
     table: Any
     row: tf.Tensor
+    path: frozenset[str] = frozenset()

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.models.zoo import ZOO
-from recgraph.speculate import Speculated, branches, conversion
+from recgraph.speculate import Speculated, conversion, guarding
 from recgraph.speculate.cached import Broken, CachedGraph
 from recgraph.speculate.script import Script
 from tests.speculate import comparing, corpus, test_corpus, test_zoo
@@ -50,8 +50,8 @@ class Injection:
     def add_to_graph(self, ev: Any) -> None:
         """In place of `conversion._assert`: the same, and what can be made to fail."""
         operations = [op for op in ev.graph.get_operations() if op.outputs and op.type != "Placeholder"]
-        number = branches.broken([*ev.assertions, self.assertion.read_value()])
-        tf.debugging.Assert(number < 0, [conversion.MARK, number], summarize=1)
+        number = guarding.broken([*ev.assertions, self.assertion.read_value()])
+        tf.debugging.Assert(number < 0, [guarding.MARK, number], summarize=1)
         for i in range(self.points):
             with tf.control_dependencies([self.random.choice(operations)] if operations else []):
                 tf.debugging.Assert(self.point.read_value() != i, ["failed on purpose"])
