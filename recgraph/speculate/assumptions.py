@@ -46,6 +46,11 @@ KINDS: Final[dict[str, Kind]] = {
     "decision": Kind("a Python condition, before the graph", "follows one branch", "another graph"),
     "branch": Kind("an assertion", "follows one branch, unrolls a loop", "a cond or a while", in_graph=True),
     "path": Kind("an assertion", "follows one branch, where two do not fit together", "another graph", in_graph=True),
+    "cost": Kind(
+        "a Python condition, before the graph",
+        "computes before the graph what the graph decides about, goes through objects",
+        "none: that call runs eagerly",
+    ),
     "range": Kind("an assertion", "does Python's integers with 64 bits", "none: that call runs eagerly", in_graph=True),
     "raises": Kind("an assertion", "leaves out what raises", "none: the eager run raises", in_graph=True),
 }

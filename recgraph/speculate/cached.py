@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from recgraph import tf_private
+from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.conversion import Converted
 from recgraph.speculate.effects import is_call
 from recgraph.speculate.guarding import MARK
@@ -19,6 +21,7 @@ _RELAXED = frozenset({"branch", "value", "tensor"})
 # Operations that hand values on.
 _PASSING = frozenset({"Placeholder", "Const", "Identity", "NoOp"})
 _MANY = 100
+_NO_SIGNAL = assumption("cost", "no signal comes while the graph runs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Broken:
     @property
     def is_failure(self) -> bool:
         """Whether the call itself fails, as far as the graph can tell: no other graph would do better."""
-        return self.assumption is None or self.assumption.kind in ("raises", "range")
+        return self.assumption is None or self.assumption.kind in ("raises", "range", "cost")
 
     def __str__(self) -> str:
         return str(self.assumption or f"an operation failed: {type(self.error).__name__}")
@@ -73,6 +76,8 @@ class CachedGraph:
         self._watched = [weakref.ref(seen(), die) for seen in converted.watched]
 
     def _failed(self, error: Exception) -> Broken:
+        if isinstance(error, tf_private.Interrupted):
+            return Broken(_NO_SIGNAL, error)
         found = re.search(rf"{MARK}\] \[(\d+)\]", str(error))
         return Broken(self.assumptions[int(found[1])] if found else None, error)
 

@@ -107,7 +107,7 @@ def convert(
             return _until_sure(function, parameters, Settings(profile, optimizations, keeps_shapes), way)
         except Inconvertible as reason:
             first = first or reason
-            if first.feature in ("raises", "new variable") or not profile.has_variants:
+            if first.feature in ("raises", "new variable", "size") or not profile.has_variants:
                 break
     assert first is not None
     raise first

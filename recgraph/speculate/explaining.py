@@ -27,6 +27,7 @@ REMEDIES: Final[dict[str, str]] = {
     "value": "none needed: the next graph takes it as an input",
     "constant": "keep it the same, or make it a tensor",
     "presence": "let it be there in every call; set it in __init__",
+    "cost": "none needed: a call in which it would be large or endless runs eagerly",
     "length": "keep the list at one length while it is read whole, or use tensors",
     "keys": "keep the keys in one order",
     "tensor": "none needed: the next graph leaves these dimensions open; pad batches to one shape for one graph",

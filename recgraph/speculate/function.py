@@ -46,7 +46,7 @@ CALLS_A_CONVERSION = 10
 MAX_FAILURES = 3
 # How often a call may be converted that turns out to raise, or to make a variable, which the next ones may not.
 MAX_ATTEMPTS = 5
-_PASSING = frozenset({"raises", "new variable"})
+_PASSING = frozenset({"raises", "new variable", "size"})
 
 # Keras's layers are changed while they are converted: one conversion at a time. Who finds it taken runs eagerly.
 _CONVERTING = threading.Lock()

@@ -17,11 +17,12 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.speculate import backward
 from recgraph.speculate.effects import bodies, is_call, names
+from recgraph.speculate.evaluator import Evaluator
 
 MARK: Final = "recgraph: broken assumption"
 _NONE: Final = -1  # the number of no broken assumption
 
-_ENDLESS: Final = names("While StatelessWhile Recgraph>Invoke Recgraph>While")
+ENDLESS: Final = names("While StatelessWhile Recgraph>Invoke Recgraph>While")
 # Which inputs say how large the result is.
 _SIZES: Final[dict[str, tuple[int, ...]]] = {
     "BatchToSpaceND": (1, 2), "Bincount": (1,), "BroadcastTo": (1,), "DenseBincount": (1,), "DynamicStitch": (0,),
@@ -58,6 +59,13 @@ def broken(assertions: Sequence[tf.Tensor]) -> tf.Tensor:
     if not assertions:
         return tf.constant(_NONE)
     return assertions[0] if len(assertions) == 1 else tf.reduce_max(tf.stack(assertions))
+
+
+def is_guarded(ev: Evaluator) -> bool:
+    """Whether the graph decides if the program comes to this place, which the script does not know before it."""
+    if ev.assertions or ev.heap.forks or ev.rounds or ev.callbacks or ev.recursive_bodies:
+        return True
+    return any(map(_is_check, ev.graph.get_operations()))
 
 
 def check(assertions: Sequence[tf.Tensor]) -> tf.Operation:
@@ -101,7 +109,7 @@ def _guard(graph: Any, assertions: Sequence[tf.Tensor], after: Sequence[tf.Opera
 
 def is_costly(op: tf.Operation) -> bool:
     """Whether an operation may not end, or values decide how large its result is."""
-    if op.type in _ENDLESS:
+    if op.type in ENDLESS:
         return True
     if is_call(op):
         return any(is_costly(inner) for body, _ in bodies(op) for inner in body.get_operations())

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate.effects import Effects, effects, may_fail
+from recgraph.speculate.guarding import ENDLESS
 from recgraph.speculate.reasons import Inconvertible
 
 Following: TypeAlias = Callable[[tf.Operation], list[tf.Operation]]
@@ -21,11 +22,13 @@ class Order:
     """The operations of a graph, by what all-or-nothing asks of them.
 
     Attributes:
+        operations: all, each after those that it waits for.
         writers: what has effects, with them.
         fallible: what may fail.
         early: those of both kinds from which something else that may fail is reached.
     """
 
+    operations: list[tf.Operation]
     writers: dict[tf.Operation, Effects]
     fallible: set[tf.Operation]
     early: set[tf.Operation]
@@ -36,7 +39,12 @@ class Order:
         operations = _sorted(graph)
         writers = {op: found for op in operations if (found := effects(op))}
         fallible = {op for op in operations if may_fail(op)}
-        return cls(writers, fallible, _reaching(operations, fallible, _consumers))
+        return cls(operations, writers, fallible, _reaching(operations, fallible, _consumers))
+
+    def cancellable(self) -> list[tf.Operation]:
+        """What cannot fail, but may be cancelled, and comes after nothing that writes."""
+        after = _followers(self.operations, self.writers)
+        return [op for op in self.operations if op.type in ENDLESS and op not in self.fallible and op not in after]
 
     def undoable(self) -> dict[tf.Operation, Effects]:
         """The writers that cannot wait: something that may fail comes after them, or they may fail half-way."""
@@ -57,7 +65,7 @@ def hold_back_writes(graph: tf.Graph, all_early: bool = False) -> list[tf.Tensor
         Inconvertible: something is done early that cannot be undone.
     """
     order = Order.of(graph)
-    last = [op for op in order.fallible if op not in order.early]
+    last = [op for op in order.fallible if op not in order.early] + order.cancellable()
     _keep_unused(graph, order.fallible)
     undoable = order.writers if all_early else order.undoable()
     final = [op for op in order.writers if op not in undoable]
@@ -88,6 +96,15 @@ def _reaching(operations: list[tf.Operation], wanted: set[tf.Operation], followi
     found: set[tf.Operation] = set()
     for op in reversed(operations):
         if any(after in found or after in wanted for after in following(op)):
+            found.add(op)
+    return found
+
+
+def _followers(operations: list[tf.Operation], first: Iterable[tf.Operation]) -> set[tf.Operation]:
+    """What comes after one of these."""
+    found = set(first)
+    for op in operations:
+        if any(tensor.op in found for tensor in op.inputs) or any(before in found for before in op.control_inputs):
             found.add(op)
     return found
 

@@ -18,12 +18,14 @@ from recgraph.speculate import (
     arrays,
     calls,
     containers,
+    guarding,
     known,
     probing,
     protocols,
     searching,
     shapes,
     showing,
+    sizes,
 )
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
@@ -73,6 +75,7 @@ def _of_containers(ev: Evaluator, function: Callable[..., Any], operands: Sequen
     whole = [containers.opened(ev, o, node) for o in operands]
     if not all(isinstance(o, containers.COLLECTIONS) or type(o) in known.DATA_TYPES for o in whole):
         return NotImplemented
+    _check_size(ev, function, whole, {}, node)
     try:
         return function(*whole)
     except TypeError as error:
@@ -154,6 +157,7 @@ def python(
     if not any(isinstance(a, Residual) or is_symbolic(a) for a in flat):
         if arrays.may_change(function, arguments, named):
             _check_made(ev, flat, node)
+        _check_size(ev, function, arguments, named, node)
         try:
             found = function(*arguments, **named)
             return ev.heap.make(found) if isinstance(found, np.ndarray) else found
@@ -178,6 +182,14 @@ def _check_made(ev: Evaluator, values: Sequence[Any], node: ast.AST) -> None:
     for value in values:
         if isinstance(value, np.ndarray) and not ev.heap.is_made(value):
             raise ev.refuse("array", "an array may be changed that was there before", node)
+
+
+def _check_size(
+    ev: Evaluator, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any], node: ast.AST
+) -> None:
+    """That what the program may not come to, in this call, does not take all memory."""
+    if sizes.is_large(function, *arguments, **named) and guarding.is_guarded(ev):
+        raise ev.refuse("size", "a large result where the graph decides whether the program comes to it", node)
 
 
 def leaves(values: Any) -> Any:
@@ -214,9 +226,14 @@ def in_script(
         ev.effects.append(calls.LateCall(name, call, list(arguments), dict(named), is_pure, found is None))
         return Residual(name, late=True, samples=found or ())
     code = ", ".join([*(ev.code(a) for a in arguments), *(f"{k}={ev.code(v)}" for k, v in named.items())])
+    examples = [*map(example_of, arguments)]
+    examples_named = {k: example_of(v) for k, v in named.items()}
+    _check_size(ev, function, examples, examples_named, node)
+    if sizes.may_grow(function, *examples, **examples_named) and guarding.is_guarded(ev):
+        ev.script.scope["is_large"] = sizes.is_large
+        ev.script.assume(f"not is_large({call}, {code})", ev.noted("cost", "a result of moderate size", node))
     try:
-        example = function(*map(example_of, arguments), **{k: example_of(v) for k, v in named.items()})
-        example = arrays.note_views(example, everything)
+        example = arrays.note_views(function(*examples, **examples_named), everything)
     except Exception as error:
         if "read-only" in str(error):
             raise ev.refuse("array", "an array may be changed that was there before", node) from error

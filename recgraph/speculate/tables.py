@@ -111,7 +111,7 @@ class Table:
         script = self.ev.script
         number = script.number(assumption("type", f"objects of {self.kind.__name__} are alike"))
         plan = script.constant((self.kind, tuple(self.columns.items()), self._no_circles()))
-        circle = script.number(assumption("range", f"objects of {self.kind.__name__} form no circle"))
+        circle = script.number(assumption("cost", f"objects of {self.kind.__name__} form no circle"))
         script.scope["walk"] = walk
         names, roots = ("".join(f"{name}, " for name in group) for group in (self._names, self.roots))
         script.before += [

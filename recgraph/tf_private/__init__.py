@@ -2,6 +2,7 @@
 
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
+from recgraph.tf_private.cancelling import Handler, Interrupted, execute
 from recgraph.tf_private.graphs import (
     TRACING,
     AutomaticControlDependencies,
@@ -73,6 +74,8 @@ __all__ = [
     "AutomaticControlDependencies",
     "EagerTensor",
     "FuncGraph",
+    "Handler",
+    "Interrupted",
     "a_tape_is_listening",
     "add_control_inputs",
     "add_operation",
@@ -93,6 +96,7 @@ __all__ = [
     "eager_constant",
     "eager_operations",
     "eagerly",
+    "execute",
     "executing_eagerly",
     "extract_stack",
     "fast_call",

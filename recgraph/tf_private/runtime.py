@@ -13,7 +13,6 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe as _pywrap_tfe
 from tensorflow.python.eager import context as _context
-from tensorflow.python.eager import execute as _execute
 from tensorflow.python.eager import imperative_grad as _imperative_grad
 
 # A gradient function is offered to a tape before anything is recorded: whether a tape is listening decides
@@ -24,6 +23,7 @@ from tensorflow.python.ops import gradients_util as _gradients_util
 from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
 from tensorflow.python.trackable import data_structures as _data_structures
 
+from recgraph.tf_private.cancelling import execute
 from recgraph.tf_private.graphs import EagerTensor, FuncGraph, placeholder
 
 # Seeds of operations are taken modulo this.
@@ -173,7 +173,7 @@ def fast_call(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]
     def call(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         if could_record():
             return _call_with(options, function, list(tensors))
-        return _execute.execute(text, count, [*tensors, *captured], attributes, context)
+        return execute(text, count, [*tensors, *captured], attributes, context, may_repeat=True)
 
     return call
 

@@ -69,7 +69,7 @@ def graphs(draw: Any) -> tuple[Any, ...]:
 @given(graphs())
 def test_the_columns_are_those_of_a_plain_walk(roots: tuple[Any, ...]) -> None:
     """Rows, numbers, members and ends."""
-    columns = tables.walk((Node, PLAN), roots)
+    columns = tables.walk((Node, PLAN, ()), roots)
     dtypes = [np.int32, np.int32, np.int32, np.int32, np.bool_, np.int64, np.float64]
     assert [column.dtype for column in columns] == dtypes
     assert [column.tolist() for column in columns] == by_hand((Node, PLAN), roots)
@@ -89,7 +89,7 @@ class Made:
 
 def test_objects_that_nobody_else_holds_live_as_long_as_the_walk() -> None:
     """An address is not taken for another object that died."""
-    _, links, depths = tables.walk((Made, (("left", "link"), ("depth", "int"))), (Made(50),))
+    _, links, depths = tables.walk((Made, (("left", "link"), ("depth", "int")), ()), (Made(50),))
     assert links.tolist() == [*range(1, 51), -1]
     assert depths.tolist() == list(range(50, -1, -1))
 
@@ -112,7 +112,7 @@ def test_an_attribute_of_another_class_is_an_error(name: str, value: Any, error:
     node = Node()
     setattr(node, name, value)
     with pytest.raises(error):
-        tables.walk((Node, PLAN), (node,))
+        tables.walk((Node, PLAN, ()), (node,))
 
 
 def test_an_error_of_a_property_is_handed_on() -> None:
@@ -125,4 +125,4 @@ def test_an_error_of_a_property_is_handed_on() -> None:
             raise RuntimeError("not now")
 
     with pytest.raises(RuntimeError, match="not now"):
-        tables.walk((Broken, (("left", "link"),)), (Broken(),))
+        tables.walk((Broken, (("left", "link"),), ()), (Broken(),))

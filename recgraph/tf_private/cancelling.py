@@ -1,0 +1,177 @@
+"""Signals that come while the main thread runs a graph: the graph is cancelled, so that Python can handle them.
+
+Python's handlers run in the main thread, between two instructions. A graph is one instruction, and may run for hours.
+So a thread of ours waits at the pipe to which Python writes the number of each signal as it comes (`set_wakeup_fd`), and
+cancels the graph that the main thread runs then: at once where Ctrl-C is going to raise `KeyboardInterrupt`, else, where
+the call can be made in another way, after a time in which most graphs end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow.python.eager import cancellation as _cancellation  # `tf.function` has no public way to be cancelled
+from tensorflow.python.eager import execute as _execute
+
+# Seconds that a graph may go on for when a signal has come whose handler may raise nothing.
+PATIENCE = 0.5
+# Seconds for which nobody is taken to have put another pipe in the place of ours.
+_TRUST = 0.02
+_SIGNAL = int(signal.SIGINT)
+# What an exception says that was to be another one: while it was made, a handler has raised one.
+_LOST = "REPLACED BY"
+
+
+class Interrupted(Exception):
+    """A graph was cancelled, with nothing done, so that the program's handler of a signal can run."""
+
+
+class Handler:
+    """A handler of Ctrl-C: the call in which it runs is going to raise `KeyboardInterrupt`, be it later."""
+
+
+def _raises(handler: Any) -> bool:
+    return handler is signal.default_int_handler or issubclass(type(handler), Handler)
+
+
+class _Watch:
+    """The thread at the pipe, and the graph that the main thread runs.
+
+    The main thread alone calls `run` and `check`.
+    """
+
+    def __init__(self) -> None:
+        self.main = threading.main_thread().ident
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._manager = _cancellation.CancellationManager()
+        self._run = 0  # the number of the graph that is running; 0 between two
+        self._count = 0
+        self._may_repeat = False
+        self._cancelled = 0  # the number of the last one that was cancelled
+        self._come: list[int] = []  # the signals that have come while it runs
+        self._checked = 0.0
+        self._other = -1  # somebody else's pipe, in whose place ours is while a graph runs
+        threading.Thread(target=self._wait, name="recgraph-signals", daemon=True).start()
+
+    def run(self, call: Callable[..., Any], arguments: tuple[Any, ...], may_repeat: bool) -> Any:
+        """Runs a graph, `call` with the cancellation manager as its last argument."""
+        now = time.monotonic()
+        if now > self._checked + _TRUST:
+            self._install(now)
+        if self._cancelled == self._count:
+            self._manager = _cancellation.CancellationManager()
+        self._come.clear()
+        outer = self._run
+        self._count += 1
+        number = self._run = self._count
+        self._may_repeat = may_repeat
+        try:
+            return call(*arguments, self._manager)
+        except Exception as error:
+            if _LOST in str(error):
+                self._handle_again()
+            if self._cancelled == number and may_repeat:
+                raise Interrupted from None
+            raise
+        finally:
+            self._run = outer
+            if self._other >= 0:
+                self._give_back()
+
+    def _handle_again(self) -> None:
+        """A handler has run, and raised, while TensorFlow made its own exception, in which the other one was lost."""
+        for number in dict.fromkeys(self._come) or [_SIGNAL]:
+            handler = signal.getsignal(number)
+            if callable(handler):
+                handler(number, sys._getframe())
+
+    def _install(self, now: float) -> None:
+        other = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._other = other if other != self._writer else -1
+        self._checked = now if self._other < 0 else 0.0
+
+    def _give_back(self) -> None:
+        if signal.set_wakeup_fd(self._other) != self._writer:  # a third one has come meanwhile
+            self._checked = 0.0
+        self._other = -1
+
+    def _wait(self) -> None:
+        while numbers := os.read(self._reader, 64):
+            number, may_repeat = self._run, self._may_repeat
+            if self._other >= 0:
+                os.write(self._other, numbers)
+            if not number:
+                continue
+            self._come.extend(numbers)
+            handlers = {of: signal.getsignal(of) for of in numbers}
+            if _raises(handlers.get(_SIGNAL)):
+                self._cancel(number)
+            elif may_repeat and any(map(callable, handlers.values())):
+                self._cancel_later(number)
+
+    def _cancel_later(self, number: int) -> None:
+        timer = threading.Timer(PATIENCE, self._cancel, [number])
+        timer.daemon = True
+        timer.start()
+
+    def _cancel(self, number: int) -> None:
+        manager = self._manager
+        if self._run == number:
+            self._cancelled = number
+            manager.start_cancel()
+
+    def forget(self) -> None:
+        """In a forked process: the pipe is the other one's."""
+        if signal.set_wakeup_fd(-1) not in (-1, self._writer):
+            signal.set_wakeup_fd(self._other)
+
+
+_watches: list[_Watch] = []
+_get_ident = threading.get_ident
+
+
+def _in_child() -> None:
+    for watch in _watches:
+        watch.forget()
+    _watches.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+def _watch() -> _Watch | None:
+    """The watch, made when the main thread runs a graph first; None in other threads, which no signal interrupts."""
+    if not _watches:
+        if threading.current_thread() is not threading.main_thread():
+            return None
+        _watches.append(_Watch())
+    watch = _watches[0]
+    return watch if _get_ident() == watch.main else None
+
+
+def execute(
+    name: str, count: int, inputs: list[Any], attributes: Any, context: Any, may_repeat: bool = False
+) -> list[Any]:
+    """Runs an operation or a function, as TensorFlow's `execute` does; what runs in the main thread can be cancelled.
+
+    Args:
+        name: of the operation or function.
+        count: how many outputs it has.
+        inputs, attributes, context: as there.
+        may_repeat: whether the call can be made in another way, if the graph was cancelled: then any signal with a
+            handler may cancel it, which raises `Interrupted`.
+    """
+    watch = _watch()
+    if watch is None:
+        made: list[Any] = _execute.execute(name, count, inputs, attributes, context)
+    else:
+        arguments = (name, count, inputs, attributes, context)
+        made = watch.run(_execute.execute_with_cancellation, arguments, may_repeat)
+    return made
