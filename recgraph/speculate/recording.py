@@ -6,6 +6,7 @@ over; TensorFlow takes every output of a function to depend on every input, whic
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 import tensorflow as tf
@@ -21,17 +22,17 @@ def by_dependencies(concrete: Any) -> Any:
     """The function, as tapes should record it."""
     outputs = list(concrete.graph.outputs)
     if len(outputs) > 1:
-        tf_private.record_in_groups(concrete, lambda: groups(concrete.graph, outputs))
+        tf_private.record_in_groups(concrete, functools.partial(groups, concrete.graph, outputs))
     return concrete
 
 
-def groups(graph: Any, outputs: list[tf.Tensor]) -> list[tuple[list[int], list[int]]]:
-    """The numbers of outputs that depend on the same inputs, with the numbers of these."""
+def groups(graph: Any, outputs: list[tf.Tensor], watched: tf_private.Watched) -> list[tf_private.Group]:
+    """The numbers of outputs that depend on the same watched inputs, with the numbers of these."""
     is_plain = not any(op.type.startswith((*_WITH_FUNCTIONS, *_CALLS)) for op in graph.get_operations())
     found: dict[tuple[int, ...], list[int]] = {}
     for i, output in enumerate(outputs):
         if _has_gradients(output):
-            needed = tf_private.connected_inputs(graph, output) if is_plain else _reached(graph, output)
+            needed = (tf_private.connected_inputs if is_plain else _reached)(graph, output, watched)
             found.setdefault(tuple(j for j, is_needed in enumerate(needed) if is_needed), []).append(i)
     return [(given, list(taken)) for taken, given in found.items()]
 
@@ -40,8 +41,8 @@ def _has_gradients(tensor: tf.Tensor) -> bool:
     return bool(tensor.dtype.is_floating or tensor.dtype.is_complex or tensor.dtype in (tf.resource, tf.variant))
 
 
-def _reached(graph: Any, output: tf.Tensor) -> list[bool]:
-    """Of each input, whether a way leads from it to an output that gradients may take."""
+def _reached(graph: Any, output: tf.Tensor, watched: tf_private.Watched) -> list[bool]:
+    """Of each watched input, whether a way leads from it to an output that gradients may take."""
     reached: set[str] = set()
     waiting = [output]
     while waiting:
@@ -50,4 +51,4 @@ def _reached(graph: Any, output: tf.Tensor) -> list[bool]:
             reached.add(tensor.name)
             if tensor.op.type != "StopGradient":
                 waiting.extend(tensor.op.inputs)
-    return [tensor.name in reached for tensor in graph.inputs]
+    return [is_watched and t.name in reached for t, is_watched in zip(graph.inputs, watched, strict=True)]

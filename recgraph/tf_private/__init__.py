@@ -43,7 +43,6 @@ from recgraph.tf_private.graphs import (
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
     call_options,
-    connected_inputs,
     context_handle,
     eager_constant,
     eager_operations,
@@ -57,7 +56,6 @@ from recgraph.tf_private.runtime import (
     is_plainly_eager,
     next_seeds,
     raise_status,
-    record_in_groups,
     seed_generator_state,
     set_seed_generator_state,
     stay_on_device,
@@ -66,6 +64,7 @@ from recgraph.tf_private.runtime import (
     watch_variables,
     wrapped_container,
 )
+from recgraph.tf_private.taping import Group, Watched, connected_inputs, record_in_groups
 
 __all__ = [
     "TRACING",
@@ -74,8 +73,10 @@ __all__ = [
     "AutomaticControlDependencies",
     "EagerTensor",
     "FuncGraph",
+    "Group",
     "Handler",
     "Interrupted",
+    "Watched",
     "a_tape_is_listening",
     "add_control_inputs",
     "add_operation",

@@ -1,9 +1,9 @@
 """Signals that come while the main thread runs a graph: the graph is cancelled, so that Python can handle them.
 
 Python's handlers run in the main thread, between two instructions. A graph is one instruction, and may run for hours.
-So a thread of ours waits at the pipe to which Python writes the number of each signal as it comes (`set_wakeup_fd`), and
-cancels the graph that the main thread runs then: at once where Ctrl-C is going to raise `KeyboardInterrupt`, else, where
-the call can be made in another way, after a time in which most graphs end.
+So a thread of ours waits at the pipe to which Python writes the number of each signal as it comes (`set_wakeup_fd`),
+and cancels the graph that the main thread runs then: at once where Ctrl-C is going to raise `KeyboardInterrupt`, else,
+where the call can be made in another way, after a time in which most graphs end.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class _Watch:
         self._run = 0  # the number of the graph that is running; 0 between two
         self._count = 0
         self._may_repeat = False
+        self._used: Any = None  # the manager that has cancelled something
         self._cancelled = 0  # the number of the last one that was cancelled
         self._come: list[int] = []  # the signals that have come while it runs
         self._checked = 0.0
@@ -65,7 +66,7 @@ class _Watch:
         now = time.monotonic()
         if now > self._checked + _TRUST:
             self._install(now)
-        if self._cancelled == self._count:
+        if self._manager is self._used:
             self._manager = _cancellation.CancellationManager()
         self._come.clear()
         outer = self._run
@@ -124,7 +125,7 @@ class _Watch:
     def _cancel(self, number: int) -> None:
         manager = self._manager
         if self._run == number:
-            self._cancelled = number
+            self._cancelled, self._used = number, manager  # a new one for the next, whichever this one meets
             manager.start_cancel()
 
     def forget(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,12 +18,12 @@ from tensorflow.python.eager import imperative_grad as _imperative_grad
 # whether an eager call keeps its activations.
 from tensorflow.python.eager import record as _record
 from tensorflow.python.framework import ops as _ops
-from tensorflow.python.ops import gradients_util as _gradients_util
 from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
 from tensorflow.python.trackable import data_structures as _data_structures
 
+from recgraph.tf_private import taping
 from recgraph.tf_private.cancelling import execute
-from recgraph.tf_private.graphs import EagerTensor, FuncGraph, placeholder
+from recgraph.tf_private.graphs import EagerTensor
 
 # Seeds of operations are taken modulo this.
 _MAX_SEED = 2**31 - 1
@@ -103,61 +102,6 @@ def eager_constant(value: Any, dtype: tf.DType) -> tf.Tensor:
     return EagerTensor(value, context.device_name, dtype.as_datatype_enum)
 
 
-def connected_inputs(graph: Any, output: tf.Tensor) -> list[bool]:
-    """Of each input of a function's graph, whether `tf.gradients` of an output with respect to it is not None.
-
-    Asked in a graph of its own, which `tf.gradients` cannot: the function's graph is finished.
-    """
-    with FuncGraph("connected").as_default():
-        given = placeholder(tf.TensorSpec(output.shape, output.dtype))
-        found = _gradients_util._GradientsHelper([output], list(graph.inputs), grad_ys=[given], src_graph=graph)
-    return [gradient is not None for gradient in found]
-
-
-def record_in_groups(function: Any, groups: Callable[[], list[tuple[list[int], list[int]]]]) -> None:
-    """Tells tapes which inputs each output of a concrete function depends on; TensorFlow takes it to be all.
-
-    Args:
-        function: concrete.
-        groups: gives the numbers of outputs and of the inputs that they depend on; asked when a tape first records.
-    """
-    select, made = function._select_forward_and_backward_functions, functools.cache(groups)
-
-    def selecting(*arguments: Any) -> Any:
-        call = select(*arguments)
-        functions = call._functions
-        if "record" not in vars(functions):
-            functions.record = functools.partial(_record_groups, functions, functions.record, made())
-        return call
-
-    function._select_forward_and_backward_functions = selecting
-
-
-def _record_groups(
-    functions: Any, record: Any, groups: Any, outputs: list[tf.Tensor], inputs: list[tf.Tensor], tangents: Any
-) -> None:
-    """Records a call for each group of outputs; what it gives besides, to the backward function, depends on all."""
-    if tangents or functions._forwardprop_output_indices:
-        return record(outputs, inputs, tangents)
-    backward, recorded = functions._wrap_backward_function(functions._forward_graph, functions._backward, outputs)
-    name = functions._forward.cached_definition.signature.name
-    besides = list(range(functions._num_inference_outputs, len(recorded)))
-    for given, taken in [*groups, (besides, list(range(len(inputs))))]:
-        given = [i for i in given if i < len(recorded)]
-        if given and taken:
-            one = functools.partial(_backward_of_group, backward, len(recorded), given, taken)
-            _record.record_operation(name, [recorded[i] for i in given], [inputs[j] for j in taken], one)
-
-
-def _backward_of_group(backward: Any, count: int, given: list[int], taken: list[int], *gradients: Any) -> list[Any]:
-    """The gradients of a group's inputs, where the other outputs have none."""
-    every: list[Any] = [None] * count
-    for i, gradient in zip(given, gradients, strict=True):
-        every[i] = gradient
-    found = backward(*every)
-    return [found[j] for j in taken]
-
-
 def fast_call(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
     """Calls a concrete function with tensors alone, past everything that is for tapes where there are none.
 
@@ -172,18 +116,19 @@ def fast_call(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]
 
     def call(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         if could_record():
-            return _call_with(options, function, list(tensors))
+            return _taped(options, attributes, function, list(tensors))
         return execute(text, count, [*tensors, *captured], attributes, context, may_repeat=True)
 
     return call
 
 
-def _call_with(options: Any, function: Any, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+def _taped(options: Any, attributes: Any, function: Any, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
     context = _context.context()
     before = context.function_call_options
     context.function_call_options = options
     try:
-        return function._call_flat(tensors, function.captured_inputs)
+        made: list[tf.Tensor] = taping.call(function, tensors, attributes, may_repeat=True)
+        return made
     finally:
         context.function_call_options = before
 

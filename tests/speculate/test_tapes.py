@@ -151,6 +151,6 @@ def test_an_optimizer_leaves_alone_what_the_loss_does_not_depend_on() -> None:
 
 def test_without_groups_the_comparison_finds_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison that finds nothing would agree with anything."""
-    monkeypatch.setattr(recording, "groups", lambda graph, outputs: [(list(range(len(outputs))), [0, 1, 2])])
+    monkeypatch.setattr(recording, "groups", lambda graph, outputs, watched: [(list(range(len(outputs))), [0, 1, 2])])
     with pytest.raises(AssertionError):
         test_gradients_are_eagers(_several_results, tf.GradientTape)

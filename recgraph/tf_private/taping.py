@@ -1,0 +1,168 @@
+"""Calls of a concrete function under tapes, which differentiate it with respect to what they watch and nothing else.
+
+TensorFlow's own calls differentiate a function with respect to all of its inputs. Eagerly, gradients that lead to
+nothing that is watched are never computed, and some of them would fail.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+# A tape has to be told what a call depends on, and is asked what it watches, one input at a time.
+from tensorflow.python.eager import context as _context
+from tensorflow.python.eager import forwardprop_util as _forwardprop_util
+from tensorflow.python.eager import record as _record
+from tensorflow.python.ops import gradients_util as _gradients_util
+from tensorflow.python.ops import handle_data_util as _handle_data_util
+from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
+
+from recgraph.tf_private.cancelling import execute
+from recgraph.tf_private.graphs import FuncGraph, placeholder
+
+# Which inputs are watched.
+Watched = tuple[bool, ...]
+# The numbers of outputs, with those of the inputs that they depend on.
+Group = tuple[list[int], list[int]]
+
+_NOTHING = _gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
+_selecting = threading.Lock()
+
+
+def connected_inputs(graph: Any, output: tf.Tensor, watched: Watched) -> list[bool]:
+    """Of each watched input of a function's graph, whether `tf.gradients` of an output with respect to it is not None.
+
+    Asked in a graph of its own, which `tf.gradients` cannot: the function's graph is finished.
+    """
+    with FuncGraph("connected").as_default():
+        given = placeholder(tf.TensorSpec(output.shape, output.dtype))
+        found = _gradients_of_watched(watched, [output], list(graph.inputs), grad_ys=[given], src_graph=graph)
+    return [gradient is not None for gradient in found]
+
+
+def record_in_groups(function: Any, groups: Callable[[Watched], list[Group]]) -> None:
+    """Tells tapes which inputs each output of a concrete function depends on; TensorFlow takes it to be all.
+
+    Args:
+        function: concrete.
+        groups: gives them, of those inputs that are watched; asked when a tape first records.
+    """
+    function.recgraph_groups = groups
+
+
+def call(function: Any, tensors: list[tf.Tensor], attributes: Sequence[Any], may_repeat: bool = False) -> Any:
+    """Calls a concrete function while tapes may be listening.
+
+    Args:
+        function: what it captures has to be complete.
+        tensors: its inputs without what it captures.
+        attributes: those of the call.
+        may_repeat: as in `cancelling.execute`.
+    """
+    context, captured = _context.context(), function.captured_inputs
+    for variable in function.graph.variables:
+        _resource_variable_ops.variable_accessed(variable)
+    return _call(context, function, tensors, captured, (attributes, may_repeat))
+
+
+def _call(context: Any, function: Any, tensors: list[tf.Tensor], captured: list[tf.Tensor], how: Any) -> Any:
+    arguments = [*tensors, *captured]
+    kind = _gradients_util.PossibleTapeGradientTypes(arguments)
+    if kind == _NOTHING:
+        outputs = _run(context, function._inference_function, arguments, how)
+        return function.function_type.pack_output(outputs)
+    if _forwardprop_util.pack_tangents(arguments).indices:
+        return function._call_flat(tensors, captured)
+    selected = _selected(context, function, arguments, kind, how)
+    forward, given = selected.forward()
+    with _record.stop_recording():
+        outputs = _run(context, forward, given, how)
+    selected.record(outputs)
+    return function.function_type.pack_output(outputs)
+
+
+def _run(context: Any, function: Any, arguments: list[tf.Tensor], how: Any) -> Any:
+    attributes, may_repeat = how
+    types_of_outputs = function.function_type.flat_outputs
+    name, count = function.name.decode(), len(types_of_outputs)
+    outputs = execute(name, count, arguments, attributes, context, may_repeat=may_repeat)
+    for output, kind in zip(outputs, types_of_outputs, strict=True):
+        handle_data = kind.dtype._handle_data
+        if handle_data:
+            _handle_data_util.set_handle_data(output, handle_data.shape_inference)
+    return outputs or None
+
+
+def _selected(context: Any, function: Any, arguments: list[tf.Tensor], kind: Any, how: Any) -> Any:
+    """TensorFlow's call of a function that has a gradient, with functions of its own for each set of watched inputs."""
+    watched = tuple(bool(_record.should_record_backprop([argument])) for argument in arguments)
+    caches = vars(function).setdefault("recgraph_caches", {})
+    with _selecting:
+        own = function._first_order_tape_functions, function._higher_order_tape_functions
+        made = caches.setdefault(watched, ({}, {}))
+        function._first_order_tape_functions, function._higher_order_tape_functions = made
+        try:
+            selected = function._select_forward_and_backward_functions(arguments, kind, True)
+        finally:
+            function._first_order_tape_functions, function._higher_order_tape_functions = own
+        if "record" not in vars(selected._functions):
+            _restrict(context, function, selected._functions, watched, how)
+    return selected
+
+
+def _restrict(context: Any, function: Any, functions: Any, watched: Watched, how: Any) -> None:
+    """Lets the functions for a forward and a backward pass differentiate what is watched."""
+    count = len(function.function_type.flat_outputs)  # more may be in the graph, for those that were made before
+    functions._num_outputs = functions._num_inference_outputs = count
+    trainable = [t for t in functions._func_graph.outputs[:count] if _gradients_util.IsTrainable(t)]
+    functions._num_trainable_inference_outputs = len(trainable)
+    build = type(functions)._build_functions_for_outputs
+    watching = types.SimpleNamespace(_GradientsHelper=functools.partial(_gradients_of_watched, watched))
+    own = types.FunctionType(build.__code__, {**build.__globals__, "gradients_util": watching}, build.__name__)
+    functions._build_functions_for_outputs = types.MethodType(own, functions)
+    record, groups = functions.record, getattr(function, "recgraph_groups", None)
+    made = None if groups is None else functools.cache(lambda: groups(watched))
+
+    def recording(outputs: list[tf.Tensor], inputs: list[tf.Tensor], tangents: Any) -> None:
+        backward = functions._backward
+        if "_call_flat" not in vars(backward):
+            backward._call_flat = functools.partial(_call, context, backward, how=(how[0], False))
+        if made is None or tangents:
+            record(outputs, inputs, tangents)
+        else:
+            _record_groups(functions, made(), outputs, inputs)
+
+    functions.record = recording
+
+
+def _gradients_of_watched(watched: Watched, ys: Any, xs: list[tf.Tensor], **named: Any) -> list[Any]:
+    """Gradients with respect to some of `xs`; None for the others."""
+    taken = [x for x, is_watched in zip(xs, watched, strict=True) if is_watched]
+    found = iter(_gradients_util._GradientsHelper(ys, taken, **named) if taken else ())
+    return [next(found) if is_watched else None for is_watched in watched]
+
+
+def _record_groups(functions: Any, groups: list[Group], outputs: list[tf.Tensor], inputs: list[tf.Tensor]) -> None:
+    """Records a call for each group of outputs; what it gives besides, to the backward function, depends on all."""
+    backward, recorded = functions._wrap_backward_function(functions._forward_graph, functions._backward, outputs)
+    name = functions._forward.cached_definition.signature.name
+    besides = list(range(functions._num_inference_outputs, len(recorded)))
+    for given, taken in [*groups, (besides, list(range(len(inputs))))]:
+        given = [i for i in given if i < len(recorded)]
+        if given and taken:
+            one = functools.partial(_backward_of_group, backward, len(recorded), given, taken)
+            _record.record_operation(name, [recorded[i] for i in given], [inputs[j] for j in taken], one)
+
+
+def _backward_of_group(backward: Any, count: int, given: list[int], taken: list[int], *gradients: Any) -> list[Any]:
+    """The gradients of a group's inputs, where the other outputs have none."""
+    every: list[Any] = [None] * count
+    for i, gradient in zip(given, gradients, strict=True):
+        every[i] = gradient
+    found = backward(*every)
+    return [found[j] for j in taken]
