@@ -76,6 +76,7 @@ class _Watch:
         try:
             return call(*arguments, self._manager)
         except Exception as error:
+            self._used = self._manager  # what fails cancels what runs beside it, by this manager
             if _LOST in str(error):
                 self._handle_again()
             if self._cancelled == number and may_repeat:
