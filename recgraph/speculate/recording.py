@@ -20,9 +20,7 @@ _CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall", "Recgraph>")
 
 def by_dependencies(concrete: Any) -> Any:
     """The function, as tapes should record it."""
-    outputs = list(concrete.graph.outputs)
-    if len(outputs) > 1:
-        tf_private.record_in_groups(concrete, functools.partial(groups, concrete.graph, outputs))
+    tf_private.record_in_groups(concrete, functools.partial(groups, concrete.graph, list(concrete.graph.outputs)))
     return concrete
 
 

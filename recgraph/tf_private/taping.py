@@ -15,9 +15,11 @@ from typing import Any
 import tensorflow as tf
 
 # A tape has to be told what a call depends on, and is asked what it watches, one input at a time.
+from tensorflow.python.eager import backprop_util as _backprop_util
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import forwardprop_util as _forwardprop_util
 from tensorflow.python.eager import record as _record
+from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
 from tensorflow.python.ops import gradients_util as _gradients_util
 from tensorflow.python.ops import handle_data_util as _handle_data_util
 from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
@@ -119,13 +121,15 @@ def _restrict(context: Any, function: Any, functions: Any, watched: Watched, how
     """Lets the functions for a forward and a backward pass differentiate what is watched."""
     count = len(function.function_type.flat_outputs)  # more may be in the graph, for those that were made before
     functions._num_outputs = functions._num_inference_outputs = count
-    trainable = [t for t in functions._func_graph.outputs[:count] if _gradients_util.IsTrainable(t)]
+    trainable = [t for t in functions._func_graph.outputs[:count] if _backprop_util.IsTrainable(t)]
     functions._num_trainable_inference_outputs = len(trainable)
     build = type(functions)._build_functions_for_outputs
     watching = types.SimpleNamespace(_GradientsHelper=functools.partial(_gradients_of_watched, watched))
     own = types.FunctionType(build.__code__, {**build.__globals__, "gradients_util": watching}, build.__name__)
     functions._build_functions_for_outputs = types.MethodType(own, functions)
     record, groups = functions.record, getattr(function, "recgraph_groups", None)
+    if count == 1 and not isinstance(functions, _concrete_function._HigherOrderTapeGradientFunctions):
+        groups = None  # there is nothing to tell apart
     made = None if groups is None else functools.cache(lambda: groups(watched))
 
     def recording(outputs: list[tf.Tensor], inputs: list[tf.Tensor], tangents: Any) -> None:
@@ -150,19 +154,28 @@ def _gradients_of_watched(watched: Watched, ys: Any, xs: list[tf.Tensor], **name
 def _record_groups(functions: Any, groups: list[Group], outputs: list[tf.Tensor], inputs: list[tf.Tensor]) -> None:
     """Records a call for each group of outputs; what it gives besides, to the backward function, depends on all."""
     backward, recorded = functions._wrap_backward_function(functions._forward_graph, functions._backward, outputs)
+    kinds = [(tensor.shape, tensor.dtype) if _has_zeros(tensor) else None for tensor in recorded]
     name = functions._forward.cached_definition.signature.name
     besides = list(range(functions._num_inference_outputs, len(recorded)))
     for given, taken in [*groups, (besides, list(range(len(inputs))))]:
         given = [i for i in given if i < len(recorded)]
         if given and taken:
-            one = functools.partial(_backward_of_group, backward, len(recorded), given, taken)
+            one = functools.partial(_backward_of_group, backward, kinds, given, taken)
             _record.record_operation(name, [recorded[i] for i in given], [inputs[j] for j in taken], one)
 
 
-def _backward_of_group(backward: Any, count: int, given: list[int], taken: list[int], *gradients: Any) -> list[Any]:
-    """The gradients of a group's inputs, where the other outputs have none."""
-    every: list[Any] = [None] * count
+def _has_zeros(tensor: tf.Tensor) -> bool:
+    """Whether a gradient that does not come is zeros; of a list of tensors TensorFlow knows it itself."""
+    return bool(_backprop_util.IsTrainable(tensor)) and tensor.dtype not in (tf.resource, tf.variant)
+
+
+def _backward_of_group(backward: Any, kinds: list[Any], given: list[int], taken: list[int], *gradients: Any) -> Any:
+    """The gradients of a group's inputs, where the other outputs have none. `kinds` has their shapes and dtypes."""
+    every: list[Any] = [None] * len(kinds)
     for i, gradient in zip(given, gradients, strict=True):
         every[i] = gradient
+    for i, kind in enumerate(kinds):
+        if every[i] is None and kind is not None:
+            every[i] = tf.zeros(*kind)
     found = backward(*every)
     return [found[j] for j in taken]
