@@ -34,6 +34,7 @@ class Channels {
   using Post = std::function<void(std::function<void()>)>;
 
   explicit Channels(int slots) : slots_(slots) {}
+  int slots() const { return static_cast<int>(slots_.size()); }
   Channels(const Channels&) = delete;
   Channels& operator=(const Channels&) = delete;
 

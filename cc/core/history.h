@@ -23,6 +23,7 @@ class History {
   using Reader = std::function<void(const T*)>;
 
   explicit History(int cells) : cells_(cells) {}
+  int cells() const { return static_cast<int>(cells_.size()); }
   History(const History&) = delete;
   History& operator=(const History&) = delete;
 

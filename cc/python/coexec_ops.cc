@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cc/core/stretch.h"
+#include "cc/kernels/checked.h"
 #include "cc/python/run.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
@@ -91,8 +92,18 @@ REGISTER_OP("Recgraph>ChooseInput")
     .SetShapeFn(tensorflow::shape_inference::UnknownShape)
     .Doc("The value that Python's path handed to an operation, out of those that any path does.");
 
+// Slots and cells are numbers in a graph, which somebody else may have made.
+bool IsWithin(int number, int count) { return number >= 0 && number < count; }
+absl::Status NoPlace(int number) { return errors::InvalidArgument("the step has no place ", number); }
+
 std::shared_ptr<Run> FindRun(OpKernelContext* context) {
-  std::shared_ptr<Run> run = Run::Find(context->input(0).scalar<int64_t>()());
+  const int64_t* number = nullptr;
+  const absl::Status status = ScalarOf(context->input(0), &number);
+  if (!status.ok()) {
+    context->CtxFailure(status);
+    return nullptr;
+  }
+  std::shared_ptr<Run> run = Run::Find(*number);
   if (run == nullptr) context->CtxFailure(absl::CancelledError("the step of this graph is over"));
   return run;
 }
@@ -136,6 +147,7 @@ class ReceiveOp : public AsyncOpKernel {
     std::shared_ptr<Run> run = FindRun(context);
     if (run == nullptr) return done();
     const int slot = slot_;
+    OP_REQUIRES_ASYNC(context, IsWithin(slot, run->channels().slots()), NoPlace(slot), done);
     const auto runner = *context->runner();
     Receiver receive = MakeReceiver();
     auto ending = std::make_shared<Ending>(context, std::move(done));
@@ -186,6 +198,9 @@ class RecallOp : public ReceiveOp {
     return [cell = cell_, dtype = dtype_](Run& run, const Tensor* value, const std::shared_ptr<Ending>& ending) {
       if (value == nullptr) return ending->End(nullptr);
       const int32_t position = value->scalar<int32_t>()();
+      if (position != kNoPosition && (!IsWithin(cell, run.history().cells()) || position < 0)) {
+        return ending->End(nullptr);
+      }
       if (position != kNoPosition) {
         return run.history().Read(cell, position, [ending](const Tensor* kept) { ending->End(kept); });
       }
@@ -208,7 +223,9 @@ class KeepOp : public OpKernel {
   void Compute(OpKernelContext* context) override {
     const Stretch stretch;
     std::shared_ptr<Run> run = FindRun(context);
-    if (run != nullptr) run->history().Put(cell_, context->input(1));
+    if (run == nullptr) return;
+    OP_REQUIRES(context, IsWithin(cell_, run->history().cells()), NoPlace(cell_));
+    run->history().Put(cell_, context->input(1));
   }
 
   bool IsExpensive() override { return false; }
@@ -226,7 +243,9 @@ class OutputFetchingOp : public OpKernel {
   void Compute(OpKernelContext* context) override {
     const Stretch stretch;
     std::shared_ptr<Run> run = FindRun(context);
-    if (run != nullptr) run->Give(slot_, context->input(1));
+    if (run == nullptr) return;
+    OP_REQUIRES(context, IsWithin(slot_, run->channels().slots()), NoPlace(slot_));
+    run->Give(slot_, context->input(1));
   }
 
   bool IsExpensive() override { return false; }
@@ -241,7 +260,9 @@ class ChooseInputOp : public OpKernel {
 
   void Compute(OpKernelContext* context) override {
     const Stretch stretch;
-    const int index = context->input(0).scalar<int32_t>()();
+    const int32_t* given = nullptr;
+    OP_REQUIRES_OK(context, ScalarOf(context->input(0), &given));
+    const int index = *given;
     OP_REQUIRES(context, index >= 0 && index + 1 < context->num_inputs(),
                 absl::InternalError("an input was chosen that does not exist"));
     context->set_output(0, context->input(index + 1));

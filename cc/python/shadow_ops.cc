@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cc/core/stretch.h"
+#include "cc/kernels/checked.h"
 #include "cc/python/run.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
@@ -85,7 +86,9 @@ REGISTER_OP("Recgraph>CheckRows")
     .Doc("Fails if a variable does not have one of these rows.");
 
 absl::Status FindVariable(OpKernelContext* context, const Tensor& handle, VarPtr* variable) {
-  return tensorflow::LookupResource(context, handle.scalar<ResourceHandle>()(), variable);
+  const ResourceHandle* resource = nullptr;
+  TF_RETURN_IF_ERROR(ScalarOf(handle, &resource));
+  return tensorflow::LookupResource(context, *resource, variable);
 }
 
 // Whether two tensors have the same elements in the same memory.
@@ -121,7 +124,9 @@ class ShadowOp : public OpKernel {
       const bool is_written_in_place = variable->copy_on_read_mode.load() && variable->is_initialized;
       *shadow->tensor() = is_written_in_place ? tensorflow::tensor::DeepCopy(*variable->tensor()) : *variable->tensor();
     }
-    context->set_output(1, *shadow->tensor());
+    const absl::Status kept = SetOutput(context, 1, *shadow->tensor());
+    if (!kept.ok()) shadow->Unref();
+    OP_REQUIRES_OK(context, kept);
     const ResourceHandle& handle = context->input(0).scalar<ResourceHandle>()();
     Tensor made(tensorflow::DT_RESOURCE, {});
     auto& own = made.scalar<ResourceHandle>()();
@@ -154,7 +159,7 @@ class WatchOp : public OpKernel {
       OP_REQUIRES_OK(context, FindVariable(context, context->input(i), &variable));
       tensorflow::tf_shared_lock lock(*variable->mu());
       const Stretch locked;
-      context->set_output(i, *variable->tensor());
+      OP_REQUIRES_OK(context, SetOutput(context, i, *variable->tensor()));
     }
   }
 
@@ -191,7 +196,9 @@ class CommitOp : public OpKernel {
 
   void Compute(OpKernelContext* context) override {
     const Stretch stretch;
-    std::shared_ptr<Run> run = Run::Find(context->input(0).scalar<int64_t>()());
+    const int64_t* number = nullptr;
+    OP_REQUIRES_OK(context, ScalarOf(context->input(0), &number));
+    std::shared_ptr<Run> run = Run::Find(*number);
     OP_REQUIRES(context, run != nullptr, absl::CancelledError("the step of this graph is over"));
     OP_REQUIRES_OK(context, CheckUsed(context));
     std::vector<Watched> all;
@@ -214,6 +221,10 @@ class CommitOp : public OpKernel {
     TF_RETURN_IF_ERROR(context->input_list("variables", &variables));
     TF_RETURN_IF_ERROR(context->input_list("originals", &originals));
     TF_RETURN_IF_ERROR(context->input_list("shadows", &shadows));
+    if (originals.size() != variables.size() || shadows.size() > variables.size()) {
+      return errors::InvalidArgument(variables.size(), " variables, ", originals.size(), " originals and ",
+                                     shadows.size(), " shadows");
+    }
     all->resize(variables.size());
     for (int i = 0; i < variables.size(); ++i) {
       Watched& item = (*all)[i];
@@ -223,6 +234,10 @@ class CommitOp : public OpKernel {
     }
     std::sort(all->begin(), all->end(),
               [](const Watched& a, const Watched& b) { return a.variable->mu() < b.variable->mu(); });
+    const auto is_same = [](const Watched& a, const Watched& b) { return a.variable.get() == b.variable.get(); };
+    if (std::adjacent_find(all->begin(), all->end(), is_same) != all->end()) {
+      return errors::InvalidArgument("a variable is given twice");  // its lock would be taken twice
+    }
     return absl::OkStatus();
   }
 
