@@ -70,6 +70,7 @@ class ExpressionOp : public OpKernel {
     int64_t rows = -1;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Tensor& input = ctx->input(i);
+      OP_REQUIRES(ctx, input.dtype() == tensorflow::DT_FLOAT, errors::InvalidArgument("input ", i, " is no float"));
       const int64_t count = input.NumElements();
       from[i] = input.flat<float>().data();
       const int64_t own = inputs[i].shared ? 1 : inputs[i].width == 0 ? rows : count / inputs[i].width;
@@ -114,6 +115,8 @@ class PackedProductOp : public OpKernel {
   void Compute(OpKernelContext* ctx) override {
     const Tensor& rows = ctx->input(0);
     const Tensor& packed = ctx->input(1);
+    OP_REQUIRES(ctx, rows.dtype() == tensorflow::DT_FLOAT && packed.dtype() == tensorflow::DT_FLOAT,
+                errors::InvalidArgument("factors are no floats"));
     OP_REQUIRES(ctx, rows.dims() == 2 && rows.dim_size(1) == shape_.inner,
                 errors::InvalidArgument("rows of ", shape_.inner, " expected, found shape ",
                                         rows.shape().DebugString()));

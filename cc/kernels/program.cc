@@ -9,6 +9,7 @@
 
 #include "cc/core/sha256.h"
 #include "cc/kernels/serial_device.h"
+#include "tensorflow/core/common_runtime/function_body.h"
 #include "tensorflow/core/framework/function.pb.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/public/version.h"
@@ -139,6 +140,7 @@ absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
   if (!wrong.empty()) return errors::DataLoss("the program of this SubGraph holds ", wrong);
   block_handles_ = std::vector<std::atomic<Handle>>(3 * plan_->blocks.size());
   for (auto& handle : block_handles_) handle.store(tensorflow::kInvalidHandle);
+  block_types_.resize(block_handles_.size());
   block_counts_ = std::vector<BlockCounts>(plan_->blocks.size());
   batch_device_ = MakeOneDevice(parent->device());
   batch_process_runtime_ = std::make_unique<tensorflow::ProcessFunctionLibraryRuntime>(
@@ -179,11 +181,33 @@ std::vector<std::array<int64_t, 3>> Program::BlockReport(const std::string& key)
   return report;
 }
 
+// The executor that runs blocks hands arguments to kernels as they are; and kernels end the process where a tensor is
+// of another dtype than they were made for.
+absl::Status Program::CheckFrame(const batch::Block& block, const BlockTypes& types,
+                                 const tensorflow::CallFrameInterface& frame) {
+  if (types.arguments.size() != frame.num_args() || types.results != frame.num_retvals()) {
+    return errors::InvalidArgument("block ", block.name, " has ", types.arguments.size(), " arguments and ",
+                                   types.results, " results, and the plan ", frame.num_args(), " and ",
+                                   frame.num_retvals());
+  }
+  for (size_t i = 0; i < types.arguments.size(); ++i) {
+    const tensorflow::Tensor* value = nullptr;
+    // A frame gives its arguments to whoever asks, and is not changed by it.
+    TF_RETURN_IF_ERROR(const_cast<tensorflow::CallFrameInterface&>(frame).GetArg(static_cast<int>(i), &value));
+    if (value->dtype() == types.arguments[i]) continue;
+    return errors::InvalidArgument("block ", block.name, ": argument ", i, " is ",
+                                   tensorflow::DataTypeString(value->dtype()), ", not ",
+                                   tensorflow::DataTypeString(types.arguments[i]));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Program::RunBlock(const batch::Block& block, BlockMode mode,
                                FunctionLibraryRuntime::Options options,
                                tensorflow::CallFrameInterface* frame) {
   FunctionLibraryRuntime* const runtime = mode == BlockMode::kLarge ? batch_runtime_ : runtime_;
-  std::atomic<Handle>& known = block_handles_[3 * IndexOf(block) + static_cast<size_t>(mode)];
+  const size_t place = 3 * IndexOf(block) + static_cast<size_t>(mode);
+  std::atomic<Handle>& known = block_handles_[place];
   Handle handle = known.load(std::memory_order_acquire);
   if (handle == tensorflow::kInvalidHandle) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -192,9 +216,13 @@ absl::Status Program::RunBlock(const batch::Block& block, BlockMode mode,
       FunctionLibraryRuntime::InstantiateOptions how;
       if (mode != BlockMode::kDiagnosis) how.executor_type = "SINGLE_THREADED_EXECUTOR";
       TF_RETURN_IF_ERROR(runtime->Instantiate(block.name, tensorflow::AttrSlice(), how, &handle));
+      const tensorflow::FunctionBody* const body = runtime->GetFunctionBody(handle);
+      if (body == nullptr) return errors::Internal("block ", block.name, " has no body");
+      block_types_[place] = {{body->arg_types.begin(), body->arg_types.end()}, body->ret_types.size()};
       known.store(handle, std::memory_order_release);
     }
   }
+  TF_RETURN_IF_ERROR(CheckFrame(block, block_types_[place], *frame));
   return runtime->RunSync(std::move(options), handle, frame);
 }
 

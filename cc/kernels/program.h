@@ -101,7 +101,16 @@ class Program {
   tensorflow::FunctionLibraryRuntime* batch_runtime_ = nullptr;
   // Per block and mode; kInvalidHandle before the first use.
   std::vector<std::atomic<Handle>> block_handles_;
+  // Set before its handle is.
+  struct BlockTypes {
+    tensorflow::DataTypeVector arguments;
+    size_t results = 0;
+  };
+  std::vector<BlockTypes> block_types_;
   std::vector<BlockCounts> block_counts_;
+
+  static absl::Status CheckFrame(const batch::Block& block, const BlockTypes& types,
+                                 const tensorflow::CallFrameInterface& frame);
 
   std::mutex mutex_;
   std::unordered_map<std::string, Handle> handles_;

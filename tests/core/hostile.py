@@ -140,7 +140,9 @@ class Model:
 
     def __init__(self, make: Callable[[str], list[tf.Tensor]], engine: str) -> None:
         with tf.Graph().as_default() as graph:
-            outputs = [tf.identity(tf.convert_to_tensor(output), name=f"out{i}") for i, output in enumerate(make(engine))]
+            outputs = [
+                tf.identity(tf.convert_to_tensor(output), name=f"out{i}") for i, output in enumerate(make(engine))
+            ]
             self.outputs = [output.name for output in outputs]
             self.graph: Graph = graph.as_graph_def()
             self.name = f"{make.__name__}, {engine}"
@@ -172,7 +174,9 @@ def change_attribute(dice: Random, node: Any, name: str) -> str:
         if len(text) > 64 or dice.random() < 0.3:
             value.s = bytes(text[: dice.randrange(len(text) + 1)])
         else:
-            value.s = dice.choice([b"", b"parallel", b"batched", b"auto", b"dense", b"rows", b"outer", b"even", b"\xff"])
+            value.s = dice.choice(
+                [b"", b"parallel", b"batched", b"auto", b"dense", b"rows", b"outer", b"even", b"\xff"]
+            )
     elif kind == "i" and name in COUNTS:
         value.i = dice.choice([-1, 0, 1, 2, 3, 40])
     elif kind == "i":
@@ -414,8 +418,8 @@ def raw_inputs(dice: Random, models: list[Model]) -> dict[tf.DType, list[tf.Tens
     pool[tf.variant].append(tf.raw_ops.EmptyTensorList(element_shape=-1, max_num_elements=1, element_dtype=tf.float32))
     pool[tf.variant] += [tf.stack([full, empty]), tf.zeros_like(full)]
     model = dice.choice(models)
-    outputs = tf.import_graph_def(model.graph, return_elements=[node.name + ":0" for node in model.graph.node
-                                                                if node.op == "Recgraph>Invoke"], name="model")  # fmt: skip
+    recorded = [node.name + ":0" for node in model.graph.node if node.op == "Recgraph>Invoke"]
+    outputs = tf.import_graph_def(model.graph, return_elements=recorded, name="model")
     for output in outputs:
         pool[tf.variant].append(output.op.outputs[-1])
     pool[tf.complex64].append(tf.constant(1j, tf.complex64))
@@ -423,7 +427,7 @@ def raw_inputs(dice: Random, models: list[Model]) -> dict[tf.DType, list[tf.Tens
 
 
 def raw_call(dice: Random, models: list[Model], names: list[str]) -> tuple[list[Any], str]:
-    """One operation of ours in the current graph, with inputs and attributes of its types, and of no sense otherwise."""
+    """One operation of ours in the current graph: inputs and attributes have its types, and no sense."""
     pool = raw_inputs(dice, models)
     name = dice.choice(names)
     op_def = tf.compat.v1.get_default_graph().op_def_for_type(name)
