@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from recgraph.speculate import calls, known, probing, residuals
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import Residual, fixed, is_symbolic, read_variable
+from recgraph.speculate.values import Residual, StandIn, fixed, is_symbolic, read_variable
 
 _FLOATS: Final = (tf.float16, tf.float32, tf.float64)
 _INTEGERS: Final = (tf.int8, tf.int16, tf.int32, tf.int64)
@@ -171,7 +171,7 @@ def attribute(ev: Evaluator, array: Residual, name: str, node: ast.AST) -> Any:
     return facts.get(name, Method(array, name) if name in _METHODS or name in ("item", "tolist") else None)
 
 
-class Method:
+class Method(StandIn):
     """A method of an array that looks at it."""
 
     def __init__(self, array: Residual, name: str) -> None:
@@ -198,7 +198,7 @@ def _as_python(ev: Evaluator, tensor: tf.Tensor, name: str, node: ast.AST) -> Re
     return found
 
 
-class Numpy:
+class Numpy(StandIn):
     """`tensor.numpy`."""
 
     def __init__(self, owner: tf.Tensor | tf.Variable) -> None:

@@ -10,6 +10,7 @@ import functools
 import inspect
 import math
 import operator
+import sys
 import types
 from typing import Any
 
@@ -122,9 +123,13 @@ def _method_of_data(
         return None
     if isinstance(owner, list | dict | set | collections.deque):
         return container_methods.applied(ev, owner, function.__name__, arguments, named, node)
-    lifted = [containers.lift(ev, a, node) for a in arguments]
-    if any(isinstance(a, Residual) or is_symbolic(a) for a in [*residuals.leaves(lifted), *named.values()]):
-        return residuals.in_script(ev, residuals._call_method, [owner, function.__name__, *lifted], named, node)
+    if isinstance(owner, str | bytes) and function.__name__ == "join":
+        arguments = [containers.iterate(ev, a, node) for a in arguments]
+    as_given = showing.shown if isinstance(owner, str | bytes) else containers.lift
+    lifted = [as_given(ev, a, node) for a in arguments]
+    named = {name: as_given(ev, a, node) for name, a in named.items()}
+    if any(container_methods.is_unknown(a) for a in residuals.leaves([*lifted, *named.values()])):
+        return residuals.python(ev, residuals._call_method, [owner, function.__name__, *lifted], node, named)
     return residuals.python(ev, function, lifted, node, named)
 
 
@@ -213,16 +218,30 @@ def _executing_eagerly(ev: Evaluator, arguments: Arguments, named: dict[str, Any
 
 def _is_shown_late(value: Any) -> bool:
     """Whether the text of a value is found before it is printed: the user's class or a residual says what it is."""
-    return protocols.is_object(value) or isinstance(value, shapes.PartialShape)
+    return protocols.is_object(value) or isinstance(value, shapes.PartialShape) or showing.by_class(str, value)
 
 
 @special(builtins.print)
 def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
     ev.need_sequence("print")
     texts = [residuals.python(ev, str, [a], node) if _is_shown_late(a) else a for a in arguments]
-    held = [showing.snapshot(containers.lift(ev, a, node)) for a in texts]
-    protocols.check(ev, print, list(residuals.leaves([*held, *named.values()])), node)
-    ev.effects.append(calls.LateCall(ev.script.name(), ev.script.constant(print), held, named))
+    held = [showing.shown(ev, a, node) for a in texts]
+    keywords = {name: showing.shown(ev, a, node) for name, a in named.items() if name != "file"}
+    if named.get("file") is not None:
+        keywords["file"] = _stream(ev, named["file"], node)
+    ev.effects.append(calls.LateCall(ev.script.name(), ev.script.constant(print), held, keywords))
+
+
+def _stream(ev: Evaluator, stream: Any, node: ast.AST) -> Any:
+    """Where something is printed to: one of the process's streams, as long as it is that."""
+    if isinstance(stream, Residual):
+        return stream
+    name = next((name for name in ("stdout", "stderr") if getattr(sys, name) is stream), None)
+    if name is None:
+        raise ev.refuse("print", "something is printed to a file of the program's", node)
+    condition = f"{ev.script.constant(sys)}.{name} is {ev.script.constant(stream)}"
+    ev.script.assume(condition, ev.noted("identity", f"sys.{name}", node))
+    return stream
 
 
 @special(builtins.len)

@@ -33,7 +33,7 @@ from recgraph.speculate.profile import Seen, is_plain
 from recgraph.speculate.reasons import Again, Inconvertible
 from recgraph.speculate.scopes import Frame, names_of
 from recgraph.speculate.syntax import Syntax, syntax_of
-from recgraph.speculate.values import Iteration, Residual, Run, is_symbolic
+from recgraph.speculate.values import Iteration, Residual, Run, StandIn, is_symbolic
 
 # Calls inside of calls, after which the program is taken to be recursive.
 DEPTH = 60
@@ -196,7 +196,7 @@ def enter(ev: Evaluator, frame: Frame) -> Any:
     return signal[1] if signal is not None else None
 
 
-class Closure:
+class Closure(StandIn):
     """A function made during the call. TensorFlow may call it, too."""
 
     autograph_info__ = None  # AutoGraph leaves alone what has this, without a warning
@@ -259,7 +259,7 @@ def yields(node: ast.AST) -> bool:
     return False
 
 
-class Callback:
+class Callback(StandIn):
     """A function of the user's that a library may call: it is converted where that happens.
 
     Args:
@@ -288,7 +288,7 @@ class Callback:
             self.ev.callbacks -= count
 
 
-class Super:
+class Super(StandIn):
     """`super()`: attributes of the classes after the one that the method belongs to."""
 
     def __init__(self, owner: Any, after: type) -> None:

@@ -6,12 +6,12 @@ import ast
 import collections
 from typing import Any
 
-from recgraph.speculate import calls, containers, grown, protocols, residuals, searching, varying_keys
+from recgraph.speculate import calls, containers, grown, protocols, residuals, searching, showing, varying_keys
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import Residual, has_run, is_symbolic
+from recgraph.speculate.values import Residual, StandIn, has_run, is_symbolic
 
 
-class HeapMethod:
+class HeapMethod(StandIn):
     """A method of a container that was there before the call."""
 
     def __init__(self, owner: Any, name: str) -> None:
@@ -95,5 +95,5 @@ def applied(ev: Evaluator, target: Any, name: str, arguments: list[Any], named: 
 
 
 def is_unknown(value: Any) -> bool:
-    """Whether a value is one that the conversion does not know, or a tensor of the graph."""
-    return is_symbolic(value) or isinstance(value, Residual)
+    """Whether a value is one that only the script or the graph knows."""
+    return is_symbolic(value) or isinstance(value, Residual | showing.Showing)

@@ -26,7 +26,18 @@ from recgraph.speculate.reasons import Inconvertible, Raised
 from recgraph.speculate.scopes import Frame
 from recgraph.speculate.script import Assumption, Script
 from recgraph.speculate.syntax import site_of
-from recgraph.speculate.values import MISSING, Iteration, Missing, Ref, Residual, Rows, Run, Unsure, how_many
+from recgraph.speculate.values import (
+    CONTAINERS,
+    MISSING,
+    Iteration,
+    Missing,
+    Ref,
+    Residual,
+    Rows,
+    Run,
+    Unsure,
+    how_many,
+)
 
 # How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
 Signal: TypeAlias = tuple[str, Any]
@@ -288,17 +299,25 @@ class Evaluator:
             return f"[{parts}]" if isinstance(value, list) else f"({parts})"
         if isinstance(value, dict) and type(value) is dict:
             return "{" + "".join(f"{self.code(k)}: {self.code(v)}, " for k, v in value.items()) + "}"
-        if type(value) is collections.deque:
-            return f"{self.script.constant(collections.deque)}({self.code(list(value))}, {value.maxlen})"
-        if isinstance(value, dict | set | frozenset | list | tuple) and self.heap.name_of(value) is None:
-            members = value.values() if isinstance(value, dict) else value
-            if any(isinstance(member, Residual) for member in members):
-                raise self.refuse("container", f"a {type(value).__name__} of values that differ from call to call")
         if isinstance(value, slice):
             return f"slice({self.code(value.start)}, {self.code(value.stop)}, {self.code(value.step)})"
+        if (name := self.heap.name_of(value)) is not None:
+            return name
         if isinstance(value, np.ndarray):  # as it is now: the call may change it afterwards
             return self.script.constant(value.copy("K"))
-        return self.heap.name_of(value) or self.script.constant(value)
+        is_container = type(value) in CONTAINERS or (isinstance(value, tuple) and hasattr(value, "_make"))
+        return self._container_code(value) if is_container else self.script.constant(value)
+
+    def _container_code(self, value: Any) -> str:
+        """A set, deque, named tuple or special dict as the script makes it anew."""
+        kind = self.script.constant(type(value))
+        if isinstance(value, collections.defaultdict):
+            return f"{kind}({self.code(value.default_factory)}, {self.code(dict(value))})"
+        if isinstance(value, dict):
+            return f"{kind}({self.code(dict(value))})"
+        if isinstance(value, collections.deque):
+            return f"{kind}({self.code(list(value))}, {value.maxlen})"
+        return f"{kind}{'._make' if isinstance(value, tuple) else ''}({self.code(list(value))})"
 
     def noted(self, kind: str, what: str, node: ast.AST) -> Assumption:
         """An assumption about something at a node."""

@@ -13,7 +13,7 @@ from recgraph.speculate import iterators, state
 from recgraph.speculate.evaluator import Evaluator, rule
 from recgraph.speculate.profile import is_plain
 from recgraph.speculate.scopes import Frame
-from recgraph.speculate.values import Residual, is_symbolic
+from recgraph.speculate.values import Residual, StandIn, is_symbolic
 
 # What is done with a member; whether the consumer wants no more.
 Taker: TypeAlias = Callable[[Any], bool]
@@ -23,7 +23,7 @@ class Closed(Exception):
     """The consumer of a generator wants no more: `GeneratorExit`."""
 
 
-class Generator:
+class Generator(StandIn):
     """A call of a generator function whose body has not begun.
 
     Args:

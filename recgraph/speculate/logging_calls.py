@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Final
 
-from recgraph.speculate import calls, containers, known, protocols, residuals, showing
+from recgraph.speculate import calls, known, showing
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.special import SPECIAL, Arguments, Special
@@ -47,8 +47,7 @@ def _kept(
     ev.heap.given(logger, ev.where(node))
     name = ev.script.constant(logger)
     ev.script.assume(f"{ev.script.constant(is_plain)}({name})", assumption("decision", "handlers", ev.where(node)))
-    held = [showing.snapshot(containers.lift(ev, a, node)) for a in arguments]
-    protocols.check(ev, logging.log, list(residuals.leaves(held)), node)
+    held = [showing.shown(ev, a, node) for a in arguments]
     syntax = ev.frame.syntax
     place = (syntax.filename, getattr(node, "lineno", 0), syntax.name)
     given = [logger, ev.concrete(level, node), place, held[0], tuple(held[1:])]

@@ -10,34 +10,34 @@ from recgraph.speculate import attributes, branches, calls, connections, contain
 from recgraph.speculate.evaluator import Evaluator, Signal, rule
 from recgraph.speculate.generators import Closed, Generator
 from recgraph.speculate.reasons import Raised, matches
-from recgraph.speculate.values import Residual
+from recgraph.speculate.values import Residual, StandIn
 
 # The code of what `contextlib.contextmanager` makes of a function.
 HELPER = contextlib.contextmanager(lambda: iter(())).__code__
 
 
-class Nothing:
+class Nothing(StandIn):
     """`contextlib.nullcontext`."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
-class Suppressing:
+class Suppressing(StandIn):
     """`contextlib.suppress`."""
 
     def __init__(self, kinds: tuple[Any, ...]) -> None:
         self.kinds = kinds
 
 
-class OfGenerator:
+class OfGenerator(StandIn):
     """What a function gives that `contextlib.contextmanager` was applied to."""
 
     def __init__(self, generator: Generator) -> None:
         self.generator = generator
 
 
-class Traceback:
+class Traceback(StandIn):
     """Stands for the traceback that a context manager is given: nobody may look into it."""
 
 

@@ -143,7 +143,7 @@ def _number_type(value: Any) -> tf.DType | None:
 
 
 def _describe(value: Any) -> str:
-    return f"tensor {value.dtype.name}{value.shape}" if isinstance(value, tf.Tensor) else repr(value)[:60]
+    return f"tensor {value.dtype.name}{value.shape}" if isinstance(value, tf.Tensor) else f"a {type(value).__name__}"
 
 
 def wider(ev: Evaluator, known: Any, found: Any) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 
 from recgraph.speculate import attributes, containers
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import MISSING
+from recgraph.speculate.values import MISSING, StandIn
 
 
-class ObjectDict:
+class ObjectDict(StandIn):
     """`vars(owner)`."""
 
     def __init__(self, owner: Any) -> None:
@@ -57,7 +57,7 @@ class ObjectDict:
         return {name: attributes.of_instance(ev, self.owner, name, node) for name in self.names(ev, node)}
 
 
-class Method:
+class Method(StandIn):
     """A method of an `ObjectDict`."""
 
     def __init__(self, owner: ObjectDict, name: str) -> None:

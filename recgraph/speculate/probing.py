@@ -49,7 +49,9 @@ def results(function: Callable[..., Any], arguments: Sequence[Any], named: dict[
     An empty tuple says that it does not raise, though what it gives is not known.
     """
     if any(is_symbolic(a) or isinstance(a, showing.Showing) for a in residuals.leaves([*arguments, *named.values()])):
-        return () if function in showing.TO_TEXT or isinstance(function, operator.methodcaller) else None
+        if function in showing.TO_TEXT:  # an array refuses most specifications
+            return showing.TEXTS if len(arguments) < 2 or arguments[1] == "" else None
+        return () if isinstance(function, operator.methodcaller) else None
     found = []
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -26,6 +26,7 @@ import tensorflow as tf
 
 from recgraph.speculate import attributes, calls, known, on_exceptions, residuals
 from recgraph.speculate.evaluator import Evaluator
+from recgraph.speculate.profile import is_plain
 from recgraph.speculate.values import Residual, is_symbolic
 
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
@@ -37,7 +38,7 @@ METHODS: dict[Any, str] = {
     "__index__", math.floor: "__floor__", math.ceil: "__ceil__", math.trunc: "__trunc__", pow: "__pow__",
 }  # fmt: skip
 # Data that cannot change, though it is no number or string.
-_FROZEN = (
+FROZEN = (
     type, enum.Enum, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.GenericAlias, range, slice,
     datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction, pathlib.PurePath, re.Pattern,
     np.dtype, np.generic, tf.DType, tf.TensorShape, type(NotImplemented), type(...), types.UnionType,
@@ -94,7 +95,7 @@ def check(ev: Evaluator, function: Any, leaves: Sequence[Any], node: ast.AST) ->
 def _is_frozen(value: Any) -> bool:
     if isinstance(value, type):
         return not is_object(value)
-    return type(value) in known.DATA_TYPES or isinstance(value, _FROZEN)
+    return type(value) in known.DATA_TYPES or isinstance(value, FROZEN)
 
 
 def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
@@ -188,6 +189,8 @@ def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AS
     if isinstance(owner, BaseException) and not ev.heap.is_made(owner):
         raise ev.refuse("exception", "an exception that was there before", node)
     found = method(ev, kind, METHODS[function], node)
+    if isinstance(owner, enum.Enum) and found is None:
+        return _of_enumeration(ev, function, owner, others, node)
     if found is not None and not known.is_generated(found):
         return calls.call(ev, found, [owner, *others], {}, node)
     if function is format and is_inherited(ev, kind, "__format__", node) and others in ([], [""]):
@@ -196,7 +199,7 @@ def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AS
         return on_exceptions.text(ev, owner, function, node)
     if function is str and is_inherited(ev, kind, "__str__", node):
         return builtin(ev, repr, [owner], node)
-    if function is repr and known.is_generated(kind.__repr__.__dict__.get("__wrapped__")):
+    if function is repr and known.is_generated(getattr(kind.__repr__, "__wrapped__", None)):
         return _described(ev, owner, node)
     if function is float and (found := method(ev, kind, "__index__", node)) is not None:
         return residuals.python(ev, float, [calls.call(ev, found, [owner], {}, node)], node)
@@ -206,6 +209,16 @@ def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AS
         return residuals.python(ev, hash, [members], node)
     name = getattr(builtins, function.__name__, function).__name__
     raise ev.refuse("operator", f"{name} of {kind.__name__}", node)
+
+
+def _of_enumeration(ev: Evaluator, function: Any, owner: enum.Enum, others: Sequence[Any], node: ast.AST) -> Any:
+    """Text that Python makes of a member of an enumeration of which the user's class makes other text."""
+    kind = type(owner)
+    if getattr(kind, "_member_type_", None) is not object or not is_plain(owner.value):
+        raise ev.refuse("operator", f"{function.__name__} of {kind.__name__}", node)
+    if function is format:
+        return residuals.python(ev, format, [residuals.python(ev, str, [owner], node), *others], node)
+    return function(owner)
 
 
 def _described(ev: Evaluator, owner: Any, node: ast.AST) -> Any:

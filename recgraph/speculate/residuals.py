@@ -30,10 +30,14 @@ from recgraph.speculate import (
 from recgraph.speculate.assumptions import assumption
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.reasons import Inconvertible
-from recgraph.speculate.values import Residual, Run, fixed, is_symbolic, is_tensor_like, read_variable
+from recgraph.speculate.values import Residual, Run, StandIn, fixed, is_symbolic, is_tensor_like, mapped, read_variable
 
 _NUMBER_DTYPES = frozenset({tf.bool, tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.uint8, tf.uint16, tf.uint32,
                       tf.uint64, tf.int8, tf.int16, tf.int32, tf.int64})  # fmt: skip
+
+
+# Whose attributes are those of every eager tensor.
+_EAGER = tf.constant(0.0)
 
 
 def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
@@ -41,6 +45,8 @@ def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]
     operands = [shapes.as_value(ev, o, node) if isinstance(o, shapes.PartialShape) else o for o in operands]
     if any(map(protocols.is_object, operands)) and not _takes_as_number(ev, operands, node):
         return protocols.operate(ev, function, operands, node)
+    if function in (operator.mod, operator.imod) and showing.is_text(operands[0]):
+        return python(ev, function, operands, node)
     if any(map(is_tensor_like, operands)):
         return _on_tensors(ev, function, operands, node)
     if len(operands) == 2 and (found := _of_containers(ev, function, operands, node)) is not NotImplemented:
@@ -148,13 +154,16 @@ def python(
     named = named or {}
     if arguments and function in protocols.METHODS and protocols.is_object(arguments[0]):
         return protocols.builtin(ev, function, arguments, node)
-    if function in showing.TO_TEXT:
-        arguments = [shapes.as_value(ev, a, node) if isinstance(a, shapes.PartialShape) else a for a in arguments]
+    if arguments and showing.by_class(function, arguments[0]):
+        if function is ascii:
+            return python(ev, showing.escaped, [python(ev, repr, arguments, node)], node)
+        return protocols.builtin(ev, function, arguments, node)
+    as_given = showing.shown if showing.makes_text(function, arguments) else containers.lift
+    arguments = [as_given(ev, a, node) for a in arguments]
+    named = {name: as_given(ev, a, node) for name, a in named.items()}
     flat = list(leaves([*arguments, *named.values()]))
     protocols.check(ev, function, flat, node)
-    if function in showing.TO_TEXT and any(map(showing.holds_variable, arguments)):
-        return in_script(ev, function, [showing.snapshot(a) for a in arguments], named, node)
-    if not any(isinstance(a, Residual) or is_symbolic(a) for a in flat):
+    if not any(isinstance(a, Residual | showing.Showing) or is_symbolic(a) for a in flat):
         if arrays.may_change(function, arguments, named):
             _check_made(ev, flat, node)
         _check_size(ev, function, arguments, named, node)
@@ -212,7 +221,7 @@ def in_script(
     residuals = [a for a in leaves([*arguments, *named.values()]) if isinstance(a, Residual)]
     symbolic = any(is_symbolic(a) or isinstance(a, showing.Showing) for a in leaves([*arguments, *named.values()]))
     for array in {id(a): a for a in residuals if arrays.is_array(a) and a.tensor.shape.rank != 0}.values():
-        if function not in showing.TO_TEXT:
+        if not showing.makes_text(function, arguments):
             arrays.keep(ev, array)
     name = ev.script.name()
     call = ev.script.constant(function)
@@ -223,8 +232,11 @@ def in_script(
     if symbolic or any(a.late for a in residuals):
         ev.need_sequence("a value that is known only after the graph")
         found, is_pure = probing.results(function, arguments, named), probing.is_pure(function, arguments, named)
-        ev.effects.append(calls.LateCall(name, call, list(arguments), dict(named), is_pure, found is None))
-        return Residual(name, late=True, samples=found or ())
+        is_pure = is_pure and not _were_changed(ev, residuals)
+        given, keywords = showing.settled(list(arguments)), showing.settled(dict(named))
+        ev.effects.append(calls.LateCall(name, call, given, keywords, is_pure, found is None))
+        texts = showing.TEXTS if showing.gives_text(function, arguments) else ()
+        return Residual(name, late=True, samples=found or texts)
     code = ", ".join([*(ev.code(a) for a in arguments), *(f"{k}={ev.code(v)}" for k, v in named.items())])
     examples = [*map(example_of, arguments)]
     examples_named = {k: example_of(v) for k, v in named.items()}
@@ -242,6 +254,13 @@ def in_script(
     failing = ev.script.number(assumption(kind, f"{getattr(function, '__name__', function)}", ev.where(node)))
     ev.script.before += [f"try: {name} = {call}({code})", f"except Exception: return broken({failing})"]
     return Residual(name, example)
+
+
+def _were_changed(ev: Evaluator, values: Sequence[Residual]) -> bool:
+    """Whether the call has done something to arrays after the graph, before which nothing may look at them."""
+    arrays_of_numpy = {id(value) for value in values if value.is_array and value.tensor is None}
+    changed = (leaf for effect in ev.effects if not effect.is_pure for leaf in leaves(effect.arguments))
+    return bool(arrays_of_numpy) and any(id(leaf) in arrays_of_numpy for leaf in changed)
 
 
 def _raised_in_script(ev: Evaluator, code: str, error: Exception, node: ast.AST) -> Inconvertible:
@@ -262,17 +281,7 @@ def example_of(value: Any) -> Any:
     """A value with the examples of the residuals in it."""
     if isinstance(value, Residual):
         return value.example
-    if isinstance(value, np.ndarray):
-        return fixed(value)
-    if isinstance(value, collections.deque):
-        return collections.deque(map(example_of, value), value.maxlen)
-    if isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "_fields"):
-        return type(value)(map(example_of, value))
-    if isinstance(value, dict):
-        return {key: example_of(v) for key, v in value.items()}
-    if isinstance(value, slice):
-        return slice(example_of(value.start), example_of(value.stop), example_of(value.step))
-    return value
+    return fixed(value) if isinstance(value, np.ndarray) else mapped(example_of, value)
 
 
 def type_of(ev: Evaluator, value: Residual, node: ast.AST) -> type:
@@ -304,7 +313,7 @@ def attribute(ev: Evaluator, owner: Residual, name: str, node: ast.AST) -> Any:
     return in_script(ev, getattr, [owner, name], {}, node)
 
 
-class Method:
+class Method(StandIn):
     """A method of a residual, of a plain value with residuals in it, or of a tensor."""
 
     def __init__(self, owner: Any, name: str) -> None:
@@ -333,12 +342,14 @@ def tensor_attribute(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any
     """An attribute of a tensor of the graph. What only eager tensors have is made after the graph."""
     if name == "numpy" and isinstance(owner, tf.Tensor):
         return arrays.Numpy(owner)
-    if name in ("numpy", "tolist"):
+    if name in ("numpy", "tolist", "__str__", "__repr__", "__format__"):
         return Method(owner, name)
     if name == "shape" and isinstance(owner, tf.Tensor):
         return shapes.of(ev, owner, node)
     if name == "device":
         raise ev.refuse("device", "the device of a tensor", node)
+    if isinstance(owner, tf.Tensor) and not hasattr(_EAGER, name):
+        raise ev.refuse("raises", f"an eager tensor has no {name}", node)
     try:
         return getattr(owner, name)
     except AttributeError as error:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate.values import StandIn, stands_in
 
 _INDENT = "    "
 
@@ -69,6 +70,8 @@ class Script:
 
     def constant(self, value: Any) -> str:
         """The name of an object that stays the same; held alive by the function."""
+        if isinstance(value, StandIn):
+            raise Inconvertible("text", f"a {type(value).__name__.lower()} has no place in the script")
         if id(value) not in self._constants:
             name = f"k{len(self._constants)}"
             self._constants[id(value)] = name
@@ -195,6 +198,8 @@ class Script:
     def compile(self, scope: dict[str, Any]) -> Callable[[Sequence[Any]], Any]:
         """The function. `scope` has `graph`, `broken` and `failed`."""
         names = {**self.scope, **scope}
+        if any(map(stands_in, self.scope.values())):
+            raise Inconvertible("text", "what the conversion made of a value would reach the program")
         try:
             exec(compile(self.text, "<recgraph: speculated call>", "exec"), names)
         except SyntaxError as error:

@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from recgraph.speculate import residuals
 from recgraph.speculate.evaluator import Evaluator
-from recgraph.speculate.values import Residual
+from recgraph.speculate.values import Residual, StandIn
 
 
-@dataclasses.dataclass(eq=False)
-class PartialShape:
+@dataclasses.dataclass(eq=False, repr=False)
+class PartialShape(StandIn):
     """A shape with a residual for each dimension that differs from call to call."""
 
     dims: list[int | Residual]
@@ -25,7 +25,7 @@ class PartialShape:
         return not any(isinstance(dim, Residual) and dim.late for dim in self.dims)
 
 
-class AsList:
+class AsList(StandIn):
     """`shape.as_list`."""
 
     def __init__(self, shape: PartialShape) -> None:

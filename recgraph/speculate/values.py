@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from recgraph import tf_private
+from recgraph.speculate.reasons import Inconvertible
 
-@dataclasses.dataclass(eq=False)
-class Residual:
+
+class StandIn:
+    """What stands for a value of the program's while a call is converted. It has no text that a program might show."""
+
+    def __repr__(self) -> NoReturn:
+        raise Inconvertible("text", f"the text of a {type(self).__name__.lower()} that is not known yet")
+
+    def __str__(self) -> NoReturn:
+        self.__repr__()
+
+    def __format__(self, specification: str) -> NoReturn:
+        self.__repr__()
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Residual(StandIn):
     """A Python value that differs from call to call and stays in Python.
 
     Attributes:
@@ -56,16 +73,16 @@ def fixed(array: np.ndarray) -> np.ndarray:
 HELD: Final = 1 << 62
 
 
-@dataclasses.dataclass(frozen=True)
-class Missing:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Missing(StandIn):
     """What a name or attribute is after it was deleted, or before it was set."""
 
 
 MISSING = Missing()
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Run:
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Run(StandIn):
     """Members of a list, one after the other, as many as the graph says. It stands in the list for all of them.
 
     Attributes:
@@ -122,7 +139,7 @@ def read_variable(value: Any) -> Any:
     return value.read_value() if isinstance(value, tf.Variable) else value
 
 
-class Iteration:
+class Iteration(StandIn):
     """An iterator that the program has made: a generator expression, a `zip`, a `map`.
 
     Args:
@@ -134,23 +151,23 @@ class Iteration:
         self.members, self.forks = members, forks
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Unsure:
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Unsure(StandIn):
     """The value of a name that has one only where a condition of the graph holds."""
 
     value: Any
     condition: tf.Tensor
 
 
-class _Dummy:
+class _Dummy(StandIn):
     """A value that nobody will look at: what a branch that does not return has returned."""
 
 
 DUMMY = _Dummy()
 
 
-@dataclasses.dataclass(frozen=True)
-class Rows:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Rows(StandIn):
     """What a loop in the graph goes through.
 
     Attributes:
@@ -168,8 +185,8 @@ class Rows:
     sources: tuple[tuple[Any, Any], ...] = ()
 
 
-@dataclasses.dataclass(eq=False)
-class Ref:
+@dataclasses.dataclass(eq=False, repr=False)
+class Ref(StandIn):
     """An object that is a row of a table, or None.
 
     Attributes:
@@ -181,3 +198,49 @@ class Ref:
     table: Any
     row: tf.Tensor
     path: frozenset[str] = frozenset()
+
+
+def mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    """A container of Python's own classes with what a function gives of its members; anything else as it is."""
+    kind: Any = type(value)
+    if kind in (list, tuple, set, frozenset):
+        return kind(map(function, value))
+    if kind is collections.deque:
+        return collections.deque(map(function, value), value.maxlen)
+    if kind is slice:
+        return slice(function(value.start), function(value.stop), function(value.step))
+    if issubclass(kind, tuple) and hasattr(kind, "_make"):
+        return kind._make(map(function, value))
+    if kind is collections.defaultdict:
+        kind = functools.partial(kind, value.default_factory)
+    if type(value) in DICTS:
+        return kind({key: function(v) for key, v in value.items()})
+    return value
+
+
+DICTS: Final = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
+CONTAINERS: Final = (list, tuple, set, frozenset, collections.deque, *DICTS)
+
+
+def parts_of(value: Any) -> list[Any]:
+    """The members of a container, keys and items of a dict, whatever its class is."""
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, slice):
+        return [value.start, value.stop, value.step]
+    is_container = isinstance(value, list | tuple | set | frozenset | collections.deque)
+    return list(value) if is_container else []
+
+
+def stands_in(value: Any) -> bool:
+    """Whether a value is one of the conversion's, or a container that holds one."""
+    seen: set[int] = set()
+    held = [value]
+    while held:
+        one = held.pop()
+        if isinstance(one, StandIn) or (isinstance(one, tf.Tensor) and not isinstance(one, tf_private.EagerTensor)):
+            return True
+        if id(one) not in seen:
+            seen.add(id(one))
+            held += parts_of(one)
+    return False
