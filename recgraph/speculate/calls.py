@@ -27,6 +27,7 @@ from recgraph.speculate import (
     residuals,
     shapes,
 )
+from recgraph.speculate.asking import answer_themselves
 from recgraph.speculate.evaluator import Evaluator, MethodCall, rule
 from recgraph.speculate.frames import watched
 from recgraph.speculate.profile import Seen, is_plain
@@ -334,6 +335,8 @@ class Super(StandIn):
 
 def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
     """An object of a class of the user's, made during the call."""
+    if answer_themselves(kind):
+        raise ev.refuse("custom access", "a new object that says itself what it is when it is asked", node)
     if known.is_frameworks_object_type(kind) or issubclass(kind, type):
         raise ev.refuse("new object", f"a new {kind.__name__}, which a library keeps track of", node)
     if issubclass(kind, BaseException):

@@ -449,7 +449,8 @@ class Evaluator:
         if (members := self.heap.with_runs(value, self.where(node))) is not None:
             return how_many(members) > 0 if all(isinstance(m, Run) for m in members) else True
         name = self.heap.name_of(value)
-        if isinstance(value, list | dict | set | frozenset | tuple | collections.deque) and name is not None:
+        is_container = isinstance(value, list | dict | set | frozenset | tuple | collections.deque)
+        if is_container and name is not None and not self._says_its_truth(type(value), node):
             self.heap.unsealed(value, self.where(node))
             if id(value) in self.heap.opened:
                 return bool(self.heap.opened[id(value)])
@@ -462,6 +463,11 @@ class Evaluator:
             if isinstance(method, types.FunctionType):
                 return self.truth(RULES[MethodCall](self, MethodCall(method, value, node)), node)
         return bool(value)
+
+    def _says_its_truth(self, kind: type, node: ast.AST) -> bool:
+        """Whether a class, a container's perhaps, has a method of the program's for it."""
+        found = [self.of_class(kind, name, node) for name in ("__bool__", "__len__")]
+        return any(isinstance(method, types.FunctionType) for method in found)
 
 
 def _contents(cell: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.speculate import keras_state
+from recgraph.speculate.asking import has_attributes, is_a
 from recgraph.speculate.cached import CachedGraph
 
 # How many graphs of other objects an object tries that has none of its own.
@@ -149,7 +150,7 @@ class Graphs:
         """The record of the object of a call; None for tensors, data, and what has no weak references."""
         thing = parameters[self._place] if self._place < len(parameters) else None
         identity = id(thing)
-        if isinstance(thing, tf.Tensor | np.ndarray) or not hasattr(thing, "__dict__"):
+        if is_a(thing, tf.Tensor | np.ndarray) or not has_attributes(thing):
             return None
         if identity not in self._receivers:
             made = Receiver()

@@ -27,6 +27,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate import keras_state, known
+from recgraph.speculate.asking import answers_itself
 from recgraph.speculate.assumptions import NOTED, assumption
 from recgraph.speculate.profile import VARIES, Profile, Seen, common_shape, is_plain
 from recgraph.speculate.reasons import Again, Inconvertible, Raised
@@ -123,6 +124,8 @@ class Heap:
         """A library gives an object of the user's: it has a name from now on, by which it is found while it lives."""
         if id(thing) in self.names or id(thing) in self._made:
             return
+        if answers_itself(thing):
+            raise Inconvertible("custom access", "an object that says itself what it is when it is asked")
         try:
             reference = weakref.ref(thing)
         except TypeError:
@@ -141,6 +144,8 @@ class Heap:
         def assume(kind: str, condition: str) -> None:
             self.script.assume(condition, assumption(kind, what, where, site))
 
+        if answers_itself(value):
+            raise Inconvertible("custom access", "an object that says itself what it is when it is asked", where)
         if isinstance(value, tf_private.EagerTensor):
             return self._tensor(value, name, seen, assume)
         if isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
@@ -160,7 +165,7 @@ class Heap:
             return Residual(name, fixed(value))
         if isinstance(value, np.generic):
             return Residual(name, value)
-        if isinstance(value, _VALUES):
+        if isinstance(value, _VALUES) and not known.is_users_type(type(value)):
             self.script.scope["are_alike"] = _are_alike
             assume("constant", f"are_alike({name}, {self.script.constant(value)})")
         elif isinstance(value, types.MethodType):
@@ -434,7 +439,7 @@ class Heap:
             if isinstance(container, collections.deque):
                 return collections.deque(found, container.maxlen)
             return _rebuilt(container, found) if isinstance(container, tuple) else found
-        keys = tuple(container) if isinstance(container, dict) else tuple(sorted(container, key=repr))
+        keys = tuple(container)
         if not is_plain(keys):
             raise Inconvertible("container", f"a {type(container).__name__} of objects is taken as a whole", where)
         if isinstance(container, dict):

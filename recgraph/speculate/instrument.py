@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate import known
+from recgraph.speculate.asking import is_a
 from recgraph.speculate.profile import Profile
 from recgraph.speculate.reasons import Inconvertible
 from recgraph.speculate.syntax import FunctionNode, Syntax, site_of, syntax_of
@@ -27,6 +28,10 @@ EagerTensor = tf_private.EagerTensor
 _HOOK = "recgraph: the observer"
 # Who looks at the names around would find the observer.
 _LOOKING = frozenset({"locals", "vars", "dir", "eval", "exec"})
+
+
+# Whose truth may be asked for without running any code of the program's.
+_OF_PYTHON = (bool, int, float, str, list, dict, tuple, type(None))
 
 
 class Observer:
@@ -56,27 +61,26 @@ class Observer:
 
     def decided(self, site: Any, value: Any) -> Any:
         """Passes on a value whose truth decides; it is noted where asking for it has no effects."""
-        is_scalar = isinstance(value, EagerTensor) and value.shape.num_elements() == 1
-        if is_scalar or isinstance(value, int | float | str | list | dict | tuple | None):
+        if _is_scalar(value) or any(type(value) is kind for kind in _OF_PYTHON):
             self.profile.see(site, bool(value))
         return value
 
     def called(self, callee: Any, place: Any) -> Any:
         """A callee of the program: observed, and what a tensor that it is given decides."""
-        known_how = callee in _DECIDING if isinstance(callee, types.FunctionType) else False
+        known_how = callee in _DECIDING if type(callee) is types.FunctionType else False
         return functools.partial(_DECIDING[callee], self, callee, place) if known_how else self.observed(callee)
 
     def observed(self, callee: Any) -> Any:
         """A callee that is observed too, where it is a Python function of the user's."""
         if known.is_speculated(callee):
             return self.observed(callee.function)
-        if isinstance(callee, types.MethodType) and known.is_speculated(callee.__func__):
+        if type(callee) is types.MethodType and known.is_speculated(callee.__func__):
             speculated: Any = callee.__func__
             return self.observed(types.MethodType(speculated.function, callee.__self__))
-        if isinstance(callee, types.MethodType) and isinstance(callee.__func__, types.FunctionType):
+        if type(callee) is types.MethodType and type(callee.__func__) is types.FunctionType:
             inner = self.observed(callee.__func__)
             return types.MethodType(inner, callee.__self__) if inner is not callee.__func__ else callee
-        if not isinstance(callee, types.FunctionType) or not known.is_users(callee):
+        if type(callee) is not types.FunctionType or not known.is_users(callee):
             return callee
         code = self._code(callee)
         return callee if code is None else _with_code(callee, code)
@@ -120,16 +124,26 @@ def is_observed(code: types.CodeType) -> bool:
     return any(type(constant) is _Hook for constant in code.co_consts)
 
 
+def _is_scalar(value: Any) -> bool:
+    """Whether a value is a tensor of one element, whose truth may be asked for."""
+    return is_a(value, EagerTensor) and value.shape.num_elements() == 1
+
+
 def _seen_cond(observer: Observer, callee: Any, place: Any, *arguments: Any, **named: Any) -> Any:
     decides = arguments[0] if arguments else named.get("pred")
-    if isinstance(decides, EagerTensor) and decides.shape.num_elements() == 1:
+    if _is_scalar(decides):
         observer.profile.see((*place[:-1], "truth"), bool(decides))
     return callee(*arguments, **named)
 
 
 def _seen_case(observer: Observer, callee: Any, place: Any, *arguments: Any, **named: Any) -> Any:
     index, functions = (*arguments, named.get("branch_index"), named.get("branch_fns"))[:2]
-    if isinstance(index, EagerTensor) and index.shape.num_elements() == 1 and isinstance(functions, list | tuple):
+    if (
+        index is not None
+        and is_a(index, EagerTensor)
+        and index.shape.num_elements() == 1
+        and type(functions) in (list, tuple)
+    ):
         for number in range(len(functions)):
             observer.profile.see((*place[:-1], f"case {number}"), bool(index == number))
             if index == number:

@@ -16,6 +16,7 @@ import keras
 
 from recgraph import native, tf_private
 from recgraph.speculate import known
+from recgraph.speculate.asking import answers_itself, has_attributes
 from recgraph.speculate.profile import same
 
 # Changed by Keras in every call.
@@ -35,7 +36,7 @@ _Part: TypeAlias = tuple[Any, tuple[str, ...] | None, tuple[Any, ...]]
 
 def has_state(thing: Any) -> bool:
     """Whether Keras looks at attributes of an object when it is called."""
-    return hasattr(thing, "__dict__") and any(known.top_package(kind) == "keras" for kind in type(thing).__mro__)
+    return has_attributes(thing) and any(known.top_package(kind) == "keras" for kind in type(thing).__mro__)
 
 
 def is_unbuilt(thing: Any) -> bool:
@@ -43,7 +44,7 @@ def is_unbuilt(thing: Any) -> bool:
 
     Keras would begin to while it is called, and a conversion must not make variables.
     """
-    parts = [thing, *vars(thing).values()] if hasattr(thing, "__dict__") else []
+    parts = [thing, *vars(thing).values()] if has_attributes(thing) and not answers_itself(thing) else []
     return any(not getattr(one, "built", True) for part in parts if has_state(part) for one in _objects(part))
 
 

@@ -101,7 +101,13 @@ def is_users_code(code: types.CodeType, package: str) -> bool:
 
 def is_speculated(thing: Any) -> bool:
     """Whether something is a function that is speculated on: it is a part of its caller."""
-    return getattr(type(thing), "is_a_part_of_its_caller", False) is True
+    kind = type(thing)
+    if kind is types.FunctionType:
+        return False
+    try:
+        return type.__getattribute__(kind, "is_a_part_of_its_caller") is True  # no metaclass is asked
+    except AttributeError:
+        return False
 
 
 def is_users_type(kind: type) -> bool:

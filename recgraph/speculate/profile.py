@@ -17,6 +17,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from recgraph import tf_private
+from recgraph.speculate.asking import answers_itself, is_a
 
 # How many occurrences of a site in one call are kept apart; later ones count as one.
 OCCURRENCES: Final = 256
@@ -24,6 +25,7 @@ OCCURRENCES: Final = 256
 # left open, which makes a graph some percent slower.
 FEW_SHAPES: Final = 2
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), type(...))
+_PLAIN_IDS = frozenset(map(id, _PLAIN))  # comparing classes would ask their metaclasses
 
 
 class _Varies:
@@ -62,16 +64,20 @@ class Seen:
 
     def add(self, value: Any) -> None:
         """Takes note of one more value."""
+        if answers_itself(value):  # nothing more may be asked of it
+            self.constant, self.last = _Kept.of(value) if self.count == 0 else VARIES, None
+            self.count += 1
+            return
         if self.count == 0:
             self.constant = value if is_plain(value) else _Kept.of(value)
         elif self.constant is not VARIES and not _is(self.constant, value):
             self.constant = VARIES
         self.types.add(type(value))
-        if isinstance(value, tf_private.EagerTensor):
+        if is_a(value, tf_private.EagerTensor):
             self.shape = value.shape if self.shape is None else common_shape(self.shape, value.shape)
             self.dtypes.add(value.dtype.name)
             self.add_shape(value)
-        elif isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
+        elif is_a(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
             components = _components(value)
             self.parts += [Seen() for _ in components[len(self.parts) :]]
             for part, component in zip(self.parts, components, strict=False):
@@ -309,7 +315,7 @@ def is_plain(value: Any) -> bool:
     """Whether a value is data that is compared by value and never changes."""
     if type(value) is tuple:
         return all(map(is_plain, value))
-    return type(value) in _PLAIN
+    return id(type(value)) in _PLAIN_IDS
 
 
 def common_shape(one: tf.TensorShape, other: tf.TensorShape) -> tf.TensorShape:

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
+from recgraph.speculate.asking import is_a
 from recgraph.speculate.reasons import Inconvertible
 
 
@@ -223,13 +224,14 @@ CONTAINERS: Final = (list, tuple, set, frozenset, collections.deque, *DICTS)
 
 
 def parts_of(value: Any) -> list[Any]:
-    """The members of a container, keys and items of a dict, whatever its class is."""
-    if isinstance(value, dict):
-        return [*value.keys(), *value.values()]
-    if isinstance(value, slice):
+    """The members of a container, keys and items of a dict, as they are, whatever its class makes of them."""
+    kind = type(value)
+    if issubclass(kind, dict):
+        return [*dict.keys(value), *dict.values(value)]
+    if kind is slice:
         return [value.start, value.stop, value.step]
-    is_container = isinstance(value, list | tuple | set | frozenset | collections.deque)
-    return list(value) if is_container else []
+    base = next((base for base in CONTAINERS if issubclass(kind, base)), None)
+    return [] if base is None else list(base.__iter__(value))
 
 
 def stands_in(value: Any) -> bool:
@@ -238,9 +240,10 @@ def stands_in(value: Any) -> bool:
     held = [value]
     while held:
         one = held.pop()
-        if isinstance(one, StandIn) or (isinstance(one, tf.Tensor) and not isinstance(one, tf_private.EagerTensor)):
+        if is_a(one, StandIn) or (is_a(one, tf.Tensor) and not is_a(one, tf_private.EagerTensor)):
             return True
-        if id(one) not in seen:
+        is_namespace = type(one) is dict and "__builtins__" in one  # of a module: nothing of ours is ever put there
+        if id(one) not in seen and not is_namespace:
             seen.add(id(one))
             held += parts_of(one)
     return False
