@@ -381,14 +381,42 @@ def native(
     ev: Evaluator, function: Callable[..., Any], arguments: list[Any], named: dict[str, Any], node: ast.AST
 ) -> Any:
     """A function that builds operations, or looks at known values only."""
-    values = [argument(ev, a, arguments, node) for a in arguments]
-    keywords = {name: argument(ev, a, arguments, node) for name, a in named.items()}
+    owner = getattr(function, "__self__", None)
+    others = [owner, *arguments] if isinstance(owner, tf.Variable) else arguments
+    if isinstance(owner, tf.Variable) and function.__name__ in _ASSIGNING:
+        arguments = [_for_variable(ev, owner, a, node) for a in arguments]
+        named = {name: _for_variable(ev, owner, a, node) if name in _VALUES else a for name, a in named.items()}
+    if isinstance(named.get("step"), Residual) and _is_summary(function):
+        named = {**named, "step": residuals.as_tensor(ev, named["step"], node, tf.int64)}
+    values = [argument(ev, a, others, node) for a in arguments]
+    keywords = {name: argument(ev, a, others, node) for name, a in named.items()}
     try:
         return function(*values, **keywords)
     except (Inconvertible, Again):
         raise
     except Exception as error:
         raise _reason(ev, function, error, node) from error
+
+
+_ASSIGNING = ("assign", "assign_add", "assign_sub")
+_VALUES = ("value", "delta")
+
+
+def _for_variable(ev: Evaluator, variable: tf.Variable, value: Any, node: ast.AST) -> Any:
+    """What a variable is given: a number takes its dtype."""
+    if not isinstance(value, Residual) or value.is_array or residuals.type_of(ev, value, node) not in (int, float):
+        return value
+    dtype = variable.dtype
+    if residuals.type_of(ev, value, node) is int and dtype.is_integer:
+        return _integer(ev, value, dtype, node)
+    if not dtype.is_floating:
+        raise ev.refuse("raises", f"a float that differs from call to call, for a variable of {dtype.name}", node)
+    return tf.identity(residuals.as_tensor(ev, value, node, dtype))
+
+
+def _is_summary(function: Any) -> bool:
+    """Whether a function writes summaries, whose step is an int64."""
+    return getattr(tf.summary, str(getattr(function, "__name__", "")), None) is function
 
 
 def _reason(ev: Evaluator, function: Any, error: Exception, node: ast.AST) -> Exception:
@@ -449,4 +477,25 @@ def _number(ev: Evaluator, value: Residual, others: list[Any], node: ast.AST) ->
     dtypes = [o.dtype for o in others if isinstance(o, tf.Tensor | tf.Variable)]
     if tensor.dtype.is_floating:
         return tf.cast(tensor, next((d for d in dtypes if d.is_floating), tf.float32))
-    return tf.cast(tensor, next((d for d in dtypes if d.is_integer), tf.int32))
+    return _integer(ev, value, next((d for d in dtypes if d.is_integer), None), node)
+
+
+def _integer(ev: Evaluator, value: Residual, dtype: tf.DType | None, node: ast.AST) -> tf.Tensor:
+    """An integer of a dtype that holds it: without another beside it int32 or, as in eager execution, int64."""
+    wanted = dtype or tf.int32
+    what = ev.noted("decision", f"an integer within {wanted.name}", node)
+    if value.tensor is None:
+        fits = wanted.min <= value.example <= wanted.max
+        ev.script.assume(f"({wanted.min} <= {value.name} <= {wanted.max}) is {fits}", what)
+        if not fits and dtype is not None:
+            raise ev.refuse("value", f"an integer that is not within {wanted.name}", node)
+        wanted = wanted if fits else tf.int64
+    else:
+        is_sure = wanted == tf.int64 or (value.limit is not None and value.limit <= _SURELY)
+        if not is_sure and not ev.callbacks and not ev.recursive_bodies:
+            ev.assert_in_graph((value.tensor >= wanted.min) & (value.tensor <= wanted.max), what)
+    return tf.identity(residuals.as_tensor(ev, value, node, wanted))  # the other stands for the number itself
+
+
+# Integers of the graph that are known not to exceed this are dimensions, or have been int32: they fit.
+_SURELY = 1 << 40
