@@ -95,13 +95,18 @@ def _call_from_outside(subgraph: SubGraph, tensors: list[tf.Tensor], label: str,
     return list(_invoke_program(subgraph, linked, tensors, label, rows).results)
 
 
+def _operation(name: str, eager: bool) -> Any:
+    """What adds an operation to the graph, or runs it, so that Ctrl-C ends it."""
+    return tf_private.cancellable_operation(native.ops(), name) if eager else getattr(native.ops(), name)
+
+
 def _invoke_program(
     subgraph: SubGraph, linked: program.Program, tensors: list[tf.Tensor], label: str, rows: bool
 ) -> Any:
     eager = tf_private.executing_eagerly()
     if eager:
         linked.register()
-    made = native.ops().recgraph_invoke(
+    made = _operation("recgraph_invoke", eager)(
         captures=_captures(subgraph, linked),
         reads=_slots(linked).reads,
         entry=linked.entry,
@@ -224,7 +229,7 @@ def _outer_rule(op: Any, *gradients: Any) -> list[Any]:
     assert contract is not None
     specs = [spec for total in contract.sums for spec in total.specs]
     eager = tf_private.executing_eagerly()
-    made = native.ops().recgraph_invoke_gradient(
+    made = _operation("recgraph_invoke_gradient", eager)(
         frame=op.outputs[-1],
         grads=_seed_gradients(op, contract.seeds, gradients),
         primals=list(op.inputs),

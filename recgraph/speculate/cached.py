@@ -78,6 +78,8 @@ class CachedGraph:
     def _failed(self, error: Exception) -> Broken:
         if isinstance(error, tf_private.Interrupted):
             return Broken(_NO_SIGNAL, error)
+        if tf_private.is_of_handler(error):
+            raise error
         found = re.search(rf"{MARK}\] \[(\d+)\]", str(error))
         return Broken(self.assumptions[int(found[1])] if found else None, error)
 

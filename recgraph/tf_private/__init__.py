@@ -2,7 +2,7 @@
 
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
-from recgraph.tf_private.cancelling import Handler, Interrupted, execute
+from recgraph.tf_private.cancelling import Handler, Interrupted, cancellable_operation, execute, is_of_handler
 from recgraph.tf_private.graphs import (
     TRACING,
     AutomaticControlDependencies,
@@ -84,6 +84,7 @@ __all__ = [
     "branch_graph",
     "call_options",
     "capture_by_placeholder",
+    "cancellable_operation",
     "captured_values",
     "concrete_function",
     "conditional",
@@ -113,6 +114,7 @@ __all__ = [
     "has_function",
     "in_function_graph",
     "is_graph_tensor",
+    "is_of_handler",
     "is_plainly_eager",
     "meta_graph_pb2",
     "next_seeds",

@@ -8,15 +8,20 @@ where the call can be made in another way, after a time in which most graphs end
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.python.eager import cancellation as _cancellation  # `tf.function` has no public way to be cancelled
+from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import execute as _execute
 
 # Seconds that a graph may go on for when a signal has come whose handler may raise nothing.
@@ -86,6 +91,11 @@ class _Watch:
             self._run = outer
             if self._other >= 0:
                 self._give_back()
+
+    @property
+    def has_signal(self) -> bool:
+        """Whether signals have come while the last graph ran."""
+        return bool(self._come)
 
     def _handle_again(self) -> None:
         """A handler has run, and raised, while TensorFlow made its own exception, in which the other one was lost."""
@@ -158,22 +168,64 @@ def _watch() -> _Watch | None:
     return watch if _get_ident() == watch.main else None
 
 
+def is_of_handler(error: Exception) -> bool:
+    """Whether an exception, caught where a graph was run, was raised by a handler of a signal."""
+    watch = _watch()
+    return watch is not None and watch.has_signal and not isinstance(error, Interrupted | tf.errors.OpError)
+
+
 def execute(
-    name: str, count: int, inputs: list[Any], attributes: Any, context: Any, may_repeat: bool = False
+    op_name: Any,
+    num_outputs: int,
+    inputs: list[Any],
+    attrs: Any,
+    ctx: Any,
+    name: str | None = None,
+    may_repeat: bool = False,
 ) -> list[Any]:
     """Runs an operation or a function, as TensorFlow's `execute` does; what runs in the main thread can be cancelled.
 
     Args:
-        name: of the operation or function.
-        count: how many outputs it has.
-        inputs, attributes, context: as there.
+        op_name, num_outputs, inputs, attrs, ctx, name: as there.
         may_repeat: whether the call can be made in another way, if the graph was cancelled: then any signal with a
             handler may cancel it, which raises `Interrupted`.
     """
     watch = _watch()
     if watch is None:
-        made: list[Any] = _execute.execute(name, count, inputs, attributes, context)
+        made: list[Any] = _execute.execute(op_name, num_outputs, inputs, attrs, ctx, name)
     else:
-        arguments = (name, count, inputs, attributes, context)
+        arguments = (op_name, num_outputs, inputs, attrs, ctx)
         made = watch.run(_execute.execute_with_cancellation, arguments, may_repeat)
     return made
+
+
+class _Cancellable:
+    """TensorFlow's module `execute`, but for what runs an operation."""
+
+    execute = staticmethod(execute)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_execute, name)
+
+
+@functools.cache
+def cancellable_operation(wrappers: ModuleType, name: str) -> Callable[..., Any]:
+    """The generated wrapper of an operation of ours, which runs eagerly so that Ctrl-C cancels it in the main thread.
+
+    The way that TensorFlow takes first, written in C, cannot be cancelled. The wrapper's other way, in Python, can.
+
+    Args:
+        wrappers: the module of the generated wrappers.
+        name: of the wrapper.
+    """
+    plain, slow = getattr(wrappers, name), getattr(wrappers, f"{name}_eager_fallback")
+    vars(wrappers)["_execute"] = _Cancellable()
+    parameters = inspect.signature(plain).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+
+    def call(**named: Any) -> Any:
+        if _watch() is None:
+            return plain(**named)
+        return slow(**{**defaults, **named}, ctx=_context.context())
+
+    return call
