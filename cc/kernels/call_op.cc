@@ -120,6 +120,24 @@ absl::Status CallOp::Function(Call* call, const char* suffix, Program::Handle* h
   return call->scope.root->program()->Function(entry_ + suffix, handle);
 }
 
+void CallOp::StartAll(Call* call, const char* suffix, Program::Handle body) const {
+  const size_t count = call->invocations.size();
+  if (count > 1 && call->scope.root->program()->RunsInOrder(entry_ + suffix)) return StartInOrder(call, 0, body);
+  call->pending.store(count, std::memory_order_relaxed);
+  for (size_t i = 0; i < count; ++i) {
+    call->invocations[i]->Start(body, [this, call](const absl::Status& status) { OneDone(call, status); });
+  }
+}
+
+void CallOp::StartInOrder(Call* call, size_t row, Program::Handle body) const {
+  call->invocations[row]->Start(body, [this, call, row, body](const absl::Status& status) {
+    call->Update(status);
+    if (!status.ok() || row + 1 == call->invocations.size()) return AllDone(call);
+    // Not on the stack of the one that has ended: there may be any number of rows.
+    call->scope.root->scheduler()->Schedule([this, call, row, body] { StartInOrder(call, row + 1, body); });
+  });
+}
+
 void CallOp::OneDone(Call* call, const absl::Status& status) const {
   call->Update(status);
   if (call->pending.fetch_sub(1, std::memory_order_acq_rel) == 1) AllDone(call);

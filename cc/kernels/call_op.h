@@ -71,6 +71,9 @@ class CallOp : public tensorflow::AsyncOpKernel {
   Scope NextScope(const Call& call) const;
   // A function of the call's program: the entry's name with `suffix`.
   absl::Status Function(Call* call, const char* suffix, Program::Handle* handle) const;
+  // Starts all invocations at once or, where the program says so, each when the one before has ended: bodies that read
+  // and write the same state. The call is over when the last one is.
+  void StartAll(Call* call, const char* suffix, Program::Handle body) const;
   // One invocation less to wait for.
   void OneDone(Call* call, const absl::Status& status) const;
   // Sets the outputs and ends the call.
@@ -83,6 +86,8 @@ class CallOp : public tensorflow::AsyncOpKernel {
   const std::string& entry() const { return entry_; }
 
  private:
+  // Starts invocation `row` and, when it has ended well, the next one.
+  void StartInOrder(Call* call, size_t row, Program::Handle body) const;
   absl::Status Begin(Call* call);
   absl::Status FindProgram(tensorflow::OpKernelContext* ctx, std::shared_ptr<Program>* program);
 

@@ -81,18 +81,12 @@ class InvokeGradientOp : public CallOp {
     }
     Program::Handle body;
     const absl::Status found = Function(call, ".grad", &body);
-    const size_t count = call->invocations.size();
-    if (!found.ok() || count == 0) {
+    if (!found.ok() || call->invocations.empty()) {
       call->Update(found);
       AllDone(call);
       return;
     }
-    call->pending.store(count, std::memory_order_relaxed);
-    for (size_t i = 0; i < count; ++i) {
-      call->invocations[i]->Start(body, [this, call](const absl::Status& status) {
-        OneDone(call, status);
-      });
-    }
+    StartAll(call, ".grad", body);
   }
 
  private:

@@ -104,13 +104,7 @@ class InvokeOp : public CallOp {
       AllDone(call);
       return;
     }
-    const size_t count = call->invocations.size();
-    call->pending.store(count, std::memory_order_relaxed);
-    for (size_t i = 0; i < count; ++i) {
-      call->invocations[i]->Start(body, [this, call](const absl::Status& status) {
-        OneDone(call, status);
-      });
-    }
+    StartAll(call, Records(call) ? ".rec" : "", body);
   }
 
  private:

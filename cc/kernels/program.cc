@@ -27,6 +27,9 @@ namespace {
 constexpr char kPlan[] = "recgraph.plan";
 constexpr char kEarlierPlan[] = "recgraph_plan";
 
+// The attribute of functions whose invocations run one after another.
+constexpr char kInOrder[] = "_recgraph_in_order";
+
 constexpr size_t kKeyDigits = 32;
 
 // Sources by key, and the programs in use by device and key.
@@ -239,6 +242,11 @@ absl::Status Program::Function(const std::string& name, Handle* handle) {
   TF_RETURN_IF_ERROR(runtime_->Instantiate(name, tensorflow::AttrSlice(), {}, handle));
   handles_.emplace(name, *handle);
   return absl::OkStatus();
+}
+
+bool Program::RunsInOrder(const std::string& name) const {
+  const tensorflow::FunctionDef* const function = definitions_->Find(name);
+  return function != nullptr && function->attr().count(kInOrder) > 0;
 }
 
 std::string Program::Origin(const std::string& node) const {

@@ -53,6 +53,9 @@ class Program {
   // A function of the program, instantiated at its first use.
   absl::Status Function(const std::string& name, Handle* handle);
 
+  // Whether invocations of a function run one after another: it says so in its attributes.
+  bool RunsInOrder(const std::string& name) const;
+
   // The user's "file:line" that made `node`, or "" where that is not known.
   std::string Origin(const std::string& node) const;
 

@@ -82,6 +82,8 @@ def is_differentiable(tensor: Any) -> bool:
 
     dtype = tensor.dtype
     if dtype == tf.resource:
+        if isinstance(tensor, tf.TensorSpec):  # of an input: which variable it will be is not known
+            return False
         data = tf_private.handle_data(tensor)
         return data is not None and _is_continuous(tf.as_dtype(data.dtype))
     return _is_continuous(dtype)

@@ -17,7 +17,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from recgraph import native, tf_private
-from recgraph.core import engines, graph_optimizer, regions
+from recgraph.core import engines, graph_optimizer, regions, state
 from recgraph.core.contract import GradientContract, Sum, sum_specs
 from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, Slots
 from recgraph.core.gradient import GradientGraph
@@ -99,8 +99,10 @@ def link(root: SubGraph, gradient: bool, batched: bool) -> Program:
         _write(context, names[member.identity], member, gradient)
     entry = names[root.identity]
     contract = _contract(root, members, slots) if gradient else None
-    plan, unbatchable = _plan(root, library, entry) if batched else (None, None)
+    order = state.put_in_order(library)
+    plan, unbatchable = _plan(root, library, entry, order) if batched else (None, None)
     optimized, report = graph_optimizer.optimize(library)
+    state.mark(optimized, order)
     if plan is not None:
         optimized.function.append(plan.carrier())
     if contract is not None:
@@ -112,8 +114,14 @@ def link(root: SubGraph, gradient: bool, batched: bool) -> Program:
     return program
 
 
-def _plan(root: SubGraph, library: Any, entry: str) -> tuple[engines.Plan | None, Unbatchable | None]:
+def _plan(
+    root: SubGraph, library: Any, entry: str, order: state.InOrder
+) -> tuple[engines.Plan | None, Unbatchable | None]:
     """The plan of the batched engine; the functions of its blocks go into the library."""
+    if order.functions:
+        return None, Unbatchable("state that the bodies read and write, one invocation after another,", order.where)
+    if _hands_on_resources(library):
+        return None, Unbatchable("a resource that is handed from call to call")
     try:
         plan = engines.compile_batched(library, [entry, f"{entry}.rec", f"{entry}.grad"])
     except Unbatchable as why:
@@ -123,6 +131,13 @@ def _plan(root: SubGraph, library: Any, entry: str) -> tuple[engines.Plan | None
     if plan is not None:
         library.function.extend(plan.functions)
     return plan, None
+
+
+def _hands_on_resources(library: Any) -> bool:
+    """Whether some function is given a variable, a table: what the batched engine gathers are values."""
+    signatures = [function.signature for function in library.function]
+    arguments = (argument for signature in signatures for argument in (*signature.input_arg, *signature.output_arg))
+    return any(argument.type == tf.resource.as_datatype_enum for argument in arguments)
 
 
 def reachable(root: SubGraph) -> Iterator[SubGraph]:
@@ -170,8 +185,9 @@ def _environment(members: list[SubGraph]) -> Slots:
 
 
 def _written(members: list[SubGraph]) -> list[tf.Tensor]:
-    """Captured handles of resources that some body may write."""
+    """Captured handles of resources that some body may write: all, where it writes one that it was given."""
     written = []
+    handles = [outer for m in members for outer in m.finished_body().captured if outer.dtype == tf.resource]
     for member in members:
         body = member.finished_body()
         for op, _ in all_operations(body, body.environment):
@@ -181,6 +197,8 @@ def _written(members: list[SubGraph]) -> list[tf.Tensor]:
                 outer = body.environment.outer(source)
                 if outer is not None and outer.dtype == tf.resource:
                     written.append(outer)
+                elif source.dtype == tf.resource:
+                    written += handles
     return written
 
 
