@@ -13,6 +13,7 @@
 #include "tensorflow/core/framework/function.pb.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/public/version.h"
+#include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
 
 namespace recgraph {
@@ -47,6 +48,34 @@ Registry& TheRegistry() {
 }  // namespace
 
 namespace {
+
+// More tensors than any operation is given or gives.
+constexpr int64_t kMostTensors = 1 << 20;
+
+// Whether numbers of inputs and outputs in a function make sense: TensorFlow takes memory for so many before it looks,
+// also where it is its own kernel, such as If, that has a function made ready.
+absl::Status CheckCounts(const tensorflow::FunctionDef& function) {
+  for (const tensorflow::NodeDef& node : function.node_def()) {
+    const tensorflow::OpDef* op = nullptr;
+    if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) continue;  // a function
+    for (const auto* arguments : {&op->input_arg(), &op->output_arg()}) {
+      for (const tensorflow::OpDef::ArgDef& argument : *arguments) {
+        const auto count = node.attr().find(argument.number_attr());
+        if (argument.number_attr().empty() || count == node.attr().end()) continue;
+        if (count->second.i() >= 0 && count->second.i() <= kMostTensors) continue;
+        return errors::DataLoss("the program of this SubGraph is damaged: ", node.name(), " in ",
+                                function.signature().name(), " has ", count->second.i(), " tensors");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// TensorFlow takes memory by the numbers that it finds in a function, before it has looked whether they make sense.
+absl::Status Instantiate(FunctionLibraryRuntime* runtime, const std::string& name,
+                         const FunctionLibraryRuntime::InstantiateOptions& how, Program::Handle* handle) {
+  return CatchingAll([&] { return runtime->Instantiate(name, tensorflow::AttrSlice(), how, handle); });
+}
 
 // Whether `key` is that of the library.
 absl::Status CheckKey(const std::string& key, const std::string& library) {
@@ -101,6 +130,7 @@ absl::Status Program::Make(FunctionLibraryRuntime* parent, const std::string& li
     return errors::DataLoss("the program of this SubGraph cannot be read (",
                                         library.size(), " bytes)");
   }
+  for (const tensorflow::FunctionDef& function : functions.function()) TF_RETURN_IF_ERROR(CheckCounts(function));
   std::shared_ptr<Program> made(new Program);
   made->device_ = MakeSerialDevice(parent->device());
   made->definitions_ = std::make_unique<tensorflow::FunctionLibraryDefinition>(
@@ -218,7 +248,7 @@ absl::Status Program::RunBlock(const batch::Block& block, BlockMode mode,
     if (handle == tensorflow::kInvalidHandle) {
       FunctionLibraryRuntime::InstantiateOptions how;
       if (mode != BlockMode::kDiagnosis) how.executor_type = "SINGLE_THREADED_EXECUTOR";
-      TF_RETURN_IF_ERROR(runtime->Instantiate(block.name, tensorflow::AttrSlice(), how, &handle));
+      TF_RETURN_IF_ERROR(Instantiate(runtime, block.name, how, &handle));
       const tensorflow::FunctionBody* const body = runtime->GetFunctionBody(handle);
       if (body == nullptr) return errors::Internal("block ", block.name, " has no body");
       block_types_[place] = {{body->arg_types.begin(), body->arg_types.end()}, body->ret_types.size()};
@@ -239,7 +269,7 @@ absl::Status Program::Function(const std::string& name, Handle* handle) {
   if (definitions_->Find(name) == nullptr) {
     return errors::NotFound("the program of this SubGraph has no function ", name);
   }
-  TF_RETURN_IF_ERROR(runtime_->Instantiate(name, tensorflow::AttrSlice(), {}, handle));
+  TF_RETURN_IF_ERROR(Instantiate(runtime_, name, {}, handle));
   handles_.emplace(name, *handle);
   return absl::OkStatus();
 }

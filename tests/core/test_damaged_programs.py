@@ -137,6 +137,24 @@ def test_a_damaged_plan_says_so(change: Callable[[Library], None], text: str) ->
         )
 
 
+@pytest.mark.parametrize("count", [-1, 2**31 - 1])
+def test_an_operation_of_more_tensors_than_there_can_be(count: int) -> None:
+    """TensorFlow would take memory for them before it looks, in a kernel of its own, and end the process."""
+    with rg.SubGraph("sums", outputs=FLOAT, engine="parallel") as sums:
+        n, x = sums.input(tf.int32), sums.input(tf.float32)
+        sums.output(tf.cond(n < 1, lambda: x, lambda: tf.raw_ops.AddN(inputs=[x, x * 2.0, tf.sin(x)])))
+
+    def change(library: Library) -> None:
+        nodes = [node for function in library.function for node in function.node_def if node.op == "AddN"]
+        assert nodes
+        for node in nodes:
+            node.attr["N"].i = count
+
+    program = linked(sums)
+    text = refusal(lambda: call(program, changed(program, change)), tf.errors.DataLossError)
+    assert f"has {count} tensors" in text
+
+
 def test_a_function_that_is_missing_below() -> None:
     """The error of a call in a body reaches the call from outside, with its path."""
 
