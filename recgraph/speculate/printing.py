@@ -7,9 +7,10 @@ import os
 import sys
 from typing import Any, Final
 
+import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate import branches, builtin_calls, calls, containers
+from recgraph.speculate import branches, builtin_calls, calls, containers, residuals
 from recgraph.speculate.builtin_calls import Arguments, special
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.values import Residual
@@ -26,6 +27,10 @@ def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast
     stream = named.get("output_stream", sys.stderr)
     given = {**named, "output_stream": stream.example if isinstance(stream, Residual) else stream}
     lifted = [_read(containers.lift(ev, a, node)) for a in arguments]
+    if any(map(_is_number, residuals.leaves(lifted))):
+        raise ev.refuse(
+            "print", "tf.print of a number or string that differs from call to call, as Python writes it", node
+        )
     with branches.scratch():
         made = calls.native(ev, tf.print, lifted, given, node)
     target = made.get_attr("output_stream").decode()
@@ -35,6 +40,11 @@ def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast
     effect = calls.LateCall(ev.script.name(), ev.script.constant(_write), [_STREAMS[target], _text(made), end], {})
     ev.effects.append(effect)
     return None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether Python would write a value otherwise than TensorFlow writes a tensor of it."""
+    return isinstance(value, Residual) and not value.is_array and not isinstance(value.example, np.ndarray | np.generic)
 
 
 def _text(made: tf.Operation) -> tf.Tensor:

@@ -111,3 +111,23 @@ def test_prints_keep_their_order() -> None:
     speculated = Speculated(step)
     assert _written(speculated, v) == _written(step, v)
     assert speculated.calls["graph"] > 0, speculated.explain()
+
+
+def test_numbers_that_tensorflow_prints() -> None:
+    """A number is written as Python writes it, of which a tensor has fewer digits, and another size."""
+    held: list[Any] = []
+
+    def step(x: tf.Tensor) -> None:
+        n = len(held)
+        held.append(n * 0.1)
+        tf.print(n * 0.1, 2**40 * n, f"{n}", [n, held[-1]], x[0, 0], output_stream=sys.stdout)
+
+    def made(x: tf.Tensor) -> None:
+        tf.print(x[0, 0], float(x[0, 0]) * 0.1, output_stream=sys.stdout)
+
+    for program in (step, made):
+        speculated, v = Speculated(program), tf.Variable(1.0)
+        held.clear()
+        expected = _written(program, v)
+        held.clear()
+        assert _written(speculated, v) == expected
