@@ -10,7 +10,7 @@ import tensorflow as tf
 from recgraph import native, tf_private
 from recgraph.core import gradient, origin, program, remaking, signature
 from recgraph.core.body import BodyGraph, can_reach, enclosing_body, is_local
-from recgraph.core.environment import Slots
+from recgraph.core.environment import Slots, is_differentiable
 from recgraph.errors import DefinitionError, GradientError, ScopeError
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ def _invoke_program(
         **_common(subgraph, tensors, rows),
     )
     if eager:
+        variants = [tensor for tensor in tensors if tensor.dtype == tf.variant]
+        made.frame.recgraph_watched_variants = bool(variants) and tf_private.tape_is_recording(variants)
         made.frame.recgraph_program = linked  # a tape keeps the frame, the frame what its gradient needs
     else:
         _mark_in_graph(made.frame.op, linked)
@@ -190,6 +192,7 @@ def _inner_rule(op: tf.Operation, gradients: list[Any]) -> list[Any]:
     """The gradient of a call in a body: a call of the gradient SubGraph at the mirrored place."""
     if op.get_attr("key"):
         return _outer_rule(op, *gradients)
+    _check_variants(op, len(op.inputs), gradients)
     from recgraph.core.subgraph import by_identity
 
     subgraph = by_identity(op.get_attr("entry").decode())
@@ -212,6 +215,49 @@ def _inner_rule(op: tf.Operation, gradients: list[Any]) -> list[Any]:
     return results
 
 
+def _check_variants(op: Any, arguments: int, gradients: Sequence[Any]) -> None:
+    """No gradient flows through a TensorList (or another variant) that goes into a call or comes out of it.
+
+    Raises:
+        GradientError: one would have to.
+    """
+    frame = op.outputs[-1]
+    given = [tensor for tensor in list(op.inputs)[:arguments] if tensor.dtype == tf.variant]
+    gives = [g for g, tensor in zip(gradients, op.outputs[:-1], strict=False) if tensor.dtype == tf.variant]
+    if tf_private.executing_eagerly():
+        refused = getattr(frame, "recgraph_watched_variants", False) or bool(gives)
+    else:
+        refused = any(_may_depend(tensor) for tensor in given) or any(
+            g is not None and g.op.type != "ZerosLike" for g in gives
+        )
+    if refused:
+        raise GradientError(
+            f"call of SubGraph '{op.get_attr('site').decode()}': no gradient flows through a TensorList that a call "
+            + ("gives" if gives else "is given"),
+            found="a result of dtype variant" if gives else "an argument of dtype variant",
+            expected="tensors, whose gradients are known",
+            next_step="hand over the tensors of the list (`stack`), or put tf.stop_gradient where the list is made",
+        )
+
+
+def _may_depend(tensor: tf.Tensor) -> bool:
+    """Whether gradients may flow through a tensor of a graph to an input or a variable."""
+    seen, stack = set(), [tensor.op]
+    while stack:
+        op = stack.pop()
+        if op in seen or op.type == "StopGradient":
+            continue
+        seen.add(op)
+        if not op.inputs or op.type in ("ReadVariableOp", "ResourceGather"):
+            if op.type not in ("Const", "Recgraph>Capture") and any(
+                is_differentiable(output) or output.dtype in (tf.variant, tf.resource) for output in op.outputs
+            ):
+                return True
+            continue
+        stack += [source.op for source in op.inputs]
+    return False
+
+
 def _results(made: Any) -> list[tf.Tensor]:
     return [] if isinstance(made, tf.Operation) else list(made.results)
 
@@ -227,6 +273,7 @@ def _outer_rule(op: Any, *gradients: Any) -> list[Any]:
     linked = _gradient_program(op)
     contract = linked.contract
     assert contract is not None
+    _check_variants(op, contract.arguments, gradients)
     specs = [spec for total in contract.sums for spec in total.specs]
     eager = tf_private.executing_eagerly()
     made = _operation("recgraph_invoke_gradient", eager)(
