@@ -516,11 +516,14 @@ absl::Status SetResults(tensorflow::OpKernelContext* ctx, const Runs& runs, bool
 }
 
 void Run::NoteError(const absl::Status& status, const Activation* activation) {
-  std::vector<std::string> path = machine_->CallPath(activation);
-  const bool has_row = scope_.row >= 0 && activation != nullptr;
-  path.insert(path.begin(), WithRow(*scope_.label, has_row ? scope_.row + activation->root : -1));
   status_ = status;
-  scope_.root->NoteError(path, status);
+  const auto call_path = [this, activation] {
+    std::vector<std::string> path = machine_->CallPath(activation);
+    const bool has_row = scope_.row >= 0 && activation != nullptr;
+    path.insert(path.begin(), WithRow(*scope_.label, has_row ? scope_.row + activation->root : -1));
+    return path;
+  };
+  scope_.root->NoteError(call_path, status);
 }
 
 }  // namespace batch

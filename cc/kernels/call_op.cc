@@ -47,10 +47,13 @@ void Call::Finish() {
 absl::Status Call::Reported(const absl::Status& result) const {
   if (own_root != nullptr) return own_root->FirstError(result);
   if (scope.root == nullptr) return result;  // it did not get as far as to belong to one
-  std::vector<std::string> path;
-  if (scope.parent != nullptr) path = scope.parent->CallPath();
-  path.push_back(*scope.label);
-  scope.root->NoteError(path, result);
+  const auto call_path = [this] {
+    std::vector<std::string> path;
+    if (scope.parent != nullptr) path = scope.parent->CallPath();
+    path.push_back(*scope.label);
+    return path;
+  };
+  scope.root->NoteError(call_path, result);
   return errors::Cancelled("an invocation below has failed");
 }
 

@@ -104,10 +104,11 @@ absl::Status TooMany(int64_t live) {
       "; if it does end, call it for fewer roots at once or set RECGRAPH_MEMORY_GB");
 }
 
-void RootCall::NoteError(const std::vector<std::string>& call_path, const absl::Status& status) {
-  if (absl::IsCancelled(status)) return;
+void RootCall::NoteError(const std::function<std::vector<std::string>()>& call_path, const absl::Status& status) {
+  if (absl::IsCancelled(status) || has_error_.exchange(true)) return;
+  const absl::Status explained = Explain(call_path(), status);
   std::lock_guard<std::mutex> lock(mutex_);
-  if (first_error_.ok()) first_error_ = Explain(call_path, status);
+  first_error_ = explained;
 }
 
 absl::Status RootCall::FirstError(const absl::Status& status) {
@@ -149,7 +150,7 @@ void Invocation::Start(Program::Handle body, Done done) {
   options.runner = &runner;  // copied by Run before it returns
   scope_.root->program()->runtime()->Run(
       options, body, this, [this, done = std::move(done)](const absl::Status& status) {
-        if (!status.ok()) root()->NoteError(CallPath(), status);
+        if (!status.ok()) root()->NoteError([this] { return CallPath(); }, status);
         done(status);
       });
 }

@@ -4,10 +4,11 @@
 #ifndef RECGRAPH_CC_KERNELS_INVOCATION_H_
 #define RECGRAPH_CC_KERNELS_INVOCATION_H_
 
-#include <mutex>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,13 +65,16 @@ class RootCall {
   }
   bool cancelled() { return cancellation_.IsCancelled(); }
 
-  // Keeps the first error that is not a consequence of another one, with where it happened.
-  void NoteError(const std::vector<std::string>& call_path, const absl::Status& status);
+  // Keeps the first error that is not a consequence of another one, with where it happened: `call_path` gives that. It
+  // is called for this one error alone: a path is as long as the recursion is deep, and every level has an error.
+  void NoteError(const std::function<std::vector<std::string>()>& call_path, const absl::Status& status);
   // What the call from outside is to report in place of `status`.
   absl::Status FirstError(const absl::Status& status);
 
  private:
   absl::Status Explain(const std::vector<std::string>& call_path, const absl::Status& status) const;
+
+  std::atomic<bool> has_error_{false};  // whether first_error_ is one
 
   const std::shared_ptr<Program> program_;
   tensorflow::CancellationManager cancellation_;

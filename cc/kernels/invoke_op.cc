@@ -169,7 +169,7 @@ class InvokeOp : public CallOp {
     const Invocation& first = *call->invocations[0];
     if (first.depth() <= max_depth_) return absl::OkStatus();
     const absl::Status status = TooDeep(max_depth_);
-    call->scope.root->NoteError(first.CallPath(), status);
+    call->scope.root->NoteError([&first] { return first.CallPath(); }, status);
     return status;
   }
 

@@ -1,4 +1,19 @@
 // Python's global lock, which some of TensorFlow's functions hold when they execute an operation, and others do not.
+//
+// The order of all locks of this folder. A thread takes a lock only while it holds none that stands below it here:
+//
+//   1. Line::mutex_        (pending.h)  held while a line of steps is settled, which waits for graphs
+//   2. Access::mutex       (access.h)   held by who works on a step
+//   3. Python's own lock                held by whoever runs Python; 1 and 2 are never waited for with it: who has one of
+//                                       them may need it, to handle signals or to do an operation again. Both are tried
+//                                       first, and waited for under InterpreterUnlocked.
+//   4. Run::holding_       (run.h)      then Run::mutex_, Value::mutex_ (value.h), Channels (cc/core)
+//   5. all others: registries of runs, resources, signatures, pipelines and those present, Replays::mutex_,
+//      Timing::mutex_, the executor's and the courier's. They guard a few lines, in which nothing is called that takes
+//      another lock or waits.
+//
+// Nobody waits for a graph, a value or a thread while holding one of 3 to 5. The mutexes of variables are TensorFlow's;
+// shadow_ops.cc takes several, in the order of their addresses.
 #ifndef RECGRAPH_CC_PYTHON_INTERPRETER_LOCK_H_
 #define RECGRAPH_CC_PYTHON_INTERPRETER_LOCK_H_
 

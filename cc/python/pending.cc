@@ -3,27 +3,37 @@
 
 #include <utility>
 
+#include "cc/python/interpreter_lock.h"
 #include "cc/python/resources.h"
 
 namespace recgraph {
 
+std::unique_lock<std::recursive_mutex> Line::Lock() {
+  std::unique_lock<std::recursive_mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    const InterpreterUnlocked waiting;
+    lock.lock();
+  }
+  return lock;
+}
+
 void Line::Add(std::unique_ptr<Step> step) {
-  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const auto lock = Lock();
   steps_.push_back(std::move(step));
 }
 
 std::shared_ptr<Run> Line::LastRun() {
-  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const auto lock = Lock();
   return steps_.empty() ? nullptr : steps_.back()->run();
 }
 
 const Plan* Line::LastPlan() {
-  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const auto lock = Lock();
   return steps_.empty() ? nullptr : steps_.back()->plan();
 }
 
 absl::Status Line::Settle(size_t most) {
-  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const auto lock = Lock();
   absl::Status status = std::exchange(kept_, absl::OkStatus());
   while (steps_.size() > most || (!steps_.empty() && (!status.ok() || steps_.front()->HasFinished()))) {
     std::unique_ptr<Step> first = std::move(steps_.front());
@@ -38,7 +48,7 @@ absl::Status Line::Settle(size_t most) {
 }
 
 void Line::SettleForOther() {
-  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const auto lock = Lock();
   kept_ = Settle(0);
 }
 

@@ -14,7 +14,7 @@
 
 namespace recgraph {
 
-// Any thread may call anything; a line belongs to one.
+// Any thread may call anything, with Python's lock or without; a line belongs to one.
 class Line {
  public:
   // Puts a step at the end.
@@ -32,6 +32,10 @@ class Line {
   void SettleForOther();
 
  private:
+  // Who settles has the mutex while a graph computes, and takes Python's lock now and then to handle signals: so nobody
+  // waits for the mutex with Python's lock (see the order of locks in interpreter_lock.h).
+  std::unique_lock<std::recursive_mutex> Lock();
+
   std::recursive_mutex mutex_;  // a signal that comes meanwhile may lead here again
   std::deque<std::unique_ptr<Step>> steps_;
   absl::Status kept_;

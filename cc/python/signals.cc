@@ -20,6 +20,19 @@ int RaiseAgain(void* argument) {
   return -1;
 }
 
+// Without a pending call: Ctrl-C comes a second time, any other exception is told of.
+void RaiseLater(Raised* raised) {
+  const bool is_interrupt = PyErr_GivenExceptionMatches(raised->type, PyExc_KeyboardInterrupt) != 0;
+  PyErr_Restore(raised->type, raised->value, raised->traceback);
+  delete raised;
+  if (is_interrupt) {
+    PyErr_Clear();
+    PyErr_SetInterrupt();
+  } else {
+    PyErr_WriteUnraisable(nullptr);
+  }
+}
+
 }  // namespace
 
 bool HandleSignals() {
@@ -32,7 +45,7 @@ bool HandleSignals() {
   if (has_raised) {
     auto* raised = new Raised;
     PyErr_Fetch(&raised->type, &raised->value, &raised->traceback);
-    if (Py_AddPendingCall(RaiseAgain, raised) < 0) delete raised;  // 31 others are on their way
+    if (Py_AddPendingCall(RaiseAgain, raised) < 0) RaiseLater(raised);  // 31 others are on their way
   }
   PyGILState_Release(state);
   return has_raised;
