@@ -187,12 +187,16 @@ def eager_operations(before: Callable[[int], Any] = lambda _: None) -> Iterator[
 
         return call
 
-    originals = _pywrap_tfe.TFE_Py_FastPathExecute, _pywrap_tfe.TFE_Py_Execute
-    _pywrap_tfe.TFE_Py_FastPathExecute, _pywrap_tfe.TFE_Py_Execute = noting(originals[0], 1), noting(originals[1], 2)
+    # By name, with the place of the operation's type among the arguments.
+    ways = {"TFE_Py_FastPathExecute": 1, "TFE_Py_Execute": 2, "TFE_Py_ExecuteCancelable": 2}
+    originals = {name: getattr(_pywrap_tfe, name) for name in ways}
+    for name, place in ways.items():
+        setattr(_pywrap_tfe, name, noting(originals[name], place))
     try:
         yield seen
     finally:
-        _pywrap_tfe.TFE_Py_FastPathExecute, _pywrap_tfe.TFE_Py_Execute = originals
+        for name, original in originals.items():
+            setattr(_pywrap_tfe, name, original)
 
 
 def context_handle() -> Any:
