@@ -1,6 +1,9 @@
 """recgraph: recursive dataflow graphs on TensorFlow."""
 
 import contextlib
+import importlib
+import importlib.metadata
+from types import ModuleType
 
 from recgraph import batch, errors, native
 from recgraph.coexec import steps, watch
@@ -12,6 +15,20 @@ from recgraph.speculate import speculation
 
 __all__ = ["SubGraph", "batch", "draw", "errors", "function", "speculation", "steps", "subgraph"]
 
+__version__ = importlib.metadata.version("recgraph")
+
+_MODULES = ("data", "models", "testing")  # imported when they are asked for first: they import the names above
+
 native.ops()  # a SavedModel loads in a process that has done no more than `import recgraph`
 with contextlib.suppress(errors.NativeLibraryError):  # whoever asks for co-execution is told
     watch()  # so that it is known which variables the datasets use that are made from now on
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _MODULES:
+        return importlib.import_module(f"recgraph.{name}")
+    raise AttributeError(f"module 'recgraph' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES, "__version__", "__doc__", "__name__"])

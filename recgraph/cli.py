@@ -259,7 +259,18 @@ BENCHMARKS = {
 }
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+class Bench(click.Command):
+    """Options are the benchmark's; without a name `--help` is about all of them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Shows the help of the command where no benchmark is named."""
+        if args and args[0] in ("-h", "--help"):
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+
+@main.command(cls=Bench, context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("name", type=click.Choice(list(BENCHMARKS)), default="sst")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, arguments: tuple[str, ...]) -> None:
@@ -282,19 +293,24 @@ def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture
     """
     from recgraph.coexec.profile import draw
     from recgraph.explaining import joined, noted
+    from recgraph.speculate import speculation
     from recgraph.speculate.unmodified import run_script
 
+    status: Any = 0
+    found = speculation()
     with noted() as made:
         try:
-            found = run_script(script, list(arguments))
+            run_script(script, list(arguments), found)
+        except SystemExit as leaving:
+            status = leaving.code
         except Exception:  # the program's own, which is to be seen as without us
             traceback.print_exc()
-            raise SystemExit(1) from None
+            status = 1
     parts = [one.explain() for one in [*([found] if found.functions or not made else []), *made]]
     if page is None:
         click.echo("\n".join(parts))
     else:
-        page.write_text(joined(parts, "").html(), encoding="utf-8")
+        page.write_text(joined(parts, "").page(f"recgraph explain {script.name}"), encoding="utf-8")
         click.echo(str(page))
     timings = [one.timing() for one in made if hasattr(one, "timing")]
     timings = [timing for timing in timings if timing.steps]
@@ -303,6 +319,8 @@ def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture
     if picture is not None:
         draw(timings, picture)
         click.echo(str(picture))
+    if status:
+        raise SystemExit(status)
 
 
 @main.command()

@@ -11,6 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 
+_STYLE = (
+    "body { font-family: sans-serif; margin: 2em; } table { border-collapse: collapse; } "
+    "td, th { border-bottom: 1px solid #ddd; padding: 2px 8px; text-align: left; vertical-align: top; } "
+    "pre { margin: 0; } .broke, .eager { color: #b00020; } .seen { color: #555; }"
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Remark:
     """Something about a line of the program.
@@ -63,6 +70,14 @@ class Explanation(str):
         )
 
     _repr_html_ = html
+
+    def page(self, title: str) -> str:
+        """A whole page with that part, for a browser."""
+        return (
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+            f"<h1>{html.escape(title)}</h1>\n{self.html()}</body>\n</html>\n"
+        )
 
 
 def joined(parts: list[Explanation], otherwise: str) -> Explanation:

@@ -202,3 +202,34 @@ def test_explain_runs_a_program_and_says_what_became_of_it(tmp_path: Path) -> No
     done = run("explain", program, "--rounds", "many")
     assert done.exit_code == 1
     assert "ValueError: invalid literal" in done.output
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"), [("sys.exit(0)", 0), ("sys.exit(3)", 3), ("raise ValueError('late')", 1)]
+)
+def test_explain_tells_of_programs_that_do_not_run_to_their_end(ending: str, status: int, tmp_path: Path) -> None:
+    """That is when one wants to know; the program's exit status stays its own."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys\nimport tensorflow as tf\nw = tf.Variable(2.0)\n\n\ndef step(x):\n"
+        "    with tf.GradientTape() as tape:\n        loss = (w * x) ** 2\n"
+        "    w.assign_sub(0.1 * tape.gradient(loss, w))\n    return loss\n\n\n"
+        f"for i in range(6):\n    step(tf.constant(1.0))\n{ending}\n"
+    )
+    done = run("explain", program)
+    assert done.exit_code == status
+    assert "step: 3 eager, 2 graph, 0 fallback" in done.stdout
+    done = run("explain", "--html", tmp_path / "page.html", program)
+    assert done.exit_code == status
+    page = (tmp_path / "page.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.count("<html") == page.count("</html>") == page.count("</body>") == 1
+    assert '<meta charset="utf-8">' in page
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_of_all_benchmarks(option: str) -> None:
+    done = run("bench", option)
+    assert done.exit_code == 0
+    assert "Run a benchmark" in done.output
+    assert "sst" in done.output

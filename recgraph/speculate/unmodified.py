@@ -228,17 +228,21 @@ def speculation(strict: bool = False) -> Speculation:
     return Speculation(strict)
 
 
-def run_script(file: Path, arguments: list[str]) -> Speculation:
+def run_script(file: Path, arguments: list[str], found: Speculation | None = None) -> Speculation:
     """Runs a program from a file, as `python file arguments` does, in a block.
 
+    Args:
+        file, arguments: of the program.
+        found: the block, for who wants to look at it also where the program raises; a new one by default.
+
     Returns:
-        What was found, for `explain()`.
+        The block, for `explain()`.
     """
-    found, before = speculation(), (sys.argv, sys.path[:])
+    block, before = found or speculation(), (sys.argv, sys.path[:])
     sys.argv, sys.path[:0] = [str(file), *arguments], [str(file.resolve().parent)]
     try:
-        with found:
+        with block:
             runpy.run_path(str(file), run_name="__main__")
     finally:
         sys.argv, sys.path[:] = before
-    return found
+    return block
