@@ -10,7 +10,6 @@ import linecache
 from collections.abc import Iterator
 from typing import Any
 
-
 _STYLE = (
     "body { font-family: sans-serif; margin: 2em; } table { border-collapse: collapse; } "
     "td, th { border-bottom: 1px solid #ddd; padding: 2px 8px; text-align: left; vertical-align: top; } "

@@ -41,7 +41,8 @@ struct Versions {
 
 uint64_t VersionOf(PyObject* dictionary) { return reinterpret_cast<PyDictObject*>(dictionary)->ma_version_tag; }
 
-// Whether an object that may have died has the attributes `names`, in its dictionary, with `values`.
+// Whether an object that may have died has the attributes `names`, in its dictionary, with `values`; none of a name
+// whose value is `...`.
 Answer HasAttributes(PyObject* reference, PyObject* names, PyObject* values, PyObject* is_alike, uint64_t* version) {
   if (!PyWeakref_Check(reference)) {
     PyErr_SetString(PyExc_TypeError, "an owner of attributes has to be a weak reference");
@@ -55,8 +56,13 @@ Answer HasAttributes(PyObject* reference, PyObject* names, PyObject* values, PyO
   bool are_same = true;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
     const Owned found(Py_XNewRef(PyDict_GetItemWithError(attributes.get(), PyTuple_GET_ITEM(names, i))));
-    if (found == nullptr) return PyErr_Occurred() ? Answer::kError : Answer::kNo;
     PyObject* expected = PyTuple_GET_ITEM(values, i);
+    if (found == nullptr) {
+      if (PyErr_Occurred()) return Answer::kError;
+      if (expected != Py_Ellipsis) return Answer::kNo;
+      continue;
+    }
+    if (expected == Py_Ellipsis) return Answer::kNo;
     if (found.get() == expected) continue;
     are_same = false;
     const Answer answer = AnswerOf(Call(is_alike, found.get(), expected));
@@ -137,8 +143,8 @@ PyObject* Holds(PyObject*, PyObject* arguments) {
 PyMethodDef module_methods[] = {
     {"holds", Holds, METH_VARARGS,
      "holds(parts, versions, members, is_alike): whether objects are as they were.\n\n"
-     "parts: a tuple of (weak reference, names, values) for attributes, and of (container, None, values) for members:\n"
-     "a dictionary's keys, then its values. versions: a writable array of a 64-bit number for each part, zeros at\n"
+     "parts: a tuple of (weak reference, names, values) for attributes, where ... says that there is no such attribute,\n"
+     "and of (container, None, values) for members: a dictionary's keys, then its values. versions: a writable array of a 64-bit number for each part, zeros at\n"
      "first, which is for this function alone. members(container) gives them, and is_alike(found, value) compares what\n"
      "is another object, or members that are. An object that has died is not as it was. Raises what these raise."},
     {nullptr, nullptr, 0, nullptr},

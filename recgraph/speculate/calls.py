@@ -309,7 +309,9 @@ class Super(StandIn):
 
     @property
     def _kind(self) -> type:
-        return self.owner if isinstance(self.owner, type) else type(self.owner)
+        """The class whose bases are asked: of a class method the class itself, in a metaclass its own class."""
+        is_of_class = isinstance(self.owner, type) and self.after in self.owner.__mro__
+        return self.owner if is_of_class else type(self.owner)
 
     def find(self, ev: Evaluator, name: str, node: ast.AST) -> Any:
         """What the first of the classes holds that has the name, unbound; None if none has."""

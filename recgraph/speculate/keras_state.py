@@ -1,15 +1,17 @@
 """What Keras decides by looking at its objects in Python: a graph holds for them as they were when it was made.
 
-Which activation, which layers, whether it is trainable, how the optimizer clips: attributes, compared before each call.
-Attributes that a class of the user's adds are read by the user's own code, which is converted.
+Which activation, which layers, whether a variable is trainable, how the optimizer clips: attributes, compared before
+each call. So are the methods of their classes, and that no object has one of its own in place of its class's. What a
+class of the user's adds is read by the user's own code, which is converted.
 """
 
 from __future__ import annotations
 
 import array
 import functools
+import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import keras
@@ -30,7 +32,9 @@ _WRITTEN = (
     *(keras.Layer, keras.Model, keras.optimizers.schedules.LearningRateSchedule),
     *(keras.regularizers.Regularizer, keras.constraints.Constraint),
 )
-# A weak reference to an object, names of attributes, and their values; or a container, None, and what it holds.
+_IS_WRITTEN_IN_PYTHON = 1 << 9  # in the flags of a class
+# A weak reference to an object, names of attributes, and their values, `...` for none; or a container, None, and its
+# members.
 _Part: TypeAlias = tuple[Any, tuple[str, ...] | None, tuple[Any, ...]]
 
 
@@ -108,12 +112,56 @@ def _note(thing: Any, parts: list[_Part], seen: set[int]) -> None:
             inner = tf_private.wrapped_container(thing)
             parts.append((inner, None, _members(inner)))
     else:
+        _note_methods(thing, parts, seen)
         names = tuple(name for name in thing.__dict__ if name not in _PASSING and _is_kerass(thing, name))
         members = [thing.__dict__[name] for name in sorted(names) if not name.startswith(_STRUCTURE)]
         parts.append((weakref.ref(thing), names, tuple(thing.__dict__[name] for name in names)))
     for member in members:
         if isinstance(member, list | dict | set | tuple) or _is_looked_into(member):
             _note(member, parts, seen)
+        elif isinstance(member, keras.Variable):
+            _note_variable(member, parts, seen)
+
+
+def _note_variable(variable: keras.Variable, parts: list[_Part], seen: set[int]) -> None:
+    """Takes note of whether a variable is trainable, of its constraint and its regularizer."""
+    if id(variable) in seen:
+        return
+    seen.add(id(variable))
+    names = tuple(vars(variable))
+    parts.append((weakref.ref(variable), names, tuple(vars(variable).values())))
+    for member in vars(variable).values():
+        if _is_looked_into(member):
+            _note(member, parts, seen)
+
+
+def _note_methods(thing: Any, parts: list[_Part], seen: set[int]) -> None:
+    """Takes note of the methods of an object's classes, and that it has none of its own."""
+    kinds = [kind for kind in type(thing).__mro__ if kind.__flags__ & _IS_WRITTEN_IN_PYTHON]
+    inherited: dict[str, Any] = {}
+    for kind in reversed(kinds):
+        own = {name: found for name, found in vars(kind).items() if _is_method(found)}
+        if id(kind) not in seen:
+            seen.add(id(kind))
+            parts.append((weakref.ref(kind), tuple(own), tuple(own.values())))
+            parts.append((weakref.ref(kind), *_absent(name for name in inherited if name not in vars(kind))))
+        inherited |= own
+    parts.append((weakref.ref(thing), *_absent(name for name in inherited if name not in thing.__dict__)))
+
+
+def _absent(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """What a part says of names that are not there; one pair of tuples for all objects of a kind."""
+    return _absent_of(tuple(names))
+
+
+@functools.lru_cache(maxsize=512)
+def _absent_of(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    return names, (...,) * len(names)
+
+
+def _is_method(found: Any) -> bool:
+    """Whether something in a class is a function or a descriptor: data is for those who read it to assume."""
+    return hasattr(type(found), "__get__") and not isinstance(found, types.GetSetDescriptorType)
 
 
 def _members(container: Any) -> tuple[Any, ...]:

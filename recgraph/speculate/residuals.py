@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,8 +37,11 @@ _NUMBER_DTYPES = frozenset({tf.bool, tf.float16, tf.bfloat16, tf.float32, tf.flo
                       tf.uint64, tf.int8, tf.int16, tf.int32, tf.int64})  # fmt: skip
 
 
-# Whose attributes are those of every eager tensor.
-_EAGER = tf.constant(0.0)
+@functools.cache
+def _eager_tensor() -> tf.Tensor:
+    """One with the attributes of every eager tensor; on import it would settle how many threads TensorFlow has."""
+    with tf.init_scope():
+        return tf.constant(0.0)
 
 
 def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
@@ -348,7 +352,7 @@ def tensor_attribute(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any
         return shapes.of(ev, owner, node)
     if name == "device":
         raise ev.refuse("device", "the device of a tensor", node)
-    if isinstance(owner, tf.Tensor) and not hasattr(_EAGER, name):
+    if isinstance(owner, tf.Tensor) and not hasattr(_eager_tensor(), name):
         raise ev.refuse("raises", f"an eager tensor has no {name}", node)
     try:
         return getattr(owner, name)

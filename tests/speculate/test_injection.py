@@ -64,7 +64,9 @@ class Injection:
             found = line.rpartition("return broken(")[2].rstrip(")")
             lines.append(line)
             if found.isdigit():  # before the line, or before the `try` that it belongs to
-                place = -2 if line.strip().startswith("except") else -1
+                place = len(lines) - 1
+                while lines[place].strip().startswith("except"):
+                    place -= 1
                 numbers.add(int(found))
                 lines[place:place] = [f"    if guard[0] == {found}: return broken({found})"]
         script.scope["guard"] = self.guard
