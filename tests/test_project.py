@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -171,6 +173,20 @@ def test_the_build_and_the_installation_ask_for_the_same_tensorflow() -> None:
     assert f'"{wanted[0]}"' in (REPOSITORY / "setup.py").read_text(encoding="utf-8")
 
 
+CONFLICT = re.compile(rb"^(?:<{7}|>{7}|\|{7})(?: |\r?$)|^={7}\r?$", re.MULTILINE)
+
+
+def test_no_tracked_file_has_the_marks_of_a_conflict() -> None:
+    """What a merge leaves for people to decide."""
+    if not (REPOSITORY / ".git").exists():
+        pytest.skip("not a git repository")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, check=True).stdout
+    paths = [REPOSITORY / name.decode() for name in listed.split(b"\0") if name]
+    texts = {path: path.read_bytes() for path in paths if path.is_file()}  # one may be deleted and not yet committed
+    assert len(texts) > 100
+    assert [path for path, text in texts.items() if b"\0" not in text and CONFLICT.search(text)] == []
+
+
 def test_the_checkers_above_catch_what_they_look_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checker that finds nothing would agree with anything."""
     monkeypatch.setitem(globals(), "REPOSITORY", tmp_path)
@@ -186,3 +202,6 @@ def test_the_checkers_above_catch_what_they_look_for(tmp_path: Path, monkeypatch
         "recgraph/core/sample.py:4: core imports models",
     ]
     assert [name for _, name in imported_modules(path) if is_private(name)] == ["tensorflow.python.ops"]
+    sides = [b"<" * 7 + b" HEAD", b"ours", b"=" * 7, b"theirs", b">" * 7 + b" 0123abc (a topic)"]
+    assert len(CONFLICT.findall(b"\n".join(sides))) == len(CONFLICT.findall(b"\r\n".join(sides))) == 3
+    assert not CONFLICT.search(b"Heading\n" + b"=" * 8 + b"\n<<<<<<<<\n  " + b"=" * 7 + b"\n")
