@@ -569,7 +569,7 @@ def main(first: int, count: int, log: str, limit_gb: float) -> None:
             print(seed, end=" ", file=file, flush=True)
             told = mutant(seed, models, names)
             told += "" if settled() else " AND DOES NOT END"
-            print(told.replace("\n", " "), file=file, flush=True)
+            print(" ".join(told.splitlines()), file=file, flush=True)  # names may hold any of the ends of lines
 
 
 if __name__ == "__main__":

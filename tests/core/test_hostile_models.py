@@ -77,7 +77,7 @@ def survivors(count: int, folder: Path, place: Path, **variables: str) -> tuple[
         first = seed + 1
     found = log.read_text(encoding="utf-8").splitlines()
     failures += [line for line in found if line.endswith("AND DOES NOT END")]
-    return failures, [line for line in found if re.search(r"\d+ .*: ", line)]
+    return failures, [line for line in found if re.match(r"\d+ .*: ", line)]
 
 
 def judge(count: int, failures: list[str], lines: list[str]) -> None:

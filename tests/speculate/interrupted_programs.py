@@ -175,6 +175,7 @@ CASES: dict[str, Callable[[], list[Any]]] = {
     "steps": lambda: interrupted(in_steps),
     "tape": lambda: interrupted(lambda: under_a_tape(warm(rg.function(endless, mode="speculate")))),
     "batched recursion": lambda: interrupted(lambda: subgraph("batched", False)(tf.constant(0.5))),
+    "parallel recursion": lambda: interrupted(lambda: subgraph("parallel", False)(tf.constant(0.5))),
     "loop, batched": lambda: interrupted(lambda: subgraph("batched", True)(tf.constant(0.5))),
     "loop, parallel": lambda: interrupted(lambda: subgraph("parallel", True)(tf.constant(0.5))),
     "whole": whole,
