@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from recgraph.core.subgraph import SubGraph
 
 AttrValue = tf.compat.v1.AttrValue
+# Operations through which gradients flow to a variable.
+_READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
 
 
 def call(subgraph: SubGraph, args: tuple[Any, ...], name: str | None, rows: bool) -> Any:
@@ -119,6 +121,8 @@ def _invoke_program(
     )
     if eager:
         variants = [tensor for tensor in tensors if tensor.dtype == tf.variant]
+        handles = [i for i, tensor in enumerate(tensors) if tensor.dtype == tf.resource]
+        made.frame.recgraph_watched_handles = [i for i in handles if tf_private.tape_is_recording([tensors[i]])]
         made.frame.recgraph_watched_variants = bool(variants) and tf_private.tape_is_recording(variants)
         made.frame.recgraph_program = linked  # a tape keeps the frame, the frame what its gradient needs
     else:
@@ -197,6 +201,7 @@ def _inner_rule(op: tf.Operation, gradients: list[Any]) -> list[Any]:
 
     subgraph = by_identity(op.get_attr("entry").decode())
     assert subgraph is not None, "a body keeps its callees"
+    _check_handles(op, len(op.inputs), subgraph)
     targets = subgraph.differentiable_inputs()
     made = native.ops().recgraph_invoke_gradient(
         frame=op.outputs[-1],
@@ -240,6 +245,63 @@ def _check_variants(op: Any, arguments: int, gradients: Sequence[Any]) -> None:
         )
 
 
+def _check_handles(op: Any, arguments: int, subgraph: SubGraph | None) -> None:
+    """No gradient flows to a variable by a handle that a call is given: a body must capture it, or be given its value.
+
+    Raises:
+        GradientError: one would have to.
+    """
+    if isinstance(op, _Made):  # of a second derivative: the first one has asked
+        return
+    given = [i for i, tensor in enumerate(list(op.inputs)[:arguments]) if tensor.dtype == tf.resource]
+    if any(_may_be_wanted(op, i) for i in given) and _may_read(subgraph):
+        raise GradientError(
+            f"call of SubGraph '{_name_of(op, subgraph)}': no gradient flows to a variable whose handle a call is given",
+            found="an argument of dtype resource",
+            expected="a body that uses the variable itself, or is given its value",
+            next_step="let the body use the variable (it is captured), pass its value (`variable.read_value()`), or take "
+            "the gradient in a tf.GradientTape that does not watch the variable",
+        )
+
+
+def _name_of(op: Any, subgraph: SubGraph | None) -> str:
+    return str(op.get_attr("entry").decode()) if subgraph is None else subgraph.name
+
+
+def _may_be_wanted(op: Any, i: int) -> bool:
+    """Whether somebody may want the gradient by the variable whose handle is an input of a call.
+
+    A tape says what it watches; in a graph that is not known. In a body the sums for a variable that it captures would
+    miss what the call reads; what the body itself is given is judged where it is called from outside.
+    """
+    handle = op.inputs[i]
+    data = tf_private.handle_data(handle)
+    if data is not None and not is_differentiable(handle):
+        return False
+    if tf_private.executing_eagerly():
+        return i in getattr(op.outputs[-1], "recgraph_watched_handles", ())
+    if hasattr(op, "skip_input_indices"):
+        return op.skip_input_indices is None or i not in op.skip_input_indices
+    body = enclosing_body(handle.graph)
+    if body is not None and handle.op.type == "Placeholder":
+        return body.environment.outer(handle) is not None
+    return data is not None or handle.op.type == "Placeholder"
+
+
+def _may_read(subgraph: SubGraph | None) -> bool:
+    """Whether bodies read floating-point variables whose handles they are given; taken to be so of a SavedModel's."""
+    if subgraph is None:
+        return True
+    for member in program.reachable(subgraph):
+        body = member.finished_body()
+        for op, _ in program.all_operations(body, body.environment):
+            if op.type in _READS and body.environment.outer(op.inputs[0]) is None:
+                dtype = op.outputs[0].dtype
+                if dtype.is_floating or dtype.is_complex:
+                    return True
+    return False
+
+
 def _may_depend(tensor: tf.Tensor) -> bool:
     """Whether gradients may flow through a tensor of a graph to an input or a variable."""
     seen, stack = set(), [tensor.op]
@@ -274,6 +336,7 @@ def _outer_rule(op: Any, *gradients: Any) -> list[Any]:
     contract = linked.contract
     assert contract is not None
     _check_variants(op, contract.arguments, gradients)
+    _check_handles(op, contract.arguments, linked.subgraph)
     specs = [spec for total in contract.sums for spec in total.specs]
     eager = tf_private.executing_eagerly()
     made = _operation("recgraph_invoke_gradient", eager)(
