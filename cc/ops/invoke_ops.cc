@@ -142,4 +142,12 @@ REGISTER_OP("Recgraph>Accumulate")
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc("Adds a contribution to the gradient of a slot. Runs inside of an invocation only.");
 
+REGISTER_OP("Recgraph>Refuse")
+    .Input("value: T")
+    .Output("same: T")
+    .Attr("T: type")
+    .Attr("message: string")
+    .SetShapeFn(tensorflow::shape_inference::UnchangedShape)
+    .Doc("Fails with the message where its result is used; without state, so it does not run where it is not.");
+
 }  // namespace recgraph

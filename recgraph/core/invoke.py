@@ -76,6 +76,12 @@ def call_inside(
     subgraph: SubGraph, body: BodyGraph, tensors: list[tf.Tensor], label: str, rows: bool
 ) -> list[tf.Tensor]:
     """A call in a body: it inherits the environment of the invocation that makes it."""
+    if tf_private.a_tape_is_listening() and tf_private.has_tangents(tensors):
+        raise GradientError(
+            f"SubGraph '{subgraph.name}' cannot be called under a tf.autodiff.ForwardAccumulator in a body",
+            where=origin.here(),
+            next_step="put the accumulator around the call from outside, or use tf.GradientTape outside of the body",
+        )
     body.callees[subgraph.identity] = subgraph
     made = native.ops().recgraph_invoke(
         captures=[],
@@ -94,7 +100,114 @@ def _call_from_outside(subgraph: SubGraph, tensors: list[tf.Tensor], label: str,
     outer = _slots(subgraph.program(gradient=False)).tensors if eager else []
     record = eager and tf_private.tape_is_recording([*tensors, *outer])
     linked = _program_for(subgraph, record, subgraph.may_be_batched(rows))
+    if tf_private.a_tape_is_listening():
+        captures = _captures(subgraph, linked)
+        if tf_private.has_tangents([*tensors, *captures]):
+            return _call_under_accumulators(subgraph, linked, tensors, captures, label, rows)
     return list(_invoke_program(subgraph, linked, tensors, label, rows).results)
+
+
+def _call_under_accumulators(
+    subgraph: SubGraph,
+    linked: program.Program,
+    tensors: list[tf.Tensor],
+    captures: list[tf.Tensor],
+    label: str,
+    rows: bool,
+) -> list[tf.Tensor]:
+    """A call that a `tf.autodiff.ForwardAccumulator` follows: as a function, whose results are all tensors.
+
+    An accumulator takes the derivative of an operation from the gradient of its gradient, by all of its outputs; the
+    frame is no tensor. In a graph what is captured is handed over, as accumulators follow nothing there that a function
+    captures.
+
+    Raises:
+        GradientError: the SubGraph has no second derivative.
+    """
+    eager, count = tf_private.executing_eagerly(), len(tensors)
+    handed = [] if eager else captures
+
+    def function(*given: tf.Tensor) -> list[tf.Tensor]:
+        inside = list(given[count:]) if handed else None
+        for outer, inner in zip(handed, inside or (), strict=True):
+            if outer.dtype == tf.resource:
+                tf_private.copy_handle_data(outer, inner)
+        return list(_invoke_program(subgraph, linked, list(given[:count]), label, rows, inside).results)
+
+    traced = tf.function(function, autograph=False, reduce_retracing=True)
+    if eager:
+        traced = subgraph.followed.setdefault((linked.key, label, rows), traced)
+    specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in [*tensors, *handed]]
+    try:
+        with tf_private.without_recording():  # what is followed is the call, not how the function is made
+            concrete = traced.get_concrete_function(*specs)
+        return list(concrete(*tensors, *handed))
+    except (GradientError, DefinitionError) as why:
+        raise GradientError(
+            f"SubGraph '{subgraph.name}' cannot be called under a tf.autodiff.ForwardAccumulator that watches what it uses",
+            where=origin.here(),
+            found=str(why),
+            expected="a SubGraph with a second derivative: an accumulator takes the gradient of the gradient",
+            next_step="use tf.GradientTape, or call it where the accumulator watches nothing that it uses",
+        ) from why
+
+
+def call_of_rows(op: tf.Operation, tensors: list[tf.Tensor], captures: list[tf.Tensor]) -> tuple[Any, Any]:
+    """A call like `op`, one invocation for each row of what it is given, and its program; None for a call in a body."""
+    attributes = {
+        name: op.get_attr(name) for name in ("entry", "key", "program", "site", "record", "engine", "max_depth", "reads")
+    }
+    linked = _program_in(op.graph, attributes["key"].decode())
+    if linked is not None and linked.subgraph is not None:
+        subgraph = linked.subgraph
+        linked = subgraph.program(linked.contract is not None, subgraph.may_be_batched(rows=True))
+        engine = subgraph.engine if linked.plan is not None else "parallel"
+        attributes |= {"entry": linked.entry, "key": linked.key, "program": linked.library, "engine": engine}
+    shapes = op.get_attr("output_shapes")
+    if not op.get_attr("map"):
+        lead = tensors[0].shape[:1]
+        shapes = [lead.concatenate(tf.TensorShape(shape)) for shape in shapes]
+    else:
+        shapes = [tf.TensorShape([None]).concatenate(tf.TensorShape(shape)[1:]) for shape in shapes]
+    made = native.ops().recgraph_invoke(
+        args=tensors,
+        captures=captures,
+        Tout=op.get_attr("Tout"),
+        output_shapes=shapes,
+        map=True,
+        name=op.name.rsplit("/", 1)[-1],
+        **attributes,
+    )
+    return made, linked
+
+
+def keep_program(made: tf.Operation, op: tf.Operation, linked: Any) -> None:
+    """Notes for a call of rows what was noted for the call that it stands for."""
+    if linked is not None and linked.slots is not None:
+        _mark_in_graph(made, linked)
+
+
+def gradient_of_rows(
+    op: tf.Operation, frame: tf.Tensor, grads: list[tf.Tensor], primals: list[tf.Tensor]
+) -> list[tf.Tensor]:
+    """The gradient of a call of rows that stands for the call of which `op` is the gradient."""
+    forward = frame.op
+    names = ("site", "slots", "kinds", "Tout", "Tsums", "sums_shapes")
+    made = native.ops().recgraph_invoke_gradient(
+        frame=frame,
+        grads=grads,
+        primals=primals,
+        map=True,
+        results_shapes=[tf.TensorShape(None)] * len(op.get_attr("Tout")),
+        **{name: forward.get_attr(name) for name in ("entry", "key", "program")},
+        **{name: op.get_attr(name) for name in names},
+    )
+    if isinstance(made, tf.Operation):
+        return []
+    linked = _program_in(op.graph, forward.get_attr("key").decode())
+    if linked is not None:
+        _note_gradient(made, linked)
+    return [*made.results, *made.sums]
 
 
 def _operation(name: str, eager: bool) -> Any:
@@ -103,13 +216,19 @@ def _operation(name: str, eager: bool) -> Any:
 
 
 def _invoke_program(
-    subgraph: SubGraph, linked: program.Program, tensors: list[tf.Tensor], label: str, rows: bool
+    subgraph: SubGraph,
+    linked: program.Program,
+    tensors: list[tf.Tensor],
+    label: str,
+    rows: bool,
+    captures: list[tf.Tensor] | None = None,
 ) -> Any:
+    """The operation; `captures` are those tensors of this graph, where they are known."""
     eager = tf_private.executing_eagerly()
     if eager:
         linked.register()
     made = _operation("recgraph_invoke", eager)(
-        captures=_captures(subgraph, linked),
+        captures=_captures(subgraph, linked) if captures is None else captures,
         reads=_slots(linked).reads,
         entry=linked.entry,
         key=linked.key,
@@ -393,7 +512,7 @@ def _gradient_program(op: Any) -> program.Program:
         return with_gradient
     real = frame.op
     key = real.get_attr("key").decode()
-    linked = getattr(real.graph, "recgraph_programs", {}).get(key) or program.find(key)
+    linked = _program_in(real.graph, key)
     if linked is None:
         linked = program.revive(real.get_attr("entry").decode(), key, real.get_attr("program"))
     with_gradient = linked.with_gradient()
@@ -409,6 +528,12 @@ def _keep_with_graph(graph: Any, linked: program.Program) -> None:
     if not hasattr(graph, "recgraph_programs"):
         graph.recgraph_programs = {}
     graph.recgraph_programs[linked.key] = linked
+
+
+def _program_in(graph: Any, key: str) -> program.Program | None:
+    """The program with this key that a graph keeps, or the process."""
+    found: program.Program | None = getattr(graph, "recgraph_programs", {}).get(key)
+    return found or program.find(key)
 
 
 def _slot_gradients(contract: Any, values: list[tf.Tensor], captures: list[tf.Tensor]) -> dict[int, Any]:
@@ -514,8 +639,7 @@ def _program_of_gradient(op: Any) -> program.Program:
             return linked
     key = op.get_attr("key").decode()
     real = op.outputs[0].op
-    found = getattr(real.graph, "recgraph_programs", {}).get(key) or program.find(key)
-    return found or program.revive(op.get_attr("entry").decode(), key, op.get_attr("program"))
+    return _program_in(real.graph, key) or program.revive(op.get_attr("entry").decode(), key, op.get_attr("program"))
 
 
 def _cotangents_of_captures(linked: program.Program, contract: Any, op: Any, gradients: Any) -> dict[int, tf.Tensor]:

@@ -12,7 +12,19 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import branches, breadth, engines, gradient, invoke, listing, origin, program, pullback, signature
+from recgraph.core import (
+    branches,
+    breadth,
+    engines,
+    gradient,
+    invoke,
+    listing,
+    origin,
+    program,
+    pullback,
+    signature,
+    vectorizing,
+)
 from recgraph.core.body import BodyGraph
 from recgraph.core.environment import is_differentiable
 from recgraph.errors import DefinitionError, GradientError, SignatureError
@@ -91,6 +103,7 @@ class SubGraph:
         self._derivative: gradient_module.Derivative | None = None
         self._pullback: tuple[SubGraph, list[tf.Tensor]] | None = None
         self._programs: dict[tuple[bool, bool], program.Program] = {}
+        self.followed: dict[Any, Any] = {}  # functions that make eager calls which accumulators follow
         _by_identity[self.identity] = self
 
     # Definition.
@@ -365,7 +378,8 @@ class SubGraph:
             invoke.check_recomputable(self, "gradient='recompute'")
         targets, seeds = [self.placeholders[i] for i in self.differentiable_inputs()], self.differentiable_outputs()
         try:
-            derivative = gradient_module.differentiate(body, targets, seeds, body.environment, recompute)
+            with tf_private.without_recording():
+                derivative = gradient_module.differentiate(body, targets, seeds, body.environment, recompute)
         except LookupError as error:
             raise GradientError(
                 f"SubGraph '{self.name}' cannot be differentiated",
@@ -389,8 +403,13 @@ class SubGraph:
                 inputs, outputs = pullback.declare(self, outers)
                 made = SubGraph(f"{self.name}_pullback", inputs, outputs, max_depth=self.max_depth)
                 self._pullback = made, outers  # declared before it is defined: the recursion calls it
-                body = made._begin_generated(pullback.PullbackBody(made.name, self.finished_body()))
-                pullback.fill(self, body, made.placeholders, outers)
+                try:
+                    with tf_private.without_recording():
+                        body = made._begin_generated(pullback.PullbackBody(made.name, self.finished_body()))
+                        pullback.fill(self, body, made.placeholders, outers)
+                except BaseException:
+                    self._pullback = None
+                    raise
                 made._finished = True
             return self._pullback
 
@@ -410,7 +429,8 @@ class SubGraph:
         key = gradient, self.engine == "batched" if batched is None else batched
         with self._lock:
             if key not in self._programs:
-                self._programs[key] = program.link(self, *key)
+                with tf_private.without_recording():
+                    self._programs[key] = program.link(self, *key)
             return self._programs[key]
 
     def may_be_batched(self, rows: bool) -> bool:
@@ -446,6 +466,7 @@ class SubGraph:
 
 
 gradient_module = gradient
+vectorizing.register()
 
 
 def by_identity(identity: str) -> SubGraph | None:

@@ -53,6 +53,7 @@ from recgraph.tf_private.runtime import (
     global_seed,
     gradient_code,
     has_function,
+    has_tangents,
     is_plainly_eager,
     next_seeds,
     raise_status,
@@ -62,9 +63,11 @@ from recgraph.tf_private.runtime import (
     tape_is_recording,
     variable_dtype,
     watch_variables,
+    without_recording,
     wrapped_container,
 )
 from recgraph.tf_private.taping import Group, Watched, connected_inputs, record_in_groups
+from recgraph.tf_private.vectorizing import NotVectorized, register_vectorization, stacked
 
 __all__ = [
     "TRACING",
@@ -76,6 +79,7 @@ __all__ = [
     "Group",
     "Handler",
     "Interrupted",
+    "NotVectorized",
     "Watched",
     "a_tape_is_listening",
     "add_control_inputs",
@@ -112,6 +116,7 @@ __all__ = [
     "gradient_function",
     "handle_data",
     "has_function",
+    "has_tangents",
     "in_function_graph",
     "is_graph_tensor",
     "is_of_handler",
@@ -123,16 +128,19 @@ __all__ = [
     "raise_status",
     "record_in_groups",
     "redirect",
+    "register_vectorization",
     "run_grappler",
     "run_independently",
     "seed_generator_state",
     "set_attribute",
     "set_seed_generator_state",
+    "stacked",
     "stay_on_device",
     "tape_is_recording",
     "variable_dtype",
     "variable_names",
     "watch_variables",
+    "without_recording",
     "wrapped_container",
     "wrapped_gradient_functions",
 ]

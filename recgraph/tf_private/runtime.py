@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe as _pywrap_tfe
 from tensorflow.python.eager import context as _context
+from tensorflow.python.eager import forwardprop_util as _forwardprop_util
 from tensorflow.python.eager import imperative_grad as _imperative_grad
 
 # A gradient function is offered to a tape before anything is recorded: whether a tape is listening decides
@@ -42,6 +43,16 @@ def gradient_code() -> CodeType:
 def a_tape_is_listening() -> bool:
     """Whether a gradient tape or accumulator of this thread may record what is done now."""
     return bool(_record.could_possibly_record())
+
+
+def has_tangents(tensors: list[tf.Tensor]) -> bool:
+    """Whether a `tf.autodiff.ForwardAccumulator` has a tangent of one of these tensors."""
+    return bool(_forwardprop_util.pack_tangents(tensors).indices)
+
+
+def without_recording() -> Any:
+    """A context in which no gradient tape or accumulator of this thread records or follows what is done."""
+    return _record.stop_recording()
 
 
 def watch_variables(graph: Any) -> None:
