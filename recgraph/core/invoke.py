@@ -144,7 +144,8 @@ def _call_under_accumulators(
         return list(concrete(*tensors, *handed))
     except (GradientError, DefinitionError) as why:
         raise GradientError(
-            f"SubGraph '{subgraph.name}' cannot be called under a tf.autodiff.ForwardAccumulator that watches what it uses",
+            f"SubGraph '{subgraph.name}' cannot be called under a tf.autodiff.ForwardAccumulator that watches what it "
+            "uses",
             where=origin.here(),
             found=str(why),
             expected="a SubGraph with a second derivative: an accumulator takes the gradient of the gradient",
@@ -154,9 +155,8 @@ def _call_under_accumulators(
 
 def call_of_rows(op: tf.Operation, tensors: list[tf.Tensor], captures: list[tf.Tensor]) -> tuple[Any, Any]:
     """A call like `op`, one invocation for each row of what it is given, and its program; None for a call in a body."""
-    attributes = {
-        name: op.get_attr(name) for name in ("entry", "key", "program", "site", "record", "engine", "max_depth", "reads")
-    }
+    names = ("entry", "key", "program", "site", "record", "engine", "max_depth", "reads")
+    attributes = {name: op.get_attr(name) for name in names}
     linked = _program_in(op.graph, attributes["key"].decode())
     if linked is not None and linked.subgraph is not None:
         subgraph = linked.subgraph
@@ -181,7 +181,7 @@ def call_of_rows(op: tf.Operation, tensors: list[tf.Tensor], captures: list[tf.T
     return made, linked
 
 
-def keep_program(made: tf.Operation, op: tf.Operation, linked: Any) -> None:
+def keep_program(made: tf.Operation, linked: Any) -> None:
     """Notes for a call of rows what was noted for the call that it stands for."""
     if linked is not None and linked.slots is not None:
         _mark_in_graph(made, linked)
@@ -375,11 +375,11 @@ def _check_handles(op: Any, arguments: int, subgraph: SubGraph | None) -> None:
     given = [i for i, tensor in enumerate(list(op.inputs)[:arguments]) if tensor.dtype == tf.resource]
     if any(_may_be_wanted(op, i) for i in given) and _may_read(subgraph):
         raise GradientError(
-            f"call of SubGraph '{_name_of(op, subgraph)}': no gradient flows to a variable whose handle a call is given",
+            f"call of SubGraph '{_name_of(op, subgraph)}': no gradient flows to a variable whose handle it is given",
             found="an argument of dtype resource",
             expected="a body that uses the variable itself, or is given its value",
-            next_step="let the body use the variable (it is captured), pass its value (`variable.read_value()`), or take "
-            "the gradient in a tf.GradientTape that does not watch the variable",
+            next_step="let the body use the variable (it is captured), pass its value (`variable.read_value()`), or "
+            "take the gradient in a tf.GradientTape that does not watch the variable",
         )
 
 

@@ -16,8 +16,8 @@ from recgraph.errors import ScopeError
 
 _NEXT_STEP = "use tf.map_fn, which runs one iteration after the other"
 _NO_SUMS = (
-    "SubGraph '{name}': tf.vectorized_map gives no gradients for each iteration by what a body captures, which are sums "
-    "over all invocations; take them outside of tf.vectorized_map, of the sum of the results, or " + _NEXT_STEP
+    "SubGraph '{name}': tf.vectorized_map gives no gradients for each iteration by what a body captures: those are "
+    "sums over all invocations; take them outside of tf.vectorized_map, of the sum of the results, or " + _NEXT_STEP
 )
 
 
@@ -28,20 +28,22 @@ def _vectorize_call(loop: Any) -> list[Any]:
     given = [loop.input(i) for i in range(loop.num_inputs)]
     if any(one.is_stacked for one in given[count:]):
         raise ScopeError(
-            f"SubGraph '{name}' cannot be called in tf.vectorized_map: it captures a tensor that differs from iteration "
-            "to iteration",
+            f"SubGraph '{name}' cannot be called in tf.vectorized_map: it captures a tensor that differs from "
+            "iteration to iteration",
             expected="a SubGraph that is given what differs as an input",
             next_step=f"make it an input, or {_NEXT_STEP}",
         )
     if not count or any(one.t.dtype in (tf.resource, tf.variant) for one in given[:count]):
         raise ScopeError(
-            f"SubGraph '{name}' cannot be called in tf.vectorized_map: there are no rows of its inputs",
-            found="no inputs" if not count else "an input of dtype resource or variant",
+            f"SubGraph '{name}' cannot be called in tf.vectorized_map: it has "
+            + ("an input of dtype resource or variant, which has no rows" if count else "no inputs"),
             next_step=_NEXT_STEP,
         )
     rows = bool(op.get_attr("map"))
-    made, linked = invoke.call_of_rows(op, [_rows(loop, i, rows) for i in range(count)], [one.t for one in given[count:]])
-    invoke.keep_program(made.frame.op, op, linked)
+    tensors, captures = [_rows(loop, i, rows) for i in range(count)], [one.t for one in given[count:]]
+    made, linked = invoke.call_of_rows(op, tensors, captures)
+    invoke.keep_program(made.frame.op, linked)
+    _run_for_no_row(op, range(count))
     return [*_wrapped(loop, made.results, rows, op), tf_private.stacked(made.frame, rows=False)]
 
 
@@ -60,10 +62,19 @@ def _vectorize_gradient(loop: Any) -> list[Any]:
         is_row = loop.input(i).is_stacked and dtype not in (tf.resource, tf.variant)
         primals.append(_rows(loop, i, rows) if is_row else loop.input(i).t)
     made = invoke.gradient_of_rows(op, loop.input(0).t, grads, primals)
+    _run_for_no_row(op, range(1, count))
     text = _NO_SUMS.format(name=name)
     results = _wrapped(loop, made[: len(made) - sums], rows, op)
     refused = [native.ops().recgraph_refuse(total, message=text) for total in made[len(made) - sums :]]
     return [*results, *(tf_private.stacked(one, rows=False) for one in refused)]
+
+
+def _run_for_no_row(op: tf.Operation, inputs: Any) -> None:
+    """Lets the call that was traced do nothing: it stays in the graph, which runs all that may have effects."""
+    for i in inputs:
+        none = op.inputs[i][:0] if op.get_attr("map") else op.inputs[i][None][:0]
+        tf_private.replace_input(op, i, tf.compat.v1.placeholder_with_default(none, None))  # its shape is not looked at
+    tf_private.set_attribute(op, "map", tf.compat.v1.AttrValue(b=True))
 
 
 def _name_of(op: tf.Operation) -> str:

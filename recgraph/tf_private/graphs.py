@@ -277,6 +277,11 @@ def redirect(old: tf.Tensor, new: tf.Tensor) -> None:
                 user._update_input(i, new)
 
 
+def replace_input(op: tf.Operation, i: int, tensor: tf.Tensor) -> None:
+    """An operation uses another tensor."""
+    op._update_input(i, tensor)
+
+
 def captured_values(graph: Any, placeholders: list[tf.Tensor]) -> list[tf.Tensor]:
     """What the graph has captured under these placeholders."""
     pairs = {id(inner): outer for outer, inner in graph.captures}
