@@ -135,7 +135,8 @@ void CallOp::StartAll(Call* call, const char* suffix, Program::Handle body) cons
 void CallOp::StartInOrder(Call* call, size_t row, Program::Handle body) const {
   call->invocations[row]->Start(body, [this, call, row, body](const absl::Status& status) {
     call->Update(status);
-    if (!status.ok() || row + 1 == call->invocations.size()) return AllDone(call);
+    if (status.ok() && call->scope.root->cancelled()) call->Update(errors::Cancelled("the step was cancelled"));
+    if (!call->Status().ok() || row + 1 == call->invocations.size()) return AllDone(call);
     // Not on the stack of the one that has ended: there may be any number of rows.
     call->scope.root->scheduler()->Schedule([this, call, row, body] { StartInOrder(call, row + 1, body); });
   });

@@ -29,6 +29,7 @@ from recgraph.speculate import (
     container_methods,
     containers,
     grown,
+    keras_state,
     known,
     library_calls,
     protocols,
@@ -179,6 +180,8 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         raise ev.refuse("effects", f"the SubGraph {called.name} has effects, which could not be undone", node)
     if isinstance(owner, keras.Model) and name in _RUNNING:
         raise ev.refuse("framework", f"{name} runs Python of Keras's own around the model", node)
+    if any(known.top_package(thing) == "keras" or keras_state.has_state(thing) for thing in (owner, function)):
+        ev.heap.keras_called(ev.where(node))
     inner = purity.wrapped(function)
     if inner is not None and not purity.only_computes(inner):
         raise ev.refuse("wrapped function", f"{inner.__qualname__}, which {name} wraps, may do more than compute", node)

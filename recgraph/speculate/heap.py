@@ -106,6 +106,7 @@ class Heap:
         self.merges_tensors = False
         self.identified: dict[int, tf.Tensor] = {}
         self.losses = keras_state.Losses()
+        self._reads_settings = False
         self.sealed: dict[int, Any] = {}
         self._made: dict[int, Any] = {}
         self._given: set[int] = set()
@@ -212,6 +213,14 @@ class Heap:
             check = self.script.constant(keras_state.unchanged(value))
             what = f"attributes of a {type(value).__name__} and its layers"
             self.script.assume(f"{check}()", assumption("constant", what, where))
+
+    def keras_called(self, where: str) -> None:
+        """Keras is called, which reads settings of its own."""
+        if self._reads_settings:
+            return
+        self._reads_settings = True
+        check = self.script.constant(keras_state.settings_unchanged())
+        self.script.assume(f"{check}()", assumption("constant", "the settings of Keras", where))
 
     def _composite(self, value: Any, name: str, seen: Seen, assume: Any) -> Any:
         """A ragged or sparse tensor or slices: its parts are inputs."""

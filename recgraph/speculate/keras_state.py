@@ -70,6 +70,16 @@ def unchanged(thing: Any) -> Callable[[], bool]:
     return check
 
 
+def settings_unchanged() -> Callable[[], bool]:
+    """A function that tells whether the settings that all of Keras reads are as they are now."""
+    settings = tf_private.keras_settings()
+
+    def check() -> bool:
+        return all(map(_is_alike, settings, tf_private.keras_settings()))
+
+    return check
+
+
 class Losses:
     """The losses that layers keep from their last call: while a call is converted, tensors of its graph."""
 

@@ -41,6 +41,7 @@ from recgraph.tf_private.graphs import (
     variable_names,
     wrapped_gradient_functions,
 )
+from recgraph.tf_private.keras_settings import keras_settings
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
     call_options,
@@ -122,6 +123,7 @@ __all__ = [
     "is_graph_tensor",
     "is_of_handler",
     "is_plainly_eager",
+    "keras_settings",
     "meta_graph_pb2",
     "next_seeds",
     "op_definition",
