@@ -33,6 +33,7 @@ from recgraph.data.ptb import (
     to_nltk,
     write_trees,
 )
+from recgraph.data.replicas import TreeRows, whole
 from recgraph.data.sick import Pair, PairFormatError, Pairs, load_sick, read_pairs, sick_dir
 from recgraph.data.sst import SENTIMENTS, Treebank, load_sst, sst_dir
 from recgraph.data.tokenizing import spaced, tokenize, tokenize_all
@@ -65,6 +66,7 @@ __all__ = [
     "TreeBatch",
     "TreeBuilder",
     "TreeFormatError",
+    "TreeRows",
     "Treebank",
     "VectorFormatError",
     "Vocabulary",
@@ -105,6 +107,7 @@ __all__ = [
     "top_down_batch",
     "tree_dataset",
     "tree_of_spans",
+    "whole",
     "write_treebank",
     "write_trees",
 ]

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import recgraph as rg
+from recgraph.data import whole
 from recgraph.models.common import Hyper, WordNetwork
 
 Fences = tuple[tf.Tensor, tf.Tensor]
@@ -71,6 +72,7 @@ class SpanParser(WordNetwork):
           The sum over the nodes, float32 scalar; and for each tree how many cuts are where they would be made, and how
           many there are, float32 `[B, 2]`.
         """
+        batch = whole(batch)
         words = sentences(batch)
         fences = self.fences(words if dropout_seed is None else self._drop(words, dropout_seed), words)
         number = tf.TensorSpec([], tf.int32)
@@ -92,6 +94,7 @@ class SpanParser(WordNetwork):
 
     def predict(self, batch: Any) -> tf.Tensor:
         """The spans of the trees that the parser makes, int32 `[B, T, 2]`: those of a sentence's gaps, then zeros."""
+        batch = whole(batch)
         words = sentences(batch)
         fences = self.fences(words, words)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 import recgraph as rg
+from recgraph.data import whole
 from recgraph.models import losses
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 def loss(model: TreeModel, batch: Any, dropout_seed: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
     """See `TreeModel.loss`. An invocation returns its state and the loss of its subtree: training needs no more."""
+    batch = whole(batch)
     target, weight = losses.targets(batch)
     table = tf.stack([batch.words, batch.left, batch.right, target], 1)  # one lookup a node in place of four
     keep = losses.dropout_rows(model.hyper, batch, dropout_seed)
@@ -47,6 +49,7 @@ def loss(model: TreeModel, batch: Any, dropout_seed: tf.Tensor | None) -> tuple[
 
 def predict(model: TreeModel, batch: Any) -> tf.Tensor:
     """See `TreeModel.predict`. Scores travel up with the state: left, right, own is the order of the batch."""
+    batch = whole(batch)
     table = tf.stack([batch.words, batch.left, batch.right], 1)
     classes = model.hyper.classes
     outputs = {"state": _state_spec(model), "logits": tf.TensorSpec([None, classes])}

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
+from recgraph.data import whole
 from recgraph.models.common import Hyper, State, WordNetwork
 
 
@@ -87,6 +88,7 @@ class PairModel(WordNetwork):
         Returns:
           The sum over the pairs, float32 scalar, and the predicted scores, float32 `[B]`.
         """
+        batch = whole(batch)
         logits = self._pair_logits(batch)
         target = sparse_target(batch.scores, self.hyper.classes)
         entropy = -tf.reduce_sum(tf.math.xlogy(target, target), 1)
@@ -95,7 +97,7 @@ class PairModel(WordNetwork):
 
     def predict(self, batch: Any) -> tf.Tensor:
         """The predicted scores of a `PairBatch`, float32 `[B]`."""
-        return expected_score(self._pair_logits(batch))
+        return expected_score(self._pair_logits(whole(batch)))
 
     def _pair_logits(self, batch: Any) -> tf.Tensor:
         pairs = tf.size(batch.left)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
+from recgraph.data import whole
 from recgraph.models.common import Hyper, State, WordNetwork
 from recgraph.models.texts import to_numbers, to_text
 
@@ -93,6 +94,7 @@ class TopDownTreeLSTM(WordNetwork):
 
         Dependents to the left and to the right are two SubGraphs that call each other and themselves.
         """
+        batch = whole(batch)
         row = tf.TensorSpec([1, self.hyper.hidden])
         inputs = (tf.TensorSpec([], tf.int32), row, row)
         chains = {side: self.subgraph(f"{EDGES[side]}_losses", inputs, tf.TensorSpec([2])) for side in NEXT}
