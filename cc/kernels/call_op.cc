@@ -13,6 +13,13 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
+namespace {
+
+// For so long, no thread of the pool has begun a task of an eager call that waits: then the calling thread does.
+constexpr std::chrono::milliseconds kPatience{100};
+
+}  // namespace
+
 void Call::Update(const absl::Status& new_status) {
   if (new_status.ok()) return;
   std::lock_guard<std::mutex> lock(mutex);
@@ -38,7 +45,9 @@ void Call::Finish() {
                                        elapsed.count(), own_root->invocations());
   }
   const tensorflow::AsyncOpKernel::DoneCallback report = std::move(done);
+  const std::shared_ptr<SharedTasks> ended = std::move(tasks);
   delete this;
+  if (ended != nullptr) ended->End();
   report();
 }
 
@@ -69,6 +78,21 @@ void CallOp::ComputeAsync(OpKernelContext* ctx, DoneCallback done) {
   Call* const call = new Call;
   call->ctx = ctx;
   call->done = std::move(done);
+  Run(call);
+}
+
+void CallOp::Compute(OpKernelContext* ctx) {
+  const auto tasks = std::make_shared<SharedTasks>(Pool(ctx));
+  Call* const call = new Call;
+  call->ctx = ctx;
+  call->tasks = tasks;
+  call->done = [] {};
+  Run(call);
+  // Python functions in bodies would see the tapes and scopes of a thread that is not TensorFlow's own.
+  tasks->RunUntilEnd(IsPoolThread() ? std::chrono::milliseconds(0) : kPatience);
+}
+
+void CallOp::Run(Call* call) {
   const absl::Status status = CatchingAll([&] { return Begin(call); });
   if (status.ok()) {
     Launch(call);
@@ -85,7 +109,8 @@ absl::Status CallOp::Begin(Call* call) {
   if (!key_.empty()) {
     std::shared_ptr<Program> program;
     TF_RETURN_IF_ERROR(FindProgram(call->ctx, &program));
-    call->own_root = std::make_unique<RootCall>(call->ctx, std::move(program));
+    call->own_root = std::make_unique<RootCall>(
+        call->ctx, std::move(program), call->tasks == nullptr ? Pool(call->ctx) : call->tasks->submit());
     scope.root = call->own_root.get();
   } else {
     Invocation* const parent = Invocation::Current(call->ctx);

@@ -26,6 +26,7 @@ struct Call {
   tensorflow::OpKernelContext* ctx;
   tensorflow::AsyncOpKernel::DoneCallback done;
   Scope scope;
+  std::shared_ptr<SharedTasks> tasks;  // set where a thread waits for the call, and may run what belongs to it
   std::unique_ptr<RootCall> own_root;  // set where the call comes from outside of any body
   std::unique_ptr<Sums> own_sums;
   bool opens_environment = false;
@@ -57,6 +58,9 @@ class CallOp : public tensorflow::AsyncOpKernel {
  public:
   explicit CallOp(tensorflow::OpKernelConstruction* ctx);
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override;
+  // Of an eager call. The thread waits, and helps where nobody else runs the invocations: it may be one of the threads
+  // that run them itself, in a Python function that a graph calls, and all the others may be, too.
+  void Compute(tensorflow::OpKernelContext* ctx) override;
   bool IsExpensive() override { return false; }
 
  protected:
@@ -88,6 +92,7 @@ class CallOp : public tensorflow::AsyncOpKernel {
  private:
   // Starts invocation `row` and, when it has ended well, the next one.
   void StartInOrder(Call* call, size_t row, Program::Handle body) const;
+  void Run(Call* call);
   absl::Status Begin(Call* call);
   absl::Status FindProgram(tensorflow::OpKernelContext* ctx, std::shared_ptr<Program>* program);
 

@@ -10,6 +10,7 @@
 #include "cc/core/process_memory.h"
 #include "cc/core/thread_counts.h"
 #include "tensorflow/core/platform/cpu_info.h"
+#include "tensorflow/core/platform/env.h"
 #include "cc/kernels/errors.h"
 #include "tensorflow/core/protobuf/config.pb.h"
 
@@ -37,16 +38,6 @@ int InterOpThreads(FunctionLibraryRuntime* runtime) {
   return configured > 0 ? configured : tensorflow::port::MaxParallelism();
 }
 
-// The way to the inter-op threads. A kernel's own runner may run everything on the calling thread: a
-// function whose operations are run one by one is given such a one.
-Submit Pool(OpKernelContext* ctx) {
-  FunctionLibraryRuntime* const runtime = ctx->function_library();
-  if (runtime != nullptr && runtime->runner() != nullptr && *runtime->runner()) {
-    return *runtime->runner();
-  }
-  return *ctx->runner();
-}
-
 // The node that TensorFlow's message says an error came from: "... {{node NAME}} ...".
 std::string FailedNode(const std::string& message) {
   constexpr char kOpen[] = "{{node ";
@@ -58,6 +49,25 @@ std::string FailedNode(const std::string& message) {
 }
 
 }  // namespace
+
+// A kernel's own runner may run everything on the calling thread: a
+// function whose operations are run one by one is given such a one.
+Submit Pool(OpKernelContext* ctx) {
+  FunctionLibraryRuntime* const runtime = ctx->function_library();
+  if (runtime != nullptr && runtime->runner() != nullptr && *runtime->runner()) {
+    return *runtime->runner();
+  }
+  return *ctx->runner();
+}
+
+bool IsPoolThread() {
+  // What TensorFlow's pools call their threads; it may change, and then their tasks wait a little longer.
+  thread_local const bool is = [] {
+    std::string name;
+    return tensorflow::Env::Default()->GetCurrentThreadName(&name) && name.rfind("tf_", 0) == 0;
+  }();
+  return is;
+}
 
 InvocationCounts CountInvocations() {
   return {all_invocations.begun(), all_invocations.live(), all_invocations.peak()};
@@ -77,10 +87,10 @@ absl::Status CheckMemory() {
   return OwnMemory() > MemoryLimit() ? TooMany(all_invocations.live()) : absl::OkStatus();
 }
 
-RootCall::RootCall(OpKernelContext* ctx, std::shared_ptr<Program> program)
+RootCall::RootCall(OpKernelContext* ctx, std::shared_ptr<Program> program, Submit submit)
     : program_(std::move(program)), cancellation_(ctx->cancellation_manager()),
       threads_(InterOpThreads(program_->runtime())), options_(ctx->step_id()) {
-  scheduler_ = MakeScheduler(DefaultPolicy(), threads_, Pool(ctx));
+  scheduler_ = MakeScheduler(DefaultPolicy(), threads_, std::move(submit));
   options_.rendezvous = ctx->rendezvous();
   options_.cancellation_manager = &cancellation_;
   options_.collective_executor = ctx->collective_executor();

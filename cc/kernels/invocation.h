@@ -15,6 +15,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "cc/core/scheduler.h"
+#include "cc/core/shared_tasks.h"
 #include "cc/core/thread_counts.h"
 #include "cc/kernels/environment.h"
 #include "cc/kernels/program.h"
@@ -47,10 +48,16 @@ absl::Status TooMany(int64_t live);
 // TooMany where very many invocations are live and memory is short. Looks now and then only.
 absl::Status CheckMemory();
 
+// The way to the inter-op threads.
+Submit Pool(tensorflow::OpKernelContext* ctx);
+// Whether the calling thread is one of TensorFlow's.
+bool IsPoolThread();
+
 // One call from outside of any body: what all invocations below it share.
 class RootCall {
  public:
-  RootCall(tensorflow::OpKernelContext* ctx, std::shared_ptr<Program> program);
+  // `submit`: the way to the threads that run its tasks.
+  RootCall(tensorflow::OpKernelContext* ctx, std::shared_ptr<Program> program, Submit submit);
 
   Program* program() const { return program_.get(); }
   Scheduler* scheduler() const { return scheduler_.get(); }

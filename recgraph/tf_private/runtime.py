@@ -166,12 +166,25 @@ _has_forked = [False]
 os.register_at_fork(after_in_child=lambda: _has_forked.__setitem__(0, True))
 
 
+class _Thread(threading.local):
+    """What is asked of a thread once."""
+
+    def __init__(self) -> None:
+        # Python knows nothing of threads that it has not started, and makes a stand-in where it is asked.
+        self.is_of_python = not isinstance(threading.current_thread(), threading._DummyThread)
+
+
+_thread = _Thread()
+
+
 def is_plainly_eager() -> bool:
     """Whether operations run at once, and no distribution strategy has a say in it.
 
-    Nor in a forked process: the threads that run graphs have stayed in the other one.
+    Nor in a forked process: the threads that run graphs have stayed in the other one. Nor in one of these threads, in
+    a Python function that a graph calls: the graph that would be run there waits for another of them, and if each is
+    in such a function, all wait for ever.
     """
-    if _has_forked[0]:
+    if _has_forked[0] or not _thread.is_of_python:
         return False
     return _context.executing_eagerly() and not _ops.get_default_graph()._distribution_strategy_stack
 
