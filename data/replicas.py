@@ -75,6 +75,10 @@ class TreeRows(NamedTuple):
         return TreeBatch(words, left, right, labels, offsets, offsets[1:] - 1)
 
 
+# What a walk of the trees begins with: it waits for the check.
+_BEGIN = {TreeBatch: ("offsets", "roots"), PairBatch: ("offsets", "left", "right"), TopDownBatch: ("roots",)}
+
+
 def whole(batch: Batch) -> Batch:
     """The batch, all of whose trees are in it.
 
@@ -85,19 +89,21 @@ def whole(batch: Batch) -> Batch:
     import tensorflow as tf
 
     checked = tf.debugging.Assert(_fits(batch), [_CUT])
-    with tf.control_dependencies([] if tf.executing_eagerly() else [checked]):
-        return type(batch)(*map(tf.identity, batch))
+    if tf.executing_eagerly():
+        return batch
+    with tf.control_dependencies([checked]):
+        return batch._replace(**{name: tf.identity(getattr(batch, name)) for name in _BEGIN[type(batch)]})
 
 
 def _fits(batch: Any) -> tf.Tensor:
+    """Few operations, as every step asks: offsets that begin with 0 are those of the first part."""
     import tensorflow as tf
 
     nodes = tf.size(batch.words)
     if isinstance(batch, TopDownBatch):
         return tf.reduce_all([tf.reduce_all(batch[i] < nodes) for i in range(1, len(batch))])
-    ends = batch.offsets[0], batch.offsets[-1]
+    begins = batch.offsets[0] == 0
     if isinstance(batch, PairBatch):
-        fits = [tf.size(batch.offsets) == nodes + 1, ends[1] == tf.size(batch.children)]
-    else:
-        fits = [tf.size(batch.offsets) == tf.size(batch.roots) + 1, ends[1] == nodes]
-    return tf.reduce_all([ends[0] == 0, *fits])
+        ends = batch.offsets[-1] == tf.size(batch.children)
+        return begins & ends & (tf.size(batch.offsets) == nodes + 1)
+    return begins & (batch.offsets[-1] == nodes)

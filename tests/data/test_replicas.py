@@ -89,7 +89,7 @@ def test_a_batch_without_trees_is_whole() -> None:
 
 def test_in_a_graph_the_check_comes_first() -> None:
     """What reads the arrays waits for it."""
-    step = tf.function(lambda batch: tf.gather(whole(batch).words, batch.roots), autograph=False)
+    step = tf.function(lambda batch: tf.gather(batch.words, whole(batch).roots), autograph=False)
     with pytest.raises(tf.errors.InvalidArgumentError, match="a batch was cut in the middle of a tree"):
         step(parts(trees_of(4, 1), 2)[1])
 
