@@ -153,45 +153,42 @@ def _call_under_accumulators(
         ) from why
 
 
-def call_of_rows(op: tf.Operation, tensors: list[tf.Tensor], captures: list[tf.Tensor]) -> tuple[Any, Any]:
-    """A call like `op`, one invocation for each row of what it is given, and its program; None for a call in a body."""
-    names = ("entry", "key", "program", "site", "record", "engine", "max_depth", "reads")
-    attributes = {name: op.get_attr(name) for name in names}
-    linked = _program_in(op.graph, attributes["key"].decode())
-    if linked is not None and linked.subgraph is not None:
-        subgraph = linked.subgraph
-        linked = subgraph.program(linked.contract is not None, subgraph.may_be_batched(rows=True))
-        engine = subgraph.engine if linked.plan is not None else "parallel"
-        attributes |= {"entry": linked.entry, "key": linked.key, "program": linked.library, "engine": engine}
-    shapes = op.get_attr("output_shapes")
-    if not op.get_attr("map"):
-        lead = tensors[0].shape[:1]
-        shapes = [lead.concatenate(tf.TensorShape(shape)) for shape in shapes]
-    else:
-        shapes = [tf.TensorShape([None]).concatenate(tf.TensorShape(shape)[1:]) for shape in shapes]
+def call_of_rows(op: tf.Operation, tensors: list[tf.Tensor], captures: list[tf.Tensor]) -> Any:
+    """A call like `op`, one invocation for each row of what it is given."""
+    linked, attributes = _program_of_rows(op)
+    names = ("site", "record", "engine", "max_depth", "reads", "Tout")
+    lead, given = (tf.TensorShape([None]), 1) if op.get_attr("map") else (tensors[0].shape[:1], 0)
     made = native.ops().recgraph_invoke(
         args=tensors,
         captures=captures,
-        Tout=op.get_attr("Tout"),
-        output_shapes=shapes,
+        output_shapes=[lead.concatenate(tf.TensorShape(shape)[given:]) for shape in op.get_attr("output_shapes")],
         map=True,
         name=op.name.rsplit("/", 1)[-1],
-        **attributes,
+        **({name: op.get_attr(name) for name in names} | attributes),
     )
-    return made, linked
+    if linked is not None:
+        _mark_in_graph(made.frame.op, linked)
+    return made
 
 
-def keep_program(made: tf.Operation, linked: Any) -> None:
-    """Notes for a call of rows what was noted for the call that it stands for."""
-    if linked is not None and linked.slots is not None:
-        _mark_in_graph(made, linked)
+def _program_of_rows(op: tf.Operation) -> tuple[program.Program | None, dict[str, Any]]:
+    """The program of a call of rows that stands for a call, and its attributes; None in a body, or of a loaded one."""
+    linked = _program_in(op.graph, op.get_attr("key").decode())
+    if linked is None or linked.subgraph is None:
+        return None, {name: op.get_attr(name) for name in ("entry", "key", "program")}
+    subgraph = linked.subgraph
+    linked = subgraph.program(linked.contract is not None, subgraph.may_be_batched(rows=True))
+    attributes = {"entry": linked.entry, "key": linked.key, "program": linked.library}
+    if op.type == "Recgraph>Invoke":
+        attributes["engine"] = subgraph.engine if linked.plan is not None else "parallel"
+    return linked, attributes
 
 
 def gradient_of_rows(
     op: tf.Operation, frame: tf.Tensor, grads: list[tf.Tensor], primals: list[tf.Tensor]
 ) -> list[tf.Tensor]:
     """The gradient of a call of rows that stands for the call of which `op` is the gradient."""
-    forward = frame.op
+    linked, attributes = _program_of_rows(op)
     names = ("site", "slots", "kinds", "Tout", "Tsums", "sums_shapes")
     made = native.ops().recgraph_invoke_gradient(
         frame=frame,
@@ -199,12 +196,10 @@ def gradient_of_rows(
         primals=primals,
         map=True,
         results_shapes=[tf.TensorShape(None)] * len(op.get_attr("Tout")),
-        **{name: forward.get_attr(name) for name in ("entry", "key", "program")},
-        **{name: op.get_attr(name) for name in names},
+        **({name: op.get_attr(name) for name in names} | attributes),
     )
     if isinstance(made, tf.Operation):
         return []
-    linked = _program_in(op.graph, forward.get_attr("key").decode())
     if linked is not None:
         _note_gradient(made, linked)
     return [*made.results, *made.sums]
@@ -268,7 +263,11 @@ def _slots(linked: program.Program) -> Slots:
 
 
 def _captures(subgraph: SubGraph, linked: program.Program) -> list[tf.Tensor]:
-    tensors = _slots(linked).tensors
+    return _in_reach(subgraph, _slots(linked).tensors)
+
+
+def _in_reach(subgraph: SubGraph, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+    """The tensors, as a call from here is given them."""
     if tf_private.executing_eagerly():
         for tensor in tensors:
             if not isinstance(tensor, tf_private.EagerTensor):
@@ -611,7 +610,8 @@ def _second_rule(op: Any, *gradients: Any) -> list[Any]:
     seeds = len(contract.seeds)
     tensors = list(op.inputs)[1 + seeds : 1 + seeds + contract.arguments] + list(op.inputs)[1 : 1 + seeds]
     with_gradient = pullback.program(gradient=True)
-    made = _invoke_program(pullback, with_gradient, tensors, op.get_attr("site").decode(), rows)
+    captures = _captures_of_pullback(op, linked, pullback, with_gradient)
+    made = _invoke_program(pullback, with_gradient, tensors, op.get_attr("site").decode(), rows, captures)
     arrived = _cotangents_of_captures(linked, contract, op, gradients)
     upstream = list(gradients[: len(contract.targets)])
     for outer in outers:
@@ -619,8 +619,25 @@ def _second_rule(op: Any, *gradients: Any) -> list[Any]:
         if value is not None and rows:
             value = tf.repeat(value[None], tf.shape(tensors[0])[:1], axis=0)
         upstream.append(value)
-    found = _outer_rule(_Made(made, tensors, _captures(pullback, with_gradient), op), *upstream, None)
+    found = _outer_rule(_Made(made, tensors, captures, op), *upstream, None)
     return _in_order(found, linked, with_gradient, contract, seeds)
+
+
+def _captures_of_pullback(
+    op: Any, linked: program.Program, pullback: SubGraph, pulled: program.Program
+) -> list[tf.Tensor]:
+    """What the pullback captures: what the forward call was given, as inputs of `op`.
+
+    The SubGraph that is known by the program's key may be another one, with variables of its own: two that are defined
+    alike have one program, and so have a model and what is loaded of it.
+    """
+    contract = linked.contract
+    assert contract is not None
+    inputs = list(op.inputs)[1 + len(contract.seeds) + contract.arguments :]
+    given = {id(outer): tensor for outer, tensor in zip(_slots(linked).tensors, inputs, strict=True)}
+    rest = [outer for outer in _slots(pulled).tensors if id(outer) not in given]  # constants of gradient functions
+    made = dict(zip(map(id, rest), _in_reach(pullback, rest), strict=True))
+    return [given[id(outer)] if id(outer) in given else made[id(outer)] for outer in _slots(pulled).tensors]
 
 
 class _Made:

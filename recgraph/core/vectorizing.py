@@ -41,8 +41,7 @@ def _vectorize_call(loop: Any) -> list[Any]:
         )
     rows = bool(op.get_attr("map"))
     tensors, captures = [_rows(loop, i, rows) for i in range(count)], [one.t for one in given[count:]]
-    made, linked = invoke.call_of_rows(op, tensors, captures)
-    invoke.keep_program(made.frame.op, linked)
+    made = invoke.call_of_rows(op, tensors, captures)
     _run_for_no_row(op, range(count))
     return [*_wrapped(loop, made.results, rows, op), tf_private.stacked(made.frame, rows=False)]
 
@@ -65,12 +64,23 @@ def _vectorize_gradient(loop: Any) -> list[Any]:
     _run_for_no_row(op, range(1, count))
     text = _NO_SUMS.format(name=name)
     results = _wrapped(loop, made[: len(made) - sums], rows, op)
-    refused = [native.ops().recgraph_refuse(total, message=text) for total in made[len(made) - sums :]]
-    return [*results, *(tf_private.stacked(one, rows=False) for one in refused)]
+    refused = [native.ops().recgraph_refuse(_repeated(loop, total), message=text) for total in made[len(made) - sums :]]
+    return [*results, *map(tf_private.stacked, refused)]
+
+
+def _repeated(loop: Any, tensor: tf.Tensor) -> tf.Tensor:
+    """The tensor, a time for each iteration."""
+    count = tf.reshape(loop.pfor.loop_len_vector, [1])
+    return tf.broadcast_to(tensor, tf.concat([count, tf.shape(tensor)], 0))
 
 
 def _run_for_no_row(op: tf.Operation, inputs: Any) -> None:
-    """Lets the call that was traced do nothing: it stays in the graph, which runs all that may have effects."""
+    """Lets the call that was traced do nothing: it stays in the graph, which runs all that may have effects.
+
+    One in a function, a branch or a loop stays as it is: the function may be used elsewhere.
+    """
+    if op.graph is not tf.compat.v1.get_default_graph():
+        return
     for i in inputs:
         none = op.inputs[i][:0] if op.get_attr("map") else op.inputs[i][None][:0]
         tf_private.replace_input(op, i, tf.compat.v1.placeholder_with_default(none, None))  # its shape is not looked at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -129,3 +130,50 @@ def test_random_numbers_from_a_state_are_refused() -> None:
         gradient = inner.gradient(y, x)
     with pytest.raises(DefinitionError, match=r"a second derivative runs the body a second time[\s\S]*stateless"):
         outer.gradient(gradient, x)
+
+
+def _powers_of(weight: tf.Variable) -> Any:
+    """weight * x ** n; two of them are one program."""
+    with rg.SubGraph("power", outputs=tf.TensorSpec([])) as power:
+        x, n = power.input(tf.float32), power.input(tf.int32)
+        power.output(tf.cond(n < 1, lambda: weight * 1.0, lambda: x * power(x, n - 1)))
+    return power
+
+
+def _first_and_second(function: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            result = function(x)
+        first = inner.gradient(result, x)
+    return first, outer.gradient(first, x)
+
+
+def test_subgraphs_that_are_defined_alike() -> None:
+    """Each has variables of its own, also where only the program's key tells which they are: in a graph."""
+    one, other = _powers_of(tf.Variable(2.0)), _powers_of(tf.Variable(100.0))
+    x = tf.constant(3.0)
+    both = lambda x: one(x, 3) + other(x, 2)  # noqa: E731
+    graph = tf.function(both, autograph=False)
+    whole = tf.function(lambda x: _first_and_second(both, x), autograph=False)
+    for first, second in (_first_and_second(both, x), _first_and_second(graph, x), whole(x)):
+        assert float(first) == 2.0 * 27.0 + 200.0 * 3.0
+        assert float(second) == 12.0 * 3.0 + 200.0
+
+
+def test_a_loaded_model_beside_its_definition(tmp_path: Path) -> None:
+    """The same process has the SubGraph that was saved, and one more that is defined alike, with other values."""
+    module, x = tf.Module(), tf.constant(3.0)
+    module.weight = tf.Variable(2.0)
+    power = _powers_of(module.weight)
+    module.call = tf.function(lambda x: power(x, 3), input_signature=[tf.TensorSpec([])], autograph=False)
+    tf.saved_model.save(module, str(tmp_path))
+    later = _powers_of(tf.Variable(100.0))
+    later(x, 2)
+    loaded = tf.saved_model.load(str(tmp_path))
+    loaded.weight.assign(50.0)
+    whole = tf.function(lambda x: _first_and_second(loaded.call, x), autograph=False)
+    for first, second in (_first_and_second(loaded.call, x), whole(x)):
+        assert float(first) == 50.0 * 27.0
+        assert float(second) == 50.0 * 18.0

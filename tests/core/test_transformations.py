@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -188,6 +189,42 @@ def test_calls_in_a_body_are_vectorized(power: Any, weight: tf.Variable) -> None
     by_rows, by_weight = tape.gradient(results, [XS, weight])
     np.testing.assert_allclose(by_rows, 6.0 * XS**2)
     assert float(by_weight) == 36.0
+
+
+def test_functions_branches_and_loops_are_vectorized(power: Any) -> None:
+    """With calls in them; a function that was vectorized is what it was."""
+    graph = tf.function(lambda x: power(x, 3), autograph=False)
+
+    def branch(x: Any) -> Any:
+        return tf.cond(x > 1.5, lambda: power(x, 3), lambda: x)
+
+    def loop(pair: Any) -> Any:
+        return tf.while_loop(lambda i, _: i < pair[1], lambda i, x: (i + 1, power(x, 2)), [0, pair[0]])[1]
+
+    both(graph, XS, lambda f: f)
+    both(lambda x: gradient_of(graph, x), XS, lambda f: f)
+    both(lambda x: gradient_of(graph, x), XS, lambda f: tf.function(f, autograph=False))
+    both(branch, XS, lambda f: f)
+    both(loop, (XS, NS), lambda f: f)
+    assert float(graph(X)) == 54.0
+    assert float(gradient_of(graph, X)) == 54.0
+    found, expected = (
+        tf.convert_to_tensor(gradient_of(lambda xs, m=m: m(loop, (xs, NS), fn_output_signature=tf.float32), XS))
+        for m in (lambda f, xs, fn_output_signature: tf.vectorized_map(f, xs), tf.map_fn)
+    )
+    np.testing.assert_allclose(found, expected)
+
+
+def test_what_was_loaded(power: Any, weight: tf.Variable, tmp_path: Path) -> None:
+    """Of a model whose definition is in the process, too, with other values in its variables."""
+    module = tf.Module()
+    module.weight = weight
+    module.call = tf.function(lambda x: power(x, 3), input_signature=[tf.TensorSpec([])], autograph=False)
+    tf.saved_model.save(module, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    loaded.weight.assign(5.0)
+    np.testing.assert_allclose(tf.vectorized_map(loaded.call, XS), 5.0 * XS**3)
+    assert float(tangent(lambda: loaded.call(X), X)) == 15.0 * 9.0
 
 
 def test_effects_of_vectorized_calls_happen_once_for_each_iteration(run: Any, engine: str) -> None:
