@@ -131,10 +131,10 @@ absl::Status CallOp::Begin(Call* call) {
 
 absl::Status CallOp::FindProgram(OpKernelContext* ctx, std::shared_ptr<Program>* program) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (program_ == nullptr) {
-    TF_RETURN_IF_ERROR(Program::Get(ctx->function_library(), key_, library_, &program_));
-  }
-  *program = program_;
+  *program = library_.empty() ? registered_.lock() : program_;
+  if (*program != nullptr) return absl::OkStatus();
+  TF_RETURN_IF_ERROR(Program::Get(ctx->function_library(), key_, library_, program));
+  library_.empty() ? registered_ = *program : program_ = *program;
   return absl::OkStatus();
 }
 

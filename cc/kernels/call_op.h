@@ -102,7 +102,9 @@ class CallOp : public tensorflow::AsyncOpKernel {
   std::string site_;
   bool map_;
   std::mutex mutex_;
-  std::shared_ptr<Program> program_;  // guarded by mutex_
+  std::shared_ptr<Program> program_;  // of a call that carries it; guarded by mutex_
+  // Of one that does not: TensorFlow keeps the kernels of eager calls for ever. Guarded by mutex_.
+  std::weak_ptr<Program> registered_;
 };
 
 }  // namespace recgraph

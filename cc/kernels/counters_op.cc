@@ -127,6 +127,30 @@ class RegisterProgramOp : public OpKernel {
   }
 };
 
+class ForgetProgramsOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& keys = ctx->input(0);
+    OP_REQUIRES(ctx, keys.dims() == 1, errors::InvalidArgument("the keys of programs are a vector"));
+    for (int64_t i = 0; i < keys.NumElements(); ++i) ForgetProgram(keys.vec<tstring>()(i));
+  }
+};
+
+class CountProgramsOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    Tensor* counts = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({2}), &counts));
+    const auto [registered, known] = CountPrograms();
+    counts->vec<int64_t>()(0) = registered;
+    counts->vec<int64_t>()(1) = known;
+  }
+};
+
 REGISTER_KERNEL_BUILDER(Name("Recgraph>Counters").Device(tensorflow::DEVICE_CPU), CountersOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>SetPolicy").Device(tensorflow::DEVICE_CPU), SetPolicyOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>EngineReport").Device(tensorflow::DEVICE_CPU),
@@ -136,6 +160,8 @@ REGISTER_KERNEL_BUILDER(Name("Recgraph>SetBatchPolicy").Device(tensorflow::DEVIC
                         SetBatchPolicyOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>RegisterProgram").Device(tensorflow::DEVICE_CPU),
                         RegisterProgramOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>ForgetPrograms").Device(tensorflow::DEVICE_CPU), ForgetProgramsOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>CountPrograms").Device(tensorflow::DEVICE_CPU), CountProgramsOp);
 
 }  // namespace
 }  // namespace recgraph

@@ -3,8 +3,9 @@
 // would make a new one at every level.
 #include "cc/kernels/program.h"
 
-#include <mutex>
+#include <algorithm>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "cc/core/sha256.h"
@@ -33,11 +34,30 @@ constexpr char kInOrder[] = "_recgraph_in_order";
 
 constexpr size_t kKeyDigits = 32;
 
-// Sources by key, and the programs in use by device and key.
+// A program that was registered, until whoever did so forgets it.
+struct Source {
+  std::shared_ptr<const std::string> library;
+  int64_t uses = 0;
+  std::vector<std::shared_ptr<Program>> made;  // one for each device that has used it
+};
+
+// Where a program is made on a device: whoever wants the same one waits, and nobody else.
+struct Place {
+  std::mutex mutex;
+  std::weak_ptr<Program> program;  // guarded by mutex
+};
+
+// Sources by key, and the programs in use by device and key. Order of locks: a place's, then the registry's.
 struct Registry {
   std::mutex mutex;
-  std::unordered_map<std::string, std::string> libraries;
-  std::map<std::pair<const void*, std::string>, std::weak_ptr<Program>> in_use;
+  std::unordered_map<std::string, Source> sources;
+  std::map<std::pair<const void*, std::string>, std::shared_ptr<Place>> in_use;
+
+  // Takes a place away where nobody is at it. The caller holds the lock.
+  void Tidy(const void* device, const std::string& key) {
+    const auto found = in_use.find({device, key});
+    if (found != in_use.end() && found->second.use_count() == 1 && found->second->program.expired()) in_use.erase(found);
+  }
 };
 
 Registry& TheRegistry() {
@@ -92,8 +112,26 @@ absl::Status RegisterProgram(const std::string& key, const std::string& library)
   TF_RETURN_IF_ERROR(CheckKey(key, library));
   Registry& registry = TheRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
-  registry.libraries.emplace(key, library);
+  Source& source = registry.sources[key];
+  if (source.library == nullptr) source.library = std::make_shared<const std::string>(library);
+  ++source.uses;
   return absl::OkStatus();
+}
+
+void ForgetProgram(const std::string& key) {
+  Source forgotten;  // what it holds is freed without the lock
+  Registry& registry = TheRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto found = registry.sources.find(key);
+  if (found == registry.sources.end() || --found->second.uses > 0) return;
+  forgotten = std::move(found->second);
+  registry.sources.erase(found);
+}
+
+std::pair<int64_t, int64_t> CountPrograms() {
+  Registry& registry = TheRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  return {static_cast<int64_t>(registry.sources.size()), static_cast<int64_t>(registry.in_use.size())};
 }
 
 absl::Status Program::Get(FunctionLibraryRuntime* parent, const std::string& key,
@@ -103,23 +141,46 @@ absl::Status Program::Get(FunctionLibraryRuntime* parent, const std::string& key
   }
   if (!library.empty()) TF_RETURN_IF_ERROR(CheckKey(key, library));
   Registry& registry = TheRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  std::weak_ptr<Program>& known = registry.in_use[{parent->device(), key}];
-  *program = known.lock();
-  if (*program != nullptr) return absl::OkStatus();
-  const std::string* source = &library;
-  if (library.empty()) {
-    const auto found = registry.libraries.find(key);
-    if (found == registry.libraries.end()) {
-      return errors::FailedPrecondition(
-          "the program of this SubGraph is not known to this process (key ", key,
-          "): it was made by another process and its operation does not carry it");
-    }
-    source = &found->second;
+  std::shared_ptr<Place> place;
+  std::shared_ptr<const std::string> source;
+  {
+    std::lock_guard<std::mutex> lock(registry.mutex);
+    std::shared_ptr<Place>& known = registry.in_use[{parent->device(), key}];
+    if (known == nullptr) known = std::make_shared<Place>();
+    place = known;
+    const auto found = registry.sources.find(key);
+    if (library.empty() && found != registry.sources.end()) source = found->second.library;
   }
-  TF_RETURN_IF_ERROR(Make(parent, *source, program));
-  (*program)->key_ = key;
-  known = *program;
+  absl::Status status;
+  {
+    std::lock_guard<std::mutex> lock(place->mutex);
+    *program = place->program.lock();
+    if (*program == nullptr) {
+      if (library.empty() && source == nullptr) {
+        status = errors::FailedPrecondition(
+            "the program of this SubGraph is not known to this process (key ", key,
+            "): it was made by another process, or its SubGraph is gone, and its operation does not carry it");
+      } else {
+        status = CatchingAll([&] { return Make(parent, library.empty() ? *source : library, program); });
+      }
+      if (status.ok()) {
+        (*program)->key_ = key;
+        (*program)->parent_device_ = parent->device();
+        place->program = *program;
+      }
+    }
+  }
+  place = nullptr;
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  if (!status.ok()) {
+    registry.Tidy(parent->device(), key);
+    return status;
+  }
+  const auto found = registry.sources.find(key);
+  if (library.empty() && found != registry.sources.end()) {
+    auto& made = found->second.made;
+    if (std::find(made.begin(), made.end(), *program) == made.end()) made.push_back(*program);
+  }
   return absl::OkStatus();
 }
 
@@ -148,6 +209,11 @@ absl::Status Program::Make(FunctionLibraryRuntime* parent, const std::string& li
 }
 
 Program::~Program() {
+  if (parent_device_ != nullptr) {
+    Registry& registry = TheRegistry();
+    std::lock_guard<std::mutex> lock(registry.mutex);
+    registry.Tidy(parent_device_, key_);
+  }
   for (const auto& [name, handle] : handles_) runtime_->ReleaseHandle(handle).IgnoreError();
   for (size_t i = 0; i < block_handles_.size(); ++i) {
     const Handle handle = block_handles_[i].load();
@@ -184,12 +250,18 @@ absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
 }
 
 std::vector<std::shared_ptr<Program>> Program::InUse(const std::string& key) {
-  Registry& registry = TheRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
+  std::vector<std::shared_ptr<Place>> places;
+  {
+    Registry& registry = TheRegistry();
+    std::lock_guard<std::mutex> lock(registry.mutex);
+    for (const auto& [where, place] : registry.in_use) {
+      if (where.second == key) places.push_back(place);
+    }
+  }
   std::vector<std::shared_ptr<Program>> found;
-  for (const auto& [place, known] : registry.in_use) {
-    auto program = place.second == key ? known.lock() : nullptr;
-    if (program != nullptr) found.push_back(std::move(program));
+  for (const auto& place : places) {
+    std::lock_guard<std::mutex> lock(place->mutex);
+    if (auto program = place->program.lock()) found.push_back(std::move(program));
   }
   return found;
 }

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cc/core/batch_plan.h"
@@ -30,8 +31,12 @@ struct BlockCounts {
 };
 
 // Makes a program known to this process, so that an op can name it by key alone: `key` is the hash
-// of `library`, a serialised FunctionDefLibrary, or it is an error. Thread-safe; a second call does nothing.
+// of `library`, a serialised FunctionDefLibrary, or it is an error. Thread-safe.
 absl::Status RegisterProgram(const std::string& key, const std::string& library);
+// To be called as often as that: then the program is freed when its last call ends.
+void ForgetProgram(const std::string& key);
+// How many are registered, and how many are known, on any device.
+std::pair<int64_t, int64_t> CountPrograms();
 
 class Program {
  public:
@@ -96,6 +101,7 @@ class Program {
   tensorflow::FunctionLibraryRuntime* runtime_ = nullptr;  // owned by process_runtime_
 
   std::string key_;
+  const void* parent_device_ = nullptr;  // set once it is known by its key
   EngineChoice choice_;
   PackedMatrices packed_;
   std::unique_ptr<batch::Plan> plan_;

@@ -97,4 +97,19 @@ REGISTER_OP("Recgraph>RegisterProgram")
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc("Makes a program known to the process, so that eager calls need not carry it.");
 
+REGISTER_OP("Recgraph>ForgetPrograms")
+    .Input("keys: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Takes back as many registrations of programs, `[programs]`: the last one frees a program.");
+
+REGISTER_OP("Recgraph>CountPrograms")
+    .Output("counts: int64")
+    .SetIsStateful()
+    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* ctx) {
+      ctx->set_output(0, ctx->Vector(2));
+      return absl::OkStatus();
+    })
+    .Doc("How many programs are registered in the process, and how many are known, on any device.");
+
 }  // namespace recgraph

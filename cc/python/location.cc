@@ -1,8 +1,10 @@
 // Where in the program an operation is.
 #include "cc/python/location.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -16,7 +18,8 @@ using Stack = std::vector<Site>;
 // Guarded by the interpreter's lock.
 struct Locations {
   std::map<Stack, int> numbers;
-  std::vector<const Stack*> stacks;
+  std::unordered_map<int, const Stack*> stacks;
+  int next = 0;  // numbers of locations that are forgotten are not given again
 };
 
 Locations& All() {
@@ -45,10 +48,10 @@ int Locate(PyCodeObject* base) {
   PyGILState_STATE state = PyGILState_Ensure();
   Stack stack = CurrentStack(base);
   Locations& all = All();
-  auto [place, is_new] = all.numbers.try_emplace(std::move(stack), static_cast<int>(all.stacks.size()));
+  auto [place, is_new] = all.numbers.try_emplace(std::move(stack), all.next);
   if (is_new) {
     for (const Site& site : place->first) Py_INCREF(site.first);
-    all.stacks.push_back(&place->first);
+    all.stacks[all.next++] = &place->first;
   }
   const int number = place->second;
   PyGILState_Release(state);
@@ -61,11 +64,12 @@ namespace {
 template <typename Function>
 PyObject* Described(int location, Function describe) {
   const Locations& all = All();
-  if (location < 0 || location >= static_cast<int>(all.stacks.size())) {
+  if (location < 0 || location >= all.next) {
     PyErr_SetString(PyExc_IndexError, "no such location");
     return nullptr;
   }
-  const Stack& stack = *all.stacks[location];
+  const auto found = all.stacks.find(location);
+  const Stack stack = found == all.stacks.end() ? Stack() : *found->second;
   PyObject* result = PyTuple_New(static_cast<Py_ssize_t>(stack.size()));
   for (size_t i = 0; result != nullptr && i < stack.size(); ++i) {
     PyObject* site = describe(stack[i].first, stack[i].second);
@@ -79,6 +83,43 @@ PyObject* Described(int location, Function describe) {
 }
 
 }  // namespace
+
+PyObject* ForgetLocations() {
+  Locations& all = All();
+  std::map<PyCodeObject*, Py_ssize_t> held;
+  for (const auto& [stack, number] : all.numbers) {
+    for (const Site& site : stack) ++held[site.first];
+  }
+  const auto is_gone = [&held](const Site& site) { return Py_REFCNT(site.first) == held[site.first]; };
+  PyObject *numbers = PyList_New(0), *codes = PyList_New(0);
+  std::vector<PyCodeObject*> released;  // not freed before the end, as others may be where they were
+  bool done = numbers != nullptr && codes != nullptr;
+  const auto append = [&done](PyObject* list, PyObject* number) {
+    done = done && number != nullptr && PyList_Append(list, number) == 0;
+    Py_XDECREF(number);
+  };
+  for (const auto& [code, count] : held) {
+    if (Py_REFCNT(code) == count) append(codes, PyLong_FromVoidPtr(code));
+  }
+  for (const auto& [stack, number] : all.numbers) {
+    if (std::any_of(stack.begin(), stack.end(), is_gone)) append(numbers, PyLong_FromLong(number));
+  }
+  // Nothing is forgotten that could not be told of.
+  for (auto entry = all.numbers.begin(); done && entry != all.numbers.end();) {
+    if (std::any_of(entry->first.begin(), entry->first.end(), is_gone)) {
+      for (const Site& site : entry->first) released.push_back(site.first);
+      all.stacks.erase(entry->second);
+      entry = all.numbers.erase(entry);
+    } else {
+      ++entry;
+    }
+  }
+  PyObject* const result = done ? PyTuple_Pack(2, numbers, codes) : nullptr;
+  Py_XDECREF(numbers);
+  Py_XDECREF(codes);
+  for (PyCodeObject* code : released) Py_DECREF(code);
+  return result;
+}
 
 PyObject* DescribeLocation(int location) {
   return Described(location, [](PyCodeObject* code, int offset) {

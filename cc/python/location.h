@@ -6,8 +6,8 @@
 
 namespace recgraph {
 
-// The number of the stack of this thread, each frame with its instruction; the same stack has the same number for ever.
-// The frame of `base`, which begins the step, is left out, and so is what called it. Takes the interpreter's lock.
+// The number of the stack of this thread, each frame with its instruction; the same stack has the same number until it
+// is forgotten. The frame of `base`, which begins the step, is left out, and so is what called it. Takes the interpreter's lock.
 int Locate(PyCodeObject* base);
 
 // The frames of a location, innermost first, as (file, line, function). Needs the lock; null with an error if there is
@@ -16,6 +16,10 @@ PyObject* DescribeLocation(int location);
 
 // The same as (code, offset of the instruction).
 PyObject* CallSites(int location);
+
+// Forgets the locations in code that nobody else has any more: the numbers of them, and the addresses of that code. What
+// is asked of them later is that they are nowhere. With the interpreter's lock.
+PyObject* ForgetLocations();
 
 }  // namespace recgraph
 

@@ -2,6 +2,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <climits>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -30,12 +31,29 @@ PyObject* Raise(const absl::Status& status) {
   return nullptr;
 }
 
+// Whether `number` is an int that fits; else there is a Python exception.
+bool Read(PyObject* number, int* result) {
+  const long read = PyLong_AsLong(number);
+  if (read == -1 && PyErr_Occurred()) return false;
+  if (read < INT_MIN || read > INT_MAX) {
+    PyErr_Format(PyExc_OverflowError, "%ld is no number of ours", read);
+    return false;
+  }
+  *result = static_cast<int>(read);
+  return true;
+}
+
 PyObject* Watch(PyObject*, PyObject* kinds) {
   KindTable table;
   PyObject *key, *value;
   Py_ssize_t position = 0;
+  if (!PyDict_Check(kinds)) return PyErr_Format(PyExc_TypeError, "kinds are a dict, not %R", Py_TYPE(kinds));
   while (PyDict_Next(kinds, &position, &key, &value)) {
-    table[PyUnicode_AsUTF8(key)] = static_cast<Kind>(PyLong_AsLong(value));
+    const char* const name = PyUnicode_AsUTF8(key);
+    if (name == nullptr) return nullptr;
+    int kind;
+    if (!Read(value, &kind)) return nullptr;
+    table[name] = static_cast<Kind>(kind);
   }
   SetKinds(std::move(table));
   WatchBystanders();
@@ -84,6 +102,7 @@ PyObject* Replay(PyObject*, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "Oii", &capsule, &mode, &key)) return nullptr;
   auto* held = static_cast<std::shared_ptr<Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
   if (held == nullptr) return nullptr;
+  if (mode < 0 || mode > 2) return PyErr_Format(PyExc_ValueError, "%d is no mode of replaying", mode);
   (*held)->replays.Set(static_cast<Replays::Mode>(mode), key);
   Py_RETURN_NONE;
 }
@@ -128,7 +147,12 @@ PyObject* Begin(PyObject*, PyObject* arguments) {
 PyObject* ShapeTuple(const Dimensions& shape) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(shape.size()));
   for (size_t i = 0; tuple != nullptr && i < shape.size(); ++i) {
-    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
+    PyObject* const size = PyLong_FromLongLong(shape[i]);
+    if (size == nullptr) {
+      Py_DECREF(tuple);
+      return nullptr;
+    }
+    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), size);
   }
   return tuple;
 }
@@ -168,6 +192,7 @@ PyObject* TupleOf(const Items& items, Function describe) {
 
 PyObject* DescribeRecord(const Record& record) {
   PyObject* inputs = TupleOf(record.inputs, DescribeInput);
+  if (inputs == nullptr) return nullptr;
   PyObject* outputs = TupleOf(record.outputs, [](const ValuePtr& value) { return DescribeOutput(*value); });
   return Py_BuildValue("(iiiiNN)", record.signature->number, record.location, record.has_open_shapes ? 1 : 0,
                        record.is_foreseen ? 1 : 0, inputs, outputs);
@@ -185,6 +210,7 @@ PyObject* DescribeTimes(const Step& step) {
   PyObject* stalls = TupleOf(step.stalls(), [](const PythonStall& stall) {
     return Py_BuildValue("(iiL)", stall.location, stall.node, static_cast<long long>(stall.nanoseconds));
   });
+  if (stalls == nullptr) return nullptr;
   const GraphTimes& graph = step.graph_times();
   return Py_BuildValue("(LNLN)", static_cast<long long>(step.nanoseconds()), stalls,
                        graph.is_known ? static_cast<long long>(graph.nanoseconds) : -1LL, DescribeStalls(graph));
@@ -193,6 +219,7 @@ PyObject* DescribeTimes(const Step& step) {
 PyObject* DescribeStep(const Step& step) {
   if (step.was_coexecuted()) return Py_BuildValue("(isiNOO)", 1, "", -1, DescribeTimes(step), Py_None, Py_None);
   PyObject* records = TupleOf(step.records(), DescribeRecord);
+  if (records == nullptr) return nullptr;
   PyObject* uses = TupleOf(step.host_uses(), [](const HostUse& use) {
     return Py_BuildValue("(si)", use.signature->name.c_str(), use.resource);
   });
@@ -201,8 +228,9 @@ PyObject* DescribeStep(const Step& step) {
 
 // wait(most): waits until the graphs of at most that many steps of this thread still run: (error code, error text).
 PyObject* Wait(PyObject*, PyObject* most) {
-  const long count = PyLong_AsLong(most);
-  if (count < 0) return nullptr;
+  int count;
+  if (!Read(most, &count)) return nullptr;
+  if (count < 0) return PyErr_Format(PyExc_ValueError, "%d steps cannot be left", count);
   absl::Status status;
   Py_BEGIN_ALLOW_THREADS;
   status = ThisLine()->Settle(static_cast<size_t>(count));
@@ -249,8 +277,10 @@ PyObject* AfterFork(PyObject*, PyObject*) {
 
 // share(is_on): (operations, nanoseconds) since the last call, while it was on.
 PyObject* Share(PyObject*, PyObject* is_on) {
+  const int on = PyObject_IsTrue(is_on);
+  if (on < 0) return nullptr;
   DeviceShare& share = DeviceShare::Get();
-  share.is_on = PyObject_IsTrue(is_on) == 1;
+  share.is_on = on == 1;
   return Py_BuildValue("(LL)", static_cast<long long>(share.operations.exchange(0)),
                        static_cast<long long>(share.nanoseconds.exchange(0)));
 }
@@ -259,7 +289,9 @@ PyObject* IsInStep(PyObject*, PyObject*) { return PyBool_FromLong(Step::Current(
 
 // signature(number): (type, node definition as bytes, dtypes of the results if it is a function, else None).
 PyObject* DescribeSignature(PyObject*, PyObject* number) {
-  const Signature* signature = FindSignature(static_cast<int>(PyLong_AsLong(number)));
+  int index;
+  if (!Read(number, &index)) return nullptr;
+  const Signature* signature = FindSignature(index);
   if (signature == nullptr) {
     PyErr_SetString(PyExc_IndexError, "no such signature");
     return nullptr;
@@ -277,7 +309,9 @@ PyObject* DescribeSignature(PyObject*, PyObject* number) {
 
 // resource(number): (name, dtype, shape or None), dtype 0 if it is not a variable.
 PyObject* DescribeResource(PyObject*, PyObject* number) {
-  HandlePtr handle = FindResource(static_cast<int>(PyLong_AsLong(number)));
+  int index;
+  if (!Read(number, &index)) return nullptr;
+  HandlePtr handle = FindResource(index);
   const Tensor* tensor;
   if (handle == nullptr || !TensorOf(handle.get(), &tensor).ok() || tensor->NumElements() != 1) {
     PyErr_SetString(PyExc_ReferenceError, "this variable is gone");
@@ -292,9 +326,17 @@ PyObject* DescribeResource(PyObject*, PyObject* number) {
   return Py_BuildValue("(siN)", resource.name().c_str(), variable.dtype, ShapeTuple(shape));
 }
 
-PyObject* DescribePlace(PyObject*, PyObject* number) { return DescribeLocation(static_cast<int>(PyLong_AsLong(number))); }
+PyObject* DescribePlace(PyObject*, PyObject* number) {
+  int location;
+  return Read(number, &location) ? DescribeLocation(location) : nullptr;
+}
 
-PyObject* DescribeCallSites(PyObject*, PyObject* number) { return CallSites(static_cast<int>(PyLong_AsLong(number))); }
+PyObject* DescribeCallSites(PyObject*, PyObject* number) {
+  int location;
+  return Read(number, &location) ? CallSites(location) : nullptr;
+}
+
+PyObject* Forget(PyObject*, PyObject*) { return ForgetLocations(); }
 
 PyMethodDef methods[] = {
     {"watch", Watch, METH_O, "watch(kinds): sees all eager operations from now on. Once."},
@@ -313,6 +355,7 @@ PyMethodDef methods[] = {
     {"resource", DescribeResource, METH_O, "resource(number): name, dtype and shape of a variable."},
     {"call_sites", DescribeCallSites, METH_O, "call_sites(number): code and offset of each frame, innermost first."},
     {"location", DescribePlace, METH_O, "location(number): the frames of a location, innermost first."},
+    {"forget_locations", Forget, METH_NOARGS, "forget_locations(): of code that is gone: numbers, and ids of the code."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -139,7 +139,7 @@ def end(was_raised: bool, may_run_ahead: bool = False) -> Outcome:
 @functools.cache
 def _loops() -> Loops:
     """The loops of all programs."""
-    return Loops(module().call_sites, [tf_private.gradient_code()])
+    return Loops(module().call_sites, [tf_private.gradient_code()], module().forget_locations)
 
 
 @functools.cache

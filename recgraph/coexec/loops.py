@@ -34,7 +34,7 @@ class CodeLoop:
     offsets: frozenset[int]
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def code_loops(code: CodeType) -> tuple[CodeLoop, ...]:
     """The loops of a function, outer ones before inner ones.
 
@@ -79,6 +79,12 @@ class _Place:
     loops: tuple[tuple[int, ...], ...]
 
 
+# The call sites around a loop, by the code's ids, its own code's id, and its first instruction.
+_Loop: TypeAlias = tuple[tuple[tuple[int, int], ...], int, int]
+# So many locations are known before those of code that is gone are looked for.
+_PLACES = 256
+
+
 class Loops:
     """Numbers the loops of programs, and says which of them operations are in.
 
@@ -87,16 +93,27 @@ class Loops:
     Args:
         stack_of: the stack of a location.
         calls_back: functions in which one instruction calls Python again and again, and is no loop for it.
+        forget: forgets locations in code that is gone: numbers of the locations, and ids of the code.
     """
 
-    def __init__(self, stack_of: Callable[[int], Stack], calls_back: Iterable[CodeType] = ()) -> None:
+    def __init__(
+        self,
+        stack_of: Callable[[int], Stack],
+        calls_back: Iterable[CodeType] = (),
+        forget: Callable[[], tuple[list[int], list[int]]] = lambda: ([], []),
+    ) -> None:
         self._stack_of = stack_of
+        self._forget = forget
+        self._count = 0  # of numbers given
+        self._most = _PLACES
         self._calls_back = frozenset(map(id, calls_back))
-        self._numbers: dict[object, int] = {}
+        self._numbers: dict[_Loop, int] = {}
         self._places: dict[int, _Place] = {}
 
     def trips(self, locations: Iterable[int]) -> Iterator[tuple[Trip, ...]]:
         """For each operation of a trace, in order: every loop around it with the trip it is in, the outermost first."""
+        if len(self._places) > self._most:
+            self._tidy()
         last: _Place | None = None
         trips: tuple[Trip, ...] = ()
         for location in locations:
@@ -105,6 +122,21 @@ class Loops:
             trips = _advanced(trips, [loop for loops in place.loops for loop in loops], again)
             last = place
             yield trips
+
+    def _tidy(self) -> None:
+        locations, codes = self._forget()
+        gone = set(codes)
+        for location in locations:
+            self._places.pop(location, None)
+        for key in [key for key in self._numbers if key[1] in gone or any(code in gone for code, _ in key[0])]:
+            del self._numbers[key]
+        self._most = 2 * len(self._places) + _PLACES
+
+    def _number(self, key: _Loop) -> int:
+        if key not in self._numbers:
+            self._numbers[key] = self._count
+            self._count += 1
+        return self._numbers[key]
 
     def _place(self, location: int) -> _Place:
         known = self._places.get(location)
@@ -115,7 +147,7 @@ class Loops:
             for i, (code, offset) in enumerate(stack):
                 around = [loop.header for loop in code_loops(code) if offset in loop.offsets]
                 keys = [(sites[:i], id(code), header) for header in around]
-                loops.append(tuple(self._numbers.setdefault(key, len(self._numbers)) for key in keys))
+                loops.append(tuple(map(self._number, keys)))
             known = self._places[location] = _Place(sites, tuple(loops))
         return known
 

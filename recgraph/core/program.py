@@ -6,6 +6,7 @@ The library travels in a string attribute: `func` attributes that form a cycle a
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import re
@@ -27,7 +28,10 @@ from recgraph.errors import GradientError, Unbatchable
 if TYPE_CHECKING:
     from recgraph.core.subgraph import SubGraph
 
-_registered: set[str] = set()
+# Keys of programs that nobody has any more. The last few stay known to the process: a graph of a program that runs
+# beside Python may still call them, and a SubGraph that is made anew for each call has the same one.
+_dropped: collections.deque[str] = collections.deque()
+_LINGERING = 16
 _by_key: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
 
 
@@ -46,6 +50,7 @@ class Program:
         batched: whether it was linked for the batched engine, too.
         plan: what that runs; None where it cannot.
         unbatchable: why it cannot.
+        is_registered: whether the kernels of this process know it by its key.
     """
 
     subgraph: SubGraph | None
@@ -58,13 +63,19 @@ class Program:
     batched: bool = False
     plan: engines.Plan | None = None
     unbatchable: Unbatchable | None = None
+    is_registered: bool = False
 
     def register(self) -> None:
         """Makes the program known to the kernels of this process."""
-        if self.key not in _registered:
-            with tf_private.eagerly():
-                native.ops().recgraph_register_program(self.key, self.library)
-            _registered.add(self.key)
+        if self.is_registered:
+            return
+        with tf_private.eagerly():
+            native.ops().recgraph_register_program(self.key, self.library)
+            self.is_registered = True
+            # Not from the finalizer: it may run in the midst of anything.
+            weakref.finalize(self, _dropped.append, self.key).atexit = False
+            if late := [_dropped.popleft() for _ in range(len(_dropped) - _LINGERING)]:
+                native.ops().recgraph_forget_programs(late)
 
     def with_gradient(self) -> Program:
         """The same with the gradients of all its SubGraphs.

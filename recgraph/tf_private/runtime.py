@@ -245,6 +245,11 @@ def has_function(name: str) -> bool:
     return bool(_context.context().has_function(name))
 
 
+def known_functions() -> int:
+    """How many functions the eager runtime knows."""
+    return len(_context.context().list_function_names())
+
+
 def stay_on_device(name: str, others: tuple[str | None, ...]) -> None:
     """Lets `tf.device` scopes for `others`, opened in a scope for the device `name`, stay on that device.
 
