@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import lzma
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from typing import IO
 PathLike = str | os.PathLike[str]
 
 DATA_VARIABLE = "RECGRAPH_DATA"
+
+# What Python makes of a byte that is not UTF-8, where it is told to let it pass (`errors="surrogateescape"`).
+_ESCAPED = re.compile("[\ud800-\udfff]")
 
 
 class DataFormatError(ValueError):
@@ -59,7 +63,11 @@ def data_dir(path: PathLike | None = None) -> Path:
 
 @contextlib.contextmanager
 def atomic_file(path: PathLike) -> Iterator[IO[bytes]]:
-    """Opens a file for writing that takes the place of `path` at the end, or leaves no trace if the body fails."""
+    """Opens a file for writing that takes the place of `path` at the end, or leaves no trace if the body fails.
+
+    Raises:
+        OSError: the file cannot be written, a disk is full; it names `path`.
+    """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -70,9 +78,11 @@ def atomic_file(path: PathLike) -> Iterator[IO[bytes]]:
             os.fsync(stream.fileno())
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
+        if isinstance(error, OSError) and error.filename is None:  # a write knows its number alone
+            error.filename = os.fspath(path)
         raise
 
 
@@ -119,3 +129,24 @@ def decode_line(raw: bytes, file: PathLike, number: int, error: type[DataFormatE
     except UnicodeDecodeError as cause:
         column = len(raw[: cause.start].decode("utf-8")) + 1
         raise error(file, number, column, "UTF-8 text", f"the byte 0x{raw[cause.start]:02x}") from cause
+
+
+def require_utf8(text: str, file: PathLike, number: int, error: type[DataFormatError] = DataFormatError) -> str:
+    """A line of text that was read with `errors="surrogateescape"`, or an argument of a command.
+
+    Args:
+        text: the line.
+        file: where it comes from, for the error.
+        number: of the line, for the error.
+        error: the class of the error.
+
+    Returns:
+        The text, without a byte order mark in line 1.
+
+    Raises:
+        DataFormatError: (or the given subclass) it held a byte that is not UTF-8; with line and column.
+    """
+    if escaped := _ESCAPED.search(text):
+        found = f"the byte 0x{ord(escaped.group()) & 0xFF:02x}"
+        raise error(file, number, escaped.start() + 1, "UTF-8 text", found)
+    return text.removeprefix("\ufeff") if number == 1 else text

@@ -7,13 +7,13 @@ words does not solve it, while the rules of `compose` do, exactly.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from recgraph.data.files import PathLike
-from recgraph.data.ptb import write_trees
+from recgraph.data.files import PathLike, atomic_file
 from recgraph.data.trees import NO_CHILD, Tree, TreeBuilder
 
 MAX_TOKENS = 50
@@ -203,10 +203,13 @@ def _choose(symbol: str, rng: np.random.Generator) -> tuple[str, ...]:
 def write_treebank(folder: PathLike, sizes: tuple[int, int, int] = (3000, 400, 800), seed: int = 0) -> None:
     """Writes train.txt, dev.txt and test.txt of the given sizes; no sentence occurs twice, in one file or in two.
 
-    Each file appears whole or not at all.
+    The files appear whole, and when all are written: two treebanks are never mixed.
     """
     trees = generate_treebank(sum(sizes), seed)
     first = 0
-    for name, size in zip(("train", "dev", "test"), sizes, strict=True):
-        write_trees(Path(folder) / f"{name}.txt", trees[first : first + size])
-        first += size
+    with contextlib.ExitStack() as stack:
+        for name, size in zip(("train", "dev", "test"), sizes, strict=True):
+            file = stack.enter_context(atomic_file(Path(folder) / f"{name}.txt"))
+            file.writelines(f"{tree}\n".encode() for tree in trees[first : first + size])
+            file.flush()
+            first += size

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from recgraph import cli
-from recgraph.cli import main
+import recgraph_command as cli
 from recgraph.train.tasks import TASKS
+from recgraph_command import main
 
 TINY = ["--embedding", "8", "--hidden", "8", "--batch-size", "10", "--epochs", "1"]
 
@@ -233,3 +236,90 @@ def test_help_of_all_benchmarks(option: str) -> None:
     assert done.exit_code == 0
     assert "Run a benchmark" in done.output
     assert "sst" in done.output
+
+
+ASKED_FOR = [
+    ["--version"],
+    ["--help"],
+    *([*command.split("-"), "--help"] for command in [*COMMANDS, "bench"]),
+    ["train", "--seed", "many"],
+    ["unheard-of"],
+]
+WITHOUT = """
+import sys
+from recgraph_command import main
+for arguments in ARGUMENTS:
+    try:
+        main(arguments)
+    except SystemExit:
+        pass
+loaded = {"tensorflow", "keras", "recgraph", "numpy"} & set(sys.modules)
+assert not loaded, loaded
+"""
+
+
+def test_what_needs_no_tensorflow_does_not_import_it() -> None:
+    """Help, the version and mistakes in a command come at once."""
+    program = WITHOUT.replace("ARGUMENTS", repr(ASKED_FOR))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Usage: ") >= len(COMMANDS)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_does_not_import_tensorflow(shell: str) -> None:
+    """Else each press of the key would take seconds."""
+    words = {"COMP_WORDS": "recgraph train --mo", "COMP_CWORD": "--mo" if shell == "fish" else "2"}
+    environment = {**os.environ, **words, "_RECGRAPH_COMPLETE": f"{shell}_complete"}
+    program = WITHOUT.replace("main(arguments)", "main(arguments, prog_name='recgraph')").replace("ARGUMENTS", "[[]]")
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--model" in done.stdout
+
+
+def loud(*arguments: object, **changes: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command as a shell does, in an environment that says nothing about logs."""
+    hidden = {"TF_CPP_MIN_LOG_LEVEL", "CUDA_VISIBLE_DEVICES"}
+    environment = {name: value for name, value in os.environ.items() if name not in hidden} | changes
+    command = [sys.executable, "-c", "from recgraph_command import main; main()", *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_tensorflow_logs_nothing_unless_the_user_wants_it(folder: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys\nimport tensorflow as tf\nprint(tf.constant(1) + 1)\nprint('mine', file=sys.stderr)\n"
+    )
+    done = loud("evaluate", folder / "run", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = loud("explain", program)
+    assert (done.returncode, done.stderr) == (0, "mine\n")
+    done = loud("explain", program, TF_CPP_MIN_LOG_LEVEL="0")
+    assert done.returncode == 0
+    assert "oneDNN" in done.stderr or "InitializeLog" in done.stderr
+
+
+def test_what_goes_wrong_while_tensorflow_is_imported_is_shown(tmp_path: Path) -> None:
+    """Lines that are no information of TensorFlow's."""
+    (tmp_path / "noisy.py").write_text(
+        "import os\nos.write(2, b'I0000 00:00:1.2 1 port.cc:1] oneDNN custom operations are on.\\nE0000 real\\n')\n"
+        "raise ImportError('broken')\n"
+    )
+    program = "from recgraph_command import _import_quietly as q\nq('noisy')"
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("E0000 real\n")
+    assert "ImportError: broken" in done.stderr
+    assert "oneDNN" not in done.stderr
+
+
+def test_standard_output_on_a_full_disk(folder: Path) -> None:
+    """One message, and none of Python's at its end."""
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-c", "from recgraph_command import main; main()", "data", "stats", folder / "bank"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "Error: standard output cannot be written: [Errno 28] No space left on device\n"

@@ -119,7 +119,7 @@ def commands_of(page: str) -> list[list[str]]:
 
 def test_the_commands_of_the_readme_exist_with_their_options() -> None:
     """A renamed option is renamed in the README too."""
-    from recgraph.cli import main
+    from recgraph_command import main
 
     commands = commands_of("README.md")
     assert len(commands) >= 5

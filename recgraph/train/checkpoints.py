@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import tempfile
 from pathlib import Path
 
 import tensorflow as tf
@@ -16,7 +18,7 @@ _NAME = re.compile(r"epoch-(\d+)\.index$")
 
 
 class CheckpointError(RecgraphError):
-    """None of the checkpoints in a folder can be read."""
+    """A checkpoint cannot be written, or none of those in a folder can be read."""
 
     id = "checkpoint"
 
@@ -28,7 +30,7 @@ class MismatchError(CheckpointError):
 class Checkpoints:
     """The last few checkpoints of a run in one folder, `epoch-0007.index` and its data file.
 
-    TensorFlow writes both beside their place and renames them, the index last: where there is an index, the rest is
+    Both are written in a folder beside their place, then renamed, the index last: where there is an index, the rest is
     complete, unless the disk itself lost it. That is what the check before a restore is for.
     """
 
@@ -39,9 +41,26 @@ class Checkpoints:
         self._keep = keep
 
     def save(self, epoch: int) -> None:
-        """Writes the checkpoint of an epoch, then deletes the oldest beyond `keep`."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._checkpoint.write(str(self._folder / f"epoch-{epoch:04d}"))
+        """Writes the checkpoint of an epoch, then deletes the oldest beyond `keep`.
+
+        Raises:
+          CheckpointError: it cannot be written, the disk is full; nothing of it is left, and older ones are as before.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=self._folder, prefix=".writing.") as beside:
+                self._checkpoint.write(os.path.join(beside, f"epoch-{epoch:04d}"))
+                files = [path for path in Path(beside).iterdir() if path.is_file()]
+                for path in sorted(files, key=lambda path: path.suffix == ".index"):
+                    os.replace(path, self._folder / path.name)
+        except (OSError, tf.errors.OpError) as cause:
+            kept = "".join(f"the checkpoint of epoch {number} is kept; " for number in self.epochs()[-1:])
+            raise CheckpointError(
+                f"the checkpoint of epoch {epoch} cannot be written",
+                where=str(self._folder),
+                found=getattr(cause, "message", None) or str(cause),
+                next_step=f"{kept}make room, then give the same command again",
+            ) from cause
         for old in self.epochs()[: -self._keep]:
             self._delete(old)
 
@@ -79,6 +98,16 @@ class Checkpoints:
                 next_step="restore the files from a backup, or start again with --fresh",
             )
         return None
+
+    def newest_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the variables in the newest checkpoint, by their names in it; none if it cannot be read."""
+        for epoch in self.epochs()[-1:]:
+            try:
+                shapes = tf.train.load_checkpoint(str(self._folder / f"epoch-{epoch:04d}")).get_variable_to_shape_map()
+            except Exception:  # whatever Python type is nearest to the status; `restore` will say what is wrong
+                return {}
+            return {name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE"): tuple(shapes[name]) for name in shapes}
+        return {}
 
     def _read(self, path: str) -> None:
         """Restores every variable there is, from a checkpoint that has these and no other."""

@@ -7,12 +7,25 @@ trees over them in the graph.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import tensorflow as tf
 
 from recgraph.data import UNKNOWN, TreeBatch, Vocabulary, lookup, spaced
+from recgraph.errors import RecgraphError
 from recgraph.models import TreeModel
+
+_MARK = "saved_model.pb"  # what makes a folder a SavedModel
+
+
+class ExportError(RecgraphError):
+    """A SavedModel cannot be written."""
+
+    id = "export"
 
 
 class Served(tf.Module):
@@ -73,10 +86,39 @@ class Served(tf.Module):
 
 
 def save(model: TreeModel, vocabulary: Vocabulary, folder: Path) -> None:
-    """Writes the SavedModel, with `sentences` as the default signature."""
+    """Writes the SavedModel, with `sentences` as the default signature, in place of one that is there.
+
+    Raises:
+      ExportError: it cannot be written: no permission, a full disk. What was in the folder is as before.
+    """
     served = Served(model, vocabulary)
     signatures = {"serving_default": served.sentences, "sentences": served.sentences, "trees": served.trees}
-    tf.saved_model.save(served, str(folder), signatures=signatures)
+    is_new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # In the folder and not beside it: the same file system, and the same permissions.
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".writing.") as beside:
+            tf.saved_model.save(served, beside, signatures=signatures)
+            _move_into(Path(beside), folder)
+    except (OSError, tf.errors.OpError) as cause:
+        if is_new:
+            with contextlib.suppress(OSError):  # it may not have been made
+                folder.rmdir()
+        raise ExportError(
+            "the model cannot be saved here",
+            where=str(folder),
+            found=getattr(cause, "message", None) or str(cause),
+            next_step="give another --out, or mend that and try again; the run is as it was",
+        ) from cause
+
+
+def _move_into(written: Path, folder: Path) -> None:
+    """Puts the parts of a SavedModel into their folder; the one that makes it a SavedModel leaves first, comes last."""
+    (folder / _MARK).unlink(missing_ok=True)
+    for part in sorted(written.iterdir(), key=lambda part: part.name == _MARK):
+        if (folder / part.name).is_dir():
+            shutil.rmtree(folder / part.name)
+        os.replace(part, folder / part.name)
 
 
 def balanced_trees(lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.data.files import atomic_file
+from recgraph.data.files import DataFormatError, atomic_file, read_lines
 
 Record = dict[str, Any]
 
@@ -64,14 +65,30 @@ class History:
 
 
 def read_log(path: Path) -> list[Record]:
-    """The records of a `log.jsonl`; none if there is no file."""
+    """The records of a `log.jsonl`; none if there is no file.
+
+    Raises:
+      DataFormatError: a line is no record of an epoch; with its number.
+    """
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [_parse_record(line, path, number) for number, line in read_lines(path)]
+
+
+def _parse_record(line: str, path: Path, number: int) -> Record:
+    try:
+        record = json.loads(line)
+    except ValueError as cause:
+        raise DataFormatError(path, number, 1, "a JSON object", repr(line[:40])) from cause
+    expected = {"epoch": int, "loss": float | int, "dev": dict, "best": bool}
+    for key, kind in expected.items():
+        if not isinstance(record, dict) or not isinstance(record.get(key), kind):
+            raise DataFormatError(path, number, 1, f"the record of an epoch, with {key!r}", repr(line[:40]))
+    return record
 
 
 def draw_curve(records: list[Record], path: Path) -> None:
-    """Draws the loss and the figures on dev over the epochs into a PNG."""
+    """Draws the loss and the figures on dev over the epochs into a PNG, whole or not at all."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4), layout="constrained")
@@ -88,7 +105,10 @@ def draw_curve(records: list[Record], path: Path) -> None:
     for axes in (left, right):
         axes.grid(alpha=0.3)
         axes.xaxis.get_major_locator().set_params(integer=True)
-    figure.savefig(path, dpi=120)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=120)
+    with atomic_file(path) as file:
+        file.write(drawn.getvalue())
 
 
 def _scalars(record: Record) -> dict[str, float]:

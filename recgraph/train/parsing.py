@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import tensorflow as tf
 
-from recgraph.data import NO_LABEL, REVIEW_LABELS, Tree, balanced, encode, read_imdb, sentences, tokenize, tree_of_spans
-from recgraph.data.files import atomic_file
+from recgraph.data import (
+    NO_LABEL,
+    REVIEW_LABELS,
+    DataFormatError,
+    Tree,
+    balanced,
+    encode,
+    read_imdb,
+    sentences,
+    tokenize,
+    tree_of_spans,
+)
+from recgraph.data.files import atomic_file, require_utf8
 from recgraph.train.predictor import Predictor
 from recgraph.train.run import Run, load_classifier, load_parser
 from recgraph.train.steps import batch_signature
@@ -27,13 +38,15 @@ class Request:
     """What to parse, and how.
 
     Attributes:
-      lines: of text, each of any number of sentences.
+      lines: of text, each of any number of sentences; read with `errors="surrogateescape"`.
       parser: the folder of a run that parses.
       model: the folder of a run that classifies, or None.
       reviews: a split of the movie reviews that takes the place of the lines, or None.
       data: the data folder of the reviews.
       limit: of the lines or reviews, or None.
       max_words: of a sentence; longer ones are passed over. None for any.
+      source: where the lines come from, for errors.
+      refuse: is given what is wrong with a line, which is then passed over; None to raise it.
     """
 
     lines: Iterable[str]
@@ -43,11 +56,13 @@ class Request:
     data: Path | None = None
     limit: int | None = None
     max_words: int | None = None
+    source: str = "<stdin>"
+    refuse: Callable[[DataFormatError], None] | None = None
 
     def sentences(self) -> Iterator[Sentence]:
         """All sentences, in order."""
         if self.reviews is None:
-            texts: Iterator[tuple[str, int]] = ((line.strip("\r\n"), NO_LABEL) for line in self.lines)
+            texts: Iterator[tuple[str, int]] = ((text, NO_LABEL) for text in self._texts())
         else:
             texts = ((review.text, REVIEW_LABELS[review.label]) for review in read_imdb(self.data, self.reviews))
         for text, label in itertools.islice(texts, self.limit):
@@ -55,6 +70,16 @@ class Request:
                 tokens = tokenize(sentence)
                 if 0 < len(tokens) <= (self.max_words or len(tokens)):
                     yield tokens, label
+
+    def _texts(self) -> Iterator[str]:
+        """The lines that are text."""
+        for number, line in enumerate(self.lines, 1):
+            try:
+                yield require_utf8(line, self.source, number).strip("\r\n")
+            except DataFormatError as error:
+                if self.refuse is None:
+                    raise
+                self.refuse(error)
 
 
 class Parser:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from recgraph.data import SENTIMENTS, Tree, balanced, encode, parse_tree, tokenize
+from recgraph.data import SENTIMENTS, DataFormatError, Tree, balanced, encode, parse_tree, tokenize
+from recgraph.data.files import require_utf8
 from recgraph.train.run import Run
 from recgraph.train.steps import batch_signature, network
 
@@ -78,19 +79,35 @@ class Predictor:
             yield Prediction(tree, rows)
 
 
-def read_inputs(lines: Iterable[str], source: str) -> Iterator[Tree]:
+def read_inputs(
+    lines: Iterable[str], source: str, refuse: Callable[[DataFormatError], None] | None = None
+) -> Iterator[Tree]:
     """Trees from lines that are trees in PTB form or plain sentences; a sentence gets a balanced tree.
 
+    Args:
+      lines: read with `errors="surrogateescape"`, so that a line that is not UTF-8 can be told apart.
+      source: where they come from, for errors.
+      refuse: is given what is wrong with a line, which is then passed over; where left out, that is raised.
+
     Raises:
-      TreeFormatError: a line that begins with a bracket and is not a tree.
-      ValueError: a line without a word.
+      DataFormatError: a line that begins with a bracket and is not a tree, has no word, or is not UTF-8.
     """
     for number, line in enumerate(lines, 1):
-        text = line.strip("\r\n ")
-        if text.startswith("("):
-            yield parse_tree(text, file=source, line=number)
-            continue
-        tokens = tokenize(text)
-        if not tokens:
-            raise ValueError(f"{source}:{number}:1: expected a tree or a sentence, found an empty line")
-        yield balanced(tokens)
+        try:
+            tree = _read_input(line, source, number)
+        except DataFormatError as error:
+            if refuse is None:
+                raise
+            refuse(error)
+        else:
+            yield tree
+
+
+def _read_input(line: str, source: str, number: int) -> Tree:
+    text = require_utf8(line, source, number).strip("\r\n ")
+    if text.startswith("("):
+        return parse_tree(text, file=source, line=number)
+    tokens = tokenize(text)
+    if not tokens:
+        raise DataFormatError(source, number, 1, "a tree or a sentence", "an empty line")
+    return balanced(tokens)

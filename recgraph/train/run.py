@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.data import Vocabulary
-from recgraph.data.files import atomic_file
-from recgraph.train import treebank
-from recgraph.train.checkpoints import Checkpoints
-from recgraph.train.settings import RunError, Settings, load_settings, require_same
+from recgraph.train import stored, treebank
+from recgraph.train.checkpoints import Checkpoints, MismatchError
+from recgraph.train.settings import Settings, load_settings, require_same
+from recgraph.train.stored import RunError
 
 KEPT = 3
 VOCABULARY = "vocabulary.txt"
@@ -55,7 +54,7 @@ def prepare(folder: Path, settings: Settings, fresh: bool = False) -> Run:
         _clear(folder)
     if (folder / "settings.json").exists():
         require_same(load_settings(folder), settings, folder)
-        vocabulary = Vocabulary.load(folder / VOCABULARY)
+        vocabulary = _load_vocabulary(folder, "checkpoints")
     else:
         vocabulary = treebank.build_vocabulary(settings, treebank.load(settings))
     matrix, known = treebank.vectors(settings, vocabulary)
@@ -63,8 +62,7 @@ def prepare(folder: Path, settings: Settings, fresh: bool = False) -> Run:
     model = _build(settings, hyper, len(vocabulary), matrix)
     # The settings come last: where they are, the run is whole.
     vocabulary.save(folder / VOCABULARY)
-    with atomic_file(folder / HYPER) as file:
-        file.write(json.dumps(dataclasses.asdict(hyper), indent=2).encode() + b"\n")
+    stored.write(hyper, folder / HYPER)
     settings.save(folder)
     return Run(folder, settings, vocabulary, model)
 
@@ -75,9 +73,10 @@ def load(folder: Path) -> Run:
     Raises:
       RunError: there is no run, or it has not finished an epoch.
       CheckpointError: the weights are damaged.
+      MismatchError: they are not those of this model or of this vocabulary.
     """
     settings = load_settings(folder)
-    vocabulary = Vocabulary.load(folder / VOCABULARY)
+    vocabulary = _load_vocabulary(folder, "best")
     run = Run(folder, settings, vocabulary, _build(settings, _load_hyper(folder, settings), len(vocabulary), None))
     if run.best().restore() is None:
         raise RunError(
@@ -91,14 +90,42 @@ def load(folder: Path) -> Run:
 def _load_hyper(folder: Path, settings: Settings) -> Any:
     path = folder / HYPER
     try:
-        return type(settings.model_class().defaults)(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as cause:
+        return stored.read(type(settings.model_class().defaults), path, "hyper-parameters")
+    except FileNotFoundError as cause:
         raise RunError(
-            "the hyper-parameters of this run cannot be read",
+            "the hyper-parameters of this run are missing",
             where=str(path),
-            found=str(cause),
             next_step="restore the file, or train again with --fresh",
         ) from cause
+
+
+def _load_vocabulary(folder: Path, weights: str) -> Vocabulary:
+    """The vocabulary of a run, if it has a word for each row of the embedding in these weights, if there are any.
+
+    Raises:
+      RunError: there is none.
+      MismatchError: it has more words or fewer.
+    """
+    path = folder / VOCABULARY
+    try:
+        vocabulary = Vocabulary.load(path)
+    except FileNotFoundError as cause:
+        raise RunError(
+            "the vocabulary of this run is missing",
+            where=str(path),
+            next_step="restore the file, or train again with --fresh",
+        ) from cause
+    checkpoints = Checkpoints(tf.train.Checkpoint(), folder / weights, keep=1)
+    rows = checkpoints.newest_shapes().get("model/embedding", (len(vocabulary),))[0]
+    if rows != len(vocabulary):
+        raise MismatchError(
+            "the vocabulary of this run is not that of its weights",
+            where=f"{path}:{min(rows, len(vocabulary)) + 1}",
+            found=f"{len(vocabulary)} words",
+            expected=f"{rows}, one for each row of the embedding in {folder / weights}",
+            next_step="restore the file, or train again with --fresh",
+        )
+    return vocabulary
 
 
 def load_classifier(folder: Path) -> Run:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
-from recgraph.data.files import atomic_file
-from recgraph.errors import RecgraphError
 from recgraph.models import Hyper
+from recgraph.train import stored
+from recgraph.train.stored import RunError
 from recgraph.train.tasks import TASKS
 
 # These may change when a run is continued: they do not change what was learned so far.
 CONTINUABLE = ("epochs", "patience", "engine", "gradient")
 
-
-class RunError(RecgraphError):
-    """The folder of a run cannot be used as asked."""
-
-    id = "run"
+_CHOICES: dict[str, Any] = {
+    "task": TASKS,
+    "model": dict.fromkeys(name for task in TASKS.values() for name in task.models),
+    "implementation": ("recursive", "iterative"),
+    "engine": ("auto", "parallel", "batched"),
+    "gradient": ("cache", "recompute"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +77,7 @@ class Settings:
 
     def save(self, folder: Path) -> None:
         """Writes `settings.json`, whole or not at all."""
-        with atomic_file(folder / "settings.json") as file:
-            file.write(json.dumps(dataclasses.asdict(self), indent=2).encode() + b"\n")
+        stored.write(self, folder / "settings.json")
 
 
 def load_settings(folder: Path) -> Settings:
@@ -86,15 +86,13 @@ def load_settings(folder: Path) -> Settings:
     Raises:
       RunError: there is none, or it is damaged.
     """
-    path = folder / "settings.json"
     try:
-        return Settings(**json.loads(path.read_text(encoding="utf-8")))
+        settings: Settings = stored.read(Settings, folder / "settings.json", "settings", _CHOICES)
     except FileNotFoundError:
         raise RunError(
             "this folder holds no training run", where=str(folder), next_step="`recgraph train --out DIR` makes one"
         ) from None
-    except (ValueError, TypeError) as cause:
-        raise RunError("the settings of this run cannot be read", where=str(path), found=str(cause)) from cause
+    return settings
 
 
 def require_same(old: Settings, new: Settings, folder: Path) -> None:

@@ -16,8 +16,8 @@ from recgraph.benchmarks.ablation import STAGES
 from recgraph.benchmarks.coexec import overlap
 from recgraph.benchmarks.coexec_ways import LABELS, wide_signature
 from recgraph.benchmarks.measure import Series
-from recgraph.cli import BENCHMARKS, main
 from recgraph.data import generate_treebank, write_treebank, write_trees
+from recgraph_command import BENCHMARKS, main
 
 ALONE = ["--contenders", "batched,iterative,limit"]
 QUICK = ["--rounds", "1", "--seconds", "0.01"]

@@ -8,13 +8,13 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner
 
-from recgraph.cli import main
 from recgraph.data import TreeBatch, Vocabulary, brackets, encode, linear, moderate, parse_tree
 from recgraph.models.parser import true_spans
 from recgraph.train import metrics
 from recgraph.train.run import Run, load, prepare
 from recgraph.train.settings import Settings
 from recgraph.train.trainer import Trainer
+from recgraph_command import main
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner
 
-from recgraph.cli import main
 from recgraph.train.checkpoints import Checkpoints, MismatchError
 from recgraph.train.run import Run, load, prepare
 from recgraph.train.settings import RunError, Settings
 from recgraph.train.trainer import Trainer, TrainingError
+from recgraph_command import main
 
 
 @pytest.fixture

@@ -1,0 +1,421 @@
+"""The `recgraph` command. Every command only reads its options, calls the library, and prints.
+
+It is no module of the package, which imports TensorFlow: `--version`, `--help` and completion need none, and before
+TensorFlow is imported the command says how much it is to log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import math
+import os
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+FOLDER = click.Path(file_okay=False, path_type=Path)
+EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+# Named here and not read from `recgraph.models`, which imports TensorFlow.
+MODELS = ["tree_lstm", "tree_gru", "tree_rnn", "mv_rnn", "rntn", "child_sum", "child_attention", "parser"]
+TASKS = ["fine", "binary", "relatedness", "parsing"]
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+# A line that is not UTF-8 is told apart from those that are.
+LINES = click.File(encoding="utf-8", errors="surrogateescape")
+COUNT = click.IntRange(1, 2**31 - 1)
+SEED = click.IntRange(0, 2**63 - 1)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
+data_option = click.option(
+    "--data",
+    type=EXISTING_FOLDER,
+    envvar="RECGRAPH_DATA",
+    help="Folder with train.txt, dev.txt and test.txt, or with SICK.",
+)
+
+
+class Command(click.Command):
+    """Shows what went wrong in a sentence, without a traceback (set RECGRAPH_TRACEBACK=1 to see it)."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command and turns the errors that users and machines can cause into messages."""
+        _import_quietly("recgraph")
+        from tensorflow.errors import OpError
+
+        from recgraph.data import FetchError
+        from recgraph.errors import RecgraphError
+
+        try:
+            return super().invoke(ctx)
+        except (RecgraphError, FetchError, ValueError, OSError, OpError, MemoryError) as error:
+            if isinstance(error, BrokenPipeError) or os.environ.get("RECGRAPH_TRACEBACK"):
+                raise
+            message = _message(error)
+            if isinstance(error, OSError) and error.filename is None and not _standard_output_works():
+                message = f"standard output cannot be written: {message}"
+            raise click.ClickException(message) from error
+
+
+class Group(click.Group):
+    """A group of such commands. TensorFlow is not imported for what the group itself can answer."""
+
+    command_class = Command
+    group_class = type
+
+
+def _message(error: BaseException) -> str:
+    """What an exception says, for a person."""
+    if isinstance(error, MemoryError):
+        return f"out of memory: {error}. Give a smaller --hidden, --embedding or --batch-size"
+    if hasattr(error, "message") and hasattr(error, "error_code"):  # TensorFlow's, with names of its own in it
+        text = re.sub(r"\{\{.*?\}\}|\[Op:[^\]]*\]( name:)?", "", error.message).strip()
+        advice = ". Give a smaller --hidden, --embedding or --batch-size" if error.error_code == 8 else ""
+        return f"{type(error).__name__}: {text.splitlines()[0] if text else error}{advice}"
+    return str(error)
+
+
+def _standard_output_works() -> bool:
+    """Tries; what a full disk does not take is forgotten, or Python would try again at its end and say so at length."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with open(os.devnull, "wb") as nowhere, contextlib.suppress(OSError, ValueError):
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return False
+    return True
+
+
+# What TensorFlow's libraries write before they read TF_CPP_MIN_LOG_LEVEL, information with its second line.
+_NOISE = re.compile(
+    rb"WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
+    rb"|I0000 .*|.*: I (external/)?(local_)?(org_)?tensorflow/.*|To enable the following instructions: .*"
+)
+
+
+def _import_quietly(name: str) -> None:
+    """Imports a module and leaves out the information that TensorFlow logs; a user who sets its log level sees it."""
+    if "TF_CPP_MIN_LOG_LEVEL" in os.environ or "tensorflow" in sys.modules:
+        importlib.import_module(name)
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            importlib.import_module(name)
+        finally:
+            os.dup2(stderr, 2)
+            written.seek(0)
+            with open(stderr, "wb") as shown:
+                shown.writelines(line for line in written if not _NOISE.fullmatch(line.rstrip(b"\r\n")))
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="recgraph")
+def main() -> None:
+    """Recursive neural networks on TensorFlow: train them on sentiment treebanks, look at them, serve them."""
+
+
+class Refused:
+    """Lines of input that could not be used: each is named at once, and at the end the command has failed."""
+
+    count = 0
+
+    def __call__(self, error: Exception) -> None:
+        """Names one."""
+        self.count += 1
+        click.echo(f"Error: {error}", err=True)
+
+    def end(self) -> None:
+        """Ends the command where there were some."""
+        if self.count:
+            raise click.exceptions.Exit(1)
+
+
+class Rate(click.FloatRange):
+    """A finite number that is not negative."""
+
+    def __init__(self, **bounds: Any) -> None:
+        super().__init__(min=0, **bounds)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuses `nan` and `inf`, which every comparison with a bound lets pass."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return number
+
+
+def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Options for the hyper-parameters; what is left out has the model's default."""
+    options = [
+        click.option("--embedding", type=COUNT, help="Size of a word vector."),
+        click.option("--hidden", type=COUNT, help="Size of a node's state."),
+        click.option("--dropout", type=Rate(max=1, max_open=True), help="Rate before the output."),
+        click.option("--l2", type=Rate(), help="Weight decay, not of the embedding."),
+        click.option("--batch-size", type=COUNT, help="Trees, or pairs, a step."),
+        click.option("--learning-rate", type=Rate(), help="Adagrad, for the weights."),
+        click.option("--embedding-rate", type=Rate(), help="Gradient descent, for the embedding."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@main.command()
+@click.option("--model", type=click.Choice(MODELS), default="tree_lstm", show_default=True)
+@data_option
+@click.option("--out", type=FOLDER, required=True, help="Folder of the run; a run that is there is continued.")
+@click.option("--task", type=click.Choice(TASKS), default="fine", show_default=True)
+@click.option("--epochs", type=COUNT, default=30, show_default=True)
+@click.option("--patience", type=COUNT, default=6, show_default=True, help="Epochs without a better dev.")
+@click.option("--seed", type=SEED, default=0, show_default=True)
+@click.option(
+    "--vectors", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Pre-trained word vectors."
+)
+@_hyper_options
+@click.option("--engine", type=click.Choice(["auto", "parallel", "batched"]), default="auto", show_default=True)
+@click.option("--gradient", type=click.Choice(["cache", "recompute"]), default="cache", show_default=True)
+@click.option("--implementation", type=click.Choice(["recursive", "iterative"]), default="recursive", hidden=True)
+@click.option("--fresh", is_flag=True, help="Throw away a run that is in the folder.")
+@json_option
+def train(out: Path, data: Path | None, vectors: Path | None, fresh: bool, as_json: bool, **options: Any) -> None:
+    """Train a model, or continue where it was stopped: give the same command again."""
+    from recgraph.train import console, tasks
+    from recgraph.train.settings import Settings
+
+    names = ("embedding", "hidden", "dropout", "l2", "batch_size", "learning_rate", "embedding_rate")
+    hyper = {name: options.pop(name) for name in names}
+    settings = Settings(
+        data=str(tasks.TASKS[options["task"]].folder(data).resolve()),
+        vectors=str(vectors.resolve()) if vectors else None,
+        hyper={name: value for name, value in hyper.items() if value is not None},
+        **options,
+    )
+    console.train(out, settings, fresh, as_json)
+
+
+@main.command()
+@click.argument("run", type=EXISTING_FOLDER)
+@data_option
+@click.option("--split", type=click.Choice(["train", "dev", "test"]), default="test", show_default=True)
+@json_option
+def evaluate(run: Path, data: Path | None, split: str, as_json: bool) -> None:
+    """Accuracy of a trained RUN, fine-grained and binary, at the root and at all nodes; or its correlations."""
+    from recgraph.train import console
+
+    console.evaluate(run, data, split, as_json)
+
+
+@main.command()
+@click.argument("run", type=EXISTING_FOLDER)
+@click.argument("file", type=LINES, default="-")
+@click.option("--nodes", is_flag=True, help="Also print the tree with the class of every phrase.")
+@json_option
+def predict(run: Path, file: Any, nodes: bool, as_json: bool) -> None:
+    """Classify the lines of FILE (or standard input): trees in PTB form, or plain sentences.
+
+    A line that is neither is named on standard error and passed over; the exit status is then 1.
+    """
+    from recgraph.train import console, predictor
+    from recgraph.train.run import load_classifier
+
+    refused = Refused()
+    trees = predictor.read_inputs(file, getattr(file, "name", "<stdin>"), refused)
+    for prediction in predictor.Predictor(load_classifier(run))(trees):
+        click.echo(console.prediction_line(prediction, nodes, as_json))
+    refused.end()
+
+
+@main.command()
+@click.argument("run", type=EXISTING_FOLDER)
+@click.option("--out", type=FILE, default="tree.png", show_default=True, help="Picture: .png, .svg or .pdf.")
+@click.option("--input", "text", help="A tree in PTB form or a sentence.")
+@data_option
+@click.option("--split", type=click.Choice(["train", "dev", "test"]), default="dev", show_default=True)
+@click.option("--index", type=click.IntRange(0), default=0, show_default=True, help="Which tree of the split.")
+@json_option
+def show(run: Path, out: Path, text: str | None, data: Path | None, split: str, index: int, as_json: bool) -> None:
+    """Draw a tree with the predicted and the true sentiment of every phrase."""
+    from recgraph.train import console, predictor
+    from recgraph.train.run import load_classifier
+
+    loaded = load_classifier(run)
+    tree = console.chosen_tree(text, data or loaded.settings.data, split, index)
+    console.show(predictor.Predictor(loaded), tree, out, as_json)
+
+
+@main.command()
+@click.argument("run", type=EXISTING_FOLDER)
+@click.option("--out", type=FOLDER, required=True, help="Folder of the SavedModel.")
+def export(run: Path, out: Path) -> None:
+    """Save a trained RUN as a SavedModel with signatures for sentences and for trees."""
+    from recgraph.train import export as exporting
+    from recgraph.train.run import load_classifier
+
+    loaded = load_classifier(run)
+    exporting.save(loaded.model, loaded.vocabulary, out)
+    click.echo(str(out))
+
+
+@main.group()
+def data() -> None:
+    """Make, download and describe treebanks."""
+
+
+@data.command()
+@click.option("--out", type=FOLDER, required=True)
+@click.option("--sizes", type=click.IntRange(0), nargs=3, default=(3000, 400, 800), show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
+def generate(out: Path, sizes: tuple[int, int, int], seed: int) -> None:
+    """Write a treebank drawn from a grammar whose labels follow from composition: train, dev and test."""
+    from recgraph.data import write_treebank
+
+    write_treebank(out, sizes, seed)
+    click.echo(f"{sum(sizes)} trees in {out}")
+
+
+@data.command()
+@click.argument("name", type=click.Choice(["sst", "imdb"]))
+@click.option("--out", type=FOLDER, required=True, envvar="RECGRAPH_DATA", help="The data folder.")
+@click.option("--url", help="Another place that has the same archive.")
+def fetch(name: str, out: Path, url: str | None) -> None:
+    """Download the original Stanford Sentiment Treebank or Large Movie Review Dataset."""
+    from recgraph.data import fetch as download
+
+    click.echo(str(download(name, out, url=url)))
+
+
+@data.command()
+@click.argument("file", type=LINES, default="-")
+@click.option("--parser", type=EXISTING_FOLDER, required=True, help="A run of `train --model parser --task parsing`.")
+@click.option("--model", type=EXISTING_FOLDER, help="A run that labels every node with its sentiment.")
+@click.option("--reviews", type=click.Choice(["train", "test", "unsup"]), help="Parse movie reviews in place of FILE.")
+@data_option
+@click.option("--limit", type=click.IntRange(0), help="So many lines or reviews, and no more.")
+@click.option("--max-words", type=click.IntRange(1), help="Longer sentences are passed over.")
+@click.option("--out", type=FILE, help="Write the trees here and not to standard output.")
+def parse(file: Any, parser: Path, model: Path | None, out: Path | None, **options: Any) -> None:
+    """Put trees over the sentences of FILE (or standard input), in PTB form, one a line.
+
+    Without --model a node has no label, ?, but for the roots of reviews, 0 or 4.
+    """
+    from recgraph.train import parsing
+
+    refused = Refused()
+    source = getattr(file, "name", "<stdin>")
+    written = parsing.parse(parsing.Request(file, parser, model, source=source, refuse=refused, **options), out)
+    if out is not None:
+        click.echo(f"{written} trees in {out}")
+    refused.end()
+
+
+@data.command()
+@click.argument("folder", type=EXISTING_FOLDER)
+@json_option
+def stats(folder: Path, as_json: bool) -> None:
+    """Numbers of trees, nodes, words, labels and depths of a treebank."""
+    from recgraph.train import console
+
+    console.stats(folder, as_json)
+
+
+# By name: the module and the command in it.
+BENCHMARKS = {
+    "sst": ("throughput", "sst"),
+    "movie-review": ("throughput", "movie_review"),
+    "folding": ("throughput", "folding"),
+    **{name: (name, "main") for name in ("length", "balance", "convergence", "generation", "invocation", "machinery")},
+    "auto": ("automatic", "main"),
+    **{
+        name: (name, "main")
+        for name in ("build", "depth", "large", "memory", "threads", "speculate", "coexec", "skeleton", "imperative")
+    },
+}
+
+
+class Bench(Command):
+    """Options are the benchmark's; without a name `--help` is about all of them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Shows the help of the command where no benchmark is named."""
+        if args and args[0] in ("-h", "--help"):
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+
+@main.command(cls=Bench, context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("name", type=click.Choice(list(BENCHMARKS)), default="sst")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def bench(name: str, arguments: tuple[str, ...]) -> None:
+    """Run a benchmark; `recgraph bench NAME --help` shows its options."""
+    module, command = BENCHMARKS[name]
+    run = getattr(importlib.import_module(f"recgraph.benchmarks.{module}"), command)
+    run(list(arguments), prog_name=f"recgraph bench {name}")
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--html", "page", type=FILE, help="Write a page with the program's lines here, in place of text.")
+@click.option("--picture", type=FILE, help="Draw here what Python and its graph do with a co-executed step's time.")
+@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture: Path | None) -> None:
+    """Run the Python program SCRIPT with its ARGUMENTS, its training functions as graphs, and say what became of them.
+
+    The program is not changed: this is `with rg.speculation()` around it. What it has made by `rg.function` and
+    `rg.steps` is explained too, and where the time of co-executed steps goes.
+    """
+    from recgraph.coexec.profile import draw
+    from recgraph.explaining import joined, noted
+    from recgraph.speculate import speculation
+    from recgraph.speculate.unmodified import run_script
+
+    status: Any = 0
+    found = speculation()
+    with noted() as made:
+        try:
+            run_script(script, list(arguments), found)
+        except SystemExit as leaving:
+            status = leaving.code
+        except Exception:  # the program's own, which is to be seen as without us
+            traceback.print_exc()
+            status = 1
+    parts = [one.explain() for one in [*([found] if found.functions or not made else []), *made]]
+    if page is None:
+        click.echo("\n".join(parts))
+    else:
+        page.write_text(joined(parts, "").page(f"recgraph explain {script.name}"), encoding="utf-8")
+        click.echo(str(page))
+    timings = [one.timing() for one in made if hasattr(one, "timing")]
+    timings = [timing for timing in timings if timing.steps]
+    for timing in timings:
+        click.echo(str(timing))
+    if picture is not None:
+        draw(timings, picture)
+        click.echo(str(picture))
+    if status:
+        raise SystemExit(status)
+
+
+@main.command()
+@click.option("--out", type=FOLDER, required=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
+@json_option
+def demo(out: Path, seed: int, as_json: bool) -> None:
+    """The whole way in a few minutes: make a treebank, train a TreeLSTM, evaluate it, draw what it learned, save it."""
+    from recgraph.train.demo import run_demo
+
+    run_demo(out, seed, as_json)
+
+
+if __name__ == "__main__":
+    main()
