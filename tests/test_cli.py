@@ -318,8 +318,9 @@ def test_what_goes_wrong_while_tensorflow_is_imported_is_shown(tmp_path: Path) -
 
 def test_standard_output_on_a_full_disk(folder: Path) -> None:
     """One message, and none of Python's at its end."""
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    command = [sys.executable, "-c", "from recgraph_command import main; main()", "data", "stats", folder / "bank"]
     with open("/dev/full", "w") as full:
-        command = [sys.executable, "-c", "from recgraph_command import main; main()", "data", "stats", folder / "bank"]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False)
     assert done.returncode == 1
     assert done.stderr == "Error: standard output cannot be written: [Errno 28] No space left on device\n"
