@@ -6,7 +6,7 @@ TensorFlow is imported the command says how much it is to log.
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import importlib
 import math
 import os
@@ -57,10 +57,7 @@ class Command(click.Command):
         except (RecgraphError, FetchError, ValueError, OSError, OpError, MemoryError) as error:
             if isinstance(error, BrokenPipeError) or os.environ.get("RECGRAPH_TRACEBACK"):
                 raise
-            message = _message(error)
-            if isinstance(error, OSError) and error.filename is None and not _standard_output_works():
-                message = f"standard output cannot be written: {message}"
-            raise click.ClickException(message) from error
+            raise click.ClickException(_message(error)) from error
 
 
 class Group(click.Group):
@@ -78,18 +75,9 @@ def _message(error: BaseException) -> str:
         text = re.sub(r"\{\{.*?\}\}|\[Op:[^\]]*\]( name:)?", "", error.message).strip()
         advice = ". Give a smaller --hidden, --embedding or --batch-size" if error.error_code == 8 else ""
         return f"{type(error).__name__}: {text.splitlines()[0] if text else error}{advice}"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EIO) and error.filename is None:
+        return f"standard output cannot be written: {error}"  # a file would have been named
     return str(error)
-
-
-def _standard_output_works() -> bool:
-    """Tries; what a full disk does not take is forgotten, or Python would try again at its end and say so at length."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        with open(os.devnull, "wb") as nowhere, contextlib.suppress(OSError, ValueError):
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        return False
-    return True
 
 
 # What TensorFlow's libraries write before they read TF_CPP_MIN_LOG_LEVEL, information with its second line.
