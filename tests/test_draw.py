@@ -7,6 +7,7 @@ import io
 import numpy as np
 import pytest
 import tensorflow as tf
+from matplotlib import pyplot
 
 from recgraph import SubGraph, subgraph
 from recgraph.coexec import Coexecuted
@@ -204,3 +205,39 @@ def test_a_trace_graph() -> None:
     assert trip.edges == [(0, 1), (1, 2), (2, 3)]
     steps_drawn = draw(steps, title="steps")
     assert {"steps", "loop", "Sin"} <= {text.get_text() for text in steps_drawn.axes[0].texts}
+
+
+@pytest.mark.parametrize(
+    "names", [("very negative", "negative", "neutral", "positive", "very positive"), ("n" * 60,) * 5]
+)
+@pytest.mark.parametrize("text", ["(3 film)", "(3 (2 not) (4 bad))", "(3 (2 not) (4 (3 so) (4 bad)))"])
+def test_the_legend_and_the_title_of_a_small_tree_are_not_cut_off(names: tuple[str, ...], text: str) -> None:
+    tree = parse_tree(text)
+    figure = draw(tree, tree.labels, tree.labels, names=names, title="a title of a sentence " * 4)
+    figure.draw_without_rendering()
+    for shown in [figure.axes[0].title, *figure.legends]:
+        extent = shown.get_window_extent()
+        assert extent.x0 >= 0
+        assert extent.x1 <= figure.bbox.x1
+
+
+def test_a_notebook_shows_the_picture() -> None:
+    """Without pyplot, which would keep every figure until somebody closes it."""
+    for figure in (draw(fibonacci()), draw(parse_tree("(3 film)"))):
+        assert figure._repr_png_().startswith(b"\x89PNG")
+        assert figure not in map(pyplot.figure, pyplot.get_fignums())
+
+
+def test_captured_arrays_bear_the_names_that_they_have_where_they_are_drawn() -> None:
+    word, left = tf.constant([3, 5, -1]), tf.constant([-1, -1, 0])
+    with SubGraph("leftmost", outputs=tf.TensorSpec([], tf.int32)) as leftmost:
+        node = leftmost.input(tf.int32, name="node")
+        leftmost.output(tf.cond(left[node] < 0, lambda: word[node], lambda: leftmost(left[node])))
+    texts = {text.get_text() for text in draw(leftmost).axes[0].texts}
+    assert {"word", "left"} <= texts
+
+    def elsewhere(subgraph: SubGraph) -> object:
+        return draw(subgraph)
+
+    assert {"word", "left"} <= {text.get_text() for text in elsewhere(leftmost).axes[0].texts}  # type: ignore[attr-defined]
+    assert not {"word", "left"} & set(labels(scene.of_subgraph(leftmost)))

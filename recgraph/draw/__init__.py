@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
 
 from recgraph.coexec import Coexecuted, Steps
 from recgraph.core.decorator import RecursiveFunction
@@ -45,7 +49,9 @@ def draw(
         title: above the picture.
 
     Returns:
-        A matplotlib Figure; `.savefig("tree.png")` writes it. No window and no outside program is needed.
+        A matplotlib Figure, not one of pyplot's, so that there is nothing to close; `.savefig("tree.png")` writes it.
+        No window and no outside program is needed. Captured tensors bear the names that they have where `draw` is
+        called.
 
     Raises:
         DefinitionError: the SubGraph has no body yet.
@@ -61,12 +67,27 @@ def draw(
     if isinstance(what, SubGraph):
         if values is not None or true is not None:
             raise TypeError("draw: values belong to the nodes of a tree; a SubGraph is drawn without any")
-        return bodies.figure(scene.of_subgraph(what), what.name if title is None else title)
+        named = scene.of_subgraph(what, _names_from(sys._getframe(1)))
+        return bodies.figure(named, what.name if title is None else title)
     if isinstance(what, Coexecuted | Steps):
         return bodies.figure(traces.of_steps(what.phases.graph), title or "")
     tree = trees.as_arrays(what)
     colours = trees.Colours.of(values, true, len(tree.words), classes, names)
     return trees.figure(tree, colours, title or "")
+
+
+def _names_from(frame: FrameType | None) -> dict[int, str]:
+    """The names of tensors in a frame, its module and its callers, by their ids; the nearest name counts."""
+    scopes = []
+    while frame is not None:
+        scopes += [frame.f_locals, frame.f_globals]
+        frame = frame.f_back
+    return {
+        id(value): name
+        for scope in reversed(scopes)
+        for name, value in list(scope.items())
+        if isinstance(name, str) and not name.startswith("_") and issubclass(type(value), tf.Tensor)
+    }
 
 
 def _only_subgraph(function: RecursiveFunction) -> SubGraph:

@@ -36,13 +36,13 @@ _PART_STYLE: dict[str, Any] = {"facecolor": "#fbfcfe", "edgecolor": "#b9c1d3", "
 
 def figure(scene: Scene, title: str) -> Figure:
     """The picture of a scene, as large as it needs to be."""
-    from matplotlib.figure import Figure
+    from recgraph.draw.picture import Picture
 
     picture = _lay_out(scene)
     top = 0.4 if title else 0.0
     width = max(picture.width, _text_width(title, TEXT + 1)) + 2 * MARGIN
     height = picture.height + top + 2 * MARGIN
-    result = Figure(figsize=(width, height), dpi=120)
+    result = Picture(figsize=(width, height), dpi=120)
     axes = result.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, width), ylim=(height, 0))
     axes.axis("off")

@@ -82,14 +82,18 @@ class Scene:
     edges: list[tuple[int, int]]
 
 
-def of_subgraph(subgraph: SubGraph) -> Scene:
+def of_subgraph(subgraph: SubGraph, captured: dict[int, str] | None = None) -> Scene:
     """The scene of a finished body.
+
+    Args:
+        subgraph: the SubGraph.
+        captured: names of tensors that it may capture, by their id: a tensor does not know its name.
 
     Raises:
         DefinitionError: there is no body yet.
     """
     body = subgraph.finished_body()
-    names = tf_private.variable_names(body)
+    names = {**(captured or {}), **tf_private.variable_names(body)}
     labels = {id(tensor): tensor.op.name for tensor in subgraph.placeholders}
     outputs = [f"output{path}" for path in _paths(subgraph.outputs)]
     return _Builder(body, labels, outputs, body.environment, names).scene()
@@ -216,7 +220,7 @@ class _Builder:
         key: Any = tensor.op if outer is None else id(outer)
         if key not in self._places:
             kind = CAPTURE if outer is not None else INPUT if isinstance(self.graph, BodyGraph) else PASSED
-            kind = CONSTANT if tensor.op.type == "Const" else kind
+            kind = CONSTANT if tensor.op.type == "Const" and outer is None else kind
             self._places[key] = self._add(Node(kind, self._label_of(tensor)))
         return self._places[key]
 

@@ -143,13 +143,13 @@ def _scaled(values: Any, low: float, high: float, numbers: bool = False) -> np.n
 
 def figure(tree: Arrays, colours: Colours, title: str) -> Figure:
     """The picture."""
-    from matplotlib.figure import Figure
+    from recgraph.draw.picture import Picture
 
     places = layout(tree)
     leaves = 1 + places[:, 0].max()
     width = min(max(5.0, 0.62 * leaves), 60.0)
     height = min(max(2.5, 0.5 * places[-1, 1] + 1.7), 30.0)
-    result = Figure(figsize=(width, height), dpi=120, layout="constrained")
+    result = Picture(figsize=(width, height), dpi=120, layout="constrained")
     axes = result.subplots()
     _draw_edges(axes, tree, places)
     _draw_nodes(axes, places, colours)
@@ -158,7 +158,17 @@ def figure(tree: Arrays, colours: Colours, title: str) -> Figure:
     axes.axis("off")
     axes.set_title(title, fontsize=10)
     _draw_legend(result, axes, colours)
+    _widen(result, axes)
     return result
+
+
+def _widen(result: Figure, axes: Axes) -> None:
+    """Makes room for a legend and a title that are wider than the tree."""
+    result.draw_without_rendering()
+    texts = [axes.title, *result.legends]
+    needed = max(text.get_window_extent().width for text in texts) / result.dpi + 0.3
+    width, height = result.get_size_inches()
+    result.set_size_inches(max(width, needed), height)
 
 
 def layout(tree: Arrays) -> np.ndarray:
