@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, overload
 
 from recgraph import explaining
 from recgraph.auto import Automatic
 from recgraph.coexec import Coexecuted, Execution
 from recgraph.errors import SignatureError
 from recgraph.speculate import Optimizations, Speculated
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+S = TypeVar("S")
+Rest = ParamSpec("Rest")
+
+
+class Function(Protocol[P, R_co]):
+    """What a type checker knows of a decorated function: its own parameters and result, and what was added to it."""
+
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R_co:
+        """Calls the function."""
+
+    def explain(self, html: bool = False) -> Any:
+        """What was assumed, which way it runs and why."""
+
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> Self: ...
+
+    @overload
+    def __get__(self: Function[Concatenate[S, Rest], R], instance: S, owner: Any = None) -> Callable[Rest, R]: ...
+
+    def __getattr__(self, name: str) -> Any:
+        """What a mode adds: `way`, `timing` and so on."""
+
 
 _MODES: Final = ("auto", "speculate", "coexec")
 
@@ -24,6 +50,28 @@ def _named(called: Callable[..., Any]) -> Callable[..., Any]:
         getattr(called, "func", None), "__qualname__", type(called).__qualname__
     )
     return calls
+
+
+@overload
+def function(
+    fn: Callable[P, R],
+    *,
+    mode: str = "auto",
+    strict: bool = False,
+    optimizations: Optimizations | None = None,
+    xla: bool = False,
+) -> Function[P, R]: ...
+
+
+@overload
+def function(
+    fn: None = None,
+    *,
+    mode: str = "auto",
+    strict: bool = False,
+    optimizations: Optimizations | None = None,
+    xla: bool = False,
+) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 
 
 def function(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from recgraph import explaining, tf_private
 from recgraph.coexec import device
@@ -17,7 +17,10 @@ from recgraph.coexec.profile import Profile
 WINDOW = 2
 
 
-class Steps:
+T = TypeVar("T")
+
+
+class Steps(Generic[T]):
     """Iterates like what it is given; what the loop does with each item is a step.
 
     Args:
@@ -28,12 +31,12 @@ class Steps:
         phases: what is known of the loop.
     """
 
-    def __init__(self, items: Iterable[Any], phases: Phases | None = None, window: int = WINDOW) -> None:
+    def __init__(self, items: Iterable[T], phases: Phases | None = None, window: int = WINDOW) -> None:
         self.items, self.window = items, window
         self.phases = Phases("steps") if phases is None else phases
         self._last_plan: Any = None
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T]:
         # Where the loop stands is part of where an operation does, so the step begins above it.
         frame = sys._getframe(1)
         base = frame.f_back.f_code if frame.f_back is not None else Steps.__iter__.__code__
@@ -100,7 +103,7 @@ def _raise(status: tuple[int, str]) -> None:
         tf_private.raise_status(code, message)
 
 
-def steps(items: Iterable[Any], window: int = WINDOW, xla: bool = False) -> Steps:
+def steps(items: Iterable[T], window: int = WINDOW, xla: bool = False) -> Steps[T]:
     """Makes every iteration of a loop a step that is co-executed.
 
     The program runs as it is written; its tensor operations are computed beside it by a graph, which is made from

@@ -8,7 +8,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 import tensorflow as tf
 
@@ -16,6 +16,32 @@ from recgraph import tf_private
 from recgraph.core import base_case, listing, origin, regions, signature
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import BranchError, DefinitionError, RecgraphError, SignatureError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Recursive(Protocol[P, R_co]):
+    """What a type checker knows of a function under `@subgraph`: its own parameters and result, and what was added."""
+
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R_co:
+        """One invocation."""
+
+    def map(self, *arguments: Any, **named: Any) -> Any:
+        """One invocation per row."""
+
+    @property
+    def subgraphs(self) -> list[SubGraph]:
+        """The SubGraphs that eager calls have made."""
+
+
+@overload
+def subgraph(function: Callable[P, R], **options: Any) -> Recursive[P, R]: ...
+
+
+@overload
+def subgraph(function: None = None, **options: Any) -> Callable[[Callable[P, R]], Recursive[P, R]]: ...
 
 
 def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
