@@ -13,7 +13,7 @@ class Step;
 // A value that a graph does not give makes its step leave the graph. Where another thread needs it, the step's own may
 // be waiting for that thread, and do nothing. Then the other one does it.
 struct Access {
-  std::recursive_mutex mutex;  // held by who works on the step; signals are handled meanwhile, and may use the step
+  WithoutInterpreter<2> mutex;  // held by who works on the step; signals are handled meanwhile, and may use the step
   Step* step;                  // null once it has come to its end
 
   // Takes the mutex, with Python's lock or without: who has it may need that.

@@ -37,7 +37,7 @@ void Step::Describe(Input* input) {
 }
 
 absl::Status Step::Materialise(Value* value) {
-  std::lock_guard<std::recursive_mutex> working(access_->mutex);
+  std::lock_guard working(access_->mutex);
   const int64_t began_at = Now();
   while (HasGraph()) {
     if (value->slot() < 0) return Leave("a value that is not fetched is needed");
@@ -79,7 +79,7 @@ std::string Step::Await(const Node& node, int number, size_t output, int positio
 }
 
 void Step::Attend(Run& run, Value* value) {
-  std::unique_lock<std::recursive_mutex> working(run.access->mutex, std::try_to_lock);
+  std::unique_lock working(run.access->mutex, std::try_to_lock);
   Step* step = working.owns_lock() ? run.access->step : nullptr;
   if (step == nullptr || step->run_.get() != &run || step->is_ending_) return;
   if (value->slot() >= 0) return;
@@ -97,7 +97,7 @@ bool Step::StandsBefore(const Uses& uses) const {
 }
 
 Step::Turn Step::MakeWay(Run& run, const Uses& uses, size_t* done) {
-  std::unique_lock<std::recursive_mutex> working(run.access->mutex, std::try_to_lock);
+  std::unique_lock working(run.access->mutex, std::try_to_lock);
   if (!working.owns_lock()) return Turn::kLater;
   Step* step = run.access->step;
   if (step == nullptr) return Turn::kAtEnd;
@@ -127,7 +127,7 @@ absl::Status Step::LeaveAt(int location, const std::string& reason) {
 }
 
 void Step::PrepareFork() {
-  std::lock_guard<std::recursive_mutex> working(access_->mutex);
+  std::lock_guard working(access_->mutex);
   if (!HasGraph()) return;
   std::shared_ptr<Run> run = run_;
   Leave("the process was forked").IgnoreError();  // whoever needs a value that is not there gets the error
@@ -253,7 +253,7 @@ bool Step::ReceiveAll() {
 }
 
 absl::Status Step::End(bool was_raised, bool may_run_ahead) {
-  std::lock_guard<std::recursive_mutex> working(access_->mutex);
+  std::lock_guard working(access_->mutex);
   absl::Status status;
   is_ending_ = true;
   if (HasGraph()) {

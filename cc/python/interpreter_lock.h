@@ -12,6 +12,10 @@
 //      Timing::mutex_, the executor's and the courier's. They guard a few lines, in which nothing is called that takes
 //      another lock or waits.
 //
+// Locks of places 1 to 4 are `Ordered` (cc/core/lock_order.h), but for those with conditions: in tests the process ends
+// where one is waited for out of order, so every test of this folder is a test of this list. Not of 1 against 2, which
+// count as one there: who works on a step of its own waits for lines in which that step is not.
+//
 // Nobody waits for a graph, a value or a thread while holding one of 3 to 5. The mutexes of variables are TensorFlow's;
 // shadow_ops.cc takes several, in the order of their addresses.
 #ifndef RECGRAPH_CC_PYTHON_INTERPRETER_LOCK_H_
@@ -19,7 +23,30 @@
 
 #include <Python.h>
 
+#include <mutex>
+
+#include "cc/core/lock_order.h"
+
 namespace recgraph {
+
+constexpr int kInterpreter = 3;
+
+// To be asked before PyGILState_Ensure.
+inline void WaitsForInterpreter() {
+  if (PyGILState_Check() == 0) LockOrder::Waits(kInterpreter);
+}
+
+// A lock of place 1 or 2: nobody waits for it with Python's own.
+template <int kPlace>
+class WithoutInterpreter : public Ordered<std::recursive_mutex, kPlace> {
+ public:
+  void lock() {
+    const bool has_interpreter = PyGILState_Check() != 0;
+    if (has_interpreter) LockOrder::Takes(kInterpreter);
+    Ordered<std::recursive_mutex, kPlace>::lock();
+    if (has_interpreter) LockOrder::Releases(kInterpreter);
+  }
+};
 
 // While it lives, this thread does not have the lock: it waits for something that may need it.
 class InterpreterUnlocked {
@@ -27,7 +54,9 @@ class InterpreterUnlocked {
   InterpreterUnlocked() : state_(PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
 
   ~InterpreterUnlocked() {
-    if (state_ != nullptr) PyEval_RestoreThread(state_);
+    if (state_ == nullptr) return;
+    LockOrder::Waits(kInterpreter);
+    PyEval_RestoreThread(state_);
   }
 
  private:

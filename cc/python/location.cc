@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "cc/python/interpreter_lock.h"
+
 namespace recgraph {
 namespace {
 
@@ -45,6 +47,7 @@ Stack CurrentStack(PyCodeObject* base) {
 }  // namespace
 
 int Locate(PyCodeObject* base) {
+  WaitsForInterpreter();
   PyGILState_STATE state = PyGILState_Ensure();
   Stack stack = CurrentStack(base);
   Locations& all = All();

@@ -8,8 +8,8 @@
 
 namespace recgraph {
 
-std::unique_lock<std::recursive_mutex> Line::Lock() {
-  std::unique_lock<std::recursive_mutex> lock(mutex_, std::try_to_lock);
+std::unique_lock<WithoutInterpreter<2>> Line::Lock() {
+  std::unique_lock<WithoutInterpreter<2>> lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
     const InterpreterUnlocked waiting;
     lock.lock();

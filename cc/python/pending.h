@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 
+#include "cc/python/interpreter_lock.h"
 #include "cc/python/step.h"
 
 namespace recgraph {
@@ -34,9 +35,9 @@ class Line {
  private:
   // Who settles has the mutex while a graph computes, and takes Python's lock now and then to handle signals: so nobody
   // waits for the mutex with Python's lock (see the order of locks in interpreter_lock.h).
-  std::unique_lock<std::recursive_mutex> Lock();
+  std::unique_lock<WithoutInterpreter<2>> Lock();
 
-  std::recursive_mutex mutex_;  // a signal that comes meanwhile may lead here again
+  WithoutInterpreter<2> mutex_;  // a signal that comes meanwhile may lead here again
   std::deque<std::unique_ptr<Step>> steps_;
   absl::Status kept_;
 };

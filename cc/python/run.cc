@@ -64,7 +64,7 @@ void Run::Put(std::vector<std::pair<int, tensorflow::Tensor>>* values) {
     channels_.PutAll(values);
     return;
   }
-  std::lock_guard<std::mutex> lock(holding_);
+  std::lock_guard lock(holding_);
   std::move(values->begin(), values->end(), std::back_inserter(held_));
   values->clear();
   if (delivery_ == Delivery::kOnRequest || is_visited_) return;
@@ -78,7 +78,7 @@ void Run::Put(std::vector<std::pair<int, tensorflow::Tensor>>* values) {
 
 // What the courier does here; whether he comes again.
 bool Run::Collect() {
-  std::lock_guard<std::mutex> lock(holding_);
+  std::lock_guard lock(holding_);
   idle_visits_ = held_.empty() ? idle_visits_ + 1 : 0;
   channels_.PutAll(&held_);
   return is_visited_ = idle_visits_ < kIdleVisits;
@@ -112,7 +112,7 @@ void Run::Hurry() {
     }
     if (launch != nullptr) launch();
   }
-  std::lock_guard<std::mutex> lock(holding_);
+  std::lock_guard lock(holding_);
   channels_.PutAll(&held_);
 }
 

@@ -15,6 +15,7 @@
 
 #include "cc/core/channel.h"
 #include "cc/core/history.h"
+#include "cc/core/lock_order.h"
 #include "cc/python/access.h"
 #include "cc/python/replays.h"
 #include "cc/python/timing.h"
@@ -113,7 +114,7 @@ class Run : public std::enable_shared_from_this<Run> {
   std::thread::id worker_;  // nobody's, if any thread may work
   GraphTimes times_;
   Delivery delivery_ = Delivery::kAtOnce;
-  std::mutex holding_;  // guards what comes next
+  Ordered<std::mutex, 4> holding_;  // guards what comes next
   std::vector<std::pair<int, tensorflow::Tensor>> held_;
   int idle_visits_ = 0;      // of the courier, one after another
   bool is_visited_ = false;

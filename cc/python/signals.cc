@@ -3,6 +3,7 @@
 
 #include <Python.h>
 
+#include "cc/python/interpreter_lock.h"
 #include "cc/python/step.h"
 
 namespace recgraph {
@@ -36,6 +37,7 @@ void RaiseLater(Raised* raised) {
 }  // namespace
 
 bool HandleSignals() {
+  WaitsForInterpreter();
   PyGILState_STATE state = PyGILState_Ensure();
   bool has_raised = false;
   {

@@ -87,7 +87,7 @@ Step::Step(PyCodeObject* base, std::shared_ptr<Plan> plan)
 
 Step::~Step() {
   if (current_step == this) {
-    std::lock_guard<std::recursive_mutex> working(access_->mutex);
+    std::lock_guard working(access_->mutex);
     Detach();
   }
   if (HasGraph()) run_->Cancel();
@@ -144,7 +144,7 @@ void Step::Replay() {
 
 absl::Status Step::Execute(const EagerOperation& operation, Handle** results, int* count) {
   access_->Lock();
-  const std::lock_guard<std::recursive_mutex> working(access_->mutex, std::adopt_lock);
+  const std::lock_guard working(access_->mutex, std::adopt_lock);
   DeviceShare& share = DeviceShare::Get();
   if (!share.is_on || !HasGraph()) return DoExecute(operation, results, count);
   const size_t before = records_.size(), waits = stalls_.size();

@@ -25,7 +25,7 @@ HandlePtr Share(Handle* handle) {
 }
 
 HandlePtr Value::Peek() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   return value_ == nullptr ? HandlePtr() : Share(value_.get());
 }
 
@@ -33,7 +33,7 @@ absl::Status Value::Get(HandlePtr* result) {
   was_read_ = true;
   while (true) {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard lock(mutex_);
       if (!error_.ok()) return error_;
       if (value_ != nullptr) {
         *result = Share(value_.get());
@@ -60,31 +60,31 @@ absl::Status Value::Get(HandlePtr* result) {
 }
 
 void Value::Set(Handle* value) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   value_ = Share(value);
   run_ = nullptr;
 }
 
 void Value::Fail(const absl::Status& error) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   if (value_ == nullptr && error_.ok()) error_ = error;
   run_ = nullptr;
 }
 
 void Value::Expect(std::shared_ptr<Run> run, int slot, int position) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   run_ = std::move(run);
   slot_ = slot;
   position_ = position;
 }
 
 std::shared_ptr<Run> Value::run() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   return run_;
 }
 
 int Value::slot() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   return slot_;
 }
 
@@ -108,7 +108,7 @@ Meeting Value::Receive(std::chrono::milliseconds patience) {
 
 void Value::RemoveHandle() {
   if (--handles_ > 0) return;
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   value_ = nullptr;  // the step may still know the value by its number; it does not need the data
 }
 

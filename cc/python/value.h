@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "absl/container/inlined_vector.h"
+#include "cc/core/lock_order.h"
 #include "cc/python/run.h"
 #include "tensorflow/core/common_runtime/eager/custom_device.h"
 #include "tensorflow/core/platform/refcount.h"
@@ -65,7 +66,7 @@ class Value : public tensorflow::core::RefCounted {
 
   std::atomic<int> handles_{0};
   std::atomic<bool> was_read_{false};
-  std::mutex mutex_;  // guards what follows
+  Ordered<std::mutex, 4> mutex_;  // guards what follows
   HandlePtr value_;
   absl::Status error_;
   std::shared_ptr<Run> run_;
