@@ -1,11 +1,16 @@
 // How a call begins and ends.
 #include "cc/kernels/call_op.h"
 
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
 #include "cc/kernels/rows.h"
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/resource_handle.h"
+#include "tensorflow/core/platform/hash.h"
 
 namespace recgraph {
 
@@ -17,6 +22,28 @@ namespace {
 
 // For so long, no thread of the pool has begun a task of an eager call that waits: then the calling thread does.
 constexpr std::chrono::milliseconds kPatience{100};
+
+// Those that wait to use resources that their bodies read and write, and those that use them.
+Turns& Waiting() {
+  static Turns* const turns = new Turns;  // outlives all threads
+  return *turns;
+}
+
+// What a kernel's resources are known by.
+std::vector<uint64_t> Resources(OpKernelContext* ctx) {
+  std::vector<uint64_t> resources;
+  for (int i = 0; i < ctx->num_inputs(); ++i) {
+    if (ctx->input_dtype(i) != tensorflow::DT_RESOURCE) continue;
+    const auto handles = ctx->input(i).flat<tensorflow::ResourceHandle>();
+    for (int64_t j = 0; j < handles.size(); ++j) {
+      const tensorflow::ResourceHandle& handle = handles(j);
+      resources.push_back(handle.IsRefCounting()
+                              ? reinterpret_cast<uintptr_t>(handle.resource().get())
+                              : tensorflow::Hash64(absl::StrCat(handle.container(), "/", handle.name())));
+    }
+  }
+  return resources;
+}
 
 }  // namespace
 
@@ -44,6 +71,7 @@ void Call::Finish() {
     own_root->program()->choice()->Add(measured->call, measured->engine, measured->gradient,
                                        elapsed.count(), own_root->invocations());
   }
+  turn = nullptr;
   const tensorflow::AsyncOpKernel::DoneCallback report = std::move(done);
   const std::shared_ptr<SharedTasks> ended = std::move(tasks);
   delete this;
@@ -94,12 +122,40 @@ void CallOp::Compute(OpKernelContext* ctx) {
 
 void CallOp::Run(Call* call) {
   const absl::Status status = CatchingAll([&] { return Begin(call); });
-  if (status.ok()) {
-    Launch(call);
-  } else {
+  if (!status.ok()) {
     call->Update(status);
     call->Finish();
+  } else if (call->own_root != nullptr && takes_turns_.load(std::memory_order_relaxed) &&
+             Invocation::Current(call->ctx) == nullptr) {
+    LaunchInTurn(call);
+  } else {
+    Launch(call);
   }
+}
+
+// What begins a turn or gives it up runs on a thread of the executor: neither inside of the call whose turn has ended
+// nor inside of a cancellation, which waits for its callbacks.
+void CallOp::LaunchInTurn(Call* call) {
+  RootCall* const root = call->own_root.get();
+  const auto token = root->cancellation()->get_cancellation_token();
+  call->turn = Waiting().Take(Resources(call->ctx), [this, call, root, token] {
+    root->scheduler()->Schedule([this, call, root, token] {
+      root->cancellation()->DeregisterCallback(token);
+      Launch(call);
+    });
+  });
+  Turns::Turn* const turn = call->turn.get();
+  const auto give_up = [call, root, turn, token] {
+    if (!turn->GiveUp()) return;
+    root->scheduler()->Schedule([call, root, token] {
+      root->cancellation()->DeregisterCallback(token);
+      call->Update(errors::Cancelled("the step was cancelled"));
+      call->Finish();
+    });
+  };
+  // Where it is cancelled already, whoever begins sees it.
+  root->cancellation()->RegisterCallback(token, give_up);
+  Turns::Begin(turn);
 }
 
 absl::Status CallOp::Begin(Call* call) {
@@ -135,6 +191,7 @@ absl::Status CallOp::FindProgram(OpKernelContext* ctx, std::shared_ptr<Program>*
   if (*program != nullptr) return absl::OkStatus();
   TF_RETURN_IF_ERROR(Program::Get(ctx->function_library(), key_, library_, program));
   library_.empty() ? registered_ = *program : program_ = *program;
+  takes_turns_ = (*program)->TakesTurns(entry_);
   return absl::OkStatus();
 }
 

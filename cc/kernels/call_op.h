@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cc/core/engine_choice.h"
+#include "cc/core/turns.h"
 #include "cc/kernels/environment.h"
 #include "cc/kernels/frame.h"
 #include "cc/kernels/invocation.h"
@@ -41,6 +42,7 @@ struct Call {
     std::chrono::steady_clock::time_point start;
   };
   std::optional<Measured> measured;
+  std::unique_ptr<Turns::Turn> turn;  // of a call from outside whose bodies read and write state
   std::mutex mutex;
   absl::Status status;  // guarded by mutex
 
@@ -94,6 +96,8 @@ class CallOp : public tensorflow::AsyncOpKernel {
   void StartInOrder(Call* call, size_t row, Program::Handle body) const;
   void Run(Call* call);
   absl::Status Begin(Call* call);
+  // Launches a call from outside when no other one uses the same resources.
+  void LaunchInTurn(Call* call);
   absl::Status FindProgram(tensorflow::OpKernelContext* ctx, std::shared_ptr<Program>* program);
 
   std::string entry_;
@@ -101,6 +105,7 @@ class CallOp : public tensorflow::AsyncOpKernel {
   std::string library_;
   std::string site_;
   bool map_;
+  std::atomic<bool> takes_turns_{false};  // set with program_
   std::mutex mutex_;
   std::shared_ptr<Program> program_;  // of a call that carries it; guarded by mutex_
   // Of one that does not: TensorFlow keeps the kernels of eager calls for ever. Guarded by mutex_.

@@ -71,6 +71,7 @@ class RootCall {
     if (invocations_ != nullptr) invocations_->Add(0, count);
   }
   bool cancelled() { return cancellation_.IsCancelled(); }
+  tensorflow::CancellationManager* cancellation() { return &cancellation_; }
 
   // Keeps the first error that is not a consequence of another one, with where it happened: `call_path` gives that. It
   // is called for this one error alone: a path is as long as the recursion is deep, and every level has an error.

@@ -31,6 +31,7 @@ constexpr char kEarlierPlan[] = "recgraph_plan";
 
 // The attribute of functions whose invocations run one after another.
 constexpr char kInOrder[] = "_recgraph_in_order";
+constexpr char kTakesTurns[] = "_recgraph_takes_turns";
 
 constexpr size_t kKeyDigits = 32;
 
@@ -349,6 +350,14 @@ absl::Status Program::Function(const std::string& name, Handle* handle) {
 bool Program::RunsInOrder(const std::string& name) const {
   const tensorflow::FunctionDef* const function = definitions_->Find(name);
   return function != nullptr && function->attr().count(kInOrder) > 0;
+}
+
+bool Program::TakesTurns(const std::string& name) const {
+  for (const char* suffix : {"", ".rec", ".grad"}) {
+    const tensorflow::FunctionDef* const function = definitions_->Find(name + suffix);
+    if (function != nullptr && function->attr().count(kTakesTurns) > 0) return true;
+  }
+  return false;
 }
 
 std::string Program::Origin(const std::string& node) const {

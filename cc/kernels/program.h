@@ -60,6 +60,8 @@ class Program {
 
   // Whether invocations of a function run one after another: it says so in its attributes.
   bool RunsInOrder(const std::string& name) const;
+  // Whether calls of a function, or of its gradient, from outside take turns where they use the same state.
+  bool TakesTurns(const std::string& name) const;
 
   // The user's "file:line" that made `node`, or "" where that is not known.
   std::string Origin(const std::string& node) const;

@@ -4,6 +4,7 @@ Where some bodies of a program read a variable (a table, a queue) and some write
 time would mix: of two that do `v.assign(v.read_value() + 1)` one would be lost. These programs keep the order of the
 text: whatever may reach such state waits for what stands before it in its body, calls included, and rows of a `map`
 run one after another. That is the order in which Python would run the same bodies, whatever the engine asked for.
+Calls from outside that are made on several threads at once take turns where they use the same state.
 
 State that needs no order keeps its parallelism: what is only read; sums that nothing in the program reads; generators
 of random numbers, each draw of which takes numbers of its own in one operation.
@@ -19,7 +20,8 @@ import tensorflow as tf
 
 from recgraph import tf_private
 
-IN_ORDER = "_recgraph_in_order"  # an attribute of functions; `Program::RunsInOrder` in C++ looks for it
+# Attributes of functions; `Program::RunsInOrder` and `Program::TakesTurns` in C++ look for them.
+IN_ORDER, TAKES_TURNS = "_recgraph_in_order", "_recgraph_takes_turns"
 
 _ANY = -1  # in place of the slot of a resource that was not captured: it may be any
 _QUESTIONS = frozenset({"VariableShape", "VarIsInitializedOp"})
@@ -37,6 +39,21 @@ _READS = frozenset(
     }
 )
 _SUMS = frozenset({"AssignAddVariableOp", "AssignSubVariableOp", "ResourceScatterAdd", "ResourceScatterSub"})
+_WAITING = (
+    *("PyFunc", "EagerPyFunc", "Queue", "Barrier", "Stage", "Unstage", "MapStage", "MapUnstage", "OrderedMap"),
+    *(
+        "Collective",
+        "Nccl",
+        "Iterator",
+        "GetNext",
+        "MultiDeviceIterator",
+        "Recv",
+        "_Recv",
+        "Accumulator",
+        "ResourceAccumulator",
+    ),
+    "MutexLock",
+)
 _DRAWS = ("StatefulUniform", "StatefulStandardNormal", "StatefulTruncatedNormal", "StatefulRandom", "RngReadAndSkip")
 
 
@@ -74,10 +91,17 @@ def put_in_order(library: Any) -> InOrder:
 
 
 def mark(library: Any, order: InOrder) -> None:
-    """Notes in the functions themselves that their invocations run one after another."""
+    """Notes in the functions that their invocations run one after another, and that calls from outside take turns.
+
+    A call that has its turn must not wait for one that has none: where an operation may wait for another thread, or
+    runs Python, calls from outside take no turns.
+    """
+    may_wait = any(node.op.startswith(_WAITING) for function in library.function for node in function.node_def)
     for function in library.function:
         if function.signature.name in order.functions:
             function.attr[IN_ORDER].b = True
+            if not may_wait:
+                function.attr[TAKES_TURNS].b = True
 
 
 def callees(node: Any) -> list[str]:

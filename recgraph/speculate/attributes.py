@@ -100,6 +100,8 @@ def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     if is_variable(owner) and name == "numpy":
         ev.heap.given(owner, ev.where(node))
         return arrays.Numpy(owner)
+    if isinstance(owner, types.FunctionType) and known.is_users(owner) and not ev.heap.is_made(owner):
+        return _of_function(ev, owner, name, node)
     if owner is sys and name in _STREAMS:
         return Residual(ev.script.read(f"{ev.script.constant(sys)}.{name}"), getattr(sys, name))
     ev.heap.given(owner, ev.where(node))
@@ -114,6 +116,20 @@ def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     if isinstance(value, ev.heap.eager_tensor_type):
         return ev.heap.captured(value)
     return value
+
+
+def _of_function(ev: Evaluator, owner: types.FunctionType, name: str, node: ast.AST) -> Any:
+    """What a function of the user's says of itself, or was given by a decorator."""
+    try:
+        value = getattr(owner, name)
+    except AttributeError as error:
+        raise ev.refuse("raises", str(error), node) from error
+    if name not in vars(owner) and not isinstance(value, str):
+        return value  # what it consists of is looked at where it is called
+    expression = f"{ev.heap.name_of(owner) or ev.script.constant(owner)}.{name}"
+    seen, site = ev.seen(node)
+    what, where = f"{owner.__name__}.{name}", ev.where(node)
+    return ev.heap.read(("attribute", id(owner), name), expression, value, what, seen, site, where)
 
 
 def _of_object(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
@@ -142,11 +158,20 @@ def _of_object(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     if found is _ABSENT:
         fallback = ev.of_class(of_class, "__getattr__", node)
         if isinstance(fallback, types.FunctionType) and known.is_users(fallback):
+            _assume_absent(ev, owner, of_class, name, node)
             return calls.call(ev, fallback, [owner, name], {}, node)
         if known.is_frameworks_object(owner):
             return _native(ev, owner, name, node)
         raise _no_attribute(ev, owner, name, node)
     return _of_class(ev, owner, of_class, name, found, node)
+
+
+def _assume_absent(ev: Evaluator, owner: Any, of_class: type, name: str, node: ast.AST) -> None:
+    """Neither an object nor its class has an attribute, nor will have it next time."""
+    held = ev.heap.name_of(owner)
+    ev.of_class(of_class, name, node)
+    if held is not None and hasattr(owner, "__dict__"):
+        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted("presence", f"no .{name}", node))
 
 
 def _of_exception(ev: Evaluator, owner: BaseException, name: str, node: ast.AST) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import ast
 import builtins
 import collections
@@ -279,10 +280,33 @@ def _isinstance(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node
 def is_instance(ev: Evaluator, value: Any, kinds: Any, node: ast.AST) -> bool:
     """What `isinstance(value, kinds)` is."""
     if isinstance(value, Residual):
-        return issubclass(residuals.type_of(ev, value, node), kinds)
+        return is_subclass(ev, residuals.type_of(ev, value, node), kinds, node)
     if isinstance(value, tf.Tensor):
-        return issubclass(ev.heap.eager_tensor_type, kinds)
+        return is_subclass(ev, ev.heap.eager_tensor_type, kinds, node)
+    is_subclass(ev, type(value), kinds, node)
     return isinstance(value, kinds)
+
+
+def is_subclass(ev: Evaluator, kind: type, kinds: Any, node: ast.AST) -> bool:
+    """What `issubclass(kind, kinds)` is; that of an abstract class changes when others are registered with it."""
+    is_one = issubclass(kind, kinds)
+    if any(isinstance(one, abc.ABCMeta) for one in tf.nest.flatten(getattr(kinds, "__args__", kinds))):
+        one, others = ev.script.constant(kind), ev.script.constant(kinds)
+        registered = ev.noted("identity", f"whether a {kind.__name__} is a {_named(kinds)}", node)
+        ev.script.assume(f"issubclass({one}, {others}) is {is_one}", registered)
+    return is_one
+
+
+def _named(kinds: Any) -> str:
+    return str(getattr(kinds, "__name__", kinds))
+
+
+@special(builtins.issubclass)
+def _issubclass(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
+    kinds = containers.lift(ev, arguments[1], node)
+    if not isinstance(arguments[0], type):
+        return bool(calls.native(ev, issubclass, [arguments[0], kinds], named, node))
+    return is_subclass(ev, arguments[0], kinds, node)
 
 
 @special(builtins.type)

@@ -33,7 +33,12 @@ def call(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, An
     if isinstance(owner, type) and getattr(function, "__name__", "") == "_make" and hasattr(owner, "_fields"):
         return calls.call(ev, owner, containers.iterate(ev, arguments[0], node), {}, node)
     if getattr(function, "__code__", None) is _DISPATCHING:
-        return calls.call(ev, function.dispatch(_type_of(ev, arguments[0], node)), arguments, named, node)
+        kind = _type_of(ev, arguments[0], node)
+        chosen = function.dispatch(kind)
+        names = [ev.script.constant(thing) for thing in (function, kind, chosen)]
+        chooses = ev.noted("identity", f"what {function.__name__} does for a {kind.__name__}", node)
+        ev.script.assume("{}.dispatch({}) is {}".format(*names), chooses)
+        return calls.call(ev, chosen, arguments, named, node)
     inner = getattr(function, "__func__", function)
     is_manager = isinstance(inner, types.FunctionType) and inner.__code__ is managers.HELPER
     if is_manager and known.is_users(inner.__wrapped__):

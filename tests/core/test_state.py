@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import cancellation
 
 import recgraph as rg
 from recgraph import testing
@@ -247,3 +249,97 @@ def test_in_a_session(engine: str) -> None:
         session.run(count.initializer)
         assert session.run(numbers).tolist() == list(range(1, 21))
         assert session.run(numbers).tolist() == list(range(21, 41))
+
+
+def test_calls_on_two_threads_take_turns(engine: str) -> None:
+    """Two SubGraphs that share layers and a counter, one recursive: nothing is lost, no mask comes twice."""
+    dropout, noise = tf.keras.layers.Dropout(0.5, seed=1), tf.keras.layers.GaussianNoise(1.0, seed=2)
+    norm, mean = tf.keras.layers.BatchNormalization(momentum=0.999), tf.keras.metrics.Mean()
+    for layer in (dropout, noise, norm):
+        layer(tf.ones([1, 64]), training=True)
+    mean.update_state(0.0)
+    mean.reset_state()
+    norm.moving_mean.assign(tf.zeros([64]))
+    count = tf.Variable(0)
+    row = tf.TensorSpec([64])
+
+    def use(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        mean.update_state(x[0])
+        norm(x[None], training=True)
+        count.assign(count.read_value() + 1)
+        return dropout(x[None], training=True)[0], noise(x[None], training=True)[0], count.read_value()
+
+    with rg.SubGraph("flat", outputs=(row, row, INT), engine=engine) as flat:
+        flat.output(use(flat.input(tf.float32, [64])))
+    with rg.SubGraph("down", outputs=(row, row, INT), engine=engine) as down:
+        n, x = down.input(tf.int32), down.input(tf.float32, [64])
+        used = use(x)
+        below = tf.cond(n > 0, lambda: down(n - 1, x), lambda: used)
+        down.output(tuple(tf.identity(one) + 0 * other for one, other in zip(used, below, strict=True)))
+    drawn: list[Any] = []
+
+    def call(function: Callable[[], Any]) -> None:
+        drawn.extend([tensor.numpy() for tensor in function()] for _ in range(RUNS // 20))
+
+    graph = tf.function(lambda: flat.map(tf.ones([10, 64])))
+    calls = [lambda: flat.map(tf.ones([10, 64])), graph, lambda: [t[None] for t in down(9, tf.ones([64]))]]
+    threads = [threading.Thread(target=call, args=(function,)) for function in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    used_times = RUNS // 20 * 30
+    assert (int(count), float(mean.count)) == (used_times, used_times)
+    np.testing.assert_allclose(norm.moving_mean, np.full(64, 1.0 - 0.999**used_times), rtol=1e-3)
+    masks, noises, tickets = (np.concatenate(of) for of in zip(*drawn, strict=True))
+    for one in (masks, noises, tickets):
+        assert len({value.tobytes() for value in one}) == len(one)
+
+
+def test_a_call_that_waits_for_its_turn_can_be_cancelled() -> None:
+    """A session with a limit of time goes on when it is over, whoever has the turn."""
+    state = tf.Variable(0)
+    is_over = tf.lookup.experimental.MutableHashTable(tf.int32, tf.int32, 0)
+    with rg.SubGraph("endless", outputs=INT) as endless:
+        n = endless.input(tf.int32)
+        (m,) = tf.while_loop(lambda _: is_over.lookup(0) == 0, lambda m: (m + 1,), (n,))
+        endless.output(state.assign(state.read_value() + m))
+    reached = threading.Event()
+
+    @tf.function
+    def first() -> tf.Tensor:
+        tf.py_function(reached.set, [], [])
+        return endless(0)
+
+    @tf.function
+    def second() -> tf.Tensor:
+        return endless(1)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert reached.wait(60)
+    manager = cancellation.CancellationManager()
+    threading.Timer(0.2, manager.start_cancel).start()
+    with pytest.raises(tf.errors.CancelledError):
+        manager.get_cancelable_function(second.get_concrete_function())()
+    assert thread.is_alive()
+    is_over.insert(0, 1)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert int(endless(1)) >= 1
+
+
+def test_python_in_a_body_may_call_it_again() -> None:
+    """Who has a turn must not wait for one that has none."""
+    count = tf.Variable(0)
+    with rg.SubGraph("inner", outputs=INT) as inner:
+        n = inner.input(tf.int32)
+        inner.output(count.assign(count.read_value() + n))
+    with rg.SubGraph("outer", outputs=INT) as outer:
+        n = outer.input(tf.int32)
+        count.assign(count.read_value() + n)
+        (called,) = tf.py_function(lambda one: [0 * inner(one)], [n], [tf.int32])
+        called.set_shape([])
+        outer.output(n + called)
+    assert int(outer(3)) == 3
+    assert int(inner(0)) in (3, 6)  # the order of the two is not promised

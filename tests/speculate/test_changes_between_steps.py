@@ -17,9 +17,9 @@ CHANGES: dict[str, tuple[Any, Any]] = {
     **{f"Keras: {name}": (changes.Program, change) for name, change in changes.OF_KERAS.items()},
     **{f"plain: {name}": (changes.Plain, change) for name, change in changes.OF_PLAIN.items()},
 }
-# Each in every mode, if all are asked for; else every fourth in one mode, each mode in turn.
+# Each in every mode, if all are asked for; else a few, each mode in turn.
 CASES = [(name, mode) for name in CHANGES for mode in MODES]
-CASES = CASES if comparing.ALL else CASES[::13]
+CASES = CASES if comparing.ALL else CASES[::29]
 
 
 def batch(number: int) -> tuple[tf.Tensor, tf.Tensor]:
