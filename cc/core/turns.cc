@@ -1,3 +1,4 @@
+// Turns of those who use the same things.
 #include "cc/core/turns.h"
 
 #include <algorithm>

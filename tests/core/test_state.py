@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.eager import cancellation
 
 import recgraph as rg
 from recgraph import testing
@@ -298,35 +297,31 @@ def test_calls_on_two_threads_take_turns(engine: str) -> None:
 
 def test_a_call_that_waits_for_its_turn_can_be_cancelled() -> None:
     """A session with a limit of time goes on when it is over, whoever has the turn."""
-    state = tf.Variable(0)
-    is_over = tf.lookup.experimental.MutableHashTable(tf.int32, tf.int32, 0)
-    with rg.SubGraph("endless", outputs=INT) as endless:
-        n = endless.input(tf.int32)
-        (m,) = tf.while_loop(lambda _: is_over.lookup(0) == 0, lambda m: (m + 1,), (n,))
-        endless.output(state.assign(state.read_value() + m))
     reached = threading.Event()
-
-    @tf.function
-    def first() -> tf.Tensor:
-        tf.py_function(reached.set, [], [])
-        return endless(0)
-
-    @tf.function
-    def second() -> tf.Tensor:
-        return endless(1)
-
-    thread = threading.Thread(target=first)
+    results: list[int] = []
+    with tf.Graph().as_default():
+        state = tf.compat.v1.get_variable("state", [], tf.int32, tf.zeros_initializer(), use_resource=True)
+        is_over = tf.lookup.experimental.MutableHashTable(tf.int32, tf.int32, 0)
+        with rg.SubGraph("endless", outputs=INT) as endless:
+            n = endless.input(tf.int32)
+            (m,) = tf.while_loop(lambda _: tf.equal(is_over.lookup(0), 0), lambda m: (m + 1,), (n,))
+            endless.output(state.assign(state.read_value() + m))
+        with tf.control_dependencies([tf.py_function(reached.set, [], [])]):
+            first = endless(tf.constant(0))
+        second, end = endless(tf.constant(1)), is_over.insert(0, 1)
+        session = tf.compat.v1.Session()
+        session.run(state.initializer)
+    thread = threading.Thread(target=lambda: results.append(session.run(first)))
     thread.start()
     assert reached.wait(60)
-    manager = cancellation.CancellationManager()
-    threading.Timer(0.2, manager.start_cancel).start()
-    with pytest.raises(tf.errors.CancelledError):
-        manager.get_cancelable_function(second.get_concrete_function())()
+    with pytest.raises(tf.errors.DeadlineExceededError):
+        session.run(second, options=tf.compat.v1.RunOptions(timeout_in_ms=300))
     assert thread.is_alive()
-    is_over.insert(0, 1)
+    session.run(end)
     thread.join(60)
-    assert not thread.is_alive()
-    assert int(endless(1)) >= 1
+    assert not thread.is_alive() and results[0] >= 0
+    assert session.run(second) == results[0] + 1
+    session.close()
 
 
 def test_python_in_a_body_may_call_it_again() -> None:
