@@ -9,6 +9,8 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import tensorflow as tf
+
 from recgraph.speculate import iterators, state
 from recgraph.speculate.evaluator import Evaluator, rule
 from recgraph.speculate.profile import is_plain
@@ -39,7 +41,7 @@ class Generator(StandIn):
         if self.is_used:
             raise ev.refuse("generator", "a generator goes on later", node)
         self.is_used = True
-        consumer, forks = ev.frame, ev.heap.forks
+        consumer, forks, graph = ev.frame, ev.heap.forks, tf.compat.v1.get_default_graph()
 
         def taken(member: Any) -> None:
             ev.frames.append(consumer)
@@ -49,6 +51,8 @@ class Generator(StandIn):
                 ev.frames.pop()
             if stops and ev.heap.forks != forks:
                 raise ev.refuse("generator", "a tensor decides whether a generator goes on", node)
+            if stops and tf.compat.v1.get_default_graph() is not graph:  # what was taken belongs to a round of the loop
+                raise ev.refuse("generator", "a generator ends within a loop of the graph", node)
             if stops:
                 raise Closed
 

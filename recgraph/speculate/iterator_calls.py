@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate import calls, grown, iterators, protocols, residuals, trips
+from recgraph.speculate import calls, grown, iterators, protocols, residuals, state, trips
 from recgraph.speculate.evaluator import Evaluator
 from recgraph.speculate.generators import Generator
 from recgraph.speculate.special import SPECIAL, Arguments, Special, special
@@ -221,16 +221,16 @@ def _next(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.
 
 def _first(ev: Evaluator, generator: Generator, default: Arguments, node: ast.AST) -> Any:
     """The first member of a generator that nobody else has."""
-    found: list[Any] = []
+    with state.held(ev, [], node) as found:
 
-    def take(member: Any) -> bool:
-        found.append(member)
-        return True
+        def take(member: Any) -> bool:
+            found.append(member)
+            return True
 
-    generator.drive(ev, take, node)
-    if not found and not default:
-        raise ev.raised(StopIteration(), node)
-    return [*found, *default][0]
+        generator.drive(ev, take, node)
+        if not found and not default:
+            raise ev.raised(StopIteration(), node)
+        return [*found, *default][0]
 
 
 @special(builtins.reversed)

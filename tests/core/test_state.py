@@ -319,7 +319,7 @@ def test_a_call_that_waits_for_its_turn_can_be_cancelled() -> None:
     assert thread.is_alive()
     session.run(end)
     thread.join(60)
-    assert not thread.is_alive() and results[0] >= 0
+    assert not thread.is_alive()
     assert session.run(second) == results[0] + 1
     session.close()
 
