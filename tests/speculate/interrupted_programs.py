@@ -21,7 +21,7 @@ import tensorflow as tf
 
 import recgraph as rg
 
-DELAY, AGAIN, SECONDS = 0.4, 4.0, 15.0  # until the signal comes, and comes again; until the process ends
+DELAY, SECONDS = 0.4, 15.0  # until the signal comes; until the process ends
 STOP = tf.Variable(0.0)
 W = tf.Variable(1.0)
 
@@ -109,27 +109,27 @@ def stop(number: int, frame: Any) -> None:
 def interrupted(call: Callable[[], Any], number: int = signal.SIGINT) -> list[Any]:
     """What a call ends with, and how long after the signal.
 
-    It comes once more after some seconds: what it raises in a `__del__`, Python drops.
+    Where Python itself has dropped the exception, as it does in a `__del__`, the signal comes once more.
     """
-    sent, is_over = [0.0], threading.Event()
+    sent = [0.0]
 
     def send() -> None:
-        delay = DELAY
-        while not is_over.wait(delay):
-            sent[0] = time.monotonic()
-            os.kill(os.getpid(), number)
-            delay = AGAIN
+        sent[0] = time.monotonic()
+        os.kill(os.getpid(), number)
 
-    sender = threading.Thread(target=send)
-    sender.start()
+    def dropped(what: Any) -> None:
+        if what.exc_type in (KeyboardInterrupt, Ended):
+            threading.Timer(DELAY, send).start()
+
+    sys.unraisablehook = dropped
+    threading.Timer(DELAY, send).start()
     try:
         found = type(call()).__name__
     except BaseException as error:
         found = type(error).__name__
-    seconds = time.monotonic() - sent[0]
-    is_over.set()
-    sender.join()
-    return [found, seconds]
+    finally:
+        sys.unraisablehook = sys.__unraisablehook__
+    return [found, time.monotonic() - sent[0]]
 
 
 def with_a_handler(handler: Callable[..., Any], number: int) -> list[Any]:
