@@ -50,7 +50,7 @@ class Sum:
 
     def __init__(self, ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AST) -> None:
         self.ev, self.function, self.node = ev, function, node
-        self.tensors = [_tensor(ev, a, node) for a in arguments]
+        self.tensors = [_tensor(ev, a) for a in arguments]
         self.limits = [_limit(a, t) for a, t in zip(arguments, self.tensors, strict=True)]
         floats = [tensor.dtype == tf.float64 for tensor in self.tensors]
         self.is_bool = all(tensor.dtype == tf.bool for tensor in self.tensors)
@@ -70,7 +70,7 @@ class Sum:
 
     def hold(self, condition: tf.Tensor, kind: str, what: str) -> None:
         """Goes on only where a condition holds."""
-        self.ev.assert_in_graph(condition, self.ev.noted(kind, what, self.node))
+        self.ev.assert_in_graph(condition, self.ev.noted(kind, what, at=self.node))
 
     def hold_exact(self) -> None:
         """Goes on only where all integers are floats exactly."""
@@ -85,26 +85,26 @@ class Sum:
             self.hold(tf.not_equal(self.tensors[1], 0), "raises", "the divisor is not 0")
 
 
-def apply(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AST) -> Residual | None:
+def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | None:
     """The value of a function of numbers in the graph; None where it is not done there."""
     how = _rule_of(function)
     if how is not None and getattr(function, "__module__", "") == "math":
-        arguments = [_as_number(ev, a, node) for a in arguments]
+        arguments = [_as_number(ev, a) for a in arguments]
     if how is None or not all(_is_number(a) for a in arguments) or (how is _rounding and len(arguments) > 1):
         return None
     if function in _DIVISIONS and not isinstance(arguments[1], Residual) and not arguments[1]:
-        raise ev.refuse("raises", "ZeroDivisionError", node)
-    made = Sum(ev, function, arguments, node)
+        raise ev.refuse("raises", "ZeroDivisionError")
+    made = Sum(ev, function, arguments, ev.here)
     if function in _DIVISIONS:
         made.hold_divisor(arguments[1])
     return how(made)
 
 
-def extreme(ev: Evaluator, function: Any, members: Sequence[Any], node: ast.AST) -> Residual | None:
+def extreme(ev: Evaluator, function: Any, members: Sequence[Any]) -> Residual | None:
     """`min` or `max` of numbers of one type; None where it is not found in the graph."""
     if not members or not all(map(_is_number, members)):
         return None
-    made = Sum(ev, function, members, node)
+    made = Sum(ev, function, members, ev.here)
     if made.mixed or made.is_bool or made.had_bool:
         return None
     best, *others = made.tensors
@@ -114,12 +114,12 @@ def extreme(ev: Evaluator, function: Any, members: Sequence[Any], node: ast.AST)
     return made.result(best, max(known) if len(known) == len(members) else None)
 
 
-def _as_number(ev: Evaluator, value: Any, node: ast.AST) -> Any:
+def _as_number(ev: Evaluator, value: Any) -> Any:
     """A number for the functions of `math`, which take those of NumPy's, too."""
     is_float = (
         isinstance(value, Residual) and value.is_array and value.tensor is not None and value.tensor.dtype.is_floating
     )
-    return residuals.number_of(ev, float, value.tensor, node) if is_float and value.tensor.shape.rank == 0 else value
+    return residuals.number_of(ev, float, value.tensor) if is_float and value.tensor.shape.rank == 0 else value
 
 
 def _rule_of(function: Any) -> _Rule | None:
@@ -138,9 +138,9 @@ def _is_number(value: Any) -> bool:
     return type(value) in (bool, float) or (type(value) is int and abs(value) < _FULL)
 
 
-def _tensor(ev: Evaluator, value: Any, node: ast.AST) -> tf.Tensor:
+def _tensor(ev: Evaluator, value: Any) -> tf.Tensor:
     if isinstance(value, Residual):
-        return residuals.as_tensor(ev, value, node)
+        return residuals.as_tensor(ev, value)
     return tf.constant(value, {bool: tf.bool, int: tf.int64, float: tf.float64}[type(value)])
 
 
@@ -152,12 +152,12 @@ def _limit(value: Any, tensor: tf.Tensor) -> int | None:
     return abs(value) if isinstance(value, int) else 0
 
 
-def kept_in_loop(ev: Evaluator, value: Residual, node: ast.AST) -> tf.Tensor:
+def kept_in_loop(ev: Evaluator, value: Residual) -> tf.Tensor:
     """An integer that goes into a branch's or loop's variable: it is smaller than those may be."""
-    tensor = residuals.as_tensor(ev, value, node)
+    tensor = residuals.as_tensor(ev, value)
     if tensor.dtype == tf.int64 and (value.limit is None or value.limit > HELD + _STEP) and not ev.recursive_bodies:
         small = tf.logical_and(tensor < HELD, tensor > -HELD)
-        ev.assert_in_graph(small, ev.noted("range", "an integer of 62 bits", node))
+        ev.assert_in_graph(small, ev.noted("range", "an integer of 62 bits"))
     return tensor
 
 
@@ -195,7 +195,7 @@ def _comparison(made: Sum) -> Residual:
 @rule(operator.and_, operator.or_, operator.xor, operator.iand, operator.ior, operator.ixor)
 def _bits(made: Sum) -> Residual:
     if made.is_float:
-        raise made.ev.refuse("raises", f"{made.function.__name__} of floats", made.node)
+        raise made.ev.refuse("raises", f"{made.function.__name__} of floats", at=made.node)
     on_bools, on_integers = _LOGICAL[made.function]
     if made.is_bool:
         return made.result(on_bools(*made.tensors))
@@ -292,12 +292,13 @@ def _rounding(made: Sum) -> Residual:
     if not made.is_float:
         return made.result(made.integers[0], made.limits[0])
     function = {math.floor: tf.floor, math.ceil: tf.math.ceil}.get(made.function, tf.round)
-    return to_integer(made.ev, function(made.tensors[0]), made.node)
+    with made.ev.at(made.node):
+        return to_integer(made.ev, function(made.tensors[0]))
 
 
-def to_integer(ev: Evaluator, whole: tf.Tensor, node: ast.AST) -> Residual:
+def to_integer(ev: Evaluator, whole: tf.Tensor) -> Residual:
     """A float without a fraction as an integer."""
     if not ev.recursive_bodies:
         fits = tf.abs(tf.cast(whole, tf.float64)) < float(HELD)  # false for what is not a number
-        ev.assert_in_graph(fits, ev.noted("range", "a float as an integer of 62 bits", node))
+        ev.assert_in_graph(fits, ev.noted("range", "a float as an integer of 62 bits"))
     return Residual("", tensor=tf.cast(whole, tf.int64), late=True, limit=HELD)

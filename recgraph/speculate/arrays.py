@@ -5,7 +5,6 @@ Comparisons, arithmetic and looks at it are. Python gets NumPy's value after the
 
 from __future__ import annotations
 
-import ast
 import operator
 import types
 from collections.abc import Callable, Sequence
@@ -34,16 +33,16 @@ def is_array(value: Any) -> bool:
     return isinstance(value, Residual) and value.is_array and value.tensor is not None
 
 
-def apply(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AST) -> Residual | None:
+def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | None:
     """An operator or a function of NumPy's in the graph; None where it is not done there."""
     if not any(map(is_array, arguments)):
         return None
     if function in _COMPARISONS or function in _OF_FLOATS:
-        return _operator(ev, function, arguments, node)
+        return _operator(ev, function, arguments)
     return look(function, arguments)
 
 
-def _operator(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AST) -> Residual | None:
+def _operator(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | None:
     dtypes = {a.tensor.dtype for a in arguments if is_array(a)}
     dtype = dtypes.pop()
     if dtype == tf.string:
@@ -51,7 +50,7 @@ def _operator(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.
     kinds = (*_FLOATS, *_INTEGERS) if function in _COMPARISONS else _FLOATS
     if dtypes or dtype not in kinds:
         return None
-    operands = [a.tensor if is_array(a) else _beside(ev, a, dtype, node) for a in arguments]
+    operands = [a.tensor if is_array(a) else _beside(ev, a, dtype) for a in arguments]
     if any(operand is None for operand in operands):
         return None
     return of(function(*operands))
@@ -66,7 +65,7 @@ def _bytes(function: Any, arguments: Sequence[Any]) -> Residual | None:
     return Residual("", tensor=equal if function is operator.eq else tf.logical_not(equal), late=True)
 
 
-def _beside(ev: Evaluator, value: Any, dtype: tf.DType, node: ast.AST) -> tf.Tensor | None:
+def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor | None:
     """A number of Python's beside an array: it takes the array's dtype."""
     if isinstance(value, Residual):
         is_number = value.tensor is not None and not value.is_array
@@ -160,7 +159,7 @@ def _is_function(function: Any) -> bool:
         return False
 
 
-def attribute(ev: Evaluator, array: Residual, name: str, node: ast.AST) -> Any:
+def attribute(ev: Evaluator, array: Residual, name: str) -> Any:
     """An attribute of an array; None where NumPy has to be asked."""
     shape = array.tensor.shape if array.tensor is not None else tf.TensorShape(None)
     if array.tensor is None or not shape.is_fully_defined():
@@ -177,24 +176,24 @@ class Method(StandIn):
     def __init__(self, array: Residual, name: str) -> None:
         self.array, self.name = array, name
 
-    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
+    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Any:
         """Calls it, in the graph where that is the same."""
         if not arguments and not named and self.array.tensor is not None:
             if self.name in _METHODS:
                 found = look(getattr(np, self.name), [self.array])
             else:
-                found = _as_python(ev, self.array.tensor, self.name, node)
+                found = _as_python(ev, self.array.tensor, self.name)
             if found is not None:
                 return found
-        return residuals.Method(self.array, self.name).call(ev, arguments, named, node)
+        return residuals.Method(self.array, self.name).call(ev, arguments, named)
 
 
-def _as_python(ev: Evaluator, tensor: tf.Tensor, name: str, node: ast.AST) -> Residual | None:
+def _as_python(ev: Evaluator, tensor: tf.Tensor, name: str) -> Residual | None:
     """`item()`, or `tolist()` of one number."""
     kinds = {tf.bool: bool, **dict.fromkeys(_FLOATS, float), **dict.fromkeys(_INTEGERS, int)}
     if tensor.dtype not in kinds or tensor.shape.num_elements() != 1 or (name == "tolist" and tensor.shape.rank != 0):
         return None
-    found: Residual = residuals.number_of(ev, kinds[tensor.dtype], tensor, node)
+    found: Residual = residuals.number_of(ev, kinds[tensor.dtype], tensor)
     return found
 
 
@@ -204,7 +203,7 @@ class Numpy(StandIn):
     def __init__(self, owner: tf.Tensor | tf.Variable) -> None:
         self.owner = owner
 
-    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Residual:
+    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Residual:
         """The array, with the value that a variable has now."""
         return of(read_variable(self.owner))
 
@@ -236,17 +235,17 @@ def is_early(value: Any) -> bool:
     return isinstance(value, Residual) and value.tensor is None and isinstance(value.example, np.ndarray)
 
 
-def changed(ev: Evaluator, function: Any, array: Residual, operands: Sequence[Any], node: ast.AST) -> Residual:
+def changed(ev: Evaluator, function: Any, array: Residual, operands: Sequence[Any]) -> Residual:
     """`function` changes an array that the script has made: all that have it see another one from now on.
 
     What was read of it before has the array as it was then. An array of the user's is not changed before the graph,
     which may yet find that an assumption is broken.
     """
     if not array.example.flags.writeable:
-        raise ev.refuse("array", "an array is changed that was there before, or of which there is a view", node)
+        raise ev.refuse("array", "an array is changed that was there before, or of which there is a view")
     if any(is_symbolic(o) or (isinstance(o, Residual) and o.late) for o in residuals.leaves(operands)):
-        raise ev.refuse("late value", "an array is changed by what is known only after the graph", node)
-    after = residuals.in_script(ev, _on_copy, [array, function, *operands], {}, node)
+        raise ev.refuse("late value", "an array is changed by what is known only after the graph")
+    after = residuals.in_script(ev, _on_copy, [array, function, *operands], {})
     array.name, array.example = after.name, after.example
     return array
 

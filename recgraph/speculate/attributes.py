@@ -38,43 +38,43 @@ _OF_EXCEPTIONS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
 
 
-def get(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
+def get(ev: Evaluator, owner: Any, name: str) -> Any:
     """The value of `owner.name`."""
     if isinstance(owner, Residual):
-        return residuals.attribute(ev, owner, name, node)
+        return residuals.attribute(ev, owner, name)
     if is_symbolic(owner):
-        return residuals.tensor_attribute(ev, owner, name, node)
+        return residuals.tensor_attribute(ev, owner, name)
     if isinstance(owner, shapes.PartialShape):
-        return shapes.attribute(ev, owner, name, node)
+        return shapes.attribute(ev, owner, name)
     if isinstance(owner, Ref):
-        return _of_ref(ev, owner, name, node)
+        return _of_ref(ev, owner, name)
     if isinstance(owner, namespaces.ObjectDict):
         return namespaces.Method(owner, name)
     if isinstance(owner, calls.Super):
-        return owner.attribute(ev, name, node)
+        return owner.attribute(ev, name)
     if isinstance(owner, tuple) and name in getattr(owner, "_fields", ()):
-        return containers.subscript(ev, owner, owner._fields.index(name), node)  # type: ignore[attr-defined]
+        return containers.subscript(ev, owner, owner._fields.index(name))  # type: ignore[attr-defined]
     if _is_native(owner):
-        return _native(ev, owner, name, node)
+        return _native(ev, owner, name)
     held = ev.heap.shadow.get(("attribute", id(owner), name), _ABSENT)
     if held is not _ABSENT:
         if isinstance(held, Missing):
-            raise _no_attribute(ev, owner, name, node)
+            raise _no_attribute(ev, owner, name)
         return held
-    return _of_object(ev, owner, name, node)
+    return _of_object(ev, owner, name)
 
 
-def _of_ref(ev: Evaluator, owner: Ref, name: str, node: ast.AST) -> Any:
+def _of_ref(ev: Evaluator, owner: Ref, name: str) -> Any:
     """An attribute of an object that is a row of a table, or a method or property of its class."""
     kind = owner.table.kind
     found = inspect.getattr_static(kind, name, _ABSENT)
     if isinstance(found, property):
-        return calls.call(ev, found.fget, [owner], {}, node)
+        return calls.call(ev, found.fget, [owner], {})
     if isinstance(found, types.FunctionType):
-        return types.MethodType(_of_namespace(ev, kind, name, node), owner)
+        return types.MethodType(_of_namespace(ev, kind, name), owner)
     if found is not _ABSENT and not isinstance(found, types.MemberDescriptorType):
-        raise ev.refuse("recursion", f"{kind.__name__}.{name} may be the class's", node)
-    return owner.table.attribute(owner, name, node)
+        raise ev.refuse("recursion", f"{kind.__name__}.{name} may be the class's")
+    return owner.table.attribute(owner, name)
 
 
 def _is_native(owner: Any) -> bool:
@@ -90,114 +90,114 @@ def _is_native(owner: Any) -> bool:
     return known.is_frameworks_object(owner) or isinstance(owner, _FUNCTIONS) or not hasattr(owner, "__dict__")
 
 
-def _native(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
+def _native(ev: Evaluator, owner: Any, name: str) -> Any:
     name_in_script = ev.heap.name_of(owner)
     if name_in_script is not None and isinstance(owner, containers.COLLECTIONS):
         is_method = callable(getattr(type(owner), name, None))
-        return container_methods.HeapMethod(owner, name) if is_method else of_instance(ev, owner, name, node)
+        return container_methods.HeapMethod(owner, name) if is_method else of_instance(ev, owner, name)
     if name_in_script is not None and isinstance(owner, np.generic | np.random.Generator | np.random.RandomState):
-        raise ev.refuse("library object", f"{type(owner).__name__} runs eagerly", node)
+        raise ev.refuse("library object", f"{type(owner).__name__} runs eagerly")
     if is_variable(owner) and name == "numpy":
-        ev.heap.given(owner, ev.where(node))
+        ev.heap.given(owner, ev.where())
         return arrays.Numpy(owner)
     if isinstance(owner, types.FunctionType) and known.is_users(owner) and not ev.heap.is_made(owner):
-        return _of_function(ev, owner, name, node)
+        return _of_function(ev, owner, name)
     if owner is sys and name in _STREAMS:
         return Residual(ev.script.read(f"{ev.script.constant(sys)}.{name}"), getattr(sys, name))
-    ev.heap.given(owner, ev.where(node))
+    ev.heap.given(owner, ev.where())
     seen = callbacks.converted(ev) if known.is_frameworks_object(owner) else contextlib.nullcontext()
     try:
         with seen:  # a property may call what the user has written
             value = getattr(owner, name)
     except AttributeError as error:
         if type(owner) in known.DATA_TYPES:
-            raise ev.raised(error, node) from error
-        raise ev.refuse("raises", str(error), node) from error
+            raise ev.raised(error) from error
+        raise ev.refuse("raises", str(error)) from error
     if isinstance(value, ev.heap.eager_tensor_type):
         return ev.heap.captured(value)
     return value
 
 
-def _of_function(ev: Evaluator, owner: types.FunctionType, name: str, node: ast.AST) -> Any:
+def _of_function(ev: Evaluator, owner: types.FunctionType, name: str) -> Any:
     """What a function of the user's says of itself, or was given by a decorator."""
     try:
         value = getattr(owner, name)
     except AttributeError as error:
-        raise ev.refuse("raises", str(error), node) from error
+        raise ev.refuse("raises", str(error)) from error
     if name not in vars(owner) and not isinstance(value, str):
         return value  # what it consists of is looked at where it is called
     expression = f"{ev.heap.name_of(owner) or ev.script.constant(owner)}.{name}"
-    seen, site = ev.seen(node)
-    what, where = f"{owner.__name__}.{name}", ev.where(node)
+    seen, site = ev.seen()
+    what, where = f"{owner.__name__}.{name}", ev.where()
     return ev.heap.read(("attribute", id(owner), name), expression, value, what, seen, site, where)
 
 
-def _of_object(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
+def _of_object(ev: Evaluator, owner: Any, name: str) -> Any:
     """An attribute of an object, class or module of the user's, by Python's rules."""
     of_class = owner if isinstance(owner, type) else type(owner)
-    if not isinstance(owner, types.ModuleType | type) and _has_own_access(ev, of_class, node):
-        raise ev.refuse("custom access", f"{of_class.__name__} has accessors of its own", node)
+    if not isinstance(owner, types.ModuleType | type) and _has_own_access(ev, of_class):
+        raise ev.refuse("custom access", f"{of_class.__name__} has accessors of its own")
     if name == "__dict__" and not isinstance(owner, type) and hasattr(owner, "__dict__"):
         if isinstance(owner, types.ModuleType):
-            raise ev.refuse("namespace", f"the names of {owner.__name__}", node)
+            raise ev.refuse("namespace", f"the names of {owner.__name__}")
         return namespaces.ObjectDict(owner)
     found = inspect.getattr_static(of_class, name, _ABSENT)
     if isinstance(owner, BaseException) and isinstance(found, _OF_EXCEPTIONS):
-        return _of_exception(ev, owner, name, node)
+        return _of_exception(ev, owner, name)
     if isinstance(owner, type | types.ModuleType):
-        return _of_namespace(ev, owner, name, node)
+        return _of_namespace(ev, owner, name)
     if isinstance(found, property):
-        return calls.call(ev, ev.of_class(of_class, name, node).fget, [owner], {}, node)
+        return calls.call(ev, ev.of_class(of_class, name).fget, [owner], {})
     if isinstance(owner, enum.Enum) and isinstance(found, types.DynamicClassAttribute):
         return getattr(owner, name)  # its name or value
     instance = getattr(owner, "__dict__", {})
-    if _is_users_descriptor(ev, found, node) and (name not in instance or hasattr(type(found), "__set__")):
-        return _described(ev, owner, of_class, name, node, "__get__", [owner, of_class])
+    if _is_users_descriptor(ev, found) and (name not in instance or hasattr(type(found), "__set__")):
+        return _described(ev, owner, of_class, name, "__get__", [owner, of_class])
     if name in instance or isinstance(found, types.MemberDescriptorType):
-        return of_instance(ev, owner, name, node)
+        return of_instance(ev, owner, name)
     if found is _ABSENT:
-        fallback = ev.of_class(of_class, "__getattr__", node)
+        fallback = ev.of_class(of_class, "__getattr__")
         if isinstance(fallback, types.FunctionType) and known.is_users(fallback):
-            _assume_absent(ev, owner, of_class, name, node)
-            return calls.call(ev, fallback, [owner, name], {}, node)
+            _assume_absent(ev, owner, of_class, name)
+            return calls.call(ev, fallback, [owner, name], {})
         if known.is_frameworks_object(owner):
-            return _native(ev, owner, name, node)
-        raise _no_attribute(ev, owner, name, node)
-    return _of_class(ev, owner, of_class, name, found, node)
+            return _native(ev, owner, name)
+        raise _no_attribute(ev, owner, name)
+    return _of_class(ev, owner, of_class, name, found)
 
 
-def _assume_absent(ev: Evaluator, owner: Any, of_class: type, name: str, node: ast.AST) -> None:
+def _assume_absent(ev: Evaluator, owner: Any, of_class: type, name: str) -> None:
     """Neither an object nor its class has an attribute, nor will have it next time."""
     held = ev.heap.name_of(owner)
-    ev.of_class(of_class, name, node)
+    ev.of_class(of_class, name)
     if held is not None and hasattr(owner, "__dict__"):
-        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted("presence", f"no .{name}", node))
+        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted("presence", f"no .{name}"))
 
 
-def _of_exception(ev: Evaluator, owner: BaseException, name: str, node: ast.AST) -> Any:
+def _of_exception(ev: Evaluator, owner: BaseException, name: str) -> Any:
     """What exceptions have in fixed places: their arguments, the value of a `StopIteration`."""
     if not ev.heap.is_made(owner) or name in ("__traceback__", "__context__"):
-        raise ev.refuse("exception", f"{name} of an exception", node)
+        raise ev.refuse("exception", f"{name} of an exception")
     return getattr(owner, name)
 
 
-def _no_attribute(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Inconvertible:
+def _no_attribute(ev: Evaluator, owner: Any, name: str) -> Inconvertible:
     """What reading an attribute raises that is not there, nor will be next time."""
     kind, held = type(owner), ev.heap.name_of(owner)
     text = f"{kind.__name__!r} object has no attribute {name!r}"
     if isinstance(owner, type | types.ModuleType) or hasattr(kind, "__slots__") or hasattr(kind, "__getattr__"):
-        return ev.refuse("raises", text, node)
+        return ev.refuse("raises", text)
     if held is not None and ("attribute", id(owner), name) not in ev.heap.shadow:
-        ev.script.assume(f"not hasattr({held}, {name!r})", ev.noted("presence", f"no .{name}", node))
-    return ev.raised(AttributeError(text, name=name), node)
+        ev.script.assume(f"not hasattr({held}, {name!r})", ev.noted("presence", f"no .{name}"))
+    return ev.raised(AttributeError(text, name=name))
 
 
-def _has_own_access(ev: Evaluator, kind: type, node: ast.AST) -> bool:
-    access = ev.of_class(kind, "__getattribute__", node)
+def _has_own_access(ev: Evaluator, kind: type) -> bool:
+    access = ev.of_class(kind, "__getattribute__")
     return isinstance(access, types.FunctionType) and not known.is_frameworks(access)
 
 
-def of_instance(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
+def of_instance(ev: Evaluator, owner: Any, name: str) -> Any:
     """An attribute that an object has itself."""
     held = ev.heap.name_of(owner)
     key = ("attribute", id(owner), name)
@@ -206,64 +206,62 @@ def of_instance(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
     try:
         value = getattr(owner, name)
     except AttributeError as error:
-        raise ev.refuse("raises", str(error), node) from error
+        raise ev.refuse("raises", str(error)) from error
     if held is None:
         return value  # made during the call, or reached by no path
-    seen, site = ev.seen(node)
-    return ev.heap.read(key, f"{held}.{name}", value, f"{type(owner).__name__}.{name}", seen, site, ev.where(node))
+    seen, site = ev.seen()
+    return ev.heap.read(key, f"{held}.{name}", value, f"{type(owner).__name__}.{name}", seen, site, ev.where())
 
 
-def _is_users_descriptor(ev: Evaluator, found: Any, node: ast.AST) -> bool:
-    return any(protocols.method(ev, type(found), name, node) for name in ("__get__", "__set__", "__delete__"))
+def _is_users_descriptor(ev: Evaluator, found: Any) -> bool:
+    return any(protocols.method(ev, type(found), name) for name in ("__get__", "__set__", "__delete__"))
 
 
-def _described(
-    ev: Evaluator, owner: Any, of_class: type, name: str, node: ast.AST, method: str, arguments: list[Any]
-) -> Any:
+def _described(ev: Evaluator, owner: Any, of_class: type, name: str, method: str, arguments: list[Any]) -> Any:
     """A method of a descriptor of the user's, which is an object as others are."""
     base = next(base for base in of_class.__mro__ if name in base.__dict__)
     descriptor, what = base.__dict__[name], f"{base.__name__}.{name}"
     held = ev.heap.name_of(owner)
     if not hasattr(type(descriptor), "__set__") and held is not None and hasattr(owner, "__dict__"):
-        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted("presence", f"{what} is the class's", node))
+        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted("presence", f"{what} is the class's"))
     expression = f"{ev.script.constant(base)}.__dict__[{name!r}]"
-    found = ev.heap.read(("descriptor", id(base), name), expression, descriptor, what, Seen(), None, ev.where(node))
-    function = protocols.method(ev, type(found), method, node)
+    found = ev.heap.read(("descriptor", id(base), name), expression, descriptor, what, Seen(), None, ev.where())
+    function = protocols.method(ev, type(found), method)
     if function is None:
-        raise ev.refuse("descriptor", f"{what} has no {method}", node)
-    return calls.call(ev, function, [found, *arguments], {}, node)
+        raise ev.refuse("descriptor", f"{what} has no {method}")
+    return calls.call(ev, function, [found, *arguments], {})
 
 
-def _of_class(ev: Evaluator, owner: Any, of_class: type, name: str, found: Any, node: ast.AST) -> Any:
+def _of_class(ev: Evaluator, owner: Any, of_class: type, name: str, found: Any) -> Any:
     """A method, or a value that the class has for all its objects."""
     held = ev.heap.name_of(owner)
     if held is not None and hasattr(owner, "__dict__"):
-        shadows = assumption("presence", f"{of_class.__name__}.{name} is the class's", ev.where(node))
+        shadows = assumption("presence", f"{of_class.__name__}.{name} is the class's", ev.where())
         ev.script.assume(f"{name!r} not in {held}.__dict__", shadows)
-    value = _of_namespace(ev, of_class, name, node)
+    value = _of_namespace(ev, of_class, name)
     if isinstance(found, types.FunctionType):
         return types.MethodType(value, owner)
     if isinstance(found, functools.cached_property):
-        made = calls.call(ev, found.func, [owner], {}, node)
-        put(ev, owner, name, made, node)
+        made = calls.call(ev, found.func, [owner], {})
+        put(ev, owner, name, made)
         return made
     if isinstance(found, staticmethod | classmethod) or not hasattr(type(found), "__get__"):
         return value
     if known.is_frameworks(found) or not isinstance(found, types.FunctionType):
         return getattr(owner, name)
-    raise ev.refuse("descriptor", f"{name} is a descriptor of its own kind", node)
+    raise ev.refuse("descriptor", f"{name} is a descriptor of its own kind")
 
 
-def _of_namespace(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
+def _of_namespace(ev: Evaluator, owner: Any, name: str) -> Any:
     """An attribute of a class or a module."""
-    of_metaclass = ev.of_class(type(owner), name, node)
+    of_metaclass = ev.of_class(type(owner), name)
     if isinstance(of_metaclass, property):
-        return calls.call(ev, of_metaclass.fget, [owner], {}, node)
+        return calls.call(ev, of_metaclass.fget, [owner], {})
     try:
         value = getattr(owner, name)
     except AttributeError as error:
-        raise ev.refuse("raises", str(error), node) from error
-    where = ev.where(node)
+        raise ev.refuse("raises", str(error)) from error
+    where = ev.where()
     expression = f"{ev.script.constant(owner)}.{name}"
     if isinstance(value, types.MethodType):
         inner = f"{expression}.__func__"
@@ -271,66 +269,66 @@ def _of_namespace(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> Any:
             f"{inner} is {ev.script.constant(value.__func__)}", assumption("identity", f"{name} is as it was", where)
         )
         return value
-    seen, site = ev.seen(node)
+    seen, site = ev.seen()
     return ev.heap.read(("attribute", id(owner), name), expression, value, name, seen, site, where)
 
 
-def put(ev: Evaluator, owner: Any, name: str, value: Any, node: ast.AST) -> None:
+def put(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
     """`owner.name = value`; `MISSING` deletes it."""
     if isinstance(owner, Residual) or is_symbolic(owner):
-        raise ev.refuse("attribute", "an attribute of a tensor or number is set", node)
+        raise ev.refuse("attribute", "an attribute of a tensor or number is set")
     if name in ("__class__", "__dict__"):
-        raise ev.refuse("attribute", f"the {name} of an object is set", node)
+        raise ev.refuse("attribute", f"the {name} of an object is set")
     kind = type(owner)
-    setter = ev.of_class(kind, name, node)
+    setter = ev.of_class(kind, name)
     if isinstance(setter, property):
         function = setter.fdel if value is MISSING else setter.fset
         if function is None:
-            raise ev.refuse("raises", f"{name} of {kind.__name__} cannot be set or deleted", node)
-        calls.call(ev, function, [owner] if value is MISSING else [owner, value], {}, node)
+            raise ev.refuse("raises", f"{name} of {kind.__name__} cannot be set or deleted")
+        calls.call(ev, function, [owner] if value is MISSING else [owner, value], {})
         return
-    if _is_users_descriptor(ev, setter, node) and hasattr(type(setter), "__set__"):
+    if _is_users_descriptor(ev, setter) and hasattr(type(setter), "__set__"):
         given = ("__delete__", [owner]) if value is MISSING else ("__set__", [owner, value])
-        _described(ev, owner, kind, name, node, *given)
+        _described(ev, owner, kind, name, *given)
         return
-    own = ev.of_class(kind, "__delattr__" if value is MISSING else "__setattr__", node)
+    own = ev.of_class(kind, "__delattr__" if value is MISSING else "__setattr__")
     if isinstance(own, types.FunctionType) and not known.is_frameworks(own):
-        raise ev.refuse("custom access", f"{kind.__name__} has accessors of its own", node)
+        raise ev.refuse("custom access", f"{kind.__name__} has accessors of its own")
     is_librarys = known.is_frameworks_object(owner) and not known.is_users_type(kind)
     if is_librarys and not isinstance(owner, type | types.ModuleType):
-        raise ev.refuse("framework", f"an attribute of a {kind.__name__} is set, which the library may read", node)
-    put_plainly(ev, owner, name, value, node)
+        raise ev.refuse("framework", f"an attribute of a {kind.__name__} is set, which the library may read")
+    put_plainly(ev, owner, name, value)
 
 
-def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any, node: ast.AST) -> None:
+def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
     """What `object.__setattr__` does to an object without descriptors."""
     held = ev.heap.name_of(owner)
     if held is None and isinstance(owner, type | types.ModuleType) and not isinstance(owner, enum.EnumType):
         held = ev.script.constant(owner)
     if held is None and not ev.heap.is_made(owner):
-        raise ev.refuse("object", f"an attribute of a {type(owner).__name__} that no name leads to is set", node)
+        raise ev.refuse("object", f"an attribute of a {type(owner).__name__} that no name leads to is set")
     if held is None:
         if ev.heap.forks and protocols.slots_of(type(owner)):
-            raise ev.refuse("slots", f"a new {type(owner).__name__} changes as a tensor decides", node)
+            raise ev.refuse("slots", f"a new {type(owner).__name__} changes as a tensor decides")
         try:
             object.__setattr__(owner, name, value) if value is not MISSING else object.__delattr__(owner, name)
         except AttributeError as error:
-            raise ev.raised(error, node) from error
+            raise ev.raised(error) from error
         return
     if value is MISSING and ("attribute", id(owner), name) not in ev.heap.shadow:
-        get(ev, owner, name, node)  # that it is there is an assumption
-    _check_place(ev, owner, name, node)
+        get(ev, owner, name)  # that it is there is an assumption
+    _check_place(ev, owner, name)
     ev.heap.held.append(owner)
     ev.write_slot(("attribute", id(owner), name), f"{held}.{name}", value, _current(owner, name))
 
 
-def _check_place(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> None:
+def _check_place(ev: Evaluator, owner: Any, name: str) -> None:
     """That an object has a place for an attribute."""
     kind = type(owner)
-    if hasattr(owner, "__dict__") or isinstance(ev.of_class(kind, name, node), types.MemberDescriptorType):
+    if hasattr(owner, "__dict__") or isinstance(ev.of_class(kind, name), types.MemberDescriptorType):
         return
     why = "attribute {0!r} is read-only" if hasattr(kind, name) else "has no attribute {0!r}"
-    raise ev.raised(AttributeError(f"{kind.__name__!r} object {why.format(name)}", name=name, obj=owner), node)
+    raise ev.raised(AttributeError(f"{kind.__name__!r} object {why.format(name)}", name=name, obj=owner))
 
 
 def _current(owner: Any, name: str) -> Any:
@@ -346,14 +344,17 @@ def assign(ev: Evaluator, target: ast.expr, value: Any) -> None:
     if isinstance(target, ast.Name):
         ev.bind(target.id, value)
     elif isinstance(target, ast.Attribute):
-        put(ev, ev.value(target.value), ev.frame.syntax.private(target.attr), value, target)
+        with ev.at(target):
+            put(ev, ev.value(target.value), ev.frame.syntax.private(target.attr), value)
     elif isinstance(target, ast.Subscript):
         container = ev.value(target.value)
-        containers.set_subscript(ev, container, ev.value(target.slice), value, target)
+        with ev.at(target):
+            containers.set_subscript(ev, container, ev.value(target.slice), value)
     elif isinstance(target, ast.Tuple | ast.List):
-        _unpack(ev, target, containers.iterate(ev, value, target))
+        with ev.at(target):
+            _unpack(ev, target, containers.iterate(ev, value))
     else:
-        raise ev.refuse("target", f"assignment to {type(target).__name__}", target)
+        raise ev.refuse("target", f"assignment to {type(target).__name__}", at=target)
 
 
 def _unpack(ev: Evaluator, target: ast.Tuple | ast.List, values: list[Any]) -> None:
@@ -361,16 +362,16 @@ def _unpack(ev: Evaluator, target: ast.Tuple | ast.List, values: list[Any]) -> N
     if not stars:
         if len(values) < len(target.elts):
             text = f"not enough values to unpack (expected {len(target.elts)}, got {len(values)})"
-            raise ev.raised(ValueError(text), target)
+            raise ev.raised(ValueError(text), at=target)
         if len(values) > len(target.elts):
-            raise ev.raised(ValueError(f"too many values to unpack (expected {len(target.elts)})"), target)
+            raise ev.raised(ValueError(f"too many values to unpack (expected {len(target.elts)})"), at=target)
         for part, value in zip(target.elts, values, strict=True):
             assign(ev, part, value)
         return
     star, after = stars[0], len(target.elts) - stars[0] - 1
     if len(values) < star + after:
         text = f"not enough values to unpack (expected at least {star + after}, got {len(values)})"
-        raise ev.raised(ValueError(text), target)
+        raise ev.raised(ValueError(text), at=target)
     end = len(values) - after
     for part, value in zip(target.elts[:star], values[:star], strict=True):
         assign(ev, part, value)
@@ -385,10 +386,12 @@ def delete(ev: Evaluator, target: ast.expr) -> None:
         ev.read_name(target)
         ev.bind(target.id, MISSING)
     elif isinstance(target, ast.Attribute):
-        put(ev, ev.value(target.value), ev.frame.syntax.private(target.attr), MISSING, target)
+        with ev.at(target):
+            put(ev, ev.value(target.value), ev.frame.syntax.private(target.attr), MISSING)
     elif isinstance(target, ast.Subscript):
         container = ev.value(target.value)
-        containers.delete_subscript(ev, container, ev.value(target.slice), target)
+        with ev.at(target):
+            containers.delete_subscript(ev, container, ev.value(target.slice))
     elif isinstance(target, ast.Tuple | ast.List):
         for part in target.elts:
             delete(ev, part)

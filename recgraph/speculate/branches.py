@@ -26,16 +26,21 @@ _WAY, _RESULT = "<way>", "<result>"
 
 
 def choose(
-    ev: Evaluator, condition: tf.Tensor, then: Thunk, otherwise: Thunk, node: ast.AST, what: str = "truth"
+    ev: Evaluator,
+    condition: tf.Tensor,
+    then: Thunk,
+    otherwise: Thunk,
+    what: str = "truth",
+    at: ast.AST | None = None,
 ) -> Any:
     """The value of one of two pieces of the program, whose changes are made.
 
-    Where the two do not fit together, the one that ran last is assumed to run again: the profile has it at `node` under
-    `what`.
+    Where the two do not fit together, the one that ran last is assumed to run again: the profile has it at the node
+    in work, or `at` another, under `what`.
     """
-    place = ev.place_of(node, what)
+    place = ev.place_of(what, at)
     if place in ev.paths:
-        return (then if ev.follow_last(condition, node, what) else otherwise)()
+        return (then if ev.follow_last(condition, what, at) else otherwise)()
 
     def both(before: state.State) -> Any:
         with ev.heap.forked():
@@ -46,7 +51,7 @@ def choose(
     except Inconvertible as reason:
         ev.paths.add(place)
         try:
-            direction = ev.follow_last(condition, node, what)
+            direction = ev.follow_last(condition, what, at)
         except Inconvertible as unknown:
             raise (unknown if isinstance(reason, Raised) else reason) from None
         return then() if direction else otherwise()
@@ -131,17 +136,22 @@ def scratch() -> Any:
 
 
 def fork(
-    ev: Evaluator, condition: tf.Tensor, then: Thunk, otherwise: Thunk, node: ast.AST, leaves: bool
+    ev: Evaluator, condition: tf.Tensor, then: Thunk, otherwise: Thunk, leaves: bool, at: ast.AST | None = None
 ) -> Signal | None:
     """One of two blocks of statements: how it ends. `leaves` says whether one may leave the block around it."""
     if not leaves:
-        choose(ev, condition, then, otherwise, node)
+        choose(ev, condition, then, otherwise, at=at)
         return None
-    return _to_the_end(ev, condition, then, otherwise, node)
+    return _to_the_end(ev, condition, then, otherwise, at=at)
 
 
 def _to_the_end(
-    ev: Evaluator, condition: tf.Tensor, then: Thunk, otherwise: Thunk, node: ast.AST, what: str = "truth"
+    ev: Evaluator,
+    condition: tf.Tensor,
+    then: Thunk,
+    otherwise: Thunk,
+    what: str = "truth",
+    at: ast.AST | None = None,
 ) -> Signal:
     """Two blocks, each with the rest of the scope."""
     frame = ev.frame
@@ -163,7 +173,7 @@ def _to_the_end(
         return run
 
     slots[_WAY] = slots[_RESULT] = DUMMY
-    choose(ev, condition, whole(then), whole(otherwise), node, what)
+    choose(ev, condition, whole(then), whole(otherwise), what, at)
     way, result = slots.pop(_WAY), slots.pop(_RESULT)
     return ("return", result) if way == WAYS["return"] else ("left", (way, result))
 
@@ -199,15 +209,15 @@ def scope(ev: Evaluator, block: Thunk) -> Signal | None:
     return signal
 
 
-def resume(ev: Evaluator, signal: Signal | None, node: ast.AST) -> Signal | None:
+def resume(ev: Evaluator, signal: Signal | None, at: ast.AST | None = None) -> Signal | None:
     """Goes on after a scope: with what follows it, or by leaving the scope around it, too."""
     if signal is None or signal[0] != "left":
         return signal
     way, result = signal[1]
     if not isinstance(way, Residual):
         return {0: None, 1: ("break", None), 2: ("continue", None), 3: ("return", result)}[way]
-    ev.seen(node, "after")
-    return _to_the_end(ev, tf.equal(way.tensor, 0), lambda: None, lambda: signal, node, "after")
+    ev.seen("after", at)
+    return _to_the_end(ev, tf.equal(way.tensor, 0), lambda: None, lambda: signal, "after", at)
 
 
 def way_of(signal: Signal | None) -> tuple[Any, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import ast
 import builtins
 import collections
 import contextlib
@@ -47,17 +46,17 @@ from recgraph.speculate.special import SPECIAL, Arguments, Special, special
 from recgraph.speculate.values import MISSING, Residual, is_symbolic, is_tensor_like, is_variable
 
 
-def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A call of a function that is not the user's."""
     how = SPECIAL.get(function) if _hashable(function) else None
     if how is not None:
-        return how(ev, arguments, named, node)
+        return how(ev, arguments, named)
     how = SPECIAL.get(function.__func__) if isinstance(function, types.MethodType) else None
     if how is not None:
-        return how(ev, [function.__self__, *arguments], named, node)
+        return how(ev, [function.__self__, *arguments], named)
     if isinstance(function, functools.partial):
-        return _of_partial(ev, function, arguments, named, node)
-    found = library_calls.call(ev, function, arguments, named, node)
+        return _of_partial(ev, function, arguments, named)
+    found = library_calls.call(ev, function, arguments, named)
     if found is not NotImplemented:
         return found
     owner = getattr(function, "__self__", None)
@@ -66,24 +65,24 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
             owner.args = tuple(arguments)
         return None  # what `object` does
     if known.is_speculated(function):
-        return calls.call(ev, function.function, arguments, named, node)
+        return calls.call(ev, function.function, arguments, named)
     if isinstance(function, types.MethodType) and known.is_speculated(function.__func__):
-        return calls.call(ev, function.__func__, [function.__self__, *arguments], named, node)
+        return calls.call(ev, function.__func__, [function.__self__, *arguments], named)
     if _hashable(function) and function in known.PURE:
         if function in _OF_FLOATS:
-            arguments = [_as_float(ev, a, node) for a in arguments]
-        lifted = [containers.lift(ev, a, node) for a in arguments]
-        return residuals.python(ev, function, lifted, node, {k: containers.lift(ev, v, node) for k, v in named.items()})
+            arguments = [_as_float(ev, a) for a in arguments]
+        lifted = [containers.lift(ev, a) for a in arguments]
+        return residuals.python(ev, function, lifted, {k: containers.lift(ev, v) for k, v in named.items()})
     if isinstance(owner, containers.COLLECTIONS) and ev.heap.name_of(owner) is not None:
-        return container_methods.HeapMethod(owner, function.__name__).call(ev, arguments, named, node)
+        return container_methods.HeapMethod(owner, function.__name__).call(ev, arguments, named)
     if isinstance(owner, (*known.DATA_TYPES, collections.deque)) and owner is not None and not isinstance(owner, type):
-        return _method_of_data(ev, function, owner, arguments, named, node)
+        return _method_of_data(ev, function, owner, arguments, named)
     if known.is_numpy(function):
-        return _numpy(ev, function, arguments, named, node)
+        return _numpy(ev, function, arguments, named)
     if known.is_frameworks(function) or known.is_frameworks_object(owner) or known.is_frameworks_object(function):
-        return framework(ev, function, arguments, named, node)
+        return framework(ev, function, arguments, named)
     name = getattr(function, "__qualname__", None) or repr(function)
-    raise ev.refuse("foreign function", f"{known.top_package(function)}: {name} is not known", node)
+    raise ev.refuse("foreign function", f"{known.top_package(function)}: {name} is not known")
 
 
 # Functions that make floats of what they are given.
@@ -94,16 +93,16 @@ _OF_FLOATS = frozenset({
 })  # fmt: skip
 
 
-def _as_float(ev: Evaluator, value: Any, node: ast.AST) -> Any:
+def _as_float(ev: Evaluator, value: Any) -> Any:
     is_tensor = isinstance(value, tf.Tensor) or is_variable(value)
-    return residuals.number_of(ev, float, value, node) if is_tensor else value
+    return residuals.number_of(ev, float, value) if is_tensor else value
 
 
-def _of_partial(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _of_partial(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A call of what `functools.partial` gives, with what it holds now."""
-    inner, fixed, keywords = (attributes.of_instance(ev, function, n, node) for n in ("func", "args", "keywords"))
-    given = {**containers.opened(ev, keywords, node), **named}
-    return calls.call(ev, inner, [*containers.iterate(ev, fixed, node), *arguments], given, node)
+    inner, fixed, keywords = (attributes.of_instance(ev, function, n) for n in ("func", "args", "keywords"))
+    given = {**containers.opened(ev, keywords), **named}
+    return calls.call(ev, inner, [*containers.iterate(ev, fixed), *arguments], given)
 
 
 def _hashable(thing: Any) -> bool:
@@ -114,38 +113,36 @@ def _hashable(thing: Any) -> bool:
     return True
 
 
-def _method_of_data(
-    ev: Evaluator, function: Any, owner: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST
-) -> Any:
+def _method_of_data(ev: Evaluator, function: Any, owner: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A method of a list, string, number...: made during the call, or constant."""
     if hasattr(owner, "_fields") and function.__name__ in ("_replace", "_asdict"):
-        return calls.native_as_is(ev, getattr(containers.opened(ev, owner, node), function.__name__), named, node)
+        return calls.native_as_is(ev, getattr(containers.opened(ev, owner), function.__name__), named)
     if isinstance(owner, list) and function.__name__ == "sort" and named.get("key") is not None:
-        owner[:] = _by_key(ev, sorted, list(owner), named, node)
+        owner[:] = _by_key(ev, sorted, list(owner), named)
         return None
     if isinstance(owner, list | dict | set | collections.deque):
-        return container_methods.applied(ev, owner, function.__name__, arguments, named, node)
+        return container_methods.applied(ev, owner, function.__name__, arguments, named)
     if isinstance(owner, str | bytes) and function.__name__ == "join":
-        arguments = [containers.iterate(ev, a, node) for a in arguments]
+        arguments = [containers.iterate(ev, a) for a in arguments]
     as_given = showing.shown if isinstance(owner, str | bytes) else containers.lift
-    lifted = [as_given(ev, a, node) for a in arguments]
-    named = {name: as_given(ev, a, node) for name, a in named.items()}
+    lifted = [as_given(ev, a) for a in arguments]
+    named = {name: as_given(ev, a) for name, a in named.items()}
     if any(container_methods.is_unknown(a) for a in residuals.leaves([*lifted, *named.values()])):
-        return residuals.python(ev, residuals._call_method, [owner, function.__name__, *lifted], node, named)
-    return residuals.python(ev, function, lifted, node, named)
+        return residuals.python(ev, residuals._call_method, [owner, function.__name__, *lifted], named)
+    return residuals.python(ev, function, lifted, named)
 
 
-def _numpy(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _numpy(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """NumPy runs in the script: before the graph or, on what comes out of it, after it."""
     if "random" in str(getattr(function, "__module__", "")) or isinstance(
         getattr(function, "__self__", None), np.random.RandomState | np.random.Generator
     ):
-        raise ev.refuse("random", "NumPy's random numbers", node)
-    lifted = [containers.lift(ev, a, node) for a in arguments]
-    keywords = {k: containers.lift(ev, v, node) for k, v in named.items()}
+        raise ev.refuse("random", "NumPy's random numbers")
+    lifted = [containers.lift(ev, a) for a in arguments]
+    keywords = {k: containers.lift(ev, v) for k, v in named.items()}
     if isinstance(getattr(function, "__self__", None), np.ndarray):
-        raise ev.refuse("array", "a method of an array that is constant here", node)
-    return residuals.python(ev, function, lifted, node, keywords)
+        raise ev.refuse("array", "a method of an array that is constant here")
+    return residuals.python(ev, function, lifted, keywords)
 
 
 _REFUSED = {
@@ -168,55 +165,55 @@ _RUNNING = frozenset(
 _SETTINGS = ("set_", "reset_", "enable_", "disable_", "clear_")
 
 
-def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A call of TensorFlow or Keras, which makes operations."""
     if _hashable(function) and function in _REFUSED:
-        raise ev.refuse("framework", _REFUSED[function], node)
+        raise ev.refuse("framework", _REFUSED[function])
     owner = getattr(function, "__self__", None)
     name = str(getattr(function, "__name__", ""))
     if owner is None and name.startswith(_SETTINGS):
-        raise ev.refuse("framework", f"{name} is a setting of a library", node)
+        raise ev.refuse("framework", f"{name} is a setting of a library")
     called = next((thing for thing in (owner, function) if isinstance(thing, SubGraph)), None)
     if called is not None and subgraph_writes(called):
-        raise ev.refuse("effects", f"the SubGraph {called.name} has effects, which could not be undone", node)
+        raise ev.refuse("effects", f"the SubGraph {called.name} has effects, which could not be undone")
     if isinstance(owner, keras.Model) and name in _RUNNING:
-        raise ev.refuse("framework", f"{name} runs Python of Keras's own around the model", node)
+        raise ev.refuse("framework", f"{name} runs Python of Keras's own around the model")
     if any(known.top_package(thing) == "keras" or keras_state.has_state(thing) for thing in (owner, function)):
-        ev.heap.keras_called(ev.where(node))
+        ev.heap.keras_called(ev.where())
     inner = purity.wrapped(function)
     if inner is not None and not purity.only_computes(inner):
-        raise ev.refuse("wrapped function", f"{inner.__qualname__}, which {name} wraps, may do more than compute", node)
+        raise ev.refuse("wrapped function", f"{inner.__qualname__}, which {name} wraps, may do more than compute")
     if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in residuals.leaves(arguments)):
-        raise ev.refuse("raises", f"{name} of what is no tensor", node)
+        raise ev.refuse("raises", f"{name} of what is no tensor")
     for thing in (owner, function):
         if isinstance(thing, keras.Optimizer) and not thing.built:
-            raise ev.refuse("new variable", f"a {type(thing).__name__} makes its variables", node)
-        ev.heap.given(thing, ev.where(node))
+            raise ev.refuse("new variable", f"a {type(thing).__name__} makes its variables")
+        ev.heap.given(thing, ev.where())
         ev.heap.losses.note(thing)
-    connections.refuse_old_record(ev, owner, node)
+    connections.refuse_old_record(ev, owner)
     if isinstance(owner, tf.GradientTape | tf.autodiff.ForwardAccumulator) and name in ("__enter__", "__exit__"):
-        raise ev.refuse("tape", f"{name} is called, so that nothing would end what is recorded if the call fails", node)
+        raise ev.refuse("tape", f"{name} is called, so that nothing would end what is recorded if the call fails")
     if isinstance(owner, tf.GradientTape) and ev.heap.forks > ev.tapes.get(id(owner), 0):
-        raise ev.refuse("tape", "a branch uses a tape of the block around it", node)
+        raise ev.refuse("tape", "a branch uses a tape of the block around it")
     seen = callbacks.converted(ev) if inner is None else contextlib.nullcontext()
     with seen, backward.noted(owner, name, arguments, named):
-        result = calls.native(ev, function, arguments, named, node)
+        result = calls.native(ev, function, arguments, named)
     if isinstance(owner, tf.GradientTape):
-        lifted = [containers.lift(ev, a, node) for a in arguments]
-        keywords = {k: containers.lift(ev, v, node) for k, v in named.items()}
-        return connections.check(ev, name, lifted, keywords, result, node)
+        lifted = [containers.lift(ev, a) for a in arguments]
+        keywords = {k: containers.lift(ev, v) for k, v in named.items()}
+        return connections.check(ev, name, lifted, keywords, result)
     return None if isinstance(result, tf.Operation) else result  # eagerly one without results gives none
 
 
 @special(tf.is_tensor)
-def _is_tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
+def _is_tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
     if isinstance(arguments[0], Residual):
         return False
-    return bool(calls.native(ev, tf.is_tensor, arguments, named, node))
+    return bool(calls.native(ev, tf.is_tensor, arguments, named))
 
 
 @special(tf.executing_eagerly)
-def _executing_eagerly(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
+def _executing_eagerly(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
     return True
 
 
@@ -226,45 +223,45 @@ def _is_shown_late(value: Any) -> bool:
 
 
 @special(builtins.print)
-def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
+def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> None:
     ev.need_sequence("print")
-    texts = [residuals.python(ev, str, [a], node) if _is_shown_late(a) else a for a in arguments]
-    held = [showing.shown(ev, a, node) for a in texts]
-    keywords = {name: showing.shown(ev, a, node) for name, a in named.items() if name != "file"}
+    texts = [residuals.python(ev, str, [a]) if _is_shown_late(a) else a for a in arguments]
+    held = [showing.shown(ev, a) for a in texts]
+    keywords = {name: showing.shown(ev, a) for name, a in named.items() if name != "file"}
     if named.get("file") is not None:
-        keywords["file"] = _stream(ev, named["file"], node)
+        keywords["file"] = _stream(ev, named["file"])
     ev.effects.append(calls.LateCall(ev.script.name(), ev.script.constant(print), held, keywords))
 
 
-def _stream(ev: Evaluator, stream: Any, node: ast.AST) -> Any:
+def _stream(ev: Evaluator, stream: Any) -> Any:
     """Where something is printed to: one of the process's streams, as long as it is that."""
     if isinstance(stream, Residual):
         return stream
     name = next((name for name in ("stdout", "stderr") if getattr(sys, name) is stream), None)
     if name is None:
-        raise ev.refuse("print", "something is printed to a file of the program's", node)
+        raise ev.refuse("print", "something is printed to a file of the program's")
     condition = f"{ev.script.constant(sys)}.{name} is {ev.script.constant(stream)}"
-    ev.script.assume(condition, ev.noted("identity", f"sys.{name}", node))
+    ev.script.assume(condition, ev.noted("identity", f"sys.{name}"))
     return stream
 
 
 @special(builtins.len)
-def _len(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    return containers.length(ev, arguments[0], node)
+def _len(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    return containers.length(ev, arguments[0])
 
 
 def _number_of(kind: type) -> Special:
-    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         if len(arguments) == 1 and isinstance(arguments[0], keras.Variable):
-            ev.heap.given(arguments[0], ev.where(node))
+            ev.heap.given(arguments[0], ev.where())
         if len(arguments) == 1 and isinstance(arguments[0], Residual) and arguments[0].tensor is not None:
-            return residuals.number_of(ev, kind, arguments[0].tensor, node)
+            return residuals.number_of(ev, kind, arguments[0].tensor)
         if len(arguments) == 1 and is_tensor_like(arguments[0]):
-            return residuals.number_of(ev, kind, arguments[0], node)
+            return residuals.number_of(ev, kind, arguments[0])
         if kind is bool and arguments:
-            truth = ev.truth(arguments[0], node)
-            return truth if isinstance(truth, bool) else residuals.python(ev, bool, [truth], node)
-        return residuals.python(ev, kind, arguments, node, named)
+            truth = ev.truth(arguments[0])
+            return truth if isinstance(truth, bool) else residuals.python(ev, bool, [truth])
+        return residuals.python(ev, kind, arguments, named)
 
     return convert
 
@@ -273,26 +270,26 @@ SPECIAL.update({kind: _number_of(kind) for kind in (float, int, bool)})
 
 
 @special(builtins.isinstance)
-def _isinstance(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
-    return is_instance(ev, arguments[0], containers.lift(ev, arguments[1], node), node)
+def _isinstance(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
+    return is_instance(ev, arguments[0], containers.lift(ev, arguments[1]))
 
 
-def is_instance(ev: Evaluator, value: Any, kinds: Any, node: ast.AST) -> bool:
+def is_instance(ev: Evaluator, value: Any, kinds: Any) -> bool:
     """What `isinstance(value, kinds)` is."""
     if isinstance(value, Residual):
-        return is_subclass(ev, residuals.type_of(ev, value, node), kinds, node)
+        return is_subclass(ev, residuals.type_of(ev, value), kinds)
     if isinstance(value, tf.Tensor):
-        return is_subclass(ev, ev.heap.eager_tensor_type, kinds, node)
-    is_subclass(ev, type(value), kinds, node)
+        return is_subclass(ev, ev.heap.eager_tensor_type, kinds)
+    is_subclass(ev, type(value), kinds)
     return isinstance(value, kinds)
 
 
-def is_subclass(ev: Evaluator, kind: type, kinds: Any, node: ast.AST) -> bool:
+def is_subclass(ev: Evaluator, kind: type, kinds: Any) -> bool:
     """What `issubclass(kind, kinds)` is; that of an abstract class changes when others are registered with it."""
     is_one = issubclass(kind, kinds)
     if any(isinstance(one, abc.ABCMeta) for one in tf.nest.flatten(getattr(kinds, "__args__", kinds))):
         one, others = ev.script.constant(kind), ev.script.constant(kinds)
-        registered = ev.noted("identity", f"whether a {kind.__name__} is a {_named(kinds)}", node)
+        registered = ev.noted("identity", f"whether a {kind.__name__} is a {_named(kinds)}")
         ev.script.assume(f"issubclass({one}, {others}) is {is_one}", registered)
     return is_one
 
@@ -302,53 +299,53 @@ def _named(kinds: Any) -> str:
 
 
 @special(builtins.issubclass)
-def _issubclass(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
-    kinds = containers.lift(ev, arguments[1], node)
+def _issubclass(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
+    kinds = containers.lift(ev, arguments[1])
     if not isinstance(arguments[0], type):
-        return bool(calls.native(ev, issubclass, [arguments[0], kinds], named, node))
-    return is_subclass(ev, arguments[0], kinds, node)
+        return bool(calls.native(ev, issubclass, [arguments[0], kinds], named))
+    return is_subclass(ev, arguments[0], kinds)
 
 
 @special(builtins.type)
-def _type(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _type(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if len(arguments) != 1:
-        raise ev.refuse("class", "a class is made", node)
+        raise ev.refuse("class", "a class is made")
     value = arguments[0]
     if isinstance(value, tf.Tensor):
         return ev.heap.eager_tensor_type
-    return residuals.type_of(ev, value, node) if isinstance(value, Residual) else type(value)
+    return residuals.type_of(ev, value) if isinstance(value, Residual) else type(value)
 
 
 @special(builtins.getattr)
-def _getattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    owner, name, default = arguments[0], ev.concrete(arguments[1], node), arguments[2:]
+def _getattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    owner, name, default = arguments[0], ev.concrete(arguments[1]), arguments[2:]
     if not default:
-        return attributes.get(ev, owner, name, node)
-    if _runs_something(ev, owner, name, node):
-        return read_or(ev, owner, name, default[0], node)
-    if not _hasattr(ev, [owner, name], {}, node):
+        return attributes.get(ev, owner, name)
+    if _runs_something(ev, owner, name):
+        return read_or(ev, owner, name, default[0])
+    if not _hasattr(ev, [owner, name], {}):
         return default[0]
-    return attributes.get(ev, owner, name, node)
+    return attributes.get(ev, owner, name)
 
 
 @special(builtins.hasattr)
-def _hasattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
-    owner, name = arguments[0], ev.concrete(arguments[1], node)
+def _hasattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
+    owner, name = arguments[0], ev.concrete(arguments[1])
     if isinstance(owner, calls.Super):
-        return owner.find(ev, name, node) is not None
+        return owner.find(ev, name) is not None
     if isinstance(owner, tf.Tensor):
         return hasattr(ev.heap.eager_tensor_type, name)
     key = ("attribute", id(owner), name)
     if key in ev.heap.shadow:
         return ev.heap.shadow[key] is not MISSING
     if isinstance(owner, Residual):
-        return hasattr(residuals.type_of(ev, owner, node), name)
-    if _runs_something(ev, owner, name, node):
-        return read_or(ev, owner, name, MISSING, node) is not MISSING
+        return hasattr(residuals.type_of(ev, owner), name)
+    if _runs_something(ev, owner, name):
+        return read_or(ev, owner, name, MISSING) is not MISSING
     found = hasattr(owner, name)
     held = ev.heap.name_of(owner)
     if held is not None:
-        ev.script.assume(f"hasattr({held}, {name!r}) is {found}", ev.noted("presence", f".{name}", node))
+        ev.script.assume(f"hasattr({held}, {name!r}) is {found}", ev.noted("presence", f".{name}"))
     return found
 
 
@@ -368,20 +365,20 @@ _SILENT = (
 )
 
 
-def _runs_something(ev: Evaluator, owner: Any, name: str, node: ast.AST) -> bool:
+def _runs_something(ev: Evaluator, owner: Any, name: str) -> bool:
     """Whether a method of the user's may run where an attribute is read."""
     kind = owner if isinstance(owner, type) else type(owner)
     if not protocols.is_object(owner):
         return False
-    found, hook = inspect.getattr_static(kind, name, None), protocols.method(ev, kind, "__getattr__", node)
+    found, hook = inspect.getattr_static(kind, name, None), protocols.method(ev, kind, "__getattr__")
     return hook is not None or not isinstance(found, _SILENT)
 
 
-def read_or(ev: Evaluator, owner: Any, name: str, default: Any, node: ast.AST) -> Any:
+def read_or(ev: Evaluator, owner: Any, name: str, default: Any) -> Any:
     """The attribute, or what `getattr` gives where reading it raises."""
     ev.handlers += 1
     try:
-        return attributes.get(ev, owner, name, node)
+        return attributes.get(ev, owner, name)
     except Raised as raised:
         if not matches(raised.error, AttributeError):
             raise
@@ -391,53 +388,51 @@ def read_or(ev: Evaluator, owner: Any, name: str, default: Any, node: ast.AST) -
 
 
 @special(builtins.setattr)
-def _setattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
-    attributes.put(ev, arguments[0], ev.concrete(arguments[1], node), arguments[2], node)
+def _setattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> None:
+    attributes.put(ev, arguments[0], ev.concrete(arguments[1]), arguments[2])
 
 
 @special(builtins.delattr)
-def _delattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
-    attributes.put(ev, arguments[0], ev.concrete(arguments[1], node), MISSING, node)
+def _delattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> None:
+    attributes.put(ev, arguments[0], ev.concrete(arguments[1]), MISSING)
 
 
 @special(builtins.sum)
-def _sum(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _sum(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     total = arguments[1] if len(arguments) > 1 else named.get("start", 0)
-    rows = trips.rows(ev, arguments[0], node)
+    rows = trips.rows(ev, arguments[0])
     if rows is not None and not rows.begins:
-        return grown.total(ev, rows, total, node)
-    for member in containers.iterate(ev, arguments[0], node):
-        total = residuals.operate(ev, operator.add, [total, member], node)
+        return grown.total(ev, rows, total)
+    for member in containers.iterate(ev, arguments[0]):
+        total = residuals.operate(ev, operator.add, [total, member])
     return total
 
 
-def _better(ev: Evaluator, function: Any, one: Any, other: Any, node: ast.AST) -> Any:
+def _better(ev: Evaluator, function: Any, one: Any, other: Any) -> Any:
     """Of two tensors, the first unless the other is better."""
     if not all(isinstance(m, tf.Tensor) and m.shape.rank == 0 for m in (one, other)) or one.dtype != other.dtype:
-        raise ev.refuse("min/max", f"{function.__name__} of tensors of different kinds", node)
+        raise ev.refuse("min/max", f"{function.__name__} of tensors of different kinds")
     return tf.where(other > one if function is max else other < one, other, one)
 
 
-def _by_key(ev: Evaluator, function: Any, members: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _by_key(ev: Evaluator, function: Any, members: Arguments, named: dict[str, Any]) -> Any:
     """`min`, `max` or `sorted` with a function of the user's that gives the keys."""
-    keys = [calls.call(ev, named["key"], [m], {}, node) for m in members]
+    keys = [calls.call(ev, named["key"], [m], {}) for m in members]
     more = {k: v for k, v in named.items() if k not in ("key", "default")}
     if not members and "default" in named:
         return named["default"]
-    return _ranked(ev, function, members, keys, more, node)
+    return _ranked(ev, function, members, keys, more)
 
 
-def _ranked(
-    ev: Evaluator, function: Any, members: Arguments, keys: Arguments, more: dict[str, Any], node: ast.AST
-) -> Any:
+def _ranked(ev: Evaluator, function: Any, members: Arguments, keys: Arguments, more: dict[str, Any]) -> Any:
     """`min`, `max` or `sorted` by keys: their order is assumed, not what they are."""
     if any(map(is_symbolic, residuals.leaves(keys))):
-        raise ev.refuse("key function", "tensors as keys", node)
-    if (ordered := library_calls.ordered(ev, keys, node)) is not None:
+        raise ev.refuse("key function", "tensors as keys")
+    if (ordered := library_calls.ordered(ev, keys)) is not None:
         found = function(range(len(keys)), key=ordered.__getitem__, **more)
     else:
-        lifted = [containers.lift(ev, key, node) for key in keys]
-        found = ev.concrete(residuals.python(ev, _ranking, [function.__name__, lifted], node, more), node)
+        lifted = [containers.lift(ev, key) for key in keys]
+        found = ev.concrete(residuals.python(ev, _ranking, [function.__name__, lifted], more))
     return [members[i] for i in found] if function is sorted else members[found]
 
 
@@ -447,22 +442,20 @@ def _ranking(name: str, keys: Arguments, **more: Any) -> Any:
 
 
 @special(builtins.sorted)
-def _sorted(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    members = containers.iterate(ev, arguments[0], node)
+def _sorted(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    members = containers.iterate(ev, arguments[0])
     if named.get("key") is not None:
-        return _by_key(ev, sorted, members, named, node)
-    return _ranked(ev, sorted, members, members, {k: v for k, v in named.items() if k != "key"}, node)
+        return _by_key(ev, sorted, members, named)
+    return _ranked(ev, sorted, members, members, {k: v for k, v in named.items() if k != "key"})
 
 
 @special(builtins.range)
-def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if not any(is_symbolic(a) or (isinstance(a, Residual) and a.tensor is not None) for a in arguments):
-        return residuals.python(ev, range, arguments, node)
-    parts = [
-        residuals.as_tensor(ev, a, node) if isinstance(a, Residual) else tf.convert_to_tensor(a) for a in arguments
-    ]
+        return residuals.python(ev, range, arguments)
+    parts = [residuals.as_tensor(ev, a) if isinstance(a, Residual) else tf.convert_to_tensor(a) for a in arguments]
     if not all(part.dtype.is_integer for part in parts):
-        raise ev.refuse("raises", "a range of what are no integers", node)
+        raise ev.refuse("raises", "a range of what are no integers")
     parts = [tf.cast(part, tf.int64) for part in parts]
     start = parts[0] if len(parts) > 1 else tf.constant(0, tf.int64)
     step = parts[2] if len(parts) > 2 else tf.constant(1, tf.int64)
@@ -470,39 +463,39 @@ def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast
 
 
 @special(builtins.vars)
-def _vars(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _vars(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if len(arguments) != 1:
-        raise ev.refuse("namespace", "the local names as a dict", node)
-    return attributes.get(ev, arguments[0], "__dict__", node)
+        raise ev.refuse("namespace", "the local names as a dict")
+    return attributes.get(ev, arguments[0], "__dict__")
 
 
 @special(builtins.globals)
-def _globals(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _globals(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     names = ev.frame.function.__globals__
     ev.heap.names.setdefault(id(names), ev.script.constant(names))
     return names
 
 
 @special(functools.partial)
-def _partial(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _partial(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     function, *fixed = arguments
     if not callable(function):
-        raise ev.refuse("raises", "a partial of what is no function", node)
+        raise ev.refuse("raises", "a partial of what is no function")
     return functools.partial(function, *fixed, **named)
 
 
 def _extreme_of(function: Any) -> Special:
-    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-        members = containers.iterate(ev, arguments[0], node) if len(arguments) == 1 else arguments
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+        members = containers.iterate(ev, arguments[0]) if len(arguments) == 1 else arguments
         if "key" in named:
-            return _by_key(ev, function, members, named, node)
+            return _by_key(ev, function, members, named)
         if any(is_symbolic(m) for m in members):
-            return functools.reduce(lambda a, b: _better(ev, function, a, b, node), members)
-        if (best := arithmetic.extreme(ev, function, members, node)) is not None:
+            return functools.reduce(lambda a, b: _better(ev, function, a, b), members)
+        if (best := arithmetic.extreme(ev, function, members)) is not None:
             return best
-        if (ordered := library_calls.ordered(ev, members, node)) is not None:
+        if (ordered := library_calls.ordered(ev, members)) is not None:
             return library_calls.unordered(function(ordered))
-        return residuals.python(ev, function, [members], node, named)
+        return residuals.python(ev, function, [members], named)
 
     return convert
 
@@ -511,9 +504,9 @@ SPECIAL.update({function: _extreme_of(function) for function in (min, max)})
 
 
 @special(builtins.abs)
-def _abs(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    return residuals.operate(ev, operator.abs, arguments, node)
+def _abs(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    return residuals.operate(ev, operator.abs, arguments)
 
 
-SPECIAL[list] = lambda ev, arguments, named, node: list(grown.pieces(ev, arguments[0], node)) if arguments else []
-SPECIAL[tuple] = lambda ev, arguments, named, node: tuple(grown.pieces(ev, arguments[0], node)) if arguments else ()
+SPECIAL[list] = lambda ev, arguments, named: list(grown.pieces(ev, arguments[0])) if arguments else []
+SPECIAL[tuple] = lambda ev, arguments, named: tuple(grown.pieces(ev, arguments[0])) if arguments else ()

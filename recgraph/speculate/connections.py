@@ -7,7 +7,6 @@ that way is assumed, or that a loop has a round, or, where neither can be, that 
 
 from __future__ import annotations
 
-import ast
 import functools
 import operator
 from collections.abc import Iterable, Sequence
@@ -53,15 +52,13 @@ _COMPARISONS: Final[dict[str, Any]] = {
 _METHODS: Final = ("gradient", "jacobian", "batch_jacobian")
 
 
-def refuse_old_record(ev: Evaluator, thing: Any, node: ast.AST) -> None:
+def refuse_old_record(ev: Evaluator, thing: Any) -> None:
     """A tape that was there before the call may have recorded what no graph of this call has; arrays are the same."""
     if isinstance(thing, RECORDS) and ev.heap.name_of(thing) is not None:
-        raise ev.refuse("tape", f"the {type(thing).__name__} was made before the call", node)
+        raise ev.refuse("tape", f"the {type(thing).__name__} was made before the call")
 
 
-def check(
-    ev: Evaluator, method: str, arguments: Sequence[Any], named: dict[str, Any], found: Any, node: ast.AST
-) -> Any:
+def check(ev: Evaluator, method: str, arguments: Sequence[Any], named: dict[str, Any], found: Any) -> Any:
     """What a tape has found, where it is sure to be what an eager tape finds.
 
     Raises:
@@ -83,13 +80,13 @@ def check(
     looked = Look(ev, graph)
     unsure = looked.unsure([(_of_graph(graph, source), gradient) for source, gradient in there], _flat(targets))
     if unsure:
-        _assume_used(ev, unsure, node)
+        _assume_used(ev, unsure)
     return found
 
 
-def _assume_used(ev: Evaluator, gradients: list[Any], node: ast.AST) -> None:
+def _assume_used(ev: Evaluator, gradients: list[Any]) -> None:
     """That gradients are not zero everywhere. Where that broke, lists do not grow in the graph, if that may help."""
-    site = (site_of(ev.frame.syntax, node, "gradient"), 0)
+    site = (site_of(ev.frame.syntax, ev.here, "gradient"), 0)
     growing = ev.growing - ev.paths
     if growing and ev.profile.seen(*site).count:
         raise Again(growing)
@@ -97,7 +94,7 @@ def _assume_used(ev: Evaluator, gradients: list[Any], node: ast.AST) -> None:
     for gradient in gradients:
         values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
         used = tf.reduce_any(tf.not_equal(values, tf.zeros([], values.dtype)))
-        ev.assert_in_graph(used, assumption("path", what, ev.where(node), site if growing else None))
+        ev.assert_in_graph(used, assumption("path", what, ev.where(), site if growing else None))
 
 
 def _flat(value: Any) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -13,20 +12,20 @@ from recgraph.speculate.special import SPECIAL, Arguments, Special, special
 
 
 @special(dataclasses.replace)
-def _replace(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _replace(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     owner = arguments[0]
     fields = [f.name for f in dataclasses.fields(owner) if f.init]
-    given = {name: named[name] if name in named else attributes.get(ev, owner, name, node) for name in fields}
-    return calls.call(ev, type(owner), [], {**given, **named}, node)
+    given = {name: named[name] if name in named else attributes.get(ev, owner, name) for name in fields}
+    return calls.call(ev, type(owner), [], {**given, **named})
 
 
 @special(dataclasses.fields)
-def _fields(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _fields(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     return dataclasses.fields(arguments[0])
 
 
 @special(dataclasses.is_dataclass)
-def _is_dataclass(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
+def _is_dataclass(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
     return (protocols.is_object(arguments[0]) or isinstance(arguments[0], type)) and dataclasses.is_dataclass(
         arguments[0]
     )
@@ -35,18 +34,18 @@ def _is_dataclass(ev: Evaluator, arguments: Arguments, named: dict[str, Any], no
 def _as(make: Callable[[list[tuple[str, Any]]], Any]) -> Special:
     """All that a data class holds, data classes in it included; `make` makes something of names and values."""
 
-    def whole(ev: Evaluator, value: Any, node: ast.AST) -> Any:
+    def whole(ev: Evaluator, value: Any) -> Any:
         if protocols.is_object(value) and dataclasses.is_dataclass(value):
             names = [field.name for field in dataclasses.fields(value)]
-            return make([(name, whole(ev, attributes.get(ev, value, name, node), node)) for name in names])
-        inside = containers.opened(ev, value, node)
+            return make([(name, whole(ev, attributes.get(ev, value, name))) for name in names])
+        inside = containers.opened(ev, value)
         if type(inside) in (list, tuple):
-            return type(inside)(whole(ev, member, node) for member in inside)
+            return type(inside)(whole(ev, member) for member in inside)
         if type(inside) is dict:
-            return {key: whole(ev, member, node) for key, member in inside.items()}
-        return library_calls.deep_copy(ev, value, {}, node)
+            return {key: whole(ev, member) for key, member in inside.items()}
+        return library_calls.deep_copy(ev, value, {})
 
-    return lambda ev, arguments, named, node: whole(ev, arguments[0], node)
+    return lambda ev, arguments, named: whole(ev, arguments[0])
 
 
 SPECIAL[dataclasses.asdict] = _as(dict)

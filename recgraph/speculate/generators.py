@@ -36,23 +36,24 @@ class Generator(StandIn):
     def __init__(self, start: Callable[[], Any], frame: Frame) -> None:
         self.start, self.frame, self.is_used = start, frame, False
 
-    def drive(self, ev: Evaluator, take: Taker, node: ast.AST) -> Any:
+    def drive(self, ev: Evaluator, take: Taker) -> Any:
         """Runs the body and gives each member to the consumer, whose frame is the one we are in."""
         if self.is_used:
-            raise ev.refuse("generator", "a generator goes on later", node)
+            raise ev.refuse("generator", "a generator goes on later")
         self.is_used = True
-        consumer, forks, graph = ev.frame, ev.heap.forks, tf.compat.v1.get_default_graph()
+        here, consumer, forks, graph = ev.here, ev.frame, ev.heap.forks, tf.compat.v1.get_default_graph()
 
         def taken(member: Any) -> None:
             ev.frames.append(consumer)
             try:
-                stops = take(member)
+                with ev.at(here):
+                    stops = take(member)
             finally:
                 ev.frames.pop()
             if stops and ev.heap.forks != forks:
-                raise ev.refuse("generator", "a tensor decides whether a generator goes on", node)
+                raise ev.refuse("generator", "a tensor decides whether a generator goes on")
             if stops and tf.compat.v1.get_default_graph() is not graph:  # what was taken belongs to a round of the loop
-                raise ev.refuse("generator", "a generator ends within a loop of the graph", node)
+                raise ev.refuse("generator", "a generator ends within a loop of the graph")
             if stops:
                 raise Closed
 
@@ -66,48 +67,48 @@ class Generator(StandIn):
 @rule(ast.Yield)
 def _yield(ev: Evaluator, node: ast.Yield) -> None:
     member = None if node.value is None else ev.value(node.value)
-    _taker(ev, node)(member)
+    _taker(ev)(member)
 
 
 @rule(ast.YieldFrom)
 def _yield_from(ev: Evaluator, node: ast.YieldFrom) -> Any:
-    inner, taker = iterators.begun(ev, ev.value(node.value), node), _taker(ev, node)
+    inner, taker = iterators.begun(ev, ev.value(node.value)), _taker(ev)
     if isinstance(inner, Generator):
-        return inner.drive(ev, lambda member: taker(member) or False, node)
-    for member in iterators.of(ev, inner, node):
+        return inner.drive(ev, lambda member: taker(member) or False)
+    for member in iterators.of(ev, inner):
         taker(member)
     return None
 
 
-def _taker(ev: Evaluator, node: ast.AST) -> Any:
+def _taker(ev: Evaluator) -> Any:
     if ev.frame.taker is None:
-        raise ev.refuse("generator", "a generator or coroutine", node)
+        raise ev.refuse("generator", "a generator or coroutine")
     return ev.frame.taker
 
 
-def members(ev: Evaluator, generator: Generator, node: ast.AST) -> list[Any]:
+def members(ev: Evaluator, generator: Generator) -> list[Any]:
     """All members, where nothing happens between one and the next."""
-    with state.held(ev, [], node) as found:
+    with state.held(ev, [], ev.here) as found:
 
         def take(member: Any) -> bool:
             found.append(member)
             if len(found) > 2000:
-                raise ev.refuse("trips", "a generator without end", node)
+                raise ev.refuse("trips", "a generator without end")
             return False
 
-        generator.drive(ev, take, node)
+        generator.drive(ev, take)
     return found
 
 
-def expanded(ev: Evaluator, generator: Generator, node: ast.AST) -> list[Any]:
+def expanded(ev: Evaluator, generator: Generator) -> list[Any]:
     """All members, though something may happen in between: neither side may notice."""
     given = [value for name, value in generator.frame.locals.items()]
     if not all(map(_is_constant, given)) or not _reads_constants(generator.frame):
-        raise ev.refuse("generator", "a generator that may see what happens while it waits", node)
+        raise ev.refuse("generator", "a generator that may see what happens while it waits")
     before = state.State(ev)
-    found = members(ev, generator, node)
+    found = members(ev, generator)
     if before.changes():
-        raise ev.refuse("generator", "a generator that changes something while others wait", node)
+        raise ev.refuse("generator", "a generator that changes something while others wait")
     return found
 
 

@@ -8,7 +8,6 @@ graph. Where it cannot, the loops and branches that made the runs are unrolled a
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import functools
 import itertools
@@ -42,15 +41,15 @@ class Grown:
     element: Any
 
 
-def inside(ev: Evaluator, container: Any, node: ast.AST) -> Any:
+def inside(ev: Evaluator, container: Any) -> Any:
     """The members of a list or tuple if a run is among them; else None."""
-    return ev.heap.with_runs(container, ev.where(node))
+    return ev.heap.with_runs(container, ev.where())
 
 
-def refuse(ev: Evaluator, why: str, node: ast.AST) -> Exception:
+def refuse(ev: Evaluator, why: str) -> Exception:
     """The error for what cannot be done with a run: nothing may make one, if that is possible."""
     places = ev.growing - ev.paths
-    return Again(places) if places else ev.refuse("list", why, node)
+    return Again(places) if places else ev.refuse("list", why)
 
 
 # Templates.
@@ -183,13 +182,13 @@ def stacks(ev: Evaluator, run: Run) -> list[tf.Tensor]:
 def alike(ev: Evaluator, run: Run) -> Run:
     """The run if all members are sure to have one shape, so that rows of a tensor can hold them."""
     if not all(hole.shape.is_fully_defined() for hole in merging.holes(run.element)):
-        raise refuse(ev, "members of different shapes in a list of which only the graph knows the length", ev.here)
+        raise refuse(ev, "members of different shapes in a list of which only the graph knows the length")
     return run
 
 
 def _stack(ev: Evaluator, run: Run, hole: merging.Hole, handle: tf.Tensor) -> tf.Tensor:
     if hole.shape.rank is None:
-        raise refuse(ev, "tensors of unknown rank in a list that varies in length", ev.here)
+        raise refuse(ev, "tensors of unknown rank in a list that varies in length")
     shape = _dims(hole.shape)
     if run.view is None:
         rows = tf.raw_ops.TensorListStack(input_handle=handle, element_shape=shape, element_dtype=hole.dtype)
@@ -272,62 +271,62 @@ def rows(ev: Evaluator, members: Sequence[Any]) -> Rows:
     return Rows(run.count, lambda number: member(run, number), sources=((members, tuple(members)),))
 
 
-def check_sources(ev: Evaluator, rows: Rows, node: ast.AST) -> None:
+def check_sources(ev: Evaluator, rows: Rows) -> None:
     """That no list has changed while a loop went through it."""
     for members, before in rows.sources:
         if len(members) != len(before) or any(a is not b for a, b in zip(members, before, strict=True)):
-            raise refuse(ev, "a list changes while a loop goes through it", node)
+            raise refuse(ev, "a list changes while a loop goes through it")
 
 
-def pieces(ev: Evaluator, iterable: Any, node: ast.AST) -> list[Any]:
+def pieces(ev: Evaluator, iterable: Any) -> list[Any]:
     """All members of something, with runs for those of which only the graph knows how many there are."""
-    members = inside(ev, iterable, node)
+    members = inside(ev, iterable)
     if members is not None:
         return list(members)
     if isinstance(iterable, tf.Tensor) and iterable.shape.rank and iterable.shape[0] is None:
         return [of_tensor(iterable)]
     if isinstance(iterable, Rows) or isinstance(iterable, Iteration) and isinstance(iterable.members, Rows):
-        found = trips.rows(ev, iterable, node)
+        found = trips.rows(ev, iterable)
         assert found is not None
-        return loops.collected(ev, found, node)
-    return containers.iterate(ev, iterable, node)
+        return loops.collected(ev, found)
+    return containers.iterate(ev, iterable)
 
 
-def item(ev: Evaluator, members: Any, index: Any, node: ast.AST) -> Any:
+def item(ev: Evaluator, members: Any, index: Any) -> Any:
     """`members[index]` of a list with runs."""
     if isinstance(index, slice):
-        return _slice(ev, members, index, node)
+        return _slice(ev, members, index)
     if isinstance(index, int) and not isinstance(index, bool):
         place = _known_place(members, index)
         if place is not None:
             return members[place]
     run = whole(ev, members)
-    return member(run, _in_range(ev, run, index, node))
+    return member(run, _in_range(ev, run, index))
 
 
-def _assume(ev: Evaluator, condition: tf.Tensor, what: str, node: ast.AST) -> None:
+def _assume(ev: Evaluator, condition: tf.Tensor, what: str) -> None:
     """That something does not raise. Where that may be caught, both ways would be needed."""
     if ev.handlers:
-        raise refuse(ev, f"a tensor decides whether {what}", node)
-    ev.assert_in_graph(condition, ev.noted("raises", what, node))
+        raise refuse(ev, f"a tensor decides whether {what}")
+    ev.assert_in_graph(condition, ev.noted("raises", what))
 
 
-def _in_range(ev: Evaluator, run: Run, index: Any, node: ast.AST) -> tf.Tensor:
+def _in_range(ev: Evaluator, run: Run, index: Any) -> tf.Tensor:
     """The number of a member, by Python's rules."""
-    number = _integer(ev, index, node)
+    number = _integer(ev, index)
     number = tf.where(number < 0, number + run.count, number)
     there = tf.logical_and(number >= 0, number < run.count)
-    _assume(ev, there, "the index is in range", node)
+    _assume(ev, there, "the index is in range")
     return number
 
 
-def set_item(ev: Evaluator, members: Any, index: Any, value: Any, node: ast.AST) -> None:
+def set_item(ev: Evaluator, members: Any, index: Any, value: Any) -> None:
     """`members[index] = value` of a list with runs."""
     if isinstance(index, slice) or not isinstance(members, list):
-        raise refuse(ev, "a part of a list is set of which only the graph knows the length", node)
+        raise refuse(ev, "a part of a list is set of which only the graph knows the length")
     run = whole(ev, members)
     element = template(ev, members, [value]).element
-    place = tf.cast(_place(run, _in_range(ev, run, index, node)), tf.int32)
+    place = tf.cast(_place(run, _in_range(ev, run, index)), tf.int32)
     values = merging.tensors(ev, element, value)
     lists = tuple(  # not `TensorListSetItem`, which fills an empty place: gradients do not come to what was there
         tf.raw_ops.TensorListScatterIntoExistingList(
@@ -344,23 +343,23 @@ def _known_place(members: Sequence[Any], index: int) -> int | None:
     return None if has_run(ends) or not -len(members) <= index < len(members) else index
 
 
-def _integer(ev: Evaluator, index: Any, node: ast.AST) -> tf.Tensor:
-    tensor = residuals.as_tensor(ev, index, node) if isinstance(index, Residual) else index
+def _integer(ev: Evaluator, index: Any) -> tf.Tensor:
+    tensor = residuals.as_tensor(ev, index) if isinstance(index, Residual) else index
     if isinstance(tensor, int):
         return tf.constant(int(tensor), tf.int64)
     if isinstance(tensor, tf.Tensor) and tensor.dtype.is_integer and tensor.shape.num_elements() == 1:
         return tf.reshape(tf.cast(tensor, tf.int64), [])
-    raise refuse(ev, "an index that is no integer", node)
+    raise refuse(ev, "an index that is no integer")
 
 
-def _slice(ev: Evaluator, members: Any, index: slice, node: ast.AST) -> Any:
+def _slice(ev: Evaluator, members: Any, index: slice) -> Any:
     """A slice, by Python's rules for what is out of range."""
     if (index.start, index.stop, index.step) == (None, None, None):
         return members[:]
-    stride = 1 if index.step is None else ev.concrete(index.step, node)
+    stride = 1 if index.step is None else ev.concrete(index.step)
     if not isinstance(stride, int) or stride == 0:
-        raise refuse(ev, "a slice whose step is no integer", node)
-    ends = [None if end is None else _integer(ev, end, node) for end in (index.start, index.stop)]
+        raise refuse(ev, "a slice whose step is no integer")
+    ends = [None if end is None else _integer(ev, end) for end in (index.start, index.stop)]
     run = whole(ev, members)
     if ends == [None, None] and stride == -1:
         return type(members)([backwards(run)])
@@ -379,85 +378,85 @@ def _slice(ev: Evaluator, members: Any, index: slice, node: ast.AST) -> Any:
     return type(members)([part(run, start, stride, count)])
 
 
-def pop(ev: Evaluator, members: list[Any], arguments: list[Any], node: ast.AST) -> Any:
+def pop(ev: Evaluator, members: list[Any], arguments: list[Any]) -> Any:
     """`pop` of the last member, or of the first."""
     index = arguments[0] if arguments else -1
     if not isinstance(index, int) or index not in (0, -1):
-        raise refuse(ev, "pop of a member in the middle", node)
+        raise refuse(ev, "pop of a member in the middle")
     run = members[index]
     if not isinstance(run, Run):
         return members.pop(index)
     if len(members) > 1:  # the next run may have it
         run = whole(ev, members)
-    _assume(ev, run.count > 0, "there is a member", node)
+    _assume(ev, run.count > 0, "there is a member")
     rest = tf.maximum(run.count - 1, 0)
     members[:] = [part(run, tf.constant(0 if index else 1, tf.int64), 1, rest)]
     return member(run, rest if index else tf.constant(0, tf.int64))
 
 
-def applied(ev: Evaluator, members: list[Any], name: str, arguments: list[Any], node: ast.AST) -> Any:
+def applied(ev: Evaluator, members: list[Any], name: str, arguments: list[Any]) -> Any:
     """A method of a list with runs."""
     if name == "reverse":
         return reverse(members)
     if name == "pop":
-        return pop(ev, members, arguments, node)
+        return pop(ev, members, arguments)
     first = arguments[0] if arguments else None
     is_known = name == "insert" and isinstance(first, int) and first >= 0 and not has_run(members[:first])
     if is_known or name in ("append", "clear", "copy"):
         return getattr(members, name)(*arguments)
-    raise refuse(ev, f"{name} of a list of which only the graph knows the length", node)
+    raise refuse(ev, f"{name} of a list of which only the graph knows the length")
 
 
-def packed(ev: Evaluator, members: Sequence[Any], node: ast.AST, dtype: tf.DType | None = None) -> tf.Tensor:
+def packed(ev: Evaluator, members: Sequence[Any], dtype: tf.DType | None = None) -> tf.Tensor:
     """What TensorFlow makes of a list of tensors or numbers that is not empty: its members as rows."""
     run = whole(ev, members)
     hole = run.element
     if not isinstance(hole, merging.Hole) or hole.is_array:
-        raise refuse(ev, "a tensor is made of a list of other things", node)
+        raise refuse(ev, "a tensor is made of a list of other things")
     if not any(not isinstance(m, Run) for m in members):
-        _assume(ev, run.count > 0, "the list has members", node)
+        _assume(ev, run.count > 0, "the list has members")
     (rows,) = stacks(ev, run)
-    return _numbers(ev, rows, dtype, node) if hole.is_number else rows
+    return _numbers(ev, rows, dtype) if hole.is_number else rows
 
 
-def _numbers(ev: Evaluator, rows: tf.Tensor, dtype: tf.DType | None, node: ast.AST) -> tf.Tensor:
+def _numbers(ev: Evaluator, rows: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
     """Numbers of Python's in the dtype that TensorFlow gives them, or in another one that can hold them."""
     wanted = dtype or {tf.float64: tf.float32, tf.int64: tf.int32}.get(rows.dtype, rows.dtype)
     if rows.dtype.is_integer and wanted.is_integer:
         fits = tf.reduce_all(tf.logical_and(rows >= wanted.min, rows <= wanted.max))
-        _assume(ev, fits, f"all numbers are within {wanted.name}", node)
+        _assume(ev, fits, f"all numbers are within {wanted.name}")
     elif rows.dtype == tf.bool and wanted != tf.bool or not wanted.is_floating:
         return rows
     return tf.cast(rows, wanted)
 
 
-def total(ev: Evaluator, rows: Rows, start: Any, node: ast.AST) -> Any:
+def total(ev: Evaluator, rows: Rows, start: Any) -> Any:
     """`sum`: members are added one after the other. That there is one is assumed where that decides about the type."""
     if not is_symbolic(start):
-        ev.assert_in_graph(rows.count > 0, ev.noted("path", "there is something to add up", node))
+        ev.assert_in_graph(rows.count > 0, ev.noted("path", "there is something to add up"))
         row = rows.row
-        start = residuals.operate(ev, operator.add, [start, row(tf.constant(0, tf.int64))], node)
+        start = residuals.operate(ev, operator.add, [start, row(tf.constant(0, tf.int64))])
         rows = dataclasses.replace(rows, count=rows.count - 1, row=lambda number: row(number + 1))
-    with state.held(ev, [start], node) as held:
+    with state.held(ev, [start], ev.here) as held:
 
         def add(member: Any) -> None:
-            held[0] = residuals.operate(ev, operator.add, [held[0], member], node)
+            held[0] = residuals.operate(ev, operator.add, [held[0], member])
 
-        if not loops.each(ev, rows, add, node):
-            raise refuse(ev, "a sum that does not fit into the graph", node)
+        if not loops.each(ev, rows, add):
+            raise refuse(ev, "a sum that does not fit into the graph")
     return held[0]
 
 
-def concatenated(ev: Evaluator, members: Sequence[Any], node: ast.AST) -> tf.Tensor:
+def concatenated(ev: Evaluator, members: Sequence[Any]) -> tf.Tensor:
     """The tensors of a list that is not empty, one after the other along their first axis, which may differ."""
     run = whole(ev, members)
     hole = run.element
     if not run.is_whole:
         if hole.shape[0] is None:
-            raise refuse(ev, "tensors of different lengths are joined backwards, or some of them", node)
-        rows = packed(ev, members, node)
+            raise refuse(ev, "tensors of different lengths are joined backwards, or some of them")
+        rows = packed(ev, members)
         return tf.reshape(rows, tf.concat([[-1], tf.shape(rows)[2:]], 0))
-    _assume(ev, run.count > 0, "the list has members", node)
+    _assume(ev, run.count > 0, "the list has members")
     made = tf.raw_ops.TensorListConcatV2(
         input_handle=run.lists[0],
         element_shape=_dims(tf.TensorShape([None]).concatenate(hole.shape[1:])),

@@ -23,31 +23,31 @@ from recgraph.speculate.values import HELD, Iteration, Residual, Rows, is_symbol
 def _lazily(function: Callable[..., Any]) -> Special:
     """One that only moves the members of its arguments, as Python's own does; its other arguments are known numbers."""
 
-    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
-        if function is zip and not named and (rows := _rows(ev, arguments, node)) is not None:
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+        if function is zip and not named and (rows := _rows(ev, arguments)) is not None:
             return iterators.made(ev, rows)
-        columns = [iterators.of(ev, a, node) for a in arguments]
-        known = {name: ev.concrete(value, node) for name, value in named.items()}
-        return iterators.made(ev, _guarded(ev, function(*columns, **known), node))
+        columns = [iterators.of(ev, a) for a in arguments]
+        known = {name: ev.concrete(value) for name, value in named.items()}
+        return iterators.made(ev, _guarded(ev, function(*columns, **known)))
 
     return convert
 
 
-def _guarded(ev: Evaluator, members: Iterator[Any], node: ast.AST) -> Iterator[Any]:
+def _guarded(ev: Evaluator, members: Iterator[Any]) -> Iterator[Any]:
     try:
         yield from members
     except ValueError as error:  # of `zip` where it is strict
-        raise ev.raised(error, node) from error
+        raise ev.raised(error) from error
 
 
-def _rows(ev: Evaluator, values: Arguments, node: ast.AST) -> Rows | None:
+def _rows(ev: Evaluator, values: Arguments) -> Rows | None:
     """Tuples of one member of each value, if only the graph knows how many there are."""
-    columns = [trips.rows(ev, value, node) for value in values]
+    columns = [trips.rows(ev, value) for value in values]
     if all(column is None or column.begins for column in columns):
         return None
     for i, value in enumerate(values):
         if columns[i] is None:
-            columns[i] = grown.rows(ev, iterators.collected(ev, iterators.of(ev, value, node), node))
+            columns[i] = grown.rows(ev, iterators.collected(ev, iterators.of(ev, value)))
     found = [column for column in columns if column is not None]
     count = functools.reduce(tf.minimum, (column.count for column in found))
     sources = tuple(source for column in found for source in column.sources)
@@ -57,17 +57,17 @@ def _rows(ev: Evaluator, values: Arguments, node: ast.AST) -> Rows | None:
 SPECIAL.update({f: _lazily(f) for f in (
     zip, itertools.chain, itertools.pairwise, itertools.product, itertools.zip_longest,
 )})  # fmt: skip
-SPECIAL[itertools.chain.from_iterable] = lambda ev, arguments, named, node: iterators.made(
-    ev, (member for part in iterators.of(ev, arguments[0], node) for member in iterators.of(ev, part, node))
+SPECIAL[itertools.chain.from_iterable] = lambda ev, arguments, named: iterators.made(
+    ev, (member for part in iterators.of(ev, arguments[0]) for member in iterators.of(ev, part))
 )
 
 
 def _of_one(function: Callable[..., Any]) -> Special:
     """One that moves the members of its first argument; the others are numbers."""
 
-    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
-        numbers = [ev.concrete(a, node) for a in arguments[1:]]
-        return iterators.made(ev, _guarded(ev, function(iterators.of(ev, arguments[0], node), *numbers), node))
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+        numbers = [ev.concrete(a) for a in arguments[1:]]
+        return iterators.made(ev, _guarded(ev, function(iterators.of(ev, arguments[0]), *numbers)))
 
     return convert
 
@@ -78,67 +78,67 @@ SPECIAL.update({f: _of_one(f) for f in (
 
 
 @special(builtins.enumerate)
-def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
     start = named.get("start", [*arguments, 0][1])
-    if (rows := _rows(ev, arguments[:1], node)) is not None:
-        first = residuals.as_tensor(ev, start, node) if isinstance(start, Residual) else tf.constant(start, tf.int64)
+    if (rows := _rows(ev, arguments[:1])) is not None:
+        first = residuals.as_tensor(ev, start) if isinstance(start, Residual) else tf.constant(start, tf.int64)
 
         def numbered(i: tf.Tensor) -> Any:
             return Residual("", tensor=first + i, late=True, limit=HELD), rows.row(i)[0]
 
         return iterators.made(ev, dataclasses.replace(rows, row=numbered))
-    members = iterators.of(ev, arguments[0], node)
-    return iterators.made(ev, zip(_counted(ev, start, 1, node), members, strict=False))
+    members = iterators.of(ev, arguments[0])
+    return iterators.made(ev, zip(_counted(ev, start, 1), members, strict=False))
 
 
-def _counted(ev: Evaluator, start: Any, step: Any, node: ast.AST) -> Iterator[Any]:
+def _counted(ev: Evaluator, start: Any, step: Any) -> Iterator[Any]:
     number = start
     while True:
         yield number
-        number = residuals.operate(ev, operator.add, [number, step], node)
+        number = residuals.operate(ev, operator.add, [number, step])
 
 
 @special(itertools.count)
-def _count(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+def _count(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
     start = named.get("start", [*arguments, 0][0])
     step = named.get("step", [*arguments, 0, 1][1] if len(arguments) > 1 else 1)
-    return iterators.made(ev, _counted(ev, start, step, node))
+    return iterators.made(ev, _counted(ev, start, step))
 
 
 @special(itertools.repeat)
-def _repeat(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
-    times = [ev.concrete(a, node) for a in [*arguments[1:], *named.values()]]
+def _repeat(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    times = [ev.concrete(a) for a in [*arguments[1:], *named.values()]]
     return iterators.made(ev, itertools.repeat(arguments[0], *times))
 
 
 @special(itertools.cycle)
-def _cycle(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
-    return iterators.made(ev, itertools.cycle(iterators.of(ev, arguments[0], node)))
+def _cycle(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    return iterators.made(ev, itertools.cycle(iterators.of(ev, arguments[0])))
 
 
 @special(itertools.accumulate)
-def _accumulate(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+def _accumulate(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
     function = named.get("func", [*arguments, operator.add][1] if len(arguments) > 1 else operator.add)
-    members = iterators.of(ev, arguments[0], node)
+    members = iterators.of(ev, arguments[0])
     if named.get("initial") is not None:
         members = itertools.chain([named["initial"]], members)
-    return iterators.made(ev, itertools.accumulate(members, _caller(ev, function or operator.add, node)))
+    return iterators.made(ev, itertools.accumulate(members, _caller(ev, function or operator.add)))
 
 
-def _caller(ev: Evaluator, function: Any, node: ast.AST) -> Callable[..., Any]:
-    return lambda *values: calls.call(ev, function, list(values), {}, node)
+def _caller(ev: Evaluator, function: Any) -> Callable[..., Any]:
+    return lambda *values: calls.call(ev, function, list(values), {})
 
 
-def _chooser(ev: Evaluator, function: Any, node: ast.AST) -> Callable[[Any], bool]:
-    return lambda member: ev.decided(calls.call(ev, function, [member], {}, node), node)
+def _chooser(ev: Evaluator, function: Any) -> Callable[[Any], bool]:
+    return lambda member: ev.decided(calls.call(ev, function, [member], {}))
 
 
 def _choosing(function: Callable[..., Any]) -> Special:
     """One whose first argument is asked about each member."""
 
-    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
         asked = bool if arguments[0] is None else arguments[0]
-        return iterators.made(ev, function(_chooser(ev, asked, node), iterators.of(ev, arguments[1], node)))
+        return iterators.made(ev, function(_chooser(ev, asked), iterators.of(ev, arguments[1])))
 
     return convert
 
@@ -147,35 +147,35 @@ SPECIAL.update({f: _choosing(f) for f in (filter, itertools.filterfalse, itertoo
 
 
 @special(itertools.compress)
-def _compress(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
-    pairs = zip(*(iterators.of(ev, a, node) for a in arguments), strict=False)
-    return iterators.made(ev, (member for member, wanted in pairs if ev.decided(wanted, node)))
+def _compress(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    pairs = zip(*(iterators.of(ev, a) for a in arguments), strict=False)
+    return iterators.made(ev, (member for member, wanted in pairs if ev.decided(wanted)))
 
 
 @special(builtins.map)
-def _map(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
-    if (rows := _rows(ev, arguments[1:], node)) is not None:
-        call = _caller(ev, arguments[0], node)
+def _map(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    if (rows := _rows(ev, arguments[1:])) is not None:
+        call = _caller(ev, arguments[0])
         return iterators.made(ev, dataclasses.replace(rows, row=lambda i: call(*rows.row(i))))
-    columns = [iterators.of(ev, a, node) for a in arguments[1:]]
-    return iterators.made(ev, map(_caller(ev, arguments[0], node), *columns))
+    columns = [iterators.of(ev, a) for a in arguments[1:]]
+    return iterators.made(ev, map(_caller(ev, arguments[0]), *columns))
 
 
 @special(itertools.starmap)
-def _starmap(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
-    rows = (iterators.collected(ev, iterators.of(ev, row, node), node) for row in iterators.of(ev, arguments[1], node))
-    return iterators.made(ev, itertools.starmap(_caller(ev, arguments[0], node), rows))
+def _starmap(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    rows = (iterators.collected(ev, iterators.of(ev, row)) for row in iterators.of(ev, arguments[1]))
+    return iterators.made(ev, itertools.starmap(_caller(ev, arguments[0]), rows))
 
 
 @special(itertools.groupby)
-def _groupby(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+def _groupby(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
     """The groups have all their members at once: keys are asked for a little earlier than eagerly."""
     key = named.get("key", [*arguments, None][1] if len(arguments) > 1 else None)
     rows: list[tuple[Any, list[Any]]] = []
-    for member in iterators.of(ev, arguments[0], node):
-        found = ev.concrete(member if key is None else calls.call(ev, key, [member], {}, node), node)
+    for member in iterators.of(ev, arguments[0]):
+        found = ev.concrete(member if key is None else calls.call(ev, key, [member], {}))
         if is_symbolic(found):
-            raise ev.refuse("key function", "tensors as keys", node)
+            raise ev.refuse("key function", "tensors as keys")
         if rows and rows[-1][0] == found:
             rows[-1][1].append(member)
         else:
@@ -184,60 +184,60 @@ def _groupby(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: a
 
 
 @special(functools.reduce)
-def _reduce(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    members = itertools.chain(arguments[2:], iterators.of(ev, arguments[1], node))
+def _reduce(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    members = itertools.chain(arguments[2:], iterators.of(ev, arguments[1]))
     for first in members:
-        return functools.reduce(_caller(ev, arguments[0], node), members, first)
-    raise ev.raised(TypeError("reduce() of empty iterable with no initial value"), node)
+        return functools.reduce(_caller(ev, arguments[0]), members, first)
+    raise ev.raised(TypeError("reduce() of empty iterable with no initial value"))
 
 
 @special(builtins.iter)
-def _iter(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
+def _iter(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
     if len(arguments) != 1:
-        raise ev.refuse("iterator", "iter with a callable", node)
+        raise ev.refuse("iterator", "iter with a callable")
     if isinstance(arguments[0], Iteration):
         return arguments[0]
-    if (rows := _rows(ev, arguments, node)) is not None:
+    if (rows := _rows(ev, arguments)) is not None:
         return iterators.made(ev, dataclasses.replace(rows, row=lambda i: rows.row(i)[0]))
-    return iterators.made(ev, iterators.of(ev, arguments[0], node))
+    return iterators.made(ev, iterators.of(ev, arguments[0]))
 
 
 @special(builtins.next)
-def _next(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _next(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     owner = arguments[0]
-    following = protocols.method(ev, type(owner), "__next__", node) if protocols.is_object(owner) else None
+    following = protocols.method(ev, type(owner), "__next__") if protocols.is_object(owner) else None
     if following is not None and len(arguments) == 1:
-        return calls.call(ev, following, [owner], {}, node)
-    if isinstance(owner, Generator) and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Call):
-        return _first(ev, owner, arguments[1:], node)
+        return calls.call(ev, following, [owner], {})
+    if isinstance(owner, Generator) and isinstance(ev.here, ast.Call) and isinstance(ev.here.args[0], ast.Call):
+        return _first(ev, owner, arguments[1:])
     if not isinstance(owner, Iteration):
-        raise ev.refuse("iterator", f"next of a {type(owner).__name__}", node)
-    for member in iterators.of(ev, arguments[0], node):
+        raise ev.refuse("iterator", f"next of a {type(owner).__name__}")
+    for member in iterators.of(ev, arguments[0]):
         return member
     if len(arguments) > 1:
         return arguments[1]
-    raise ev.raised(StopIteration(), node)
+    raise ev.raised(StopIteration())
 
 
-def _first(ev: Evaluator, generator: Generator, default: Arguments, node: ast.AST) -> Any:
+def _first(ev: Evaluator, generator: Generator, default: Arguments) -> Any:
     """The first member of a generator that nobody else has."""
-    with state.held(ev, [], node) as found:
+    with state.held(ev, [], ev.here) as found:
 
         def take(member: Any) -> bool:
             found.append(member)
             return True
 
-        generator.drive(ev, take, node)
+        generator.drive(ev, take)
         if not found and not default:
-            raise ev.raised(StopIteration(), node)
+            raise ev.raised(StopIteration())
         return [*found, *default][0]
 
 
 @special(builtins.reversed)
-def _reversed(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Iteration:
-    own = ev.of_class(type(arguments[0]), "__reversed__", node)
+def _reversed(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    own = ev.of_class(type(arguments[0]), "__reversed__")
     if own is not None and hasattr(own, "__code__"):
-        return _iter(ev, [calls.call(ev, own, [arguments[0]], {}, node)], {}, node)
-    if (rows := _rows(ev, arguments, node)) is not None:
+        return _iter(ev, [calls.call(ev, own, [arguments[0]], {})], {})
+    if (rows := _rows(ev, arguments)) is not None:
         return iterators.made(ev, dataclasses.replace(rows, row=lambda i: rows.row(rows.count - 1 - i)[0]))
-    return iterators.made(ev, iterators.collected(ev, iterators.of(ev, arguments[0], node), node)[::-1])
+    return iterators.made(ev, iterators.collected(ev, iterators.of(ev, arguments[0]))[::-1])

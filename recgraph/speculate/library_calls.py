@@ -24,26 +24,26 @@ from recgraph.speculate.values import Residual, is_symbolic
 _IMMUTABLE = (int, float, complex, str, bytes, bool, tuple, frozenset, range)
 
 
-def call(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def call(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """The call of an object that the library makes; `NotImplemented` for any other."""
     for kind, how in _CALLED.items():
         if isinstance(function, kind):
-            return how(ev, function, arguments, named, node)
+            return how(ev, function, arguments, named)
     owner = getattr(function, "__self__", None)
     if isinstance(owner, type) and getattr(function, "__name__", "") == "_make" and hasattr(owner, "_fields"):
-        return calls.call(ev, owner, containers.iterate(ev, arguments[0], node), {}, node)
+        return calls.call(ev, owner, containers.iterate(ev, arguments[0]), {})
     if getattr(function, "__code__", None) is _DISPATCHING:
-        kind = _type_of(ev, arguments[0], node)
+        kind = _type_of(ev, arguments[0])
         chosen = function.dispatch(kind)
         names = [ev.script.constant(thing) for thing in (function, kind, chosen)]
-        chooses = ev.noted("identity", f"what {function.__name__} does for a {kind.__name__}", node)
+        chooses = ev.noted("identity", f"what {function.__name__} does for a {kind.__name__}")
         ev.script.assume("{}.dispatch({}) is {}".format(*names), chooses)
-        return calls.call(ev, chosen, arguments, named, node)
+        return calls.call(ev, chosen, arguments, named)
     inner = getattr(function, "__func__", function)
     is_manager = isinstance(inner, types.FunctionType) and inner.__code__ is managers.HELPER
     if is_manager and known.is_users(inner.__wrapped__):
         bound = [] if inner is function else [function.__self__]
-        made = calls.call(ev, inner.__wrapped__, [*bound, *arguments], named, node)
+        made = calls.call(ev, inner.__wrapped__, [*bound, *arguments], named)
         return managers.OfGenerator(made)
     return NotImplemented
 
@@ -51,48 +51,48 @@ def call(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, An
 _DISPATCHING = getattr(functools.singledispatch(len), "__code__")  # noqa: B009
 
 
-def _type_of(ev: Evaluator, value: Any, node: ast.AST) -> Any:
-    return SPECIAL[type](ev, [value], {}, node)
+def _type_of(ev: Evaluator, value: Any) -> Any:
+    return SPECIAL[type](ev, [value], {})
 
 
-def _of_items(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    found = [containers.subscript(ev, arguments[0], item, node) for item in function.__reduce__()[1]]
+def _of_items(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
+    found = [containers.subscript(ev, arguments[0], item) for item in function.__reduce__()[1]]
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _of_attributes(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _of_attributes(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     found = []
     for path in function.__reduce__()[1]:
         names = path.split(".")
-        found.append(functools.reduce(lambda owner, name: attributes.get(ev, owner, name, node), names, arguments[0]))
+        found.append(functools.reduce(lambda owner, name: attributes.get(ev, owner, name), names, arguments[0]))
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _of_method(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _of_method(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     kind, given = function.__reduce__()
     keywords = kind.keywords if isinstance(kind, functools.partial) else {}
     name, *others = kind.args + given if isinstance(kind, functools.partial) else given
-    return calls.call(ev, attributes.get(ev, arguments[0], name, node), others, keywords, node)
+    return calls.call(ev, attributes.get(ev, arguments[0], name), others, keywords)
 
 
-def _of_descriptor(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _of_descriptor(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """`str.upper(text)` is `text.upper()`."""
     owner, *others = arguments
     if not issubclass(function.__objclass__, (*_IMMUTABLE, list, dict, set)):
-        raise ev.refuse("foreign function", f"{function.__qualname__} is not known", node)
-    return calls.call(ev, attributes.get(ev, owner, function.__name__, node), others, named, node)
+        raise ev.refuse("foreign function", f"{function.__qualname__} is not known")
+    return calls.call(ev, attributes.get(ev, owner, function.__name__), others, named)
 
 
-def _cached(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _cached(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A function with a cache: called as it is, before the graph, where it only computes on plain data."""
     if not isinstance(function.__wrapped__, types.FunctionType) or not purity.only_computes(function.__wrapped__):
-        raise ev.refuse("cache", f"{function.__name__} has a cache and may do more than compute", node)
+        raise ev.refuse("cache", f"{function.__name__} has a cache and may do more than compute")
     plain = (*_IMMUTABLE, type(None))
     if not all(isinstance(residuals.example_of(a), plain) for a in [*arguments, *named.values()]):
-        raise ev.refuse("cache", f"{function.__name__} has a cache and is given objects", node)
-    result = residuals.python(ev, function, arguments, node, named)
+        raise ev.refuse("cache", f"{function.__name__} has a cache and is given objects")
+    result = residuals.python(ev, function, arguments, named)
     if not isinstance(residuals.example_of(result), plain):
-        raise ev.refuse("cache", f"{function.__name__} keeps objects", node)
+        raise ev.refuse("cache", f"{function.__name__} keeps objects")
     return result
 
 
@@ -106,19 +106,19 @@ _CALLED: dict[Any, Callable[..., Any]] = {
 
 
 def _made_of_known(kind: type) -> Special:
-    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-        return kind(*(ev.concrete(a, node) for a in arguments), **named)
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+        return kind(*(ev.concrete(a) for a in arguments), **named)
 
     return convert
 
 
 SPECIAL.update({kind: _made_of_known(kind) for kind in (operator.itemgetter, operator.attrgetter)})
-SPECIAL[operator.methodcaller] = lambda ev, arguments, named, node: operator.methodcaller(*arguments, **named)
+SPECIAL[operator.methodcaller] = lambda ev, arguments, named: operator.methodcaller(*arguments, **named)
 
 
 def _applied(function: Any) -> Special:
     """A function of `operator` that is what an expression is."""
-    return lambda ev, arguments, named, node: residuals.operate(ev, function, arguments, node)
+    return lambda ev, arguments, named: residuals.operate(ev, function, arguments)
 
 
 _OPERATORS = """
@@ -130,7 +130,7 @@ SPECIAL.update({f: _applied(f) for f in (getattr(operator, name) for name in _OP
 
 def _with(function: Callable[..., Any]) -> Special:
     """What an expression or statement is, as a function."""
-    return lambda ev, arguments, named, node: function(ev, *arguments, node)
+    return lambda ev, arguments, named: function(ev, *arguments)
 
 
 SPECIAL[operator.getitem] = _with(containers.subscript)
@@ -139,89 +139,87 @@ SPECIAL[operator.delitem] = _with(containers.delete_subscript)
 SPECIAL[operator.contains] = _with(containers.contains)
 
 
-def identity(ev: Evaluator, left: Any, right: Any, node: ast.AST) -> Any:
+def identity(ev: Evaluator, left: Any, right: Any) -> Any:
     """What `left is right` is as a value."""
-    found = ev.identical(left, right, node)
+    found = ev.identical(left, right)
     return Residual("", tensor=found, late=True) if isinstance(found, tf.Tensor) else found
 
 
 SPECIAL[operator.is_] = _with(identity)
-SPECIAL[operator.is_not] = lambda ev, arguments, named, node: _not(
-    ev, [_with(identity)(ev, arguments, {}, node)], {}, node
-)
-SPECIAL[operator.truth] = lambda ev, arguments, named, node: SPECIAL[bool](ev, arguments, named, node)
+SPECIAL[operator.is_not] = lambda ev, arguments, named: _not(ev, [_with(identity)(ev, arguments, {})], {})
+SPECIAL[operator.truth] = lambda ev, arguments, named: SPECIAL[bool](ev, arguments, named)
 
 
 @special(operator.not_)
-def _not(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    truth = ev.truth(arguments[0], node)
+def _not(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    truth = ev.truth(arguments[0])
     if isinstance(truth, tf.Tensor):
         return Residual("", tensor=tf.logical_not(truth), late=True)
-    return residuals.operate(ev, operator.not_, [truth], node)
+    return residuals.operate(ev, operator.not_, [truth])
 
 
 @special(builtins.super)
-def _super(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _super(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     after, owner = arguments
     return calls.Super(owner, after)
 
 
 @special(collections.deque)
-def _deque(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    most = ev.concrete(named.get("maxlen", [*arguments, None, None][1]), node)
-    return collections.deque(containers.iterate(ev, arguments[0], node) if arguments else [], most)
+def _deque(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    most = ev.concrete(named.get("maxlen", [*arguments, None, None][1]))
+    return collections.deque(containers.iterate(ev, arguments[0]) if arguments else [], most)
 
 
 @special(collections.defaultdict)
-def _defaultdict(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _defaultdict(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     factory, *others = arguments or [None]
-    return collections.defaultdict(factory, _items(ev, others, named, node))
+    return collections.defaultdict(factory, _items(ev, others, named))
 
 
 @special(collections.OrderedDict)
-def _ordered(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    return collections.OrderedDict(_items(ev, arguments, named, node))
+def _ordered(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    return collections.OrderedDict(_items(ev, arguments, named))
 
 
 @special(builtins.dict)
-def _dict(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    return _items(ev, arguments, named, node)
+def _dict(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    return _items(ev, arguments, named)
 
 
-def _items(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> dict[Any, Any]:
+def _items(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> dict[Any, Any]:
     """What `dict` makes of its arguments."""
     made: dict[Any, Any] = {}
     for given in arguments:
-        whole = containers.opened(ev, given, node)
+        whole = containers.opened(ev, given)
         if isinstance(whole, dict):
             made.update(whole)
             continue
-        for pair in containers.iterate(ev, whole, node):
-            key, value = containers.iterate(ev, pair, node)
-            made[protocols.check_key(ev, ev.concrete(key, node), node)] = value
+        for pair in containers.iterate(ev, whole):
+            key, value = containers.iterate(ev, pair)
+            made[protocols.check_key(ev, ev.concrete(key))] = value
     return {**made, **named}
 
 
 @special(collections.Counter)
-def _counter(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    whole = containers.opened(ev, arguments[0], node) if arguments else {}
+def _counter(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    whole = containers.opened(ev, arguments[0]) if arguments else {}
     if isinstance(whole, dict):
         return collections.Counter({**whole, **named})
-    members = [ev.concrete(member, node) for member in containers.iterate(ev, whole, node)]
+    members = [ev.concrete(member) for member in containers.iterate(ev, whole)]
     if any(map(is_symbolic, members)):
-        raise ev.refuse("key", "tensors are counted", node)
-    return collections.Counter([protocols.check_key(ev, member, node) for member in members], **named)
+        raise ev.refuse("key", "tensors are counted")
+    return collections.Counter([protocols.check_key(ev, member) for member in members], **named)
 
 
 @special(dict.fromkeys)
-def _from_keys(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> dict[Any, Any]:
-    keys = [ev.concrete(key, node) for key in containers.iterate(ev, arguments[0], node)]
-    return dict.fromkeys([protocols.check_key(ev, key, node) for key in keys], *arguments[1:])
+def _from_keys(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> dict[Any, Any]:
+    keys = [ev.concrete(key) for key in containers.iterate(ev, arguments[0])]
+    return dict.fromkeys([protocols.check_key(ev, key) for key in keys], *arguments[1:])
 
 
 def _class_method(function: Any) -> Special:
-    return lambda ev, arguments, named, node: residuals.python(
-        ev, function, [containers.lift(ev, a, node) for a in arguments], node, named
+    return lambda ev, arguments, named: residuals.python(
+        ev, function, [containers.lift(ev, a) for a in arguments], named
     )
 
 
@@ -231,65 +229,65 @@ SPECIAL.update({f: _class_method(f) for f in (
 
 
 @special(typing.cast)
-def _cast(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _cast(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     return arguments[1]
 
 
 @special(builtins.callable)
-def _callable(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> bool:
+def _callable(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
     return callable(residuals.example_of(arguments[0]))
 
 
 @special(contextlib.suppress)
-def _suppress(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _suppress(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     return managers.Suppressing(tuple(arguments))
 
 
 @special(contextlib.nullcontext)
-def _nullcontext(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _nullcontext(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     return managers.Nothing(named.get("enter_result", [*arguments, None][0]))
 
 
 @special(copy.copy)
-def _copy(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    value = containers.opened(ev, arguments[0], node)
+def _copy(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    value = containers.opened(ev, arguments[0])
     if isinstance(value, list | dict | set | collections.deque):
         return value.copy()
-    return _object_copy(ev, value, lambda member: member, "__copy__", node)
+    return _object_copy(ev, value, lambda member: member, "__copy__")
 
 
 @special(copy.deepcopy)
-def _deepcopy(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    return deep_copy(ev, arguments[0], {}, node)
+def _deepcopy(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    return deep_copy(ev, arguments[0], {})
 
 
-def deep_copy(ev: Evaluator, value: Any, memo: dict[int, Any], node: ast.AST) -> Any:
+def deep_copy(ev: Evaluator, value: Any, memo: dict[int, Any]) -> Any:
     """What `copy.deepcopy` gives. Objects that are reached twice are copied once."""
     if id(value) in memo:
         return memo[id(value)][0]
-    whole = containers.opened(ev, value, node)
+    whole = containers.opened(ev, value)
     made: Any
     if type(whole) in (list, collections.deque, dict, collections.OrderedDict):
         made = whole.copy()
         made.clear()
         memo[id(value)] = made, value
         if isinstance(whole, dict):
-            made.update({deep_copy(ev, key, memo, node): deep_copy(ev, v, memo, node) for key, v in whole.items()})
+            made.update({deep_copy(ev, key, memo): deep_copy(ev, v, memo) for key, v in whole.items()})
         else:
-            made.extend(deep_copy(ev, member, memo, node) for member in whole)
+            made.extend(deep_copy(ev, member, memo) for member in whole)
         return made
     if isinstance(whole, tuple):
-        members = [deep_copy(ev, member, memo, node) for member in whole]
+        members = [deep_copy(ev, member, memo) for member in whole]
         made = whole._make(members) if hasattr(whole, "_make") else tuple(members)
     elif isinstance(whole, set | frozenset):
         made = whole.copy()
     else:
-        made = _object_copy(ev, whole, lambda member: deep_copy(ev, member, memo, node), "__deepcopy__", node)
+        made = _object_copy(ev, whole, lambda member: deep_copy(ev, member, memo), "__deepcopy__")
     memo[id(value)] = made, value
     return made
 
 
-def _object_copy(ev: Evaluator, value: Any, member: Callable[[Any], Any], own: str, node: ast.AST) -> Any:
+def _object_copy(ev: Evaluator, value: Any, member: Callable[[Any], Any], own: str) -> Any:
     """Numbers, strings and tensors are their own copies; an object of the user's gets copies of its attributes."""
     frozen = isinstance(value, (*_IMMUTABLE, type(None), type, types.FunctionType, types.BuiltinFunctionType))
     if isinstance(value, Residual) and isinstance(value.example, _IMMUTABLE):
@@ -297,13 +295,13 @@ def _object_copy(ev: Evaluator, value: Any, member: Callable[[Any], Any], own: s
     if not protocols.is_object(value) and (frozen or isinstance(value, tf.Tensor)):
         return value
     kind = type(value)
-    is_plain = all(protocols.is_inherited(ev, kind, name, node) for name in ("__reduce__", "__reduce_ex__"))
+    is_plain = all(protocols.is_inherited(ev, kind, name) for name in ("__reduce__", "__reduce_ex__"))
     if not is_plain or hasattr(kind, own) or not hasattr(value, "__dict__") or known.is_frameworks_object(value):
-        raise ev.refuse("copy", f"a copy of a {kind.__name__}", node)
+        raise ev.refuse("copy", f"a copy of a {kind.__name__}")
     if hasattr(kind, "__getstate__") and isinstance(kind.__getstate__, types.FunctionType) or protocols.slots_of(kind):
-        raise ev.refuse("copy", f"a copy of a {kind.__name__}", node)
-    made = protocols.blank(ev, kind, node)
-    for name, found in attributes.get(ev, value, "__dict__", node).as_dict(ev, node).items():
+        raise ev.refuse("copy", f"a copy of a {kind.__name__}")
+    made = protocols.blank(ev, kind)
+    for name, found in attributes.get(ev, value, "__dict__").as_dict(ev).items():
         made.__dict__[name] = member(found)
     return made
 
@@ -315,17 +313,17 @@ class _Ordered:
         self.ev, self.value, self.node = ev, value, node
 
     def __lt__(self, other: _Ordered) -> bool:
-        return self.ev.decided(residuals.operate(self.ev, operator.lt, [self.value, other.value], self.node), self.node)
+        return self.ev.decided(residuals.operate(self.ev, operator.lt, [self.value, other.value]), at=self.node)
 
     def __gt__(self, other: _Ordered) -> bool:
-        return self.ev.decided(residuals.operate(self.ev, operator.gt, [self.value, other.value], self.node), self.node)
+        return self.ev.decided(residuals.operate(self.ev, operator.gt, [self.value, other.value]), at=self.node)
 
 
-def ordered(ev: Evaluator, members: Arguments, node: ast.AST) -> list[Any] | None:
+def ordered(ev: Evaluator, members: Arguments) -> list[Any] | None:
     """Members for `sorted`, `min` and `max` where a class of the user's decides about them; None if none does."""
     if not any(map(protocols.is_object, members)):
         return None
-    return [_Ordered(ev, member, node) for member in members]
+    return [_Ordered(ev, member, ev.here) for member in members]
 
 
 def unordered(found: Any) -> Any:

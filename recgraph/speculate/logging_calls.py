@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import logging
 from collections.abc import Iterator
 from typing import Any, Final
@@ -35,42 +34,40 @@ def _log(
         logger.handle(logger.makeRecord(logger.name, level, file, line, message, arguments, None, function))
 
 
-def _kept(
-    ev: Evaluator, logger: logging.Logger, level: Any, arguments: Arguments, named: dict[str, Any], node: ast.AST
-) -> None:
+def _kept(ev: Evaluator, logger: logging.Logger, level: Any, arguments: Arguments, named: dict[str, Any]) -> None:
     """Keeps one message."""
     if named or not arguments:
-        raise ev.refuse("logging", "a message with exc_info, stack_info, stacklevel or extra", node)
+        raise ev.refuse("logging", "a message with exc_info, stack_info, stacklevel or extra")
     if not is_plain(logger):
-        raise ev.refuse("logging", f"who handles what {logger.name} logs may be the program", node)
+        raise ev.refuse("logging", f"who handles what {logger.name} logs may be the program")
     ev.need_sequence("logging")
-    ev.heap.given(logger, ev.where(node))
+    ev.heap.given(logger, ev.where())
     name = ev.script.constant(logger)
-    ev.script.assume(f"{ev.script.constant(is_plain)}({name})", assumption("decision", "handlers", ev.where(node)))
-    held = [showing.shown(ev, a, node) for a in arguments]
+    ev.script.assume(f"{ev.script.constant(is_plain)}({name})", assumption("decision", "handlers", ev.where()))
+    held = [showing.shown(ev, a) for a in arguments]
     syntax = ev.frame.syntax
-    place = (syntax.filename, getattr(node, "lineno", 0), syntax.name)
-    given = [logger, ev.concrete(level, node), place, held[0], tuple(held[1:])]
+    place = (syntax.filename, getattr(ev.here, "lineno", 0), syntax.name)
+    given = [logger, ev.concrete(level), place, held[0], tuple(held[1:])]
     effect = calls.LateCall(ev.script.name(), ev.script.constant(_log), given, {})
     ev.effects.append(effect)
 
 
 def _of_level(level: int) -> Special:
-    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
-        _kept(ev, arguments[0], level, arguments[1:], named, node)
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> None:
+        _kept(ev, arguments[0], level, arguments[1:], named)
 
     return convert
 
 
 def _of_root(level: int) -> Special:
-    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
-        _kept(ev, logging.getLogger(), level, arguments, named, node)
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> None:
+        _kept(ev, logging.getLogger(), level, arguments, named)
 
     return convert
 
 
-def _of_any_level(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> None:
-    _kept(ev, arguments[0], arguments[1], arguments[2:], named, node)
+def _of_any_level(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> None:
+    _kept(ev, arguments[0], arguments[1], arguments[2:], named)
 
 
 SPECIAL.update({getattr(logging.Logger, name): _of_level(level) for name, level in _LEVELS.items()})

@@ -71,7 +71,7 @@ class Loop:
             self._round(start)
             return
         runs = tf.logical_not(left)
-        branches.choose(self.ev, runs, lambda: self._round(start), lambda: None, self.node, "round")
+        branches.choose(self.ev, runs, lambda: self._round(start), lambda: None, "round", at=self.node)
 
     def _round(self, start: Start) -> None:
         start()
@@ -83,12 +83,12 @@ class Loop:
         left = self.left()
         if isinstance(left, bool):
             return False if left else then()
-        found: Residual = branches.choose(self.ev, tf.logical_not(left), then, lambda: False, self.node, "round")
+        found: Residual = branches.choose(self.ev, tf.logical_not(left), then, lambda: False, "round", at=self.node)
         return found
 
     def next(self) -> None:
         """One round more, for the profile; the end counts as one, too."""
-        self.ev.seen(self.node, "round")
+        self.ev.seen("round", at=self.node)
 
     def finish(self) -> Signal | None:
         """The `else` clause, and how the loop as a whole ends."""
@@ -96,7 +96,7 @@ class Loop:
         if isinstance(left, tf.Tensor) and orelse:
             leaves = branches.may_leave(orelse) or _returns(self.node)
             run = self.ev.run
-            signal = branches.fork(self.ev, left, self._ending, lambda: run(orelse), self.node, leaves)
+            signal = branches.fork(self.ev, left, self._ending, lambda: run(orelse), leaves, at=self.node)
         elif left is False:
             signal = self.ev.run(orelse)
         else:
@@ -118,7 +118,7 @@ class Loop:
             return None
         returned = tf.where(way.tensor == branches.WAYS["return"], way.tensor, 0)
         return branches.resume(
-            self.ev, ("left", (Residual("", tensor=returned, late=True, limit=3), result)), self.node
+            self.ev, ("left", (Residual("", tensor=returned, late=True, limit=3), result)), at=self.node
         )
 
 
@@ -135,15 +135,18 @@ def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
     if isinstance(iterable, tf.Variable):
         iterable = iterable.read_value()
     if protocols.is_object(iterable):
-        iterable = iterators.begun(ev, iterable, node.iter)
+        with ev.at(node.iter):
+            iterable = iterators.begun(ev, iterable)
     varies = ev.profile.trips_vary(site_of(ev.frame.syntax, node, "round"))
-    rows = trips.rows(ev, iterable, node.iter, varies)
+    with ev.at(node.iter):
+        rows = trips.rows(ev, iterable, varies)
     if rows is not None and _over_rows(loop, rows, lambda member: _binding(loop, member)()):
         return loop.finish()
     if isinstance(iterable, Generator):
-        iterable.drive(ev, lambda member: _taken(loop, member), node)
+        iterable.drive(ev, lambda member: _taken(loop, member))
     else:
-        _unrolled(loop, (_binding(loop, member) for member in iterators.of(ev, iterable, node.iter)))
+        with ev.at(node.iter):
+            _unrolled(loop, (_binding(loop, member) for member in iterators.of(ev, iterable)))
     return loop.finish()
 
 
@@ -153,7 +156,7 @@ def _taken(loop: Loop, member: Any) -> bool:
     loop.round(_binding(loop, member))
     left = loop.left()
     if isinstance(left, tf.Tensor):
-        raise loop.ev.refuse("generator", "a tensor decides whether a generator goes on", loop.node)
+        raise loop.ev.refuse("generator", "a tensor decides whether a generator goes on", at=loop.node)
     return left
 
 
@@ -185,24 +188,24 @@ def run_while(ev: Evaluator, node: ast.While) -> Signal | None:
         loop.round(lambda: None)
         if loop.left() is True:
             return loop.finish()
-    raise ev.refuse("trips", f"a loop of more than {containers.UNROLL} rounds is not unrolled", node)
+    raise ev.refuse("trips", f"a loop of more than {containers.UNROLL} rounds is not unrolled")
 
 
 def _test(loop: Loop, varies: bool) -> bool | tf.Tensor:
     """Whether there is one more round. Where calls differ in the number of rounds, none is assumed for a tensor."""
     ev, test = loop.ev, loop.node.test
     value = ev.value(test) if loop.left() is False else loop.unless_left(lambda: _truth_of_test(loop))
-    if varies and isinstance(truth := ev.truth(value, test), tf.Tensor):
-        ev.seen(test, "truth")
+    if varies and isinstance(truth := ev.truth(value, at=test), tf.Tensor):
+        ev.seen("truth", at=test)
         return truth
-    return ev.decide(value, test)
+    return ev.decide(value, at=test)
 
 
 def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
     """The rest of the loop in the graph; or, if it does not fit there, whether there is another round."""
-    ev, place = loop.ev, loop.ev.place_of(loop.node, "round")
+    ev, place = loop.ev, loop.ev.place_of("round", at=loop.node)
     if ("unrolled", place) in ev.paths or not _is_entered(loop, go):
-        return ev.follow_last(go, loop.node, "round")
+        return ev.follow_last(go, "round", at=loop.node)
 
     def body() -> None:
         loop.round(lambda: None)
@@ -217,7 +220,7 @@ def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
     except Inconvertible as reason:
         ev.paths.add(("unrolled", place))
         try:
-            return ev.follow_last(go, loop.node, "round")
+            return ev.follow_last(go, "round", at=loop.node)
         except Inconvertible:
             raise reason from None
     return False
@@ -236,52 +239,52 @@ def _in_loop(ev: Evaluator) -> Iterator[None]:
 def _is_entered(loop: Loop, go: tf.Tensor) -> bool:
     """Whether the loop may have a round: where gradients depend on it, that is assumed."""
     ev = loop.ev
-    if ("entered", ev.place_of(loop.node, "round")) not in ev.paths:
+    if ("entered", ev.place_of("round", at=loop.node)) not in ev.paths:
         return True
     if isinstance(loop.node, ast.For | ast.While):
-        return ev.follow_last(go, loop.node, "round")
-    ev.assert_in_graph(go, ev.noted("path", "there is a round", loop.node))  # the profile sees statements only
+        return ev.follow_last(go, "round", at=loop.node)
+    ev.assert_in_graph(go, ev.noted("path", "there is a round", at=loop.node))  # the profile sees statements only
     return True
 
 
 def _truth_of_test(loop: Loop) -> Residual:
     test = loop.node.test
-    return _as_bool(loop.ev, loop.ev.truth(loop.ev.value(test), test))
+    return _as_bool(loop.ev, loop.ev.truth(loop.ev.value(test), at=test))
 
 
 def _as_bool(ev: Evaluator, truth: Any) -> Residual:
     """Whether there is another round, as a value that can flow."""
     if isinstance(truth, Residual) and truth.tensor is not None:
         return truth
-    tensor = truth if isinstance(truth, tf.Tensor) else tf.constant(bool(ev.decide(truth, ev.here)))
+    tensor = truth if isinstance(truth, tf.Tensor) else tf.constant(bool(ev.decide(truth)))
     return Residual("", tensor=tensor, late=True)
 
 
-def each(ev: Evaluator, rows: Rows, take: Callable[[Any], None], node: Any) -> bool:
+def each(ev: Evaluator, rows: Rows, take: Callable[[Any], None]) -> bool:
     """Gives each row to a piece of the program, in the graph. What that changes has to be in a slot.
 
     Returns:
         Whether it fits there; else nothing was done.
     """
-    loop = Loop(ev, node, lambda: None)
+    loop = Loop(ev, ev.here, lambda: None)
     try:
         return _over_rows(loop, rows, take)
     finally:
         loop.close()
 
 
-def collected(ev: Evaluator, rows: Rows, node: Any) -> list[Any]:
+def collected(ev: Evaluator, rows: Rows) -> list[Any]:
     """All rows as members of a list."""
-    with state.held(ev, [], node) as found:
-        if not each(ev, rows, found.append, node):
-            raise ev.refuse("trips", "as many members as a tensor says", node)
+    with state.held(ev, [], ev.here) as found:
+        if not each(ev, rows, found.append):
+            raise ev.refuse("trips", "as many members as a tensor says")
     return found
 
 
 def _over_rows(loop: Loop, rows: Rows, bind: Callable[[Any], None]) -> bool:
     """A loop over rows whose number is known only in the graph; False if it does not fit there."""
     ev, slots, counter = loop.ev, loop.slots, loop.counter
-    if ("unrolled", ev.place_of(loop.node, "round")) in ev.paths:
+    if ("unrolled", ev.place_of("round", at=loop.node)) in ev.paths:
         return _refused(loop, rows)
     slots[counter] = Residual("", tensor=tf.constant(int(rows.begins), tf.int64), late=True, limit=int(rows.begins))
 
@@ -291,7 +294,7 @@ def _over_rows(loop: Loop, rows: Rows, bind: Callable[[Any], None]) -> bool:
         slots[counter] = Residual("", tensor=index + 1, late=True, limit=HELD)
         loop.slots[loop.go] = _as_bool(ev, loop.unless_left(lambda: _as_bool(ev, index + 1 < rows.count)))
 
-    ev.seen(loop.node, "round")
+    ev.seen("round", at=loop.node)
     go = slots[counter].tensor < rows.count
     if not _is_entered(loop, go):
         slots.pop(counter)
@@ -313,7 +316,8 @@ def _over_rows(loop: Loop, rows: Rows, bind: Callable[[Any], None]) -> bool:
         return False
     finally:
         slots.pop(counter, None)
-    grown.check_sources(ev, rows, loop.node)
+    with ev.at(loop.node):
+        grown.check_sources(ev, rows)
     return True
 
 
@@ -321,7 +325,7 @@ def _refused(loop: Loop, rows: Rows) -> bool:
     """For a loop that may not be one of the graph."""
     if rows.is_known:
         return False
-    raise loop.ev.refuse("trips", "as many members as a tensor says", loop.node)
+    raise loop.ev.refuse("trips", "as many members as a tensor says", at=loop.node)
 
 
 def _after_first(loop: Loop, rows: Rows, bind: Callable[[Any], None], body: Callable[[], None]) -> None:
@@ -343,7 +347,7 @@ def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
     before = state.State(ev)
     patterns = _variables(ev, before, body)
     if merging.grows(list(patterns.values())):
-        ev.growing.add(("unrolled", ev.place_of(loop.node, "round")))
+        ev.growing.add(("unrolled", ev.place_of("round", at=loop.node)))
     new = {slot for slot, pattern in patterns.items() if _is_new(before, slot, pattern)}
     first = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
     shapes = [hole.shape for p in patterns.values() for hole in merging.holes(p)]
@@ -376,7 +380,7 @@ def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
 
     invariants = [tf.TensorShape([]), *shapes]
     number, *last = tf.while_loop(condition, round_, [tf.constant(-1), *first], invariants, parallel_iterations=1)
-    ev.conditionals[branches.deciding(number)] = "entered", ev.place_of(loop.node, "round")
+    ev.conditionals[branches.deciding(number)] = "entered", ev.place_of("round", at=loop.node)
     enter(last, True)
     ev.assertions.append(number)
 

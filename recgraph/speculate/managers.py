@@ -43,7 +43,7 @@ class Traceback(StandIn):
 
 @rule(ast.With)
 def _with(ev: Evaluator, node: ast.With) -> Signal | None:
-    return branches.resume(ev, _managed(ev, node.items, node), node)
+    return branches.resume(ev, _managed(ev, node.items, node))
 
 
 def _managed(ev: Evaluator, items: list[ast.withitem], node: ast.With) -> Signal | None:
@@ -57,10 +57,10 @@ def _managed(ev: Evaluator, items: list[ast.withitem], node: ast.With) -> Signal
     if known.is_users_type(kind) and not known.is_frameworks_object(manager):
         return _users(ev, manager, items, node)
     if not known.is_frameworks_object(manager) and not known.is_frameworks(getattr(manager, "func", manager)):
-        raise ev.refuse("with", f"the context manager {kind.__name__} is not known", node)
-    connections.refuse_old_record(ev, manager, node)
+        raise ev.refuse("with", f"the context manager {kind.__name__} is not known")
+    connections.refuse_old_record(ev, manager)
     if ev.heap.name_of(manager) is not None:
-        containers.lift(ev, manager, node)  # it is this very object
+        containers.lift(ev, manager)  # it is this very object
     ev.tapes[id(manager)] = ev.heap.forks
     ev.managers.append(id(manager))
     try:
@@ -77,22 +77,22 @@ def _body(ev: Evaluator, value: Any, items: list[ast.withitem], node: ast.With) 
 
 
 def _users(ev: Evaluator, manager: Any, items: list[ast.withitem], node: ast.With) -> Signal | None:
-    leave = attributes.get(ev, manager, "__exit__", node)
-    value = calls.call(ev, attributes.get(ev, manager, "__enter__", node), [], {}, node)
+    leave = attributes.get(ev, manager, "__exit__")
+    value = calls.call(ev, attributes.get(ev, manager, "__enter__"), [], {})
     ev.handlers += 1
     try:
         signal = _body(ev, value, items, node)
     except Raised as raised:
         error = raised.error
         kind = type(error.example if isinstance(error, Residual) else error)
-        if not ev.decided(calls.call(ev, leave, [kind, error, Traceback()], {}, node), node):
+        if not ev.decided(calls.call(ev, leave, [kind, error, Traceback()], {})):
             raise
         return None
     except Closed as closed:
-        raise ev.refuse("generator", "a generator is left inside of a `with`", node) from closed
+        raise ev.refuse("generator", "a generator is left inside of a `with`") from closed
     finally:
         ev.handlers -= 1
-    calls.call(ev, leave, [None, None, None], {}, node)
+    calls.call(ev, leave, [None, None, None], {})
     return signal
 
 
@@ -119,18 +119,18 @@ def _of_generator(ev: Evaluator, manager: OfGenerator, items: list[ast.withitem]
 
     def take(value: Any) -> bool:
         if entered:
-            raise ev.refuse("raises", "the generator of a context manager does not stop", node)
+            raise ev.refuse("raises", "the generator of a context manager does not stop")
         entered.append(True)
         signals[0] = _body(ev, value, items, node)
         return False
 
     ev.handlers += 1
     try:
-        manager.generator.drive(ev, take, node)
+        manager.generator.drive(ev, take)
     finally:
         ev.handlers -= 1
     if not entered:
-        raise ev.refuse("raises", "the generator of a context manager does not yield", node)
+        raise ev.refuse("raises", "the generator of a context manager does not yield")
     return signals[0]
 
 

@@ -187,7 +187,7 @@ def _for_hole(ev: Evaluator, hole: Hole, value: Any) -> tf.Tensor:
     if isinstance(value, tf.Tensor):
         return value
     if isinstance(value, Residual):
-        return tf.cast(arithmetic.kept_in_loop(ev, value, ev.here), hole.dtype)
+        return tf.cast(arithmetic.kept_in_loop(ev, value), hole.dtype)
     return tf.constant(value, hole.dtype)
 
 

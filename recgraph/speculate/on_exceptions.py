@@ -20,50 +20,50 @@ from recgraph.speculate.values import MISSING, Residual
 
 @rule(ast.Assert)
 def _assert(ev: Evaluator, node: ast.Assert) -> None:
-    truth = ev.truth(ev.value(node.test), node)
+    truth = ev.truth(ev.value(node.test))
     if isinstance(truth, tf.Tensor):
-        ev.assert_in_graph(truth, ev.noted("raises", "the assertion holds", node))
-    elif not ev.decided(truth, node.test):
+        ev.assert_in_graph(truth, ev.noted("raises", "the assertion holds"))
+    elif not ev.decided(truth, at=node.test):
         message = [] if node.msg is None else [ev.value(node.msg)]
-        raise ev.raised(made(ev, AssertionError, message, {}, node), node)
+        raise ev.raised(made(ev, AssertionError, message, {}))
 
 
 @rule(ast.Raise)
 def _raise(ev: Evaluator, node: ast.Raise) -> None:
     if node.exc is None:
         if not ev.handled:
-            raise ev.refuse("raises", "no exception is handled that could be raised again", node)
-        raise ev.raised(ev.handled[-1], node)
-    error = _instance(ev, ev.value(node.exc), node)
+            raise ev.refuse("raises", "no exception is handled that could be raised again")
+        raise ev.raised(ev.handled[-1])
+    error = _instance(ev, ev.value(node.exc))
     if node.cause is not None:
         cause = ev.value(node.cause)
-        cause = None if cause is None else _instance(ev, cause, node)
+        cause = None if cause is None else _instance(ev, cause)
         if isinstance(cause, Residual) or not ev.heap.is_made(error):
-            raise ev.refuse("raises", "an exception that was there before gets a cause", node)
+            raise ev.refuse("raises", "an exception that was there before gets a cause")
         error.__cause__ = cause
-    raise ev.raised(error, node)
+    raise ev.raised(error)
 
 
-def _instance(ev: Evaluator, value: Any, node: ast.AST) -> Any:
+def _instance(ev: Evaluator, value: Any) -> Any:
     """The exception that `raise` is given, or makes of a class."""
     if isinstance(value, type) and issubclass(value, BaseException):
-        return calls.call(ev, value, [], {}, node)
+        return calls.call(ev, value, [], {})
     if isinstance(value, BaseException) or (isinstance(value, Residual) and isinstance(value.example, BaseException)):
         return value
-    raise ev.refuse("raises", "what is raised is no exception", node)
+    raise ev.refuse("raises", "what is raised is no exception")
 
 
-def made(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> Any:
+def made(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any]) -> Any:
     """A new exception. Its arguments may be values of any kind."""
     if isinstance(kind.__new__, types.FunctionType):
-        raise ev.refuse("exception", f"{kind.__name__} makes its objects itself", node)
-    arguments = [residuals.shapes.as_value(ev, a, node) if _is_partial(a) else a for a in arguments]
+        raise ev.refuse("exception", f"{kind.__name__} makes its objects itself")
+    arguments = [residuals.shapes.as_value(ev, a) if _is_partial(a) else a for a in arguments]
     error = ev.heap.make(kind.__new__(kind, *arguments))
     initialize = inspect.getattr_static(kind, "__init__")
     if isinstance(initialize, types.FunctionType):
         if not known.is_users(initialize):
-            raise ev.refuse("exception", f"{kind.__name__} runs eagerly", node)
-        calls.call(ev, initialize, [error, *arguments], named, node)
+            raise ev.refuse("exception", f"{kind.__name__} runs eagerly")
+        calls.call(ev, initialize, [error, *arguments], named)
     else:
         initialize(error, *arguments, **named)
     return error
@@ -73,23 +73,23 @@ def _is_partial(value: Any) -> bool:
     return isinstance(value, residuals.shapes.PartialShape)
 
 
-def text(ev: Evaluator, error: BaseException, function: Any, node: ast.AST) -> Any:
+def text(ev: Evaluator, error: BaseException, function: Any) -> Any:
     """`str` or `repr` of an exception that the call has made."""
     arguments = list(error.args)
     if function is str:
         plain = type(error).__str__ in (BaseException.__str__, KeyError.__str__)
         if not plain and not (isinstance(error, OSError | NameError | AttributeError) and len(arguments) == 1):
-            raise ev.refuse("exception", f"str of a {type(error).__name__}", node)
+            raise ev.refuse("exception", f"str of a {type(error).__name__}")
         if not arguments:
             return ""
         if len(arguments) == 1:
             inner = repr if isinstance(error, KeyError) else str
-            return residuals.python(ev, inner, arguments, node)
-        return residuals.python(ev, str, [tuple(arguments)], node)
+            return residuals.python(ev, inner, arguments)
+        return residuals.python(ev, str, [tuple(arguments)])
     if type(error).__repr__ is not BaseException.__repr__:
-        raise ev.refuse("exception", f"repr of a {type(error).__name__}", node)
-    texts = [residuals.python(ev, repr, [a], node) for a in arguments]
-    return residuals.python(ev, _described, [type(error).__name__, texts], node)
+        raise ev.refuse("exception", f"repr of a {type(error).__name__}")
+    texts = [residuals.python(ev, repr, [a]) for a in arguments]
+    return residuals.python(ev, _described, [type(error).__name__, texts])
 
 
 def _described(kind: str, texts: list[str]) -> str:
@@ -106,7 +106,7 @@ def _try(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
         if left is not None:
             return left
         raise
-    return ev.run(node.finalbody) or branches.resume(ev, signal, node)
+    return ev.run(node.finalbody) or branches.resume(ev, signal)
 
 
 def _handled(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
@@ -134,9 +134,9 @@ def _handler(ev: Evaluator, node: ast.Try | ast.TryStar, raised: Raised) -> ast.
     if not node.handlers:
         return None
     if isinstance(node, ast.TryStar):
-        raise ev.refuse("exception group", "an exception is caught by `except*`", node)
+        raise ev.refuse("exception group", "an exception is caught by `except*`")
     if raised.in_rest and node.orelse:
-        raise ev.refuse("exception", "an exception in what follows a branch of tensors", node)
+        raise ev.refuse("exception", "an exception in what follows a branch of tensors")
     for handler in node.handlers:
         if handler.type is None or matches(raised.error, ev.value(handler.type)):
             return handler

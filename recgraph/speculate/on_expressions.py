@@ -60,18 +60,18 @@ def _name(ev: Evaluator, node: ast.Name) -> Any:
 @rule(ast.BinOp)
 def _binary(ev: Evaluator, node: ast.BinOp) -> Any:
     left = ev.value(node.left)
-    return residuals.operate(ev, BINARY[type(node.op)], [left, ev.value(node.right)], node)
+    return residuals.operate(ev, BINARY[type(node.op)], [left, ev.value(node.right)])
 
 
 @rule(ast.UnaryOp)
 def _unary(ev: Evaluator, node: ast.UnaryOp) -> Any:
     operand = ev.value(node.operand)
     if not isinstance(node.op, ast.Not):
-        return residuals.operate(ev, UNARY[type(node.op)], [operand], node)
-    truth = ev.truth(operand, node)
+        return residuals.operate(ev, UNARY[type(node.op)], [operand])
+    truth = ev.truth(operand)
     if isinstance(truth, tf.Tensor):
         return Residual("", tensor=tf.logical_not(truth), late=True)
-    return residuals.operate(ev, operator.not_, [truth], node)
+    return residuals.operate(ev, operator.not_, [truth])
 
 
 @rule(ast.BoolOp)
@@ -85,10 +85,10 @@ def _operand(ev: Evaluator, operands: list[ast.expr], goes_on: bool) -> Any:
     value = ev.value(first)
     if not more:
         return value
-    decided = ev.decide(value, first)
+    decided = ev.decide(value, at=first)
     if isinstance(decided, tf.Tensor):
         ways = [lambda: value, lambda: _operand(ev, more, goes_on)]
-        return branches.choose(ev, decided, ways[goes_on], ways[not goes_on], first)
+        return branches.choose(ev, decided, ways[goes_on], ways[not goes_on], at=first)
     return _operand(ev, more, goes_on) if decided is goes_on else value
 
 
@@ -101,32 +101,32 @@ def _chain(ev: Evaluator, left: Any, links: list[tuple[ast.cmpop, ast.expr]], no
     """Each comparison decides whether the next operand is evaluated."""
     (kind, comparator), *more = links
     right = ev.value(comparator)
-    result = _comparison(ev, kind, left, right, node)
+    result = _comparison(ev, kind, left, right)
     if not more:
         return result
-    decided = ev.decide(result, comparator)
+    decided = ev.decide(result, at=comparator)
     if isinstance(decided, tf.Tensor):
-        return branches.choose(ev, decided, lambda: _chain(ev, right, more, node), lambda: result, comparator)
+        return branches.choose(ev, decided, lambda: _chain(ev, right, more, node), lambda: result, at=comparator)
     return _chain(ev, right, more, node) if decided else result
 
 
-def _comparison(ev: Evaluator, kind: ast.cmpop, left: Any, right: Any, node: ast.AST) -> Any:
+def _comparison(ev: Evaluator, kind: ast.cmpop, left: Any, right: Any) -> Any:
     if isinstance(kind, ast.Is | ast.IsNot):
-        identical = ev.identical(left, right, node)
+        identical = ev.identical(left, right)
         if isinstance(identical, tf.Tensor):
             return Residual("", tensor=identical if isinstance(kind, ast.Is) else ~identical, late=True)
         return identical is isinstance(kind, ast.Is)
     if isinstance(kind, ast.In | ast.NotIn):
-        found = containers.contains(ev, right, left, node)
-        return found if isinstance(kind, ast.In) else residuals.operate(ev, operator.not_, [found], node)
-    return residuals.operate(ev, COMPARE[type(kind)], [left, right], node)
+        found = containers.contains(ev, right, left)
+        return found if isinstance(kind, ast.In) else residuals.operate(ev, operator.not_, [found])
+    return residuals.operate(ev, COMPARE[type(kind)], [left, right])
 
 
 @rule(ast.IfExp)
 def _if_expression(ev: Evaluator, node: ast.IfExp) -> Any:
-    decided = ev.decide(ev.value(node.test), node.test)
+    decided = ev.decide(ev.value(node.test), at=node.test)
     if isinstance(decided, tf.Tensor):
-        return branches.choose(ev, decided, lambda: ev.value(node.body), lambda: ev.value(node.orelse), node.test)
+        return branches.choose(ev, decided, lambda: ev.value(node.body), lambda: ev.value(node.orelse), at=node.test)
     return ev.value(node.body if decided else node.orelse)
 
 
@@ -139,13 +139,13 @@ def _walrus(ev: Evaluator, node: ast.NamedExpr) -> Any:
 
 @rule(ast.Attribute)
 def _attribute(ev: Evaluator, node: ast.Attribute) -> Any:
-    return attributes.get(ev, ev.value(node.value), ev.frame.syntax.private(node.attr), node)
+    return attributes.get(ev, ev.value(node.value), ev.frame.syntax.private(node.attr))
 
 
 @rule(ast.Subscript)
 def _subscript(ev: Evaluator, node: ast.Subscript) -> Any:
     container = ev.value(node.value)
-    return containers.subscript(ev, container, ev.value(node.slice), node)
+    return containers.subscript(ev, container, ev.value(node.slice))
 
 
 @rule(ast.Slice)
@@ -166,7 +166,7 @@ def _list(ev: Evaluator, node: ast.List) -> list[Any]:
 @rule(ast.Set)
 def _set(ev: Evaluator, node: ast.Set) -> set[Any]:
     members = containers.elements(ev, node.elts)
-    return {_key(ev, member, node) for member in members}
+    return {_key(ev, member) for member in members}
 
 
 @rule(ast.Dict)
@@ -174,21 +174,21 @@ def _dict(ev: Evaluator, node: ast.Dict) -> dict[Any, Any]:
     made: dict[Any, Any] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
-            made.update(containers.opened(ev, ev.value(value), node))
+            made.update(containers.opened(ev, ev.value(value)))
         else:
-            made[_key(ev, ev.value(key), node)] = ev.value(value)
+            made[_key(ev, ev.value(key))] = ev.value(value)
     return made
 
 
-def _key(ev: Evaluator, key: Any, node: ast.AST) -> Any:
+def _key(ev: Evaluator, key: Any) -> Any:
     if is_symbolic(key):
-        raise ev.refuse("key", "a tensor as a key", node)
-    return protocols.check_key(ev, ev.concrete(key, node), node)
+        raise ev.refuse("key", "a tensor as a key")
+    return protocols.check_key(ev, ev.concrete(key))
 
 
 @rule(ast.JoinedStr)
 def _joined(ev: Evaluator, node: ast.JoinedStr) -> Any:
-    return residuals.operate(ev, _concatenated, [ev.value(part) for part in node.values], node)
+    return residuals.operate(ev, _concatenated, [ev.value(part) for part in node.values])
 
 
 def _concatenated(*parts: Any) -> str:
@@ -200,9 +200,9 @@ def _formatted(ev: Evaluator, node: ast.FormattedValue) -> Any:
     value = ev.value(node.value)
     convert = {-1: None, 115: str, 114: repr, 97: ascii}[node.conversion]
     if convert is not None:
-        value = residuals.python(ev, convert, [value], node)
+        value = residuals.python(ev, convert, [value])
     specification = "" if node.format_spec is None else ev.value(node.format_spec)
-    return residuals.python(ev, format, [value, specification], node)
+    return residuals.python(ev, format, [value, specification])
 
 
 @rule(ast.Lambda)
@@ -220,20 +220,20 @@ def _list_comprehension(ev: Evaluator, node: ast.ListComp) -> list[Any]:
             def take(member: Any) -> None:
                 _filtered(ev, node.generators, member, frame, lambda: found.append(ev.value(node.elt)))
 
-            if loops.each(ev, rows, take, node):
+            if loops.each(ev, rows, take):
                 return found
     return list(_generated(ev, node, first, lambda: ev.value(node.elt)))
 
 
 @rule(ast.SetComp)
 def _set_comprehension(ev: Evaluator, node: ast.SetComp) -> set[Any]:
-    return set(_generated(ev, node, _begun(ev, node)[0], lambda: _key(ev, ev.value(node.elt), node)))
+    return set(_generated(ev, node, _begun(ev, node)[0], lambda: _key(ev, ev.value(node.elt))))
 
 
 @rule(ast.DictComp)
 def _dict_comprehension(ev: Evaluator, node: ast.DictComp) -> dict[Any, Any]:
     def item() -> tuple[Any, Any]:
-        return _key(ev, ev.value(node.key), node), ev.value(node.value)
+        return _key(ev, ev.value(node.key)), ev.value(node.value)
 
     return dict(_generated(ev, node, _begun(ev, node)[0], item))
 
@@ -259,8 +259,10 @@ def _begun(ev: Evaluator, node: Any) -> tuple[Any, Rows | None]:
     value = ev.value(generator.iter)
     if isinstance(value, tf.Variable):
         value = value.read_value()
-    rows = trips.rows(ev, value, generator.iter) if isinstance(node, ast.ListComp | ast.GeneratorExp) else None
-    return iterators.begun(ev, value, generator.iter), rows
+    with ev.at(generator.iter):
+        rows = trips.rows(ev, value) if isinstance(node, ast.ListComp | ast.GeneratorExp) else None
+    with ev.at(generator.iter):
+        return iterators.begun(ev, value), rows
 
 
 def _frame(ev: Evaluator, node: Any) -> Frame:
@@ -286,9 +288,9 @@ def _filtered(
         if not tests:
             go_on()
             return
-        decided = ev.decide(ev.value(tests[0]), tests[0])
+        decided = ev.decide(ev.value(tests[0]), at=tests[0])
         if isinstance(decided, tf.Tensor):
-            branches.choose(ev, decided, lambda: test(tests[1:]), lambda: None, tests[0])
+            branches.choose(ev, decided, lambda: test(tests[1:]), lambda: None, at=tests[0])
         elif decided:
             test(tests[1:])
 
@@ -296,7 +298,7 @@ def _filtered(
         if not inner:
             take()
             return
-        for value in iterators.of(ev, ev.value(inner[0].iter), inner[0].iter):
+        for value in _begin(ev, inner[0].iter):
             _filtered(ev, more, value, frame, take)
 
     ev.frames.append(frame)
@@ -306,18 +308,24 @@ def _filtered(
         ev.frames.pop()
 
 
+def _begin(ev: Evaluator, iterable: ast.expr) -> Iterator[Any]:
+    with ev.at(iterable):
+        return iterators.of(ev, ev.value(iterable))
+
+
 def _generated(ev: Evaluator, node: Any, first: Any, element: Callable[[], Any]) -> Iterator[Any]:
     """The elements of a comprehension."""
     generators, frame = node.generators, _frame(ev, node)
     if not isinstance(first, Generator) or isinstance(node, ast.GeneratorExp):
-        return _elements(ev, generators, iterators.of(ev, first, generators[0].iter), frame, element)
+        with ev.at(generators[0].iter):
+            return _elements(ev, generators, iterators.of(ev, first), frame, element)
     with state.held(ev, [], node) as found:
 
         def take(member: Any) -> bool:
             found.extend(_elements(ev, generators, iter([member]), frame, element))
             return False
 
-        first.drive(ev, take, node)
+        first.drive(ev, take)
     return iter(found)
 
 
@@ -334,9 +342,9 @@ def _elements(
         ev.frames.append(frame)
         try:
             attributes.assign(ev, generator.target, member)
-            if not all(ev.decided(ev.value(test), test) for test in generator.ifs):
+            if not all(ev.decided(ev.value(test), at=test) for test in generator.ifs):
                 continue
-            value = iterators.of(ev, ev.value(more[0].iter), more[0].iter) if more else element()
+            value = _begin(ev, more[0].iter) if more else element()
         finally:
             ev.frames.pop()
         if more:

@@ -59,17 +59,20 @@ def _augmented(ev: Evaluator, node: ast.AugAssign) -> None:
     target = node.target
     if isinstance(target, ast.Name):
         current = ev.read_name(ast.copy_location(_load(target), target))
-        ev.bind(target.id, _in_place(ev, function, current, ev.value(node.value), node))
+        ev.bind(target.id, _in_place(ev, function, current, ev.value(node.value)))
     elif isinstance(target, ast.Attribute):
         owner, name = ev.value(target.value), ev.frame.syntax.private(target.attr)
-        current = attributes.get(ev, owner, name, target)
-        attributes.put(ev, owner, name, _in_place(ev, function, current, ev.value(node.value), node), node)
+        with ev.at(target):
+            current = attributes.get(ev, owner, name)
+        attributes.put(ev, owner, name, _in_place(ev, function, current, ev.value(node.value)))
     else:
         container = ev.value(target.value)
-        index = containers.known_index(ev, container, ev.value(target.slice), target)
-        current = containers.subscript(ev, container, index, target)
-        value = _in_place(ev, function, current, ev.value(node.value), node)
-        containers.set_subscript(ev, container, index, value, node)
+        with ev.at(target):
+            index = containers.known_index(ev, container, ev.value(target.slice))
+        with ev.at(target):
+            current = containers.subscript(ev, container, index)
+        value = _in_place(ev, function, current, ev.value(node.value))
+        containers.set_subscript(ev, container, index, value)
 
 
 def _load(name: ast.Name) -> ast.Name:
@@ -78,12 +81,12 @@ def _load(name: ast.Name) -> ast.Name:
     return made
 
 
-def _in_place(ev: Evaluator, function: Any, current: Any, value: Any, node: ast.AST) -> Any:
+def _in_place(ev: Evaluator, function: Any, current: Any, value: Any) -> Any:
     """Lists and other mutable values change themselves; numbers and tensors do not."""
-    if protocols.is_object(current) and protocols.method(ev, type(current), f"__{function.__name__}__", node):
-        return residuals.operate(ev, function, [current, value], node)
+    if protocols.is_object(current) and protocols.method(ev, type(current), f"__{function.__name__}__"):
+        return residuals.operate(ev, function, [current, value])
     if isinstance(current, list) and function.__name__ == "iadd":
-        members = grown.pieces(ev, value, node)
+        members = grown.pieces(ev, value)
         if ev.heap.name_of(current) is not None:
             ev.need_sequence("a list that grows")
             for member in members:
@@ -92,24 +95,24 @@ def _in_place(ev: Evaluator, function: Any, current: Any, value: Any, node: ast.
             current.extend(members)
         return current
     if isinstance(current, dict | set):
-        target, other = containers.opened(ev, current, node), containers.opened(ev, value, node)
+        target, other = containers.opened(ev, current), containers.opened(ev, value)
         if isinstance(current, collections.Counter) and any(map(is_unknown, residuals.leaves([target, other]))):
-            raise ev.refuse("container", "counts that differ from call to call are compared", node)
+            raise ev.refuse("container", "counts that differ from call to call are compared")
         try:
             function(target, other)
         except TypeError as error:
-            raise ev.raised(error, node) from error
+            raise ev.raised(error) from error
         return current
     if isinstance(current, list | collections.deque):
         ev.need_sequence("a write to a container")
         is_joined = function.__name__ == "iadd"
-        more = containers.iterate(ev, value, node) if is_joined else ev.concrete(value, node)
+        more = containers.iterate(ev, value) if is_joined else ev.concrete(value)
         try:
-            function(containers.opened(ev, current, node), more)
+            function(containers.opened(ev, current), more)
         except TypeError as error:
-            raise ev.raised(error, node) from error
+            raise ev.raised(error) from error
         return current
-    return residuals.operate(ev, function, [current, value], node)
+    return residuals.operate(ev, function, [current, value])
 
 
 @rule(ast.Delete)
@@ -120,11 +123,11 @@ def _delete(ev: Evaluator, node: ast.Delete) -> None:
 
 @rule(ast.If)
 def _if(ev: Evaluator, node: ast.If) -> Signal | None:
-    decided = ev.decide(ev.value(node.test), node.test)
+    decided = ev.decide(ev.value(node.test), at=node.test)
     if not isinstance(decided, tf.Tensor):
         return ev.run(node.body if decided else node.orelse)
     leaves = branches.may_leave([*node.body, *node.orelse])
-    return branches.fork(ev, decided, lambda: ev.run(node.body), lambda: ev.run(node.orelse), node.test, leaves)
+    return branches.fork(ev, decided, lambda: ev.run(node.body), lambda: ev.run(node.orelse), leaves, at=node.test)
 
 
 @rule(ast.While)
@@ -141,5 +144,5 @@ def _for(ev: Evaluator, node: ast.For) -> Signal | None:
 def _define(ev: Evaluator, node: ast.FunctionDef) -> None:
     made: Any = calls.Closure(ev, node)
     for decorator in reversed(node.decorator_list):
-        made = calls.call(ev, ev.value(decorator), [made], {}, node)
+        made = calls.call(ev, ev.value(decorator), [made], {})
     ev.bind(node.name, made)

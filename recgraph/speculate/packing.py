@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from typing import Any
 
@@ -20,18 +19,18 @@ _PACKING: tuple[Callable[..., Any], ...] = (
 )  # fmt: skip
 
 
-def _members(ev: Evaluator, arguments: Arguments, named: dict[str, Any], name: str, node: ast.AST) -> Any:
+def _members(ev: Evaluator, arguments: Arguments, named: dict[str, Any], name: str) -> Any:
     """The first argument of a call, by its place or name, if it is a list with runs."""
     given = arguments[0] if arguments else named.get(name)
-    return grown.inside(ev, given, node)
+    return grown.inside(ev, given)
 
 
 def _packing(function: Callable[..., Any]) -> None:
     @special(function)
-    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-        if arguments and (members := grown.inside(ev, arguments[0], node)) is not None:
-            arguments = [grown.packed(ev, members, node), *arguments[1:]]
-        return builtin_calls.framework(ev, function, arguments, named, node)
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+        if arguments and (members := grown.inside(ev, arguments[0])) is not None:
+            arguments = [grown.packed(ev, members), *arguments[1:]]
+        return builtin_calls.framework(ev, function, arguments, named)
 
 
 for _function in _PACKING:
@@ -43,15 +42,15 @@ def _bound(names: tuple[str, ...], arguments: Arguments, named: dict[str, Any]) 
 
 
 @special(tf.stack)
-def _stack(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    members = _members(ev, arguments, named, "values", node)
+def _stack(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    members = _members(ev, arguments, named, "values")
     if members is None:
-        return builtin_calls.framework(ev, tf.stack, arguments, named, node)
+        return builtin_calls.framework(ev, tf.stack, arguments, named)
     axis = _bound(("values", "axis"), arguments, named).get("axis", 0)
-    rows = grown.packed(ev, members, node)
+    rows = grown.packed(ev, members)
     rank = rows.shape.rank
     if not isinstance(axis, int) or rank is None or not -rank <= axis < rank:
-        raise grown.refuse(ev, "a list is stacked along an axis that is not there", node)
+        raise grown.refuse(ev, "a list is stacked along an axis that is not there")
     return _moved(rows, axis % rank)
 
 
@@ -62,20 +61,20 @@ def _moved(rows: tf.Tensor, axis: int) -> tf.Tensor:
 
 
 @special(tf.concat)
-def _concat(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    members = _members(ev, arguments, named, "values", node)
+def _concat(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    members = _members(ev, arguments, named, "values")
     if members is None:
-        return builtin_calls.framework(ev, tf.concat, arguments, named, node)
+        return builtin_calls.framework(ev, tf.concat, arguments, named)
     axis, hole = _bound(("values", "axis"), arguments, named).get("axis"), grown.whole(ev, members).element
     rank = hole.shape.rank if isinstance(hole, merging.Hole) else None
     if not isinstance(axis, int) or not rank or not -rank <= axis < rank:
-        raise grown.refuse(ev, "a list is concatenated along an axis that is not there", node)
+        raise grown.refuse(ev, "a list is concatenated along an axis that is not there")
     axis %= rank
     if axis == 0:
-        return grown.concatenated(ev, members, node)
+        return grown.concatenated(ev, members)
     if hole.shape[axis] is None:
-        raise grown.refuse(ev, "tensors of different sizes are joined", node)
-    rows = grown.packed(ev, members, node)
+        raise grown.refuse(ev, "tensors of different sizes are joined")
+    rows = grown.packed(ev, members)
     sizes = tf.shape(rows)
     shape = tf.concat([sizes[1 : 1 + axis], sizes[:1] * sizes[1 + axis : 2 + axis], sizes[2 + axis :]], 0)
     made = tf.reshape(_moved(rows, axis), shape)
@@ -84,8 +83,8 @@ def _concat(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: as
 
 
 @special(tf.add_n)
-def _add_n(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-    members = _members(ev, arguments, named, "inputs", node)
+def _add_n(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    members = _members(ev, arguments, named, "inputs")
     if members is None:
-        return builtin_calls.framework(ev, tf.add_n, arguments, named, node)
-    return tf.reduce_sum(grown.packed(ev, members, node), 0)
+        return builtin_calls.framework(ev, tf.add_n, arguments, named)
+    return tf.reduce_sum(grown.packed(ev, members), 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 from typing import Any, Final
@@ -19,23 +18,21 @@ _STREAMS: Final = {"stdout": 1, "stderr": 2}
 
 
 @special(tf.print)
-def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if ev.callbacks:
         if ev.effects:
-            raise ev.refuse("order", "tf.print in a function that TensorFlow calls, after something else", node)
-        return builtin_calls.framework(ev, tf.print, arguments, named, node)
+            raise ev.refuse("order", "tf.print in a function that TensorFlow calls, after something else")
+        return builtin_calls.framework(ev, tf.print, arguments, named)
     stream = named.get("output_stream", sys.stderr)
     given = {**named, "output_stream": stream.example if isinstance(stream, Residual) else stream}
-    lifted = [_read(containers.lift(ev, a, node)) for a in arguments]
+    lifted = [_read(containers.lift(ev, a)) for a in arguments]
     if any(map(_is_number, residuals.leaves(lifted))):
-        raise ev.refuse(
-            "print", "tf.print of a number or string that differs from call to call, as Python writes it", node
-        )
+        raise ev.refuse("print", "tf.print of a number or string that differs from call to call, as Python writes it")
     with branches.scratch():
-        made = calls.native(ev, tf.print, lifted, given, node)
+        made = calls.native(ev, tf.print, lifted, given)
     target = made.get_attr("output_stream").decode()
     if target not in _STREAMS or "ipykernel" in sys.modules:
-        raise ev.refuse("print", f"tf.print to {target}", node)
+        raise ev.refuse("print", f"tf.print to {target}")
     end = made.get_attr("end")
     effect = calls.LateCall(ev.script.name(), ev.script.constant(_write), [_STREAMS[target], _text(made), end], {})
     ev.effects.append(effect)

@@ -6,7 +6,6 @@ Python's rules: the left operand's method, then the reflected one of the right, 
 
 from __future__ import annotations
 
-import ast
 import builtins
 import dataclasses
 import datetime
@@ -64,32 +63,32 @@ def _is_slot(found: Any) -> bool:
     return isinstance(found, types.MemberDescriptorType) and found.__name__ not in ("__dict__", "__weakref__")
 
 
-def method(ev: Evaluator, kind: type, name: str, node: ast.AST | None = None) -> Any:
+def method(ev: Evaluator, kind: type, name: str) -> Any:
     """A method that a class of the user's defines; None for what it has from builtin ones."""
-    found = ev.of_class(kind, name, node)
+    found = ev.of_class(kind, name)
     return found if isinstance(found, types.FunctionType) and known.is_users(found) else None
 
 
-def is_inherited(ev: Evaluator, kind: type, name: str, node: ast.AST | None = None) -> bool:
+def is_inherited(ev: Evaluator, kind: type, name: str) -> bool:
     """Whether a class has a method as every object has it."""
-    return ev.of_class(kind, name, node) is object.__dict__[name]
+    return ev.of_class(kind, name) is object.__dict__[name]
 
 
-def blank(ev: Evaluator, kind: type, node: ast.AST) -> Any:
+def blank(ev: Evaluator, kind: type) -> Any:
     """A new object of a class of the user's, without attributes."""
     if hasattr(kind, "__del__"):  # when it is run depends on who holds the object, the converter too
-        raise ev.refuse("new object", f"a new {kind.__name__}, which has a __del__", node)
+        raise ev.refuse("new object", f"a new {kind.__name__}, which has a __del__")
     return ev.heap.make(object.__new__(kind))
 
 
-def check(ev: Evaluator, function: Any, leaves: Sequence[Any], node: ast.AST) -> None:
+def check(ev: Evaluator, function: Any, leaves: Sequence[Any]) -> None:
     """That a function of Python's is given nothing whose state or methods it would look at unnoticed."""
     for leaf in leaves:
         if isinstance(leaf, Residual) or is_symbolic(leaf) or _is_frozen(leaf):
             continue
         if is_object(leaf) or ev.heap.name_of(leaf) is not None:
             name = getattr(function, "__name__", function)
-            raise ev.refuse("object", f"{name} looks into an object of {type(leaf).__name__}", node)
+            raise ev.refuse("object", f"{name} looks into an object of {type(leaf).__name__}")
 
 
 def _is_frozen(value: Any) -> bool:
@@ -98,37 +97,35 @@ def _is_frozen(value: Any) -> bool:
     return type(value) in known.DATA_TYPES or isinstance(value, FROZEN)
 
 
-def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any], node: ast.AST) -> Any:
+def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
     """An operator of which an operand is an object of the user's."""
     name = function.__name__.rstrip("_")
     if name == "not":
-        truth = ev.truth(operands[0], node)
-        return residuals.operate(ev, operator.not_, [truth], node) if not isinstance(truth, bool) else not truth
+        truth = ev.truth(operands[0])
+        return residuals.operate(ev, operator.not_, [truth]) if not isinstance(truth, bool) else not truth
     if len(operands) == 1:
-        return _unary(ev, name, operands[0], node)
+        return _unary(ev, name, operands[0])
     plain = name[1:] if name in _IN_PLACE else name
-    for found, owner, other in _candidates(ev, name, plain, operands, node):
-        result = _called(ev, found, plain, owner, other, node)
+    for found, owner, other in _candidates(ev, name, plain, operands):
+        result = _called(ev, found, plain, owner, other)
         if result is not NotImplemented:
             return result
     left, right = operands
     if plain == "ne":
-        return residuals.operate(ev, operator.not_, [operate(ev, operator.eq, operands, node)], node)
-    if plain == "eq" and _compares_by_identity(ev, left, node) and _compares_by_identity(ev, right, node):
-        return ev.identical(left, right, node)
-    raise ev.refuse("operator", f"{name} of {type(left).__name__} and {type(right).__name__}", node)
+        return residuals.operate(ev, operator.not_, [operate(ev, operator.eq, operands)])
+    if plain == "eq" and _compares_by_identity(ev, left) and _compares_by_identity(ev, right):
+        return ev.identical(left, right)
+    raise ev.refuse("operator", f"{name} of {type(left).__name__} and {type(right).__name__}")
 
 
-def _unary(ev: Evaluator, name: str, owner: Any, node: ast.AST) -> Any:
-    found = method(ev, type(owner), f"__{name}__", node)
+def _unary(ev: Evaluator, name: str, owner: Any) -> Any:
+    found = method(ev, type(owner), f"__{name}__")
     if found is None:
-        raise ev.refuse("operator", f"{name} of {type(owner).__name__}", node)
-    return calls.call(ev, found, [owner], {}, node)
+        raise ev.refuse("operator", f"{name} of {type(owner).__name__}")
+    return calls.call(ev, found, [owner], {})
 
 
-def _candidates(
-    ev: Evaluator, name: str, plain: str, operands: Sequence[Any], node: ast.AST
-) -> list[tuple[Any, Any, Any]]:
+def _candidates(ev: Evaluator, name: str, plain: str, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
     """The methods that Python would ask, in its order, each with its operands."""
     left, right = operands
     mirrored = f"__{_MIRRORED[plain]}__" if plain in _MIRRORED else f"__r{plain}__"
@@ -141,105 +138,105 @@ def _candidates(
         tries.insert(0, (left, right, f"__{name}__"))
     made = []
     for owner, other, special in tries:
-        found = ev.of_class(type(owner), special, node) if is_object(owner) else None
+        found = ev.of_class(type(owner), special) if is_object(owner) else None
         if isinstance(found, types.FunctionType):
             made.append((found, owner, other))
     return made
 
 
-def _called(ev: Evaluator, found: Any, plain: str, owner: Any, other: Any, node: ast.AST) -> Any:
+def _called(ev: Evaluator, found: Any, plain: str, owner: Any, other: Any) -> Any:
     if not known.is_generated(found):
         if found.__module__ == "functools":  # what `total_ordering` adds
-            return calls.inline(ev, found, [owner, other], {}, node)
+            return calls.inline(ev, found, [owner, other], {})
         if not known.is_users(found):
-            raise ev.refuse("operator", f"{found.__qualname__} runs eagerly", node)
-        return calls.call(ev, found, [owner, other], {}, node)
+            raise ev.refuse("operator", f"{found.__qualname__} runs eagerly")
+        return calls.call(ev, found, [owner, other], {})
     if type(owner) is not type(other):
         return NotImplemented
     if found.__name__ == "__eq__":
-        return _equal(ev, owner, other, node)
-    rows = [_fields(ev, one, "compare", node) for one in (owner, other)]
-    return residuals.operate(ev, getattr(operator, found.__name__), rows, node)
+        return _equal(ev, owner, other)
+    rows = [_fields(ev, one, "compare") for one in (owner, other)]
+    return residuals.operate(ev, getattr(operator, found.__name__), rows)
 
 
-def _fields(ev: Evaluator, owner: Any, flag: str, node: ast.AST) -> tuple[Any, ...]:
+def _fields(ev: Evaluator, owner: Any, flag: str) -> tuple[Any, ...]:
     fields = [field for field in dataclasses.fields(owner) if getattr(field, flag)]
-    return tuple(attributes.get(ev, owner, field.name, node) for field in fields)
+    return tuple(attributes.get(ev, owner, field.name) for field in fields)
 
 
-def _equal(ev: Evaluator, one: Any, other: Any, node: ast.AST) -> bool:
+def _equal(ev: Evaluator, one: Any, other: Any) -> bool:
     for field in dataclasses.fields(one):
         if field.compare:
-            members = [attributes.get(ev, operand, field.name, node) for operand in (one, other)]
+            members = [attributes.get(ev, operand, field.name) for operand in (one, other)]
             if members[0] is members[1] and not isinstance(members[0], float):
                 continue
-            if not ev.decided(residuals.operate(ev, operator.eq, members, node), node):
+            if not ev.decided(residuals.operate(ev, operator.eq, members)):
                 return False
     return True
 
 
-def _compares_by_identity(ev: Evaluator, value: Any, node: ast.AST) -> bool:
-    return not is_object(value) or is_inherited(ev, type(value), "__eq__", node)
+def _compares_by_identity(ev: Evaluator, value: Any) -> bool:
+    return not is_object(value) or is_inherited(ev, type(value), "__eq__")
 
 
-def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any], node: ast.AST) -> Any:
+def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Any:
     """A builtin of `METHODS` on an object of the user's."""
     owner, *others = arguments
     kind = type(owner)
     if isinstance(owner, BaseException) and not ev.heap.is_made(owner):
-        raise ev.refuse("exception", "an exception that was there before", node)
-    found = method(ev, kind, METHODS[function], node)
+        raise ev.refuse("exception", "an exception that was there before")
+    found = method(ev, kind, METHODS[function])
     if isinstance(owner, enum.Enum) and found is None:
-        return _of_enumeration(ev, function, owner, others, node)
+        return _of_enumeration(ev, function, owner, others)
     if found is not None and not known.is_generated(found):
-        return calls.call(ev, found, [owner, *others], {}, node)
-    if function is format and is_inherited(ev, kind, "__format__", node) and others in ([], [""]):
-        return builtin(ev, str, [owner], node)
+        return calls.call(ev, found, [owner, *others], {})
+    if function is format and is_inherited(ev, kind, "__format__") and others in ([], [""]):
+        return builtin(ev, str, [owner])
     if isinstance(owner, BaseException) and function in (str, repr):
-        return on_exceptions.text(ev, owner, function, node)
-    if function is str and is_inherited(ev, kind, "__str__", node):
-        return builtin(ev, repr, [owner], node)
+        return on_exceptions.text(ev, owner, function)
+    if function is str and is_inherited(ev, kind, "__str__"):
+        return builtin(ev, repr, [owner])
     if function is repr and known.is_generated(getattr(kind.__repr__, "__wrapped__", None)):
-        return _described(ev, owner, node)
-    if function is float and (found := method(ev, kind, "__index__", node)) is not None:
-        return residuals.python(ev, float, [calls.call(ev, found, [owner], {}, node)], node)
+        return _described(ev, owner)
+    if function is float and (found := method(ev, kind, "__index__")) is not None:
+        return residuals.python(ev, float, [calls.call(ev, found, [owner], {})])
     if function is hash and known.is_generated(kind.__hash__):
         fields = [f for f in dataclasses.fields(owner) if (f.compare if f.hash is None else f.hash)]
-        members = tuple(attributes.get(ev, owner, field.name, node) for field in fields)
-        return residuals.python(ev, hash, [members], node)
+        members = tuple(attributes.get(ev, owner, field.name) for field in fields)
+        return residuals.python(ev, hash, [members])
     name = getattr(builtins, function.__name__, function).__name__
-    raise ev.refuse("operator", f"{name} of {kind.__name__}", node)
+    raise ev.refuse("operator", f"{name} of {kind.__name__}")
 
 
-def _of_enumeration(ev: Evaluator, function: Any, owner: enum.Enum, others: Sequence[Any], node: ast.AST) -> Any:
+def _of_enumeration(ev: Evaluator, function: Any, owner: enum.Enum, others: Sequence[Any]) -> Any:
     """Text that Python makes of a member of an enumeration of which the user's class makes other text."""
     kind = type(owner)
     if getattr(kind, "_member_type_", None) is not object or not is_plain(owner.value):
-        raise ev.refuse("operator", f"{function.__name__} of {kind.__name__}", node)
+        raise ev.refuse("operator", f"{function.__name__} of {kind.__name__}")
     if function is format:
-        return residuals.python(ev, format, [residuals.python(ev, str, [owner], node), *others], node)
+        return residuals.python(ev, format, [residuals.python(ev, str, [owner]), *others])
     return function(owner)
 
 
-def _described(ev: Evaluator, owner: Any, node: ast.AST) -> Any:
+def _described(ev: Evaluator, owner: Any) -> Any:
     """`repr` of a dataclass."""
     fields = [field for field in dataclasses.fields(owner) if field.repr]
-    texts = [residuals.python(ev, repr, [attributes.get(ev, owner, f.name, node)], node) for f in fields]
+    texts = [residuals.python(ev, repr, [attributes.get(ev, owner, f.name)]) for f in fields]
     names = [field.name for field in fields]
-    return residuals.python(ev, _written, [type(owner).__qualname__, names, texts], node)
+    return residuals.python(ev, _written, [type(owner).__qualname__, names, texts])
 
 
 def _written(kind: str, names: list[str], texts: list[str]) -> str:
     return f"{kind}({', '.join(f'{name}={text}' for name, text in zip(names, texts, strict=True))})"
 
 
-def check_key(ev: Evaluator, key: Any, node: ast.AST) -> Any:
+def check_key(ev: Evaluator, key: Any) -> Any:
     """A key of a dict or member of a set, which Python may ask for its hash, and compare, unnoticed."""
     if isinstance(key, tuple):
         for part in key:
-            check_key(ev, part, node)
-    elif is_object(key) and not is_inherited(ev, type(key), "__hash__", node):
+            check_key(ev, part)
+    elif is_object(key) and not is_inherited(ev, type(key), "__hash__"):
         plain = known.is_generated(type(key).__hash__) and ev.heap.name_of(key) is None
         if not plain or not all(_is_frozen(getattr(key, field.name)) for field in dataclasses.fields(key)):
-            raise ev.refuse("key", f"the class {type(key).__name__} has a hash of its own", node)
+            raise ev.refuse("key", f"the class {type(key).__name__} has a hash of its own")
     return key

@@ -6,7 +6,6 @@ its ways.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,17 +21,17 @@ from recgraph.speculate.values import Residual
 def _quantifier(wanted: bool) -> Special:
     """`any` looks for what is true, `all` for what is false."""
 
-    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
-        place = ("members", ev.place_of(node))
-        members = iterators.of(ev, arguments[0], node)
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+        place = ("members", ev.place_of())
+        members = iterators.of(ev, arguments[0])
         if place in ev.paths:
-            return _one_by_one(ev, members, wanted, node)
-        return _together(ev, members, wanted, place, node)
+            return _one_by_one(ev, members, wanted)
+        return _together(ev, members, wanted, place)
 
     return convert
 
 
-def _together(ev: Evaluator, members: Iterator[Any], wanted: bool, place: Any, node: ast.AST) -> Any:
+def _together(ev: Evaluator, members: Iterator[Any], wanted: bool, place: Any) -> Any:
     """All members, also those after one of which only the graph knows whether it decides.
 
     Raises:
@@ -42,7 +41,7 @@ def _together(ev: Evaluator, members: Iterator[Any], wanted: bool, place: Any, n
     before: tuple[state.State, int] | None = None
     try:
         for member in members:
-            decided = ev.decide(member, node)
+            decided = ev.decide(member)
             if decided is wanted:
                 truths += [tf.constant(wanted)] if truths else []
                 break
@@ -70,25 +69,25 @@ def _has_changed(ev: Evaluator, before: state.State, draws: int) -> bool:
         return True
 
 
-def _one_by_one(ev: Evaluator, members: Iterator[Any], wanted: bool, node: ast.AST) -> Any:
+def _one_by_one(ev: Evaluator, members: Iterator[Any], wanted: bool) -> Any:
     for member in members:
-        decided = ev.decide(member, node)
+        decided = ev.decide(member)
         if decided is wanted:
             return wanted
         if isinstance(decided, tf.Tensor):
-            rest = _once(ev, lambda: _one_by_one(ev, members, wanted, node), node)
+            rest = _once(ev, lambda: _one_by_one(ev, members, wanted))
             ways = [rest, lambda: wanted]
-            return branches.choose(ev, decided, ways[wanted], ways[not wanted], node)
+            return branches.choose(ev, decided, ways[wanted], ways[not wanted])
     return not wanted
 
 
-def _once(ev: Evaluator, thunk: Callable[[], Any], node: ast.AST) -> Callable[[], Any]:
+def _once(ev: Evaluator, thunk: Callable[[], Any]) -> Callable[[], Any]:
     """A thunk that uses up an iterator."""
     runs: list[None] = []
 
     def run() -> Any:
         if runs:
-            raise ev.refuse("iterator", "a tensor decides how far an iterator goes", node)
+            raise ev.refuse("iterator", "a tensor decides how far an iterator goes")
         runs.append(None)
         return thunk()
 

@@ -41,7 +41,7 @@ class Recursion:
         self._seen = self._written()
         results = ev.profile.results.get(syntax_of(function).key)
         if results is None:
-            raise ev.refuse("recursion", f"{function.__name__} does not return tensors", node)
+            raise ev.refuse("recursion", f"{function.__name__} does not return tensors")
         inputs = tuple(
             tf.TensorSpec([], tf.int32) if isinstance(a, Ref) else tf.TensorSpec(a.shape, a.dtype)
             for a in arguments
@@ -67,7 +67,7 @@ class Recursion:
         """Whether the body has read what is there now."""
         return self._seen == self._written()
 
-    def build(self, run: Callable[[list[Any]], Any], node: ast.AST) -> None:
+    def build(self, run: Callable[[list[Any]], Any]) -> None:
         """Converts the body, given what runs the function on its arguments."""
         ev = self.ev
         ev.callbacks += 1
@@ -80,24 +80,24 @@ class Recursion:
                     self.fixed[i] if i in self.fixed else next(given) if table is None else Ref(table, next(given))
                     for i, table in enumerate(self._tables)
                 ]
-                self.subgraph.output(containers.lift(ev, run(arguments), node))
+                self.subgraph.output(containers.lift(ev, run(arguments)))
         finally:
             ev.callbacks -= 1
             ev.recursive_bodies -= 1
             del ev.assertions[count:]  # of branches without any: nothing is assumed in a body
-        self._refuse_writes(node)
+        self._refuse_writes()
 
-    def _refuse_writes(self, node: ast.AST) -> None:
+    def _refuse_writes(self) -> None:
         """A body may be run for objects before their turn."""
         for op in self.subgraph.finished_body().get_operations():
             if effects(op):
-                raise self.ev.refuse("recursion", f"{self.function.__name__} writes a variable", node)
+                raise self.ev.refuse("recursion", f"{self.function.__name__} writes a variable")
 
-    def call(self, arguments: list[Any], node: ast.AST) -> Any:
+    def call(self, arguments: list[Any]) -> Any:
         """One invocation."""
         for i, value in self.fixed.items():
             if arguments[i] is not value:
-                raise self.ev.refuse("recursion", f"argument {i} of {self.function.__name__} changes", node)
+                raise self.ev.refuse("recursion", f"argument {i} of {self.function.__name__} changes")
         given = [a for i, a in enumerate(arguments) if i not in self.fixed]
         if self.ev.recursive_bodies:
             for ref in given:
@@ -124,15 +124,15 @@ def _identities(members: Any) -> tuple[Any, ...]:
     return tuple((key, id(value)) for key, value in pairs)
 
 
-def call(ev: Evaluator, function: Any, arguments: list[Any], node: ast.AST, run: Callable[[list[Any]], Any]) -> Any:
+def call(ev: Evaluator, function: Any, arguments: list[Any], run: Callable[[list[Any]], Any]) -> Any:
     """A call of a recursive function, from outside of it or from its own body."""
     recursion = ev.recursions.get(function.__code__)
     if recursion is None or not (ev.recursive_bodies or recursion.is_up_to_date()):
         started = [_from_heap(ev, function, i, a) for i, a in enumerate(arguments)]
         if not any(isinstance(a, Ref) for a in started):
             return None
-        recursion = ev.recursions[function.__code__] = Recursion(ev, function, started, node)
-        recursion.build(run, node)
+        recursion = ev.recursions[function.__code__] = Recursion(ev, function, started, ev.here)
+        recursion.build(run)
     varying = [i for i in range(len(arguments)) if i not in recursion.fixed]
     place = ev.places.get(id(arguments[varying[0]]))
     if len(varying) == 1 and place is not None and not ev.recursive_bodies and place[2] == tuple(ev.managers):
@@ -140,7 +140,7 @@ def call(ev: Evaluator, function: Any, arguments: list[Any], node: ast.AST, run:
         kind = type(arguments[varying[0]])
         if all(type(member) is kind and ev.heap.name_of(member) is not None for member in container):
             return recursion.call_for_members(container, which, _table(ev, kind))
-    return recursion.call([_as_ref(ev, recursion, i, a) for i, a in enumerate(arguments)], node)
+    return recursion.call([_as_ref(ev, recursion, i, a) for i, a in enumerate(arguments)])
 
 
 def _from_heap(ev: Evaluator, function: Any, position: int, value: Any) -> Any:

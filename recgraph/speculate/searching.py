@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import operator
 from typing import Any
 
@@ -10,30 +9,30 @@ from recgraph.speculate import residuals
 from recgraph.speculate.evaluator import Evaluator
 
 
-def is_or_equals(ev: Evaluator, one: Any, other: Any, node: ast.AST) -> bool:
+def is_or_equals(ev: Evaluator, one: Any, other: Any) -> bool:
     """How containers compare what they hold."""
-    return one is other or ev.decided(residuals.operate(ev, operator.eq, [one, other], node), node)
+    return one is other or ev.decided(residuals.operate(ev, operator.eq, [one, other]))
 
 
-def _index(ev: Evaluator, target: Any, arguments: list[Any], node: ast.AST) -> int:
-    first, end = (ev.concrete(a, node) for a in [*arguments[1:], 0, len(target)][:2])
+def _index(ev: Evaluator, target: Any, arguments: list[Any]) -> int:
+    first, end = (ev.concrete(a) for a in [*arguments[1:], 0, len(target)][:2])
     for i in range(*slice(first, end).indices(len(target))):
-        if is_or_equals(ev, target[i], arguments[0], node):
+        if is_or_equals(ev, target[i], arguments[0]):
             return i
     text = "list.index(x): x not in list" if isinstance(target, tuple) else f"{arguments[0]!r} is not in list"
-    raise ev.raised(ValueError(text), node)
+    raise ev.raised(ValueError(text))
 
 
-def _count(ev: Evaluator, target: Any, arguments: list[Any], node: ast.AST) -> int:
-    return sum(is_or_equals(ev, member, arguments[0], node) for member in list(target))
+def _count(ev: Evaluator, target: Any, arguments: list[Any]) -> int:
+    return sum(is_or_equals(ev, member, arguments[0]) for member in list(target))
 
 
-def _remove(ev: Evaluator, target: Any, arguments: list[Any], node: ast.AST) -> None:
+def _remove(ev: Evaluator, target: Any, arguments: list[Any]) -> None:
     for i, member in enumerate(list(target)):
-        if is_or_equals(ev, member, arguments[0], node):
+        if is_or_equals(ev, member, arguments[0]):
             del target[i]
             return
-    raise ev.raised(ValueError("list.remove(x): x not in list"), node)
+    raise ev.raised(ValueError("list.remove(x): x not in list"))
 
 
 # What compares the members of a list with a value, one after the other.

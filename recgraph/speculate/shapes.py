@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 from typing import Any
 
@@ -31,17 +30,17 @@ class AsList(StandIn):
     def __init__(self, shape: PartialShape) -> None:
         self.shape = shape
 
-    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any], node: ast.AST) -> list[Any]:
+    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> list[Any]:
         """A new list."""
         return list(self.shape.dims)
 
 
-def of(ev: Evaluator, tensor: tf.Tensor, node: ast.AST) -> tf.TensorShape | PartialShape:
+def of(ev: Evaluator, tensor: tf.Tensor) -> tf.TensorShape | PartialShape:
     """The shape of a tensor of the graph as Python sees it."""
     if tensor.shape.is_fully_defined():
         return tensor.shape
     if tensor.shape.rank is None:
-        raise ev.refuse("shape", "the shape of a tensor whose rank is not known", node)
+        raise ev.refuse("shape", "the shape of a tensor whose rank is not known")
     return PartialShape([_dim(ev, tensor, i, size) for i, size in enumerate(tensor.shape)])
 
 
@@ -55,25 +54,25 @@ def _dim(ev: Evaluator, tensor: tf.Tensor, index: int, size: int | None) -> int 
     return Residual(ev.script.read(f"{name}.shape[{index}]"), ev.heap.examples[id(tensor)].shape[index])
 
 
-def length(ev: Evaluator, tensor: tf.Tensor, node: ast.AST) -> int | Residual:
+def length(ev: Evaluator, tensor: tf.Tensor) -> int | Residual:
     """`len` of a tensor."""
     if tensor.shape.rank == 0:
-        raise ev.refuse("raises", "len of a scalar", node)
-    shape = of(ev, tensor, node)
+        raise ev.refuse("raises", "len of a scalar")
+    shape = of(ev, tensor)
     return shape.dims[0] if isinstance(shape, PartialShape) else int(shape[0])
 
 
-def attribute(ev: Evaluator, shape: PartialShape, name: str, node: ast.AST) -> Any:
+def attribute(ev: Evaluator, shape: PartialShape, name: str) -> Any:
     """An attribute of a shape."""
     if name in ("rank", "ndims"):
         return len(shape.dims)
     if name == "as_list":
         return AsList(shape)
-    raise ev.refuse("shape", f"{name} of a shape that differs from call to call", node)
+    raise ev.refuse("shape", f"{name} of a shape that differs from call to call")
 
 
-def as_value(ev: Evaluator, shape: PartialShape, node: ast.AST) -> Residual:
+def as_value(ev: Evaluator, shape: PartialShape) -> Residual:
     """The shape itself, for Python's operators."""
     if not shape.is_early:
-        raise ev.refuse("shape", "a shape that is known only after the graph", node)
-    return residuals.in_script(ev, tf.TensorShape, [list(shape.dims)], {}, node)
+        raise ev.refuse("shape", "a shape that is known only after the graph")
+    return residuals.in_script(ev, tf.TensorShape, [list(shape.dims)], {})

@@ -7,7 +7,6 @@ object whose class writes it, in a container; one that is shown by its address; 
 
 from __future__ import annotations
 
-import ast
 import collections
 import dataclasses
 import enum
@@ -83,7 +82,7 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str | bytes)
 
 
-def shown(ev: Evaluator, value: Any, node: ast.AST, around: tuple[int, ...] = ()) -> Any:
+def shown(ev: Evaluator, value: Any, around: tuple[int, ...] = ()) -> Any:
     """A value as it would be shown now; `around` are the containers that it is in.
 
     Raises:
@@ -92,15 +91,15 @@ def shown(ev: Evaluator, value: Any, node: ast.AST, around: tuple[int, ...] = ()
     if isinstance(value, VARIABLES):
         return Showing(value)
     if isinstance(value, shapes.PartialShape):
-        return shapes.as_value(ev, value, node)
+        return shapes.as_value(ev, value)
     if isinstance(value, ObjectDict):
-        value = value.as_dict(ev, node)
+        value = value.as_dict(ev)
     kind = type(value)
     if kind in _VIEWS:
-        members = shown(ev, value.mapping.copy(), node, around)
-        return residuals.python(ev, _viewed, [_VIEWS[kind], members], node)
+        members = shown(ev, value.mapping.copy(), around)
+        return residuals.python(ev, _viewed, [_VIEWS[kind], members])
     if kind in CONTAINERS or (isinstance(value, tuple) and hasattr(kind, "_make")):
-        return _container(ev, value, node, around)
+        return _container(ev, value, around)
     if isinstance(value, Residual) and value.is_array and value.tensor is not None:
         return dataclasses.replace(value)  # what becomes of the array itself does not matter to it
     if isinstance(value, Residual | Showing) or is_plain(value) or kind is tf_private.EagerTensor:
@@ -110,11 +109,11 @@ def shown(ev: Evaluator, value: Any, node: ast.AST, around: tuple[int, ...] = ()
     if kind is np.ndarray and value.dtype.kind != "O":
         return value.copy()
     if kind is slice:
-        return mapped(lambda part: shown(ev, part, node, around), value)
+        return mapped(lambda part: shown(ev, part, around), value)
     if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
-        return _named(ev, value, node)
+        return _named(ev, value)
     if not _is_fixed(value):
-        raise ev.refuse("text", f"the text of a {kind.__name__}, which is made eagerly", node)
+        raise ev.refuse("text", f"the text of a {kind.__name__}, which is made eagerly")
     return value
 
 
@@ -139,46 +138,46 @@ def _is_python_s(function: types.FunctionType) -> bool:
     return known.is_generated(function) or known.top_package(function) in ("enum", "collections")
 
 
-def _named(ev: Evaluator, value: Any, node: ast.AST) -> Any:
+def _named(ev: Evaluator, value: Any) -> Any:
     """A class, function or module: its text says its name, which may be changed."""
     if isinstance(value, type) and protocols.is_object(value):
-        raise ev.refuse("text", f"the text of {value.__name__}, which is made eagerly", node)
-    same = ev.noted("constant", "the name of a class or function", node)
+        raise ev.refuse("text", f"the text of {value.__name__}, which is made eagerly")
+    same = ev.noted("constant", "the name of a class or function")
     ev.script.assume(f"repr({ev.script.constant(value)}) == {repr(value)!r}", same)
     return value
 
 
-def _container(ev: Evaluator, value: Any, node: ast.AST, around: tuple[int, ...]) -> Any:
+def _container(ev: Evaluator, value: Any, around: tuple[int, ...]) -> Any:
     """A container with what it holds at this moment."""
     kind = type(value)
     if id(value) in around:
-        raise ev.refuse("text", f"the text of a {kind.__name__} that holds itself", node)
+        raise ev.refuse("text", f"the text of a {kind.__name__} that holds itself")
     if kind not in CONTAINERS and writes_text(kind):
-        raise ev.refuse("text", f"the text of a {kind.__name__}, which is made eagerly", node)
+        raise ev.refuse("text", f"the text of a {kind.__name__}, which is made eagerly")
     if ev.heap.name_of(value) is not None:
-        ev.heap.unsealed(value, ev.where(node))
+        ev.heap.unsealed(value, ev.where())
         if _may_be_copied(ev, value):
-            return _copied(ev, value, node)
+            return _copied(ev, value)
         if isinstance(value, set | frozenset):
-            _assume_order(ev, value, node)
-    whole = containers.opened(ev, value, node)
+            _assume_order(ev, value)
+    whole = containers.opened(ev, value)
     if kind is collections.defaultdict:
-        shown(ev, value.default_factory, node)
+        shown(ev, value.default_factory)
     if isinstance(whole, dict):
         for key in whole:
-            shown(ev, key, node)
+            shown(ev, key)
     if isinstance(whole, set | frozenset) and not _keeps_order(whole):
-        raise ev.refuse("text", f"the text of a {kind.__name__} with an order that a copy does not have", node)
+        raise ev.refuse("text", f"the text of a {kind.__name__} with an order that a copy does not have")
     within = (*around, id(value))
-    return mapped(lambda member: shown(ev, member, node, within), whole)
+    return mapped(lambda member: shown(ev, member, within), whole)
 
 
-def _assume_order(ev: Evaluator, value: Any, node: ast.AST) -> None:
+def _assume_order(ev: Evaluator, value: Any) -> None:
     """A set is shown in an order that depends on how it has come about: it must be as it was."""
-    whole, now = containers.opened(ev, value, node), tuple(value)
+    whole, now = containers.opened(ev, value), tuple(value)
     if len(now) > 1 and tuple(whole) != now or len(whole) > 1 and len(now) < 2:
-        raise ev.refuse("text", f"the text of a {type(value).__name__} that the call has changed", node)
-    order = ev.noted("keys", f"the order of a {type(value).__name__}", node)
+        raise ev.refuse("text", f"the text of a {type(value).__name__} that the call has changed")
+    order = ev.noted("keys", f"the order of a {type(value).__name__}")
     ev.script.assume(f"tuple({ev.heap.name_of(value)}) == {ev.script.constant(now)}", order)
 
 
@@ -203,15 +202,15 @@ def _may_be_copied(ev: Evaluator, value: Any) -> bool:
     return True
 
 
-def _copied(ev: Evaluator, value: Any, node: ast.AST) -> Any:
+def _copied(ev: Evaluator, value: Any) -> Any:
     """Such a container as the script copies it before the graph, and what was added to it since."""
     ev.script.scope["flat"] = flat
-    name = ev.script.read(f"flat({ev.heap.name_of(value)})", ev.noted("presence", "a container of data", node))
+    name = ev.script.read(f"flat({ev.heap.name_of(value)})", ev.noted("presence", "a container of data"))
     copy = Residual(name, flat(value))
     added = ev.heap.appended.get(id(value), [])
     if not added:
         return copy
-    return residuals.in_script(ev, _longer, [copy, [shown(ev, one, node, (id(value),)) for one in added]], {}, node)
+    return residuals.in_script(ev, _longer, [copy, [shown(ev, one, (id(value),)) for one in added]], {})
 
 
 def flat(container: Any) -> Any:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 Arguments: TypeAlias = list[Any]
-# Gets the evaluator, the arguments, the named arguments and the node.
-Special: TypeAlias = Callable[[Any, Arguments, dict[str, Any], Any], Any]
+# Gets the evaluator, the arguments and the named arguments.
+Special: TypeAlias = Callable[[Any, Arguments, dict[str, Any]], Any]
 SPECIAL: dict[Any, Special] = {}
 
 

@@ -7,7 +7,6 @@ the number of its row.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -66,10 +65,10 @@ class Table:
         self.roots[name] = value
         return Ref(self, self._rows[number])
 
-    def attribute(self, ref: Ref, name: str, node: ast.AST) -> Any:
+    def attribute(self, ref: Ref, name: str) -> Any:
         """The value of an attribute of a row."""
         if name not in self.columns:
-            self._add(name, node)
+            self._add(name)
         kind, fed = self.columns[name], self._fed[name]
         if kind is LINKS:
             return self._members(fed[0], fed[1], ref.row, ref.path | {name})
@@ -90,7 +89,7 @@ class Table:
         self.calls += 1
         self.followed |= ref.path
 
-    def _add(self, name: str, node: ast.AST) -> None:
+    def _add(self, name: str) -> None:
         values = [getattr(thing, name, None) for thing in reachable(self.roots.values(), self.kind)]
         found = {type(value) for value in values if value is not None}
         if found <= {self.kind}:
@@ -104,7 +103,7 @@ class Table:
             self._feed(name, _NUMBERS[kind.__name__])
         else:
             names = ", ".join(sorted(kind.__name__ for kind in found))
-            raise self.ev.refuse("recursion", f"{self.kind.__name__}.{name} is {names}", node)
+            raise self.ev.refuse("recursion", f"{self.kind.__name__}.{name} is {names}")
 
     def finish(self) -> None:
         """Writes the walk into the script."""

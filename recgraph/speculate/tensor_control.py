@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 from typing import Any
 
@@ -19,39 +18,39 @@ def _bound(names: tuple[str, ...], arguments: Arguments, named: dict[str, Any]) 
 
 
 @special(tf.cond)
-def _cond(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _cond(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     given = _bound(("pred", "true_fn", "false_fn"), arguments, named)
     functions = [given.get("true_fn"), given.get("false_fn")]
     if ev.callbacks or not is_symbolic(given.get("pred")) or not all(map(callable, functions)):
-        return builtin_calls.framework(ev, tf.cond, arguments, named, node)
-    decided = ev.decide(given["pred"], node)
-    then, otherwise = (functools.partial(calls.call, ev, function, [], {}, node) for function in functions)
+        return builtin_calls.framework(ev, tf.cond, arguments, named)
+    decided = ev.decide(given["pred"])
+    then, otherwise = (functools.partial(calls.call, ev, function, [], {}) for function in functions)
     if isinstance(decided, tf.Tensor):
-        return branches.choose(ev, decided, then, otherwise, node)
+        return branches.choose(ev, decided, then, otherwise)
     return then() if decided else otherwise()
 
 
 @special(tf.switch_case)
-def _switch_case(ev: Evaluator, arguments: Arguments, named: dict[str, Any], node: ast.AST) -> Any:
+def _switch_case(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     given = _bound(("branch_index", "branch_fns", "default"), arguments, named)
     index, functions = given.get("branch_index"), given.get("branch_fns")
     if ev.callbacks or not is_symbolic(index) or not isinstance(functions, list | tuple):
-        return builtin_calls.framework(ev, tf.switch_case, arguments, named, node)
+        return builtin_calls.framework(ev, tf.switch_case, arguments, named)
     functions = [*functions, *([given["default"]] if given.get("default") is not None else [])]
     if not functions or not all(map(callable, functions)):
-        return builtin_calls.framework(ev, tf.switch_case, arguments, named, node)
-    return _case(ev, index, functions, 0, node)
+        return builtin_calls.framework(ev, tf.switch_case, arguments, named)
+    return _case(ev, index, functions, 0)
 
 
-def _case(ev: Evaluator, index: Any, functions: list[Any], number: int, node: ast.AST) -> Any:
+def _case(ev: Evaluator, index: Any, functions: list[Any], number: int) -> Any:
     """The function of this number or a later one; what no number fits calls the last."""
 
     def this() -> Any:
-        return calls.call(ev, functions[number], [], {}, node)
+        return calls.call(ev, functions[number], [], {})
 
     if number == len(functions) - 1:
         return this()
     what = f"case {number}"
-    ev.seen(node, what)
+    ev.seen(what)
     is_this = tf.reshape(tf.equal(index, number), [])
-    return branches.choose(ev, is_this, this, lambda: _case(ev, index, functions, number + 1, node), node, what)
+    return branches.choose(ev, is_this, this, lambda: _case(ev, index, functions, number + 1), what)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 from typing import Any
 
@@ -15,7 +14,7 @@ from recgraph.speculate.syntax import site_of
 from recgraph.speculate.values import HELD, Iteration, Residual, Rows
 
 
-def rows(ev: Evaluator, iterable: Any, node: ast.AST, varies: bool = False) -> Rows | None:
+def rows(ev: Evaluator, iterable: Any, varies: bool = False) -> Rows | None:
     """What a loop in the graph goes through; None where the loop is unrolled.
 
     Args:
@@ -27,8 +26,8 @@ def rows(ev: Evaluator, iterable: Any, node: ast.AST, varies: bool = False) -> R
     if isinstance(iterable, Rows):
         return iterable
     if isinstance(iterable, Iteration) and isinstance(iterable.members, Rows):
-        return iterators.rows_of(ev, iterable, node)
-    if (members := grown.inside(ev, iterable, node)) is not None:
+        return iterators.rows_of(ev, iterable)
+    if (members := grown.inside(ev, iterable)) is not None:
         return grown.rows(ev, members)
     if (
         isinstance(iterable, tf.Tensor)
@@ -38,10 +37,10 @@ def rows(ev: Evaluator, iterable: Any, node: ast.AST, varies: bool = False) -> R
         return Rows(tf.shape(iterable, tf.int64)[0], lambda i: iterable[i])
     if isinstance(iterable, Residual) and isinstance(iterable.example, range):
         rolled = not ev.optimizations.unrolling
-        if rolled or varies or _trips_vary(ev, node):
-            parts = [residuals.attribute(ev, iterable, part, node) for part in ("start", "stop", "step")]
-            made = range_rows([residuals.as_tensor(ev, part, node) for part in parts], True)
-            return _begun(ev, made, iterable, node) if rolled else made
+        if rolled or varies or _trips_vary(ev):
+            parts = [residuals.attribute(ev, iterable, part) for part in ("start", "stop", "step")]
+            made = range_rows([residuals.as_tensor(ev, part) for part in parts], True)
+            return _begun(ev, made, iterable) if rolled else made
     if not ev.optimizations.unrolling and isinstance(iterable, tf.Tensor | range):
         return _rolled(iterable)
     return None
@@ -59,11 +58,11 @@ def _rolled(iterable: Any) -> Rows | None:
     return dataclasses.replace(range_rows(parts, True), begins=True)
 
 
-def _begun(ev: Evaluator, rows: Rows, iterable: Residual, node: ast.AST) -> Rows:
+def _begun(ev: Evaluator, rows: Rows, iterable: Residual) -> Rows:
     """The first round tells what the others begin with: that there is one is assumed."""
     if not iterable.example:
         return rows
-    what = assumption("decision", "there is a first round", ev.where(node))
+    what = assumption("decision", "there is a first round", ev.where())
     ev.script.assume(f"len({iterable.name}) > 0", what)
     return dataclasses.replace(rows, begins=True)
 
@@ -75,6 +74,6 @@ def range_rows(parts: list[tf.Tensor], is_known: bool = False) -> Rows:
     return Rows(count, lambda i: Residual("", tensor=start + i * step, late=True, limit=HELD), is_known)
 
 
-def _trips_vary(ev: Evaluator, node: ast.AST) -> bool:
+def _trips_vary(ev: Evaluator) -> bool:
     """Whether a number of rounds that was assumed turned out to be another one."""
-    return ev.profile.seen(site_of(ev.frame.syntax, node, "trips"), 0).count > 0
+    return ev.profile.seen(site_of(ev.frame.syntax, ev.here, "trips"), 0).count > 0
