@@ -316,17 +316,9 @@ def stats(folder: Path, as_json: bool) -> None:
     console.stats(folder, as_json)
 
 
-# By name: the module and the command in it.
-BENCHMARKS = {
-    "sst": ("throughput", "sst"),
-    "movie-review": ("throughput", "movie_review"),
-    "folding": ("throughput", "folding"),
-    **{name: (name, "main") for name in ("length", "balance", "convergence", "generation", "invocation", "machinery")},
-    "auto": ("automatic", "main"),
-    **{
-        name: (name, "main")
-        for name in ("build", "depth", "large", "memory", "threads", "speculate", "coexec", "skeleton", "imperative")
-    },
+# The module of each.
+BENCHMARKS = {"sst": "throughput"} | {
+    name: name for name in ("balance", "generation", "invocation", "depth", "speculate", "coexec")
 }
 
 
@@ -346,9 +338,8 @@ class Bench(Command):
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, arguments: tuple[str, ...]) -> None:
     """Run a benchmark; `recgraph bench NAME --help` shows its options."""
-    module, command = BENCHMARKS[name]
-    run = getattr(importlib.import_module(f"recgraph.benchmarks.{module}"), command)
-    run(list(arguments), prog_name=f"recgraph bench {name}")
+    benchmark = importlib.import_module(f"recgraph.benchmarks.{BENCHMARKS[name]}")
+    benchmark.main(list(arguments), prog_name=f"recgraph bench {name}")
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

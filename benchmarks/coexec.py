@@ -21,7 +21,7 @@ import click
 from matplotlib.figure import Figure
 
 from recgraph.auto.ways import WHAT
-from recgraph.benchmarks import cores, measure, pictures, report, varying
+from recgraph.benchmarks import measure, pictures, report
 from recgraph.benchmarks.coexec_ways import LABELS, Ceiling, Taking
 from recgraph.benchmarks.options import Several
 from recgraph.benchmarks.programs import MAX_WARM_UP, NUDGES, drift, epoch_of, fault, nudged
@@ -37,8 +37,7 @@ RUNNERS = ("Python", "graph")
 ALWAYS = ("eager", "coexecuted")
 COLOURS = {
     "eager": "black", "coexecuted": "tab:blue", "auto": "tab:olive", "serialised": "tab:cyan", "ceiling": "lightgrey",
-    "xla": "tab:purple", "tf_function": "tab:orange", "signature": "tab:red", "tf_function_xla": "tab:pink",
-    "asynchronous": "tab:green",
+    "tf_function": "tab:orange",
 }  # fmt: skip
 STYLES = {kind: pictures.Style(LABELS[kind], COLOURS[kind], kind == "eager") for kind in LABELS}
 
@@ -262,7 +261,6 @@ ceiling where Python takes longer."""
 @click.option("--warm-up", default=WARM_UP, show_default=True, help="Steps before the clock starts.")
 @click.option("--small", is_flag=True, help="The sizes of the tests, and no others.")
 @click.option("--large", is_flag=True, help="Sizes at which a step takes about 200 ms, and no others.")
-@click.option("--varying", "fresh", default=60, show_default=True, help="Steps of another shape each; 0 for none.")
 @click.option(
     "--data",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -278,12 +276,11 @@ def main(
     warm_up: int,
     small: bool,
     large: bool,
-    fresh: int,
     data: Path | None,
     out: Path | None,
 ) -> None:
     """Measure each program in each of the ways, interleaved, at two sizes."""
-    results: dict[str, Any] = {"programs": [], "varying": [], "cores": cores.beside()}
+    results: list[dict[str, Any]] = []
     timings = []
     ways = [kind for kind in LABELS if kind in ways or kind in ALWAYS]
     for is_small in [True] * (small or not large) + [False] * (large or not small):
@@ -291,22 +288,11 @@ def main(
             program = COEXECUTED[name]
             size = batch_size or (program.small_batch if is_small else program.batch_size)
             result, timing = compare(name, ways, size, is_small, data, warm_up, rounds)
-            results["programs"].append(result)
+            results.append(result)
             timings += [timing.renamed(title(result).replace(", ", "\n"))] if timing.steps else []
             click.echo(speeds([result]).splitlines()[-1])
             report.save("coexec", results, out)
-        if fresh:
-            results["varying"].append(varying.compare(is_small, fresh))
-    found = results["programs"]
-    parts = (
-        speeds(found),
-        LEGEND,
-        overlaps(found),
-        cores.text(results["cores"]),
-        beginnings(found),
-        courses(found),
-        notes(found),
-    )
-    text = "\n\n".join(part for part in (*parts, varying.table(results["varying"])) if part)
-    drawn = {"speeds": lambda: picture(found), "runners": lambda: profile.breakdown(timings)}
+    parts = (speeds(results), LEGEND, overlaps(results), beginnings(results), courses(results), notes(results))
+    text = "\n\n".join(part for part in parts if part)
+    drawn = {"speeds": lambda: picture(results), "runners": lambda: profile.breakdown(timings)}
     report.leave("coexec", results, text, out, drawn)

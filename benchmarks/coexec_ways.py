@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,18 +23,13 @@ LABELS = {
     "auto": "auto",
     "serialised": "serialised",
     "ceiling": "free graph",
-    "xla": "co-executed, XLA",
     "tf_function": "tf.function",
-    "signature": "tf.function, signature",
-    "tf_function_xla": "tf.function, XLA",
-    "asynchronous": "asynchronous eager",
 }
-# Those that are co-executed: as users have it, with the graph only when Python waits, without the graph, and by XLA.
+# Those that are co-executed: as users have it, with the graph only when Python waits, and without the graph.
 EXECUTIONS = {
     "coexecuted": Execution(),
     "serialised": Execution(is_lazy=True),
     "ceiling": Execution(),
-    "xla": Execution(xla=True),
 }
 # Seconds that a measurement takes at least, in whole epochs, and at most: short, as the machine's speed changes within
 # seconds, and a round should see one speed.
@@ -45,21 +40,7 @@ MAX_UNDECIDED = 300
 MAX_MISSED = 0.05
 
 
-def wide_signature(epoch: Sequence[Step]) -> list[Any]:
-    """What all steps' arguments are: `tf.TensorSpec`s, whose dimensions that vary are left open."""
-
-    def joined(*tensors: Any) -> Any:
-        specs = [tf.type_spec_from_value(tensor) for tensor in tensors]
-        shape = specs[0].shape
-        for spec in specs[1:]:
-            shape = shape.most_specific_compatible_shape(spec.shape)
-        kind = tf.SparseTensorSpec if isinstance(tensors[0], tf.SparseTensor) else tf.TensorSpec
-        return kind(shape, specs[0].dtype)
-
-    return [joined(*column) for column in zip(*epoch, strict=True)]
-
-
-def step_of(kind: str, made: Any, epoch: Sequence[Step]) -> Callable[..., Any]:
+def step_of(kind: str, made: Any) -> Callable[..., Any]:
     """The step of a program, made for a contender, one of `LABELS`."""
     if kind in EXECUTIONS:
         return Coexecuted(made.train_step, execution=EXECUTIONS[kind])
@@ -67,31 +48,7 @@ def step_of(kind: str, made: Any, epoch: Sequence[Step]) -> Callable[..., Any]:
         return Automatic(made.train_step)
     if kind == "tf_function":
         return tf.function(made.train_step)
-    if kind == "tf_function_xla":
-        return tf.function(compiled(made.train_step))
-    if kind == "signature":
-        return tf.function(made.train_step, input_signature=wide_signature(epoch))
     return made.train_step
-
-
-@contextlib.contextmanager
-def asynchronously() -> Iterator[None]:
-    """TensorFlow's own asynchronous eager execution: operations are put into a queue."""
-    tf.config.experimental.set_synchronous_execution(False)
-    try:
-        yield
-    finally:
-        tf.config.experimental.set_synchronous_execution(True)
-
-
-def compiled(step: Callable[..., Any]) -> Callable[..., Any]:
-    """A step whose operations are marked, so that XLA compiles what it can of its graph, on the CPU too."""
-
-    def marked(*arguments: Any) -> Any:
-        with tf.xla.experimental.jit_scope():
-            return step(*arguments)
-
-    return marked
 
 
 class Taking(Contender):
@@ -105,7 +62,7 @@ class Taking(Contender):
 
     def __init__(self, kind: str, name: str, epoch: list[Step], small: bool):
         """Args: one of `LABELS`, the program's name, the arguments of an epoch's steps, and the size."""
-        super().__init__(name, lambda _, made: step_of(kind, made, epoch), epoch, small)
+        super().__init__(name, lambda _, made: step_of(kind, made), epoch, small)
         self.kind = kind
         self.coexecuted: list[bool] = []
         self.processor: list[float] = []
@@ -114,8 +71,7 @@ class Taking(Contender):
     @contextlib.contextmanager
     def context(self) -> Iterator[None]:
         """What the steps run in; what they print goes nowhere."""
-        manner = asynchronously() if self.kind == "asynchronous" else contextlib.nullcontext()
-        with manner, contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()):
             yield
 
     def run(self, arguments: Step) -> Any:

@@ -14,7 +14,7 @@ import click
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.benchmarks import ablation, measure, reaching, report
+from recgraph.benchmarks import ablation, measure, report
 from recgraph.benchmarks.options import Several
 from recgraph.benchmarks.programs import KINDS, LABELS, MAX_WARM_UP, Contender, epoch_of, fault
 from recgraph.models.zoo import ZOO
@@ -136,7 +136,6 @@ def guards_line(cost: dict[str, Any]) -> str:
 @click.option("--small", is_flag=True, help="The sizes of the tests.")
 @click.option("--data", type=FOLDER, envvar="RECGRAPH_DATA", help="Folder of the treebank and the reviews.")
 @click.option("--ablation", "by_stages", is_flag=True, help="What each optimisation adds, in place of the comparison.")
-@click.option("--converge", type=click.IntRange(1), help="Train for so many steps, in place of the comparison.")
 @report.out_option
 def main(
     programs: list[str],
@@ -146,7 +145,6 @@ def main(
     small: bool,
     data: Path | None,
     by_stages: bool,
-    converge: int | None,
     out: Path | None,
 ) -> None:
     """Measure each program in each of the ways, interleaved, and the cost of guards."""
@@ -155,9 +153,6 @@ def main(
         folder = None if data is None else str(data)
         run = lambda name, size: ablation.measured(ablation.Case(name, size, small, folder), warm_up, rounds)  # noqa: E731
         report.leave("speculate-ablation", *_each(sizes, run, ablation.table), out)
-    elif converge is not None:
-        run = lambda name, size: reaching.trained(name, size, small, data, converge)  # noqa: E731
-        report.leave("speculate-converge", *_each(sizes, run, reaching.table), out)
     else:
         results, lines = _each(sizes, lambda name, size: compare(name, size, small, data, warm_up, rounds), table)
         cost = guards(rounds, 1000)

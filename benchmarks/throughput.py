@@ -1,8 +1,4 @@
-"""Trees a second: both engines beside loops, other libraries, and the matrix products alone.
-
-Three commands: `sst` on the Stanford Sentiment Treebank, `movie-review` on parsed sentences of the Large Movie Review
-Dataset, and `folding`, which compares with those who batch (thesis, table 5.2).
-"""
+"""Trees a second: both engines beside loops, other libraries, and the matrix products alone."""
 
 from __future__ import annotations
 
@@ -22,48 +18,25 @@ from recgraph.models import MODELS
 Result = dict[str, Any]
 
 
-def _command(name: str, text: str, **defaults: str) -> click.Command:
-    """A command that measures on trees; `defaults` of the options that differ."""
-    models, sizes = defaults.get("models", "tree_lstm,rntn,tree_rnn"), defaults.get("batch_sizes", "1,10,25,64,256")
-    names = defaults.get("names", ",".join(contest.ENTRIES))
-
-    @click.command(name, help=text)
-    @trees_option(required=name == "movie-review")
-    @click.option("--models", type=Several(MODELS), default=models, show_default=True)
-    @click.option("--batch-sizes", type=COUNTS, default=sizes, show_default=True)
-    @click.option("--phases", type=PHASES, default="train,infer", show_default=True)
-    @click.option(
-        "--contenders",
-        "names",
-        type=contest.CONTENDERS,
-        default=names,
-        show_default=True,
-    )
-    @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="After one to warm up.")
-    @click.option("--seconds", type=float, default=0.5, show_default=True, help="Of one measurement, about.")
-    @click.option("--count", type=int, default=2000, show_default=True, help="First trees of the file.")
-    @contest.python_options
-    @report.out_option
-    def command(trees: Path | None, count: int, out: Path | None, **options: Any) -> None:
-        results: list[Result] = []
-        for result in _results(read(trees, count), options):
-            results.append(result)
-            click.echo(_line(result))
-            report.save(name, results, out)
-        report.leave(name, results, table(results), out, {"": lambda: picture(results)})
-
-    return command
-
-
-sst = _command("sst", "Measure training, with the optimizer, and inference on a treebank.")
-movie_review = _command("movie-review", "Measure the same on movie reviews, parsed by `recgraph data parse`.")
-folding = _command(
-    "folding",
-    "Measure a TreeLSTM beside loops and beside those who fold or batch (thesis, table 5.2).",
-    models="tree_lstm",
-    batch_sizes="1,10,25",
-    names="batched,parallel,iterative,pytorch_folded,dynet,dgl",
-)
+@click.command("sst")
+@trees_option()
+@click.option("--models", type=Several(MODELS), default="tree_lstm,rntn,tree_rnn", show_default=True)
+@click.option("--batch-sizes", type=COUNTS, default="1,10,25,64,256", show_default=True)
+@click.option("--phases", type=PHASES, default="train,infer", show_default=True)
+@click.option("--contenders", "names", type=contest.CONTENDERS, default=",".join(contest.ENTRIES), show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="After one to warm up.")
+@click.option("--seconds", type=float, default=0.5, show_default=True, help="Of one measurement, about.")
+@click.option("--count", type=int, default=2000, show_default=True, help="First trees of the file.")
+@contest.python_options
+@report.out_option
+def main(trees: Path | None, count: int, out: Path | None, **options: Any) -> None:
+    """Measure training, with the optimizer, and inference on a treebank."""
+    results: list[Result] = []
+    for result in _results(read(trees, count), options):
+        results.append(result)
+        click.echo(_line(result))
+        report.save("sst", results, out)
+    report.leave("sst", results, table(results), out, {"": lambda: picture(results)})
 
 
 def _results(trees: Any, options: Mapping[str, Any]) -> Any:

@@ -12,15 +12,10 @@ from recgraph.data import Tree, Vocabulary, read_trees, sst_dir
 from recgraph.models import MODELS
 
 
-def trees_option(required: bool = False) -> Callable[..., Any]:
+def trees_option() -> Callable[..., Any]:
     """The option `--trees`."""
-    text = "What `recgraph data parse` wrote, or train.txt of a treebank"
-    return click.option(
-        "--trees",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        required=required,
-        help=f"{text}." if required else f"{text}; left out, that in the folder RECGRAPH_DATA.",
-    )
+    text = "What `recgraph data parse` wrote, or train.txt of a treebank; left out, that in the folder RECGRAPH_DATA."
+    return click.option("--trees", type=click.Path(exists=True, dir_okay=False, path_type=Path), help=text)
 
 
 def read(path: Path | None, count: int | None = None) -> tuple[list[Tree], Vocabulary]:

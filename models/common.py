@@ -92,10 +92,6 @@ class WordNetwork(Network):
         """Adagrad's learning rate for one of `weights`."""
         return self.hyper.learning_rate
 
-    def penalty(self) -> tf.Tensor:
-        """The L2 term, float32 scalar."""
-        return self.hyper.l2 * tf.add_n([tf.nn.l2_loss(v) for v in self.weights])
-
     def _first_vectors(self, rows: int, vectors: np.ndarray | None) -> np.ndarray:
         shape = (rows, self.hyper.embedding)
         if vectors is None:

@@ -98,13 +98,6 @@ class TraceGraph:
         """What a scope consists of."""
         return [number for number, around in enumerate(self.scopes) if around == scope]
 
-    def scopes_around(self, item: int) -> list[int]:
-        """The loops around an item, the innermost first, and START."""
-        around = [self.scopes[item]]
-        while around[-1] != START:
-            around.append(self.scopes[around[-1]])
-        return around
-
     def sorted(self, scope: int = START) -> list[int]:
         """All items of a scope, each after everything that may come before it."""
         missing = dict.fromkeys(self.members(scope), 0)

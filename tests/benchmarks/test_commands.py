@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from click.testing import CliRunner
 
-from recgraph.benchmarks import programs, varying
+from recgraph.benchmarks import programs
 from recgraph.benchmarks.ablation import STAGES
 from recgraph.benchmarks.coexec import overlap
-from recgraph.benchmarks.coexec_ways import LABELS, wide_signature
+from recgraph.benchmarks.coexec_ways import LABELS
 from recgraph.benchmarks.measure import Series
-from recgraph.data import generate_treebank, write_treebank, write_trees
+from recgraph.data import generate_treebank, write_trees
 from recgraph_command import BENCHMARKS, main
 
 ALONE = ["--contenders", "batched,iterative,limit"]
@@ -92,36 +91,6 @@ def test_contenders_whose_library_is_missing_are_left_out(
     assert "dgl is left out: --dgl-python names no interpreter for it" in done.output
 
 
-def test_machinery_counts_invocations(tmp_path: Path) -> None:
-    """The library's own count is compared with what the recursions make."""
-    results, _ = run("machinery", tmp_path, "--rows", 10, "--levels", 3, "--rounds", 1, "--threads", "1")
-    assert {r["case"]: r["invocations"] for r in results} == {"chain": 40, "pair": 70, "gradient": 80}
-
-
-@pytest.mark.slow
-def test_build_tells_the_plan_from_the_whole(tmp_path: Path) -> None:
-    """The plan is made for the batched engine only."""
-    results, _ = run("build", tmp_path, "--rounds", 1, "--models", "tree_rnn")
-    plans = {(r["phase"], r["engine"]): r["seconds"][0]["plan"] for r in results}
-    assert plans["inference", "parallel"] == plans["gradient", "parallel"] == 0
-    assert plans["inference", "batched"] > 0
-    assert plans["gradient", "batched"] > 0
-
-
-def test_length_measures_sentences_of_every_length(trees: Path, tmp_path: Path) -> None:
-    """As many of each, the shortest first; lengths with fewer are left out."""
-    options = ["--trees", trees, "--model", "tree_rnn", "--every", 4, "--each", 2, "--rounds", 1]
-    results, files = run("length", tmp_path, *options, "--contenders", "batched,iterative")
-    assert [r["phase"] for r in results] == ["train", "infer"]
-    for result in results:
-        lengths = result["lengths"]
-        assert lengths == sorted(lengths)
-        assert all(length % 4 == 0 and lengths.count(length) == 2 for length in lengths)
-        assert all(len(seconds) == len(lengths) for seconds in result["seconds"].values())
-    assert "length.png" in files
-    assert "TreeRNN, infer, a word more" in (tmp_path / "length.md").read_text(encoding="utf-8")
-
-
 def test_balance_measures_shapes_and_depths(trees: Path, tmp_path: Path) -> None:
     """The same sentences in three shapes; balanced trees of 1, 3, 7, 15 nodes."""
     options = ["--trees", trees, "--batch-sizes", 4, "--phases", "infer", "--count", 10, "--depth", 3, *QUICK]
@@ -129,41 +98,6 @@ def test_balance_measures_shapes_and_depths(trees: Path, tmp_path: Path) -> None
     assert [r["shape"] for r in results["shapes"]] == ["balanced", "moderate", "linear"]
     assert results["depths"][0]["nodes"] == [1, 3, 7, 15]
     assert {"balance-shapes.png", "balance-depths.png"} <= files
-
-
-@pytest.mark.slow
-def test_convergence_trains_all_for_the_same_time(tmp_path: Path) -> None:
-    """From the same accuracy, which is that of the first weights."""
-    write_treebank(tmp_path / "bank", (60, 20, 20), 0)
-    options = ["--data", tmp_path / "bank", "--models", "tree_rnn", "--minutes", 0.01, "--points", 2]
-    results, files = run("convergence", tmp_path / "out", *options)
-    curves = results[0]["curves"]
-    assert len({curve["accuracy"][0] for curve in curves.values()}) == 1
-    for curve in curves.values():
-        assert curve["seconds"][0] == curve["examples"][0] == 0
-        assert curve["seconds"][2] >= 0.6
-        assert curve["examples"][2] >= curve["examples"][1] > 0
-    assert "convergence.png" in files
-
-
-def test_reviews_need_a_parser() -> None:
-    """An error of use, not a traceback."""
-    done = CliRunner().invoke(main, ["bench", "convergence", "--reviews", "3"])
-    assert done.exit_code == 2
-    assert "--reviews needs --parser" in done.output
-
-
-def test_a_review_has_the_label_of_most_of_its_sentences() -> None:
-    """And where they are even, that of which they are surer."""
-    from recgraph.benchmarks.convergence import Corpus, Judge
-    from recgraph.data import Vocabulary
-
-    corpus = Corpus([], [], np.array([0, 0, 0, 1, 1]), np.array([1, 0]), "reviews")
-    judge = Judge(corpus, Vocabulary(("<unk>",)))
-    negative, positive = [0.9, 0.1], [0.4, 0.6]
-    assert judge.accuracy(np.array([positive, negative, positive, negative, positive])) == 1.0
-    assert judge.accuracy(np.array([positive, negative, negative, negative, positive])) == 0.5
-    assert judge.accuracy(np.array([positive, positive, positive, [0.2, 0.8], [0.7, 0.3]])) == 0.5
 
 
 @pytest.mark.slow
@@ -192,11 +126,11 @@ def test_speculation_is_compared_where_the_losses_are_right(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_coexecution_is_compared_where_the_losses_are_right(tmp_path: Path) -> None:
     """`tf.function` keeps the first point that was drawn; that is said, and how the co-executed steps went."""
-    ways = set(LABELS) - {"serialised", "ceiling", "xla", "tf_function_xla"}
-    options = ["--small", "--programs", "sdpoint", "--rounds", 1, "--warm-up", 12, "--varying", 0]
+    ways = set(LABELS) - {"serialised", "ceiling"}
+    options = ["--small", "--programs", "sdpoint", "--rounds", 1, "--warm-up", 12]
     results, files = run("coexec", tmp_path, *options, "--ways", ",".join(ways))
-    (result,) = results["programs"]
-    wrong = {"tf_function", "signature"}
+    (result,) = results
+    wrong = {"tf_function"}
     assert set(result["faults"]) == wrong
     assert set(result["series"]) == set(result["first_steps"]) == ways - wrong
     assert result["auto"] is not None
@@ -214,23 +148,12 @@ def test_coexecution_is_compared_where_the_losses_are_right(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_co_execution_stands_between_its_bounds(tmp_path: Path) -> None:
     """Python and the graph one after the other, and Python alone."""
-    options = ["--small", "--programs", "dcgan", "--rounds", 1, "--warm-up", 6, "--varying", 0]
+    options = ["--small", "--programs", "dcgan", "--rounds", 1, "--warm-up", 6]
     results, _ = run("coexec", tmp_path, *options, "--ways", "serialised,ceiling")
-    (result,) = results["programs"]
+    (result,) = results
     assert set(result["series"]) == {"eager", "coexecuted", "serialised", "ceiling"}
     assert result["overlap"]["python"] > 0.0
     assert "hidden of the shorter" in (tmp_path / "coexec.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_xla_is_a_column_of_its_own(tmp_path: Path) -> None:
-    """Of co-execution and of `tf.function`, whose random numbers are others then."""
-    options = ["--small", "--programs", "gcn", "--rounds", 1, "--warm-up", 6, "--varying", 0]
-    results, _ = run("coexec", tmp_path, *options, "--ways", "xla,tf_function_xla")
-    (result,) = results["programs"]
-    assert set(result["series"]) >= {"eager", "coexecuted", "xla"}
-    assert result["series"].keys() ^ result["faults"].keys() == {"eager", "coexecuted", "xla", "tf_function_xla"}
-    assert result["overlap"] is None
 
 
 def test_what_is_hidden_of_the_shorter_time() -> None:
@@ -259,33 +182,6 @@ def test_nothing_is_said_of_what_is_hidden_where_the_rounds_differ_by_more_than_
     assert overlap(one) is not None
 
 
-@pytest.mark.slow
-def test_sentences_of_any_length_cost_a_graph_each() -> None:
-    """`tf.function` without a signature makes one for each length."""
-    result = varying.compare(small=True, steps=12)
-    assert result["graphs"] == result["lengths"] > 3
-    assert all(len(seconds) == 12 for seconds in result["seconds"].values())
-    assert "GPT2 (small), the last 3" in varying.table([result])
-
-
-def test_a_graph_for_all_lengths_needs_its_signature() -> None:
-    """The dimensions that vary from step to step are left open."""
-    epoch = programs.epoch_of("gpt2", 3, True, None)
-    (words,) = wide_signature(epoch)
-    assert words.dtype == tf.int32
-    assert words.shape.as_list() == [3, None]
-    nodes, neighbours, *_ = wide_signature(programs.epoch_of("gcn", 30, True, None))
-    assert nodes.shape.as_list() == [30, 20]
-    assert isinstance(neighbours, tf.SparseTensorSpec)
-
-
-def test_plain_python_beside_a_subgraph(trees: Path, tmp_path: Path) -> None:
-    """A network over Python objects, converted and eagerly, and the same as a SubGraph."""
-    options = ["--trees", trees, "--models", "tree_rnn", "--batch-sizes", "4", "--count", 16, *QUICK]
-    ((result),), _ = run("imperative", tmp_path, *options)
-    assert set(result["series"]) == {"converted", "subgraph", "eager"}
-
-
 def test_optimisations_of_the_converter_are_measured_one_after_the_other(tmp_path: Path) -> None:
     """Each stage in a process of its own; all take the same steps to the same losses."""
     options = ["--small", "--programs", "tree_rnn", "--rounds", 1, "--warm-up", 5, "--ablation"]
@@ -295,19 +191,6 @@ def test_optimisations_of_the_converter_are_measured_one_after_the_other(tmp_pat
     for stage, told in result["told"].items():
         assert np.allclose(told["losses"], result["told"]["eager"]["losses"], 1e-3), stage
         assert (told["calls"].get("graph", 0) > 0) is (stage != "eager")
-
-
-def test_a_loss_is_reached_in_every_way(tmp_path: Path) -> None:
-    """The same steps lead to the same loss; what differs is the time."""
-    options = ["--small", "--programs", "lstm", "--converge", 24]
-    results, _ = run("speculate", tmp_path, *options, leaves="speculate-converge")
-    (result,) = results
-    assert set(result["losses"]) == {"eager", "speculated", "by_hand"}
-    eager = result["summary"]["eager"]
-    assert eager["last"] < eager["first"]
-    for kind, summary in result["summary"].items():
-        assert summary["last"] == pytest.approx(eager["last"], 1e-3), kind
-        assert 0 < summary["seconds_to_last"] <= summary["seconds"]
 
 
 def test_what_is_not_ready_in_time_is_left_out() -> None:
@@ -325,11 +208,3 @@ def test_what_is_not_ready_in_time_is_left_out() -> None:
     assert contender.warm_up(3, 0.2) == "it has taken 0 of 3 steps after 0.2 s (MAX_WARM_UP)"
     eager = programs.Contender("tree_rnn", programs.KINDS["eager"], epoch, True)
     assert eager.warm_up(3) == ""
-
-
-def test_the_ceiling_of_coexecution(tmp_path: Path) -> None:
-    """Steps with a graph that computes nothing, beside the usual ways."""
-    results, _ = run("skeleton", tmp_path, "--rounds", 1, "--steps", 1)
-    assert [result["operations"] > 50 for result in results] == [True] * 3
-    assert all(0 < share < 1000 for result in results for share in result["device"].values())
-    assert all(set(result["series"]) == {"eager", "coexec", "idle", "tf_function"} for result in results)
