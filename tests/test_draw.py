@@ -241,3 +241,18 @@ def test_captured_arrays_bear_the_names_that_they_have_where_they_are_drawn() ->
 
     assert {"word", "left"} <= {text.get_text() for text in elsewhere(leftmost).axes[0].texts}  # type: ignore[attr-defined]
     assert not {"word", "left"} & set(labels(scene.of_subgraph(leftmost)))
+
+
+def test_a_subgraph_can_be_drawn_while_a_tf_function_is_traced() -> None:
+    """AutoGraph does not rewrite the drawing, and the names of captured tensors are still found."""
+    drawn = []
+
+    @tf.function(input_signature=[tf.TensorSpec([None])])
+    def run(leaves: tf.Tensor) -> tf.Tensor:
+        with SubGraph("read", outputs=tf.TensorSpec([])) as read:
+            read.output(leaves[read.input(tf.int32)])
+        drawn.append(draw(read))
+        return read(0)
+
+    assert float(run(tf.constant([2.0]))) == 2.0
+    assert "leaves" in {text.get_text() for axes in drawn[0].axes for text in axes.texts}

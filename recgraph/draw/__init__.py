@@ -76,6 +76,9 @@ def draw(
     return trees.figure(tree, colours, title or "")
 
 
+draw.autograph_info__ = None  # type: ignore[attr-defined]  # AutoGraph calls what has this mark as it is
+
+
 def _names_from(frame: FrameType | None) -> dict[int, str]:
     """The names of tensors in a frame, its module and its callers, by their ids; the nearest name counts."""
     scopes = []
