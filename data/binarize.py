@@ -50,7 +50,7 @@ def linear(tokens: Sequence[str], branching: str = "right") -> Tree:
         return _split_tree(tokens, lambda low, high: low + 1)
     if branching == "left":
         return _split_tree(tokens, lambda low, high: high - 1)
-    raise ValueError(f'branching is "right" or "left"; found {branching!r}')
+    raise ValueError(f'branching must be "right" or "left"; found {branching!r}')
 
 
 SHAPES: dict[str, Callable[[Sequence[str], np.random.Generator], Tree]] = {
@@ -67,7 +67,7 @@ def binarize(tokens: Sequence[str], shape: str = "balanced", rng: np.random.Gene
         ValueError: an empty sentence, or an unknown shape.
     """
     if shape not in SHAPES:
-        raise ValueError(f"shape is one of {', '.join(SHAPES)}; found {shape!r}")
+        raise ValueError(f"shape must be one of {', '.join(SHAPES)}; found {shape!r}")
     return SHAPES[shape](tokens, np.random.default_rng(rng))
 
 
@@ -107,9 +107,9 @@ def brackets(tree: Tree) -> set[tuple[int, int]]:
 def _split_tree(tokens: Sequence[str], split: Callable[[int, int], int]) -> Tree:
     """Builds the tree whose node over words low..high-1 is cut at split(low, high)."""
     if isinstance(tokens, str):
-        raise TypeError(f"a sentence is a sequence of words; found the string {tokens!r}: split it first")
+        raise TypeError(f"a sentence must be a sequence of words; found the string {tokens!r}: split it first")
     if len(tokens) == 0:
-        raise ValueError("an empty sentence has no tree: at least one word is needed")
+        raise ValueError("a sentence needs at least one word")
     builder = TreeBuilder()
     done: list[int] = []
     todo: list[tuple[int, int] | None] = [(0, len(tokens))]  # None: join the last two finished subtrees

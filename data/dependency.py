@@ -32,7 +32,7 @@ class DependencyTree:
     def __post_init__(self) -> None:
         problem = fault(self.heads)
         if len(self.words) != len(self.heads):
-            raise ValueError(f"every word has a head; found {len(self.words)} words and {len(self.heads)} heads")
+            raise ValueError(f"each word needs a head; found {len(self.words)} words and {len(self.heads)} heads")
         if problem is not None:
             place, text = problem
             raise ValueError(f"word {place}: {text}")

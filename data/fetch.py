@@ -120,7 +120,7 @@ def _source(name: str | Source) -> Source:
     if isinstance(name, Source):
         return name
     if name not in SOURCES:
-        raise ValueError(f"a data set to fetch is one of {', '.join(SOURCES)}; found {name!r}")
+        raise ValueError(f"the data set must be one of {', '.join(SOURCES)}; found {name!r}")
     return SOURCES[name]
 
 
@@ -180,7 +180,7 @@ def _install(archive: Path, target: Path, source: Source) -> None:
             raise FetchError(f"cannot unpack {archive}: {cause}") from cause
         unpacked = Path(temporary) / source.folder
         if defects := _defects(source, unpacked):
-            raise FetchError(f"{archive} does not hold the expected data: {defects}")
+            raise FetchError(f"{archive} does not contain the expected data: {defects}")
         os.replace(unpacked, target)
 
 

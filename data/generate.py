@@ -160,7 +160,7 @@ def generate_treebank(count: int, seed: int = 0) -> list[Tree]:
         ValueError: a negative count.
     """
     if count < 0:
-        raise ValueError(f"count is at least 0; found {count}")
+        raise ValueError(f"count must be at least 0; found {count}")
     rng = np.random.default_rng(seed)
     trees: dict[Tree, None] = {}
     while len(trees) < count:

@@ -63,7 +63,7 @@ def read_imdb(folder: PathLike | None = None, split: str = "train") -> Iterator[
         ReviewFormatError: a malformed line or file name, a rating that does not fit its label, bad UTF-8.
     """
     if split not in SPLITS:
-        raise ValueError(f"split is one of {', '.join(SPLITS)}; found {split!r}")
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}; found {split!r}")
     top = data_dir(folder)
     for place in (top, top / "imdb", top / "aclImdb", top / "imdb" / "aclImdb"):
         for name in (f"{split}.tsv", f"{split}.tsv.xz"):
@@ -72,7 +72,7 @@ def read_imdb(folder: PathLike | None = None, split: str = "train") -> Iterator[
         if (place / ("train" if split == "unsup" else split) / ("unsup" if split == "unsup" else "neg")).is_dir():
             return _read_folder(place, split)
     raise FileNotFoundError(
-        f"no {split} reviews in {top}: the folder aclImdb and the files {split}.tsv and {split}.tsv.xz are looked for "
+        f"no {split} reviews in {top}: looked for the folder aclImdb and the files {split}.tsv and {split}.tsv.xz "
         "there and in its folder imdb; `recgraph data fetch imdb` downloads the original"
     )
 

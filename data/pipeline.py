@@ -114,7 +114,7 @@ def tree_dataset(
 
 def _flatten(trees: Sequence[Tree], vocabulary: Vocabulary, task: str) -> _Flat:
     if task not in _TASKS:
-        raise ValueError(f"labels is one of {', '.join(_TASKS)}; found {task!r}")
+        raise ValueError(f"labels must be one of {', '.join(_TASKS)}; found {task!r}")
     splits = np.zeros(len(trees) + 1, np.int64)
     np.cumsum([len(tree) for tree in trees], out=splits[1:])
     if splits[-1] > np.iinfo(np.int32).max:
@@ -130,7 +130,7 @@ def _flatten(trees: Sequence[Tree], vocabulary: Vocabulary, task: str) -> _Flat:
 def _task_labels(labels: np.ndarray, task: str) -> np.ndarray:
     bad = (labels < NO_LABEL) | (labels > 4)
     if bad.any():
-        raise ValueError(f"sentiment labels are 0..4, or -1 for none; found {labels[bad][0]}")
+        raise ValueError(f"sentiment labels must be 0..4, or -1 for none; found {labels[bad][0]}")
     return _TASKS[task][labels + 1]
 
 
@@ -166,9 +166,9 @@ def batches(
     import tensorflow as tf
 
     if batch_size < 1:
-        raise ValueError(f"batch_size is at least 1; found {batch_size}")
+        raise ValueError(f"batch_size must be at least 1; found {batch_size}")
     if first_epoch < 0 or epochs < 0:
-        raise ValueError(f"first_epoch and epochs are at least 0; found {first_epoch} and {epochs}")
+        raise ValueError(f"first_epoch and epochs must be at least 0; found {first_epoch} and {epochs}")
     steps = -(-count // batch_size)
 
     def epoch_batches(epoch: tf.Tensor) -> tf.data.Dataset:

@@ -36,7 +36,7 @@ def sst_dir(folder: PathLike | None = None) -> Path:
         if all((place / f"{split}.txt").is_file() for split in SPLITS):
             return place
     raise FileNotFoundError(
-        f"no treebank in {top}: train.txt, dev.txt and test.txt are looked for there and in its folders sst and trees; "
+        f"no treebank in {top}: looked for train.txt, dev.txt and test.txt there and in its folders sst and trees; "
         "`recgraph data fetch sst` downloads the Stanford treebank, `recgraph data generate` makes a sample"
     )
 

@@ -41,10 +41,10 @@ class Tree:
     def __post_init__(self) -> None:
         count = len(self.words)
         if count == 0:
-            raise ValueError("a tree has at least one node; found none")
+            raise ValueError("a tree needs at least one node; found none")
         if not count == len(self.left) == len(self.right) == len(self.labels):
             raise ValueError(
-                f"words, left, right and labels have one entry per node; found lengths "
+                f"words, left, right and labels must have one entry per node; found lengths "
                 f"{count}, {len(self.left)}, {len(self.right)}, {len(self.labels)}"
             )
         _check_order(self)
@@ -103,16 +103,16 @@ def _check_order(tree: Tree) -> None:
     for node, (word, left, right) in enumerate(zip(tree.words, tree.left, tree.right, strict=True)):
         if left == NO_CHILD and right == NO_CHILD:
             if _BAD_WORD.search(word):
-                raise ValueError(f"node {node}: a word is not empty and holds no blank or bracket; found {word!r}")
+                raise ValueError(f"node {node}: a word must not be empty or contain blanks or brackets; found {word!r}")
         else:
             if stack[-2:] != [left, right]:
                 raise ValueError(f"node {node}: children {left} and {right} are not the two subtrees just before it")
             if word:
-                raise ValueError(f"node {node}: an inner node has no word; found {word!r}")
+                raise ValueError(f"node {node}: an inner node cannot have a word; found {word!r}")
             del stack[-2:]
         stack.append(node)
     if len(stack) != 1:
-        raise ValueError(f"a tree has one root; found {len(stack)} (nodes {stack[:5]})")
+        raise ValueError(f"a tree must have one root; found {len(stack)} (nodes {stack[:5]})")
 
 
 class TreeBuilder:

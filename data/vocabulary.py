@@ -42,11 +42,11 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         if not self.words or self.words[0] != UNKNOWN:
-            raise ValueError(f"the first word of a vocabulary is {UNKNOWN!r}; found {self.words[:1]!r}")
+            raise ValueError(f"the first word of a vocabulary must be {UNKNOWN!r}; found {self.words[:1]!r}")
         ids = {word: number for number, word in enumerate(self.words)}
         if len(ids) != len(self.words):
             twice = next(word for word, count in Counter(self.words).items() if count > 1)
-            raise ValueError(f"the words of a vocabulary are distinct; {twice!r} occurs twice")
+            raise ValueError(f"the words of a vocabulary must be distinct; {twice!r} occurs twice")
         object.__setattr__(self, "_ids", ids)
 
     @classmethod

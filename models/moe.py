@@ -46,8 +46,8 @@ class MixtureOfExperts(Network):
         super().__init__(hyper or self.defaults, seed)
         if not 0.0 <= self.hyper.threshold <= 0.5:
             raise ValueError(
-                f"threshold is from 0 (all experts) to 0.5 (one expert); found {self.hyper.threshold}. "
-                "Above a half an even gate would let an example down neither side."
+                f"threshold must be between 0 (all experts) and 0.5 (one expert); found {self.hyper.threshold}. "
+                "Above 0.5, an even gate would send an example to neither side."
             )
         inputs, outputs, experts = self.hyper.inputs, self.hyper.outputs, 2**self.hyper.levels
         self.gates = self._matrix("gates", experts - 1, inputs + 1, bound=1.0)

@@ -38,7 +38,7 @@ class MVRNN(TreeModel):
         if self.rank < 0 or rest != 0:
             raise ValueError(
                 f"embedding must be an even multiple of hidden in this model, found {embedding} and {hidden}. "
-                "A word has a vector, a diagonal, and as many numbers for either factor of its matrix."
+                "A word has a vector, a diagonal, and as many numbers for each factor of its matrix."
             )
         self.kernel = self._matrix("kernel", 2 * hidden, hidden)
         self.bias = self._zeros("bias", hidden)

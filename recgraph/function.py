@@ -117,13 +117,13 @@ def function(
         [2.0, 4.0, 6.0, 8.0, 10.0]
     """
     if mode not in _MODES:
-        raise SignatureError(f"function has no mode {mode!r}", expected=" or ".join(map(repr, _MODES)))
+        raise SignatureError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}")
     if xla and mode != "coexec":
-        raise SignatureError(f"xla=True with the mode {mode!r}", expected="the mode 'coexec'")
+        raise SignatureError(f"xla=True needs mode='coexec', got mode={mode!r}")
     if fn is None:
         return lambda late: function(late, mode=mode, strict=strict, optimizations=optimizations, xla=xla)
     if not callable(fn):
-        raise SignatureError(f"function is given {fn!r}", expected="what can be called")
+        raise SignatureError(f"fn must be callable, got {fn!r}")
     if not hasattr(fn, "__qualname__"):
         fn = _named(fn)
     if mode == "coexec":

@@ -134,12 +134,12 @@ def test_export_writes_a_saved_model(folder: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["predict", "{run}", "--json"], "<stdin>:1:1: expected a tree or a sentence, found an empty line"),
-        (["evaluate", "{bank}"], "this folder holds no training run"),
+        (["evaluate", "{bank}"], "this folder contains no training run"),
         (["train", "--data", "{bank}", "--out", "{run}", "--seed", "9", *TINY], "a run with other settings"),
         (["train", "--data", "{run}", "--out", "{run}/x"], "no treebank in"),
         (["train", "--model", "rntn", "--hidden", "3", "--data", "{bank}", "--out", "{run}/x"], "must be equal"),
         (["train", "--model", "child_sum", "--data", "{bank}", "--out", "{run}/x"], "give --task relatedness"),
-        (["show", "{run}", "--index", "99"], "--index 99: dev has 10 trees, so the last is 9"),
+        (["show", "{run}", "--index", "99"], "--index 99: dev has 10 trees; the last index is 9"),
     ],
 )
 def test_mistakes_get_a_sentence_and_no_traceback(folder: Path, arguments: list[str], message: str) -> None:
@@ -199,7 +199,7 @@ def test_explain_runs_a_program_and_says_what_became_of_it(tmp_path: Path) -> No
     done = run("explain", "--picture", tmp_path / "steps.png", program, "--rounds", 6)
     assert done.exit_code == 0, done.output
     assert "steps: 2 traced, 10 coexecuted" in done.stdout
-    assert "steps: ms of a step" in done.stdout
+    assert "steps: ms per step" in done.stdout
     assert (tmp_path / "steps.png").stat().st_size > 1000
     program.write_text("import sys\nint(sys.argv[2])\n")
     done = run("explain", program, "--rounds", "many")

@@ -45,7 +45,7 @@ class Decision:
 
     def __str__(self) -> str:
         costs = ", ".join(f"{WHAT[way]} {duration(cost)}" for way, cost in self.costs.items())
-        measured = f"; median of a step, {self.steps} of which took turns: {costs}" if costs else ""
+        measured = f"; median time per step over {self.steps} steps taken in turn: {costs}" if costs else ""
         return f"steps run {WHAT[self.way]} ({self.why}{measured})"
 
 
@@ -126,7 +126,7 @@ class Choosing:
     def _why_not(self, way: Way) -> str:
         """Why a way cannot be taken; "" if it can."""
         if self._is_shared and way.is_for_one_thread:
-            return "several threads take steps of the function"
+            return "the function is called from several threads"
         return way.given_up
 
     def _next(self) -> Way:
@@ -161,7 +161,7 @@ class Choosing:
         """A way has given up that was ready."""
         del self.ways[way.name]
         self._follow(way)
-        self._why = f"{WHAT[way.name]} they gave up"
+        self._why = f"running {WHAT[way.name]} is no longer possible"
         if self._warming:
             self._contest = None
         elif self._contest is not None:
@@ -194,7 +194,7 @@ class Choosing:
     def _look_back(self, now: float, before: float) -> None:
         """Compares the ways again where steps take longer than they did."""
         if len(self.ways) > 1 and 0.0 < before * DRIFT < now and len(self.decisions) < MAX_DECISIONS:
-            self._why = f"a step took {duration(now)}, not {duration(before)} any more"
+            self._why = f"steps slowed down from {duration(before)} to {duration(now)}"
             self._contest = None
 
 

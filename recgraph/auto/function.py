@@ -105,11 +105,11 @@ class Automatic(Speculated):
         return {**self.calls, "eager": eager, **beside}
 
     def _heads(self) -> list[str]:
-        heads = [f"not converted whole: {self.given_up}"] if self.given_up else []
+        heads = [f"cannot be converted as a whole: {self.given_up}"] if self.given_up else []
         for choosing in (self.whole, self.apart):
             if choosing is not None:
                 heads += map(str, choosing.decisions)
-                heads += [f"not {WHAT[way]}: {why}" for way, why in choosing.rejected.items()]
+                heads += [f"cannot run {WHAT[way]}: {why}" for way, why in choosing.rejected.items()]
         return heads
 
     def explain(self, html: bool = False) -> Any:

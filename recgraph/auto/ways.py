@@ -20,9 +20,9 @@ COEXEC_CALLEES: Final = "coexec+callees"
 WHAT: Final[dict[str, str]] = {
     EAGER: "eagerly",
     GRAPH: "as one graph",
-    CALLEES: "eagerly, its callees as graphs",
+    CALLEES: "eagerly, with its callees as graphs",
     COEXEC: "co-executed",
-    COEXEC_CALLEES: "co-executed, its callees as graphs",
+    COEXEC_CALLEES: "co-executed, with its callees as graphs",
 }
 
 
@@ -136,7 +136,7 @@ class WithCallees:
     def given_up(self) -> str:
         """See `Way`."""
         if self.callees is not None and self.callees.is_settled and not self.callees.converted:
-            return "none of the functions that are called becomes a graph"
+            return "no callee can be converted to a graph"
         return self._failure
 
     def explanations(self) -> list[Explanation]:

@@ -175,7 +175,7 @@ def conflict(trace: Trace) -> str:
         if not types.isdisjoint(PROGRAMS):
             for name in sorted(types):
                 if not may_be_in_program(name):
-                    return f"a SubGraph has a {name}, which may not be done before Python is there"
+                    return f"a SubGraph contains {name}, whose effects must not happen before Python reaches the call"
     return ""
 
 
@@ -188,7 +188,7 @@ def resource(number: int) -> Resource:
     """
     name, dtype, shape = module().resource(number)
     if dtype == 0:
-        raise ValueError(f"{name} is no variable")
+        raise ValueError(f"{name} is not a variable")
     sizes = None if shape is None else [None if n < 0 else n for n in shape]
     return Resource(name, tf.dtypes.as_dtype(dtype), tf.TensorShape(sizes))
 

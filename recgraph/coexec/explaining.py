@@ -17,26 +17,26 @@ from recgraph.explaining import Explanation, Remark
 
 # What to change where steps leave their graph, by how the reason begins.
 REMEDIES: Final[dict[str, str]] = {
-    "new path": "none needed: the next graph has this way too",
-    "wrong shapes": "see what the eager operation raises",
-    "shapes depend on values": "none needed: in the next graph Python waits for this shape",
-    "a value that is not fetched is needed": "none needed: the next graph gives this value to Python",
-    "a tensor that is not fetched outlives the step": "none needed: the next graph gives this value to Python",
-    "Python has to wait, as it never had to": "none needed: the next graph tells Python how this operation ends",
-    "an exception": "test for what raises it, where it is raised often",
-    "an operation failed": "see what the eager operation raises",
-    "failed": "see what the eager operation raises",
+    "new path": "none needed: the next graph includes this path",
+    "wrong shapes": "see the error of the eager operation",
+    "shapes depend on values": "none needed: Python waits for this shape in the next graph",
+    "a value that is not fetched is needed": "none needed: the next graph returns this value",
+    "a tensor that is not fetched outlives the step": "none needed: the next graph returns this value",
+    "Python has to wait, as it never had to": "none needed: the next graph reports whether this operation succeeds",
+    "an exception": "if this is frequent, test for the cause instead of raising",
+    "an operation failed": "see the error of the eager operation",
+    "failed": "see the error of the eager operation",
     "the process was forked": "fork before the first step, or between steps",
-    "another thread needs a value": "hand values to other threads, not tensors that are not there yet",
-    "another thread uses a variable of the step": "read it in the step's own thread, and hand on the value",
-    "another thread has written a variable of the step": "let one thread write it, or write it between steps",
-    "a signal": "none needed: the graph is not to blame",
-    "a step before it failed": "see what that step raises",
+    "another thread needs a value": "pass values (`.numpy()`) to other threads, not tensors still being computed",
+    "another thread uses a variable of the step": "read the variable in the step's own thread and pass the value on",
+    "another thread has written a variable of the step": "write the variable from one thread only, or between steps",
+    "a signal": "none needed: the interruption came from outside",
+    "a step before it failed": "see the error of that step",
 }
 _ELSEWHERE: Final = "move it out of the step"
 # From so many departures for one reason at one place on, the next graph does not help.
 _OFTEN: Final = 3
-_EACH_TIME: Final = "steps go another way here each time, or raise later: move what differs out of the step"
+_EACH_TIME: Final = "this differs from step to step, or an exception follows: move it out of the step"
 _WORTH = 0.05
 _SHOWN = 3  # how many of several values at one line are described
 
@@ -85,25 +85,25 @@ def _described_graph(phases: Phases) -> str:
 
 
 def _described_times(profile: Profile) -> str:
-    text = "a step, in ms: Python busy {:.2f}, stalled {:.2f}; graph busy {:.2f}, stalled {:.2f}"
+    text = "ms per step: Python busy {:.2f}, stalled {:.2f}; graph busy {:.2f}, stalled {:.2f}"
     return text.format(*(seconds * 1e3 for seconds in (*profile.python, *profile.graph)))
 
 
 def _described_threads(is_one: bool, with_all: float, with_one: float) -> str:
-    which = "one thread, beside Python's" if is_one else "all threads"
-    text = "the graph is run by {}: from step to step it was {:.2f} ms with one, {:.2f} ms with all"
+    which = "one thread beside Python's" if is_one else "all threads"
+    text = "the graph runs on {}: a step took {:.2f} ms with one thread, {:.2f} ms with all"
     return text.format(which, with_one * 1e3, with_all * 1e3)
 
 
 def _stalls(profile: Profile) -> Iterator[Remark]:
     """What the runners wait for that is worth a look: a twentieth of a step, and more."""
     for runner, stalls, remedy in (
-        ("Python", profile.python_stalls(), "ask for the value later, or less often"),
-        ("the graph", profile.graph_stalls(), "compute what it waits for earlier, or with TensorFlow"),
+        ("Python", profile.python_stalls(), "read the value later, or less often"),
+        ("the graph", profile.graph_stalls(), "compute the value earlier, or with TensorFlow"),
     ):
         for stall, seconds in stalls:
             if seconds >= _WORTH * sum(profile.python):
-                text = f"{runner} waits {seconds * 1e3:.2f} ms a step for {stall.what}"
+                text = f"{runner} waits {seconds * 1e3:.2f} ms per step for {stall.what}"
                 yield Remark("stalled", stall.where, text, remedy=remedy if stall.where else "")
 
 
@@ -132,7 +132,7 @@ def _meetings(nodes: Iterable[Node]) -> Iterator[Remark]:
 _REMEDIES_FOR_MEETINGS: Final = {
     "feed": "",
     "fetch": "",
-    "wait": "compute it later in the step, or by operations that cannot fail",
+    "wait": "compute it later in the step, or with operations that cannot fail",
 }
 
 

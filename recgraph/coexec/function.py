@@ -47,9 +47,9 @@ class Coexecuted:
         phases = self.phases
         if self.strict and phases.given_up:
             raise NotCoexecuted(
-                f"the steps of {self.__qualname__} run eagerly",
+                f"the steps of {self.__qualname__} cannot be co-executed",
                 found=phases.given_up,
-                next_step="leave strict=True out, or change what the reason names",
+                next_step="remove strict=True, or change the code that the reason names",
             )
         if phases.given_up or not tf_private.is_plainly_eager() or not _begin(phases):
             phases.counts["eager"] += 1

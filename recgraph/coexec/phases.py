@@ -118,7 +118,7 @@ class Phases:
             if self._has_lost_functions():
                 self.merged, self.built = Merged(), None
             if self.counts["left"] > max(MAX_DEPARTURES, self.counts["coexecuted"] / 10):
-                self._give_up(f"its steps left their graphs {self.counts['left']} times")
+                self._give_up(f"steps left the graph {self.counts['left']} times")
         if not was_raised and outcome.trace is not None and outcome.code == 0:
             self._merge(outcome.trace)
 
@@ -130,9 +130,9 @@ class Phases:
         if merged is not self.merged:
             self.merged, self.built = merged, None
             if len(self.graph.items) > MAX_NODES:
-                self._give_up(f"its steps have more than {MAX_NODES} different operations")
+                self._give_up(f"steps contain more than {MAX_NODES} different operations")
             elif len(self.merged.traces) > MAX_WAYS:
-                self._give_up(f"its steps went more than {MAX_WAYS} different ways")
+                self._give_up(f"steps took more than {MAX_WAYS} different paths")
         elif self.built is None:
             self._build()
 
@@ -145,11 +145,11 @@ class Phases:
             self.merged = Merged()
             return
         if not self.graph.items:
-            return self._give_up("its steps have no operations that a graph could do")
+            return self._give_up("steps contain no operations that can run in a graph")
         try:
             plan = make_plan(self.graph, device.is_write, device.can_fail, device.can_be_deferred)
             if plan.switches > MAX_SWITCHES:
-                return self._give_up(f"its steps part in more than {MAX_SWITCHES} places")
+                return self._give_up(f"steps branch in more than {MAX_SWITCHES} places")
             function = generate(plan, device.MEANING, self.execution.xla)
             name, options = tf_private.function_name(function), tf_private.call_options()
             described = plan.described(name, options, self.execution.is_lazy, self.execution.threads)

@@ -71,17 +71,17 @@ class Slots:
 
     def __init__(self, plan: Plan, meaning: Meaning) -> None:
         self._plan, self._meaning = plan, meaning
-        self._stalls = {plan.commit: Stall("", "Python to come to the end of the step")}
+        self._stalls = {plan.commit: Stall("", "the end of the step in Python")}
         self._walked = tuple(plan.nodes)  # the device counts operations without loops
         for number, scope in plan.scopes.items():
-            self._stalls[scope.condition] = self._at(number, "whether Python makes another trip of the loop")
+            self._stalls[scope.condition] = self._at(number, "whether the loop continues")
             for level, slot in zip(scope.levels, scope.selects, strict=True):
-                self._stalls[slot] = self._at(level.blocks[0][0], "which way Python goes, here or elsewhere")
+                self._stalls[slot] = self._at(level.blocks[0][0], "which branch Python takes")
         for number, node in plan.nodes.items():
             for given in node.inputs:
-                self._stalls[given.select] = self._at(number, "which value {} is given")
+                self._stalls[given.select] = self._at(number, "which value {} receives")
                 for source, slot in zip(given.sources, given.slots, strict=True):
-                    what = "a value from Python for {}" if source.origin is From.FEED else "which value {} is given"
+                    what = "a value from Python for {}" if source.origin is From.FEED else "which value {} receives"
                     self._stalls[slot] = self._at(number, what)
 
     def __getitem__(self, slot: int) -> Stall:
@@ -194,12 +194,12 @@ class Profile:
         whole.add_row("Python", *map(_milliseconds, self.python))
         whole.add_row("graph", *map(_milliseconds, self.graph))
         causes = Table()
-        for heading in ("runner", "ms a step", "waits for", "at"):
-            causes.add_column(heading, justify="right" if heading == "ms a step" else "left", overflow="fold")
+        for heading in ("runner", "ms per step", "waits for", "at"):
+            causes.add_column(heading, justify="right" if heading == "ms per step" else "left", overflow="fold")
         for runner, stalls in (("Python", self.python_stalls()), ("graph", self.graph_stalls())):
             for stall, seconds in stalls[:SHOWN]:
                 causes.add_row(runner, _milliseconds(seconds), stall.what, stall.where or "-")
-        return [f"{self.name}: ms of a step, {len(self.steps)} steps", whole, "what stalls them", causes]
+        return [f"{self.name}: ms per step, {len(self.steps)} steps", whole, "what stalls them", causes]
 
     def picture(self, path: Path) -> None:
         """Draws the breakdown: a bar for each runner, busy and stalled, as figure 6 of the paper on Terra.
@@ -236,7 +236,7 @@ def breakdown(profiles: list[Profile]) -> Figure:
                 label=label and f"{label} stalled",
             )  # fmt: skip
     axes.set_xticks([i * 3 + 0.5 for i in range(len(profiles))], [profile.name for profile in profiles])
-    axes.set_ylabel("ms of a step")
+    axes.set_ylabel("ms per step")
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.3)
     figure.legend(loc="outside right upper", frameon=False)

@@ -54,7 +54,7 @@ def specs_of(function: Callable[..., Any], args: tuple[Any, ...], seconds: float
     try:
         return tf.nest.map_structure(lambda leaf: signature.spec_of(tf.convert_to_tensor(leaf)), value)
     except (TypeError, ValueError) as error:
-        raise NotReachedError(f"the base case gives no tensors: {_first_line(error)}") from error
+        raise NotReachedError(f"the base case does not return tensors: {_first_line(error)}") from error
 
 
 def check_depth() -> None:
@@ -64,7 +64,7 @@ def check_depth() -> None:
     while frame is not None:
         frame, depth = frame.f_back, depth + 1
     if depth > 0.6 * sys.getrecursionlimit():
-        raise _GivenUpError("Python's limit of recursion")
+        raise _GivenUpError("Python's recursion limit")
 
 
 def _first_line(error: Exception) -> str:

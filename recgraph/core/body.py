@@ -39,11 +39,11 @@ class BodyGraph(tf_private.FuncGraph):
     def _bring_in(self, tensor: Any, name: str | None) -> tf.Tensor:
         if not can_reach(self, tensor):
             raise ScopeError(
-                f"{self.name}: the body uses a tensor that it cannot reach",
+                f"{self.name}: the body uses a tensor from an unrelated graph",
                 where=origin.here(),
                 found=str(tensor),
-                expected="tensors of the graphs around the SubGraph",
-                next_step="pass the tensor as an input, or define the SubGraph inside of the function that makes it",
+                expected="tensors of the graphs that enclose the SubGraph",
+                next_step="pass the tensor as an input, or define the SubGraph inside the function that creates it",
             )
         placeholder = tf_private.capture_by_placeholder(self, tensor, name)
         self.captured.append(tensor)

@@ -22,11 +22,12 @@ def explain(name: str, error: BaseException, trace: TracebackType | None) -> Bra
     names = ["true_fn", "false_fn"] if is_cond else [f"branch {i}" for i in range(len(graphs))]
     found = [f"{one}: {_outline(graph.structured_outputs)}" for one, graph in zip(names, graphs, strict=False)]
     return BranchError(
-        f"SubGraph '{name}': the branches of a {'cond' if is_cond else 'switch_case'} give different things",
+        f"SubGraph '{name}': the branches of a {'cond' if is_cond else 'switch_case'} return different structures "
+        "or dtypes",
         where=origin.of_traceback(trace) or origin.here(),
         found="; ".join(found) or str(error),
         expected="the same structure and the same dtypes from every branch",
-        next_step="return as many values, arranged alike, from every branch; tf.cast makes dtypes equal",
+        next_step="return the same structure from every branch; tf.cast makes dtypes equal",
     )
 
 

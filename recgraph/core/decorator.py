@@ -205,7 +205,7 @@ class RecursiveFunction:
             raise _FurtherArgumentsError(further)
         if further or any(label not in given and label not in parameters for label in defined):
             raise SignatureError(
-                f"{self._options['name']}: a recursive call passes other arguments than the call from outside",
+                f"{self._options['name']}: a recursive call has arguments of another structure than the outer call",
                 where=origin.here(),
                 found=", ".join(given),
                 expected=", ".join(defined),
@@ -243,8 +243,8 @@ class RecursiveFunction:
             f"the outputs of '{self._options['name']}' cannot be inferred",
             where=origin.here(),
             found="; ".join([f"{type(first_error).__name__}: {first_error}", *failures]),
-            next_step="mend that or, if only the guess at what a call gives was wrong, declare them: "
-            "@rg.subgraph(outputs=tf.TensorSpec(shape, dtype)), or any nest of such",
+            next_step="fix the error or, if only the inferred result of a recursive call is wrong, declare the "
+            "outputs: @rg.subgraph(outputs=tf.TensorSpec(shape, dtype)), or a nest of specs",
         ) from first_error
 
     def _calls_itself_undecorated(self) -> DefinitionError:
@@ -300,7 +300,7 @@ class RecursiveFunction:
             if _same(guess, actual):
                 return made
             guess = _merge(guess, actual)
-        raise DefinitionError(f"the outputs of '{self._options['name']}' change with every level of the recursion")
+        raise DefinitionError(f"the outputs of '{self._options['name']}' differ at every level of the recursion")
 
     def _sharpen(self, specs: Any, made: SubGraph) -> SubGraph:
         """Where the guess left a shape unknown: the shape that some branch gives, if the recursion keeps to it."""

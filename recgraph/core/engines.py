@@ -56,7 +56,7 @@ def explain(engine: str, single: bool, programs: Sequence[Linked]) -> str:
     """See `SubGraph.explain`; `single` is whether single calls may be batched."""
     lines = [f'engine "{engine}"']
     if engine == "auto" and not single:
-        lines.append("single calls run parallel: no two of their invocations can stand at the same place")
+        lines.append("single calls run parallel: no two of their invocations can be batched")
     for linked in programs:
         if linked.plan is None:
             lines.append(f"runs parallel: {linked.unbatchable}")

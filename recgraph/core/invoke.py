@@ -78,9 +78,9 @@ def call_inside(
     """A call in a body: it inherits the environment of the invocation that makes it."""
     if tf_private.a_tape_is_listening() and tf_private.has_tangents(tensors):
         raise GradientError(
-            f"SubGraph '{subgraph.name}' cannot be called under a tf.autodiff.ForwardAccumulator in a body",
+            f"SubGraph '{subgraph.name}' cannot be called under a tf.autodiff.ForwardAccumulator inside a body",
             where=origin.here(),
-            next_step="put the accumulator around the call from outside, or use tf.GradientTape outside of the body",
+            next_step="put the accumulator around the outermost call, or use tf.GradientTape outside the body",
         )
     body.callees[subgraph.identity] = subgraph
     made = native.ops().recgraph_invoke(
@@ -148,8 +148,8 @@ def _call_under_accumulators(
             "uses",
             where=origin.here(),
             found=str(why),
-            expected="a SubGraph with a second derivative: an accumulator takes the gradient of the gradient",
-            next_step="use tf.GradientTape, or call it where the accumulator watches nothing that it uses",
+            expected="a SubGraph with second derivatives, since an accumulator differentiates the gradient",
+            next_step="use tf.GradientTape, or make the call where the accumulator watches none of its inputs",
         ) from why
 
 
@@ -358,8 +358,8 @@ def _check_variants(op: Any, arguments: int, gradients: Sequence[Any]) -> None:
             f"call of SubGraph '{op.get_attr('site').decode()}': no gradient flows through a TensorList that a call "
             + ("gives" if gives else "is given"),
             found="a result of dtype variant" if gives else "an argument of dtype variant",
-            expected="tensors, whose gradients are known",
-            next_step="hand over the tensors of the list (`stack`), or put tf.stop_gradient where the list is made",
+            expected="tensors, whose gradients are defined",
+            next_step="pass the stacked tensors instead (`stack`), or apply tf.stop_gradient where the list is created",
         )
 
 
@@ -374,9 +374,9 @@ def _check_handles(op: Any, arguments: int, subgraph: SubGraph | None) -> None:
     given = [i for i, tensor in enumerate(list(op.inputs)[:arguments]) if tensor.dtype == tf.resource]
     if any(_may_be_wanted(op, i) for i in given) and _may_read(subgraph):
         raise GradientError(
-            f"call of SubGraph '{_name_of(op, subgraph)}': no gradient flows to a variable whose handle it is given",
+            f"call of SubGraph '{_name_of(op, subgraph)}': no gradient flows to a variable that is passed as a handle",
             found="an argument of dtype resource",
-            expected="a body that uses the variable itself, or is given its value",
+            expected="a body that captures the variable, or receives its value",
             next_step="let the body use the variable (it is captured), pass its value (`variable.read_value()`), or "
             "take the gradient in a tf.GradientTape that does not watch the variable",
         )
@@ -603,7 +603,7 @@ def _second_rule(op: Any, *gradients: Any) -> list[Any]:
     if contract is None or linked.subgraph is None:
         raise GradientError(
             f"the gradient of SubGraph '{linked.entry}' cannot be differentiated again",
-            next_step="second derivatives need the SubGraph's definition: a SavedModel has first derivatives only",
+            next_step="second derivatives need the SubGraph's definition; a SavedModel has only first derivatives",
         )
     rows = bool(op.get_attr("map"))
     pullback, outers = linked.subgraph.pullback()

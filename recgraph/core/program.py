@@ -88,7 +88,7 @@ class Program:
         if self.subgraph is None:
             raise GradientError(
                 f"SubGraph '{self.entry}' was saved without a gradient",
-                next_step="take a gradient through it where it is saved: the error there says why it has none",
+                next_step="differentiate it in the program that saves it; the error there says why it has no gradient",
             )
         return self.subgraph.program(gradient=True, batched=self.batched)
 

@@ -53,7 +53,7 @@ def to_tensors(name: str, values: Any, specs: Any, rows: bool = False) -> list[t
         parts = tf_private.flatten_up_to(specs, values)
     except (ValueError, TypeError):
         raise SignatureError(
-            f"{name}: the arguments are arranged otherwise than the inputs",
+            f"{name}: the arguments do not have the structure of the inputs",
             where=origin.here(),
             found=_outline(values),
             expected=_outline(specs),
@@ -85,14 +85,14 @@ def in_order(
         return SignatureError(f"{name}: {what}", where=origin.here(), expected=f"{name}({expected})")
 
     if len(args) > len(names):
-        raise refuse(f"{len(args)} arguments were given for {len(names)} inputs")
+        raise refuse(f"{len(args)} arguments given for {len(names)} inputs")
     values = dict(enumerate(args))
     for label, value in named.items():
         if label not in names:
             raise refuse(f"no input is named '{label}'")
         index = names.index(label)
         if index in values:
-            raise refuse(f"input {index + 1} ('{label}') is given twice")
+            raise refuse(f"input {index + 1} ('{label}') is given more than once")
         values[index] = value
     for index, input_name in enumerate(names):
         if index not in values:
@@ -120,7 +120,11 @@ def _check_integers(subject: str, value: Any, dtype: tf.DType, wanted: str) -> N
                 continue
             found, next_step = str(outside[0]), "declare the input as tf.int64, or change the argument"
         raise SignatureError(
-            f"{subject} does not fit", where=origin.here(), found=found, expected=wanted, next_step=next_step
+            f"{subject} is not representable as {dtype.name}",
+            where=origin.here(),
+            found=found,
+            expected=wanted,
+            next_step=next_step,
         )
 
 
@@ -134,12 +138,15 @@ def _to_tensor(name: str, index: int, value: Any, spec: tf.TensorSpec, rows: boo
         tensor = tf.convert_to_tensor(tensor)
     except (TypeError, ValueError) as error:
         raise SignatureError(
-            f"{name}: {argument} cannot be made a tensor", where=origin.here(), found=str(error), expected=wanted
+            f"{name}: {argument} cannot be converted to a tensor",
+            where=origin.here(),
+            found=str(error),
+            expected=wanted,
         ) from None
     shape = _rows_of(spec.shape) if rows else spec.shape
     if tensor.dtype != spec.dtype or not shape.is_compatible_with(tensor.shape):
         raise SignatureError(
-            f"{name}: {argument} does not fit",
+            f"{name}: {argument} has the wrong dtype or shape",
             where=origin.here(),
             found=f"{tensor.dtype.name} of shape {tensor.shape}",
             expected=wanted,

@@ -110,7 +110,7 @@ class SubGraph:
 
     def __enter__(self) -> SubGraph:
         if self._body is not None:
-            raise DefinitionError(f"SubGraph '{self.name}' has a body already", where=origin.here())
+            raise DefinitionError(f"SubGraph '{self.name}' already has a body", where=origin.here())
         self._body = BodyGraph(self.name)
         self._exits = contextlib.ExitStack()
         self._exits.enter_context(self._body.as_default())
@@ -174,7 +174,7 @@ class SubGraph:
         declared = self._flat_inputs[index] if index < len(self._flat_inputs) else None
         if declared is None or not signature.fits(declared, asked):
             raise SignatureError(
-                f"{self.name}: input {index + 1} contradicts the declared inputs",
+                f"{self.name}: input {index + 1} does not match the declared inputs",
                 where=origin.here(),
                 found=signature.describe(asked),
                 expected=f"no more than {index} inputs" if declared is None else signature.describe(declared),
@@ -203,7 +203,7 @@ class SubGraph:
         """
         body = self._open_body("output")
         if self._output_structure is not None:
-            raise DefinitionError(f"{self.name}: the output was set before", where=origin.here())
+            raise DefinitionError(f"{self.name}: output() was called twice", where=origin.here())
         tensors = tf.nest.map_structure(lambda leaf: self._control.mark_as_return(_as_tensor(self, leaf)), value)
         if check:
             self._check_outputs(tensors)
@@ -213,7 +213,7 @@ class SubGraph:
     def _open_body(self, what: str) -> BodyGraph:
         if self._body is None or self._exits is None:
             raise DefinitionError(
-                f"{self.name}.{what}() belongs inside of `with {self.name}:`",
+                f"{self.name}.{what}() must be called inside `with {self.name}:`",
                 where=origin.here(),
             )
         return self._body
@@ -223,7 +223,7 @@ class SubGraph:
         if self._declared_outputs is not None:
             expected, why = self._declared_outputs, "the outputs that were declared"
         elif self._assumed_call is not None:
-            expected, why = _ASSUMED_OUTPUT, f"what the call at {self._assumed_call} was taken to give"
+            expected, why = _ASSUMED_OUTPUT, f"what the call at {self._assumed_call} was assumed to return"
         else:
             return
         try:
@@ -291,7 +291,7 @@ class SubGraph:
         """
         if not self._finished or self._body is None:
             raise DefinitionError(
-                f"SubGraph '{self.name}' was declared and called, and its body was never defined",
+                f"SubGraph '{self.name}' was declared and called, but its body was never defined",
                 where=origin.here(),
                 next_step=f"define it first: `with {self.name}: ...`",
             )
@@ -384,7 +384,7 @@ class SubGraph:
             raise GradientError(
                 f"SubGraph '{self.name}' cannot be differentiated",
                 found=str(error),
-                next_step="use an operation that has a gradient, or tf.stop_gradient on its inputs",
+                next_step="use an operation that has a gradient, or apply tf.stop_gradient to its inputs",
             ) from error
         gradient_module.set_outputs(derivative, targets)
         return derivative
@@ -487,5 +487,5 @@ def _as_tensor(subgraph: SubGraph, leaf: Any) -> tf.Tensor:
         return tf.identity(tf.convert_to_tensor(leaf))
     except (TypeError, ValueError) as error:
         raise SignatureError(
-            f"{subgraph.name}: the output cannot be made a tensor", where=origin.here(), found=str(error)
+            f"{subgraph.name}: the output cannot be converted to a tensor", where=origin.here(), found=str(error)
         ) from None

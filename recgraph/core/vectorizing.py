@@ -30,13 +30,13 @@ def _vectorize_call(loop: Any) -> list[Any]:
         raise ScopeError(
             f"SubGraph '{name}' cannot be called in tf.vectorized_map: it captures a tensor that differs from "
             "iteration to iteration",
-            expected="a SubGraph that is given what differs as an input",
+            expected="a SubGraph that receives what differs as an input",
             next_step=f"make it an input, or {_NEXT_STEP}",
         )
     if not count or any(one.t.dtype in (tf.resource, tf.variant) for one in given[:count]):
         raise ScopeError(
             f"SubGraph '{name}' cannot be called in tf.vectorized_map: it has "
-            + ("an input of dtype resource or variant, which has no rows" if count else "no inputs"),
+            + ("an input of dtype resource or variant, which cannot be split into rows" if count else "no inputs"),
             next_step=_NEXT_STEP,
         )
     rows = bool(op.get_attr("map"))

@@ -110,7 +110,7 @@ def chosen_tree(text: str | None, data: Path | str, split: str, index: int) -> T
         return next(predictor.read_inputs([text], "--input"))
     trees = getattr(load_sst(data), split)
     if index >= len(trees):
-        raise ValueError(f"--index {index}: {split} has {len(trees)} trees, so the last is {len(trees) - 1}")
+        raise ValueError(f"--index {index}: {split} has {len(trees)} trees; the last index is {len(trees) - 1}")
     return trees[index]
 
 

@@ -108,7 +108,7 @@ def save(model: TreeModel, vocabulary: Vocabulary, folder: Path) -> None:
             "the model cannot be saved here",
             where=str(folder),
             found=getattr(cause, "message", None) or str(cause),
-            next_step="give another --out, or mend that and try again; the run is as it was",
+            next_step="give another --out, or fix the problem and try again; the run is unchanged",
         ) from cause
 
 

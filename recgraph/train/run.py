@@ -82,7 +82,7 @@ def load(folder: Path) -> Run:
         raise RunError(
             "this run has no weights yet",
             where=str(folder),
-            next_step="let `recgraph train` finish at least one epoch",
+            next_step="train it for at least one epoch with `recgraph train`",
         )
     return run
 

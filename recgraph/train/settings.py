@@ -90,7 +90,7 @@ def load_settings(folder: Path) -> Settings:
         settings: Settings = stored.read(Settings, folder / "settings.json", "settings", _CHOICES)
     except FileNotFoundError:
         raise RunError(
-            "this folder holds no training run", where=str(folder), next_step="`recgraph train --out DIR` makes one"
+            "this folder contains no training run", where=str(folder), next_step="`recgraph train --out DIR` makes one"
         ) from None
     return settings
 
@@ -105,7 +105,7 @@ def require_same(old: Settings, new: Settings, folder: Path) -> None:
     changed = [key for key in before if key not in CONTINUABLE and before[key] != after[key]]
     if changed:
         raise RunError(
-            "this folder holds a run with other settings",
+            "this folder contains a run with other settings",
             where=str(folder),
             expected=", ".join(f"{key}={before[key]!r}" for key in changed),
             found=", ".join(f"{key}={after[key]!r}" for key in changed),

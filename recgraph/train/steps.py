@@ -47,7 +47,7 @@ def network(model: Any, implementation: str) -> Network:
     if implementation != "iterative":
         return model
     if not isinstance(model, TreeModel):
-        raise ValueError(f"{type(model).__name__} has no iterative twin; leave --implementation out")
+        raise ValueError(f"{type(model).__name__} has no iterative implementation; leave out --implementation")
     return Iterative(model)
 
 

@@ -22,7 +22,9 @@ def load(settings: Settings) -> Any:
     bank = TASKS[settings.task].load(settings.data)
     for name in ("train", "dev"):
         if not getattr(bank, name):
-            raise ValueError(f"{settings.data}: {name}.txt is empty: there is nothing to learn from or to choose by")
+            raise ValueError(
+                f"{settings.data}: {name}.txt is empty; training needs trees for both training and selection"
+            )
     return bank
 
 

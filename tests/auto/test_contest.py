@@ -109,7 +109,7 @@ def test_ways_get_ready_before_they_are_compared(clock: list[float]) -> None:
     assert ways[:7] == ["coexec"] * 7
     assert ways[7 : 7 + 2 * BLOCK] == ["eager"] * BLOCK + ["coexec"] * BLOCK
     assert ways[-20:] == ["coexec"] * 20
-    assert str(steps.decision).startswith("steps run co-executed (the first comparison; median of a step, ")
+    assert str(steps.decision).startswith("steps run co-executed (the first comparison; median time per step over ")
     assert "eagerly 1 s, co-executed 500 ms" in str(steps.decision)
 
 
@@ -120,9 +120,9 @@ def test_a_way_that_gives_up_is_left_and_named(clock: list[float]) -> None:
     while steps.decision is None:
         steps.run()
     assert steps.decision.way == "coexec"
-    coexec.given_up = "its steps left their graphs 33 times"
+    coexec.given_up = "steps left the graph 33 times"
     assert steps.run() == "callees"
-    assert steps.rejected == {"coexec": "its steps left their graphs 33 times"}
+    assert steps.rejected == {"coexec": "steps left the graph 33 times"}
     assert [decision.way for decision in steps.decisions] == ["coexec", "callees"]
 
 
@@ -136,7 +136,7 @@ def test_ways_are_compared_again_when_steps_become_slower(clock: list[float]) ->
     for _ in range(100):
         steps.run()
     assert [decision.way for decision in steps.decisions] == ["coexec", "eager"]
-    assert "a step took 2 s, not 500 ms any more" in str(steps.decisions[-1])
+    assert "steps slowed down from 500 ms to 2 s" in str(steps.decisions[-1])
 
 
 def test_a_step_inside_of_a_step_is_a_part_of_it(clock: list[float]) -> None:

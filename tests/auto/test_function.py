@@ -119,9 +119,9 @@ def test_explain_has_the_reason_the_costs_and_the_parts() -> None:
     text = called.explain()
     lines, first = inspect.getsourcelines(Model.step)
     line = first + next(i for i, one in enumerate(lines) if "no converter" in one)
-    assert f"not converted whole: {__file__}:{line}: " in text
+    assert f"cannot be converted as a whole: {__file__}:{line}: " in text
     assert "steps run " in text
-    assert "(the first comparison; median of a step, " in text
+    assert "(the first comparison; median time per step over " in text
     assert "Model.gradient: 3 eager, " in text
     page = called.explain(html=True)
     assert page == text.html()
@@ -145,7 +145,7 @@ def test_a_function_without_callees_is_coexecuted_or_eager() -> None:
     for i in range(STEPS):
         called(*matrix(i))
     assert set(called.apart.counts) <= {"eager", "callees", "coexec"}
-    assert called.apart.rejected["callees"] == "none of the functions that are called becomes a graph"
+    assert called.apart.rejected["callees"] == "no callee can be converted to a graph"
 
 
 def test_exceptions_and_state_are_those_of_eager_execution() -> None:
@@ -240,7 +240,7 @@ def test_threads_take_steps_of_one_function() -> None:
         thread.join()
     for found in results:
         np.testing.assert_allclose(found, expected, rtol=1e-4)
-    assert "several threads take steps of the function" in called.explain()
+    assert "the function is called from several threads" in called.explain()
 
 
 def test_without_the_extension_modules_functions_run_eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_without_the_extension_modules_functions_run_eagerly(monkeypatch: pytest
     for i in range(12):
         called(*matrix(i))
     assert called.apart.decision.way == "eager"
-    assert "not co-executed: the op library was never built" in called.explain()
+    assert "cannot run co-executed: the op library was never built" in called.explain()
 
 
 def test_a_coexecuted_function_is_a_part_of_a_converted_caller() -> None:
@@ -303,5 +303,5 @@ def test_decisions_are_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
 
 def test_a_mode_that_does_not_exist_is_named() -> None:
     """With those that do."""
-    with pytest.raises(SignatureError, match="no mode 'fast'"):
+    with pytest.raises(SignatureError, match="mode must be one of 'auto', 'speculate', 'coexec', got 'fast'"):
         rg.function(lambda x: x, mode="fast")

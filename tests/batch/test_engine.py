@@ -133,7 +133,7 @@ def test_single_calls_with_nothing_to_batch_run_parallel() -> None:
     total = make_sum("auto")
     assert float(total(4, 1.0)) == 10
     assert [program.plan for program in total._programs.values()] == [None]
-    assert "single calls run parallel: no two of their invocations can stand at the same place" in total.explain()
+    assert "single calls run parallel: no two of their invocations can be batched" in total.explain()
 
 
 @pytest.mark.parametrize("leaf_first", [False, True])

@@ -86,8 +86,8 @@ def test_results_are_the_same_by_any_number_of_threads() -> None:
 def test_threads_are_tried_and_explained() -> None:
     network, step = trained(Execution(), 120)
     assert_same(network, trained(None, 120)[0], 1e-6)
-    assert "the graph is run by " in step.explain()
-    assert "the graph is run by " not in trained(Execution(threads="one"), 120)[1].explain()
+    assert "the graph runs on " in step.explain()
+    assert "the graph runs on " not in trained(Execution(threads="one"), 120)[1].explain()
 
 
 def stall(execution: Execution) -> float:
@@ -221,7 +221,7 @@ def test_xla_in_a_loop_of_steps() -> None:
 
 def test_xla_is_for_co_execution() -> None:
     """Speculated graphs have no such option."""
-    with pytest.raises(SignatureError, match="xla=True with the mode 'auto'"):
+    with pytest.raises(SignatureError, match="xla=True needs mode='coexec', got mode='auto'"):
         rg.function(lambda: None, xla=True)
 
 

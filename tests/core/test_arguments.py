@@ -95,7 +95,7 @@ def test_a_recursive_call_with_another_number_of_arguments() -> None:
             return rest[0]
         return shrink(n - 1, *rest[1:])
 
-    with pytest.raises(SignatureError, match="a recursive call passes other arguments than the call from outside"):
+    with pytest.raises(SignatureError, match="a recursive call has arguments of another structure than the outer call"):
         shrink(1, 1.0, 2.0)
 
 

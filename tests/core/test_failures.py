@@ -44,7 +44,7 @@ def test_output_set_twice() -> None:
         with pytest.raises(DefinitionError) as caught:
             where = line() + 1
             twice.output(2.0)
-    check_text(caught.value, where, "twice: the output was set before")
+    check_text(caught.value, where, "twice: output() was called twice")
 
 
 def test_called_before_its_body_exists() -> None:
@@ -64,7 +64,7 @@ def test_declared_called_and_never_defined() -> None:
     with pytest.raises(DefinitionError) as caught:
         where = line() + 1
         caller(1.0)
-    check_text(caught.value, where, "SubGraph 'missing' was declared and called, and its body was never defined")
+    check_text(caught.value, where, "SubGraph 'missing' was declared and called, but its body was never defined")
 
 
 def test_a_body_that_raises_leaves_the_name_reusable() -> None:
@@ -83,9 +83,9 @@ def test_a_body_that_raises_leaves_the_name_reusable() -> None:
 def test_a_second_body_is_refused() -> None:
     """A definition is for life."""
     fibonacci = programs.make_fibonacci()
-    with pytest.raises(DefinitionError, match="SubGraph 'fibonacci' has a body already"), fibonacci:
+    with pytest.raises(DefinitionError, match="SubGraph 'fibonacci' already has a body"), fibonacci:
         pass
-    with pytest.raises(DefinitionError, match=r"fibonacci.input\(\) belongs inside of `with fibonacci:`"):
+    with pytest.raises(DefinitionError, match=r"fibonacci.input\(\) must be called inside `with fibonacci:`"):
         fibonacci.input()
 
 
@@ -128,19 +128,19 @@ def test_output_that_is_not_what_a_call_was_taken_for() -> None:
         where = line() + 1
         guess(n)
         guess.output(n)
-    taken = f"what the call at {__file__}:{where} was taken to give"
+    taken = f"what the call at {__file__}:{where} was assumed to return"
     check_text(caught.value, None, taken, "found:     int32[]", "float32", "SubGraph('guess', outputs=TensorSpec(")
 
 
 def test_inputs_that_contradict_the_declaration() -> None:
     """Another dtype, or one too many."""
     declared = rg.SubGraph("declared", inputs=(INT,), outputs=INT)
-    with pytest.raises(SignatureError, match="declared: input 1 contradicts the declared inputs"), declared:
+    with pytest.raises(SignatureError, match="declared: input 1 does not match the declared inputs"), declared:
         declared.input(tf.float32)
     with pytest.raises(SignatureError) as caught, declared:
         declared.input(tf.int32)
         declared.input(tf.int32)
-    check_text(caught.value, None, "declared: input 2 contradicts", "no more than 1 inputs")
+    check_text(caught.value, None, "declared: input 2 does not match", "no more than 1 inputs")
 
 
 TWO = lambda: (1.0, 2.0)  # noqa: E731
@@ -179,7 +179,11 @@ def test_branches_that_give_different_things(kind: str) -> None:
     with pytest.raises(BranchError) as caught, uneven:
         uneven.output(branch(uneven.input(tf.int32)))
     check_text(
-        caught.value, where, f"'uneven': the branches {of_what} give different things", found, "the same structure"
+        caught.value,
+        where,
+        f"'uneven': the branches {of_what} return different structures or dtypes",
+        found,
+        "the same structure",
     )
     with uneven:
         uneven.output(1.0)
@@ -213,22 +217,28 @@ def test_a_wrong_guess_that_only_shows_in_a_branch() -> None:
 
 BAD_CALLS: dict[str, tuple[tuple[Any, ...], tuple[str, ...]]] = {
     "too few": ((1,), ("input 2 ('x') is missing", "strict(int32[], float32[2] x)")),
-    "too many": ((1, [1.0, 2.0], 3), ("3 arguments were given for 2 inputs", "strict(int32[], float32[2] x)")),
+    "too many": ((1, [1.0, 2.0], 3), ("3 arguments given for 2 inputs", "strict(int32[], float32[2] x)")),
     "out of range": (
         (2**40, [1.0, 2.0]),
-        ("argument 1 does not fit", "1099511627776", "int32 of shape ()", "tf.int64"),
+        ("argument 1 is not representable as int32", "1099511627776", "int32 of shape ()", "tf.int64"),
     ),
-    "negative": ((-(2**31) - 1, [1.0, 2.0]), ("argument 1 does not fit", "-2147483649")),
-    "NumPy out of range": ((np.int64(2**31), [1.0, 2.0]), ("argument 1 does not fit", "2147483648")),
-    "too large for any": ((2**100, [1.0, 2.0]), ("argument 1 does not fit", str(2**100))),
-    "NumPy float for int": ((np.float32(1.5), [1.0, 2.0]), ("argument 1 does not fit", "float32 numbers", "tf.cast")),
-    "no tensor": ((object(), [1.0, 2.0]), ("argument 1 cannot be made a tensor", "int32 of shape ()")),
-    "float for int": ((1.5, [1.0, 2.0]), ("argument 1 cannot be made a tensor", "int32 of shape ()")),
+    "negative": ((-(2**31) - 1, [1.0, 2.0]), ("argument 1 is not representable as int32", "-2147483649")),
+    "NumPy out of range": ((np.int64(2**31), [1.0, 2.0]), ("argument 1 is not representable as int32", "2147483648")),
+    "too large for any": ((2**100, [1.0, 2.0]), ("argument 1 is not representable as int32", str(2**100))),
+    "NumPy float for int": (
+        (np.float32(1.5), [1.0, 2.0]),
+        ("argument 1 is not representable as int32", "float32 numbers", "tf.cast"),
+    ),
+    "no tensor": ((object(), [1.0, 2.0]), ("argument 1 cannot be converted to a tensor", "int32 of shape ()")),
+    "float for int": ((1.5, [1.0, 2.0]), ("argument 1 cannot be converted to a tensor", "int32 of shape ()")),
     "dtype": (
         (1, tf.constant([1, 2])),
-        ("argument 2 ('x') does not fit", "int32 of shape (2,)", "float32 of shape (2,)"),
+        ("argument 2 ('x') has the wrong dtype or shape", "int32 of shape (2,)", "float32 of shape (2,)"),
     ),
-    "shape": ((1, tf.ones([3])), ("argument 2 ('x') does not fit", "float32 of shape (3,)", "float32 of shape (2,)")),
+    "shape": (
+        (1, tf.ones([3])),
+        ("argument 2 ('x') has the wrong dtype or shape", "float32 of shape (3,)", "float32 of shape (2,)"),
+    ),
 }
 
 
@@ -254,7 +264,7 @@ def test_arguments_that_do_not_fit(case: str) -> None:
 
 BAD_NAMES: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "unknown": ((1,), {"y": 1.0}, "no input is named 'y'"),
-    "twice": ((1, 2.0), {"x": 1.0}, "input 2 ('x') is given twice"),
+    "twice": ((1, 2.0), {"x": 1.0}, "input 2 ('x') is given more than once"),
     "missing": ((), {"x": 1.0}, "input 1 ('n') is missing"),
 }
 
@@ -277,7 +287,9 @@ def test_a_nest_that_is_arranged_otherwise() -> None:
         of_dict.output(arguments["a"] - arguments["b"])
     with pytest.raises(SignatureError) as caught:
         of_dict({"a": 1.0, "c": 2.0})
-    check_text(caught.value, None, "of_dict: the arguments are arranged otherwise than the inputs", "'a'", "'c'", "'b'")
+    check_text(
+        caught.value, None, "of_dict: the arguments do not have the structure of the inputs", "'a'", "'c'", "'b'"
+    )
 
 
 def test_integers_in_lists_and_arrays_that_do_not_fit() -> None:
@@ -285,7 +297,7 @@ def test_integers_in_lists_and_arrays_that_do_not_fit() -> None:
     with rg.SubGraph("bytes", outputs=tf.TensorSpec([None], tf.uint8)) as bytes_:
         bytes_.output(bytes_.input(tf.uint8, [None]))
     for numbers in ([1, 256], [-1], np.array([3, 300]), [[1.5], [2.0]], np.array([1.0])):
-        with pytest.raises(SignatureError, match="argument 1 (does not fit|cannot be made)"):
+        with pytest.raises(SignatureError, match="argument 1 (is not representable as uint8|cannot be converted)"):
             bytes_(numbers)
     assert bytes_([0, 255]).numpy().tolist() == [0, 255]
     assert bytes_(np.array([0, 255])).numpy().tolist() == [0, 255]
@@ -298,7 +310,13 @@ def test_rows_that_do_not_fit() -> None:
         pair.output(pair.input() + pair.input())
     with pytest.raises(SignatureError) as caught:
         pair.map(1.0, [1.0])
-    check_text(caught.value, None, "pair: argument 1 does not fit", "float32 of shape ()", "float32 of shape (None,)")
+    check_text(
+        caught.value,
+        None,
+        "pair: argument 1 has the wrong dtype or shape",
+        "float32 of shape ()",
+        "float32 of shape (None,)",
+    )
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"same first dimension, found shapes \[2\] and \[3\]"):
         pair.map([1.0, 2.0], [1.0, 2.0, 3.0])
 
@@ -353,7 +371,7 @@ def test_a_tensor_of_another_graph_in_a_body() -> None:
     with pytest.raises(ScopeError) as caught, rg.SubGraph("reaching") as reaching:
         where = line() + 1
         reaching.output(leaked[0] + reaching.input())
-    text = "reaching: the body uses a tensor that it cannot reach"
+    text = "reaching: the body uses a tensor from an unrelated graph"
     check_text(caught.value, where, text, "pass the tensor as an input")
 
 

@@ -49,18 +49,18 @@ def test_moderate_of_100000_words_works():
 
 @pytest.mark.parametrize("shape", sorted(SHAPES))
 def test_an_empty_sentence_is_refused(shape):
-    with pytest.raises(ValueError, match="an empty sentence has no tree: at least one word is needed"):
+    with pytest.raises(ValueError, match="a sentence needs at least one word"):
         binarize([], shape)
 
 
 def test_wrong_arguments_are_named():
-    with pytest.raises(ValueError, match="shape is one of balanced, moderate, linear; found 'flat'"):
+    with pytest.raises(ValueError, match="shape must be one of balanced, moderate, linear; found 'flat'"):
         binarize(SENTENCE, "flat")
-    with pytest.raises(ValueError, match='branching is "right" or "left"; found \'up\''):
+    with pytest.raises(ValueError, match='branching must be "right" or "left"; found \'up\''):
         linear(SENTENCE, "up")
-    with pytest.raises(TypeError, match="a sentence is a sequence of words; found the string 'a b'"):
+    with pytest.raises(TypeError, match="a sentence must be a sequence of words; found the string 'a b'"):
         balanced("a b")
-    with pytest.raises(ValueError, match="holds no blank or bracket; found '\\('"):
+    with pytest.raises(ValueError, match="must not be empty or contain blanks or brackets; found '\\('"):
         balanced(["("])
 
 

@@ -157,7 +157,7 @@ def test_no_connection_says_what_to_do(tmp_path):
     ("data", "message"),
     [
         (b"no zip at all", "cannot unpack .*: File is not a zip file"),
-        (make_zip("other"), "does not hold the expected data: train.txt is missing"),
+        (make_zip("other"), "does not contain the expected data: train.txt is missing"),
     ],
 )
 def test_what_is_in_the_archive_is_checked(tmp_path, serve, data, message):
@@ -189,7 +189,7 @@ def test_reviews_are_unpacked_without_links_and_counted(tmp_path, serve):
 
 
 def test_an_unknown_name_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="a data set to fetch is one of sst, imdb; found 'mnist'"):
+    with pytest.raises(ValueError, match="the data set must be one of sst, imdb; found 'mnist'"):
         fetch("mnist", tmp_path)
 
 

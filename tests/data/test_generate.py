@@ -130,7 +130,7 @@ def test_the_grammar_is_whole():
 
 
 def test_wrong_input_is_named():
-    with pytest.raises(ValueError, match="count is at least 0; found -1"):
+    with pytest.raises(ValueError, match="count must be at least 0; found -1"):
         generate_treebank(-1)
     with pytest.raises(ValueError, match="the word 'xyz' is not in the lexicon"):
         evaluate(parse_tree("(2 xyz)"))

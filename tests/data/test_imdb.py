@@ -70,7 +70,7 @@ def test_a_malformed_folder_is_named(tmp_path):
 def test_a_missing_split_says_what_to_do(tmp_path):
     with pytest.raises(FileNotFoundError, match="no test reviews in .* `recgraph data fetch imdb` downloads"):
         read_imdb(tmp_path, "test")
-    with pytest.raises(ValueError, match="split is one of train, test, unsup; found 'dev'"):
+    with pytest.raises(ValueError, match="split must be one of train, test, unsup; found 'dev'"):
         read_imdb(tmp_path, "dev")
 
 

@@ -115,9 +115,9 @@ def test_a_tree_of_100000_levels_makes_a_batch(no_recursion):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"batch_size": 0}, "batch_size is at least 1; found 0"),
-        ({"batch_size": 1, "labels": "coarse"}, "labels is one of fine, binary; found 'coarse'"),
-        ({"batch_size": 1, "epochs": -1}, "first_epoch and epochs are at least 0; found 0 and -1"),
+        ({"batch_size": 0}, "batch_size must be at least 1; found 0"),
+        ({"batch_size": 1, "labels": "coarse"}, "labels must be one of fine, binary; found 'coarse'"),
+        ({"batch_size": 1, "epochs": -1}, "first_epoch and epochs must be at least 0; found 0 and -1"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, message):
@@ -126,7 +126,7 @@ def test_wrong_arguments_are_named(arguments, message):
 
 
 def test_a_label_beyond_four_is_named():
-    with pytest.raises(ValueError, match=r"sentiment labels are 0..4, or -1 for none; found 7"):
+    with pytest.raises(ValueError, match=r"sentiment labels must be 0..4, or -1 for none; found 7"):
         encode([parse_tree("(7 a)", classes=8)], LETTERS)
 
 

@@ -53,16 +53,16 @@ def test_a_tree_of_100000_words_in_a_chain_is_no_deeper_for_python(branching, no
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (((), (), (), ()), "a tree has at least one node; found none"),
+        (((), (), (), ()), "a tree needs at least one node; found none"),
         ((("a",), (-1,), (-1,), ()), "found lengths 1, 1, 1, 0"),
-        ((("a", "b"), (-1, -1), (-1, -1), (0, 0)), r"a tree has one root; found 2 \(nodes \[0, 1\]\)"),
+        ((("a", "b"), (-1, -1), (-1, -1), (0, 0)), r"a tree must have one root; found 2 \(nodes \[0, 1\]\)"),
         ((("a", "b", ""), (-1, -1, 1), (-1, -1, 0), (0, 0, 0)), "node 2: children 1 and 0 are not the two subtrees"),
         ((("", "a", "b"), (1, -1, -1), (2, -1, -1), (0, 0, 0)), "node 0: children 1 and 2 are not the two subtrees"),
         ((("a", "b", ""), (-1, -1, 0), (-1, -1, -1), (0, 0, 0)), "node 2: children 0 and -1 are not"),
-        ((("a", "b", "c"), (-1, -1, 0), (-1, -1, 1), (0, 0, 0)), "node 2: an inner node has no word; found 'c'"),
-        ((("a b",), (-1,), (-1,), (0,)), "node 0: a word is not empty and holds no blank or bracket; found 'a b'"),
-        ((("",), (-1,), (-1,), (0,)), "node 0: a word is not empty"),
-        ((("(",), (-1,), (-1,), (0,)), "holds no blank or bracket"),
+        ((("a", "b", "c"), (-1, -1, 0), (-1, -1, 1), (0, 0, 0)), "node 2: an inner node cannot have a word; found 'c'"),
+        ((("a b",), (-1,), (-1,), (0,)), "node 0: a word must not be empty or contain blanks or brackets; found 'a b'"),
+        ((("",), (-1,), (-1,), (0,)), "node 0: a word must not be empty"),
+        ((("(",), (-1,), (-1,), (0,)), "contain blanks or brackets"),
     ],
 )
 def test_what_is_no_tree_is_refused(fields, message):

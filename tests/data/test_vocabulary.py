@@ -54,7 +54,7 @@ def test_a_broken_file_is_named(tmp_path, text, message):
 
 
 def test_a_vocabulary_needs_unknown_first_and_no_word_twice():
-    with pytest.raises(ValueError, match="the first word of a vocabulary is '<unk>'; found \\(\\)"):
+    with pytest.raises(ValueError, match="the first word of a vocabulary must be '<unk>'; found \\(\\)"):
         Vocabulary(())
-    with pytest.raises(ValueError, match="are distinct; 'a' occurs twice"):
+    with pytest.raises(ValueError, match="must be distinct; 'a' occurs twice"):
         Vocabulary(("<unk>", "a", "a"))

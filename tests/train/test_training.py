@@ -72,7 +72,7 @@ def test_a_run_with_other_settings_is_left_alone(settings: Settings, tmp_path: P
     """Unless it is to be thrown away."""
     prepare(tmp_path, settings)
     other = dataclasses.replace(settings, seed=5)
-    with pytest.raises(RunError, match="this folder holds a run with other settings"):
+    with pytest.raises(RunError, match="this folder contains a run with other settings"):
         prepare(tmp_path, other)
     assert prepare(tmp_path, other, fresh=True).settings == other
 
