@@ -356,7 +356,7 @@ def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture
     from recgraph.coexec.profile import draw
     from recgraph.explaining import joined, noted
     from recgraph.speculate import speculation
-    from recgraph.speculate.unmodified import run_script
+    from recgraph.speculate.run.unmodified import run_script
 
     status: Any = 0
     found = speculation()

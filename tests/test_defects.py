@@ -11,7 +11,7 @@ import tensorflow as tf
 import recgraph as rg
 from recgraph import defects
 from recgraph.coexec import phases
-from recgraph.speculate import function, unmodified
+from recgraph.speculate.run import function, unmodified
 
 
 class CrashError(Exception):

@@ -47,6 +47,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 # Rooms without TensorFlow, each with the one file in it that may.
 WITHOUT_TENSORFLOW = {"optimize": "recgraph/optimize/bridge.py"}
 
+# The floors of a room, the lowest first: files import from their own floor and from those below.
+FLOORS = {"speculate": ("observe", "script", "machine", "passes", "values", "evaluate", "library", "run")}
+
 
 def python_files(*folders: str) -> Iterator[Path]:
     """The project's Python files, relative to the repository."""
@@ -127,6 +130,25 @@ def test_imports_run_one_way(path: Path) -> None:
     assert wrong_imports(path) == []
 
 
+def wrong_floors(path: Path) -> list[str]:
+    """The imports of a file from a floor above its own."""
+    found = []
+    room, *inner = module_name(path).split(".")[1:]
+    floors = FLOORS.get(room, ())
+    if inner and inner[0] in floors:
+        for line, name in imported_modules(path):
+            parts = name.split(".")
+            is_above = parts[:2] == ["recgraph", room] and parts[2] in floors[floors.index(inner[0]) + 1 :]
+            found += [f"{path}:{line}: {inner[0]} imports {parts[2]}"] if is_above else []
+    return found
+
+
+@pytest.mark.parametrize("path", [path for path in PACKAGE if room_of(module_name(path)) in FLOORS], ids=str)
+def test_imports_go_down_the_floors(path: Path) -> None:
+    """Who reads from the bottom meets nothing that was not there before."""
+    assert wrong_floors(path) == []
+
+
 @pytest.mark.parametrize("path", EVERYTHING, ids=str)
 def test_only_one_room_imports_tensorflows_private_modules(path: Path) -> None:
     """They change without notice; with a new TensorFlow one room has to be looked at."""
@@ -202,6 +224,10 @@ def test_the_checkers_above_catch_what_they_look_for(tmp_path: Path, monkeypatch
         "recgraph/core/sample.py:4: core imports models",
     ]
     assert [name for _, name in imported_modules(path) if is_private(name)] == ["tensorflow.python.ops"]
+    low = Path("recgraph/speculate/script/sample.py")
+    (tmp_path / low).parent.mkdir(parents=True)
+    (tmp_path / low).write_text("from recgraph.speculate.values import arrays\n", encoding="utf-8")
+    assert wrong_floors(low) == ["recgraph/speculate/script/sample.py:1: script imports values"]
     sides = [b"<" * 7 + b" HEAD", b"ours", b"=" * 7, b"theirs", b">" * 7 + b" 0123abc (a topic)"]
     assert len(CONFLICT.findall(b"\n".join(sides))) == len(CONFLICT.findall(b"\r\n".join(sides))) == 3
     assert not CONFLICT.search(b"Heading\n" + b"=" * 8 + b"\n<<<<<<<<\n  " + b"=" * 7 + b"\n")

@@ -1,5 +1,5 @@
 // Python objects as rows of a table: a walk over all that can be reached from some of them, and a column for each of
-// their attributes that a graph looks at (`recgraph/speculate/tables.py`).
+// their attributes that a graph looks at (`recgraph/speculate/values/tables.py`).
 //
 // Threading: everything here runs under the interpreter's lock. Attributes may be properties: what they run may change
 // the objects, and what they give may be held by nobody else.

@@ -1,5 +1,5 @@
 // Whether Python objects are as they were: a snapshot has the attributes of objects and the members of containers, which
-// are compared before each call of a graph that holds for them (`recgraph/speculate/keras_state.py`).
+// are compared before each call of a graph that holds for them (`recgraph/speculate/observe/keras_state.py`).
 //
 // What is the very object that it was is told here; of the rest, Python is asked. A dictionary that has not been written
 // since it was compared, which its version tells (PEP 509), is not gone through again. Threading: all under the

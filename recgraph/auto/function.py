@@ -26,8 +26,8 @@ from recgraph.auto.ways import (
 from recgraph.coexec.profile import Profile
 from recgraph.explaining import joined
 from recgraph.speculate import Optimizations, Speculated
-from recgraph.speculate.function import PROFILED_CALLS, Call, Misses
-from recgraph.speculate.optimizations import ALL
+from recgraph.speculate.machine.evaluator import ALL
+from recgraph.speculate.run.function import PROFILED_CALLS, Call, Misses
 
 # Calls as a graph that are measured before the graph is judged; those for which one is made do not count.
 GRAPH_CALLS = 3

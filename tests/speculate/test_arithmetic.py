@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from recgraph.speculate import Speculated, arithmetic
+from recgraph.speculate import Speculated
+from recgraph.speculate.values import arithmetic
 
 _FLOATS = [0.0, -0.0, 1.0, -1.0, 0.1, -0.3, 7.5, -7.5, 3.0, 1e300, -1e-100, float("inf"), float("nan"), 2.0**53]
 _INTEGERS = [0, 1, -1, 2, -3, 7, 10, 2**31, -(2**31), 2**53, 2**53 + 1, 3 * 10**9, 2**62, -(2**63), 2**63 - 1]

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.speculate import ordering
-from recgraph.speculate.function import Speculated
+from recgraph.speculate.passes import ordering
+from recgraph.speculate.run.function import Speculated
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.speculate import function as speculated
+from recgraph.speculate.run import function as speculated
 from tests.speculate import comparing
 
 CALLS = 9

@@ -12,7 +12,9 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph import logs
-from recgraph.speculate import Speculated, assumptions, explaining
+from recgraph.speculate import Speculated
+from recgraph.speculate.run import explaining
+from recgraph.speculate.script import assumptions
 
 
 class Settings:
@@ -72,7 +74,7 @@ def test_the_text_tells_what_was_seen_assumed_and_broken() -> None:
 )
 def test_rounds_are_counted(events: list[list[bool]], expected: str) -> None:
     """Of loops that are reached once or several times in a call, and vary or do not."""
-    from recgraph.speculate.profile import Profile
+    from recgraph.speculate.observe.profile import Profile
 
     profile = Profile()
     for call in events:

@@ -16,8 +16,9 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.speculate import Speculated, function
-from recgraph.speculate.reasons import Inconvertible
+from recgraph.speculate import Speculated
+from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.run import function
 
 
 def _converted(step: Speculated, *arguments: Any) -> Speculated:

@@ -16,9 +16,11 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.models.zoo import ZOO
-from recgraph.speculate import Speculated, conversion, guarding
-from recgraph.speculate.cached import Broken, CachedGraph
-from recgraph.speculate.script import Script
+from recgraph.speculate import Speculated
+from recgraph.speculate.passes import guarding
+from recgraph.speculate.run import conversion
+from recgraph.speculate.run.graphs import Broken, CachedGraph
+from recgraph.speculate.script.script import Script
 from tests.speculate import comparing, corpus, test_corpus, test_zoo
 
 # Operations of each graph after which a failing one is added.

@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.speculate import Speculated, function, graphs
+from recgraph.speculate import Speculated
+from recgraph.speculate.run import function, graphs
 
 
 def _model_class() -> Any:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph import tf_private
-from recgraph.speculate import kernels
+from recgraph.speculate.passes import rewrites as kernels
 
 set_it = tf_private.set_attribute
 

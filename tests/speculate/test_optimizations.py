@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.speculate import Optimizations, Speculated, conversion, function
+from recgraph.speculate import Optimizations, Speculated
+from recgraph.speculate.run import conversion, function
 from tests.speculate import comparing, corpus, test_corpus
 
 NONE = Optimizations(unrolling=False, specialisation=False, batched=False)

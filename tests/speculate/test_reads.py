@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.speculate import conversion, reads
-from recgraph.speculate.function import Speculated
+from recgraph.speculate.passes import rewrites as reads
+from recgraph.speculate.run import conversion
+from recgraph.speculate.run.function import Speculated
 
 
 def read_by_others(graph: tf.Graph) -> int:

@@ -20,8 +20,9 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph import tf_private
-from recgraph.speculate import Speculated, function
-from recgraph.speculate.evaluator import RULES
+from recgraph.speculate import Speculated
+from recgraph.speculate.machine.evaluator import RULES
+from recgraph.speculate.run import function
 
 
 class Counter:

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.speculate import ordering
+from recgraph.speculate.passes import ordering
 
 TABLE = np.arange(12, dtype=np.float32).reshape(6, 2)
 

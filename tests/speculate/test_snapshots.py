@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from recgraph import native
-from recgraph.speculate import keras_state
+from recgraph.speculate.observe import keras_state
 
 
 class Thing:

@@ -11,7 +11,8 @@ import tensorflow as tf
 from hypothesis import strategies as st
 
 import recgraph as rg
-from recgraph.speculate import conversion, stacking
+from recgraph.speculate.passes import rewrites as stacking
+from recgraph.speculate.run import conversion
 
 
 def products(graph: tf.Graph) -> int:

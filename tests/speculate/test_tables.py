@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recgraph.speculate import tables
+from recgraph.speculate.values import tables
 
 PLAN = (("left", "link"), ("others", "links"), ("flag", "bool"), ("word", "int"), ("value", "float"))
 

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.speculate import recording
+from recgraph.speculate.passes import connections as recording
 from tests.speculate import comparing
 
 ONE, TWO, TABLE = tf.Variable(2.0), tf.Variable(3.0), tf.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])

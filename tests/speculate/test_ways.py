@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from recgraph.speculate import Speculated, on_expressions
-from recgraph.speculate.evaluator import RULES
+from recgraph.speculate import Speculated
+from recgraph.speculate.evaluate import expressions as on_expressions
+from recgraph.speculate.machine.evaluator import RULES
 
 _SIZES = (4, 8, 16)
 

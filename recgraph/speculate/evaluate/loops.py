@@ -1,0 +1,512 @@
+"""What a loop in the graph goes through: rows of a tensor, numbers, members of a list that only the graph knows."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph import tf_private
+from recgraph.speculate.evaluate import branches, targets
+from recgraph.speculate.evaluate.branches import WAYS
+from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
+from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.syntax import site_of
+from recgraph.speculate.passes import connections, guarding, randomness
+from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.stand_ins import (
+    DUMMY,
+    HELD,
+    MISSING,
+    Generator,
+    Iteration,
+    Missing,
+    Residual,
+    Rows,
+    Unsure,
+    is_symbolic,
+)
+from recgraph.speculate.values import iterators, lists, merging, objects, script_calls, state
+from recgraph.speculate.values.merging import Maybe
+from recgraph.speculate.values.state import WHOLE, Slot, State
+
+
+def graph_rows(ev: Evaluator, iterable: Any, varies: bool = False) -> Rows | None:
+    """What a loop in the graph goes through; None where the loop is unrolled.
+
+    Args:
+        ev: the conversion.
+        iterable: of any kind.
+        node: where it is gone through.
+        varies: whether calls were seen with different numbers of rounds.
+    """
+    if isinstance(iterable, Rows):
+        return iterable
+    if isinstance(iterable, Iteration) and isinstance(iterable.members, Rows):
+        return iterators.rows_of(ev, iterable)
+    if (members := ev.with_runs(iterable)) is not None:
+        return lists.rows(ev, members)
+    if (
+        isinstance(iterable, tf.Tensor)
+        and iterable.shape.rank != 0
+        and (iterable.shape.rank is None or iterable.shape[0] is None)
+    ):
+        return Rows(tf.shape(iterable, tf.int64)[0], lambda i: iterable[i])
+    if isinstance(iterable, Residual) and isinstance(iterable.example, range):
+        rolled = not ev.optimizations.unrolling
+        if rolled or varies or _trips_vary(ev):
+            parts = [ev.get(iterable, part) for part in ("start", "stop", "step")]
+            made = range_rows([script_calls.as_tensor(ev, part) for part in parts], True)
+            return _begun(ev, made, iterable) if rolled else made
+    if not ev.optimizations.unrolling and isinstance(iterable, tf.Tensor | range):
+        return _rolled(iterable)
+    return None
+
+
+def _rolled(iterable: Any) -> Rows | None:
+    """What could be unrolled, for a loop in the graph."""
+    is_tensor = isinstance(iterable, tf.Tensor)
+    count = len(iterable) if not is_tensor else iterable.shape[0] if iterable.shape.rank else 0
+    if count < 2:
+        return None
+    if is_tensor:
+        return Rows(tf.constant(count, tf.int64), lambda i: iterable[i], True, True)
+    parts = [tf.constant(part, tf.int64) for part in (iterable.start, iterable.stop, iterable.step)]
+    return dataclasses.replace(range_rows(parts, True), begins=True)
+
+
+def _begun(ev: Evaluator, rows: Rows, iterable: Residual) -> Rows:
+    """The first round tells what the others begin with: that there is one is assumed."""
+    if not iterable.example:
+        return rows
+    what = assumption("decision", "there is a first round", ev.where())
+    ev.script.assume(f"len({iterable.name}) > 0", what)
+    return dataclasses.replace(rows, begins=True)
+
+
+def range_rows(parts: list[tf.Tensor], is_known: bool = False) -> Rows:
+    """A `range` of numbers from the graph."""
+    start, stop, step = parts
+    count = tf.maximum((stop - start + step - tf.sign(step)) // step, 0)
+    return Rows(count, lambda i: Residual("", tensor=start + i * step, late=True, limit=HELD), is_known)
+
+
+def _trips_vary(ev: Evaluator) -> bool:
+    """Whether a number of rounds that was assumed turned out to be another one."""
+    return ev.profile.seen(site_of(ev.frame.syntax, ev.here, "trips"), 0).count > 0
+
+
+# How often the state of a loop may become more general before it is given up.
+_ROUNDS = 4
+Start = Callable[[], None]
+
+
+class Loop:
+    """A loop that is being converted. How it was left so far is in the frame's locals, so that it can be merged.
+
+    Args:
+        ev: the conversion.
+        node: the loop, or an expression that is one.
+        block: runs its body; that of the node if it is not given.
+    """
+
+    def __init__(self, ev: Evaluator, node: Any, block: Callable[[], Signal | None] | None = None) -> None:
+        self.ev, self.node, self.slots = ev, node, ev.frame.locals
+        self._block = block or (lambda: ev.run(node.body))
+        names = (state.name_of(what, node) for what in ("way", "result", "go", "round"))
+        self._way, self._result, self.go, self.counter = names
+        self.slots[self._way], self.slots[self._result] = WAYS[None], DUMMY
+
+    @property
+    def way(self) -> Any:
+        """How it was left: a number, or a residual."""
+        return self.slots[self._way]
+
+    def left(self) -> bool | tf.Tensor:
+        """Whether a round has left the loop."""
+        way = self.way
+        return tf.equal(tf.math.floormod(way.tensor, 2), 1) if isinstance(way, Residual) else bool(way % 2)
+
+    def round(self, start: Start) -> None:
+        """One round more, unless the loop was left."""
+        left = self.left()
+        if isinstance(left, bool):
+            self._round(start)
+            return
+        runs = tf.logical_not(left)
+        branches.choose(self.ev, runs, lambda: self._round(start), lambda: None, "round", at=self.node)
+
+    def _round(self, start: Start) -> None:
+        start()
+        signal = branches.scope(self.ev, self._block)
+        self.slots[self._way], self.slots[self._result] = branches.way_of(signal)
+
+    def unless_left(self, then: Callable[[], Residual]) -> Residual | bool:
+        """Whether there is another round, which is asked only while the loop was not left."""
+        left = self.left()
+        if isinstance(left, bool):
+            return False if left else then()
+        found: Residual = branches.choose(self.ev, tf.logical_not(left), then, lambda: False, "round", at=self.node)
+        return found
+
+    def next(self) -> None:
+        """One round more, for the profile; the end counts as one, too."""
+        self.ev.seen("round", at=self.node)
+
+    def finish(self) -> Signal | None:
+        """The `else` clause, and how the loop as a whole ends."""
+        left, orelse = self.left(), self.node.orelse
+        if isinstance(left, tf.Tensor) and orelse:
+            leaves = branches.may_leave(orelse) or _returns(self.node)
+            run = self.ev.run
+            signal = branches.fork(self.ev, left, self._ending, lambda: run(orelse), leaves, at=self.node)
+        elif left is False:
+            signal = self.ev.run(orelse)
+        else:
+            signal = self._ending()
+        self.close()
+        return signal
+
+    def close(self) -> None:
+        """Forgets the names of ours."""
+        for name in (self._way, self._result, self.go, self.counter):
+            self.slots.pop(name, None)
+
+    def _ending(self) -> Signal | None:
+        """What a `return` in the loop means for what follows it."""
+        way, result = self.way, self.slots[self._result]
+        if not isinstance(way, Residual):
+            return ("return", result) if way == WAYS["return"] else None
+        if not _returns(self.node):
+            return None
+        returned = tf.where(way.tensor == WAYS["return"], way.tensor, 0)
+        return branches.resume(
+            self.ev, ("left", (Residual("", tensor=returned, late=True, limit=3), result)), at=self.node
+        )
+
+
+def _returns(node: ast.AST) -> bool:
+    if isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+        return False
+    return isinstance(node, ast.Return) or any(map(_returns, ast.iter_child_nodes(node)))
+
+
+def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
+    """A `for` loop."""
+    iterable = ev.value(node.iter)
+    loop = Loop(ev, node)
+    if isinstance(iterable, tf.Variable):
+        iterable = iterable.read_value()
+    if objects.is_object(iterable):
+        with ev.at(node.iter):
+            iterable = ev.begin(iterable)
+    varies = ev.profile.trips_vary(site_of(ev.frame.syntax, node, "round"))
+    with ev.at(node.iter):
+        rows = graph_rows(ev, iterable, varies)
+    if rows is not None and _over_rows(loop, rows, lambda member: _binding(loop, member)()):
+        return loop.finish()
+    if isinstance(iterable, Generator):
+        iterable.drive(ev, lambda member: _taken(loop, member))
+    else:
+        with ev.at(node.iter):
+            _unrolled(loop, (_binding(loop, member) for member in ev.iterator(iterable)))
+    return loop.finish()
+
+
+def _taken(loop: Loop, member: Any) -> bool:
+    """A round for what a generator yields; whether it was the last."""
+    loop.next()
+    loop.round(_binding(loop, member))
+    left = loop.left()
+    if isinstance(left, tf.Tensor):
+        raise loop.ev.refuse("generator", "a tensor decides whether a generator goes on", at=loop.node)
+    return left
+
+
+def _binding(loop: Loop, member: Any) -> Start:
+    return lambda: targets.assign(loop.ev, loop.node.target, member)
+
+
+def _unrolled(loop: Loop, starts: Iterable[Start]) -> None:
+    for start in starts:
+        loop.next()
+        loop.round(start)
+        if loop.left() is True:
+            return
+
+
+def run_while(ev: Evaluator, node: ast.While) -> Signal | None:
+    """A `while` loop."""
+    loop = Loop(ev, node)
+    varies = not ev.optimizations.unrolling or any(
+        seen.varies for seen in ev.profile.occurrences(site_of(ev.frame.syntax, node.test, "truth"))
+    )
+    for _ in range(UNROLL):
+        loop.next()
+        go = _test(loop, varies or not isinstance(loop.left(), bool))
+        if isinstance(go, tf.Tensor):
+            go = _dynamic_or_path(loop, go)
+        if not go:
+            return loop.finish()
+        loop.round(lambda: None)
+        if loop.left() is True:
+            return loop.finish()
+    raise ev.refuse("trips", f"a loop of more than {UNROLL} rounds is not unrolled")
+
+
+def _test(loop: Loop, varies: bool) -> bool | tf.Tensor:
+    """Whether there is one more round. Where calls differ in the number of rounds, none is assumed for a tensor."""
+    ev, test = loop.ev, loop.node.test
+    value = ev.value(test) if loop.left() is False else loop.unless_left(lambda: _truth_of_test(loop))
+    if varies and isinstance(truth := ev.truth(value, at=test), tf.Tensor):
+        ev.seen("truth", at=test)
+        return truth
+    return ev.decide(value, at=test)
+
+
+def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
+    """The rest of the loop in the graph; or, if it does not fit there, whether there is another round."""
+    ev, place = loop.ev, loop.ev.place_of("round", at=loop.node)
+    if ("unrolled", place) in ev.paths or not _is_entered(loop, go):
+        return ev.follow_last(go, "round", at=loop.node)
+
+    def body() -> None:
+        loop.round(lambda: None)
+        loop.slots[loop.go] = _as_bool(loop.ev, loop.unless_left(lambda: _truth_of_test(loop)))
+
+    def whole(_: State) -> None:
+        with _in_loop(ev):
+            dynamic(loop, go, body)
+
+    try:
+        state.attempt(ev, whole)
+    except Inconvertible as reason:
+        ev.paths.add(("unrolled", place))
+        try:
+            return ev.follow_last(go, "round", at=loop.node)
+        except Inconvertible:
+            raise reason from None
+    return False
+
+
+@contextlib.contextmanager
+def _in_loop(ev: Evaluator) -> Iterator[None]:
+    ev.rounds += 1
+    try:
+        with ev.heap.forked():
+            yield
+    finally:
+        ev.rounds -= 1
+
+
+def _is_entered(loop: Loop, go: tf.Tensor) -> bool:
+    """Whether the loop may have a round: where gradients depend on it, that is assumed."""
+    ev = loop.ev
+    if ("entered", ev.place_of("round", at=loop.node)) not in ev.paths:
+        return True
+    if isinstance(loop.node, ast.For | ast.While):
+        return ev.follow_last(go, "round", at=loop.node)
+    ev.assert_in_graph(go, ev.noted("path", "there is a round", at=loop.node))  # the profile sees statements only
+    return True
+
+
+def _truth_of_test(loop: Loop) -> Residual:
+    test = loop.node.test
+    return _as_bool(loop.ev, loop.ev.truth(loop.ev.value(test), at=test))
+
+
+def _as_bool(ev: Evaluator, truth: Any) -> Residual:
+    """Whether there is another round, as a value that can flow."""
+    if isinstance(truth, Residual) and truth.tensor is not None:
+        return truth
+    tensor = truth if isinstance(truth, tf.Tensor) else tf.constant(bool(ev.decide(truth)))
+    return Residual("", tensor=tensor, late=True)
+
+
+def each(ev: Evaluator, rows: Rows, take: Callable[[Any], None]) -> bool:
+    """Gives each row to a piece of the program, in the graph. What that changes has to be in a slot.
+
+    Returns:
+        Whether it fits there; else nothing was done.
+    """
+    loop = Loop(ev, ev.here, lambda: None)
+    try:
+        return _over_rows(loop, rows, take)
+    finally:
+        loop.close()
+
+
+def collected(ev: Evaluator, rows: Rows) -> list[Any]:
+    """All rows as members of a list."""
+    with state.held(ev, [], ev.here) as found:
+        if not each(ev, rows, found.append):
+            raise ev.refuse("trips", "as many members as a tensor says")
+    return found
+
+
+def _over_rows(loop: Loop, rows: Rows, bind: Callable[[Any], None]) -> bool:
+    """A loop over rows whose number is known only in the graph; False if it does not fit there."""
+    ev, slots, counter = loop.ev, loop.slots, loop.counter
+    if ("unrolled", ev.place_of("round", at=loop.node)) in ev.paths:
+        return _refused(loop, rows)
+    slots[counter] = Residual("", tensor=tf.constant(int(rows.begins), tf.int64), late=True, limit=int(rows.begins))
+
+    def body() -> None:
+        index = slots[counter].tensor
+        loop.round(lambda: bind(rows.row(index)))
+        slots[counter] = Residual("", tensor=index + 1, late=True, limit=HELD)
+        loop.slots[loop.go] = _as_bool(ev, loop.unless_left(lambda: _as_bool(ev, index + 1 < rows.count)))
+
+    ev.seen("round", at=loop.node)
+    go = slots[counter].tensor < rows.count
+    if not _is_entered(loop, go):
+        slots.pop(counter)
+        return True
+
+    def whole(before: State) -> None:
+        if rows.begins:
+            branches.tried(before, lambda: _after_first(loop, rows, bind, body))
+            _after_first(loop, rows, bind, body)
+        else:
+            with _in_loop(ev):
+                dynamic(loop, go, body)
+
+    try:
+        state.attempt(ev, whole)
+    except Inconvertible:
+        if not rows.is_known:
+            raise
+        return False
+    finally:
+        slots.pop(counter, None)
+    with ev.at(loop.node):
+        lists.check_sources(ev, rows)
+    return True
+
+
+def _refused(loop: Loop, rows: Rows) -> bool:
+    """For a loop that may not be one of the graph."""
+    if rows.is_known:
+        return False
+    raise loop.ev.refuse("trips", "as many members as a tensor says", at=loop.node)
+
+
+def _after_first(loop: Loop, rows: Rows, bind: Callable[[Any], None], body: Callable[[], None]) -> None:
+    """The first round, after which names have values and numbers have become tensors; the others in the graph."""
+    counter = loop.slots[loop.counter]
+    loop.round(lambda: bind(rows.row(tf.constant(0, tf.int64))))
+    left = loop.left()
+    if left is True:
+        return
+    go = counter.tensor < rows.count
+    with _in_loop(loop.ev):
+        dynamic(loop, go if left is False else tf.logical_and(go, tf.logical_not(left)), body)
+
+
+def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
+    """A loop in the graph: what its body changes are the loop's variables."""
+    ev = loop.ev
+    loop.slots[loop.go] = Residual("", tensor=go, late=True)
+    before = State(ev)
+    patterns = _variables(ev, before, body)
+    if merging.grows(list(patterns.values())):
+        ev.growing.add(("unrolled", ev.place_of("round", at=loop.node)))
+    new = {slot for slot, pattern in patterns.items() if _is_new(before, slot, pattern)}
+    first = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
+    shapes = [hole.shape for p in patterns.values() for hole in merging.holes(p)]
+
+    def enter(flat: Iterable[tf.Tensor], at_end: bool = False) -> None:
+        """A name that was not set before the loop is set only at its end, if there was a round."""
+        values = iter(flat)
+        for slot, pattern in patterns.items():
+            value, is_new = merging.filled(pattern, values), slot in new
+            if at_end and is_new and not isinstance(value, Missing):
+                value = Unsure(value, go)
+            before.set(slot, MISSING if is_new and not at_end else value)
+
+    def condition(number: tf.Tensor, *flat: tf.Tensor) -> tf.Tensor:
+        enter(flat)
+        more = loop.slots[loop.go].tensor
+        before.restore()
+        return tf.logical_and(more, number < 0)
+
+    def round_(number: tf.Tensor, *flat: tf.Tensor) -> list[tf.Tensor]:
+        enter(flat)
+        count = len(ev.assertions)
+        body()
+        randomness.refuse_draws(ev)
+        made = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
+        guarding.hold_back(tf_private.current_graph(), ev.assertions[count:])
+        number = tf.maximum(number, guarding.broken(ev.assertions[count:]))
+        before.restore()
+        return [number, *made]
+
+    invariants = [tf.TensorShape([]), *shapes]
+    number, *last = tf.while_loop(condition, round_, [tf.constant(-1), *first], invariants, parallel_iterations=1)
+    ev.conditionals[connections.deciding(number)] = "entered", ev.place_of("round", at=loop.node)
+    enter(last, True)
+    ev.assertions.append(number)
+
+
+def _variables(ev: Evaluator, before: State, body: Callable[[], None]) -> dict[Slot, Any]:
+    """What the body changes, each with what it has in common from round to round."""
+    patterns: dict[Slot, Any] = {}
+    for _ in range(_ROUNDS):
+        with branches.scratch():
+            for slot, pattern in patterns.items():
+                if not _is_new(before, slot, pattern):
+                    before.set(slot, merging.filled(pattern, _placeholders(pattern)))
+            body()
+            changes = before.changes()
+        before.restore()
+        wholes = {key for key, place in changes if place is WHOLE}
+        patterns = {slot: p for slot, p in patterns.items() if slot[0] not in wholes or slot[1] is WHOLE}
+        more = {slot: _merged(ev, before, slot, value) for slot, value in changes.items()}
+        grown = {slot: merging.wider(ev, patterns.get(slot), pattern) for slot, pattern in more.items()}
+        if all(slot in patterns and _alike(patterns[slot], pattern) for slot, pattern in grown.items()):
+            return patterns
+        patterns.update(grown)
+        before.check_opened(patterns)
+    raise ev.refuse("loop", "what a loop changes has another shape in each round")
+
+
+def _is_new(before: State, slot: Slot, pattern: Any) -> bool:
+    """Whether a name that was not there before the loop is set in every round."""
+    return isinstance(before.get(slot), Missing) and not isinstance(pattern, Maybe)
+
+
+def _merged(ev: Evaluator, before: State, slot: Slot, value: Any) -> Any:
+    first = before.get(slot)
+    if isinstance(first, Missing) and before.is_name(slot) and not isinstance(value, Missing | Unsure):
+        return merging.template(ev, DUMMY, value)
+    return before.merged(slot, first, value)
+
+
+def _placeholders(pattern: Any) -> Any:
+    return (tf_private.placeholder(tf.TensorSpec(hole.shape, hole.dtype)) for hole in merging.holes(pattern))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return merging.holes(one) == merging.holes(other)
+
+
+def total(ev: Evaluator, rows: Rows, start: Any) -> Any:
+    """`sum`: members are added one after the other. That there is one is assumed where that decides about the type."""
+    if not is_symbolic(start):
+        ev.assert_in_graph(rows.count > 0, ev.noted("path", "there is something to add up"))
+        row = rows.row
+        start = ev.operate(operator.add, [start, row(tf.constant(0, tf.int64))])
+        rows = dataclasses.replace(rows, count=rows.count - 1, row=lambda number: row(number + 1))
+    with state.held(ev, [start], ev.here) as held:
+
+        def add(member: Any) -> None:
+            held[0] = ev.operate(operator.add, [held[0], member])
+
+        if not each(ev, rows, add):
+            raise ev.refuse_runs("a sum that does not fit into the graph")
+    return held[0]

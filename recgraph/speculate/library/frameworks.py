@@ -1,0 +1,406 @@
+"""Calls of what is not the user's: builtins, TensorFlow, Keras, NumPy. A table says which are special and how."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from recgraph.core.subgraph import SubGraph
+from recgraph.speculate.evaluate import branches
+from recgraph.speculate.library import purity
+from recgraph.speculate.library.rules import Arguments, special
+from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.observe import keras_state, known
+from recgraph.speculate.passes import connections, effects
+from recgraph.speculate.passes.effects import subgraph_writes
+from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
+from recgraph.speculate.values import building, lists, script_calls
+from recgraph.speculate.values.merging import Hole
+
+
+def _hashable(thing: Any) -> bool:
+    try:
+        hash(thing)
+    except TypeError:
+        return False
+    return True
+
+
+_REFUSED = {
+    tf.py_function: "tf.py_function runs Python",
+    tf.numpy_function: "tf.numpy_function runs Python",
+    tf.Variable: "a new variable",
+    tf.function: "a new tf.function",
+    tf.config.run_functions_eagerly: "a setting of TensorFlow",
+    tf.io.read_file: "what a file holds may change",
+    tf.io.matching_files: "which files there are may change",
+    tf.random.get_global_generator: "the global generator may be another one later",
+    tf.summary.experimental.get_step: "the default step of summaries may change",
+    **dict.fromkeys(
+        (keras.config.epsilon, keras.config.floatx, keras.config.image_data_format), "a setting of Keras may change"
+    ),
+}
+_RUNNING = frozenset(
+    {"fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch", "compile", "save"}
+)
+_SETTINGS = ("set_", "reset_", "enable_", "disable_", "clear_")
+
+
+def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
+    """A call of TensorFlow or Keras, which makes operations."""
+    if _hashable(function) and function in _REFUSED:
+        raise ev.refuse("framework", _REFUSED[function])
+    owner = getattr(function, "__self__", None)
+    name = str(getattr(function, "__name__", ""))
+    if owner is None and name.startswith(_SETTINGS):
+        raise ev.refuse("framework", f"{name} is a setting of a library")
+    called = next((thing for thing in (owner, function) if isinstance(thing, SubGraph)), None)
+    if called is not None and subgraph_writes(called):
+        raise ev.refuse("effects", f"the SubGraph {called.name} has effects, which could not be undone")
+    if isinstance(owner, keras.Model) and name in _RUNNING:
+        raise ev.refuse("framework", f"{name} runs Python of Keras's own around the model")
+    if any(known.top_package(thing) == "keras" or keras_state.has_state(thing) for thing in (owner, function)):
+        ev.heap.keras_called(ev.where())
+    inner = purity.wrapped(function)
+    if inner is not None and not purity.only_computes(inner):
+        raise ev.refuse("wrapped function", f"{inner.__qualname__}, which {name} wraps, may do more than compute")
+    if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in stand_ins.leaves(arguments)):
+        raise ev.refuse("raises", f"{name} of what is no tensor")
+    for thing in (owner, function):
+        if isinstance(thing, keras.Optimizer) and not thing.built:
+            raise ev.refuse("new variable", f"a {type(thing).__name__} makes its variables")
+        ev.heap.given(thing, ev.where())
+        ev.heap.losses.note(thing)
+    connections.refuse_old_record(ev, owner)
+    if isinstance(owner, tf.GradientTape | tf.autodiff.ForwardAccumulator) and name in ("__enter__", "__exit__"):
+        raise ev.refuse("tape", f"{name} is called, so that nothing would end what is recorded if the call fails")
+    if isinstance(owner, tf.GradientTape) and ev.heap.forks > ev.tapes.get(id(owner), 0):
+        raise ev.refuse("tape", "a branch uses a tape of the block around it")
+    seen = building.converted(ev) if inner is None else contextlib.nullcontext()
+    with seen, effects.noted(owner, name, arguments, named):
+        result = building.build(ev, function, arguments, named)
+    if isinstance(owner, tf.GradientTape):
+        lifted = [ev.lift(a) for a in arguments]
+        keywords = {k: ev.lift(v) for k, v in named.items()}
+        return connections.check(ev, name, lifted, keywords, result)
+    return None if isinstance(result, tf.Operation) else result  # eagerly one without results gives none
+
+
+@special(tf.is_tensor)
+def _is_tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
+    if isinstance(arguments[0], Residual):
+        return False
+    return bool(building.build(ev, tf.is_tensor, arguments, named))
+
+
+@special(tf.executing_eagerly)
+def _executing_eagerly(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
+    return True
+
+
+# What a list of numbers becomes, by the types that are in it.
+_DTYPES: Final[dict[frozenset[type], tf.DType]] = {
+    frozenset({int}): tf.int32,
+    frozenset({float}): tf.float32,
+    frozenset({int, float}): tf.float32,
+    frozenset({bool}): tf.bool,
+    frozenset({str}): tf.string,
+    frozenset({bytes}): tf.string,
+}
+
+
+@special(tf.constant)
+def _constant(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    given = dict(zip(("value", "dtype", "shape", "name"), arguments, strict=False)) | named
+    if (members := ev.with_runs(given.get("value"))) is not None:
+        return _of_grown(ev, members, given)
+    value = ev.lift(given.pop("value", None))
+    if not _has_numbers(value):
+        return framework(ev, tf.constant, arguments, named)
+    tensor = _converted(ev, value, _dtype(ev, given))
+    shape = given.get("shape")
+    if shape is None:
+        return tensor
+    if tensor.shape.rank != 0:
+        raise ev.refuse("value", "tf.constant of several numbers that differ from call to call, in a shape")
+    return building.build(ev, tf.fill, [shape, tensor], {})
+
+
+@special(tf.convert_to_tensor)
+def _tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    given = dict(zip(("value", "dtype", "dtype_hint", "name"), arguments, strict=False)) | named
+    if (members := ev.with_runs(given.get("value"))) is not None:
+        return _of_grown(ev, members, given)
+    value = ev.lift(given.pop("value", None))
+    if not _has_numbers(value) or given.get("dtype_hint") is not None:
+        return framework(ev, tf.convert_to_tensor, arguments, named)
+    return _converted(ev, value, _dtype(ev, given))
+
+
+def _of_grown(ev: Evaluator, members: Any, given: dict[str, Any]) -> tf.Tensor:
+    """Of a list of which only the graph knows the length."""
+    if any(given.get(name) is not None for name in ("shape", "dtype_hint")):
+        raise ev.refuse_runs("a tensor is made of a list in a special way")
+    wanted = _dtype(ev, given)
+    rows = lists.packed(ev, members, wanted)
+    if wanted not in (None, rows.dtype):
+        raise ev.refuse_runs(f"a list of {rows.dtype.name} as {wanted.name}")
+    return rows
+
+
+def _dtype(ev: Evaluator, given: dict[str, Any]) -> tf.DType | None:
+    dtype = given.get("dtype")
+    return None if dtype is None else tf.dtypes.as_dtype(ev.concrete(dtype))
+
+
+def _has_numbers(value: Any) -> bool:
+    """Whether there are numbers that differ, and no tensors beside them."""
+    found = list(stand_ins.leaves([value]))
+    return any(isinstance(one, Residual) for one in found) and not any(map(is_symbolic, found))
+
+
+def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
+    """Numbers, in lists perhaps, as a tensor of the dtype that eager execution would choose."""
+    kinds = frozenset(_kind(ev, one) for one in stand_ins.leaves([value]))
+    if any(issubclass(kind, np.ndarray | np.generic) for kind in kinds):
+        return _of_array(ev, value, dtype)
+    natural = _DTYPES.get(kinds)
+    if natural is None:
+        raise ev.refuse("value", f"a tensor of {', '.join(sorted(kind.__name__ for kind in kinds))}")
+    dtype = dtype or natural
+    if not _may_become(natural, dtype):
+        raise ev.refuse("raises", f"a {natural.name} as {dtype.name}")
+    return _packed(ev, value, dtype)
+
+
+def _kind(ev: Evaluator, one: Any) -> type:
+    is_known = isinstance(one, Residual) and (one.late or one.tensor is not None)
+    return script_calls.type_of(ev, one) if is_known else type(stand_ins.example_of(one))
+
+
+def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
+    if not isinstance(value, Residual):
+        raise ev.refuse("array", "a list of arrays that differ from call to call")
+    tensor = script_calls.as_tensor(ev, value)
+    if dtype is None or dtype == tensor.dtype:
+        return tf.identity(tensor)
+    if not (dtype.is_floating and tensor.dtype.is_floating):
+        raise ev.refuse("array", f"an array of {tensor.dtype.name} as {dtype.name}")
+    return tf.cast(tensor, dtype)
+
+
+def _may_become(natural: tf.DType, dtype: tf.DType) -> bool:
+    if natural == tf.int32:
+        return bool(dtype.is_integer or dtype.is_floating or dtype.is_complex)
+    return natural == dtype or bool(natural.is_floating and (dtype.is_floating or dtype.is_complex))
+
+
+def _packed(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor:
+    if isinstance(value, list | tuple):
+        members = [_packed(ev, member, dtype) for member in value]
+        return building.build(ev, tf.stack, [members], {}) if members else tf.constant([], dtype)
+    if not isinstance(value, Residual):
+        return tf.constant(value, dtype)
+    if dtype.is_integer and value.tensor is None and not value.late:
+        limits = f"{dtype.min} <= {value.name} <= {dtype.max}"
+        if not dtype.min <= value.example <= dtype.max:
+            raise ev.refuse("value", f"an integer beyond {dtype.name}")
+        ev.script.assume(limits, assumption("decision", f"an integer within {dtype.name}", ev.where()))
+    elif dtype.is_integer and value.tensor is not None and dtype != tf.int64:
+        fits = tf.logical_and(value.tensor >= dtype.min, value.tensor <= dtype.max)
+        ev.assert_in_graph(fits, ev.noted("raises", f"an integer within {dtype.name}"))
+    return tf.identity(script_calls.as_tensor(ev, value, dtype))  # the other stands for the number itself
+
+
+# What makes a tensor of a list that it is given first, and looks at that.
+_PACKING: tuple[Callable[..., Any], ...] = (
+    tf.argmax, tf.argmin, tf.cast, tf.identity, tf.reduce_all, tf.reduce_any, tf.reduce_logsumexp, tf.reduce_max,
+    tf.reduce_mean, tf.reduce_min, tf.reduce_prod, tf.reduce_sum, tf.reshape, tf.reverse, tf.shape, tf.size, tf.sort,
+    tf.stop_gradient, tf.transpose, tf.math.reduce_std, tf.math.reduce_variance, tf.cumsum, tf.math.cumprod, tf.square,
+)  # fmt: skip
+
+
+def _members(ev: Evaluator, arguments: Arguments, named: dict[str, Any], name: str) -> Any:
+    """The first argument of a call, by its place or name, if it is a list with runs."""
+    given = arguments[0] if arguments else named.get(name)
+    return ev.with_runs(given)
+
+
+def _packing(function: Callable[..., Any]) -> None:
+    @special(function)
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+        if arguments and (members := ev.with_runs(arguments[0])) is not None:
+            arguments = [lists.packed(ev, members), *arguments[1:]]
+        return framework(ev, function, arguments, named)
+
+
+for _function in _PACKING:
+    _packing(_function)
+
+
+def _bound(names: tuple[str, ...], arguments: Arguments, named: dict[str, Any]) -> dict[str, Any]:
+    return {**dict(zip(names, arguments, strict=False)), **named}
+
+
+@special(tf.stack)
+def _stack(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    members = _members(ev, arguments, named, "values")
+    if members is None:
+        return framework(ev, tf.stack, arguments, named)
+    axis = _bound(("values", "axis"), arguments, named).get("axis", 0)
+    rows = lists.packed(ev, members)
+    rank = rows.shape.rank
+    if not isinstance(axis, int) or rank is None or not -rank <= axis < rank:
+        raise ev.refuse_runs("a list is stacked along an axis that is not there")
+    return _moved(rows, axis % rank)
+
+
+def _moved(rows: tf.Tensor, axis: int) -> tf.Tensor:
+    """The first axis at another place."""
+    others = range(1, rows.shape.rank)
+    return rows if axis == 0 else tf.transpose(rows, [*others[:axis], 0, *others[axis:]])
+
+
+@special(tf.concat)
+def _concat(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    members = _members(ev, arguments, named, "values")
+    if members is None:
+        return framework(ev, tf.concat, arguments, named)
+    axis, hole = _bound(("values", "axis"), arguments, named).get("axis"), lists.whole(ev, members).element
+    rank = hole.shape.rank if isinstance(hole, Hole) else None
+    if not isinstance(axis, int) or not rank or not -rank <= axis < rank:
+        raise ev.refuse_runs("a list is concatenated along an axis that is not there")
+    axis %= rank
+    if axis == 0:
+        return lists.concatenated(ev, members)
+    if hole.shape[axis] is None:
+        raise ev.refuse_runs("tensors of different sizes are joined")
+    rows = lists.packed(ev, members)
+    sizes = tf.shape(rows)
+    shape = tf.concat([sizes[1 : 1 + axis], sizes[:1] * sizes[1 + axis : 2 + axis], sizes[2 + axis :]], 0)
+    made = tf.reshape(_moved(rows, axis), shape)
+    made.set_shape([None if i == axis else size for i, size in enumerate(hole.shape)])
+    return made
+
+
+@special(tf.add_n)
+def _add_n(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    members = _members(ev, arguments, named, "inputs")
+    if members is None:
+        return framework(ev, tf.add_n, arguments, named)
+    return tf.reduce_sum(lists.packed(ev, members), 0)
+
+
+def _given(names: tuple[str, ...], arguments: Arguments, named: dict[str, Any]) -> dict[str, Any]:
+    return {**dict(zip(names, arguments, strict=False)), **named}
+
+
+@special(tf.cond)
+def _cond(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    given = _given(("pred", "true_fn", "false_fn"), arguments, named)
+    functions = [given.get("true_fn"), given.get("false_fn")]
+    if ev.callbacks or not is_symbolic(given.get("pred")) or not all(map(callable, functions)):
+        return framework(ev, tf.cond, arguments, named)
+    decided = ev.decide(given["pred"])
+    then, otherwise = (functools.partial(ev.call, function, [], {}) for function in functions)
+    if isinstance(decided, tf.Tensor):
+        return branches.choose(ev, decided, then, otherwise)
+    return then() if decided else otherwise()
+
+
+@special(tf.switch_case)
+def _switch_case(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    given = _given(("branch_index", "branch_fns", "default"), arguments, named)
+    index, functions = given.get("branch_index"), given.get("branch_fns")
+    if ev.callbacks or not is_symbolic(index) or not isinstance(functions, list | tuple):
+        return framework(ev, tf.switch_case, arguments, named)
+    functions = [*functions, *([given["default"]] if given.get("default") is not None else [])]
+    if not functions or not all(map(callable, functions)):
+        return framework(ev, tf.switch_case, arguments, named)
+    return _case(ev, index, functions, 0)
+
+
+def _case(ev: Evaluator, index: Any, functions: list[Any], number: int) -> Any:
+    """The function of this number or a later one; what no number fits calls the last."""
+
+    def this() -> Any:
+        return ev.call(functions[number], [], {})
+
+    if number == len(functions) - 1:
+        return this()
+    what = f"case {number}"
+    ev.seen(what)
+    is_this = tf.reshape(tf.equal(index, number), [])
+    return branches.choose(ev, is_this, this, lambda: _case(ev, index, functions, number + 1), what)
+
+
+_STREAMS: Final = {"stdout": 1, "stderr": 2}
+
+
+@special(tf.print)
+def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    if ev.callbacks:
+        if ev.effects:
+            raise ev.refuse("order", "tf.print in a function that TensorFlow calls, after something else")
+        return framework(ev, tf.print, arguments, named)
+    stream = named.get("output_stream", sys.stderr)
+    given = {**named, "output_stream": stream.example if isinstance(stream, Residual) else stream}
+    lifted = [_read(ev.lift(a)) for a in arguments]
+    if any(map(_is_number, stand_ins.leaves(lifted))):
+        raise ev.refuse("print", "tf.print of a number or string that differs from call to call, as Python writes it")
+    with branches.scratch():
+        made = building.build(ev, tf.print, lifted, given)
+    target = made.get_attr("output_stream").decode()
+    if target not in _STREAMS or "ipykernel" in sys.modules:
+        raise ev.refuse("print", f"tf.print to {target}")
+    end = made.get_attr("end")
+    effect = LateCall(ev.script.name(), ev.script.constant(_write), [_STREAMS[target], _text(made), end], {})
+    ev.effects.append(effect)
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether Python would write a value otherwise than TensorFlow writes a tensor of it."""
+    return isinstance(value, Residual) and not value.is_array and not isinstance(value.example, np.ndarray | np.generic)
+
+
+def _text(made: tf.Operation) -> tf.Tensor:
+    """What an operation in another graph would print, in this one."""
+    captured = {id(inner): outer for outer, inner in made.graph.captures}
+    text = made.inputs[0]
+    if id(text) in captured:
+        return captured[id(text)]
+    form = text.op
+    if form.type != "StringFormat":
+        return tf.constant(tf.get_static_value(text))
+    names = ("template", "placeholder", "summarize")
+    attributes = {name: form.get_attr(name) for name in names}
+    inputs = [captured.get(id(tensor), tensor) for tensor in form.inputs]
+    constants = [tf.constant(tf.get_static_value(t)) if t.graph is made.graph else t for t in inputs]
+    return tf.raw_ops.StringFormat(inputs=constants, **attributes)
+
+
+def _read(value: Any) -> Any:
+    """A value with its variables read now."""
+    if isinstance(value, tf.Variable):
+        return value.read_value()
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return type(value)(map(_read, value))
+    return {key: _read(v) for key, v in value.items()} if isinstance(value, dict) else value
+
+
+def _write(stream: int, text: tf.Tensor, end: bytes) -> None:
+    """As the kernel of `PrintV2` does it: past Python's buffers."""
+    rest = text.numpy() + end
+    while rest:
+        rest = rest[os.write(stream, rest) :]

@@ -1,0 +1,324 @@
+"""Calls of what makes iterators or goes through them: `zip`, `map`, `next`, `any`, and `itertools`."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dataclasses
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph.speculate.evaluate import branches, loops
+from recgraph.speculate.library.rules import SPECIAL, Arguments, Special, special
+from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.observe.reasons import Again, Inconvertible, Raised
+from recgraph.speculate.script.stand_ins import HELD, Generator, Iteration, Residual, Rows, is_symbolic
+from recgraph.speculate.values import iterators, lists, objects, script_calls, state
+from recgraph.speculate.values.state import State
+
+
+def _lazily(function: Callable[..., Any]) -> Special:
+    """One that only moves the members of its arguments, as Python's own does; its other arguments are known numbers."""
+
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+        if function is zip and not named and (rows := _rows(ev, arguments)) is not None:
+            return iterators.made(ev, rows)
+        columns = [ev.iterator(a) for a in arguments]
+        known = {name: ev.concrete(value) for name, value in named.items()}
+        return iterators.made(ev, _guarded(ev, function(*columns, **known)))
+
+    return convert
+
+
+def _guarded(ev: Evaluator, members: Iterator[Any]) -> Iterator[Any]:
+    try:
+        yield from members
+    except ValueError as error:  # of `zip` where it is strict
+        raise ev.raised(error) from error
+
+
+def _rows(ev: Evaluator, values: Arguments) -> Rows | None:
+    """Tuples of one member of each value, if only the graph knows how many there are."""
+    columns = [loops.graph_rows(ev, value) for value in values]
+    if all(column is None or column.begins for column in columns):
+        return None
+    for i, value in enumerate(values):
+        if columns[i] is None:
+            columns[i] = lists.rows(ev, iterators.collected(ev, ev.iterator(value)))
+    found = [column for column in columns if column is not None]
+    count = functools.reduce(tf.minimum, (column.count for column in found))
+    sources = tuple(source for column in found for source in column.sources)
+    return Rows(count, lambda i: tuple(column.row(i) for column in found), sources=sources)
+
+
+SPECIAL.update({f: _lazily(f) for f in (
+    zip, itertools.chain, itertools.pairwise, itertools.product, itertools.zip_longest,
+)})  # fmt: skip
+SPECIAL[itertools.chain.from_iterable] = lambda ev, arguments, named: iterators.made(
+    ev, (member for part in ev.iterator(arguments[0]) for member in ev.iterator(part))
+)
+
+
+def _of_one(function: Callable[..., Any]) -> Special:
+    """One that moves the members of its first argument; the others are numbers."""
+
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+        numbers = [ev.concrete(a) for a in arguments[1:]]
+        return iterators.made(ev, _guarded(ev, function(ev.iterator(arguments[0]), *numbers)))
+
+    return convert
+
+
+SPECIAL.update({f: _of_one(f) for f in (
+    itertools.islice, itertools.combinations, itertools.permutations, itertools.combinations_with_replacement,
+)})  # fmt: skip
+
+
+@special(builtins.enumerate)
+def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    start = named.get("start", [*arguments, 0][1])
+    if (rows := _rows(ev, arguments[:1])) is not None:
+        first = script_calls.as_tensor(ev, start) if isinstance(start, Residual) else tf.constant(start, tf.int64)
+
+        def numbered(i: tf.Tensor) -> Any:
+            return Residual("", tensor=first + i, late=True, limit=HELD), rows.row(i)[0]
+
+        return iterators.made(ev, dataclasses.replace(rows, row=numbered))
+    members = ev.iterator(arguments[0])
+    return iterators.made(ev, zip(_counted(ev, start, 1), members, strict=False))
+
+
+def _counted(ev: Evaluator, start: Any, step: Any) -> Iterator[Any]:
+    number = start
+    while True:
+        yield number
+        number = ev.operate(operator.add, [number, step])
+
+
+@special(itertools.count)
+def _count(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    start = named.get("start", [*arguments, 0][0])
+    step = named.get("step", [*arguments, 0, 1][1] if len(arguments) > 1 else 1)
+    return iterators.made(ev, _counted(ev, start, step))
+
+
+@special(itertools.repeat)
+def _repeat(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    times = [ev.concrete(a) for a in [*arguments[1:], *named.values()]]
+    return iterators.made(ev, itertools.repeat(arguments[0], *times))
+
+
+@special(itertools.cycle)
+def _cycle(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    return iterators.made(ev, itertools.cycle(ev.iterator(arguments[0])))
+
+
+@special(itertools.accumulate)
+def _accumulate(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    function = named.get("func", [*arguments, operator.add][1] if len(arguments) > 1 else operator.add)
+    members = ev.iterator(arguments[0])
+    if named.get("initial") is not None:
+        members = itertools.chain([named["initial"]], members)
+    return iterators.made(ev, itertools.accumulate(members, _caller(ev, function or operator.add)))
+
+
+def _caller(ev: Evaluator, function: Any) -> Callable[..., Any]:
+    return lambda *values: ev.call(function, list(values), {})
+
+
+def _chooser(ev: Evaluator, function: Any) -> Callable[[Any], bool]:
+    return lambda member: ev.decided(ev.call(function, [member], {}))
+
+
+def _choosing(function: Callable[..., Any]) -> Special:
+    """One whose first argument is asked about each member."""
+
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+        asked = bool if arguments[0] is None else arguments[0]
+        return iterators.made(ev, function(_chooser(ev, asked), ev.iterator(arguments[1])))
+
+    return convert
+
+
+SPECIAL.update({f: _choosing(f) for f in (filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile)})
+
+
+@special(itertools.compress)
+def _compress(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    pairs = zip(*(ev.iterator(a) for a in arguments), strict=False)
+    return iterators.made(ev, (member for member, wanted in pairs if ev.decided(wanted)))
+
+
+@special(builtins.map)
+def _map(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    if (rows := _rows(ev, arguments[1:])) is not None:
+        call = _caller(ev, arguments[0])
+        return iterators.made(ev, dataclasses.replace(rows, row=lambda i: call(*rows.row(i))))
+    columns = [ev.iterator(a) for a in arguments[1:]]
+    return iterators.made(ev, map(_caller(ev, arguments[0]), *columns))
+
+
+@special(itertools.starmap)
+def _starmap(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    rows = (iterators.collected(ev, ev.iterator(row)) for row in ev.iterator(arguments[1]))
+    return iterators.made(ev, itertools.starmap(_caller(ev, arguments[0]), rows))
+
+
+@special(itertools.groupby)
+def _groupby(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    """The groups have all their members at once: keys are asked for a little earlier than eagerly."""
+    key = named.get("key", [*arguments, None][1] if len(arguments) > 1 else None)
+    rows: list[tuple[Any, list[Any]]] = []
+    for member in ev.iterator(arguments[0]):
+        found = ev.concrete(member if key is None else ev.call(key, [member], {}))
+        if is_symbolic(found):
+            raise ev.refuse("key function", "tensors as keys")
+        if rows and rows[-1][0] == found:
+            rows[-1][1].append(member)
+        else:
+            rows.append((found, [member]))
+    return iterators.made(ev, [(found, iterators.made(ev, group)) for found, group in rows])
+
+
+@special(functools.reduce)
+def _reduce(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    members = itertools.chain(arguments[2:], ev.iterator(arguments[1]))
+    for first in members:
+        return functools.reduce(_caller(ev, arguments[0]), members, first)
+    raise ev.raised(TypeError("reduce() of empty iterable with no initial value"))
+
+
+@special(builtins.iter)
+def _iter(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    if len(arguments) != 1:
+        raise ev.refuse("iterator", "iter with a callable")
+    if isinstance(arguments[0], Iteration):
+        return arguments[0]
+    if (rows := _rows(ev, arguments)) is not None:
+        return iterators.made(ev, dataclasses.replace(rows, row=lambda i: rows.row(i)[0]))
+    return iterators.made(ev, ev.iterator(arguments[0]))
+
+
+@special(builtins.next)
+def _next(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    owner = arguments[0]
+    following = objects.method(ev, type(owner), "__next__") if objects.is_object(owner) else None
+    if following is not None and len(arguments) == 1:
+        return ev.call(following, [owner], {})
+    if isinstance(owner, Generator) and isinstance(ev.here, ast.Call) and isinstance(ev.here.args[0], ast.Call):
+        return _first(ev, owner, arguments[1:])
+    if not isinstance(owner, Iteration):
+        raise ev.refuse("iterator", f"next of a {type(owner).__name__}")
+    for member in ev.iterator(arguments[0]):
+        return member
+    if len(arguments) > 1:
+        return arguments[1]
+    raise ev.raised(StopIteration())
+
+
+def _first(ev: Evaluator, generator: Generator, default: Arguments) -> Any:
+    """The first member of a generator that nobody else has."""
+    with state.held(ev, [], ev.here) as found:
+
+        def take(member: Any) -> bool:
+            found.append(member)
+            return True
+
+        generator.drive(ev, take)
+        if not found and not default:
+            raise ev.raised(StopIteration())
+        return [*found, *default][0]
+
+
+@special(builtins.reversed)
+def _reversed(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
+    own = ev.of_class(type(arguments[0]), "__reversed__")
+    if own is not None and hasattr(own, "__code__"):
+        return _iter(ev, [ev.call(own, [arguments[0]], {})], {})
+    if (rows := _rows(ev, arguments)) is not None:
+        return iterators.made(ev, dataclasses.replace(rows, row=lambda i: rows.row(rows.count - 1 - i)[0]))
+    return iterators.made(ev, iterators.collected(ev, ev.iterator(arguments[0]))[::-1])
+
+
+def _quantifier(wanted: bool) -> Special:
+    """`any` looks for what is true, `all` for what is false."""
+
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+        place = ("members", ev.place_of())
+        members = ev.iterator(arguments[0])
+        if place in ev.paths:
+            return _one_by_one(ev, members, wanted)
+        return _together(ev, members, wanted, place)
+
+    return convert
+
+
+def _together(ev: Evaluator, members: Iterator[Any], wanted: bool, place: Any) -> Any:
+    """All members, also those after one of which only the graph knows whether it decides.
+
+    Raises:
+        Again: they do something that would be noticed.
+    """
+    truths: list[tf.Tensor] = []
+    before: tuple[State, int] | None = None
+    try:
+        for member in members:
+            decided = ev.decide(member)
+            if decided is wanted:
+                truths += [tf.constant(wanted)] if truths else []
+                break
+            if isinstance(decided, tf.Tensor):
+                truths.append(decided)
+                before = before or (State(ev), ev.graph.draws)
+        else:
+            decided = not wanted
+    except Raised:
+        if before is not None:
+            raise Again({place}) from None
+        raise
+    if before is None:
+        return decided
+    if _has_changed(ev, *before):
+        raise Again({place})
+    reduce = tf.reduce_any if wanted else tf.reduce_all
+    return Residual("", tensor=reduce(tf.stack(truths)), late=True)
+
+
+def _has_changed(ev: Evaluator, before: State, draws: int) -> bool:
+    try:
+        return ev.graph.draws != draws or bool(before.changes())
+    except Inconvertible:  # what could not be merged after a branch
+        return True
+
+
+def _one_by_one(ev: Evaluator, members: Iterator[Any], wanted: bool) -> Any:
+    for member in members:
+        decided = ev.decide(member)
+        if decided is wanted:
+            return wanted
+        if isinstance(decided, tf.Tensor):
+            rest = _once(ev, lambda: _one_by_one(ev, members, wanted))
+            ways = [rest, lambda: wanted]
+            return branches.choose(ev, decided, ways[wanted], ways[not wanted])
+    return not wanted
+
+
+def _once(ev: Evaluator, thunk: Callable[[], Any]) -> Callable[[], Any]:
+    """A thunk that uses up an iterator."""
+    runs: list[None] = []
+
+    def run() -> Any:
+        if runs:
+            raise ev.refuse("iterator", "a tensor decides how far an iterator goes")
+        runs.append(None)
+        return thunk()
+
+    return run
+
+
+SPECIAL.update({any: _quantifier(True), all: _quantifier(False)})

@@ -1,0 +1,574 @@
+"""Runs a function on values that are known, tensors of a graph, and values known later: what is left is the graph.
+
+Each construct of Python has a rule, a function in one of the files `on_*.py`; this file has the table and what the
+rules share: frames, names, sites and decisions.
+"""
+
+from __future__ import annotations
+
+import abc
+import ast
+import builtins
+import collections
+import contextlib
+import dataclasses
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.speculate.machine.protocol import Kind
+from recgraph.speculate.observe.profile import Profile, Seen, is_plain
+from recgraph.speculate.observe.reasons import Again, Inconvertible, Raised
+from recgraph.speculate.observe.syntax import Frame, site_of
+from recgraph.speculate.script import heap
+from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.heap import Heap
+from recgraph.speculate.script.script import Assumption, Script
+from recgraph.speculate.script.stand_ins import CONTAINERS, MISSING, Missing, Ref, Residual, Rows, Unsure
+
+# How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
+Signal: TypeAlias = tuple[str, Any]
+Rule: TypeAlias = Callable[["Evaluator", Any], Any]
+# How many members a loop may have and still be unrolled.
+UNROLL: Final = 2000
+RULES: dict[type[ast.AST], Rule] = {}
+
+
+def rule(*kinds: type[ast.AST]) -> Callable[[Rule], Rule]:
+    """Registers how a kind of node is converted. Expressions give a value, statements a signal or None."""
+
+    def register(function: Rule) -> Rule:
+        for kind in kinds:
+            RULES[kind] = function
+        return function
+
+    return register
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a conversion goes by.
+
+    Attributes:
+        profile: what the eager calls have seen.
+        optimizations: what is done beyond the general rules.
+        keeps_shapes: whether a tensor that has had few shapes is assumed to have the one of this call.
+        paths: the ways that are assumed, since gradients depend on them.
+    """
+
+    profile: Profile
+    optimizations: Optimizations
+    keeps_shapes: bool = False
+    paths: set[Any] = dataclasses.field(default_factory=set)
+
+
+class Evaluator(abc.ABC):
+    """The conversion of one call.
+
+    Attributes:
+        kinds: of values, the first that takes one says what it can do.
+        script: the Python that will run around the graph.
+        graph: that the operations go to.
+        heap: the objects that were there before.
+        profile: what eager calls have seen.
+        optimizations: what is done beyond the general rules.
+        assertions: int32 scalars, each the number of an assumption that is broken or -1.
+        managers: the context managers around us, tapes for instance, by id.
+        places: by id of an object, the list that a loop goes through, where it is in it, and the managers around.
+        effects: what the script does after the graph, in order.
+        cells: by id, of a closure that differs from call to call, how the script finds them.
+        tapes: by id, how many forks were around the `with` of a gradient tape.
+        reached: how often each site was reached in this call.
+        paths: places where a tensor decides and only one way is converted, because two do not fit together or because
+            gradients depend on the way; ("entered", place) where a loop is assumed to have a round or none, and
+            ("unrolled", place) where it cannot be a loop of the graph.
+        growing: those places that would not be assumed, where lists became longer.
+        conditionals: the operations that decide between two ways, each with what `paths` may have for it.
+        here: the node that is being converted.
+        handlers: how many blocks are around us in which exceptions may be caught.
+        handled: the exceptions that are being handled, the latest last.
+        watch: sees what libraries call; None until the first is called.
+        building: the graphs to which the libraries around us add operations, the innermost last.
+    """
+
+    kinds: tuple[type[Kind], ...]
+
+    def __init__(self, script: Script, graph: Any, settings: Settings) -> None:
+        self.script, self.graph = script, graph
+        self.profile, self.optimizations, self.paths = settings.profile, settings.optimizations, settings.paths
+        self.growing: set[Any] = set()
+        self.conditionals: dict[tf.Operation, Any] = {}
+        self.heap = Heap(script, graph, self.profile)
+        self.assertions: list[tf.Tensor] = []
+        self.effects: list[Any] = []
+        self.frames: list[Frame] = []
+        self.recursive_bodies = 0
+        self.recursions: dict[Any, Any] = {}
+        self.managers: list[int] = []
+        self.places: dict[int, tuple[Any, int, tuple[int, ...]]] = {}
+        self.tables: dict[type, Any] = {}
+        self.cells: dict[int, str] = {}
+        self.rounds = 0  # how many loops of the graph are around us
+        self.callbacks = 0  # how many functions of TensorFlow's have called us back
+        self.tapes: dict[int, int] = {}
+        self.reached: dict[Any, int] = {}
+        self.here: ast.AST = ast.Pass()
+        self.handlers = 0
+        self.handled: list[Any] = []
+        self.watch: Any = None
+        self.building: list[Any] = []
+
+    # Where we are.
+
+    @property
+    def frame(self) -> Frame:
+        """The function that is being converted."""
+        return self.frames[-1]
+
+    @contextlib.contextmanager
+    def at(self, node: ast.AST | None) -> Iterator[None]:
+        """While a node is in work: errors, assumptions and the profile name it. Without one, the same as before."""
+        here, self.here = self.here, node or self.here
+        try:
+            yield
+        finally:
+            self.here = here
+
+    def where(self, at: ast.AST | None = None) -> str:
+        """The user's line."""
+        return self.frame.syntax.where(at or self.here) if self.frames else ""
+
+    def refuse(self, feature: str, why: str, at: ast.AST | None = None) -> Inconvertible:
+        """The error for something that is not converted."""
+        return Inconvertible(feature, why, self.where(at))
+
+    def raised(self, error: Any, at: ast.AST | None = None) -> Raised:
+        """What the program raises here: all that it depends on is known or assumed."""
+        if self.heap.name_of(error) is None and not isinstance(error, Residual):
+            self.heap.make(error)
+        return Raised(error, self.where(at))
+
+    def seen(self, what: str = "value", at: ast.AST | None = None) -> tuple[Seen, tuple[Any, int]]:
+        """What eager calls saw at a node, this time; and the place in the profile, to relax."""
+        site = site_of(self.frame.syntax, at or self.here, what)
+        occurrence = self.reached.get(site, 0)
+        self.reached[site] = occurrence + 1
+        return self.profile.seen(site, occurrence), (site, occurrence)
+
+    def place_of(self, what: str = "value", at: ast.AST | None = None) -> tuple[Any, int]:
+        """A node that was reached just now, and which time it was."""
+        site = site_of(self.frame.syntax, at or self.here, what)
+        return site, max(self.reached.get(site, 1) - 1, 0)
+
+    # Rules.
+
+    def value(self, node: ast.expr) -> Any:
+        """The value of an expression."""
+        here, self.here = self.here, node
+        try:
+            return self._rule(node)(self, node)
+        finally:
+            self.here = here
+
+    def run(self, body: list[ast.stmt]) -> Signal | None:
+        """Runs statements until one ends the block."""
+        rests, here = self.frame.rests, self.here
+        for i, statement in enumerate(body):
+            self.here = statement
+            rests.append(body[i + 1 :])
+            try:
+                signal: Signal | None = self._rule(statement)(self, statement)
+            finally:
+                rests.pop()
+                self.here = here
+            if signal is not None:
+                return signal
+        return None
+
+    def _rule(self, node: ast.AST) -> Rule:
+        found = RULES.get(type(node))
+        if found is None:
+            raise self.refuse("syntax", f"{type(node).__name__} runs eagerly")
+        return found
+
+    # Names.
+
+    def read_name(self, node: ast.Name) -> Any:
+        """The value of a name: local, of a function around, of the closure, global or builtin."""
+        name = node.id
+        frame: Frame | None = self.frame
+        while frame is not None:
+            if name in frame.names.globals:
+                break
+            if name in frame.locals or name in frame.names.bound:
+                without = _no_local(name) if frame is self.frame else _no_free_variable(name)
+                return self._bound(frame.locals.get(name, MISSING), name, without)
+            if frame.outer is None and name in frame.function.__code__.co_freevars:
+                return self._read_cell(frame, name)
+            frame = frame.outer
+        return self._read_global(name)
+
+    def _bound(self, value: Any, name: str, without: NameError) -> Any:
+        if isinstance(value, Missing):
+            raise self.raised(without)
+        if isinstance(value, Unsure):
+            self.assert_in_graph(value.condition, self.noted("raises", f"{name} has a value"))
+            return value.value
+        return value
+
+    def _cell(self, frame: Frame, name: str) -> Any:
+        return frame.function.__closure__[frame.function.__code__.co_freevars.index(name)]
+
+    def _read_cell(self, frame: Frame, name: str) -> Any:
+        cell = self._cell(frame, name)
+        seen, site = self.seen()
+        key = ("cell", id(cell))
+        if key in self.heap.shadow:
+            return self._bound(self.heap.shadow[key], name, _no_free_variable(name))
+        try:
+            current = cell.cell_contents
+        except ValueError:
+            raise self.refuse("raises", f"{name} has no value here") from None
+        return self.heap.read(key, self._cell_expression(cell), current, name, seen, site, self.where())
+
+    def _cell_expression(self, cell: Any) -> str:
+        return f"{self.cells.get(id(cell)) or self.script.constant(cell)}.cell_contents"
+
+    def _read_global(self, name: str) -> Any:
+        names = self.frame.function.__globals__
+        key = ("global", id(names), name)
+        seen, site = self.seen()
+        without = NameError(f"name {name!r} is not defined", name=name)
+        if key in self.heap.shadow and not isinstance(self.heap.shadow[key], Missing):
+            return self._bound(self.heap.shadow[key], name, without)
+        if key not in self.heap.shadow:
+            if name in names:
+                expression = f"{self.script.constant(names)}[{name!r}]"
+                return self.heap.read(key, expression, names[name], name, seen, site, self.where())
+            noted = self.noted("presence", f"no {name}")
+            self.script.assume(f"{name!r} not in {self.script.constant(names)}", noted)
+        if not hasattr(builtins, name):
+            raise self.raised(without)
+        found = getattr(builtins, name)
+        now = f"getattr({self.script.constant(builtins)}, {name!r}, None)"
+        same = self.noted("identity", f"{name} is Python's")
+        self.script.assume(f"{now} is {self.script.constant(found)}", same)
+        return found
+
+    def bind(self, name: str, value: Any) -> None:
+        """Assigns to a name; `MISSING` deletes it."""
+        frame: Frame | None = self.frame
+        if name in self.frame.names.globals:
+            names = self.frame.function.__globals__
+            target = f"{self.script.constant(names)}[{name!r}]"
+            self.write_slot(("global", id(names), name), target, value, names.get(name, MISSING))
+            return
+        if name not in self.frame.names.nonlocals:
+            self.frame.locals[name] = value
+            return
+        while frame is not None:
+            if frame is not self.frame and (name in frame.names.bound or name in frame.locals):
+                frame.locals[name] = value
+                return
+            if frame.outer is None:
+                cell = self._cell(frame, name)
+                current = _contents(cell)
+                self.write_slot(("cell", id(cell)), self._cell_expression(cell), value, current)
+            frame = frame.outer
+
+    def write_slot(self, key: Any, target: str, value: Any, current: Any) -> None:
+        """Sets something of the Python heap after the graph; `current` is what is there when the call begins."""
+        self.need_sequence("a write to a Python object")
+        self.heap.write(key, target, value, current, self.where())
+
+    def need_sequence(self, what: str) -> None:
+        """Effects must happen once, in order: not in functions that TensorFlow calls back."""
+        if self.callbacks:
+            raise self.refuse("effect in callback", f"{what} in a function that TensorFlow calls")
+
+    def code(self, value: Any) -> str:
+        """How the script writes a value that is known before the graph."""
+        if isinstance(value, Residual):
+            return value.name
+        if isinstance(value, list | tuple) and type(value) in (list, tuple):
+            parts = "".join(f"{self.code(v)}, " for v in value)
+            return f"[{parts}]" if isinstance(value, list) else f"({parts})"
+        if isinstance(value, dict) and type(value) is dict:
+            return "{" + "".join(f"{self.code(k)}: {self.code(v)}, " for k, v in value.items()) + "}"
+        if isinstance(value, slice):
+            return f"slice({self.code(value.start)}, {self.code(value.stop)}, {self.code(value.step)})"
+        if (name := self.heap.name_of(value)) is not None:
+            return name
+        if isinstance(value, np.ndarray):  # as it is now: the call may change it afterwards
+            return self.script.constant(value.copy("K"))
+        is_container = type(value) in CONTAINERS or (isinstance(value, tuple) and hasattr(value, "_make"))
+        return self._container_code(value) if is_container else self.script.constant(value)
+
+    def _container_code(self, value: Any) -> str:
+        """A set, deque, named tuple or special dict as the script makes it anew."""
+        kind = self.script.constant(type(value))
+        if isinstance(value, collections.defaultdict):
+            return f"{kind}({self.code(value.default_factory)}, {self.code(dict(value))})"
+        if isinstance(value, dict):
+            return f"{kind}({self.code(dict(value))})"
+        if isinstance(value, collections.deque):
+            return f"{kind}({self.code(list(value))}, {value.maxlen})"
+        return f"{kind}{'._make' if isinstance(value, tuple) else ''}({self.code(list(value))})"
+
+    def noted(self, kind: str, what: str, at: ast.AST | None = None) -> Assumption:
+        """An assumption about something at a node."""
+        return assumption(kind, what, self.where(at))
+
+    def of_class(self, kind: type, name: str) -> Any:
+        """What a class has under a name, unbound, None if it has nothing; it is assumed to stay so."""
+        return heap.of_class(self.script, kind, name, self.where())
+
+    def own(self, kind: type, name: str) -> Any:
+        """What a class itself has under a name; it is assumed to stay so."""
+        return heap.own(self.script, kind, name, self.where())
+
+    # Decisions.
+
+    def decide(self, value: Any, at: ast.AST | None = None) -> bool | tf.Tensor:
+        """The truth of a test: known, assumed, or a bool scalar of the graph."""
+        with self.at(at):
+            return self._decide(value)
+
+    def _decide(self, value: Any) -> bool | tf.Tensor:
+        seen, site = self.seen("truth")
+        truth = self.truth(value)
+        if isinstance(truth, bool):
+            return truth
+        if isinstance(truth, Residual):
+            number = assumption("decision", f"{bool(truth.example)}", self.where(), site)
+            self.script.assume(f"bool({truth.name}) is {bool(truth.example)}", number)
+            return bool(truth.example)
+        if seen.count and not seen.varies and not self.callbacks and not self.recursive_bodies:
+            return self._follow("branch", truth, bool(seen.constant), site)
+        return truth
+
+    def decided(self, value: Any, at: ast.AST | None = None) -> bool:
+        """The truth of a test, where only one direction can be converted."""
+        truth = self.decide(value, at)
+        return truth if isinstance(truth, bool) else self.follow_last(truth, at=at)
+
+    def follow_last(self, truth: tf.Tensor, what: str = "truth", at: ast.AST | None = None) -> bool:
+        """Goes where the last eager call has gone: a graph for each path.
+
+        Raises:
+            Inconvertible: no call was seen here.
+        """
+        site, occurrence = self.place_of(what, at)
+        seen = self.profile.seen(site, occurrence)
+        last = seen.last
+        if what != "truth" and seen.call < self.profile.calls:
+            last = False  # the last call has left before
+        if last is None or self.callbacks:
+            raise self.refuse("path", "a tensor decides where both ways cannot be converted", at)
+        with self.at(at):
+            return self._follow("path", truth, bool(last), (site, occurrence))
+
+    def _follow(self, kind: str, truth: tf.Tensor, expected: bool, site: Any) -> bool:
+        condition = truth if expected else tf.logical_not(truth)
+        self.assert_in_graph(condition, assumption(kind, f"always {expected}", self.where(), site))
+        return expected
+
+    def concrete(self, value: Any) -> Any:
+        """A value of which the conversion has to know which one it is: another one gets another graph."""
+        if isinstance(value, tuple) and type(value) is tuple:
+            return tuple(self.concrete(v) for v in value)
+        if not isinstance(value, Residual):
+            return value
+        if value.late or value.tensor is not None:
+            raise self.refuse("late value", "a key or callee that is known only after the graph")
+        known = assumption("decision", f"is {value.example!r}", self.where())
+        name = self.script.constant(value.example)
+        condition = f"same({value.name}, {name})" if is_plain(value.example) else f"{value.name} is {name}"
+        self.script.assume(condition, known)
+        return value.example
+
+    def identical(self, left: Any, right: Any) -> Any:
+        """What `left is right` is: a bool, or a bool scalar of the graph."""
+        if isinstance(left, Ref) and right is None:
+            return left.row < 0
+        if isinstance(left, Residual) and left.is_array and left is right:
+            return True
+        if isinstance(left, Residual) or isinstance(right, Residual):
+            value, other = (left, right) if isinstance(left, Residual) else (right, left)
+            return self._is_constant(value, other)
+        names = [self.heap.name_of(v) or self.heap.placeholders.get(id(v)) for v in (left, right)]
+        if left is right or not all(names):
+            return left is right
+        now = [self.heap.examples.get(id(v), v) for v in (left, right)]
+        relation, kind = ("is", "alias") if now[0] is now[1] else ("is not", "distinct")
+        two = f"{type(now[0]).__name__} and {type(now[1]).__name__}"
+        self.script.assume(f"{names[0]} {relation} {names[1]}", self.noted(kind, two))
+        return relation == "is"
+
+    def _is_constant(self, value: Residual, other: Any) -> Any:
+        """Whether a value that differs from call to call is None, True or False."""
+        if other is not None and not isinstance(other, bool):
+            raise self.refuse("identity", "the identity of values that differ from call to call")
+        if value.is_array:
+            return False
+        if value.tensor is not None:
+            if other is None or value.tensor.dtype != tf.bool:
+                return False
+            return value.tensor if other else tf.logical_not(value.tensor)
+        if value.late:
+            raise self.refuse("late value", f"whether a value is {other} that is known only after the graph")
+        found = value.example is other
+        self.script.assume(f"({value.name} is {other}) is {found}", self.noted("decision", f"is {other}"))
+        return found
+
+    def assert_in_graph(self, condition: tf.Tensor, what: Assumption) -> None:
+        """Goes on only where a condition of the graph holds."""
+        if self.recursive_bodies:
+            raise self.refuse("recursion", f"an assumption in a recursive function: {what}")
+        self.assertions.append(tf.where(condition, -1, self.script.number(what)))
+
+    def truth(self, value: Any, at: ast.AST | None = None) -> Any:
+        """What `bool(value)` is: a bool, a `Residual` that is known before the graph, or a bool scalar of the graph."""
+        with self.at(at):
+            return self.kind(value).truth()
+
+    # What values can do: each asks the kind of its first argument (`protocol.py`).
+
+    def kind(self, value: Any) -> Kind:
+        """A value as one of its kind. What none takes is handed on, and nothing else can be done with it."""
+        return next((kind for kind in self.kinds if kind.takes(value)), Kind)(self, value)
+
+    def call(self, function: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
+        """`function(*arguments, **named)`."""
+        return self.kind(function).call(arguments, named)
+
+    def get(self, owner: Any, name: str) -> Any:
+        """`owner.name`."""
+        return self.kind(owner).get(name)
+
+    def put(self, owner: Any, name: str, value: Any) -> None:
+        """`owner.name = value`; `MISSING` deletes it."""
+        self.kind(owner).put(name, value)
+
+    def item(self, container: Any, index: Any) -> Any:
+        """`container[index]`."""
+        return self.kind(container).item(index)
+
+    def set_item(self, container: Any, index: Any, value: Any) -> None:
+        """`container[index] = value`."""
+        self.kind(container).set_item(index, value)
+
+    def delete_item(self, container: Any, index: Any) -> None:
+        """`del container[index]`."""
+        self.kind(container).delete_item(index)
+
+    def contains(self, container: Any, member: Any) -> Any:
+        """`member in container`."""
+        return self.kind(container).contains(member)
+
+    def length(self, container: Any) -> Any:
+        """`len(container)`."""
+        return self.kind(container).length()
+
+    def begin(self, iterable: Any) -> Any:
+        """`iter(iterable)`, as far as the program may notice that it is called."""
+        return self.kind(iterable).begin()
+
+    def members(self, iterable: Any) -> list[Any]:
+        """All members of something that a loop, a star or an unpacking goes through."""
+        return self.kind(iterable).members()
+
+    def pieces(self, iterable: Any) -> list[Any]:
+        """All members, with runs for those of which only the graph knows how many there are."""
+        return self.kind(iterable).pieces()
+
+    def iterator(self, iterable: Any) -> Iterator[Any]:
+        """The members of something, each as late as the program gets it."""
+        return self.kind(iterable).iterator()
+
+    def opened(self, container: Any) -> Any:
+        """A container whose members are values of the call; anything else as it is."""
+        return self.kind(container).opened()
+
+    def lift(self, value: Any) -> Any:
+        """A value as a function that is not converted may look at it, containers with all that they hold."""
+        return self.kind(value).lift()
+
+    def operate(self, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+        """A Python operator on values of any kind."""
+        operands = [self.kind(operand).operand() for operand in operands]
+        return max(map(self.kind, operands), key=lambda kind: kind.precedence).operate(function, operands)
+
+    def with_runs(self, container: Any) -> Any:
+        """The members of a list or tuple if only the graph knows how many there are; else None."""
+        return self.heap.with_runs(container, self.where())
+
+    def refuse_runs(self, why: str) -> Exception:
+        """The error for what a list that grows in the graph cannot do: its loop is unrolled, if that is possible."""
+        places = self.growing - self.paths
+        return Again(places) if places else self.refuse("list", why)
+
+    # What the floors above define.
+
+    @abc.abstractmethod
+    def python(
+        self, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any] | None = None
+    ) -> Any:
+        """A pure function of Python's: now, where its arguments are known; else in the script."""
+
+    @abc.abstractmethod
+    def inline(self, function: types.FunctionType, arguments: list[Any], named: dict[str, Any]) -> Any:
+        """A call of a function that is written in Python, converted as a part of its caller."""
+
+    @abc.abstractmethod
+    def collect(self, rows: Rows) -> list[Any]:
+        """All rows as members of a list, by a loop in the graph."""
+
+    @abc.abstractmethod
+    def library(self, function: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
+        """A call of a function that is not the user's."""
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def _no_local(name: str) -> NameError:
+    return UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
+
+
+def _no_free_variable(name: str) -> NameError:
+    text = f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"
+    return NameError(text, name=name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizations:
+    """Switches. Results are the same whatever they say; where a general rule cannot convert, the special one does.
+
+    Callees have no switch: what they do to Python objects belongs to the caller's call, so they are always inlined.
+
+    Attributes:
+        unrolling: loops whose number of rounds is known or assumed are unrolled; else each is a `tf.while_loop`.
+        specialisation: shapes, numbers, strings and branches that have not varied are assumed not to; else shapes have
+            unknown dimensions, numbers and strings are inputs, and each branch that a tensor decides is a `tf.cond`.
+        batched: recursive functions may be run by the engine "batched"; else by "parallel".
+    """
+
+    unrolling: bool = True
+    specialisation: bool = True
+    batched: bool = True
+
+    @property
+    def engine(self) -> str:
+        """The engine of recursive functions."""
+        return "auto" if self.batched else "parallel"
+
+
+ALL = Optimizations()

@@ -1,0 +1,369 @@
+"""A function that runs as it did and tells a profile what it sees.
+
+The syntax tree gets a call around each expression of interest and is compiled again under the user's file name and line
+numbers, with the function's own globals, closure and defaults: tracebacks and debuggers show the user's program.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import types
+import weakref
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph import tf_private
+from recgraph.speculate.observe import known
+from recgraph.speculate.observe.known import is_a
+from recgraph.speculate.observe.profile import Profile
+from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.syntax import FunctionNode, Syntax, site_of, syntax_of
+
+EagerTensor = tf_private.EagerTensor
+# Stands for the observer until the code is compiled, then becomes it: a name of ours would show in the closures of
+# functions made inside, which TensorFlow's AutoGraph compares with their source.
+_HOOK = "recgraph: the observer"
+# Who looks at the names around would find the observer.
+_LOOKING = frozenset({"locals", "vars", "dir", "eval", "exec"})
+# Whose truth may be asked for without running any code of the program's.
+_OF_PYTHON = (bool, int, float, str, list, dict, tuple, type(None))
+
+
+class Observer:
+    """What instrumented functions call. One for a profile."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self._functions: dict[types.CodeType, types.CodeType | None] = {}
+
+    def see(self, site: Any, value: Any) -> Any:
+        """Passes a value on."""
+        self.profile.see(site, value)
+        return value
+
+    def enter(self, place: Any, arguments: dict[str, Any]) -> None:
+        """A function begins."""
+        self.profile.enter(place, arguments)
+
+    def leave(self, place: Any) -> None:
+        """A function ends."""
+        self.profile.leave(place)
+
+    def returned(self, place: Any, value: Any) -> Any:
+        """Passes the result of a function on."""
+        self.profile.returned(place, value)
+        return value
+
+    def decided(self, site: Any, value: Any) -> Any:
+        """Passes on a value whose truth decides; it is noted where asking for it has no effects."""
+        if _is_scalar(value) or any(type(value) is kind for kind in _OF_PYTHON):
+            self.profile.see(site, bool(value))
+        return value
+
+    def called(self, callee: Any, place: Any) -> Any:
+        """A callee of the program: observed, and what a tensor that it is given decides."""
+        known_how = callee in _DECIDING if type(callee) is types.FunctionType else False
+        return functools.partial(_DECIDING[callee], self, callee, place) if known_how else self.observed(callee)
+
+    def observed(self, callee: Any) -> Any:
+        """A callee that is observed too, where it is a Python function of the user's."""
+        if known.is_speculated(callee):
+            return self.observed(callee.function)
+        if type(callee) is types.MethodType and known.is_speculated(callee.__func__):
+            speculated: Any = callee.__func__
+            return self.observed(types.MethodType(speculated.function, callee.__self__))
+        if type(callee) is types.MethodType and type(callee.__func__) is types.FunctionType:
+            inner = self.observed(callee.__func__)
+            return types.MethodType(inner, callee.__self__) if inner is not callee.__func__ else callee
+        if type(callee) is not types.FunctionType or not known.is_users(callee):
+            return callee
+        code = self._code(callee)
+        return callee if code is None else _with_code(callee, code)
+
+    def _code(self, function: types.FunctionType) -> types.CodeType | None:
+        code = function.__code__
+        if is_observed(code):  # made by an observed function
+            return None
+        if code not in self._functions:
+            try:
+                syntax = syntax_of(function)
+                self._functions[code] = _instrumented(syntax, code, self)
+                self.profile.syntaxes[syntax.key] = syntax
+            except Inconvertible:
+                self._functions[code] = None
+        return self._functions[code]
+
+
+class _Nobody(Observer):
+    """In place of an observer that has died."""
+
+    def observed(self, callee: Any) -> Any:
+        """The callee itself."""
+        return callee
+
+
+class _Hook:
+    """An observer among the constants of code, which does not keep it alive: Python's collector looks past code."""
+
+    _nobody = _Nobody(Profile())
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = weakref.ref(observer)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._observer() or self._nobody, name)
+
+
+def is_observed(code: types.CodeType) -> bool:
+    """Whether code tells an observer what it does."""
+    return any(type(constant) is _Hook for constant in code.co_consts)
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether a value is a tensor of one element, whose truth may be asked for."""
+    return is_a(value, EagerTensor) and value.shape.num_elements() == 1
+
+
+def _seen_cond(observer: Observer, callee: Any, place: Any, *arguments: Any, **named: Any) -> Any:
+    decides = arguments[0] if arguments else named.get("pred")
+    if _is_scalar(decides):
+        observer.profile.see((*place[:-1], "truth"), bool(decides))
+    return callee(*arguments, **named)
+
+
+def _seen_case(observer: Observer, callee: Any, place: Any, *arguments: Any, **named: Any) -> Any:
+    index, functions = (*arguments, named.get("branch_index"), named.get("branch_fns"))[:2]
+    if (
+        index is not None
+        and is_a(index, EagerTensor)
+        and index.shape.num_elements() == 1
+        and type(functions) in (list, tuple)
+    ):
+        for number in range(len(functions)):
+            observer.profile.see((*place[:-1], f"case {number}"), bool(index == number))
+            if index == number:
+                break
+    return callee(*arguments, **named)
+
+
+_DECIDING: dict[Any, Any] = {tf.cond: _seen_cond, tf.switch_case: _seen_case}
+
+
+def _with_code(function: types.FunctionType, code: types.CodeType) -> types.FunctionType:
+    """A copy of a function with other code, which shares its closure."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    closure = tuple(cells[name] for name in code.co_freevars)
+    made = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__qualname__, made.__module__ = function.__qualname__, function.__module__
+    return made
+
+
+def _instrumented(syntax: Syntax, code: types.CodeType, observer: Observer) -> types.CodeType | None:
+    """The code that observes; None for generators and coroutines, which are left alone."""
+    if code.co_flags & (0x20 | 0x80 | 0x200) or _LOOKING & set(code.co_names):
+        return None
+    node = _Observing(syntax).visit(copy.deepcopy(syntax.node))
+    if isinstance(node, ast.FunctionDef):
+        node.decorator_list, node.returns = [], None
+        _announce(node, syntax)
+    node.args.defaults, node.args.kw_defaults = [], [None] * len(node.args.kwonlyargs)
+    for argument in ast.walk(node.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    hook = _Hook(observer)
+    made = _with_hook(_compiled(node, syntax, code), hook)
+    # Where there is nothing to see, too, it has to be known for what it is.
+    return made if is_observed(made) else made.replace(co_consts=(*made.co_consts, hook))
+
+
+def _announce(node: ast.FunctionDef, syntax: Syntax) -> None:
+    """Tells when the function begins, with its arguments, and when it ends."""
+    place: Any = syntax.key
+    names = [argument.arg for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]]
+    arguments = ast.Dict([ast.Constant(name) for name in names], [ast.Name(name, ast.Load()) for name in names])
+    enter = ast.Expr(_hook("enter", ast.Constant(place), arguments))
+    leave = ast.Expr(_hook("leave", ast.Constant(place)))
+    node.body = [ast.copy_location(part, node) for part in (enter, ast.Try(node.body, [], [], [leave]))]
+
+
+def _hook(method: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Attribute(ast.Constant(_HOOK), method, ast.Load()), list(arguments), [])
+
+
+def _compiled(node: FunctionNode, syntax: Syntax, original: types.CodeType) -> types.CodeType:
+    """Compiled inside of a function whose arguments are the names that the closure has."""
+    inside: ast.stmt = node if isinstance(node, ast.FunctionDef) else ast.Expr(node)
+    names = list(original.co_freevars)
+    arguments = ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
+    if syntax.mangled:  # private names are those of the class
+        inside = ast.ClassDef(syntax.mangled, [], [], [inside], [])
+    body: list[ast.stmt] = [inside]
+    if isinstance(node, ast.FunctionDef) and node.name not in names:
+        body.insert(0, ast.Global([node.name]))  # to call itself it looks there
+    outer = ast.FunctionDef("outer", arguments, body, [])
+    module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, node)], []))
+    whole = compile(module, syntax.filename, "exec", dont_inherit=True, flags=original.co_flags & 0x1000000)
+    code = whole
+    for _ in range(3 if syntax.mangled else 2):
+        code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
+    return code.replace(co_qualname=original.co_qualname)
+
+
+def _with_hook(code: types.CodeType, hook: _Hook) -> types.CodeType:
+    """The code with the hook among its constants, and that of the functions in it."""
+
+    def constant(value: Any) -> Any:
+        if isinstance(value, types.CodeType):
+            return _with_hook(value, hook)
+        return hook if value == _HOOK else value
+
+    return code.replace(co_consts=tuple(map(constant, code.co_consts)))
+
+
+def _as_list(statements: Any) -> list[ast.stmt]:
+    return statements if isinstance(statements, list) else [statements]
+
+
+class _Observing(ast.NodeTransformer):
+    """Wraps expressions in calls of the observer. Sites are the numbers that `Syntax` gave to nodes."""
+
+    def __init__(self, syntax: Syntax) -> None:
+        self.syntax = syntax
+        self.depth = 0
+
+    def _site(self, node: ast.AST, what: str = "value") -> ast.expr:
+        place: Any = site_of(self.syntax, node, what)
+        return ast.Constant(place)
+
+    def _seen(self, node: ast.expr) -> ast.expr:
+        return ast.copy_location(_hook("see", self._site(node), node), node)
+
+    def visit_Return(self, node: ast.Return) -> ast.Return:
+        """What the function returns, not those inside of it."""
+        self.generic_visit(node)
+        if node.value is not None and self.depth == 1:
+            place: Any = self.syntax.key
+            node.value = ast.copy_location(_hook("returned", ast.Constant(place), node.value), node.value)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.depth += 1
+        self.generic_visit(node)
+        self.depth -= 1
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        return self._seen(node) if isinstance(node.ctx, ast.Load) else node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        if not isinstance(node.slice, ast.Slice | ast.Tuple):
+            node.slice = ast.copy_location(_hook("see", self._site(node, "index"), node.slice), node.slice)
+        return self._seen(node) if isinstance(node.ctx, ast.Load) else node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._seen(node) if isinstance(node.ctx, ast.Load) and node.id != "super" else node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """A callee is observed, and what it returns."""
+        self.generic_visit(node)
+        if not (isinstance(node.func, ast.Name) and node.func.id == "super"):
+            node.func = ast.copy_location(_hook("called", node.func, self._site(node, "")), node.func)
+        return self._seen(node)
+
+    def _truth(self, test: ast.expr) -> ast.expr:
+        """The truth of a test, which is a site beside that of its value."""
+        site = self._site(test, "truth")
+        truth = ast.Call(ast.Name("bool", ast.Load()), [self.visit(test)], [])
+        return ast.copy_location(_hook("see", site, truth), test)
+
+    def _tested(self, node: Any) -> Any:
+        test, node.test = node.test, ast.Constant(True)
+        self.generic_visit(node)
+        node.test = self._truth(test)
+        return node
+
+    visit_If = visit_IfExp = visit_Assert = _tested
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        """Python asks the operands that decide for their truth; we do, too, where nobody can notice."""
+        *deciding, last = node.values
+        sites = [self._site(operand, "truth") for operand in deciding]
+        values = [
+            ast.copy_location(_hook("decided", s, self.visit(v)), v) for s, v in zip(sites, deciding, strict=True)
+        ]
+        node.values = [*values, self.visit(last)]
+        return node
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        tests, node.ifs = node.ifs, []
+        self.generic_visit(node)
+        node.ifs = [self._truth(test) for test in tests]
+        return node
+
+    def visit_match_case(self, node: ast.match_case) -> ast.match_case:
+        """Patterns are left alone: they are no expressions."""
+        node.guard = None if node.guard is None else self._truth(node.guard)
+        node.body = [part for statement in node.body for part in _as_list(self.visit(statement))]
+        return node
+
+    def visit_While(self, node: ast.While) -> list[ast.stmt]:
+        return self._loop(self._tested(node))
+
+    def visit_For(self, node: ast.For) -> list[ast.stmt]:
+        self.generic_visit(node)
+        return self._loop(node)
+
+    def _loop(self, node: Any) -> list[ast.stmt]:
+        """Each round is seen, and the end."""
+        begin, end = (
+            ast.copy_location(ast.Expr(_hook("see", self._site(node, "round"), ast.Constant(goes_on))), node)
+            for goes_on in (True, False)
+        )
+        node.body.insert(0, begin)
+        return [node, end, self._after(node)]
+
+    def _after(self, node: ast.stmt) -> ast.stmt:
+        """That what follows a statement was reached."""
+        return ast.copy_location(ast.Expr(_hook("see", self._site(node, "after"), ast.Constant(True))), node)
+
+    def _followed(self, node: Any) -> list[ast.stmt]:
+        self.generic_visit(node)
+        return [node, self._after(node)]
+
+    visit_With = visit_Try = visit_TryStar = _followed
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        """`a.b += c` reads `a.b`, too: it becomes `o = a; x = o.b; x += c; o.b = x`, which is what Python does."""
+        site = self._site(node.target)
+        self.generic_visit(node)
+        steps: list[ast.stmt] = []
+        target = node.target
+        if isinstance(target, ast.Attribute | ast.Subscript):
+            target.value = self._kept("owner", target.value, steps)
+        if isinstance(target, ast.Subscript):
+            place = self._site(target, "index")
+            target.slice = self._kept("index", _hook("see", place, target.slice), steps)
+        current = copy.deepcopy(target)
+        current.ctx = ast.Load()
+        self._kept("value", _hook("see", site, current), steps)
+        name = "recgraph_value"
+        steps.append(ast.AugAssign(ast.Name(name, ast.Store()), node.op, node.value))
+        steps.append(ast.Assign([target], ast.Name(name, ast.Load())))
+        return [ast.copy_location(step, node) for step in steps]
+
+    def _kept(self, what: str, value: ast.expr, steps: list[ast.stmt]) -> ast.expr:
+        """Keeps a value under a name of our own."""
+        steps.append(ast.Assign([ast.Name(f"recgraph_{what}", ast.Store())], value))
+        return ast.Name(f"recgraph_{what}", ast.Load())
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        return node

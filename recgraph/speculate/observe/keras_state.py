@@ -1,0 +1,208 @@
+"""What Keras decides by looking at its objects in Python: a graph holds for them as they were when it was made.
+
+Which activation, which layers, whether a variable is trainable, how the optimizer clips: attributes, compared before
+each call. So are the methods of their classes, and that no object has one of its own in place of its class's. What a
+class of the user's adds is read by the user's own code, which is converted.
+"""
+
+from __future__ import annotations
+
+import array
+import functools
+import types
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import keras
+
+from recgraph import native, tf_private
+from recgraph.speculate.observe import known
+from recgraph.speculate.observe.known import answers_itself, has_attributes
+from recgraph.speculate.observe.profile import same
+
+# Changed by Keras in every call.
+_PASSING = frozenset({"_losses", "_loss_ids", "_lock", "_called", "_self_tracked_trackables"})
+# How layers are connected: lists that are made with the model.
+_STRUCTURE = ("_nodes", "_operations", "_inbound", "_outbound", "_tensor")
+# Noted by themselves, or with a value that is read in the graph.
+_OTHERS = (keras.Layer, keras.Variable, keras.KerasTensor, keras.metrics.Metric)
+# Classes whose methods the user writes: what else these read is their own.
+_WRITTEN = (
+    *(keras.Layer, keras.Model, keras.optimizers.schedules.LearningRateSchedule),
+    *(keras.regularizers.Regularizer, keras.constraints.Constraint),
+)
+_IS_WRITTEN_IN_PYTHON = 1 << 9  # in the flags of a class
+# A weak reference to an object, names of attributes, and their values, `...` for none; or a container, None, and its
+# members.
+_Part: TypeAlias = tuple[Any, tuple[str, ...] | None, tuple[Any, ...]]
+
+
+def has_state(thing: Any) -> bool:
+    """Whether Keras looks at attributes of an object when it is called."""
+    return has_attributes(thing) and any(known.top_package(kind) == "keras" for kind in type(thing).__mro__)
+
+
+def is_unbuilt(thing: Any) -> bool:
+    """Whether an object is or holds a layer or optimizer that has not made its variables yet.
+
+    Keras would begin to while it is called, and a conversion must not make variables.
+    """
+    parts = [thing, *vars(thing).values()] if has_attributes(thing) and not answers_itself(thing) else []
+    return any(not getattr(one, "built", True) for part in parts if has_state(part) for one in _objects(part))
+
+
+def unchanged(thing: Any) -> Callable[[], bool]:
+    """A function that tells whether an object of Keras's, with all its layers, is as it is now."""
+    seen: set[int] = set()
+    parts: list[_Part] = []
+    for one in _objects(thing):
+        _note(one, parts, seen)
+    noted, holds = tuple(parts), native.snapshots().holds
+    versions = array.array("Q", [0] * len(noted))
+
+    def check() -> bool:
+        try:
+            return bool(holds(noted, versions, _members, _is_alike))
+        except (AttributeError, KeyError, RuntimeError):
+            return False  # it cannot be compared any more
+
+    return check
+
+
+def settings_unchanged() -> Callable[[], bool]:
+    """A function that tells whether the settings that all of Keras reads are as they are now."""
+    settings = tf_private.keras_settings()
+
+    def check() -> bool:
+        return all(map(_is_alike, settings, tf_private.keras_settings()))
+
+    return check
+
+
+class Losses:
+    """The losses that layers keep from their last call: while a call is converted, tensors of its graph."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, tuple[Any, list[Any]]] = {}
+
+    def note(self, thing: Any) -> None:
+        """A layer or model is going to be called."""
+        for layer in _objects(thing):
+            if hasattr(layer, "_losses") and isinstance(layer._losses, list):
+                self._before.setdefault(id(layer), (layer, list(layer._losses)))
+
+    def changed(self) -> Iterator[tuple[Any, list[Any]]]:
+        """The layers that keep other losses now, each with them."""
+        for layer, before in self._before.values():
+            if len(layer._losses) != len(before) or any(a is not b for a, b in zip(layer._losses, before, strict=True)):
+                yield layer, list(layer._losses)
+
+    def restore(self) -> None:
+        """The layers keep what they kept before the conversion."""
+        for layer, before in self._before.values():
+            layer._losses[:] = before
+
+
+def _objects(thing: Any) -> Iterator[Any]:
+    if hasattr(thing, "_flatten_layers"):
+        yield from thing._flatten_layers()
+    else:
+        yield thing
+
+
+def _note(thing: Any, parts: list[_Part], seen: set[int]) -> None:
+    """Takes note of the attributes of an object, of what its lists and dicts hold, and of the objects in them."""
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, list | dict | set | tuple):
+        members = list(thing.values() if isinstance(thing, dict) else thing)
+        if not isinstance(thing, tuple):
+            inner = tf_private.wrapped_container(thing)
+            parts.append((inner, None, _members(inner)))
+    else:
+        _note_methods(thing, parts, seen)
+        names = tuple(name for name in thing.__dict__ if name not in _PASSING and _is_kerass(thing, name))
+        members = [thing.__dict__[name] for name in sorted(names) if not name.startswith(_STRUCTURE)]
+        parts.append((weakref.ref(thing), names, tuple(thing.__dict__[name] for name in names)))
+    for member in members:
+        if isinstance(member, list | dict | set | tuple) or _is_looked_into(member):
+            _note(member, parts, seen)
+        elif isinstance(member, keras.Variable):
+            _note_variable(member, parts, seen)
+
+
+def _note_variable(variable: keras.Variable, parts: list[_Part], seen: set[int]) -> None:
+    """Takes note of whether a variable is trainable, of its constraint and its regularizer."""
+    if id(variable) in seen:
+        return
+    seen.add(id(variable))
+    names = tuple(vars(variable))
+    parts.append((weakref.ref(variable), names, tuple(vars(variable).values())))
+    for member in vars(variable).values():
+        if _is_looked_into(member):
+            _note(member, parts, seen)
+
+
+def _note_methods(thing: Any, parts: list[_Part], seen: set[int]) -> None:
+    """Takes note of the methods of an object's classes, and that it has none of its own."""
+    kinds = [kind for kind in type(thing).__mro__ if kind.__flags__ & _IS_WRITTEN_IN_PYTHON]
+    inherited: dict[str, Any] = {}
+    for kind in reversed(kinds):
+        own = {name: found for name, found in vars(kind).items() if _is_method(found)}
+        if id(kind) not in seen:
+            seen.add(id(kind))
+            parts.append((weakref.ref(kind), tuple(own), tuple(own.values())))
+            parts.append((weakref.ref(kind), *_absent(name for name in inherited if name not in vars(kind))))
+        inherited |= own
+    parts.append((weakref.ref(thing), *_absent(name for name in inherited if name not in thing.__dict__)))
+
+
+def _absent(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """What a part says of names that are not there; one pair of tuples for all objects of a kind."""
+    return _absent_of(tuple(names))
+
+
+@functools.lru_cache(maxsize=512)
+def _absent_of(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    return names, (...,) * len(names)
+
+
+def _is_method(found: Any) -> bool:
+    """Whether something in a class is a function or a descriptor: data is for those who read it to assume."""
+    return hasattr(type(found), "__get__") and not isinstance(found, types.GetSetDescriptorType)
+
+
+def _members(container: Any) -> tuple[Any, ...]:
+    return (*container.keys(), *container.values()) if isinstance(container, dict) else tuple(container)
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    """Whether two values are the same, or data that is equal: variables, say, have an idea of equality of their own."""
+    if one is other or type(one) is not type(other):
+        return one is other
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_is_alike, one, other))
+    if isinstance(one, dict):
+        return _is_alike(_members(one), _members(other))
+    return bool(one == other) if isinstance(one, set) else same(one, other)
+
+
+def _is_looked_into(thing: Any) -> bool:
+    """Whether an object that a layer holds is, say, a regularizer or a schedule: something of Keras's with settings."""
+    return has_state(thing) and not isinstance(thing, _OTHERS) and type(thing).__name__ not in ("Tracker", "Node")
+
+
+def _is_kerass(thing: Any, name: str) -> bool:
+    """Whether an attribute is for Keras to read."""
+    kind = type(thing)
+    if not known.is_users_type(kind):
+        return True
+    nearest = next(base for base in kind.__mro__ if known.top_package(base) == "keras")
+    return nearest not in _WRITTEN or name in _base_names()
+
+
+@functools.cache
+def _base_names() -> frozenset[str]:
+    return frozenset({*vars(keras.Layer()), *vars(keras.Model())})

@@ -1,0 +1,286 @@
+"""The syntax tree of a function, found from its code object."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import inspect
+import linecache
+import threading
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from recgraph.speculate.observe.reasons import Inconvertible
+
+# Two threads that parse at once may find CPython 3.11's count of the depth of trees wrong: a SystemError.
+_PARSING = threading.Lock()
+FunctionNode: TypeAlias = ast.FunctionDef | ast.Lambda
+
+
+class Syntax:
+    """A function's syntax tree. Its nodes are numbered: a number is a *site* of the program.
+
+    Attributes:
+        node: the function's definition.
+        filename: the user's file.
+        mangled: the class around it, whose private names it uses, or "".
+        key: what tells its sites from those of other functions.
+    """
+
+    def __init__(self, node: FunctionNode, filename: str, mangled: str) -> None:
+        self.node, self.filename, self.mangled = node, filename, mangled
+        self.key = (filename, node.lineno, node.col_offset)
+        for number, part in enumerate(ast.walk(node)):
+            part.site = number  # type: ignore[attr-defined]
+
+    @classmethod
+    def within(cls, outer: Syntax, node: FunctionNode) -> Syntax:
+        """A function inside of another, whose sites are its own."""
+        made = cls.__new__(cls)
+        made.node, made.filename, made.mangled, made.key = node, outer.filename, outer.mangled, outer.key
+        return made
+
+    @functools.cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Its nodes by number."""
+        return list(ast.walk(self.node))
+
+    @property
+    def name(self) -> str:
+        """The function's name; lambdas have none of their own."""
+        return self.node.name if isinstance(self.node, ast.FunctionDef) else "<lambda>"
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        """Its statements; a lambda returns its expression."""
+        if isinstance(self.node, ast.FunctionDef):
+            return self.node.body
+        return [ast.copy_location(ast.Return(self.node.body), self.node.body)]
+
+    def private(self, name: str) -> str:
+        """The name that a private name of a class stands for."""
+        if not self.mangled or not name.startswith("__") or name.endswith("__"):
+            return name
+        return f"_{self.mangled.lstrip('_')}{name}"
+
+    def where(self, node: ast.AST) -> str:
+        """The user's line of a node."""
+        return f"{self.filename}:{getattr(node, 'lineno', self.node.lineno)}"
+
+
+def site_of(syntax: Syntax, node: ast.AST, what: str = "value") -> tuple[object, ...]:
+    """The place in the profile for the values of a node, or for its truth."""
+    return (*syntax.key, getattr(node, "site", -1), what)
+
+
+def syntax_of_code(code: types.CodeType) -> Syntax:
+    """The syntax tree that `code` was compiled from.
+
+    Raises:
+        Inconvertible: there is no source, or several functions in it that cannot be told apart.
+    """
+    return _syntax_in(code.co_filename, code)
+
+
+@functools.cache
+def _syntax_in(filename: str, code: types.CodeType) -> Syntax:
+    """Code objects of two files are equal where their functions are: the file has to be told."""
+    found = [(node, name) for node, name in _functions(filename) if _begins(node) == code.co_firstlineno]
+    found = [(node, name) for node, name in found if _name(node) == code.co_name]
+    if len(found) > 1:
+        found = [(node, name) for node, name in found if _place(node) == _code_place(code)]
+    if len(found) != 1:
+        raise Inconvertible("no source", f"the source of {code.co_name} was not found", f"{filename}:1")
+    return Syntax(found[0][0], filename, found[0][1])
+
+
+def syntax_of(function: Callable[..., object]) -> Syntax:
+    """The syntax tree of a Python function."""
+    return syntax_of_code(function.__code__)
+
+
+@functools.lru_cache(64)
+def _functions(filename: str) -> list[tuple[FunctionNode, str]]:
+    """All functions of a file, with the class around each."""
+    text = "".join(linecache.getlines(filename))
+    try:
+        with _PARSING:
+            tree = ast.parse(text, filename)
+        return list(_inside(tree, ""))
+    except SyntaxError:
+        return []
+
+
+def _inside(node: ast.AST, around: str) -> Iterator[tuple[FunctionNode, str]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.Lambda):
+            yield child, around
+        yield from _inside(child, child.name if isinstance(child, ast.ClassDef) else around)
+
+
+def _begins(node: FunctionNode) -> int:
+    decorators = getattr(node, "decorator_list", None)
+    return decorators[0].lineno if decorators else node.lineno
+
+
+def _name(node: FunctionNode) -> str:
+    return node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
+
+
+def _place(node: FunctionNode) -> tuple[int, int]:
+    """Where its first statement or its expression begins."""
+    first = node.body[0] if isinstance(node.body, list) else node.body
+    return first.lineno, first.col_offset
+
+
+def _code_place(code: types.CodeType) -> tuple[int, int]:
+    places = [(line, column) for line, _, column, _ in code.co_positions() if line and column]
+    return min(places) if places else (0, 0)
+
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@dataclasses.dataclass
+class Names:
+    """The names of a function: those it binds, and those it declares `global` or `nonlocal`."""
+
+    bound: set[str] = dataclasses.field(default_factory=set)
+    globals: set[str] = dataclasses.field(default_factory=set)
+    nonlocals: set[str] = dataclasses.field(default_factory=set)
+
+
+def names_of(node: FunctionNode) -> Names:
+    """The names of a function, nested functions left out."""
+    names = Names({argument.arg for argument in _arguments(node.args)})
+    body: list[Any] = node.body if isinstance(node.body, list) else [node.body]
+    for part in body:
+        _collect(part, names, False)
+    names.bound -= names.globals | names.nonlocals
+    return names
+
+
+def _arguments(arguments: ast.arguments) -> Iterator[ast.arg]:
+    yield from [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    yield from (argument for argument in (arguments.vararg, arguments.kwarg) if argument is not None)
+
+
+def _collect(node: ast.AST, names: Names, in_comprehension: bool) -> None:
+    if isinstance(node, ast.Global):
+        names.globals.update(node.names)
+    elif isinstance(node, ast.Nonlocal):
+        names.nonlocals.update(node.names)
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del) and not in_comprehension:
+        names.bound.add(node.id)
+    elif isinstance(node, ast.NamedExpr):
+        names.bound.add(node.target.id)
+    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+        names.bound.add(node.name)
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        names.bound.add(node.rest)
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        names.bound.add(node.name)
+    if isinstance(node, _SCOPES):
+        return
+    for child in ast.iter_child_nodes(node):
+        # A comprehension's target is its own; a walrus in it is the function's.
+        _collect(child, names, in_comprehension or isinstance(node, _COMPREHENSIONS))
+
+
+@dataclasses.dataclass(eq=False)
+class Frame:
+    """A function that is being converted.
+
+    Attributes:
+        syntax: of the function.
+        names: that it binds.
+        locals: their values.
+        function: the function object, for its globals and closure; of a function made during the call that of the
+            function around it.
+        outer: the frame around it, of a function made during the call or of a comprehension.
+        rests: what comes after the statement that is being converted, in each block around it.
+        taker: of a generator, what is done with what it yields.
+        scopes: where in `rests` each scope begins that a branch may be a part of (`branches.py`).
+    """
+
+    syntax: Syntax
+    names: Names
+    function: Any
+    locals: dict[str, Any] = dataclasses.field(default_factory=dict)
+    outer: Frame | None = None
+    rests: list[list[ast.stmt]] = dataclasses.field(default_factory=list)
+    scopes: list[int] = dataclasses.field(default_factory=lambda: [0])
+    taker: Any = None
+
+    @contextlib.contextmanager
+    def at(self, depth: int) -> Iterator[None]:
+        """While the rest of a block runs, only what comes after that block is left."""
+        rests, self.rests = self.rests, self.rests[:depth]
+        try:
+            yield
+        finally:
+            self.rests = rests
+
+
+def signature_of(function: Any) -> inspect.Signature:
+    """What a function itself takes, whatever it says about what it wraps."""
+    if not isinstance(function, types.FunctionType):
+        return inspect.signature(function)
+    plain = types.FunctionType(function.__code__, {}, function.__name__, function.__defaults__, function.__closure__)
+    plain.__kwdefaults__ = function.__kwdefaults__
+    return inspect.signature(plain)
+
+
+def names_of_parameters(function: Any) -> list[str]:
+    """The names of a function's parameters, in the order of its signature."""
+    code = function.__code__
+    names = list(code.co_varnames)
+    positional, named = code.co_argcount, code.co_kwonlyargcount
+    stars = names[positional + named :]
+    star = [stars.pop(0)] if code.co_flags & inspect.CO_VARARGS else []
+    last = stars[:1] if code.co_flags & inspect.CO_VARKEYWORDS else []
+    return [*names[:positional], *star, *names[positional : positional + named], *last]
+
+
+def arguments_of(function: Any, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What to call a function with, so that its parameters have these values."""
+    code = function.__code__
+    positional, named = code.co_argcount, code.co_kwonlyargcount
+    star = bool(code.co_flags & inspect.CO_VARARGS)
+    arguments = (*values[:positional], *(values[positional] if star else ()))
+    names = names_of_parameters(function)[positional + star :][:named]
+    keywords = dict(zip(names, values[positional + star :], strict=False))
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        keywords.update(values[positional + star + named])
+    return arguments, keywords
+
+
+def binder(function: Any) -> Callable[..., tuple[Any, ...]]:
+    """A function with the same parameters that gives their values in order."""
+    parameters = signature_of(function).parameters.values()
+    scope: dict[str, Any] = {}
+    parts, names, stars = [], [], False
+    for i, parameter in enumerate(parameters):
+        text = parameter.name
+        names.append(text)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            text, stars = f"*{text}", True
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            text = f"**{text}"
+        elif parameter.kind is parameter.KEYWORD_ONLY and not stars:
+            parts.append("*")
+            stars = True
+        if parameter.default is not parameter.empty:
+            scope[f"d{i}"] = parameter.default
+            text += f"=d{i}"
+        parts.append(text)
+        following = list(parameters)[i + 1 : i + 2]
+        if parameter.kind is parameter.POSITIONAL_ONLY and (not following or following[0].kind is not parameter.kind):
+            parts.append("/")
+    exec(f"def bind({', '.join(parts)}): return ({''.join(name + ', ' for name in names)})", scope)
+    bind: Callable[..., tuple[Any, ...]] = scope["bind"]
+    return bind

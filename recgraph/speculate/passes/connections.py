@@ -1,0 +1,338 @@
+"""Whether a gradient is there: eagerly it is `None` where nothing that was done leads from the source to the target.
+
+The graph has both ways of a conditional. A gradient that flows through one of them only is zero where the other was
+taken. So what a tape gives is looked through, from the targets back to the sources: where a gradient depends on a way,
+that way is assumed, or that a loop has a round, or, where neither can be, that the gradient is not zero.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph import tf_private
+from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.observe.reasons import Again
+from recgraph.speculate.observe.syntax import site_of
+from recgraph.speculate.passes.effects import bodies, names
+from recgraph.speculate.script.assumptions import assumption
+
+# They hold on to tensors, those of a graph too.
+RECORDS: Final = (tf.GradientTape, tf.autodiff.ForwardAccumulator, tf.TensorArray)
+# Of a tensor: a gradient may come to it, surely comes to it, comes or not depending on a way; to one item of a list.
+_POSSIBLE, _SURE, _UNSURE, _ITEM = 1, 2, 4, 8
+# Operations that give a gradient to each of their inputs that can have one.
+_PASSING: Final = names(
+    """
+    Abs Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh AvgPool BatchMatMul BatchMatMulV2 BatchMatMulV3
+    BiasAdd BroadcastTo Cast ConcatV2 Conv2D Conv2DBackpropInput Cos Cosh Cumsum DepthwiseConv2dNative Div
+    DivNoNan Einsum Elu Erf Erfc Exp ExpandDims Expm1 GatherNd GatherV2 Identity L2Loss LeakyRelu Log Log1p
+    LogSoftmax MatMul Max MaxPool Maximum Mean Min Minimum Mul MulNoNan Neg Pack Pad PadV2 Pow Prod
+    ReadVariableOp RealDiv Reciprocal Relu Relu6 Reshape ResourceGather ResourceGatherNd ReverseV2 Rsqrt Select
+    SelectV2 Selu Sigmoid Sin Sinh Slice Softmax SoftmaxCrossEntropyWithLogits Softplus Softsign
+    SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt Square SquaredDifference Squeeze StridedSlice Sub Sum
+    Tan Tanh TensorListConcatV2 TensorListStack Tile Transpose Unpack Xlogy
+    """
+)
+_CONDITIONALS: Final = ("If", "StatelessIf", "Case", "StatelessCase")
+_RECURSIONS: Final = ("Recgraph>Invoke", "Recgraph>While")
+_LOOPS: Final = ("While", "StatelessWhile")
+_CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
+_DECIDING: Final = frozenset((*_CONDITIONALS, *_LOOPS, *_RECURSIONS, *_CALLS, "TensorListSetItem"))
+_COMPARISONS: Final[dict[str, Any]] = {
+    "Less": np.less, "LessEqual": np.less_equal, "Greater": np.greater, "GreaterEqual": np.greater_equal,
+    "LogicalAnd": np.logical_and, "Identity": lambda value: value,
+}  # fmt: skip
+_METHODS: Final = ("gradient", "jacobian", "batch_jacobian")
+
+
+def refuse_old_record(ev: Evaluator, thing: Any) -> None:
+    """A tape that was there before the call may have recorded what no graph of this call has; arrays are the same."""
+    if isinstance(thing, RECORDS) and ev.heap.name_of(thing) is not None:
+        raise ev.refuse("tape", f"the {type(thing).__name__} was made before the call")
+
+
+def check(ev: Evaluator, method: str, arguments: Sequence[Any], named: dict[str, Any], found: Any) -> Any:
+    """What a tape has found, where it is sure to be what an eager tape finds.
+
+    Raises:
+        Again: a way has to be assumed earlier in the program.
+    """
+    if method not in _METHODS:
+        return found
+    targets, sources = ((*arguments, *(named[k] for k in ("target", "sources", "source") if k in named)))[:2]
+    for tensor in (*_flat(targets), *_flat(sources)):
+        ev.heap.identify(tensor)
+    unconnected = (arguments[3:4] or [named.get("unconnected_gradients", tf.UnconnectedGradients.NONE)])[0]
+    if tf.UnconnectedGradients(unconnected) is not tf.UnconnectedGradients.NONE:
+        return found
+    gradients = _flat(found) if isinstance(found, tf.IndexedSlices) else tf.nest.flatten(found)
+    pairs = zip(_flat(sources), gradients, strict=False)
+    there = [(source, gradient) for source, gradient in pairs if gradient is not None]
+    graph = tf_private.current_graph()
+    _assume_aliases(ev, _flat(sources))
+    looked = Look(ev, graph)
+    unsure = looked.unsure([(_of_graph(graph, source), gradient) for source, gradient in there], _flat(targets))
+    if unsure:
+        _assume_used(ev, unsure)
+    return found
+
+
+def _assume_used(ev: Evaluator, gradients: list[Any]) -> None:
+    """That gradients are not zero everywhere. Where that broke, lists do not grow in the graph, if that may help."""
+    site = (site_of(ev.frame.syntax, ev.here, "gradient"), 0)
+    growing = ev.growing - ev.paths
+    if growing and ev.profile.seen(*site).count:
+        raise Again(growing)
+    what = "the gradient is not zero everywhere, so it is there"
+    for gradient in gradients:
+        values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+        used = tf.reduce_any(tf.not_equal(values, tf.zeros([], values.dtype)))
+        ev.assert_in_graph(used, assumption("path", what, ev.where(), site if growing else None))
+
+
+def _flat(value: Any) -> list[Any]:
+    return [value] if isinstance(value, tf.IndexedSlices) else tf.nest.flatten(value)
+
+
+def depends_on_ways(ev: Evaluator, graph: Any, outputs: list[tf.Tensor]) -> list[Any]:
+    """The places that decide whether a tape around the call finds a gradient; [None] where there is no such place."""
+    looked = Look(ev, graph)
+    inside = [tensor for _, tensor in graph.captures] + list(ev.heap.inputs)
+    return looked.places([(tensor, tensor) for tensor in inside], outputs)
+
+
+def _assume_aliases(ev: Evaluator, sources: list[Any]) -> None:
+    """A source that a branch or round has given may eagerly be the very tensor that it was given: a way is assumed."""
+    made = [source for source in sources if tf_private.is_graph_tensor(source) and source.op.inputs]
+    ways: set[Any] = {ev.conditionals.get(deciding(source)) for source in made} - {None}
+    places = {("unrolled", way[1]) if way[0] == "entered" else way for way in ways}
+    if places - ev.paths:
+        raise Again(places - ev.paths)
+
+
+def _of_graph(graph: Any, source: Any) -> tf.Tensor | None:
+    """A source, or the handle of a variable, as operations of the graph are given it."""
+    tensor = source.handle if hasattr(source, "handle") else source
+    if isinstance(tensor, tf.Tensor) and getattr(tensor, "graph", None) is graph:
+        return tensor
+    return next((inner for outer, inner in graph.captures if outer is tensor), None)
+
+
+class Look:
+    """What leads from the targets back to the sources in a graph.
+
+    Attributes:
+        decisive: operations that decide about gradients, each with the inputs that may get one or not.
+    """
+
+    def __init__(self, ev: Evaluator, graph: Any) -> None:
+        self.ev, self.graph = ev, graph
+        self.decisive: dict[tf.Operation, list[tf.Tensor]] = {}
+        self._around: dict[int, tf.Tensor] = {}  # what functions are given, by the identity of their inputs
+        self._unsure: list[Any] = []
+
+    def unsure(self, pairs: list[tuple[Any, Any]], targets: list[Any]) -> list[Any]:
+        """The gradients, of pairs of sources and gradients, that are there or not depending on a way.
+
+        Raises:
+            Again: they are sure once some ways are assumed.
+        """
+        places = set(self.places(pairs, targets)) - {None}
+        if places - self.ev.paths:
+            raise Again(places - self.ev.paths)
+        return self._unsure
+
+    def places(self, pairs: list[tuple[Any, Any]], targets: list[Any]) -> list[Any]:
+        """The places in the program that decide; None stands for those that are not the program's."""
+        operations = self.graph.get_operations()
+        if not any(
+            op.type in (*_CONDITIONALS, *_LOOPS, *_RECURSIONS, *_CALLS, "TensorListSetItem") for op in operations
+        ):
+            return []
+        tensors = [t for target in targets for t in tf.nest.flatten(target, expand_composites=True)]
+        bits = {id(tensor): _POSSIBLE | _SURE for tensor in tensors if tf_private.is_graph_tensor(tensor)}
+        self._back(operations, bits)
+        unsure = [(s, g) for s, g in pairs if s is not None and bits.get(id(s), 0) & (_UNSURE | _SURE) == _UNSURE]
+        self._unsure = [gradient for _, gradient in unsure]
+        after = _following(operations, [source for source, _ in unsure])
+        deciding = [op for op, inputs in self.decisive.items() if any(id(tensor) in after for tensor in inputs)]
+        return [self.ev.conditionals.get(op) for op in deciding]
+
+    def _back(self, operations: Sequence[tf.Operation], bits: dict[int, int]) -> None:
+        for op in reversed(operations):
+            outputs = [bits.get(id(tensor), 0) for tensor in op.outputs]
+            if any(outputs):
+                for tensor, more in zip(op.inputs, self._through(op, outputs), strict=False):
+                    if more and _can_have_gradient(tensor):
+                        bits[id(tensor)] = bits.get(id(tensor), 0) | more
+
+    def _through(self, op: tf.Operation, outputs: list[int]) -> list[int]:
+        """What comes to each input."""
+        if op.type in _CONDITIONALS:
+            ways = [self._of_body(body, outputs) for body, _ in bodies(op)]
+            return self._noted(op, [0, *(_met(bits) for bits in zip(*ways, strict=False))])
+        if op.type in _LOOPS:
+            return self._noted(op, self._of_loop(op, outputs))
+        if op.type in _CALLS:
+            return self._noted(op, self._of_call(op, outputs))
+        if op.type in _RECURSIONS:
+            return self._noted(op, [_POSSIBLE | _UNSURE] * len(op.inputs))
+        if not _is_differentiable(op):
+            return []
+        together = functools.reduce(operator.or_, outputs)
+        if op.type in _LISTS:
+            return _LISTS[op.type](together)
+        return [together & (_POSSIBLE | _UNSURE | (_SURE if op.type in _PASSING else 0))] * len(op.inputs)
+
+    def _noted(self, op: tf.Operation, inputs: list[int]) -> list[int]:
+        unsure = [tensor for tensor, bits in zip(op.inputs, inputs, strict=False) if bits & _UNSURE]
+        if unsure and op.graph is self.graph:
+            self.decisive[op] = unsure
+        return inputs
+
+    def _of_body(self, body: Any, outputs: list[int]) -> list[int]:
+        bits: dict[int, int] = {}
+        for tensor, more in zip(body.outputs, outputs, strict=False):
+            bits[id(tensor)] = bits.get(id(tensor), 0) | more
+        self._back(body.get_operations(), bits)
+        return [bits.get(id(tensor), 0) for tensor in body.inputs]
+
+    def _of_call(self, op: tf.Operation, outputs: list[int]) -> list[int]:
+        """For a function: eagerly it is one operation, too, unless it is a conditional for several tapes."""
+        if op not in self.ev.conditionals:
+            return [functools.reduce(operator.or_, outputs) & ~_ITEM] * len(op.inputs)
+        body, inputs = next(bodies(op))
+        self._around.update({id(tensor): outer for tensor, outer in zip(body.inputs, inputs, strict=False)})
+        for inner in body.get_operations():
+            if inner.type in (*_CONDITIONALS, *_LOOPS):
+                self.ev.conditionals.setdefault(inner, self.ev.conditionals[op])
+        return self._of_body(body, outputs)
+
+    def _of_loop(self, op: tf.Operation, outputs: list[int]) -> list[int]:
+        """For any number of rounds."""
+        (test, _), (body, _) = bodies(op)
+        rounds = [outputs]
+        while (more := self._of_body(body, rounds[-1])) not in rounds:
+            rounds.append(more)
+        if more == rounds[0] and len(rounds) == 1:
+            return outputs
+        begins = self.ev.conditionals.get(op) in self.ev.paths or self._begins(op, test)
+        if begins:
+            rounds = [*rounds[1:], more]
+        return [_met(bits) for bits in zip(*rounds, strict=True)]
+
+    def _begins(self, op: tf.Operation, test: Any) -> bool:
+        """Whether a loop is known to have a round."""
+        places = {id(tensor): outer for tensor, outer in zip(test.inputs, op.inputs, strict=False)}
+
+        def value(tensor: tf.Tensor) -> Any:
+            if id(tensor) in places:
+                outer = places[id(tensor)]
+                return tf_private.constant_value(self._around.get(id(outer), outer))
+            if tensor.op.type in _COMPARISONS:
+                parts = [value(part) for part in tensor.op.inputs]
+                return None if any(part is None for part in parts) else _COMPARISONS[tensor.op.type](*parts)
+            return tf_private.constant_value(tensor)
+
+        return bool(value(test.outputs[0]))
+
+
+def _of_item(bits: int) -> list[int]:
+    """An item of a list is read."""
+    return [(bits & ~_SURE) | (_ITEM if bits & (_SURE | _ITEM) else 0), 0, 0]
+
+
+def _to_item(bits: int) -> int:
+    """What comes to one item: a list that is taken as a whole needs all of them."""
+    return bits & ~_ITEM if bits & _SURE else _POSSIBLE | _UNSURE
+
+
+_LISTS: Final[dict[str, Any]] = {
+    "TensorListGetItem": _of_item,
+    "TensorListPopBack": _of_item,
+    "TensorListGather": _of_item,
+    "TensorListScatterIntoExistingList": lambda bits: [*_of_item(bits)[:1], _to_item(bits), 0],
+    "TensorListSetItem": lambda bits: [bits, 0, _to_item(bits)],
+    "TensorListPushBack": lambda bits: [bits, _to_item(bits)],
+    "TensorListFromTensor": lambda bits: [(bits & ~_ITEM) | (_SURE if bits & (_SURE | _ITEM) else 0), 0],
+}
+
+
+def _met(bits: Iterable[int]) -> int:
+    """What comes to an input by one of several ways."""
+    ways = tuple(bits)
+    sure = _SURE if all(way & _SURE for way in ways) else 0
+    item = _ITEM if all(way & (_ITEM | _SURE) for way in ways) and not sure else 0
+    possible = _POSSIBLE if any(ways) else 0
+    unsure = any(way & _UNSURE for way in ways) or (possible and not (sure or item))
+    return possible | sure | item | (_UNSURE if unsure else 0)
+
+
+def _is_differentiable(op: tf.Operation) -> bool:
+    try:
+        return op.type != "StopGradient" and tf_private.gradient_function(op) is not None
+    except LookupError:
+        return False
+
+
+def _can_have_gradient(tensor: tf.Tensor) -> bool:
+    return tensor.dtype.is_floating or tensor.dtype.is_complex or tensor.dtype in (tf.resource, tf.variant)
+
+
+def _following(operations: Sequence[tf.Operation], sources: Iterable[tf.Tensor]) -> set[int]:
+    """What is made from tensors, by identity."""
+    found = {id(tensor) for tensor in sources}
+    for op in operations:
+        if any(id(tensor) in found for tensor in op.inputs):
+            found.update(map(id, op.outputs))
+    return found
+
+
+def deciding(output: tf.Tensor) -> tf.Operation:
+    """The conditional or loop that an output is of."""
+    return output.op.inputs[0].op if output.op.type == "Identity" else output.op
+
+
+# Operations with functions in them, which asking for their gradients changes: all that goes in may come out.
+_WITH_FUNCTIONS: Final = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase")
+_FUNCTION_CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall", "Recgraph>")
+
+
+def by_dependencies(concrete: Any) -> Any:
+    """The function, as tapes should record it."""
+    tf_private.record_in_groups(concrete, functools.partial(groups, concrete.graph, list(concrete.graph.outputs)))
+    return concrete
+
+
+def groups(graph: Any, outputs: list[tf.Tensor], watched: tf_private.Watched) -> list[tf_private.Group]:
+    """The numbers of outputs that depend on the same watched inputs, with the numbers of these."""
+    is_plain = not any(op.type.startswith((*_WITH_FUNCTIONS, *_FUNCTION_CALLS)) for op in graph.get_operations())
+    found: dict[tuple[int, ...], list[int]] = {}
+    for i, output in enumerate(outputs):
+        if _has_gradients(output):
+            needed = (tf_private.connected_inputs if is_plain else _reached)(graph, output, watched)
+            found.setdefault(tuple(j for j, is_needed in enumerate(needed) if is_needed), []).append(i)
+    return [(given, list(taken)) for taken, given in found.items()]
+
+
+def _has_gradients(tensor: tf.Tensor) -> bool:
+    return bool(tensor.dtype.is_floating or tensor.dtype.is_complex or tensor.dtype in (tf.resource, tf.variant))
+
+
+def _reached(graph: Any, output: tf.Tensor, watched: tf_private.Watched) -> list[bool]:
+    """Of each watched input, whether a way leads from it to an output that gradients may take."""
+    reached: set[str] = set()
+    waiting = [output]
+    while waiting:
+        tensor = waiting.pop()
+        if tensor.name not in reached and _has_gradients(tensor):
+            reached.add(tensor.name)
+            if tensor.op.type != "StopGradient":
+                waiting.extend(tensor.op.inputs)
+    return [is_watched and t.name in reached for t, is_watched in zip(graph.inputs, watched, strict=True)]

@@ -1,0 +1,145 @@
+"""What `explain()` says of speculation: what was seen, what is assumed, what broke, what to change."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Iterator
+from typing import Any, Final
+
+from recgraph.explaining import Remark
+from recgraph.speculate.observe.profile import VARIES, Profile, Seen, is_plain
+from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.syntax import Syntax, names_of
+
+# Values that nobody asks about: what they are is in the program.
+_UNREMARKABLE: Final = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, types.MethodType)
+_DATA: Final = (int, float, complex, str, bytes, bool)
+_LONGEST = 50  # letters of an expression that are shown
+# What to change about an assumption that keeps breaking, by its kind.
+REMEDIES: Final[dict[str, str]] = {
+    "type": "give it values of one type; convert them before the call",
+    "identity": "pass the same object in every call, or change the one that is there instead of replacing it",
+    "alias": "do not pass one object twice in some calls only",
+    "distinct": "do not pass one object twice in some calls only",
+    "value": "none needed: the next graph takes it as an input",
+    "constant": "keep it the same, or make it a tensor",
+    "presence": "let it be there in every call; set it in __init__",
+    "cost": "none needed: a call in which it would be large or endless runs eagerly",
+    "length": "keep the list at one length while it is read whole, or use tensors",
+    "keys": "keep the keys in one order",
+    "tensor": "none needed: the next graph leaves these dimensions open; pad batches to one shape for one graph",
+    "decision": "decide by a tensor, or expect a graph for each value",
+    "branch": "none needed: the next graph has both ways",
+    "path": "let both ways leave the same things behind, so that both fit into one graph",
+    "range": "keep integers below 2 ** 62, or make them floats",
+    "raises": "an exception that is raised and caught in every call runs eagerly: test for it first",
+}
+# What to change where something is not converted, by `Inconvertible.feature`.
+REMEDIES_FOR_SYNTAX: Final[dict[str, str]] = {
+    "generator": "make it a list, or a generator expression that is used up where it is",
+    "new variable": "make variables before the function is called: in __init__ or at the top",
+    "no source": "define the function in a file",
+    "custom access": "leave __getattribute__ and __setattr__ to Python in objects that the function reads",
+    "late value": "use the tensor itself, not what .numpy() gives",
+    "late decision": "decide by the tensor itself, not by what .numpy() gives",
+    "effect in branch": "print and write after the branch, or by a value that the branch gives",
+    "effect in callback": "write to Python objects outside of functions that TensorFlow calls",
+    "merge": "give a name or attribute values of one kind on all ways",
+    "container": "go through it by its members, one by one",
+    "escape": "return tensors, numbers, lists and dicts of them",
+    "recursion": "let the function return tensors and write nothing",
+    "raises": "if this is no error of the program: test for it first",
+    "syntax": "move it out of the function",
+}
+_ELSEWHERE: Final = "move it out of the function, so that the rest can be a graph"
+
+
+def remark_on_break(assumption: Any, text: str) -> Remark:
+    """About an assumption that broke; None where an operation failed."""
+    if assumption is None:
+        return Remark("broke", "", text, remedy="see what the eager call raises")
+    what = f"{assumption.kind}: {assumption.what}"
+    return Remark("broke", assumption.where, what, remedy=REMEDIES.get(assumption.kind, ""))
+
+
+def remark_on_refusal(reason: Inconvertible) -> Remark:
+    """About something that is not converted."""
+    return Remark("eager", reason.where, reason.why, remedy=REMEDIES_FOR_SYNTAX.get(reason.feature, _ELSEWHERE))
+
+
+def remarks_of_profile(profile: Profile) -> Iterator[Remark]:
+    """What the profile saw: of each place that says something, in the order of the program."""
+    known = profile.sites()
+    for site, row in known.items():
+        if site[0] == "argument":
+            yield Remark("seen", "", f"argument {site[1]}: {described(row[0])}")
+    by_place = [site for site in known if site[:3] in profile.syntaxes]
+    for site in sorted(by_place, key=lambda site: (str(site[0]), *_line_and_column(profile, site), str(site[4]))):
+        syntax = profile.syntaxes[site[:3]]
+        node = syntax.nodes[site[3]]
+        text = _remark_on(syntax, node, str(site[4]), known[site])
+        if text:
+            yield Remark("seen", syntax.where(node), text)
+
+
+def _line_and_column(profile: Profile, site: Any) -> tuple[int, int]:
+    node = profile.syntaxes[site[:3]].nodes[site[3]]
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _remark_on(syntax: Syntax, node: ast.AST, what: str, row: list[Seen]) -> str:
+    if what == "round":
+        return trips(row)
+    if what == "truth":
+        return f"{_shown(node)} was {_directions(row)}"
+    if what != "value" or isinstance(node, ast.Name) and node.id in names_of(syntax.node).bound:
+        return ""
+    if row[0].types and row[0].types <= set(_UNREMARKABLE):
+        return ""
+    more = f", {len(row)} times a call" if len(row) > 1 else ""
+    return f"{_shown(node)}: {described(row[0])}{more}"
+
+
+def _shown(node: ast.AST) -> str:
+    text = ast.unparse(node)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def described(seen: Seen) -> str:
+    """The values of one occurrence in a few words."""
+    names = " or ".join(sorted(kind.__name__ for kind in seen.types)) or "nothing"
+    if seen.shape is not None:
+        dtypes = " or ".join(sorted(seen.dtypes))
+        return f"{dtypes} tensor of shape {'?' if seen.shape.rank is None else _shape(seen.shape)}"
+    if seen.constant is VARIES:
+        is_data = seen.count > 1 and seen.types & set(_DATA)
+        return f"{names}, varies" if is_data else names
+    if is_plain(seen.constant):
+        return f"{names}, always {seen.constant!r}"[:80]
+    return f"{names}, always the same"
+
+
+def _shape(shape: Any) -> str:
+    return str(tuple(shape)).replace("None", "?")
+
+
+def _directions(row: list[Seen]) -> str:
+    ways = {seen.constant if seen.constant is VARIES else bool(seen.constant) for seen in row}
+    return f"always {next(iter(ways))}" if len(ways) == 1 and VARIES not in ways else "True and False"
+
+
+def trips(row: list[Seen]) -> str:
+    """How many rounds a loop made: each time that it was reached it went on so often, then ended."""
+    if any(seen.constant is VARIES for seen in row):
+        first = next(i for i, seen in enumerate(row) if seen.constant is VARIES)
+        return f"{first} rounds or more" if len(row) > 1 else "rounds vary"
+    counts, now = set(), 0
+    for seen in row:
+        if seen.constant:
+            now += 1
+        else:
+            counts.add(now)
+            now = 0
+    counts |= {now} if now else set()
+    return f"{' or '.join(map(str, sorted(counts)))} rounds"

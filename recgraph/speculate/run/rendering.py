@@ -1,0 +1,298 @@
+"""The end of the script: what the call returns and does to Python, written down when all of it is known."""
+
+from __future__ import annotations
+
+import collections
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.speculate.evaluate.managers import Nothing, OfGenerator, Suppressing, Traceback
+from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.observe import known
+from recgraph.speculate.observe.profile import is_plain
+from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.passes.connections import RECORDS
+from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.heap import check_plain
+from recgraph.speculate.script.stand_ins import (
+    Generator,
+    Iteration,
+    LateCall,
+    Missing,
+    PartialShape,
+    Residual,
+    Run,
+    Showing,
+    Shown,
+    is_symbolic,
+)
+from recgraph.speculate.values import lists, merging, objects
+from recgraph.speculate.values.attributes import NamespaceMethod as ObjectMethod
+from recgraph.speculate.values.attributes import ObjectDict
+from recgraph.speculate.values.building import Callback
+from recgraph.speculate.values.functions import Closure, Super
+from recgraph.speculate.values.later import Method
+from recgraph.speculate.values.methods import HeapMethod
+
+# What a call makes that cannot leave it.
+_PASSING = (
+    Closure, Callback, Super, Method, HeapMethod, ObjectDict, ObjectMethod, Traceback, Iteration, Generator, Nothing,
+    Suppressing, OfGenerator,
+)  # fmt: skip
+
+
+class Renderer:
+    """Writes values as Python.
+
+    Attributes:
+        outputs: the tensors that the graph has to give.
+    """
+
+    def __init__(self, ev: Evaluator) -> None:
+        self.ev, self.script, self.heap = ev, ev.script, ev.heap
+        self.outputs: list[tf.Tensor] = []
+        self._numbers: dict[int, int] = {}
+        self._made: dict[int, str] = {}
+        self._held: list[Any] = []
+
+    def finish(self, result: Any) -> None:
+        """Writes the effects in order, then the slots, then the result."""
+        self.script.scope["replace"] = _replace
+        self._assume_distinct()
+        self.heap.assume_distinct_tensors()
+        for effect in self._effects():
+            self._late(effect)
+        for identity, members in self.heap.appended.items():
+            for member in members:
+                more = f"extend({self._run(member)})" if isinstance(member, Run) else f"append({self.code(member)})"
+                self.script.effect(f"{self.heap.names[identity]}.{more}")
+        for key, value in self.heap.shadow.items():
+            self._slot(key, value)
+        for identity, (_, before) in self.heap.originals.items():
+            self._container(identity, before)
+        for layer, losses in self.heap.losses.changed():
+            self.script.effect(f"{self.script.constant(weakref.ref(layer))}()._losses[:] = {self._list(losses)}")
+        self.script.result = self.code(result)
+
+    def _effects(self) -> list[LateCall]:
+        """What is done to Python. What may raise is done before, and all that it may depend on."""
+        effects = self.ev.effects
+        if not any(effect.may_raise for effect in effects):
+            return effects
+        if any(effect.may_raise and not effect.is_pure for effect in effects):
+            raise Inconvertible("late value", "what is known only after the graph is changed, which may fail")
+        with self.script.checking():
+            for effect in effects:
+                if effect.is_pure:
+                    self._late(effect)
+        return [effect for effect in effects if not effect.is_pure]
+
+    def _assume_distinct(self) -> None:
+        """Where an object is written, no other name may be one of it."""
+        written = {key[1] for key in self.heap.shadow} | set(self.heap.appended) | set(self.heap.originals)
+        written |= set(self.heap.sealed)
+        kinds: dict[type, dict[int, str]] = {}
+        for thing in self.heap.held:
+            name = self.heap.name_of(thing)
+            if name is not None:
+                kinds.setdefault(type(thing), {})[id(thing)] = name
+        for kind, names in kinds.items():
+            if len(names) > 1 and written & set(names):
+                distinct = assumption("distinct", f"{len(names)} objects of {kind.__name__}")
+                self.script.assume(
+                    f"len({{{', '.join(f'id({n})' for n in names.values())}}}) == {len(names)}", distinct
+                )
+
+    def _late(self, effect: LateCall) -> None:
+        arguments = [self.code(a) for a in effect.arguments]
+        arguments += [f"{name}={self.code(value)}" for name, value in effect.named.items()]
+        self.script.effect(f"{effect.name} = {effect.function}({', '.join(arguments)})")
+
+    def _slot(self, key: Any, value: Any) -> None:
+        target = self.heap.targets[key]
+        if key in self.heap.deleted:  # made during the call, perhaps: then nothing is there
+            self.script.effect(f"try: del {target}")
+            self.script.effect("except (AttributeError, LookupError, NameError): pass")
+        if not isinstance(value, Missing):
+            self.script.effect(f"{target} = {self.code(value)}")
+
+    def _container(self, identity: int, before: Any) -> None:
+        now, name = self.heap.opened[identity], self.heap.names[identity]
+        lines = len(self.script.after)
+        self._changes(name, now, before)
+        if len(self.script.after) != lines:
+            check_plain(self.heap.originals[identity][0], "")
+
+    def _changes(self, name: str, now: Any, before: Any) -> None:
+        if isinstance(now, set):
+            if now != before:
+                self.script.effect(f"replace({name}, {self.script.constant(now)})")
+        elif isinstance(now, list | collections.deque):
+            if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
+                self.script.effect(f"replace({name}, {self._list(list(now))})")
+        elif list(now) != list(before) or any(now[k] is not before[k] for k in now):
+            self._dict_changes(name, now, before)
+
+    def _dict_changes(self, name: str, now: dict[Any, Any], before: dict[Any, Any]) -> None:
+        """Sets what has changed; where keys have gone or moved, all of them."""
+        if list(now)[: len(before)] != list(before):
+            self.script.effect(f"replace({name}, {self._dict(now)})")
+            return
+        for key, value in now.items():
+            if key not in before or before[key] is not value:
+                self.script.effect(f"{name}[{self.heap.literal(key)}] = {self.code(value)}")
+
+    def code(self, value: Any) -> str:
+        """A value as an expression."""
+        if isinstance(value, Residual):
+            if value.is_array and value.tensor is not None:
+                return self._array(value)
+            return value.name if value.tensor is None else f"{self._output(value.tensor)}.numpy().item()"
+        if is_symbolic(value):
+            return self._tensor(value)
+        if isinstance(value, Showing):
+            parts = f"{self.script.constant(value.variable)}, {self._output(value.value)}"
+            return f"{self.script.constant(Shown)}({parts})"
+        if isinstance(value, PartialShape):
+            return f"{self.script.constant(tf.TensorShape)}({self._list(value.dims)})"
+        name = self.heap.name_of(value)
+        if name is not None:
+            return name
+        if is_plain(value):
+            return repr(value) if type(value) in (int, str, bool, type(None), bytes) else self.script.constant(value)
+        if id(value) not in self._made:
+            self._held.append(value)
+            made = self.script.name()
+            code = self._fresh(value)
+            if code is None:
+                return self.script.constant(value)
+            self.script.effect(f"{made} = {code}")
+            self._made[id(value)] = made
+            self._fill(made, value)
+        return self._made[id(value)]
+
+    def _array(self, value: Residual) -> str:
+        """One array, whoever has it."""
+        if id(value) not in self._made:
+            self._held.append(value)
+            self._made[id(value)] = self.script.name()
+            self.script.effect(f"{self._made[id(value)]} = {self._output(value.tensor)}.numpy()")
+        return self._made[id(value)]
+
+    def _fresh(self, value: Any) -> str | None:
+        """What makes a value that the call has made; None for what was there before and stays the same."""
+        if isinstance(value, _PASSING):
+            raise Inconvertible("escape", "a function or method made during the call leaves it")
+        if isinstance(value, RECORDS):
+            raise Inconvertible("escape", f"a {type(value).__name__} leaves the call, with tensors of the graph")
+        if type(value) is list:
+            return self._list(value)
+        if type(value) is dict:
+            return self._dict(value)
+        if isinstance(value, collections.deque):
+            return f"{self.script.constant(collections.deque)}({self._list(list(value))}, {value.maxlen})"
+        if isinstance(value, collections.defaultdict):
+            self._factory(value)
+            made = f"{self.script.constant(type(value))}({self.code(value.default_factory)}"
+            return f"{made}, {self._dict(value)})"
+        if type(value) in (collections.OrderedDict, collections.Counter):
+            return f"{self.script.constant(type(value))}({self._dict(value)})"
+        if isinstance(value, tuple):
+            parts = self._parts(value)
+            if type(value) is tuple:
+                return f"({parts}{',' if len(value) == 1 else ''})"
+            return f"{self.script.constant(type(value))}({parts})"
+        if isinstance(value, set | frozenset):
+            return self._set(value)
+        if isinstance(value, slice | range):
+            return None
+        if isinstance(value, np.ndarray) and self.heap.is_made(value):
+            return f"{self.script.constant(value)}.copy('K')"
+        if objects.is_object(value) and self.heap.is_made(value):
+            if known.is_frameworks_object(value):
+                raise Inconvertible("escape", f"a new {type(value).__name__} leaves the call")
+            if isinstance(value, BaseException):
+                return self._exception(value)
+            self.script.scope["new"] = object.__new__
+            return f"new({self.script.constant(type(value))})"
+        if isinstance(value, dict | list):
+            raise Inconvertible("escape", f"a {type(value).__name__} made during the call leaves it")
+        return None
+
+    def _set(self, value: Any) -> str | None:
+        if all(map(is_plain, value)):
+            constant = self.script.constant(value)
+            return f"set({constant})" if isinstance(value, set) else None
+        return f"{type(value).__name__}({self._list(list(value))})"
+
+    def _factory(self, value: Any) -> None:
+        if isinstance(value.default_factory, Closure):
+            raise Inconvertible("escape", "a function made during the call leaves it")
+
+    def _exception(self, error: BaseException) -> str:
+        if error.__cause__ is not None:
+            raise Inconvertible("escape", "an exception with a cause leaves the call")
+        self.script.scope["new_exception"] = type(error).__new__
+        return f"new_exception({self.script.constant(type(error))}, {', '.join(map(self.code, error.args))})"
+
+    def _fill(self, made: str, value: Any) -> None:
+        if not self.heap.is_made(value):
+            return
+        for name, member in getattr(value, "__dict__", {}).items():
+            self.script.effect(f"{made}.__dict__[{name!r}] = {self.code(member)}")
+        self.script.scope["set_attribute"] = object.__setattr__
+        for name in objects.slots_of(type(value)):
+            if hasattr(value, name):
+                self.script.effect(f"set_attribute({made}, {name!r}, {self.code(getattr(value, name))})")
+
+    def _list(self, members: list[Any]) -> str:
+        return f"[{self._parts(members)}]"
+
+    def _parts(self, members: Sequence[Any]) -> str:
+        return ", ".join(f"*{self._run(m)}" if isinstance(m, Run) else self.code(m) for m in members)
+
+    def _run(self, run: Run) -> str:
+        """The members that the graph has for a list, as a list."""
+        if id(run) not in self._made:
+            self._held.append(run)
+            made = self._made[id(run)] = self.script.name()
+            rows = ", ".join(map(self._output, [run.count, *merging.stacks(self.ev, merging.alike(self.ev, run))]))
+            self.script.scope["members"] = lists.members
+            self.script.effect(f"{made} = members({self.script.constant(run.element)}, {rows})")
+        return self._made[id(run)]
+
+    def _dict(self, members: dict[Any, Any]) -> str:
+        return "{" + ", ".join(f"{self.code(k)}: {self.code(v)}" for k, v in members.items()) + "}"
+
+    def _tensor(self, value: Any) -> str:
+        if isinstance(value, tf.Tensor):
+            return self.heap.placeholders.get(id(value)) or self._output(value)
+        components = tf.nest.flatten(value, expand_composites=True)
+        spec = tf.type_spec_from_value(value)
+        self.script.scope["pack"] = _pack
+        return f"pack({self.script.constant(spec)}, [{', '.join(map(self._output, components))}])"
+
+    def _output(self, tensor: tf.Tensor) -> str:
+        if id(tensor) not in self._numbers:
+            self._numbers[id(tensor)] = len(self.outputs)
+            self.outputs.append(tensor)
+        return f"t[{self._numbers[id(tensor)]}]"
+
+
+def _pack(spec: Any, components: list[tf.Tensor]) -> Any:
+    return tf.nest.pack_sequence_as(spec, components, expand_composites=True)
+
+
+def _replace(container: Any, members: Any) -> None:
+    if isinstance(container, list):
+        container[:] = members
+        return
+    container.clear()
+    if isinstance(container, dict | set):
+        container.update(members)
+    else:
+        container.extend(members)

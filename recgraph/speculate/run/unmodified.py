@@ -1,0 +1,298 @@
+"""A function that nobody has decorated: its calls come from the interpreter, and the function itself stays as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import runpy
+import sys
+import threading
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph import defects, logs, native, tf_private
+from recgraph.explaining import joined
+from recgraph.speculate.machine.evaluator import ALL, Optimizations
+from recgraph.speculate.observe.frames import FOLDER, PARTS, is_ours, may_be_called, may_be_taken, users_frames
+from recgraph.speculate.observe.syntax import arguments_of
+from recgraph.speculate.run.function import Call, Calls, Misses
+from recgraph.speculate.run.graphs import CachedGraph
+
+
+class Found(Calls):
+    """The calls of all functions that have some code: a function made anew in each step is the same to us.
+
+    Args:
+        name: of the function.
+        code: its code.
+        least: the number of operations from which on a graph pays.
+        strict: whether what cannot be converted is an error.
+        optimizations: what graphs are made with.
+
+    Attributes:
+        code: its code.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        code: types.CodeType,
+        least: int = 1,
+        strict: bool = False,
+        optimizations: Optimizations = ALL,
+    ) -> None:
+        super().__init__(name, strict=strict, optimizations=optimizations)
+        self.code, self.least = code, least
+
+    def __call__(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+        """What a call gives in place of its frame; `PLAIN` to let the interpreter go on with it."""
+        if not tf_private.is_plainly_eager():
+            return native.frames().PLAIN
+        parameters = (*values, function.__closure__) if function.__closure__ else values
+        result = self._as_graph(parameters)
+        if type(result) is not Misses:
+            return result
+        return self._without_graph(Call(function, parameters, *arguments_of(function, values)), result)
+
+    def _eagerly(self, call: Call) -> Any:
+        return native.frames().PLAIN
+
+    def _observed(self, call: Call, kind: str) -> Any:
+        if self._observer.observed(call.function) is call.function:  # to call it would bring it here again
+            self._give_up("its source is not to be found")
+            return native.frames().PLAIN
+        return super()._observed(call, kind)
+
+    def _converted(self, call: Call) -> CachedGraph | None:
+        graph = super()._converted(call)
+        if graph is not None and graph.operations < self.least:
+            few = f"it computes too little to be a graph: {graph.operations} operations, and {self.least} pay"
+            self._give_up(few if graph.operations else "it computes nothing with TensorFlow")
+            return None
+        return graph
+
+
+_LOG = logs.logger("speculate")
+# How many of the last places of tapes are remembered, to find loops.
+_PLACES = 64
+_local = threading.local()
+
+
+class Speculation:
+    """Finds functions that compute gradients, and runs them as graphs. To be entered with `with`, also again.
+
+    Attributes:
+        functions: what was found, by name.
+    """
+
+    def __init__(self, strict: bool = False) -> None:
+        self.strict = strict
+        self._codes: dict[types.CodeType, None] = {}
+        self._found: dict[tuple[types.CodeType, int], Found] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Speculation:
+        block = _Block(self)
+        _stack().append(block)
+        native.frames().leave_out(FOLDER)
+        native.frames().activate(block.watch)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stack = _stack()
+        at = max(i for i, block in enumerate(stack) if block.owner is self)
+        stack.pop(at).end()
+        native.frames().activate(stack[-1].watch if stack else None)
+
+    @property
+    def functions(self) -> Mapping[str, Found]:
+        """What was found, by qualified name; where several have one name, with their lines."""
+        with self._lock:
+            every = list(self._found.values())
+        names = [found.name for found in every]
+        return {
+            f.name if names.count(f.name) == 1 else f"{f.name} ({f.code.co_filename}:{f.code.co_firstlineno})": f
+            for f in every
+        }
+
+    def codes(self) -> list[types.CodeType]:
+        """The code of everything whose next calls are ours."""
+        with self._lock:
+            return list(self._codes)
+
+    def add(self, code: types.CodeType) -> bool:
+        """Takes the next calls of some code; whether that is new."""
+        with self._lock:
+            is_new = code not in self._codes
+            self._codes[code] = None
+            return is_new
+
+    def of(self, function: types.FunctionType) -> Found:
+        """The calls of a function."""
+        code = function.__code__
+        with self._lock:
+            key = (code, id(function.__globals__))
+            if key not in self._found:
+                self._found[key] = Found(code.co_qualname, code, strict=self.strict)
+            return self._found[key]
+
+    def given_up(self, code: types.CodeType) -> bool:
+        """Whether some code was found and cannot be converted."""
+        with self._lock:
+            return any(found.given_up for (other, _), found in self._found.items() if other is code)
+
+    def explain(self, html: bool = False) -> Any:
+        """What was found, and what `explain()` of each says.
+
+        Args:
+            html: whether to give a part of a page in place of text.
+        """
+        parts = [one.explain() for one in self.functions.values()]
+        made = joined(parts, "no function was found that enters a tf.GradientTape")
+        return made.html() if html else made
+
+
+@dataclasses.dataclass
+class _Body:
+    """A tape that is recording in a frame which will not be called again."""
+
+    tape: Any
+    frame: types.FrameType
+
+
+class _Block:
+    """One `with` block in one thread."""
+
+    def __init__(self, owner: Speculation) -> None:
+        self.owner = owner
+        self.watch = native.frames().Watch()
+        self._bodies: list[_Body] = []
+        self._places: dict[tuple[int, int], None] = {}  # frames and places in them where tapes were entered last
+        self.watch.handle(tf.GradientTape.__enter__.__code__, _never_raising(self._begins))
+        self.watch.handle(tf.GradientTape.__exit__.__code__, _never_raising(self._ends))
+        for code in owner.codes():
+            self.watch.handle(code, self._called)
+
+    def end(self) -> None:
+        """Lets go of everything."""
+        self._bodies.clear()
+        self.watch.meet(None)
+
+    def _called(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+        return self.owner.of(function)(function, values)
+
+    def _begins(self, _: types.FunctionType, values: tuple[Any, ...]) -> None:
+        """A tape is entered."""
+        frame = next(users_frames(sys._getframe(2)), None)
+        if frame is None or not tf_private.is_plainly_eager() or is_ours(frame):
+            return
+        code, place = frame.f_code, (id(frame), frame.f_lasti)
+        is_again = place in self._places
+        self._places[place] = None
+        if len(self._places) > _PLACES:
+            del self._places[next(iter(self._places))]
+        if may_be_called(code):
+            if self.owner.add(code):
+                _LOG.info("%s differentiates", code.co_qualname)
+            self.watch.handle(code, self._called)
+        if is_again or not may_be_called(code) or self.owner.given_up(code):
+            self._bodies.append(_Body(values[0], frame))
+            self.watch.meet(self._met)
+
+    def _ends(self, _: types.FunctionType, values: tuple[Any, ...]) -> None:
+        self._bodies = [body for body in self._bodies if body.tape is not values[0]]
+        if not self._bodies:
+            self.watch.meet(None)
+
+    def _met(self, function: types.FunctionType) -> None:
+        """A function is called for the first time in the body of a tape: ours if the body calls it itself."""
+        code = function.__code__
+        if code.co_name in PARTS or not tf_private.is_plainly_eager():
+            return
+        if not may_be_taken(function):
+            self.watch.handle(code, None)
+            return
+        frames = {id(body.frame) for body in self._bodies}
+        if id(next(users_frames(sys._getframe(1)), None)) in frames:
+            if self.owner.add(code):
+                _LOG.info("%s is differentiated", code.co_qualname)
+            self.watch.handle(code, self._called)
+
+
+def _stack() -> list[_Block]:
+    if not hasattr(_local, "stack"):
+        _local.stack = []
+    stack: list[_Block] = _local.stack
+    return stack
+
+
+def _never_raising(notice: Callable[..., None]) -> Callable[..., Any]:
+    """A handler that only takes notice of a call."""
+    plain = native.frames().PLAIN
+
+    def handler(function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+        try:
+            notice(function, values)
+        except Exception as error:
+            defects.contain("looking at a call", error)
+        return plain
+
+    return handler
+
+
+def speculation(strict: bool = False) -> Speculation:
+    """Runs programs as graphs that know nothing of it, where that gives the same results.
+
+    In the block the function that is differentiated is treated as `rg.function(mode="speculate")` treats a decorated
+    one: the function that enters a `tf.GradientTape`, or whose optimizer does, from its next call on. Where the tape
+    stands in a loop or at the top of a module, the functions that its body calls are. Nothing of the program is
+    changed, and only this thread's calls are looked at. While a debugger or a coverage tool traces, the program runs
+    as it is written.
+
+    Args:
+        strict: whether a function that was found and has to run eagerly is an error, which says why.
+
+    Returns:
+        A context manager with `functions`, what was found by name, and `explain()`. It may be entered again, in any
+        thread, and remembers its graphs.
+
+    Raises:
+        NativeLibraryError: the extension module was not built.
+
+    Example:
+        >>> import tensorflow as tf, recgraph as rg
+        >>> w = tf.Variable(3.0)
+        >>> def step(x):
+        ...     with tf.GradientTape() as tape:
+        ...         loss = (w * x - 1.0) ** 2
+        ...     w.assign_sub(0.1 * tape.gradient(loss, w))
+        ...     return loss
+        >>> with rg.speculation() as found:
+        ...     losses = [float(step(tf.constant(1.0))) for _ in range(6)]
+        >>> found.functions["step"].calls
+        {'eager': 3, 'graph': 2, 'fallback': 0}
+    """
+    return Speculation(strict)
+
+
+def run_script(file: Path, arguments: list[str], found: Speculation | None = None) -> Speculation:
+    """Runs a program from a file, as `python file arguments` does, in a block.
+
+    Args:
+        file, arguments: of the program.
+        found: the block, for who wants to look at it also where the program raises; a new one by default.
+
+    Returns:
+        The block, for `explain()`.
+    """
+    block, before = found or speculation(), (sys.argv, sys.path[:])
+    sys.argv, sys.path[:0] = [str(file), *arguments], [str(file.resolve().parent)]
+    try:
+        with block:
+            runpy.run_path(str(file), run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = before
+    return block

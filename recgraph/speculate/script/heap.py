@@ -1,0 +1,590 @@
+"""Python objects that were there before the call: what the call reads of them, and what it writes.
+
+Reads happen before the graph runs, each with the assumption about what will be found. Writes go to a shadow and are
+done after the graph, all of them or none. An object is known by the name that the script reads it under.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import pathlib
+import re
+import types
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from recgraph import tf_private
+from recgraph.speculate.observe import keras_state, known
+from recgraph.speculate.observe.keras_state import Losses
+from recgraph.speculate.observe.known import answers_itself
+from recgraph.speculate.observe.profile import VARIES, Profile, Seen, common_shape, is_plain
+from recgraph.speculate.observe.reasons import Again, Inconvertible, Raised
+from recgraph.speculate.script.assumptions import NOTED, assumption
+from recgraph.speculate.script.script import Script
+from recgraph.speculate.script.stand_ins import MISSING, Residual, fixed, has_run
+
+_IDENTITIES = (
+    types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, tf.Variable, tf.DType, enum.Enum
+)  # fmt: skip
+# Among the ways that a conversion assumes: that tensors which are one in this call are one.
+ALIASES: Final = "aliases"
+# What cannot change, though it is no number or string: equal ones are the same.
+_VALUES = (
+    range, slice, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction,
+    pathlib.PurePath, re.Pattern, np.dtype, tf.TensorShape, types.GenericAlias, types.UnionType,
+)  # fmt: skip
+# Containers that the rules know.
+_KNOWN = frozenset(
+    {
+        *(list, tuple, dict, set, frozenset, collections.deque, collections.Counter, collections.OrderedDict),
+        *(collections.defaultdict, object),
+    }
+)
+# Methods by which containers give and take members.
+_STRUCTURE = frozenset(
+    name for kind in _KNOWN - {object} for name, found in vars(kind).items() if callable(found)
+) - {
+    "__new__", "__init__", "__repr__", "__getattribute__", "__hash__", "__sizeof__", "__reduce__", "__reduce_ex__",
+    "__class_getitem__", "__missing__", "__getnewargs__", "__copy__", "__doc__",
+}  # fmt: skip
+
+
+class Heap:
+    """The objects of one call.
+
+    Attributes:
+        is_specialised: whether numbers, strings and shapes are constants although they have varied.
+        keeps_shapes: whether shapes are constants although they have varied a little.
+        keys_may_vary: whether items are set under keys that differ from call to call, and not used afterwards.
+        names: by id, of the objects that were there before, as the script reads them.
+        shadow: slots that were set.
+        targets: how the script writes these slots.
+        previous: what was in a slot that a branch or round has set first.
+        deleted: slots that were deleted, perhaps to be set again.
+        forks: how many branches and loops of tensors are around us.
+        appended: lists that have grown, by id, with what was appended.
+        opened: containers as working copies, by id.
+        originals: by id, those containers and their first members.
+        losses: of Keras's layers.
+        inputs: the placeholders of what the script feeds.
+        placeholders: by id, the names of the values that are fed.
+        sealed: by id, the containers in which items were set under keys that differ from call to call.
+        examples: by id of the placeholder, the tensor that is fed in the call that is converted.
+        merges_tensors: whether one tensor that is read in two places is one placeholder.
+        identified: placeholders, by id, of tensors that the program tells apart: what a tape is asked about.
+    """
+
+    eager_tensor_type = tf_private.EagerTensor
+
+    def __init__(self, script: Script, graph: Any, profile: Profile) -> None:
+        self.script, self.graph, self.profile = script, graph, profile
+        self.is_specialised, self.keeps_shapes, self.keys_may_vary = False, False, True
+        self.names: dict[int, str] = {}
+        self.held: list[Any] = []
+        self.shadow: dict[tuple[Any, ...], Any] = {}
+        self.targets: dict[tuple[Any, ...], str] = {}
+        self.previous: dict[tuple[Any, ...], Any] = {}
+        self.deleted: dict[tuple[Any, ...], bool] = {}
+        self.forks = 0
+        self.appended: dict[int, list[Any]] = {}
+        self.opened: dict[int, Any] = {}
+        self.originals: dict[int, tuple[Any, Any]] = {}
+        self.inputs: list[tf.Tensor] = []
+        self.placeholders: dict[int, str] = {}
+        self.examples: dict[int, Any] = {}
+        self.merges_tensors = False
+        self.identified: dict[int, tf.Tensor] = {}
+        self.losses = Losses()
+        self._reads_settings = False
+        self.sealed: dict[int, Any] = {}
+        self._made: dict[int, Any] = {}
+        self._given: set[int] = set()
+        self._feeds: dict[str, tf.Tensor] = {}
+
+    def name_of(self, thing: Any) -> str | None:
+        """The name of an object that was there before the call; None for others."""
+        return self.names.get(id(thing))
+
+    def make(self, thing: Any) -> Any:
+        """Takes note of an object that the call has made: only such a one is changed while it is converted."""
+        self._made[id(thing)] = thing
+        return thing
+
+    def reached(self, thing: Any) -> None:
+        """A library gives an object of the user's: it has a name from now on, by which it is found while it lives."""
+        if id(thing) in self.names or id(thing) in self._made:
+            return
+        if answers_itself(thing):
+            raise Inconvertible("custom access", "an object that says itself what it is when it is asked")
+        try:
+            reference = weakref.ref(thing)
+        except TypeError:
+            self.names[id(thing)] = self.script.constant(thing)
+            return
+        self.script.watched.append(reference)
+        self.names[id(thing)] = self.script.read(f"{self.script.constant(reference)}()")
+
+    def is_made(self, thing: Any) -> bool:
+        """Whether the call has made an object."""
+        return id(thing) in self._made
+
+    def admit(self, value: Any, name: str, what: str, seen: Seen, site: Any, where: str) -> Any:
+        """What a value that the script has read is to the program. Makes the assumptions about it."""
+
+        def assume(kind: str, condition: str) -> None:
+            self.script.assume(condition, assumption(kind, what, where, site))
+
+        if answers_itself(value):
+            raise Inconvertible("custom access", "an object that says itself what it is when it is asked", where)
+        if isinstance(value, tf_private.EagerTensor):
+            return self._tensor(value, name, seen, assume)
+        if isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
+            return self._composite(value, name, seen, assume)
+        if is_plain(value) and not (isinstance(value, tuple) and seen.varies and seen.count > 1):
+            return self._plain(value, name, seen, assume)
+        if isinstance(value, _IDENTITIES):
+            assume("identity", self.script.is_same(name, value))
+            if isinstance(value, types.BuiltinFunctionType) and not isinstance(value.__self__, types.ModuleType | None):
+                self._receiver(value, name, where)
+            return value
+        if isinstance(value, keras.Variable):
+            assume("identity", self.script.is_same(name, value))
+            return self._object(value, name, assume)
+        assume("type", f"type({name}) is {self.script.constant(type(value))}")
+        if isinstance(value, np.ndarray):
+            return Residual(name, fixed(value))
+        if isinstance(value, np.generic):
+            return Residual(name, value)
+        if isinstance(value, _VALUES) and not known.is_users_type(type(value)):
+            self.script.scope["are_alike"] = _are_alike
+            assume("constant", f"are_alike({name}, {self.script.constant(value)})")
+        elif isinstance(value, types.MethodType):
+            assume("identity", f"{name}.__func__ is {self.script.constant(value.__func__)}")
+            self._receiver(value, name, where)
+        elif callable(value) and not isinstance(value, functools.partial) and _is_librarys(value):
+            assume("identity", self.script.is_same(name, value))
+        return self._object(value, name, assume)
+
+    def _receiver(self, method: Any, name: str, where: str) -> None:
+        """The object that a method belongs to which the script has read."""
+        what = f"the object of {method.__name__}"
+        read, noted = self.script.read(f"{name}.__self__"), assumption("identity", what, where)
+        if isinstance(method.__self__, tf_private.EagerTensor) or is_plain(method.__self__):
+            self.script.assume(f"{read} is {self.script.constant(method.__self__)}", noted)
+        else:
+            self.admit(method.__self__, read, what, Seen(), None, where)
+
+    def _plain(self, value: Any, name: str, seen: Seen, assume: Any) -> Any:
+        """Numbers and strings that vary are inputs; of other data each value has its graph."""
+        may_be_input = type(value) in (int, float, str)
+        if seen.varies and seen.count > 1 and may_be_input and not self.is_specialised:
+            assume("type", f"type({name}) is {self.script.constant(type(value))}")
+            return Residual(name, value)
+        assume("value" if may_be_input else "constant", self.script.is_equal(name, value))
+        return value
+
+    def _object(self, value: Any, name: str, assume: Any) -> Any:
+        before = self.names.setdefault(id(value), name)
+        self.held.append(value)
+        if before != name:
+            assume("alias", f"{name} is {before}")
+        return value
+
+    def given(self, value: Any, where: str) -> None:
+        """An object that a library is given, or whose method it is: this very one, as it is now."""
+        name = self.names.get(id(value))
+        if name is None or id(value) in self._given:
+            return
+        self._given.add(id(value))
+        what = f"a {type(value).__name__} that is given to a library"
+        self.script.assume(self.script.is_same(name, value), assumption("identity", what, where))
+        if keras_state.has_state(value):
+            check = self.script.constant(keras_state.unchanged(value))
+            what = f"attributes of a {type(value).__name__} and its layers"
+            self.script.assume(f"{check}()", assumption("constant", what, where))
+
+    def keras_called(self, where: str) -> None:
+        """Keras is called, which reads settings of its own."""
+        if self._reads_settings:
+            return
+        self._reads_settings = True
+        check = self.script.constant(keras_state.settings_unchanged())
+        self.script.assume(f"{check}()", assumption("constant", "the settings of Keras", where))
+
+    def _composite(self, value: Any, name: str, seen: Seen, assume: Any) -> Any:
+        """A ragged or sparse tensor or slices: its parts are inputs."""
+        if isinstance(value, tf.RaggedTensor) and value.uniform_row_length is not None:
+            raise Inconvertible("ragged", "a ragged tensor with rows of one length")
+        assume("type", f"type({name}) is {self.script.constant(type(value))}")
+        components = tf.nest.flatten(value, expand_composites=True)
+        self.script.scope["parts_of"] = _parts_of
+        parts = self.script.read(f"parts_of({name})")
+        assume("tensor", f"len({parts}) == {len(components)}")
+        tensors = []
+        for i, component in enumerate(components):
+            known_shapes = seen.parts[i] if i < len(seen.parts) else Seen()
+            tensors.append(self._tensor(component, self.script.read(f"{parts}[{i}]"), known_shapes, assume))
+        with self.graph.as_default():
+            return _packed(value, tensors)
+
+    def _tensor(self, value: Any, name: str, seen: Seen, assume: Any) -> tf.Tensor:
+        seen.add_shape(value)
+        shape: Any = value.shape if seen.shape is None else common_shape(seen.shape, value.shape)
+        has_one_rank = shape.rank is not None
+        if self.is_specialised:  # a graph for each shape
+            has_one_rank, shape = shape.is_fully_defined(), value.shape
+        elif self.keeps_shapes and seen.has_few_shapes:
+            has_one_rank, shape = True, value.shape
+        elif not has_one_rank:  # a graph for each rank
+            shape = tf.TensorShape([None] * value.shape.rank)
+        if self.merges_tensors and (before := self._placeholder_of(value)) is not None:
+            assume("alias", f"{name} is {self.placeholders[id(before)]}")
+            return before
+        dtype, dims = value.dtype.as_datatype_enum, tuple(shape)
+        assume("type", self.script.is_eager(name, dtype))  # a more general shape would not help where this breaks
+        assume("tensor" if has_one_rank else "type", self.script.has_shape(name, dims))
+        tensor = self.fed(name, tf.TensorSpec(shape, value.dtype))
+        self.examples[id(tensor)] = value
+        return tensor
+
+    def _placeholder_of(self, value: Any) -> tf.Tensor | None:
+        """The placeholder of a tensor that has been read already."""
+        return next((known for known in self.inputs if self.examples.get(id(known)) is value), None)
+
+    def identify(self, tensor: Any) -> None:
+        """The program can tell by what a tape gives whether a tensor is another one, too."""
+        if id(tensor) in self.examples:
+            self.identified[id(tensor)] = tensor
+
+    def assume_distinct_tensors(self) -> None:
+        """No tensor that the program tells apart is read in two places, or all are where they were in this call.
+
+        Raises:
+            Again: in this call one is, and its places have not been merged yet.
+        """
+        fed = [tensor for tensor in self.inputs if id(tensor) in self.examples]
+        told = [tensor for tensor in fed if id(tensor) in self.identified]
+        others = [tensor for tensor in fed if id(tensor) not in self.identified]
+        if not told or len(fed) == 1:
+            return
+        if not are_apart(*([self.examples[id(tensor)] for tensor in part] for part in (told, others))):
+            raise Again({ALIASES})
+        names = ("".join(f"{self.placeholders[id(tensor)]}, " for tensor in part) for part in (told, others))
+        self.script.scope["are_apart"] = are_apart
+        what = f"{len(fed)} tensors, {len(told)} of which a tape is asked about"
+        self.script.assume(f"are_apart({', '.join(f'({part})' for part in names)})", assumption("distinct", what))
+
+    def fed(self, name: str, spec: tf.TensorSpec) -> tf.Tensor:
+        """The placeholder for a value that the script gives to the graph."""
+        key = f"{name}:{spec.dtype.name}"
+        if key not in self._feeds:
+            with self.graph.as_default(), tf.control_dependencies(None):
+                tensor = tf_private.placeholder(spec)
+            self.inputs.append(tensor)
+            self._feeds[key] = tensor
+            self.placeholders[id(tensor)] = name
+            self.script.feed(name)
+        return self._feeds[key]
+
+    def mark(self) -> Any:
+        """What has been read so far, for `reset`."""
+        known = (self.names, self._feeds, self.placeholders, self.originals, self.previous)
+        return len(self.inputs), tuple(dict(part) for part in known)
+
+    def reset(self, mark: Any) -> None:
+        """Forgets what was read since."""
+        inputs, known = mark
+        self.names, self._feeds, self.placeholders, self.originals, self.previous = (dict(part) for part in known)
+        del self.inputs[inputs:]
+
+    @contextlib.contextmanager
+    def forked(self) -> Iterator[None]:
+        """While a tensor decides what happens."""
+        self.forks += 1
+        try:
+            yield
+        finally:
+            self.forks -= 1
+
+    def unsealed(self, container: Any, where: str) -> None:
+        """That nothing was set in a container under a key that differs from call to call.
+
+        Raises:
+            Inconvertible: something was.
+        """
+        if id(container) in self.sealed:
+            raise Inconvertible("key", f"a {type(container).__name__} is used after an item was set", where)
+
+    def captured(self, value: Any) -> tf.Tensor:
+        """A tensor with a value that no path of the program leads to: it is a part of the graph."""
+        return self.graph.capture(value)
+
+    # Attributes, globals, cells and items all are slots: a key, and the expression that reads and writes it.
+
+    def read(
+        self, key: tuple[Any, ...], expression: str, current: Any, what: str, seen: Seen, site: Any, where: str
+    ) -> Any:
+        """The value of a slot, as the call has left it so far."""
+        if key in self.shadow:
+            return self.shadow[key]
+        name = self.script.read(expression, assumption("presence", what, where, site))
+        return self.admit(current, name, what, seen, site, where)
+
+    def write(self, key: tuple[Any, ...], target: str, value: Any, current: Any, where: str) -> None:
+        """Sets a slot after the graph. Where a tensor decides about it, what is there `current`ly may stay there."""
+        if self.forks and key not in self.shadow and current is not MISSING:
+            what = f"{target} as it was"
+            name = self.script.read(target, assumption("presence", what, where))
+            self.previous[key] = self._noted(current, name, what, ("slot", target), where)
+        if self.shadow.get(key) is MISSING and value is not MISSING:
+            del self.shadow[key]  # it goes to the end
+        self.deleted.update({key: True} if value is MISSING else {})
+        self.shadow[key] = value
+        self.targets[key] = target
+
+    # Containers. A list is read by index as it is, and opened, with its length assumed, for everything else.
+
+    def item(self, container: Any, index: Any, seen: Seen, site: Any, where: str) -> Any:
+        """The value under a key that is known now."""
+        self.unsealed(container, where)
+        check_plain(container, where)
+        if id(container) in self.opened:
+            return _current(self.opened[id(container)], index, where)
+        name, key = self.names[id(container)], ("item", id(container), index)
+        if key in self.shadow:
+            return self.shadow[key]
+        more = self.appended.get(id(container))
+        if more and -len(more) <= index < 0:
+            return more[index]
+        if more:
+            index += len(more) if index < 0 else 0
+            key = ("item", id(container), index)
+        what = f"[{index!r}] of {type(container).__name__}"
+        return self.read(
+            key, f"{name}[{self.literal(index)}]", _current(container, index, where), what, seen, site, where
+        )
+
+    def literal(self, value: Any) -> str:
+        """A plain value as the script writes it."""
+        if type(value) in (int, str, bool, bytes, type(None)):
+            return repr(value)
+        if isinstance(value, slice):
+            return f"{value.start!r}:{value.stop!r}:{value.step!r}"
+        return self.script.constant(value)
+
+    def set_item(self, container: Any, index: Any, value: Any, where: str) -> None:
+        """Sets a member of a container that was there before."""
+        self.unsealed(container, where)
+        check_plain(container, where)
+        if isinstance(container, list | collections.deque):
+            try:
+                self.open(container, where)[index] = value
+            except (LookupError, TypeError, ValueError) as error:
+                raise Raised(error, where) from error
+        elif isinstance(container, dict):
+            if id(container) in self.opened:
+                _put(self.opened[id(container)], index, value)
+                return
+            target = f"{self.names[id(container)]}[{self.literal(index)}]"
+            self.write(("item", id(container), index), target, value, container.get(index, MISSING), where)
+        else:
+            raise Inconvertible("container", f"items of a {type(container).__name__} are set", where)
+
+    def append(self, container: list[Any] | collections.deque[Any], value: Any) -> None:
+        """Appends to a list whose members need not be known."""
+        self.unsealed(container, "")
+        check_plain(container, "")
+        if id(container) in self.opened:
+            self.opened[id(container)].append(value)
+        else:
+            self.appended.setdefault(id(container), []).append(value)
+
+    def with_runs(self, container: Any, where: str) -> Any:
+        """The members of a list or tuple if only the graph knows how many they are; else None."""
+        if not isinstance(container, list | tuple):
+            return None
+        if self.name_of(container) is not None:
+            if id(container) not in self.opened and not has_run(self.appended.get(id(container))):
+                return None
+            container = self.open(container, where)
+        return container if has_run(container) else None
+
+    def open(self, container: Any, where: str) -> Any:
+        """A container that was there before as a working copy with all its members."""
+        self.unsealed(container, where)
+        check_plain(container, where)
+        if id(container) in self.opened:
+            return self.opened[id(container)]
+        read = self.originals.get(id(container))
+        before = self._members(container, where) if read is None else read[1]
+        if isinstance(container, tuple | frozenset):
+            return before
+        opened = before.copy()
+        if isinstance(container, list | collections.deque):
+            opened += self.appended.pop(id(container), [])
+        elif isinstance(container, dict):
+            self._take_over(container, opened)
+        self.opened[id(container)] = opened
+        self.originals[id(container)] = (container, before)
+        return opened
+
+    def _members(self, container: Any, where: str) -> Any:
+        """What a container holds when the call begins."""
+        name, what = self.names[id(container)], f"members of a {type(container).__name__}"
+        if isinstance(container, list | tuple | collections.deque):
+            self.script.assume(f"len({name}) == {len(container)}", assumption("length", what, where))
+            found = [self._member(container, i, v, where) for i, v in enumerate(container)]
+            if isinstance(container, collections.deque):
+                return collections.deque(found, container.maxlen)
+            return _rebuilt(container, found) if isinstance(container, tuple) else found
+        keys = tuple(container)
+        if not is_plain(keys):
+            raise Inconvertible("container", f"a {type(container).__name__} of objects is taken as a whole", where)
+        if isinstance(container, dict):
+            self.script.assume(f"same(tuple({name}), {self.script.constant(keys)})", assumption("keys", what, where))
+            items = {key: self._member(container, key, v, where) for key, v in container.items()}
+            return like(container, items)
+        members = type(container)(container)
+        self.script.assume(f"{name} == {self.script.constant(members)}", assumption("keys", what, where))
+        return members
+
+    def _member(self, container: Any, index: Any, value: Any, where: str) -> Any:
+        """A member of a container that is opened; what is assumed of one is given up for all."""
+        name, what = self.names[id(container)], f"[{index!r}] of {type(container).__name__}"
+        read = self.script.read(f"{name}[{self.literal(index)}]", assumption("presence", what, where))
+        return self._noted(value, read, what, ("members", where, index), where)
+
+    def _noted(self, value: Any, name: str, what: str, place: tuple[Any, ...], where: str) -> Any:
+        """What was read where the profile saw nothing; what is assumed of one at a line is given up for all."""
+        seen, site = self.profile.note(place, value), (*place[:2], NOTED)
+        if self.profile.seen(site, 0).count:
+            seen = dataclasses.replace(seen, constant=VARIES, count=2)
+        return self.admit(value, name, what, seen, (site, 0), where)
+
+    def _take_over(self, container: dict[Any, Any], opened: dict[Any, Any]) -> None:
+        """Makes what was set and deleted in a dict, key by key, in its working copy."""
+        slots = [key for key in self.shadow if key[:2] == ("item", id(container))]
+        for slot in slots:
+            value = self.shadow.pop(slot)
+            if value is MISSING:
+                opened.pop(slot[2], None)
+            else:
+                opened[slot[2]] = value
+
+
+def are_apart(told: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether objects differ from one another and from others, which may be the same."""
+    found = set(map(id, told))
+    return len(found) == len(told) and found.isdisjoint(map(id, others))
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is type(other) and bool(one == other) and repr(one) == repr(other))
+
+
+def _is_librarys(value: Any) -> bool:
+    """Whether an object is neither the user's nor a framework's, of which more is known."""
+    return not known.is_users_type(type(value)) and not known.is_frameworks_object(value)
+
+
+def check_plain(container: Any, where: str) -> None:
+    """That a container gives and takes its members as the built-in class does from which its class is derived.
+
+    Raises:
+        Inconvertible: a class of the program's, or of a library's, has methods of its own for that.
+    """
+    kind = type(container)
+    if kind in _KNOWN or not issubclass(kind, tuple(_KNOWN - {object})) or known.is_frameworks_object_type(kind):
+        return
+    for base in kind.__mro__:
+        if base in _KNOWN:
+            return
+        own = sorted(name for name, found in vars(base).items() if name in _STRUCTURE and callable(found))
+        if own:
+            raise Inconvertible("container", f"a {kind.__name__} has a {own[0]} of its own", where)
+
+
+def _parts_of(value: Any) -> list[Any]:
+    return tf.nest.flatten(value, expand_composites=True)
+
+
+def _packed(value: Any, parts: list[tf.Tensor]) -> Any:
+    """A value of the same kind of other tensors, of which no more is known than of these."""
+    if isinstance(value, tf.RaggedTensor):
+        return tf.RaggedTensor.from_nested_row_splits(parts[0], parts[1:], validate=False)
+    if isinstance(value, tf.SparseTensor):
+        return tf.SparseTensor(*parts)
+    return tf.IndexedSlices(*parts)
+
+
+def _current(container: Any, index: Any, where: str) -> Any:
+    try:
+        return container[index]
+    except (LookupError, TypeError) as error:
+        raise Raised(error, where) from error
+
+
+def like(container: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
+    """A dict of the kind of another, with other items."""
+    if isinstance(container, collections.defaultdict):
+        return collections.defaultdict(container.default_factory, items)
+    kind = type(container)
+    return kind(items) if kind in (collections.OrderedDict, collections.Counter) else items
+
+
+def _put(opened: dict[Any, Any], key: Any, value: Any) -> None:
+    if value is MISSING:
+        del opened[key]
+    else:
+        opened[key] = value
+
+
+def _rebuilt(original: Any, members: list[Any]) -> Any:
+    """A tuple, or a named one, of other members."""
+    return type(original)._make(members) if hasattr(original, "_make") else tuple(members)
+
+
+# What a class gives as it holds it, so that asking the class itself is enough.
+_GIVEN_AS_HELD: Final = (types.FunctionType, property, types.WrapperDescriptorType, types.MemberDescriptorType)
+
+
+def held_by(kind: type, name: str) -> Any:
+    """What a class or the first of its bases holds under a name, unbound; None where none does."""
+    return next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), None)
+
+
+def own(script: Script, kind: type, name: str, where: str) -> Any:
+    """What a class itself holds under a name, its bases left aside, which is assumed to stay so."""
+    found = kind.__dict__.get(name)
+    if known.is_users_type(kind):
+        condition = f"{script.constant(kind)}.__dict__.get({name!r}) is {script.constant(found)}"
+        script.assume(condition, assumption("identity", f"{kind.__name__}.{name} is as it was", where))
+    return found
+
+
+def of_class(script: Script, kind: type, name: str, where: str) -> Any:
+    """What `held_by` gives, which is assumed to stay so where the class is a part of the user's program."""
+    found = held_by(kind, name)
+    if any(known.is_users_type(base) for base in kind.__mro__[:-1]):
+        owner, expected = script.constant(kind), script.constant(found)
+        if found is None and not hasattr(kind, name):
+            condition = f"not hasattr({owner}, {name!r})"
+        elif isinstance(found, _GIVEN_AS_HELD) and getattr(kind, name, None) is found:
+            condition = f"getattr({owner}, {name!r}, None) is {expected}"
+        else:
+            script.scope["held_by"] = held_by
+            condition = f"held_by({owner}, {name!r}) is {expected}"
+        script.assume(condition, assumption("identity", f"{kind.__name__}.{name} is as it was", where))
+    return found

@@ -1,0 +1,464 @@
+"""Attributes of objects, and assignment to targets of every kind."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.machine.protocol import Kind
+from recgraph.speculate.observe import known
+from recgraph.speculate.observe.known import DATA_TYPES
+from recgraph.speculate.observe.profile import Seen
+from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.stand_ins import (
+    COLLECTIONS,
+    MISSING,
+    MadeFunction,
+    Missing,
+    Residual,
+    StandIn,
+    is_symbolic,
+    is_variable,
+)
+from recgraph.speculate.values import building, objects
+from recgraph.speculate.values.arrays import Numpy
+from recgraph.speculate.values.methods import HeapMethod
+
+_ABSENT = object()
+# What programs replace in a library's module.
+_STREAMS = ("stdin", "stdout", "stderr")
+_OF_EXCEPTIONS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
+
+
+class Attributes(Kind):
+    """What has attributes: an object, a class, a module, a function, or data."""
+
+    def get(self, name: str) -> Any:
+        """By Python's rules: of what the user's classes define, of what was there before, of what the call has set."""
+        ev, owner = self.ev, self.it
+        if isinstance(owner, tuple) and name in getattr(owner, "_fields", ()):
+            return ev.item(owner, owner._fields.index(name))  # type: ignore[attr-defined]
+        if _is_native(owner):
+            return _native(ev, owner, name)
+        held = ev.heap.shadow.get(("attribute", id(owner), name), _ABSENT)
+        if held is _ABSENT:
+            return _of_object(ev, owner, name)
+        if isinstance(held, Missing):
+            raise _no_attribute(ev, owner, name)
+        return held
+
+    def put(self, name: str, value: Any) -> None:
+        """By a property, a descriptor, or in the object itself."""
+        ev, owner = self.ev, self.it
+        if name in ("__class__", "__dict__"):
+            raise ev.refuse("attribute", f"the {name} of an object is set")
+        kind = type(owner)
+        setter = ev.of_class(kind, name)
+        if isinstance(setter, property):
+            function = setter.fdel if value is MISSING else setter.fset
+            if function is None:
+                raise ev.refuse("raises", f"{name} of {kind.__name__} cannot be set or deleted")
+            ev.call(function, [owner] if value is MISSING else [owner, value], {})
+            return
+        if _is_users_descriptor(ev, setter) and hasattr(type(setter), "__set__"):
+            given = ("__delete__", [owner]) if value is MISSING else ("__set__", [owner, value])
+            _described(ev, owner, kind, name, *given)
+            return
+        own = ev.of_class(kind, "__delattr__" if value is MISSING else "__setattr__")
+        if isinstance(own, types.FunctionType) and not known.is_frameworks(own):
+            raise ev.refuse("custom access", f"{kind.__name__} has accessors of its own")
+        is_librarys = known.is_frameworks_object(owner) and not known.is_users_type(kind)
+        if is_librarys and not isinstance(owner, type | types.ModuleType):
+            raise ev.refuse("framework", f"an attribute of a {kind.__name__} is set, which the library may read")
+        put_plainly(ev, owner, name, value)
+
+
+def _is_native(owner: Any) -> bool:
+    """Whether attributes are read as they are: of frameworks' objects, data, modules of frameworks."""
+    if isinstance(owner, types.ModuleType):
+        return known.is_library(owner.__name__)
+    if isinstance(owner, type):
+        return not known.is_users_type(owner)
+    if known.is_users_type(type(owner)):
+        return False
+    if isinstance(owner, COLLECTIONS):
+        return True
+    return known.is_frameworks_object(owner) or isinstance(owner, _FUNCTIONS) or not hasattr(owner, "__dict__")
+
+
+def _native(ev: Evaluator, owner: Any, name: str) -> Any:
+    name_in_script = ev.heap.name_of(owner)
+    if name_in_script is not None and isinstance(owner, COLLECTIONS):
+        is_method = callable(getattr(type(owner), name, None))
+        return HeapMethod(owner, name) if is_method else of_instance(ev, owner, name)
+    if name_in_script is not None and isinstance(owner, np.generic | np.random.Generator | np.random.RandomState):
+        raise ev.refuse("library object", f"{type(owner).__name__} runs eagerly")
+    if is_variable(owner) and name == "numpy":
+        ev.heap.given(owner, ev.where())
+        return Numpy(owner)
+    if isinstance(owner, types.FunctionType) and known.is_users(owner) and not ev.heap.is_made(owner):
+        return _of_function(ev, owner, name)
+    if owner is sys and name in _STREAMS:
+        return Residual(ev.script.read(f"{ev.script.constant(sys)}.{name}"), getattr(sys, name))
+    ev.heap.given(owner, ev.where())
+    seen = building.converted(ev) if known.is_frameworks_object(owner) else contextlib.nullcontext()
+    try:
+        with seen:  # a property may call what the user has written
+            value = getattr(owner, name)
+    except AttributeError as error:
+        if type(owner) in DATA_TYPES:
+            raise ev.raised(error) from error
+        raise ev.refuse("raises", str(error)) from error
+    if isinstance(value, ev.heap.eager_tensor_type):
+        return ev.heap.captured(value)
+    return value
+
+
+def _of_function(ev: Evaluator, owner: types.FunctionType, name: str) -> Any:
+    """What a function of the user's says of itself, or was given by a decorator."""
+    try:
+        value = getattr(owner, name)
+    except AttributeError as error:
+        raise ev.refuse("raises", str(error)) from error
+    if name not in vars(owner) and not isinstance(value, str):
+        return value  # what it consists of is looked at where it is called
+    expression = f"{ev.heap.name_of(owner) or ev.script.constant(owner)}.{name}"
+    seen, site = ev.seen()
+    what, where = f"{owner.__name__}.{name}", ev.where()
+    return ev.heap.read(("attribute", id(owner), name), expression, value, what, seen, site, where)
+
+
+def _of_object(ev: Evaluator, owner: Any, name: str) -> Any:
+    """An attribute of an object, class or module of the user's, by Python's rules."""
+    of_class = owner if isinstance(owner, type) else type(owner)
+    if not isinstance(owner, types.ModuleType | type) and _has_own_access(ev, of_class):
+        raise ev.refuse("custom access", f"{of_class.__name__} has accessors of its own")
+    if name == "__dict__" and not isinstance(owner, type) and hasattr(owner, "__dict__"):
+        if isinstance(owner, types.ModuleType):
+            raise ev.refuse("namespace", f"the names of {owner.__name__}")
+        return ObjectDict(owner)
+    found = inspect.getattr_static(of_class, name, _ABSENT)
+    if isinstance(owner, BaseException) and isinstance(found, _OF_EXCEPTIONS):
+        return _of_exception(ev, owner, name)
+    if isinstance(owner, type | types.ModuleType):
+        return of_namespace(ev, owner, name)
+    if isinstance(found, property):
+        return ev.call(ev.of_class(of_class, name).fget, [owner], {})
+    if isinstance(owner, enum.Enum) and isinstance(found, types.DynamicClassAttribute):
+        return getattr(owner, name)  # its name or value
+    instance = getattr(owner, "__dict__", {})
+    if _is_users_descriptor(ev, found) and (name not in instance or hasattr(type(found), "__set__")):
+        return _described(ev, owner, of_class, name, "__get__", [owner, of_class])
+    if name in instance or isinstance(found, types.MemberDescriptorType):
+        return of_instance(ev, owner, name)
+    if found is _ABSENT:
+        fallback = ev.of_class(of_class, "__getattr__")
+        if isinstance(fallback, types.FunctionType) and known.is_users(fallback):
+            _assume_absent(ev, owner, of_class, name)
+            return ev.call(fallback, [owner, name], {})
+        if known.is_frameworks_object(owner):
+            return _native(ev, owner, name)
+        raise _no_attribute(ev, owner, name)
+    return _of_class(ev, owner, of_class, name, found)
+
+
+def _assume_absent(ev: Evaluator, owner: Any, of_class: type, name: str) -> None:
+    """Neither an object nor its class has an attribute, nor will have it next time."""
+    held = ev.heap.name_of(owner)
+    ev.of_class(of_class, name)
+    if held is not None and hasattr(owner, "__dict__"):
+        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted("presence", f"no .{name}"))
+
+
+def _of_exception(ev: Evaluator, owner: BaseException, name: str) -> Any:
+    """What exceptions have in fixed places: their arguments, the value of a `StopIteration`."""
+    if not ev.heap.is_made(owner) or name in ("__traceback__", "__context__"):
+        raise ev.refuse("exception", f"{name} of an exception")
+    return getattr(owner, name)
+
+
+def _no_attribute(ev: Evaluator, owner: Any, name: str) -> Inconvertible:
+    """What reading an attribute raises that is not there, nor will be next time."""
+    kind, held = type(owner), ev.heap.name_of(owner)
+    text = f"{kind.__name__!r} object has no attribute {name!r}"
+    if isinstance(owner, type | types.ModuleType) or hasattr(kind, "__slots__") or hasattr(kind, "__getattr__"):
+        return ev.refuse("raises", text)
+    if held is not None and ("attribute", id(owner), name) not in ev.heap.shadow:
+        ev.script.assume(f"not hasattr({held}, {name!r})", ev.noted("presence", f"no .{name}"))
+    return ev.raised(AttributeError(text, name=name))
+
+
+def _has_own_access(ev: Evaluator, kind: type) -> bool:
+    access = ev.of_class(kind, "__getattribute__")
+    return isinstance(access, types.FunctionType) and not known.is_frameworks(access)
+
+
+def of_instance(ev: Evaluator, owner: Any, name: str) -> Any:
+    """An attribute that an object has itself."""
+    held = ev.heap.name_of(owner)
+    key = ("attribute", id(owner), name)
+    if ev.heap.shadow.get(key, MISSING) is not MISSING:
+        return ev.heap.shadow[key]
+    try:
+        value = getattr(owner, name)
+    except AttributeError as error:
+        raise ev.refuse("raises", str(error)) from error
+    if held is None:
+        return value  # made during the call, or reached by no path
+    seen, site = ev.seen()
+    return ev.heap.read(key, f"{held}.{name}", value, f"{type(owner).__name__}.{name}", seen, site, ev.where())
+
+
+def _is_users_descriptor(ev: Evaluator, found: Any) -> bool:
+    return any(objects.method(ev, type(found), name) for name in ("__get__", "__set__", "__delete__"))
+
+
+def _described(ev: Evaluator, owner: Any, of_class: type, name: str, method: str, arguments: list[Any]) -> Any:
+    """A method of a descriptor of the user's, which is an object as others are."""
+    base = next(base for base in of_class.__mro__ if name in base.__dict__)
+    descriptor, what = base.__dict__[name], f"{base.__name__}.{name}"
+    held = ev.heap.name_of(owner)
+    if not hasattr(type(descriptor), "__set__") and held is not None and hasattr(owner, "__dict__"):
+        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted("presence", f"{what} is the class's"))
+    expression = f"{ev.script.constant(base)}.__dict__[{name!r}]"
+    found = ev.heap.read(("descriptor", id(base), name), expression, descriptor, what, Seen(), None, ev.where())
+    function = objects.method(ev, type(found), method)
+    if function is None:
+        raise ev.refuse("descriptor", f"{what} has no {method}")
+    return ev.call(function, [found, *arguments], {})
+
+
+def _of_class(ev: Evaluator, owner: Any, of_class: type, name: str, found: Any) -> Any:
+    """A method, or a value that the class has for all its objects."""
+    held = ev.heap.name_of(owner)
+    if held is not None and hasattr(owner, "__dict__"):
+        shadows = assumption("presence", f"{of_class.__name__}.{name} is the class's", ev.where())
+        ev.script.assume(f"{name!r} not in {held}.__dict__", shadows)
+    value = of_namespace(ev, of_class, name)
+    if isinstance(found, types.FunctionType):
+        return types.MethodType(value, owner)
+    if isinstance(found, functools.cached_property):
+        made = ev.call(found.func, [owner], {})
+        ev.put(owner, name, made)
+        return made
+    if isinstance(found, staticmethod | classmethod) or not hasattr(type(found), "__get__"):
+        return value
+    if known.is_frameworks(found) or not isinstance(found, types.FunctionType):
+        return getattr(owner, name)
+    raise ev.refuse("descriptor", f"{name} is a descriptor of its own kind")
+
+
+def of_namespace(ev: Evaluator, owner: Any, name: str) -> Any:
+    """An attribute of a class or a module."""
+    of_metaclass = ev.of_class(type(owner), name)
+    if isinstance(of_metaclass, property):
+        return ev.call(of_metaclass.fget, [owner], {})
+    try:
+        value = getattr(owner, name)
+    except AttributeError as error:
+        raise ev.refuse("raises", str(error)) from error
+    where = ev.where()
+    expression = f"{ev.script.constant(owner)}.{name}"
+    if isinstance(value, types.MethodType):
+        inner = f"{expression}.__func__"
+        ev.script.assume(
+            f"{inner} is {ev.script.constant(value.__func__)}", assumption("identity", f"{name} is as it was", where)
+        )
+        return value
+    seen, site = ev.seen()
+    return ev.heap.read(("attribute", id(owner), name), expression, value, name, seen, site, where)
+
+
+def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
+    """What `object.__setattr__` does to an object without descriptors."""
+    held = ev.heap.name_of(owner)
+    if held is None and isinstance(owner, type | types.ModuleType) and not isinstance(owner, enum.EnumType):
+        held = ev.script.constant(owner)
+    if held is None and not ev.heap.is_made(owner):
+        raise ev.refuse("object", f"an attribute of a {type(owner).__name__} that no name leads to is set")
+    if held is None:
+        if ev.heap.forks and objects.slots_of(type(owner)):
+            raise ev.refuse("slots", f"a new {type(owner).__name__} changes as a tensor decides")
+        try:
+            object.__setattr__(owner, name, value) if value is not MISSING else object.__delattr__(owner, name)
+        except AttributeError as error:
+            raise ev.raised(error) from error
+        return
+    if value is MISSING and ("attribute", id(owner), name) not in ev.heap.shadow:
+        ev.get(owner, name)  # that it is there is an assumption
+    _check_place(ev, owner, name)
+    ev.heap.held.append(owner)
+    ev.write_slot(("attribute", id(owner), name), f"{held}.{name}", value, _current(owner, name))
+
+
+def _check_place(ev: Evaluator, owner: Any, name: str) -> None:
+    """That an object has a place for an attribute."""
+    kind = type(owner)
+    if hasattr(owner, "__dict__") or isinstance(ev.of_class(kind, name), types.MemberDescriptorType):
+        return
+    why = "attribute {0!r} is read-only" if hasattr(kind, name) else "has no attribute {0!r}"
+    raise ev.raised(AttributeError(f"{kind.__name__!r} object {why.format(name)}", name=name, obj=owner))
+
+
+def _current(owner: Any, name: str) -> Any:
+    """What an object has under a name when the call begins, its class left aside."""
+    found = inspect.getattr_static(owner, name, MISSING)
+    if isinstance(found, types.MemberDescriptorType):
+        return getattr(owner, name, MISSING)
+    return getattr(owner, "__dict__", {}).get(name, MISSING)
+
+
+class ObjectDict(StandIn):
+    """`vars(owner)`."""
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+
+    def contains(self, ev: Evaluator, name: Any) -> bool:
+        """`name in vars(owner)`."""
+        name = ev.concrete(name)
+        key = ("attribute", id(self.owner), name)
+        if key in ev.heap.shadow:
+            return ev.heap.shadow[key] is not MISSING
+        found, held = name in self.owner.__dict__, ev.heap.name_of(self.owner)
+        if held is not None:
+            ev.script.assume(f"({name!r} in {held}.__dict__) is {found}", ev.noted("presence", f".{name}"))
+        return found
+
+    def item(self, ev: Evaluator, name: Any) -> Any:
+        """`vars(owner)[name]`."""
+        if not self.contains(ev, name):
+            raise ev.raised(KeyError(ev.concrete(name)))
+        return of_instance(ev, self.owner, ev.concrete(name))
+
+    def set_item(self, ev: Evaluator, name: Any, value: Any) -> None:
+        """`vars(owner)[name] = value`; `MISSING` deletes it."""
+        if value is MISSING:
+            self.item(ev, name)
+        put_plainly(ev, self.owner, ev.concrete(name), value)
+
+    def names(self, ev: Evaluator) -> list[str]:
+        """Its keys, in order."""
+        heap, held, now = ev.heap, ev.heap.name_of(self.owner), tuple(self.owner.__dict__)
+        if held is None:
+            return list(now)
+        ev.script.assume(f"tuple({held}.__dict__) == {now!r}", ev.noted("keys", f"of a {type(self.owner).__name__}"))
+        slots = {key[2]: v for key, v in heap.shadow.items() if key[:2] == ("attribute", id(self.owner))}
+        gone = {name for name in slots if ("attribute", id(self.owner), name) in heap.deleted}
+        kept = [name for name in now if name not in gone]
+        return [*kept, *(name for name, value in slots.items() if name not in kept and value is not MISSING)]
+
+    def as_dict(self, ev: Evaluator) -> dict[str, Any]:
+        """A new dict with what it holds."""
+        return {name: of_instance(ev, self.owner, name) for name in self.names(ev)}
+
+
+class NamespaceMethod(MadeFunction):
+    """A method of an `ObjectDict`."""
+
+    def __init__(self, owner: ObjectDict, name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Any:
+        """Calls it."""
+        owner, name = self.owner, self.name
+        if name in ("keys", "values", "items", "copy"):
+            return getattr(owner.as_dict(ev), name)(*arguments, **named)
+        if name == "get" and arguments:
+            found = owner.contains(ev, arguments[0])
+            return owner.item(ev, arguments[0]) if found else (arguments[1:] or [None])[0]
+        if name == "setdefault" and len(arguments) == 2:
+            if not owner.contains(ev, arguments[0]):
+                owner.set_item(ev, arguments[0], arguments[1])
+            return owner.item(ev, arguments[0])
+        if name == "update":
+            for key, value in _updates(ev, arguments, named).items():
+                owner.set_item(ev, key, value)
+            return None
+        if name == "pop" and arguments and (len(arguments) == 1 or owner.contains(ev, arguments[0])):
+            value = owner.item(ev, arguments[0])
+            owner.set_item(ev, arguments[0], MISSING)
+            return value
+        if name == "pop" and arguments:
+            return arguments[1]
+        raise ev.refuse("namespace", f"{name} of the attributes of an object")
+
+
+def _updates(ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> dict[str, Any]:
+    given = [a.as_dict(ev) if isinstance(a, ObjectDict) else ev.opened(a) for a in arguments]
+    made: dict[str, Any] = {}
+    for part in [*given, named]:
+        made.update(part)
+    return made
+
+
+class Namespace(Kind):
+    """The `__dict__` of an object."""
+
+    name = "the attributes of an object"
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """Every `ObjectDict`."""
+        return isinstance(value, ObjectDict)
+
+    def type(self) -> type:
+        """A dict."""
+        return dict
+
+    def truth(self) -> bool:
+        """Whether the object has attributes."""
+        return bool(self.it.names(self.ev))
+
+    def get(self, name: str) -> Any:
+        """A method of the dict."""
+        return NamespaceMethod(self.it, name)
+
+    def item(self, index: Any) -> Any:
+        """An attribute."""
+        return self.it.item(self.ev, index)
+
+    def set_item(self, index: Any, value: Any) -> None:
+        """Sets an attribute."""
+        self.it.set_item(self.ev, index, value)
+
+    def delete_item(self, index: Any) -> None:
+        """Deletes an attribute."""
+        self.it.set_item(self.ev, index, MISSING)
+
+    def contains(self, member: Any) -> Any:
+        """Whether the object itself has an attribute."""
+        if is_symbolic(member):
+            raise self.ev.refuse("in", "`in` with tensors")
+        return self.it.contains(self.ev, member)
+
+    def members(self) -> list[Any]:
+        """The names."""
+        return self.it.names(self.ev)
+
+    def length(self) -> int:
+        """How many attributes there are."""
+        return len(self.it.names(self.ev))
+
+    def operate(self, function: Any, operands: Sequence[Any]) -> Any:
+        """As of a dict with what it holds."""
+        return self.ev.operate(function, [self.ev.opened(operand) for operand in operands])
+
+    def opened(self) -> Any:
+        """A new dict with what it holds."""
+        return self.it.as_dict(self.ev)
+
+    def lift(self) -> Any:
+        """The same, lifted."""
+        return self.ev.lift(self.it.as_dict(self.ev))

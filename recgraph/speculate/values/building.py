@@ -1,0 +1,245 @@
+"""Calls: of the user's functions, which are converted where they are called, of classes, of what libraries define."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import logging
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph import native, tf_private
+from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.observe import known
+from recgraph.speculate.observe.frames import FOLDER, watched
+from recgraph.speculate.observe.reasons import Again, Inconvertible, Raised
+from recgraph.speculate.observe.syntax import arguments_of
+from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.stand_ins import Iteration, PartialShape, Residual, Run, StandIn, is_symbolic
+from recgraph.speculate.values import script_calls
+
+
+class Callback(StandIn):
+    """A function of the user's that a library may call: it is converted where that happens.
+
+    Args:
+        ev: the conversion.
+        function: the user's.
+        sequential: whether it is called just once, where the library is called, so that it may have effects.
+    """
+
+    autograph_info__ = None
+
+    def __init__(self, ev: Evaluator, function: Any, sequential: bool = False) -> None:
+        self.ev, self.function, self.sequential = ev, function, sequential
+        self.__name__ = getattr(function, "__name__", "callback")
+        self.__signature__ = inspect.signature(function)
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        count = 0 if self.sequential else 1
+        self.ev.callbacks += count
+        try:
+            with watched(None):
+                result = self.ev.call(self.function, list(arguments), named)
+                return argument(self.ev, result, list(arguments))
+        finally:
+            self.ev.callbacks -= count
+
+
+def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]) -> Any:
+    """A function that builds operations, or looks at known values only."""
+    owner = getattr(function, "__self__", None)
+    others = [owner, *arguments] if isinstance(owner, tf.Variable) else arguments
+    if isinstance(owner, tf.Variable) and function.__name__ in _ASSIGNING:
+        arguments = [_for_variable(ev, owner, a) for a in arguments]
+        named = {name: _for_variable(ev, owner, a) if name in _VALUES else a for name, a in named.items()}
+    if isinstance(named.get("step"), Residual) and _is_summary(function):
+        named = {**named, "step": script_calls.as_tensor(ev, named["step"], tf.int64)}
+    values = [argument(ev, a, others) for a in arguments]
+    keywords = {name: argument(ev, a, others) for name, a in named.items()}
+    try:
+        return function(*values, **keywords)
+    except (Inconvertible, Again):
+        raise
+    except Exception as error:
+        raise _reason(ev, function, error) from error
+
+
+_ASSIGNING = ("assign", "assign_add", "assign_sub")
+_VALUES = ("value", "delta")
+
+
+def _for_variable(ev: Evaluator, variable: tf.Variable, value: Any) -> Any:
+    """What a variable is given: a number takes its dtype."""
+    if not isinstance(value, Residual) or value.is_array or script_calls.type_of(ev, value) not in (int, float):
+        return value
+    dtype = variable.dtype
+    if script_calls.type_of(ev, value) is int and dtype.is_integer:
+        return _integer(ev, value, dtype)
+    if not dtype.is_floating:
+        raise ev.refuse("raises", f"a float that differs from call to call, for a variable of {dtype.name}")
+    return tf.identity(script_calls.as_tensor(ev, value, dtype))
+
+
+def _is_summary(function: Any) -> bool:
+    """Whether a function writes summaries, whose step is an int64."""
+    return getattr(tf.summary, str(getattr(function, "__name__", "")), None) is function
+
+
+def _reason(ev: Evaluator, function: Any, error: Exception) -> Exception:
+    """Why a call of a library's function failed; what our own code has raised in it, if it did."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, Inconvertible | Again):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, tf.errors.OperatorNotAllowedInGraphError | NotImplementedError):
+        return ev.refuse("in graph", f"{getattr(function, '__name__', function)}: {error}"[:300])
+    if isinstance(error, _RAISED):
+        return ev.refuse("raises", f"{type(error).__name__}: {error}"[:300])
+    return error
+
+
+_RAISED = (TypeError, ValueError, AttributeError, LookupError, RuntimeError, tf.errors.OpError)
+
+
+def native_as_is(ev: Evaluator, function: Callable[..., Any], named: dict[str, Any]) -> Any:
+    """A function that only moves the values that it is given."""
+    try:
+        return function(**named)
+    except (TypeError, ValueError) as error:
+        raise ev.refuse("raises", f"{type(error).__name__}: {error}") from error
+
+
+def argument(ev: Evaluator, value: Any, others: list[Any]) -> Any:
+    """An argument as a library's function takes it."""
+    if isinstance(value, PartialShape):
+        value = list(value.dims)
+    if isinstance(value, Iteration):
+        return iter([argument(ev, member, others) for member in ev.members(value)])
+    lifted = ev.lift(value)
+    if any(isinstance(leaf, Run) for leaf in stand_ins.leaves([lifted])):
+        raise ev.refuse_runs("a library is given a list of which only the graph knows the length")
+    return _tensors_for_numbers(ev, lifted, others)
+
+
+def _tensors_for_numbers(ev: Evaluator, value: Any, others: list[Any]) -> Any:
+    if isinstance(value, Residual):
+        return _number(ev, value, others)
+    if isinstance(value, types.FunctionType) and known.is_users(value):
+        return Callback(ev, value)
+    if isinstance(value, types.MethodType) and known.is_users_method(value):
+        return Callback(ev, value)
+    if isinstance(value, list | tuple) and any(isinstance(v, Residual | list | tuple) for v in value):
+        members = [_tensors_for_numbers(ev, v, others) for v in value]
+        return type(value)._make(members) if hasattr(value, "_make") else type(value)(members)
+    return value
+
+
+def _number(ev: Evaluator, value: Residual, others: list[Any]) -> tf.Tensor:
+    """A number for TensorFlow: beside tensors of floats it has their dtype, else what TensorFlow makes of it."""
+    tensor = script_calls.as_tensor(ev, value)
+    if value.is_array or isinstance(value.example, np.ndarray | np.generic) or tensor.dtype in (tf.bool, tf.string):
+        return tensor
+    dtypes = [o.dtype for o in others if isinstance(o, tf.Tensor | tf.Variable)]
+    if tensor.dtype.is_floating:
+        return tf.cast(tensor, next((d for d in dtypes if d.is_floating), tf.float32))
+    return _integer(ev, value, next((d for d in dtypes if d.is_integer), None))
+
+
+def _integer(ev: Evaluator, value: Residual, dtype: tf.DType | None) -> tf.Tensor:
+    """An integer of a dtype that holds it: without another beside it int32 or, as in eager execution, int64."""
+    wanted = dtype or tf.int32
+    what = ev.noted("decision", f"an integer within {wanted.name}")
+    if value.tensor is None:
+        fits = wanted.min <= value.example <= wanted.max
+        ev.script.assume(f"({wanted.min} <= {value.name} <= {wanted.max}) is {fits}", what)
+        if not fits and dtype is not None:
+            raise ev.refuse("value", f"an integer that is not within {wanted.name}")
+        wanted = wanted if fits else tf.int64
+    else:
+        is_sure = wanted == tf.int64 or (value.limit is not None and value.limit <= _SURELY)
+        if not is_sure and not ev.callbacks and not ev.recursive_bodies:
+            ev.assert_in_graph((value.tensor >= wanted.min) & (value.tensor <= wanted.max), what)
+    return tf.identity(script_calls.as_tensor(ev, value, wanted))  # the other stands for the number itself
+
+
+# Integers of the graph that are known not to exceed this are dimensions, or have been int32: they fit.
+_SURELY = 1 << 40
+
+_SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+# Python calls these when it likes.
+_AT_ANY_TIME = frozenset({"__del__", "<module>"})
+
+
+@contextlib.contextmanager
+def converted(ev: Evaluator) -> Iterator[None]:
+    """While a library builds operations, what it calls of the user's becomes a part of the caller."""
+    if ev.watch is None:
+        ev.watch = native.frames().Watch()
+        ev.watch.meet(functools.partial(_met, weakref.ref(ev)))
+    ev.building.append(tf.compat.v1.get_default_graph())
+    try:
+        with watched(ev.watch):
+            yield
+    finally:
+        ev.building.pop()
+
+
+def _met(of: weakref.ref[Evaluator], function: types.FunctionType) -> None:
+    """A function is called whose code has not been seen in this conversion."""
+    ev, code = of(), function.__code__
+    assert ev is not None
+    is_left = code.co_name in _AT_ANY_TIME or not known.is_users(function) or known.is_generated(function)
+    if is_left or not code.co_flags & inspect.CO_NEWLOCALS:
+        ev.watch.handle(code, None)
+    elif code.co_flags & _SUSPENDED:
+        ev.watch.handle(code, None)
+        raise ev.refuse("callee", f"{code.co_qualname}, which a library resumes")
+    else:
+        ev.watch.handle(code, functools.partial(_called, of))
+
+
+def _called(of: weakref.ref[Evaluator], function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+    """A library calls a function of the user's."""
+    ev = of()
+    assert ev is not None
+    if _is_no_part(values) or _is_made_here(function) or _is_traced(sys._getframe(1)):
+        return native.frames().PLAIN
+    for value in values:
+        if known.is_users_type(type(value)) and not isinstance(value, tuple | list | dict | set | frozenset):
+            ev.heap.reached(value)
+    arguments, named = arguments_of(function, values)
+    is_once = tf.compat.v1.get_default_graph() is ev.building[-1]  # not in the body of a loop or branch of its own
+    try:
+        return Callback(ev, function, sequential=is_once)(*arguments, **named)
+    except Raised as raised:  # Keras writes more into its message
+        raise ev.refuse("raises", f"{function.__code__.co_qualname} raises in a library") from raised
+
+
+def _is_no_part(values: tuple[Any, ...]) -> bool:
+    """Whether a call is none of the program's: a handler of signals is given a frame, one of log records itself."""
+    return any(isinstance(value, types.FrameType | logging.Handler) for value in values)
+
+
+def _is_made_here(function: types.FunctionType) -> bool:
+    """Whether a function holds tensors of the graph: one that was seen to compute only has made it."""
+    cells = [cell for cell in function.__closure__ or () if cell != types.CellType()]
+    return any(is_symbolic(cell.cell_contents) for cell in cells)
+
+
+def _is_traced(frame: types.FrameType | None) -> bool:
+    """Whether a `tf.function` calls what a frame belongs to."""
+    while frame is not None and not frame.f_code.co_filename.startswith(FOLDER):
+        if frame.f_code is tf_private.TRACING:
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,377 @@
+"""Calls: of the user's functions, which are converted where they are called, of classes, of what libraries define."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import enum
+import inspect
+import types
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.machine.protocol import Kind
+from recgraph.speculate.observe import known
+from recgraph.speculate.observe.frames import watched
+from recgraph.speculate.observe.known import answer_themselves
+from recgraph.speculate.observe.profile import Seen, is_plain
+from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, syntax_of
+from recgraph.speculate.script.stand_ins import Generator, MadeFunction, StandIn
+from recgraph.speculate.values import building, objects, tables
+from recgraph.speculate.values.containers import Known, Object
+
+# Calls inside of calls, after which the program is taken to be recursive.
+DEPTH = 60
+
+
+def inline(ev: Evaluator, function: types.FunctionType, arguments: list[Any], named: dict[str, Any]) -> Any:
+    """Converts a function of the user's as a part of its caller."""
+    code = function.__code__
+    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise ev.refuse("coroutine", f"{function.__name__} is a coroutine")
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None and known.is_frameworks(type(function)):
+        raise ev.refuse("callee", "a wrapped callee")
+    if len(ev.frames) > DEPTH:
+        raise ev.refuse("recursion", f"{function.__name__} calls itself")
+    bound = _bound(ev, function, arguments, named)
+    assume_code(ev, function)
+    syntax = syntax_of(function)
+    if code.co_flags & inspect.CO_GENERATOR:
+        return _generator(ev, Frame(syntax, names_of(syntax.node), function, dict(bound.arguments)))
+
+    def run(values: list[Any]) -> Any:
+        named_values = dict(zip(bound.arguments, values, strict=True))
+        return enter(ev, Frame(syntax, names_of(syntax.node), function, named_values))
+
+    if syntax.key in ev.profile.varying:
+        result = tables.call(ev, function, list(bound.arguments.values()), run)
+        if result is not None:
+            return result
+    return run(list(bound.arguments.values()))
+
+
+def assume_code(ev: Evaluator, function: types.FunctionType) -> None:
+    """That a function has the body that is converted: whoever reloads a module may give it another."""
+    condition = f"{ev.script.constant(function)}.__code__ is {ev.script.constant(function.__code__)}"
+    ev.script.assume(condition, ev.noted("identity", f"the body of {function.__name__}"))
+
+
+def _generator(ev: Evaluator, frame: Frame) -> Generator:
+    return Generator(lambda: enter(ev, frame), frame)
+
+
+def _bound(
+    ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, Any], defaults: bool = True
+) -> inspect.BoundArguments:
+    try:
+        bound = inspect.signature(function, follow_wrapped=False).bind(*arguments, **named)
+    except TypeError as error:
+        raise ev.refuse("raises", str(error)) from error
+    if defaults:
+        given = set(bound.arguments)
+        bound.apply_defaults()
+        for name in set(bound.arguments) - given:
+            bound.arguments[name] = _default(ev, function, name, bound.arguments[name])
+    return bound
+
+
+def _default(ev: Evaluator, function: Any, name: str, value: Any) -> Any:
+    """A default; one that can change is an object of the heap."""
+    kind = inspect.signature(function, follow_wrapped=False).parameters[name].kind
+    empty = kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if empty or not isinstance(function, types.FunctionType):
+        return value
+    place = f".__kwdefaults__[{name!r}]"
+    if kind is not inspect.Parameter.KEYWORD_ONLY:
+        code = function.__code__
+        if is_plain(value):
+            same = ev.noted("identity", f"the defaults of {function.__name__}")
+            defaults = ev.script.constant(function.__defaults__)
+            ev.script.assume(f"{ev.script.constant(function)}.__defaults__ is {defaults}", same)
+            return value
+        place = f".__defaults__[{code.co_varnames.index(name) - code.co_argcount}]"
+    key, expression = ("default", id(function), name), f"{ev.script.constant(function)}{place}"
+    return ev.heap.read(key, expression, value, name, Seen(), None, ev.where())
+
+
+def enter(ev: Evaluator, frame: Frame) -> Any:
+    """Runs a function's body in a frame of its own."""
+    here = ev.here
+    ev.frames.append(frame)
+    try:
+        signal = ev.run(frame.syntax.body)
+    finally:
+        ev.frames.pop()
+        ev.here = here
+    return signal[1] if signal is not None else None
+
+
+class Closure(MadeFunction):
+    """A function made during the call. TensorFlow may call it, too."""
+
+    autograph_info__ = None  # AutoGraph leaves alone what has this, without a warning
+
+    def __init__(self, ev: Evaluator, node: ast.FunctionDef | ast.Lambda) -> None:
+        self.ev, self.node, self.frame = ev, node, ev.frame
+        arguments = node.args
+        self.defaults = [ev.value(default) for default in arguments.defaults]
+        self.named_defaults = [None if d is None else (ev.value(d),) for d in arguments.kw_defaults]
+        self.__name__ = getattr(node, "name", "<lambda>")
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.ev.callbacks += 1
+        try:
+            with watched(None):
+                return self.ev.lift(self.call(self.ev, list(arguments), named))
+        finally:
+            self.ev.callbacks -= 1
+
+    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Any:
+        """Converts it where it is called."""
+        syntax = Syntax.within(self.frame.syntax, self.node)
+        names = names_of(self.node)
+        frame = Frame(syntax, names, self.frame.function, self._bound(ev, arguments, named), self.frame)
+        return _generator(ev, frame) if yields(self.node) else enter(ev, frame)
+
+    def _bound(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by name, with Python's rules."""
+        parts = self.node.args
+        kinds = inspect.Parameter
+        free = [kinds.empty] * (len(parts.posonlyargs) + len(parts.args) - len(self.defaults))
+        made = []
+        for i, (argument, default) in enumerate(
+            zip([*parts.posonlyargs, *parts.args], [*free, *self.defaults], strict=True)
+        ):
+            kind = kinds.POSITIONAL_ONLY if i < len(parts.posonlyargs) else kinds.POSITIONAL_OR_KEYWORD
+            made.append(kinds(argument.arg, kind, default=default))
+        if parts.vararg:
+            made.append(kinds(parts.vararg.arg, kinds.VAR_POSITIONAL))
+        for argument, held in zip(parts.kwonlyargs, self.named_defaults, strict=True):
+            made.append(kinds(argument.arg, kinds.KEYWORD_ONLY, default=kinds.empty if held is None else held[0]))
+        if parts.kwarg:
+            made.append(kinds(parts.kwarg.arg, kinds.VAR_KEYWORD))
+        try:
+            bound = inspect.Signature(made).bind(*arguments, **named)
+        except TypeError as error:
+            raise ev.refuse("raises", str(error)) from error
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+
+def yields(node: ast.AST) -> bool:
+    """Whether a function is a generator function."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(child, ast.FunctionDef | ast.Lambda) and yields(child):
+            return True
+    return False
+
+
+class Super(StandIn):
+    """`super()`: attributes of the classes after the one that the method belongs to."""
+
+    def __init__(self, owner: Any, after: type) -> None:
+        self.owner, self.after = owner, after
+
+    @classmethod
+    def of(cls, ev: Evaluator) -> Super:
+        """For the method that is being converted."""
+        frame = ev.frame
+        while frame.outer is not None:
+            frame = frame.outer
+        code = frame.function.__code__
+        if "__class__" not in code.co_freevars:
+            raise ev.refuse("super", "super() outside of a method")
+        kind = frame.function.__closure__[code.co_freevars.index("__class__")].cell_contents
+        return cls(frame.locals[code.co_varnames[0]], kind)
+
+    @property
+    def _kind(self) -> type:
+        """The class whose bases are asked: of a class method the class itself, in a metaclass its own class."""
+        is_of_class = isinstance(self.owner, type) and self.after in self.owner.__mro__
+        return self.owner if is_of_class else type(self.owner)
+
+    def find(self, ev: Evaluator, name: str) -> Any:
+        """What the first of the classes holds that has the name, unbound; None if none has."""
+        order = self._kind.__mro__
+        same = ev.noted("identity", f"the classes around {self._kind.__name__}")
+        ev.script.assume(f"{ev.script.constant(self._kind)}.__mro__ is {ev.script.constant(order)}", same)
+        after = order[order.index(self.after) + 1 :]
+        return next((found for base in after if (found := ev.own(base, name)) is not None), None)
+
+    def get(self, ev: Evaluator, name: str) -> Any:
+        """A method of a base class, bound."""
+        found = self.find(ev, name)
+        if found is None:
+            raise ev.refuse("raises", f"super() has no {name}")
+        if isinstance(found, types.FunctionType):
+            return types.MethodType(found, self.owner)
+        if isinstance(found, classmethod):
+            return types.MethodType(found.__func__, self._kind)
+        if isinstance(found, property) and found.fget is not None:
+            return ev.call(found.fget, [self.owner], {})
+        return getattr(super(self.after, self.owner), name)
+
+
+def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any]) -> Any:
+    """An object of a class of the user's, made during the call."""
+    if answer_themselves(kind):
+        raise ev.refuse("custom access", "a new object that says itself what it is when it is asked")
+    if known.is_frameworks_object_type(kind) or issubclass(kind, type):
+        raise ev.refuse("new object", f"a new {kind.__name__}, which a library keeps track of")
+    if issubclass(kind, BaseException):
+        return objects.made(ev, kind, arguments, named)
+    if _is_written(kind.__new__) or _is_written(type(kind).__call__):
+        raise ev.refuse("new object", f"a new {kind.__name__}, whose class makes its objects itself")
+    if issubclass(kind, tuple) and hasattr(kind, "_make") and not isinstance(kind.__init__, types.FunctionType):
+        return kind._make(_bound(ev, kind, arguments, named).arguments.values())
+    if not objects.is_inherited(ev, kind, "__new__"):
+        return building.build(ev, kind, arguments, named)
+    made = objects.blank(ev, kind)
+    initialize = ev.of_class(kind, "__init__")
+    if isinstance(initialize, types.FunctionType):
+        if hasattr(kind, "__dataclass_fields__") and initialize.__code__.co_filename == "<string>":
+            _dataclass(ev, made, arguments, named)
+        else:
+            inline(ev, initialize, [made, *arguments], named)
+    return made
+
+
+def _is_written(method: Any) -> bool:
+    """Whether the user has written a method, which the one of a named tuple is not."""
+    return isinstance(method, types.FunctionType) and known.is_users(method) and not known.is_generated(method)
+
+
+def _dataclass(ev: Evaluator, made: Any, arguments: list[Any], named: dict[str, Any]) -> None:
+    """What the `__init__` that `dataclasses` writes does."""
+    given = _bound(ev, type(made), arguments, named, False).arguments
+    for field in dataclasses.fields(made):
+        if field.name in given:
+            object.__setattr__(made, field.name, given[field.name])
+        elif field.default_factory is not dataclasses.MISSING:
+            object.__setattr__(made, field.name, ev.call(field.default_factory, [], {}))
+        elif field.default is not dataclasses.MISSING:
+            object.__setattr__(made, field.name, field.default)
+    post = ev.of_class(type(made), "__post_init__")
+    if post is not None:
+        ev.call(post, [made], {})
+
+
+class Made(Kind):
+    """A function that the call has made, or a method that it has found."""
+
+    name = "a function that the call has made"
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """What can only be called."""
+        return isinstance(value, MadeFunction)
+
+    def truth(self) -> bool:
+        """As of every function."""
+        return True
+
+    def type(self) -> type:
+        """Of those that the program has defined; what methods are Python alone knows."""
+        if not isinstance(self.it, Closure):
+            raise self._cannot("the type")
+        return types.FunctionType
+
+    def call(self, arguments: list[Any], named: dict[str, Any]) -> Any:
+        """As it says."""
+        return self.it.call(self.ev, arguments, named)
+
+    def get(self, name: str) -> Any:
+        """Its name."""
+        if name != "__name__" or not isinstance(self.it, Closure):
+            raise self._cannot(f"the attribute {name}")
+        return self.it.__name__
+
+
+class SuperKind(Kind):
+    """`super()`."""
+
+    name = "super()"
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """Every `Super`."""
+        return isinstance(value, Super)
+
+    def truth(self) -> bool:
+        """As every object without a length."""
+        return True
+
+    def get(self, name: str) -> Any:
+        """A method of a base class."""
+        return self.it.get(self.ev, name)
+
+
+class Function(Known):
+    """A function or bound method."""
+
+    name = "a function"
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """Functions that are written in Python."""
+        is_bound = isinstance(value, types.MethodType) and isinstance(value.__func__, types.FunctionType)
+        return is_bound or isinstance(value, types.FunctionType)
+
+    def call(self, arguments: list[Any], named: dict[str, Any]) -> Any:
+        """One of the user's is converted as a part of its caller."""
+        is_bound = isinstance(self.it, types.MethodType)
+        function: Any = self.it.__func__ if is_bound else self.it
+        if known.is_users(function):
+            return inline(self.ev, function, [self.it.__self__, *arguments] if is_bound else arguments, named)
+        return self.ev.library(self.it, arguments, named) if is_bound else super().call(arguments, named)
+
+
+class Class(Object):
+    """A class."""
+
+    name = "a class"
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """All classes."""
+        return isinstance(value, type)
+
+    @property
+    def precedence(self) -> int:  # type: ignore[override]
+        """Its metaclass decides, if that is the user's."""
+        return Object.precedence if objects.is_object(self.it) else Known.precedence
+
+    def call(self, arguments: list[Any], named: dict[str, Any]) -> Any:
+        """A new object: of a class of the user's by its methods."""
+        if known.is_users_type(self.it) or issubclass(self.it, BaseException):
+            return instantiate(self.ev, self.it, arguments, named)
+        return super().call(arguments, named)
+
+    def contains(self, member: Any) -> Any:
+        """By its metaclass."""
+        return (Object if objects.is_object(self.it) else Known).contains(self, member)
+
+    def begin(self) -> Any:
+        """By its metaclass."""
+        return super().begin() if objects.is_object(self.it) else self.it
+
+    def members(self) -> list[Any]:
+        """Of an enumeration its members."""
+        if objects.is_object(self.it):
+            return super().members()
+        return list(self.it) if isinstance(self.it, enum.EnumType) else Known.members(self)
+
+    def iterator(self) -> Iterator[Any]:
+        """By its metaclass."""
+        return super().iterator() if objects.is_object(self.it) else iter(self.members())
+
+    def operate(self, function: Any, operands: Sequence[Any]) -> Any:
+        """By its metaclass."""
+        return (Object if objects.is_object(self.it) else Known).operate(self, function, operands)

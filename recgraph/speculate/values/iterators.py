@@ -1,0 +1,272 @@
+"""Iterators: what `for`, `next` and the functions of `itertools` take their members from, one after the other.
+
+An iterator of the program is an iterator of ours over values of the conversion: its next member is converted when the
+program asks for it, in the order in which eager execution would do it.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
+from recgraph.speculate.machine.protocol import Kind
+from recgraph.speculate.observe.profile import is_plain
+from recgraph.speculate.observe.reasons import Raised, matches
+from recgraph.speculate.observe.syntax import Frame
+from recgraph.speculate.script.stand_ins import HELD, Generator, Iteration, Residual, Rows, has_run, is_symbolic
+from recgraph.speculate.values import lists, objects, state
+from recgraph.speculate.values.state import State
+
+
+def made(ev: Evaluator, members: Iterable[Any] | Rows) -> Iteration:
+    """An iterator that the program has made."""
+    return Iteration(members if isinstance(members, Rows) else iter(members), ev.heap.forks)
+
+
+def check_forks(ev: Evaluator, value: Iteration) -> None:
+    """That an iterator goes on in the branch or round in which it was made."""
+    if value.forks != ev.heap.forks:
+        raise ev.refuse("iterator", "a tensor decides whether an iterator goes on")
+
+
+def rows_of(ev: Evaluator, value: Iteration) -> Rows:
+    """The members of an iterator of which only the graph knows how many there are; it has no more after that."""
+    check_forks(ev, value)
+    found, value.members = value.members, iter(())
+    assert isinstance(found, Rows)
+    lists.check_sources(ev, found)
+    return found
+
+
+def begun(ev: Evaluator, value: Any) -> Any:
+    """What `iter` gives: for an object of the user's by its methods `__iter__` and `__next__`, or `__getitem__`."""
+    if not objects.is_object(value):
+        return value
+    begin, item = (objects.method(ev, type(value), name) for name in ("__iter__", "__getitem__"))
+    if begin is not None:
+        found = ev.call(begin, [value], {})
+        following = objects.method(ev, type(found), "__next__") if objects.is_object(found) else None
+        if following is None:
+            return ev.begin(found)
+        return made(ev, _until(ev, StopIteration, lambda i: ev.call(following, [found], {}), ev.here))
+    if item is None:
+        raise ev.refuse("iterator", f"a {type(value).__name__} is gone through")
+    return made(ev, _until(ev, IndexError, lambda i: ev.call(item, [value, i], {}), ev.here))
+
+
+def _until(ev: Evaluator, end: type, member: Callable[[int], Any], node: ast.AST) -> Iterator[Any]:
+    for i in range(UNROLL):
+        ev.handlers += 1
+        try:
+            with ev.at(node):
+                found = member(i)
+        except Raised as raised:
+            if not matches(raised.error, end):
+                raise
+            return
+        finally:
+            ev.handlers -= 1
+        yield found
+    raise ev.refuse("trips", f"more than {UNROLL} members of an iterator")
+
+
+def of_list(ev: Evaluator, members: list[Any]) -> Iterator[Any]:
+    """The members of a list, which may grow and shrink meanwhile."""
+    for i in itertools.count():
+        if has_run(members):
+            raise ev.refuse_runs("a list becomes longer while a loop goes through it")
+        if i >= len(members):
+            return
+        if i >= UNROLL:
+            raise ev.refuse("trips", f"a loop of more than {UNROLL} rounds is not unrolled")
+        yield members[i]
+
+
+def of_table(ev: Evaluator, table: Any, members: list[Any]) -> Iterator[Any]:
+    """The members of a dict or set, which may not change its size meanwhile."""
+    for member in members:
+        if len(table) != len(members):
+            raise ev.raised(RuntimeError(f"{_name(table)} changed size during iteration"))
+        yield member
+    if len(table) != len(members):
+        raise ev.raised(RuntimeError(f"{_name(table)} changed size during iteration"))
+
+
+def _name(table: Any) -> str:
+    return "Set" if isinstance(table, set) else "dictionary"
+
+
+def collected(ev: Evaluator, members: Iterator[Any]) -> list[Any]:
+    """All that is left of an iterator."""
+    found = list(itertools.islice(members, UNROLL + 1))
+    if len(found) > UNROLL:
+        raise ev.refuse("trips", f"more than {UNROLL} members of an iterator")
+    return found
+
+
+class Iterating(Kind):
+    """An iterator that the program has made."""
+
+    name = "an iterator"
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """Every `Iteration`."""
+        return isinstance(value, Iteration)
+
+    def truth(self) -> bool:
+        """As every object without a length."""
+        return True
+
+    def item(self, index: Any) -> Any:
+        """Raises in eager execution, too."""
+        raise self.ev.refuse("raises", "an iterator has no items")
+
+    def length(self) -> Any:
+        """Raises in eager execution, too."""
+        raise self.ev.refuse("raises", "an iterator has no length")
+
+    def contains(self, member: Any) -> Any:
+        """Uses it up as far as the member."""
+        if is_symbolic(member):
+            raise self.ev.refuse("in", "`in` with tensors")
+        return any(objects.is_or_equals(self.ev, one, member) for one in self.iterator())
+
+    def members(self) -> list[Any]:
+        """All that is left of it."""
+        return collected(self.ev, self.iterator())
+
+    def pieces(self) -> list[Any]:
+        """The same, also where only the graph knows how many there are."""
+        if isinstance(self.it.members, Rows):
+            return self.ev.collect(rows_of(self.ev, self.it))
+        return self.members()
+
+    def iterator(self) -> Iterator[Any]:
+        """Itself."""
+        check_forks(self.ev, self.it)
+        if isinstance(self.it.members, Rows):
+            raise self.ev.refuse_runs("as many members as the graph says")
+        return self.it.members
+
+    def opened(self) -> Any:
+        """A list of all that is left."""
+        return self.members()
+
+    def lift(self) -> Any:
+        """The same, lifted."""
+        return self.ev.lift(self.members())
+
+
+class GraphRows(Kind):
+    """What a loop in the graph goes through: as many rows as the graph says."""
+
+    name = "a sequence of which only the graph knows the length"
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """All `Rows`."""
+        return isinstance(value, Rows)
+
+    def truth(self) -> Any:
+        """Whether there is a row."""
+        return self.it.count > 0
+
+    def item(self, index: Any) -> Any:
+        """The row of a known number."""
+        if not isinstance(index, int):
+            raise self._cannot("an item")
+        return self.it.row(tf.constant(index, tf.int64) if index >= 0 else self.it.count + index)
+
+    def length(self) -> Any:
+        """How many rows there are."""
+        return Residual("", tensor=self.it.count, late=True, limit=HELD)
+
+    def pieces(self) -> list[Any]:
+        """All rows, as a loop of the graph gives them."""
+        return self.ev.collect(self.it)
+
+    def members(self) -> list[Any]:
+        """Are refused."""
+        raise self.ev.refuse("trips", "as many members as a tensor says")
+
+
+def members(ev: Evaluator, generator: Generator) -> list[Any]:
+    """All members, where nothing happens between one and the next."""
+    with state.held(ev, [], ev.here) as found:
+
+        def take(member: Any) -> bool:
+            found.append(member)
+            if len(found) > UNROLL:
+                raise ev.refuse("trips", "a generator without end")
+            return False
+
+        generator.drive(ev, take)
+    return found
+
+
+def expanded(ev: Evaluator, generator: Generator) -> list[Any]:
+    """All members, though something may happen in between: neither side may notice."""
+    given = [value for name, value in generator.frame.locals.items()]
+    if not all(map(_is_constant, given)) or not _reads_constants(generator.frame):
+        raise ev.refuse("generator", "a generator that may see what happens while it waits")
+    before = State(ev)
+    found = members(ev, generator)
+    if before.changes():
+        raise ev.refuse("generator", "a generator that changes something while others wait")
+    return found
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, Residual | types.FunctionType) or is_symbolic(value) or is_plain(value)
+
+
+def _reads_constants(frame: Frame) -> bool:
+    cells = frame.function.__closure__ or ()
+    reads = [
+        part for part in ast.walk(frame.syntax.node) if isinstance(part, ast.Attribute | ast.Nonlocal | ast.Global)
+    ]
+    return frame.outer is None and not cells and not reads
+
+
+class Suspended(Kind):
+    """A call of a generator function of the user's."""
+
+    name = "a generator"
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """Every `Generator`."""
+        return isinstance(value, Generator)
+
+    def truth(self) -> bool:
+        """As every object without a length."""
+        return True
+
+    def contains(self, member: Any) -> Any:
+        """Uses it up as far as the member."""
+        if is_symbolic(member):
+            raise self.ev.refuse("in", "`in` with tensors")
+        return any(objects.is_or_equals(self.ev, one, member) for one in self.iterator())
+
+    def members(self) -> list[Any]:
+        """All that it yields."""
+        return members(self.ev, self.it)
+
+    def iterator(self) -> Iterator[Any]:
+        """The same, where neither side notices that all are made at once."""
+        return iter(expanded(self.ev, self.it))
+
+    def opened(self) -> Any:
+        """A list of all that it yields."""
+        return self.members()
+
+    def lift(self) -> Any:
+        """The same, lifted."""
+        return self.ev.lift(self.members())

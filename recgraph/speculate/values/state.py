@@ -1,0 +1,259 @@
+"""What a piece of the program has changed, and how it is taken back.
+
+A *slot* is a place that the program can assign: a local name, an attribute or item in the shadow, a member of a list
+or dict made during the call.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import contextlib
+import types
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, TypeAlias, TypeVar
+
+from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.observe import keras_state, known
+from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.script.stand_ins import MISSING, MadeFunction, Missing, Unsure, has_run
+from recgraph.speculate.values import merging
+from recgraph.speculate.values.merging import Maybe
+
+T = TypeVar("T")
+Slot: TypeAlias = tuple[int, Any]
+WHOLE = object()  # in a slot: all members of a list or set
+
+
+def name_of(what: str, node: ast.AST) -> str:
+    """A local name of ours, which nothing else around has."""
+    place = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+    return f"<{what} of {type(node).__name__} in {place}>"
+
+
+@contextlib.contextmanager
+def held(ev: Evaluator, members: list[Any], node: Any) -> Iterator[list[Any]]:
+    """A list of ours that branches and loops may change, too."""
+    name, slots = name_of("list", node), ev.frame.locals
+    slots[name] = members
+    try:
+        yield members
+    finally:
+        slots.pop(name, None)
+
+
+class _OpenedLate(Inconvertible):
+    """A container was opened after a `State` was made, and single members of it had been changed, or are elsewhere."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            "merge", "a container is read as a whole on one way, and was changed before or on another", where
+        )
+
+
+def attempt(ev: Evaluator, piece: Callable[[State], T]) -> T:
+    """What a piece of the conversion gives, which gets the state before it.
+
+    Raises:
+        Inconvertible: of the piece. Everything is as it was before it.
+    """
+    first = before = State(ev)
+    while True:
+        try:
+            return piece(before)
+        except _OpenedLate as late:
+            before.put_back()
+            for container, _ in list(ev.heap.originals.values()):
+                ev.heap.open(container, late.where)
+            before = State(ev)
+        except Inconvertible:
+            first.undo()
+            raise
+
+
+def _is_as(thing: Any, copy: Any) -> bool:
+    """Whether a list or dictionary holds the same objects as its copy."""
+    if not isinstance(thing, list | dict) or len(thing) != len(copy):
+        return False
+    pairs = zip(thing, copy, strict=True)
+    values = zip(thing.values(), copy.values(), strict=True) if isinstance(thing, dict) else ()
+    return all(a is b for a, b in (*pairs, *values))
+
+
+class State:
+    """All slots as they are at one moment."""
+
+    def __init__(self, ev: Evaluator) -> None:
+        self._ev = ev
+        self._held: dict[int, tuple[Any, Any]] = {}
+        self._effects, self._assertions = len(ev.effects), len(ev.assertions)
+        self._reached = dict(ev.reached)
+        self._opened = set(ev.heap.opened)
+        self._script = ev.script.mark()
+        self._heap = ev.heap.mark()
+        self._names: set[int] = set()
+        for frame in ev.frames:
+            self._hold_frame(frame)
+        heap = ev.heap
+        for place in (heap.shadow, heap.opened, heap.appended, heap.deleted, heap.sealed):
+            self._hold(place)
+
+    def _hold_frame(self, frame: Any) -> None:
+        while frame is not None:
+            self._names.add(id(frame.locals))
+            self._hold(frame.locals)
+            frame = frame.outer
+
+    def _hold(self, thing: Any) -> None:
+        if id(thing) in self._held:
+            return
+        if isinstance(thing, list | dict | set | collections.deque):
+            self._held[id(thing)] = (thing, thing.copy())
+        elif isinstance(thing, MadeFunction):
+            self._hold_frame(thing.frame)
+        elif self._is_made(thing):
+            self._held[id(thing)] = (thing, thing)
+        for member in self._members(thing):
+            self._hold(member)
+
+    def _is_made(self, thing: Any) -> bool:
+        """Whether a thing is an object of the user's that was made during the call."""
+        is_users = known.is_users_type(type(thing)) and not isinstance(thing, type)
+        if keras_state.has_state(thing):  # what Keras tracks is not ours to put back, and no layer is made in a call
+            return False
+        return self._ev.heap.name_of(thing) is None and is_users and hasattr(thing, "__dict__")
+
+    def _members(self, thing: Any) -> Iterator[Any]:
+        if isinstance(thing, dict):
+            yield from thing.values()
+        elif isinstance(thing, list | tuple | collections.deque):
+            yield from thing
+        elif isinstance(thing, types.MethodType):
+            yield thing.__self__
+        elif self._is_made(thing):
+            yield thing.__dict__
+
+    def _adopt(self) -> None:
+        """Containers that were opened meanwhile were so all the time: opening only reads.
+
+        Raises:
+            Inconvertible: one had single members written before: it has to be opened before we are made.
+        """
+        heap = self._ev.heap
+        for identity in set(heap.opened) - self._opened:
+            written = self._copy_of(heap.shadow)
+            if identity in self._copy_of(heap.appended) or any(slot[:2] == ("item", identity) for slot in written):
+                raise _OpenedLate(self._ev.where())
+            self._opened.add(identity)
+            self._held[id(heap.opened[identity])] = heap.opened[identity], heap.originals[identity][1].copy()
+            self._copy_of(heap.opened)[identity] = heap.opened[identity]
+
+    def check_opened(self, slots: Iterable[Slot]) -> None:
+        """That no container has single members changed on one way, and was opened on another.
+
+        Raises:
+            Inconvertible: one has: it has to be opened before we are made.
+        """
+        heap = self._ev.heap
+        for key, place in slots:
+            thing = self._held[key][0]
+            is_single = thing is heap.appended or (thing is heap.shadow and place[0] == "item")
+            if is_single and (place if thing is heap.appended else place[1]) in heap.opened:
+                raise _OpenedLate(self._ev.where())
+
+    def _copy_of(self, thing: Any) -> Any:
+        return self._held[id(thing)][1]
+
+    def restore(self) -> None:
+        """Makes everything as it was; what was read and assumed stays so."""
+        self._adopt()
+        self.put_back()
+
+    def put_back(self) -> None:
+        """Restores; containers that were opened since are closed."""
+        for thing, copy in self._held.values():
+            if _is_as(thing, copy):
+                continue
+            if isinstance(thing, list):
+                thing[:] = copy
+            elif isinstance(thing, dict | set):
+                thing.clear()
+                thing.update(copy)
+            elif isinstance(thing, collections.deque):
+                thing.clear()
+                thing.extend(copy)
+        del self._ev.assertions[self._assertions :]
+        del self._ev.effects[self._effects :]
+        self._ev.reached = dict(self._reached)
+
+    def undo(self) -> None:
+        """Restores, and takes back what was read and assumed."""
+        self.put_back()
+        opened = self._ev.heap.opened
+        self._ev.heap.reset(self._heap)
+        for identity in set(opened) - set(self._ev.heap.originals):
+            del opened[identity]
+        self._ev.script.reset(self._script)
+
+    def changes(self) -> dict[Slot, Any]:
+        """The slots that have another value now."""
+        self._adopt()
+        if len(self._ev.effects) != self._effects:
+            raise self._ev.refuse("effect in branch", "something is printed, or a late value made, as a tensor decides")
+        found: dict[Slot, Any] = {}
+        for key, (thing, copy) in self._held.items():
+            if isinstance(thing, collections.deque):
+                if len(thing) != len(copy) or any(a is not b for a, b in zip(thing, copy, strict=True)):
+                    raise self._ev.refuse("merge", "a deque changes as a tensor decides")
+            elif isinstance(thing, set):
+                found.update({(key, WHOLE): set(thing)} if thing != copy else {})
+            elif isinstance(thing, list) and (len(thing) != len(copy) or has_run([*copy, *thing])):
+                if len(thing) != len(copy) or any(a is not b for a, b in zip(thing, copy, strict=True)):
+                    found[key, WHOLE] = list(thing)
+            elif isinstance(thing, list):
+                found.update({(key, i): v for i, v in enumerate(thing) if v is not copy[i]})
+            elif isinstance(thing, dict):
+                names = [n for n in {**copy, **thing} if thing.get(n, MISSING) is not copy.get(n, MISSING)]
+                found.update({(key, n): thing.get(n, MISSING) for n in names})
+        return found
+
+    def get(self, slot: Slot) -> Any:
+        """What is in a slot now."""
+        thing = self._held[slot[0]][0]
+        if slot[1] is WHOLE:
+            return thing.copy()
+        if isinstance(thing, list):
+            return thing[slot[1]]
+        heap = self._ev.heap
+        absent: Any = heap.previous.get(slot[1], MISSING) if thing is heap.shadow else MISSING
+        return thing.get(slot[1], [] if thing is heap.appended else absent)
+
+    def lists(self, changes: Collection[Slot]) -> dict[Slot, Any]:
+        """The lists of which single members have changed, as a whole: on another way they may grow."""
+        keys = {key for key, place in changes if isinstance(self._held[key][0], list) and place is not WHOLE}
+        return {(key, WHOLE): list(self._held[key][0]) for key in keys}
+
+    def is_name(self, slot: Slot) -> bool:
+        """Whether a slot is a local name."""
+        return slot[0] in self._names
+
+    def merged(self, slot: Slot, one: Any, other: Any) -> Any:
+        """The template for both values of a slot. Only a local name may have none on one way."""
+        if one is other or not any(isinstance(value, Missing | Unsure) for value in (one, other)):
+            return merging.template(self._ev, one, other)
+        if slot[0] not in self._names:
+            raise self._ev.refuse("merge", "what is there on one way only meets after a branch or round")
+        return Maybe.of(self._ev, one, other)
+
+    def set(self, slot: Slot, value: Any) -> None:
+        """Puts a value into a slot."""
+        thing = self._held[slot[0]][0]
+        if slot[1] is WHOLE and isinstance(thing, list):
+            thing[:] = value
+        elif slot[1] is WHOLE:
+            thing.clear()
+            thing.update(value)
+        elif isinstance(value, Missing) and isinstance(thing, dict) and thing is not self._ev.heap.shadow:
+            thing.pop(slot[1], None)
+        else:
+            thing[slot[1]] = value

@@ -1,0 +1,183 @@
+"""Tensors of the graph and variables: what the program does with them is done in the graph."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.machine.protocol import Kind
+from recgraph.speculate.observe.known import IN_PLACE
+from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.stand_ins import Residual, Run, is_symbolic, is_tensor_like, is_variable, read_variable
+from recgraph.speculate.values import building, lists, script_calls, shapes
+from recgraph.speculate.values.arrays import Numpy
+from recgraph.speculate.values.containers import Known
+from recgraph.speculate.values.later import Method
+
+
+@functools.cache
+def _eager_tensor() -> tf.Tensor:
+    """One with the attributes of every eager tensor; on import it would settle how many threads TensorFlow has."""
+    with tf.init_scope():
+        return tf.constant(0.0)
+
+
+def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    dtype = next(tf.as_dtype(o.dtype) for o in operands if is_tensor_like(o))
+    lifted = [_beside(ev, o, dtype) for o in operands]
+    if any(isinstance(o, tf.Variable) for o in lifted[:1]) and function in IN_PLACE:
+        raise ev.refuse("in-place variable", "an in-place operator on a variable")
+    return building.build(ev, function, lifted, {})
+
+
+def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> Any:
+    """An operand of an operator whose other operand is a tensor: numbers take its dtype, as in eager."""
+    if isinstance(value, Residual):
+        tensor = script_calls.as_tensor(ev, value)
+        if isinstance(value.example, np.ndarray | np.generic) or tensor.dtype == dtype:
+            return tensor
+        if value.is_array:
+            raise ev.refuse("array", f"an array of {tensor.dtype.name} beside a tensor of {dtype.name}")
+        if tensor.dtype.is_floating and not (dtype.is_floating or dtype.is_complex):
+            raise ev.refuse("raises", "a float beside an integer tensor")
+        return tf.cast(tensor, dtype)
+    return ev.lift(value)
+
+
+class Tensor(Kind):
+    """A tensor of the graph, or what is made of such: slices, ragged and sparse tensors."""
+
+    precedence = 2
+    name = "a tensor"
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """Tensors and composites of them."""
+        return is_symbolic(value) and not isinstance(value, Run)
+
+    def truth(self) -> Any:
+        """Of a tensor with one element."""
+        if not isinstance(self.it, tf.Tensor):
+            raise self._cannot("the truth")
+        if self.it.shape.num_elements() not in (None, 1):
+            raise self.ev.refuse("raises", "the truth of a tensor of several elements")
+        return tf.reshape(tf.cast(self.it, tf.bool), [])
+
+    def type(self) -> type:
+        """That of an eager tensor, which it is in eager execution."""
+        return self.ev.heap.eager_tensor_type if isinstance(self.it, tf.Tensor) else type(self.it)
+
+    def call(self, arguments: list[Any], named: dict[str, Any]) -> Any:
+        """Raises in eager execution, too."""
+        raise self.ev.refuse("raises", "a tensor is called")
+
+    def get(self, name: str) -> Any:
+        """What eager tensors have. What only they have is made after the graph."""
+        ev, owner = self.ev, self.it
+        if name == "numpy" and isinstance(owner, tf.Tensor):
+            return Numpy(owner)
+        if name in ("numpy", "tolist", "__str__", "__repr__", "__format__"):
+            return Method(owner, name)
+        if name == "shape" and isinstance(owner, tf.Tensor):
+            return shapes.of(ev, owner)
+        if name == "device":
+            raise ev.refuse("device", "the device of a tensor")
+        if isinstance(owner, tf.Tensor) and not hasattr(_eager_tensor(), name):
+            raise ev.refuse("raises", f"an eager tensor has no {name}")
+        try:
+            return getattr(owner, name)
+        except AttributeError as error:
+            raise ev.refuse("raises", str(error)) from error
+
+    def put(self, name: str, value: Any) -> None:
+        """Is refused."""
+        raise self.ev.refuse("attribute", "an attribute of a tensor or number is set")
+
+    def item(self, index: Any) -> Any:
+        """A slice of it."""
+        return _item(self.ev, self.it, index)
+
+    def contains(self, member: Any) -> Any:
+        """Is refused."""
+        raise self.ev.refuse("in", "`in` with tensors")
+
+    def members(self) -> list[Any]:
+        """As many as its static shape says."""
+        if not isinstance(self.it, tf.Tensor):
+            raise self.ev.refuse("iterator", f"a {type(self.it).__name__} is gone through")
+        if self.it.shape.rank in (None, 0) or self.it.shape[0] is None:
+            raise self.ev.refuse("trips", "a loop over a tensor of unknown length")
+        return tf.unstack(self.it) if self.it.shape[0] else []
+
+    def pieces(self) -> list[Any]:
+        """Its rows as a run, if only the graph knows how many there are."""
+        tensor = self.it
+        is_run = isinstance(tensor, tf.Tensor) and tensor.shape.rank and tensor.shape[0] is None
+        return [lists.of_tensor(tensor)] if is_run else self.members()
+
+    def length(self) -> Any:
+        """Its first dimension."""
+        return shapes.length(self.ev, self.it) if isinstance(self.it, tf.Tensor) else self.ev.python(len, [self.it])
+
+    def operate(self, function: Any, operands: Sequence[Any]) -> Any:
+        """In the graph, but for the text that `%` makes of it."""
+        return _operate(self.ev, function, operands)
+
+
+class Variable(Known):
+    """A variable, TensorFlow's or Keras's: it is what it was in every call, and its value is in the graph."""
+
+    precedence = 2
+    name = "a variable"
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """Variables of both libraries."""
+        return is_variable(value)
+
+    def truth(self) -> Any:
+        """Of its value now."""
+        return self.ev.truth(read_variable(self.it))
+
+    def item(self, index: Any) -> Any:
+        """A slice of its value now."""
+        return _item(self.ev, self.it, index)
+
+    def contains(self, member: Any) -> Any:
+        """Is refused."""
+        raise self.ev.refuse("in", "`in` with tensors")
+
+    def members(self) -> list[Any]:
+        """Of its value now. One of Keras's cannot be gone through."""
+        return self.ev.members(self.it.read_value()) if isinstance(self.it, tf.Variable) else super().members()
+
+    def operate(self, function: Any, operands: Sequence[Any]) -> Any:
+        """In the graph."""
+        return _operate(self.ev, function, operands)
+
+
+def _operate(ev: Evaluator, function: Any, operands: Sequence[Any]) -> Any:
+    if function in (operator.mod, operator.imod) and script_calls.is_text(operands[0]):
+        return ev.python(function, operands)
+    return _on_tensors(ev, function, operands)
+
+
+def _item(ev: Evaluator, tensor: Any, index: Any) -> Any:
+    if ev.heap.name_of(index) is not None:
+        index = ev.lift(index)
+    parts = index if isinstance(index, tuple) else (index,)
+    return building.build(ev, stand_ins.get_item, [tensor, tuple(_part(ev, p) for p in parts)], {})
+
+
+def _part(ev: Evaluator, part: Any) -> Any:
+    if isinstance(part, slice):
+        return slice(*(_part(ev, p) for p in (part.start, part.stop, part.step)))
+    if isinstance(part, Residual):
+        return tf.cast(script_calls.as_tensor(ev, part), tf.int32)
+    return part
