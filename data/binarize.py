@@ -1,7 +1,7 @@
 """Binarisers: a binary tree over any sentence, in three shapes (section 5.6.3 of Jeong's thesis, table 5.1).
 
-A tree of n words can run (n + 1) / 2 nodes at once if it is balanced and one or two if it is linear, so the shape sets
-how much parallelism a model can find. No node gets a label.
+In a balanced tree of n words, (n + 1) / 2 nodes can run at once; in a linear tree, one or two. So the shape bounds the
+parallelism that a model can use. No node has a label.
 """
 
 from __future__ import annotations
@@ -14,37 +14,40 @@ from recgraph.data.trees import NO_CHILD, Tree, TreeBuilder
 
 
 def balanced(tokens: Sequence[str]) -> Tree:
-    """The tree of least depth, ceil(log2 n): every node halves its words, the left half having the extra one.
+    """Builds the shallowest tree, of depth ceil(log2 n): every node halves its words, an extra word goes to the left.
+
+    Args:
+        tokens: the words.
 
     Raises:
-        ValueError: an empty sentence.
+        ValueError: the sentence is empty.
     """
     return _split_tree(tokens, lambda low, high: (low + high + 1) // 2)
 
 
 def moderate(tokens: Sequence[str], rng: np.random.Generator | int = 0) -> Tree:
-    """A tree cut at uniformly random places: about as deep as real parse trees, O(log n) on average.
+    """Builds a tree that is cut at uniformly random places; like real parse trees it has depth O(log n) on average.
 
     Args:
         tokens: the words.
-        rng: the generator that draws the cuts, or a seed.
+        rng: a generator that draws the cuts, or a seed.
 
     Raises:
-        ValueError: an empty sentence.
+        ValueError: the sentence is empty.
     """
     draw = np.random.default_rng(rng)
     return _split_tree(tokens, lambda low, high: int(draw.integers(low + 1, high)))
 
 
 def linear(tokens: Sequence[str], branching: str = "right") -> Tree:
-    """The deepest tree, n - 1 levels: every inner node has a word as one child.
+    """Builds the deepest tree, of depth n - 1: one child of every inner node is a word.
 
     Args:
         tokens: the words.
-        branching: "right", (a (b (c d))), or "left", (((a b) c) d).
+        branching: "right" for (a (b (c d))), "left" for (((a b) c) d).
 
     Raises:
-        ValueError: an empty sentence, or another branching.
+        ValueError: the sentence is empty, or `branching` is unknown.
     """
     if branching == "right":
         return _split_tree(tokens, lambda low, high: low + 1)
@@ -61,10 +64,15 @@ SHAPES: dict[str, Callable[[Sequence[str], np.random.Generator], Tree]] = {
 
 
 def binarize(tokens: Sequence[str], shape: str = "balanced", rng: np.random.Generator | int = 0) -> Tree:
-    """The tree of the named shape: "balanced", "moderate" or "linear"; `rng` matters to "moderate" only.
+    """Builds a tree of a named shape.
+
+    Args:
+        tokens: the words.
+        shape: "balanced", "moderate" or "linear".
+        rng: for "moderate", a generator that draws the cuts, or a seed.
 
     Raises:
-        ValueError: an empty sentence, or an unknown shape.
+        ValueError: the sentence is empty, or the shape is unknown.
     """
     if shape not in SHAPES:
         raise ValueError(f"shape must be one of {', '.join(SHAPES)}; found {shape!r}")
@@ -72,7 +80,7 @@ def binarize(tokens: Sequence[str], shape: str = "balanced", rng: np.random.Gene
 
 
 def tree_of_spans(tokens: Sequence[str], spans: Sequence[tuple[int, int]]) -> Tree:
-    """The tree whose brackets are given.
+    """Builds the tree with the given brackets.
 
     Args:
         tokens: n words.
@@ -80,7 +88,7 @@ def tree_of_spans(tokens: Sequence[str], spans: Sequence[tuple[int, int]]) -> Tr
             words i .. j-1.
 
     Raises:
-        ValueError: an empty sentence, or spans that do not make a tree.
+        ValueError: the sentence is empty, or the spans do not form a tree.
     """
     cuts = {(int(low), int(high)): gap + 1 for gap, (low, high) in enumerate(spans)}
     if len(cuts) != len(tokens) - 1 or any(not low < cut < high for (low, high), cut in cuts.items()):
@@ -92,7 +100,7 @@ def tree_of_spans(tokens: Sequence[str], spans: Sequence[tuple[int, int]]) -> Tr
 
 
 def brackets(tree: Tree) -> set[tuple[int, int]]:
-    """The spans (i, j), words i .. j-1, of a tree's inner nodes but its root."""
+    """Returns the spans (i, j), for words i .. j-1, of all inner nodes except the root."""
     starts: list[int] = []
     words = 0
     found = set()

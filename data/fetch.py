@@ -27,7 +27,7 @@ _TIMEOUT = 60.0
 
 
 class FetchError(RuntimeError):
-    """A data set could not be downloaded, or what came is not what it should be."""
+    """A data set could not be downloaded, or the download is not what was expected."""
 
 
 @dataclass(frozen=True)
@@ -86,20 +86,25 @@ SOURCES = {
 
 
 def fetch(name: str | Source, data_dir: PathLike, *, url: str | None = None, progress: Progress | None = None) -> Path:
-    """Downloads a data set into the data folder, unless it is there already, and returns its folder.
+    """Downloads a data set into the data folder unless it is already there.
 
-    A download that was stopped leaves `<archive>.part` and goes on from there next time. The data appears under its
-    final name only when it is complete and checked; whatever fails leaves the folder as it was.
+    An interrupted download leaves `<archive>.part` and continues from there next time. The data appears under its final
+    name only when it is complete and verified; a failure leaves the folder unchanged.
 
     Args:
         name: "sst", "imdb", or a `Source`.
-        data_dir: the data folder; made if it is not there.
-        url: another place that has the same archive (a mirror, `file:///...`).
-        progress: called with bytes done and bytes in all (None if unknown); by default a line on standard error.
+        data_dir: the data folder; created if missing.
+        url: another location of the same archive (a mirror, `file:///...`).
+        progress: called with the bytes done and the total (None if unknown); by default prints a line on standard
+            error.
+
+    Returns:
+        The folder of the data set.
 
     Raises:
-        ValueError: an unknown name.
-        FetchError: no connection, an HTTP error, a wrong checksum, a damaged archive, missing files.
+        ValueError: the name is unknown.
+        FetchError: there is no connection, the server reports an error, the checksum is wrong, or the archive is
+            damaged or incomplete.
     """
     source = _source(name)
     target = Path(data_dir) / source.target

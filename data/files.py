@@ -20,14 +20,14 @@ _ESCAPED = re.compile("[\ud800-\udfff]")
 
 
 class DataFormatError(ValueError):
-    """A line of a data file is not what it should be.
+    """A line of a data file is malformed.
 
     Attributes:
         file: name of the file, as given.
         line: line number, from 1.
         column: character in the line, from 1.
-        expected: what should have stood there.
-        found: what stood there.
+        expected: what was expected there.
+        found: what was found there.
     """
 
     def __init__(self, file: PathLike, line: int, column: int, expected: str, found: str):
@@ -43,10 +43,13 @@ class DataFormatError(ValueError):
 
 
 def data_dir(path: PathLike | None = None) -> Path:
-    """The folder that holds the data sets: `path`, or else the environment variable `RECGRAPH_DATA`.
+    """Returns the folder of the data sets.
+
+    Args:
+        path: the folder; by default the environment variable `RECGRAPH_DATA`.
 
     Raises:
-        FileNotFoundError: no folder was named, or it does not exist.
+        FileNotFoundError: no folder was given, or it does not exist.
     """
     name = os.fspath(path) if path is not None else os.environ.get(DATA_VARIABLE, "")
     if not name:

@@ -137,10 +137,16 @@ _RULES = {
 
 
 def evaluate(tree: Tree) -> tuple[int, ...]:
-    """The labels 0..4 of all nodes by `compose`, from the words and the shape alone.
+    """Computes the labels of all nodes with `compose`, from the words and the shape alone.
+
+    Args:
+        tree: over words of the generated treebank.
+
+    Returns:
+        N labels 0..4.
 
     Raises:
-        ValueError: a word outside the lexicon, or parts that the grammar never joins.
+        ValueError: a word is not in the lexicon, or the grammar never joins two parts.
     """
     meanings: list[Meaning] = []
     for word, left, right in zip(tree.words, tree.left, tree.right, strict=True):
@@ -154,10 +160,14 @@ def evaluate(tree: Tree) -> tuple[int, ...]:
 
 
 def generate_treebank(count: int, seed: int = 0) -> list[Tree]:
-    """Draws distinct trees of at most 50 words, every node labelled; the same for the same seed.
+    """Draws distinct trees of at most 50 words, with a label at every node.
+
+    Args:
+        count: number of trees.
+        seed: equal seeds give equal trees.
 
     Raises:
-        ValueError: a negative count.
+        ValueError: `count` is negative.
     """
     if count < 0:
         raise ValueError(f"count must be at least 0; found {count}")
@@ -201,9 +211,12 @@ def _choose(symbol: str, rng: np.random.Generator) -> tuple[str, ...]:
 
 
 def write_treebank(folder: PathLike, sizes: tuple[int, int, int] = (3000, 400, 800), seed: int = 0) -> None:
-    """Writes train.txt, dev.txt and test.txt of the given sizes; no sentence occurs twice, in one file or in two.
+    """Writes train.txt, dev.txt and test.txt; no sentence occurs twice in any of them.
 
-    The files appear whole, and when all are written: two treebanks are never mixed.
+    Args:
+        folder: created if missing. Either all files are written, or none.
+        sizes: number of trees in train, dev and test.
+        seed: equal seeds give equal files.
     """
     trees = generate_treebank(sum(sizes), seed)
     first = 0

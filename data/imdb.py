@@ -47,20 +47,21 @@ class Review(NamedTuple):
 
 
 def read_imdb(folder: PathLike | None = None, split: str = "train") -> Iterator[Review]:
-    """Yields the reviews of a split, neg before pos, by id, from either form of the data set.
+    """Yields the reviews of a split, neg before pos, ordered by id.
 
-    The forms: the original folder `aclImdb` (train/neg/0_3.txt and so on), and one file per split, `train.tsv` or
-    `train.tsv.xz`, of lines `label <TAB> id <TAB> rating <TAB> text`. Either may be the data folder itself, or lie
-    in it or in its folder `imdb`.
+    Two forms are read: the original folder `aclImdb` (train/neg/0_3.txt and so on), and one file per split, `train.tsv`
+        or
+    `train.tsv.xz`, with lines `label <TAB> id <TAB> rating <TAB> text`. Either may be in the data folder, in its folder
+    `imdb`, or be the data folder itself.
 
     Args:
-        folder: the data folder; `RECGRAPH_DATA` if not given.
+        folder: the data folder; by default `RECGRAPH_DATA`.
         split: "train", "test" or "unsup".
 
     Raises:
-        ValueError: another split.
+        ValueError: the split is unknown.
         FileNotFoundError: neither form is there.
-        ReviewFormatError: a malformed line or file name, a rating that does not fit its label, bad UTF-8.
+        ReviewFormatError: a line or file name is malformed, a rating contradicts its label, or text is not UTF-8.
     """
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}; found {split!r}")
@@ -113,7 +114,7 @@ def _review(label: str, number: str, rating: str, text: str, file: Path, line: i
 
 
 def sentences(text: str) -> list[str]:
-    """Cuts a text at `<br />` and at sentence ends (Punkt, with a short list of abbreviations of our own)."""
+    """Splits a text into sentences, at `<br />` and at sentence ends (Punkt, with a few abbreviations of our own)."""
     split = _sentence_splitter()
     return [sentence for part in _BREAK.split(text) for sentence in split(part.strip()) if sentence]
 
@@ -136,13 +137,13 @@ def escape(word: str) -> str:
 def review_trees(
     reviews: Iterable[Review], shape: str = "balanced", *, seed: int = 0, max_tokens: int | None = None
 ) -> Iterator[Tree]:
-    """Yields one tree per sentence of the reviews, its root labelled 0 for neg and 4 for pos, no other node labelled.
+    """Yields one tree per sentence; its root is labelled 0 for neg and 4 for pos, other nodes have no label.
 
     Args:
         reviews: the reviews.
         shape: "balanced", "moderate" or "linear", see `binarize`.
-        seed: seed of the moderate shape.
-        max_tokens: longer sentences are passed over.
+        seed: of the moderate shape.
+        max_tokens: longer sentences are skipped.
     """
     rng = np.random.default_rng(seed)
     for review in reviews:

@@ -58,15 +58,18 @@ class _Flat(NamedTuple):
 
 
 def encode(trees: Sequence[Tree], vocabulary: Vocabulary, *, labels: str = "fine") -> TreeBatch:
-    """One batch of all the trees, in numpy; no trees make an empty batch.
+    """Makes one batch of all trees, as NumPy arrays; without trees it is empty.
 
     Args:
         trees: the trees.
-        vocabulary: gives the ids of their words.
+        vocabulary: maps their words to ids.
         labels: "fine" or "binary", see `tree_dataset`.
 
+    Returns:
+        A `TreeBatch` of int32 arrays.
+
     Raises:
-        ValueError: another task, or a label that the task does not know.
+        ValueError: `labels` is unknown, or a tree has a label outside 0..4.
     """
     flat = _flatten(trees, vocabulary, labels)
     nodes = np.arange(len(flat.words), dtype=np.int32)
@@ -88,23 +91,23 @@ def tree_dataset(
     first_epoch: int = 0,
     epochs: int = 1,
 ) -> tf.data.Dataset:
-    """A dataset of `TreeBatch`, of known cardinality; the last batch of an epoch may be smaller.
+    """Makes a dataset of `TreeBatch`, of known cardinality; the last batch of an epoch may be smaller.
 
-    The order of epoch e depends on `shuffle_seed` and e alone, so a run that was stopped after epoch e goes on with
-    `first_epoch=e + 1` exactly as if it had not been stopped.
+    The order of epoch e depends only on `shuffle_seed` and e, so a run that was stopped after epoch e continues exactly
+    as it would have with `first_epoch=e + 1`.
 
     Args:
         trees: the trees.
-        vocabulary: gives the ids of their words.
-        batch_size: trees in a batch.
-        labels: "fine" keeps the labels 0..4; "binary" makes 0 and 1 to 0, 3 and 4 to 1, and takes 2 away (-1).
-        drop_neutral: leave out trees whose root has label 2; by default done for "binary" only.
-        shuffle_seed: seed of the order; None keeps the order given.
+        vocabulary: maps their words to ids.
+        batch_size: trees per batch.
+        labels: "fine" keeps the labels 0..4; "binary" maps 0 and 1 to 0, 3 and 4 to 1, and removes 2 (-1).
+        drop_neutral: whether to leave out trees whose root has label 2; by default only for "binary".
+        shuffle_seed: seed of the order; None keeps the given order.
         first_epoch: number of the first epoch.
-        epochs: how many epochs.
+        epochs: number of epochs.
 
     Raises:
-        ValueError: a batch size below 1, an epoch below 0, an unknown task or label.
+        ValueError: `batch_size` is below 1, an epoch is negative, or `labels` is unknown.
     """
     if drop_neutral if drop_neutral is not None else labels == "binary":
         trees = [tree for tree in trees if tree.label != NEUTRAL]

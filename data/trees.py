@@ -19,12 +19,12 @@ class Tree:
     Attributes:
         words: N strings; the word at a leaf, "" at an inner node.
         left: N ints; index of the left child, -1 at a leaf.
-        right: N ints; index of the right child, -1 at a leaf. In post-order this is always the node just before.
-        labels: N ints; the class of the node, -1 where it has none.
+        right: N ints; index of the right child, -1 at a leaf. In post-order this is always the previous node.
+        labels: N ints; the class of the node, -1 for none.
 
     Raises:
-        ValueError: no nodes, lengths that differ, an order that is not post-order, a leaf whose word is empty or
-            holds a blank or a bracket (`escape` in `recgraph.data.imdb` makes such words safe).
+        ValueError: there are no nodes, lengths differ, the order is not post-order, or the word of a leaf is empty or
+            contains a blank or a bracket (`recgraph.data.escape` makes such words safe).
 
     Example:
         >>> from recgraph.data import parse_tree
@@ -81,12 +81,12 @@ class Tree:
 
     @property
     def depth(self) -> int:
-        """Edges from the root to the deepest leaf; 0 for a single word."""
+        """The number of edges from the root to the deepest leaf; 0 for a single word."""
         return self.heights[-1]
 
     @property
     def heights(self) -> list[int]:
-        """For each node, edges to the deepest leaf below it."""
+        """For each node, the number of edges to the deepest leaf below it."""
         heights: list[int] = []
         for left, right in zip(self.left, self.right, strict=True):
             heights.append(0 if left == NO_CHILD else 1 + max(heights[left], heights[right]))
@@ -116,7 +116,7 @@ def _check_order(tree: Tree) -> None:
 
 
 class TreeBuilder:
-    """Collects nodes in post-order; `build` makes the `Tree`."""
+    """Collects nodes in post-order; `build` returns the `Tree`."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -140,9 +140,9 @@ class TreeBuilder:
         return len(self.words) - 1
 
     def build(self) -> Tree:
-        """The finished tree.
+        """Returns the finished tree.
 
         Raises:
-            ValueError: the nodes do not make one tree, see `Tree`.
+            ValueError: the nodes do not form one tree, see `Tree`.
         """
         return Tree(tuple(self.words), tuple(self.left), tuple(self.right), tuple(self.labels))

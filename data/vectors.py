@@ -40,12 +40,21 @@ class Embeddings(NamedTuple):
 def load_embeddings(vocabulary: Vocabulary, path: PathLike, *, seed: int = 0, scale: float = 0.05) -> Embeddings:
     """Reads the vectors of a vocabulary's words from a text file, plain or `.xz`.
 
-    A word takes the vector of its own spelling, or else of its lower case; a word without one is drawn uniformly
-    from [-scale, scale), the same for the same seed.
+    A word gets the vector of its own spelling, or else of its lower case. Words without a vector are drawn uniformly
+    from [-scale, scale).
+
+    Args:
+        vocabulary: the words.
+        path: a file of lines `word v1 v2 ... vD`.
+        seed: of the random vectors.
+        scale: bound of the random vectors.
+
+    Returns:
+        An `Embeddings` with a float32 matrix `[len(vocabulary), D]`.
 
     Raises:
-        VectorFormatError: a line with another number of values than the first, a value that is no finite number,
-            an empty file, bad UTF-8; with file, line and column.
+        VectorFormatError: lines differ in their number of values, a value is not a finite number, the file is empty or
+            not UTF-8; with file, line and column.
     """
     wanted = {form for word in vocabulary.words[1:] for form in (word, word.lower())}
     vectors = dict(read_vectors(path, wanted))

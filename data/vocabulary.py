@@ -20,9 +20,9 @@ UNKNOWN = "<unk>"
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """An ordered set of words; the id of a word is its place.
+    """An ordered set of words; the id of a word is its position.
 
-    A word that is not there is looked up in lower case, and has id 0 if that fails too.
+    A word that is missing is looked up in lower case; if that is missing too, its id is 0.
 
     Attributes:
         words: all words in the order of their ids; the first is `<unk>`.
@@ -51,12 +51,12 @@ class Vocabulary:
 
     @classmethod
     def build(cls, trees: Iterable[Tree], min_count: int = 1, lowercase: bool = False) -> Vocabulary:
-        """The words of the trees, the most frequent first (words equally frequent in alphabetical order).
+        """Collects the words of trees, most frequent first (ties in alphabetical order).
 
         Args:
             trees: the trees.
-            min_count: words seen fewer times are left out.
-            lowercase: count words in lower case.
+            min_count: rarer words are left out.
+            lowercase: whether to count words in lower case.
         """
         counts = Counter(word for tree in trees for word in tree.words if word)
         if lowercase:
@@ -86,7 +86,7 @@ class Vocabulary:
         return np.fromiter((self.id(word) for word in words), np.int32)
 
     def save(self, path: PathLike) -> None:
-        """Writes one word per line, so that the id is the line number less one; whole or not at all."""
+        """Writes one word per line, so a word's id is its line number minus one. Atomic."""
         with atomic_file(path) as stream:
             stream.write("".join(f"{word}\n" for word in self.words).encode())
 
@@ -120,14 +120,14 @@ class Vocabulary:
 
 
 def lookup(table: tf.lookup.StaticHashTable, words: tf.Tensor) -> tf.Tensor:
-    """Ids of words inside a graph, by the rule of `Vocabulary.id`.
+    """Looks up ids of words inside a graph, by the rule of `Vocabulary.id`.
 
     Args:
-        table: what `Vocabulary.lookup_table` gave.
+        table: from `Vocabulary.lookup_table`.
         words: string tensor of any shape, UTF-8.
 
     Returns:
-        int32 tensor of the same shape; 0 for words never seen.
+        int32 tensor of the same shape; 0 for unknown words.
     """
     import tensorflow as tf
 

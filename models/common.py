@@ -50,7 +50,12 @@ class Network(tf.Module):
     """Weights with seeded first values, and the SubGraphs that use them. `hyper` has `l2` and the optimizer's rates."""
 
     def __init__(self, hyper: Any, seed: int = 0):
-        """Args: the hyper-parameters, and the seed of the first weights."""
+        """Sets up the source of initial weights.
+
+        Args:
+          hyper: hyper-parameters, with `l2`, `learning_rate` and `embedding_rate`.
+          seed: of the initial weights.
+        """
         super().__init__(name=type(self).__name__.lower())
         self.hyper = hyper
         self.engine, self.gradient = "auto", "cache"
@@ -106,9 +111,9 @@ class WordNetwork(Network):
 
 
 class TreeModel(WordNetwork):
-    """A network over binary trees, given by what it does at a leaf and at an inner node.
+    """A network over binary trees, defined by its state at leaves and at inner nodes.
 
-    A subclass has `defaults`, `state_sizes`, `leaf` and `compose`; the recursion itself is in `recursion.py`.
+    A subclass provides `defaults`, `state_sizes`, `leaf` and `compose`; `recursion.py` has the recursion itself.
     """
 
     defaults: ClassVar[Hyper]
@@ -124,20 +129,38 @@ class TreeModel(WordNetwork):
 
         Args:
           vocabulary_size: rows of the embedding.
-          hyper: hyper-parameters; `defaults` of the class where left out.
-          vectors: float32 `[vocabulary_size, E]`, the first values of the embedding; random where left out.
+          hyper: hyper-parameters; by default the class's `defaults`.
+          vectors: initial word vectors, float32 `[vocabulary_size, E]`; random by default.
           seed: of the initial weights.
+
+        Raises:
+          ValueError: `vectors` has another shape.
         """
         super().__init__(vocabulary_size, hyper or self.defaults, vectors, seed)
         self.output_kernel = self._matrix("output_kernel", self.hyper.hidden, self.hyper.classes)
         self.output_bias = self._zeros("output_bias", self.hyper.classes)
 
     def leaf(self, vector: tf.Tensor) -> State:
-        """The state of a leaf, given its word's vector, float32 `[1, E]`."""
+        """Computes the state of a leaf.
+
+        Args:
+          vector: the word's vector, float32 `[1, E]`.
+
+        Returns:
+          The rows of the state, float32 `[1, size]` for each of `state_sizes`.
+        """
         raise NotImplementedError
 
     def compose(self, left: State, right: State) -> State:
-        """The state of an inner node, given the states of its children."""
+        """Computes the state of an inner node.
+
+        Args:
+          left: state of the left child, float32 `[1, size]` for each of `state_sizes`.
+          right: state of the right child, likewise.
+
+        Returns:
+          The state, likewise.
+        """
         raise NotImplementedError
 
     @property
@@ -150,17 +173,24 @@ class TreeModel(WordNetwork):
         return tf.nn.bias_add(tf.matmul(hidden, self.output_kernel), self.output_bias)
 
     def loss(self, batch: Any, dropout_seed: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Cross-entropy at every labelled node of a batch.
+        """Computes the cross-entropy at every labelled node of a batch.
 
         Args:
-          batch: a `recgraph.data.TreeBatch`.
-          dropout_seed: int32 `[2]`, draws what is dropped; nothing is dropped where left out.
+          batch: a `recgraph.data.TreeBatch` of B trees.
+          dropout_seed: int32 `[2]`, seeds dropout; None disables it.
 
         Returns:
-          The sum over the nodes, float32 scalar, and the scores at the roots, float32 `[B, C]`.
+          The sum over all nodes, a float32 scalar, and the class scores at the roots, float32 `[B, C]`.
         """
         return recursion.loss(self, batch, dropout_seed)
 
     def predict(self, batch: Any) -> tf.Tensor:
-        """Class scores of every node of a batch, float32 `[N, C]`, in the order of the batch."""
+        """Computes the class scores of every node.
+
+        Args:
+          batch: a `recgraph.data.TreeBatch` of N nodes.
+
+        Returns:
+          float32 `[N, C]`, in the order of the batch.
+        """
         return recursion.predict(self, batch)

@@ -41,7 +41,13 @@ class DRNN(WordNetwork):
     defaults: ClassVar[Hyper] = Hyper(embedding=50, hidden=50)
 
     def __init__(self, labels: int, hyper: Hyper | None = None, seed: int = 0):
-        """Args: how many labels there are, hyper-parameters, and the seed of the first weights."""
+        """Creates the weights.
+
+        Args:
+          labels: number of labels.
+          hyper: hyper-parameters; by default the class's own.
+          seed: of the initial weights.
+        """
         super().__init__(labels, hyper or self.defaults, None, seed)
         embedding, hidden = self.hyper.embedding, self.hyper.hidden
         for way in ("down", "on"):

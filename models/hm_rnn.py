@@ -34,7 +34,13 @@ class HMRNN(WordNetwork):
     defaults: ClassVar[MultiscaleHyper] = MultiscaleHyper(embedding=128, hidden=512)
 
     def __init__(self, symbols: int, hyper: MultiscaleHyper | None = None, seed: int = 0):
-        """Args: how many symbols there are, hyper-parameters, and the seed of the first weights."""
+        """Creates the weights.
+
+        Args:
+          symbols: number of symbols.
+          hyper: hyper-parameters; by default the class's own.
+          seed: of the initial weights.
+        """
         super().__init__(symbols, hyper or self.defaults, None, seed)
         embedding, hidden, layers = self.hyper.embedding, self.hyper.hidden, self.hyper.layers
         gates = 4 * hidden + 1

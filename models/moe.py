@@ -38,10 +38,14 @@ class MixtureOfExperts(Network):
     defaults: ClassVar[ExpertsHyper] = ExpertsHyper(inputs=2, outputs=1)
 
     def __init__(self, hyper: ExpertsHyper | None = None, seed: int = 0):
-        """Args: sizes, and the seed of the first weights.
+        """Creates the weights.
+
+        Args:
+          hyper: sizes of the tree of experts.
+          seed: of the initial weights.
 
         Raises:
-          ValueError: a threshold that would leave an example without any expert.
+          ValueError: the threshold is above 0.5, so an example could reach no expert, or negative.
         """
         super().__init__(hyper or self.defaults, seed)
         if not 0.0 <= self.hyper.threshold <= 0.5:
@@ -56,7 +60,14 @@ class MixtureOfExperts(Network):
         self.experts = tf.Variable(first.astype(np.float32), name="experts")
 
     def __call__(self, examples: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Answers, float32 `[B, outputs]`, to examples float32 `[B, inputs]`; and how many experts gave each, `[B]`."""
+        """Answers examples.
+
+        Args:
+          examples: float32 `[B, inputs]`.
+
+        Returns:
+          The answers, float32 `[B, outputs]`, and how many experts contributed to each, `[B]`.
+        """
         outputs, gates, threshold = self.hyper.outputs, self.gates.shape[0], self.hyper.threshold
         vector, answer = tf.TensorSpec([self.hyper.inputs + 1]), tf.TensorSpec([outputs + 2])
         with self.subgraph("answer", (tf.TensorSpec([], tf.int32), vector), answer) as tree:

@@ -180,7 +180,11 @@ class Draw:
     """Decides by computed values: draws, or takes what is likeliest. A node has a seed, which every edge changes."""
 
     def __init__(self, at_random: bool):
-        """Args: whether to draw."""
+        """Chooses how to decide.
+
+        Args:
+          at_random: whether to draw; otherwise the likeliest choice is taken.
+        """
         self._at_random = at_random
 
     def word(self, logits: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

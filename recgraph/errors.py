@@ -8,14 +8,14 @@ from typing import ClassVar
 class RecgraphError(Exception):
     """Base of all exceptions that recgraph raises on purpose.
 
-    Every subclass sets `id`, a word that stays the same from release to release, to search for and to test.
+    Every subclass has an `id`, a word that stays the same in all releases, to search for and to test.
 
     Args:
-        message: one sentence, what went wrong.
-        where: the place in the user's program, `file:line`, or the file that is at fault.
-        found: what was there.
-        expected: what should have been there.
-        next_step: what the reader can do about it.
+        message: one sentence that says what went wrong.
+        where: the place in the user's program, `file:line`, or the file at fault.
+        found: what was found.
+        expected: what was expected.
+        next_step: what the user can do about it.
 
     Example:
         >>> print(RecgraphError("no such tree", where="trees.txt:3", next_step="check the file"))
@@ -54,25 +54,25 @@ class RecgraphError(Exception):
 
 
 class NativeLibraryError(RecgraphError, ImportError):
-    """The op library is missing, or does not fit the installed TensorFlow."""
+    """The op library is missing or was built for another TensorFlow."""
 
     id = "native-library"
 
 
 class DefinitionError(RecgraphError):
-    """A SubGraph's definition is incomplete or contradicts itself."""
+    """The definition of a SubGraph is incomplete or contradictory."""
 
     id = "definition"
 
 
 class BranchError(DefinitionError, TypeError):
-    """The branches of a `tf.cond` or `tf.switch_case` in a body give different structures or dtypes."""
+    """The branches of a `tf.cond` or `tf.switch_case` in a body return different structures or dtypes."""
 
     id = "branches"
 
 
 class SignatureError(RecgraphError, TypeError):
-    """Arguments or results do not fit a SubGraph's signature."""
+    """Arguments or results do not match a signature."""
 
     id = "signature"
 
@@ -90,7 +90,7 @@ class GradientError(RecgraphError, LookupError):
 
 
 class Unbatchable(RecgraphError):
-    """A SubGraph holds what the batched engine cannot run; the parallel engine can."""
+    """A SubGraph contains something that only the parallel engine can run."""
 
     id = "unbatchable"
 
@@ -103,12 +103,12 @@ class Unbatchable(RecgraphError):
 
 
 class NotAGraph(RecgraphError):
-    """What was to run as a graph has to run eagerly, and that was not allowed (`strict=True`), in whichever mode."""
+    """A function cannot run as a graph, and `strict=True` does not allow running it eagerly."""
 
     id = "not-a-graph"
 
 
 class NotCoexecuted(NotAGraph):
-    """A step has to run eagerly, and was asked not to."""
+    """A step cannot be co-executed, and `strict=True` does not allow running it eagerly."""
 
     id = "not-coexecuted"

@@ -25,7 +25,7 @@ class Function(Protocol[P, R_co]):
         """Calls the function."""
 
     def explain(self, html: bool = False) -> Any:
-        """What was assumed, which way it runs and why."""
+        """What was assumed about the function, how it runs, and why."""
 
     @overload
     def __get__(self, instance: None, owner: Any = None) -> Self: ...
@@ -34,14 +34,14 @@ class Function(Protocol[P, R_co]):
     def __get__(self: Function[Concatenate[S, Rest], R], instance: S, owner: Any = None) -> Callable[Rest, R]: ...
 
     def __getattr__(self, name: str) -> Any:
-        """What a mode adds: `way`, `timing` and so on."""
+        """What a mode adds, such as `way` and `timing`."""
 
 
 _MODES: Final = ("auto", "speculate", "coexec")
 
 
 def _named(called: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that does what an object does which is called, and has a name: a `functools.partial`, a model."""
+    """A function with a name that calls an object without one, such as a `functools.partial` or a model."""
 
     def calls(*arguments: Any, **named: Any) -> Any:
         return called(*arguments, **named)
@@ -82,31 +82,30 @@ def function(
     optimizations: Optimizations | None = None,
     xla: bool = False,
 ) -> Any:
-    """Makes a function run as a graph where that gives the same results, side effects and exceptions.
+    """Runs a function as a graph where this keeps results, side effects and exceptions those of eager execution.
 
-    The first calls run eagerly and are watched. Then the function is converted under assumptions about what did not
-    vary; a call in which one of them breaks runs eagerly, with nothing done before, and another graph is made
-    (Jeong et al., "Speculative Symbolic Graph Execution of Imperative Deep Learning Programs", NSDI 2019). What does
-    not convert whole runs as Python, with the functions that it calls as graphs, or with its tensor operations in a
-    graph beside it (Kim et al., "Terra", NeurIPS 2021), or eagerly, as measures best.
+    The first calls run eagerly and are observed. Then the function is converted to a graph under assumptions about what
+    did not vary. Every call checks them first; a call that breaks one runs eagerly, and another graph is made (Jeong et
+    al., "Speculative Symbolic Graph Execution of Imperative Deep Learning Programs", NSDI 2019). If a function cannot
+    be converted as a whole, recgraph tries converting its callees and co-execution, where Python runs unchanged beside
+    a graph of its tensor operations (Kim et al., "Terra", NeurIPS 2021), and keeps whichever is faster.
 
     Args:
-        fn: a Python function: a loss, a whole training step, a method, an object that can be called. Left out where
-            it is used as `@function(...)`.
-        mode: "speculate" converts the function whole or runs it eagerly; "coexec" runs the Python of every call and
-            leaves only its tensor operations to a graph, which takes any program; "auto" does what takes the least
-            time, measured while calls take turns.
-        strict: whether a function that is not converted (or, with "coexec", not co-executed) is an error, which says
-            why.
-        optimizations: a `recgraph.speculate.Optimizations`, which switches parts of speculation off; none by default.
-        xla: with "coexec", whether XLA compiles parts of the graphs, once for each shape; results are rounded in
-            other ways than eager execution rounds.
+        fn: a Python function, method or callable object, for instance a loss or a training step. Omit it to use
+            `@function(...)` with options.
+        mode: "speculate" converts the whole function or runs it eagerly. "coexec" runs the Python code of every call
+            and only its tensor operations in a graph; this works for any program. "auto" measures and chooses.
+        strict: whether to raise an error, with the reason, if the function cannot be converted ("auto", "speculate") or
+            co-executed ("coexec").
+        optimizations: a `recgraph.speculate.Optimizations` that disables parts of the conversion; all are enabled by
+            default.
+        xla: with mode="coexec", whether XLA compiles parts of the graphs, once per shape; it rounds differently.
 
     Returns:
-        A function that is called like `fn` and has `explain()`: what was assumed, which way it runs and why.
+        A callable with the signature of `fn` and a method `explain()`: what was assumed, how calls run, and why.
 
     Raises:
-        SignatureError: there is no such mode, or it has no `xla`, or `fn` cannot be called.
+        SignatureError: the mode is unknown, `xla` is used with another mode than "coexec", or `fn` is not callable.
 
     Example:
         >>> import tensorflow as tf, recgraph as rg

@@ -1,4 +1,4 @@
-"""Helpers for tests of recursive models, ours and users': counters, scheduling policies, a gradient check."""
+"""Helpers for testing recursive models, ours and users': counters, scheduling policies, a gradient check."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ BATCH_POLICIES = ("agenda", "depth", "height", "random")
 
 @dataclasses.dataclass(frozen=True)
 class Counters:
-    """State of the whole process.
+    """Counts for the whole process.
 
     Attributes:
-        invocations: how many there have been.
-        live_invocations: how many have begun and not ended.
-        peak_invocations: the most that were live at once since the last reset; where several threads count, it may be
-            too large by a few dozen.
-        live_frames: entries of the activation store.
-        live_bytes: bytes that they hold; a tensor that two frames hold counts twice.
+        invocations: started so far.
+        live_invocations: started and not finished.
+        peak_invocations: the largest number that were live at once since the last reset; with several threads it may be
+            a few dozen too large.
+        live_frames: activation frames that are kept for gradients.
+        live_bytes: bytes held by these frames; a tensor in two frames counts twice.
     """
 
     invocations: int
@@ -37,10 +37,13 @@ class Counters:
 
 
 def counters(reset_peak: bool = False) -> Counters:
-    """The counters now.
+    """Reads the counters.
 
     Args:
-        reset_peak: after reading, the peak starts again from what is live.
+        reset_peak: whether to reset `peak_invocations` to the live number after reading.
+
+    Returns:
+        A `Counters`.
     """
     with tf_private.eagerly():
         values = native.ops().recgraph_counters(reset_peak=reset_peak).numpy()
@@ -48,22 +51,26 @@ def counters(reset_peak: bool = False) -> Counters:
 
 
 def policy(name: str) -> contextlib.AbstractContextManager[None]:
-    """Runs the steps that start inside of it with a scheduling policy of the parallel engine, one of `POLICIES`.
+    """A context manager: steps that start inside it use this scheduling policy of the parallel engine.
 
-    "random" picks a ready task at random after a random delay: a program whose results depend on the order of
-    its invocations is found out.
+    Args:
+        name: one of `POLICIES`. "random" picks a random ready task after a random delay, which exposes programs whose
+            results depend on the order of invocations.
 
     Raises:
-        tf.errors.InvalidArgumentError: no such policy.
+        tf.errors.InvalidArgumentError: there is no such policy.
     """
     return _policy(native.ops().recgraph_set_policy, name)
 
 
 def batch_policy(name: str) -> contextlib.AbstractContextManager[None]:
-    """Runs the steps that start inside of it with a policy of the batched engine, one of `BATCH_POLICIES`.
+    """A context manager: steps that start inside it use this policy of the batched engine.
+
+    Args:
+        name: one of `BATCH_POLICIES`.
 
     Raises:
-        tf.errors.InvalidArgumentError: no such policy.
+        tf.errors.InvalidArgumentError: there is no such policy.
     """
     return _policy(native.ops().recgraph_set_batch_policy, name)
 
@@ -85,16 +92,16 @@ def check_gradients(
     tolerance: float = 1e-3,
     step: float = 1e-5,
 ) -> None:
-    """Compares gradients with central differences, in float64.
+    """Compares the gradients of a function with central differences, in float64.
 
     Args:
-        function: of float64 tensors, to a float64 tensor of any shape; its sum is differentiated.
-        arguments: where to differentiate, each converted to float64.
-        tolerance: how much they may differ, relative to the larger of 1 and the gradient.
-        step: of the differences.
+        function: takes float64 tensors and returns a float64 tensor of any shape, whose sum is differentiated.
+        arguments: the point at which to differentiate; each is converted to float64.
+        tolerance: the largest allowed difference, relative to the larger of 1 and the gradient.
+        step: the step of the differences.
 
     Raises:
-        AssertionError: they differ; says in which argument and where.
+        AssertionError: a gradient differs; the message names the argument and the element.
     """
     points = [np.array(argument, np.float64) for argument in arguments]
     tensors = [tf.constant(point) for point in points]
@@ -126,15 +133,17 @@ def _differences(function: Callable[..., tf.Tensor], points: list[np.ndarray], i
 
 
 def random_tree(leaves: int, rng: np.random.Generator, words: int = 100) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A random binary tree as arrays `(word, left, right)`, int32 `[2 * leaves - 1]`, nodes in post-order.
+    """Draws a random binary tree, as arrays of N = 2 * leaves - 1 nodes in post-order.
 
     Args:
-        leaves: how many, at least 1.
-        rng: source of shape and words.
+        leaves: number of leaves, at least 1.
+        rng: source of the shape and the words.
         words: size of the vocabulary.
 
     Returns:
-        word: of each leaf, -1 at inner nodes. left, right: node numbers, -1 at leaves. The root is the last node.
+        word: int32 [N], in [0, words) at leaves and -1 at inner nodes.
+        left: int32 [N], the number of the left child, -1 at leaves.
+        right: int32 [N], likewise. The root is node N - 1.
     """
     word, left, right = [], [], []
     stack: list[tuple[str, int]] = [("grow", leaves)]

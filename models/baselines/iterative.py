@@ -24,7 +24,12 @@ class Iterative:
     """
 
     def __init__(self, model: common.TreeModel, parallel_iterations: int = 32):
-        """Args: the model whose weights to use, and the loops' `parallel_iterations`."""
+        """Wraps a model.
+
+        Args:
+          model: the model whose weights are used.
+          parallel_iterations: of the loop over trees.
+        """
         self.model = model
         self.hyper = model.hyper
         self.parallel_iterations = parallel_iterations

@@ -25,7 +25,12 @@ class IterativeTopDown:
     """
 
     def __init__(self, model: TopDownTreeLSTM, parallel_iterations: int = 32):
-        """Args: the model whose weights to use, and how many trees may be made at once."""
+        """Wraps a model.
+
+        Args:
+          model: the model whose weights are used.
+          parallel_iterations: how many trees may be generated at once.
+        """
         self.model = model
         self.parallel_iterations = parallel_iterations
 

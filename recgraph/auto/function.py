@@ -1,4 +1,4 @@
-"""A function that is speculated on where it converts whole, and otherwise runs in the way that measures best."""
+"""A function that runs as one graph if it converts as a whole, and otherwise in the way that measures best."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ CLEARLY = 0.25
 
 
 class Automatic(Speculated):
-    """A function with the graphs that its calls became, or another way to run them.
+    """A function that is converted as a whole, or runs in the fastest of several other ways.
 
     Args:
         function: a Python function.
-        profiled_calls: how many calls run eagerly first.
-        strict: whether what has to run eagerly is an error.
-        optimizations: what graphs are made with.
+        profiled_calls: how many calls run eagerly and are observed first.
+        strict: whether to raise an error if the function cannot be converted.
+        optimizations: the optimizations that conversion may use.
 
     Attributes:
-        whole: graph or eagerly; None as long as that is no question.
-        apart: the ways for what is not converted whole; None as long as nothing has shown that it is not.
+        whole: chooses between the graph and eager execution; None while there is nothing to choose.
+        apart: chooses between the other ways; None until the function turns out not to be convertible as a whole.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Automatic(Speculated):
         self._eager_seconds: list[float] = []
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Calls the function."""
+        """Calls the function, with its arguments and result unchanged."""
         if not self._is_judged:
             return self._judging(arguments, named)
         if self.whole is None or not tf_private.is_plainly_eager():
@@ -74,7 +74,7 @@ class Automatic(Speculated):
 
     @property
     def way(self) -> str | None:
-        """How calls run, a key of `ways.WHAT`; None as long as that is not decided."""
+        """How calls run, a key of `ways.WHAT`; None until this is decided."""
         way = GRAPH if self._is_judged else None
         for choosing in (self.whole, self.apart):
             if choosing is not None and way != EAGER:
@@ -113,13 +113,13 @@ class Automatic(Speculated):
         return heads
 
     def explain(self, html: bool = False) -> Any:
-        """What the calls ran as and why, with what was measured; then what `explain()` of each part says.
+        """Explains how calls run and why, with the measured times, followed by the explanations of the parts.
 
         Args:
-            html: whether to give a part of a page, with the program's lines, in place of text.
+            html: whether to return a part of an HTML page, with the program's lines, instead of text.
 
         Returns:
-            A `str`. The text has a method `html()`, too, and shows itself as such in a notebook.
+            A `str`. The text also has a method `html()`, and renders itself in a notebook.
         """
         parts = [super().explain()]
         if self.apart is not None:
@@ -128,7 +128,7 @@ class Automatic(Speculated):
         return made.html() if html else made
 
     def timing(self) -> Profile:
-        """Of the steps that were co-executed, how long both runners were busy, how long they waited, and for what."""
+        """For co-executed steps: how long Python and its graph were busy, and what they waited for."""
         every = self.apart.every if self.apart is not None else []
         profiles = [way.coexecuted.timing() for way in every if isinstance(way, Coexecuting)]
         return next((made for made in reversed(profiles) if made.steps), Profile(self.name, []))

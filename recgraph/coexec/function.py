@@ -17,18 +17,18 @@ from recgraph.errors import NotCoexecuted
 
 
 class Coexecuted:
-    """A Python function whose tensor operations are computed by a graph while it runs.
+    """A Python function whose tensor operations are computed by a graph while its Python code runs.
 
     Args:
-        function: anything that is called again and again.
-        strict: whether it is an error that its steps have to run eagerly.
-        execution: how their graphs are executed.
+        function: a function that is called repeatedly.
+        strict: whether to raise an error if its steps have to run eagerly.
+        execution: how its graphs are executed.
 
     Attributes:
-        phases: what is known of it.
+        phases: what is known of the function.
 
     Raises:
-        NotCoexecuted: when it is called, with `strict`.
+        NotCoexecuted: on a call, if `strict` is set and steps cannot be co-executed.
     """
 
     is_a_part_of_its_caller: ClassVar[bool] = True  # where that is converted, so is what it does
@@ -43,7 +43,7 @@ class Coexecuted:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Calls the function as a step."""
+        """Calls the function as a step, with its arguments and result unchanged."""
         phases = self.phases
         if self.strict and phases.given_up:
             raise NotCoexecuted(
@@ -67,19 +67,19 @@ class Coexecuted:
         return result
 
     def explain(self, html: bool = False) -> Any:
-        """What happened to the steps so far and why, where they meet their graph, and what to change.
+        """Explains what happened to the steps so far, where Python and the graph exchange values, and what to change.
 
         Args:
-            html: whether to give a part of a page, with the program's lines, in place of text.
+            html: whether to return a part of an HTML page, with the program's lines, instead of text.
 
         Returns:
-            A `str`. The text has a method `html()`, too, and shows itself as such in a notebook.
+            A `str`. The text also has a method `html()`, and renders itself in a notebook.
         """
         made = explanation(self.phases.name, self.phases)
         return made.html() if html else made
 
     def timing(self) -> Profile:
-        """How long both runners are busy in a step, how long they wait for each other, and for what."""
+        """Measures how long Python and its graph are busy in a step, and what they wait for."""
         return self.phases.profile()
 
 

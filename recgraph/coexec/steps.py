@@ -21,10 +21,11 @@ T = TypeVar("T")
 
 
 class Steps(Generic[T]):
-    """Iterates like what it is given; what the loop does with each item is a step.
+    """Iterates over items; what the loop body does with each item is a co-executed step.
 
     Args:
-        items: a dataset, or anything that can be iterated.
+        items: a dataset, or any other iterable.
+        phases: records what is known of the loop; created by default.
         window: how many graphs may still be running while Python is at a later step.
 
     Attributes:
@@ -81,19 +82,19 @@ class Steps(Generic[T]):
         _raise(device.wait(self.window))
 
     def explain(self, html: bool = False) -> Any:
-        """What happened to the steps so far and why, where they meet their graph, and what to change.
+        """Explains what happened to the steps so far, where Python and the graph exchange values, and what to change.
 
         Args:
-            html: whether to give a part of a page, with the program's lines, in place of text.
+            html: whether to return a part of an HTML page, with the program's lines, instead of text.
 
         Returns:
-            A `str`. The text has a method `html()`, too, and shows itself as such in a notebook.
+            A `str`. The text also has a method `html()`, and renders itself in a notebook.
         """
         made = explanation(self.phases.name, self.phases)
         return made.html() if html else made
 
     def timing(self) -> Profile:
-        """How long both runners are busy in a step, how long they wait for each other, and for what."""
+        """Measures how long Python and its graph are busy in a step, and what they wait for."""
         return self.phases.profile()
 
 
@@ -104,19 +105,19 @@ def _raise(status: tuple[int, str]) -> None:
 
 
 def steps(items: Iterable[T], window: int = WINDOW, xla: bool = False) -> Steps[T]:
-    """Makes every iteration of a loop a step that is co-executed.
+    """Makes every iteration of a loop a co-executed step.
 
-    The program runs as it is written; its tensor operations are computed beside it by a graph, which is made from
+    The Python program runs unchanged, while a graph beside it computes its tensor operations. The graph is built from
     what the first iterations did (Kim et al., "Terra: Imperative-Symbolic Co-Execution of Imperative Deep Learning
     Programs", NeurIPS 2021).
 
     Args:
-        items: a dataset, or anything that can be iterated.
-        window: how many graphs may still be running while Python is at a later step. With 0 Python waits for each.
-        xla: whether XLA compiles parts of the graphs, which rounds in other ways.
+        items: a dataset, or any other iterable.
+        window: how many graphs may still be running while Python is at a later step. With 0, Python waits for each.
+        xla: whether XLA compiles parts of the graphs; it rounds differently.
 
     Returns:
-        What to iterate in place of it; `explain()` says what happened.
+        An iterable over the same items; its `explain()` says what happened.
 
     Example:
         >>> import tensorflow as tf, recgraph as rg

@@ -29,11 +29,11 @@ class Recursive(Protocol[P, R_co]):
         """One invocation."""
 
     def map(self, *arguments: Any, **named: Any) -> Any:
-        """One invocation per row."""
+        """Starts one invocation per row; see `SubGraph.map`."""
 
     @property
     def subgraphs(self) -> list[SubGraph]:
-        """The SubGraphs that eager calls have made."""
+        """The SubGraphs that eager calls have created."""
 
 
 @overload
@@ -47,23 +47,25 @@ def subgraph(function: None = None, **options: Any) -> Callable[[Callable[P, R]]
 def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Makes a recursive Python function a SubGraph.
 
-    Plain `if`, `for` and `while` on tensors work (AutoGraph). Inputs are inferred from the arguments of the first
-    call; outputs by tracing with a guess until what comes out is what was guessed. One SubGraph is made for each
-    dtype and rank of the arguments.
+    Plain `if`, `for` and `while` on tensors work (AutoGraph). The inputs are inferred from the arguments of the first
+    call, and the outputs by tracing until the traced result matches what recursive calls were assumed to return. There
+    is one SubGraph for each combination of dtypes and ranks of the arguments.
 
-    Tracing runs the function's Python more than once. Where no single tensor will do as a guess, the function is also
-    run as plain Python, on zeros and then on the arguments, until it returns without calling itself, for five seconds
-    at most: what it does besides, an assignment to a variable say, is then done. With `outputs=` nothing is guessed.
+    Tracing runs the function's Python code more than once. If no assumption about a single tensor fits, the function is
+    also run as plain Python, on zeros and then on the arguments, until a call returns without recursion, for at most
+    five seconds; side effects such as assignments to variables then happen. With `outputs=` nothing is inferred this
+    way.
 
     Args:
-        function: the function; it calls itself by name.
-        **options: as of `SubGraph`: `name`, `outputs`, `engine`, `gradient`, `max_depth`.
+        function: calls itself by name.
+        **options: options of `SubGraph`: `name`, `outputs`, `engine`, `gradient`, `max_depth`.
 
     Returns:
-        A callable with `map`, and `subgraphs`, those that were made so far.
+        A callable with `map` (as of `SubGraph`) and `subgraphs`, the SubGraphs created so far.
 
     Raises:
-        DefinitionError: when called, if the outputs cannot be inferred; says what to declare.
+        DefinitionError: on a call, if the outputs cannot be inferred; the message says what to declare.
+        SignatureError: on a call, if the arguments do not match the function's parameters.
 
     Example:
         >>> @subgraph
@@ -105,7 +107,7 @@ class RecursiveFunction:
 
     @property
     def subgraphs(self) -> list[SubGraph]:
-        """The SubGraphs that eager calls have made."""
+        """The SubGraphs that eager calls have created."""
         return list(self._eager.values())
 
     def __repr__(self) -> str:
@@ -117,7 +119,7 @@ class RecursiveFunction:
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *args: Any, name: str | None = None, **named: Any) -> Any:
-        """One invocation; see `SubGraph.__call__`. Arguments are bound as Python binds them."""
+        """Makes one invocation; see `SubGraph.__call__`. Arguments are bound as in a Python call."""
         if getattr(self._defining, "probing", False):
             base_case.check_depth()
             raise base_case.Reached(self._function(*args, **named))
@@ -126,7 +128,7 @@ class RecursiveFunction:
 
     @tf.autograph.experimental.do_not_convert
     def map(self, *args: Any, name: str | None = None, **named: Any) -> Any:
-        """One invocation per row; see `SubGraph.map`."""
+        """Starts one invocation per row; see `SubGraph.map`."""
         if getattr(self._defining, "probing", False):
             args, named = tf.nest.map_structure(lambda rows: tf.convert_to_tensor(rows)[0], (args, named))
             return self(*args, **named)

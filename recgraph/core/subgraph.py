@@ -45,20 +45,21 @@ class SubGraph:
     `tf.GradientTape`, in a `tf.data` map, in a session.
 
     Args:
-        name: how it is called in listings, errors and pictures.
-        inputs: a nest of `tf.TensorSpec`, to declare them before the body; then it may be called before its
-            body exists. Left out, the inputs are what `input` is asked for.
-        outputs: a nest of `tf.TensorSpec`: what a call gives. Needed where a call comes before `output`;
-            left out there, a call is taken to give one float32 tensor of unknown shape.
-        engine: "parallel" (every invocation's operations on TensorFlow's threads), "batched" (invocations at the
-            same place are rows of one batch) or "auto".
-        gradient: "cache" keeps the activations that the gradient needs; "recompute" keeps the inputs, and the
-            results of calls, branches and loops, and runs the operations of a body a second time for its gradient.
-        max_depth: how deep invocations may nest before the step fails with `ResourceExhaustedError`.
+        name: shown in listings, errors and pictures.
+        inputs: a nest of `tf.TensorSpec`. If given together with `outputs`, the SubGraph may be called before its body
+            exists (mutual recursion). If None, the calls of `input` define the inputs.
+        outputs: a nest of `tf.TensorSpec` that describes the result of a call. Needed if the body makes a call before
+            it sets its output; without it, such a call is assumed to return one float32 tensor of unknown shape.
+        engine: "parallel" runs the operations of every invocation on TensorFlow's threads, "batched" runs invocations
+            at the same place as rows of one batch, "auto" measures which is faster. Results differ by rounding at most.
+        gradient: "cache" keeps all activations that the gradient needs. "recompute" keeps only arguments and the
+            results of calls, branches and loops, and runs the other operations of a body again for the gradient.
+        max_depth: how deep invocations may nest (default: 1,000,000). A deeper recursion fails with
+            `tf.errors.ResourceExhaustedError`.
 
     Raises:
-        DefinitionError: an option has a value it cannot have.
-        SignatureError: `inputs` or `outputs` hold something other than TensorSpecs.
+        DefinitionError: an option has an invalid value.
+        SignatureError: `inputs` or `outputs` contain anything but TensorSpecs.
 
     Example:
         >>> with SubGraph("factorial", outputs=tf.TensorSpec([], tf.int64)) as factorial:
@@ -151,11 +152,19 @@ class SubGraph:
 
     @tf.autograph.experimental.do_not_convert
     def input(self, dtype: Any = tf.float32, shape: Any = (), name: str | None = None) -> tf.Tensor:
-        """The next input of the body: a tensor of the given dtype and static shape (scalar by default).
+        """Adds an input to the body.
+
+        Args:
+            dtype: of the input.
+            shape: its static shape, scalar by default; dimensions may be None.
+            name: for arguments that are passed by name, listings and errors.
+
+        Returns:
+            A symbolic tensor that stands for the argument of an invocation.
 
         Raises:
-            DefinitionError: not inside of the `with` block.
-            SignatureError: it contradicts the inputs that were declared.
+            DefinitionError: called outside the `with` block.
+            SignatureError: it does not match the declared inputs.
         """
         body = self._open_body("input")
         index = len(self.placeholders)
@@ -191,15 +200,16 @@ class SubGraph:
 
     @tf.autograph.experimental.do_not_convert
     def output(self, value: Any, check: bool = True) -> None:
-        """Sets what the body gives: a nest of tensors. Ends the definition.
+        """Sets the result of the body, which completes the definition.
 
         Args:
-            value: the nest.
-            check: whether it must be what was declared.
+            value: a nest of tensors, or of values that can be converted to tensors.
+            check: whether the result must match the declared outputs.
 
         Raises:
-            DefinitionError: not inside of the `with` block, or set a second time.
-            SignatureError: it is not what was declared, or what a call before it was taken to give.
+            DefinitionError: called outside the `with` block, or a second time.
+            SignatureError: the result does not match the declared outputs, or what an earlier recursive call was
+                assumed to return.
         """
         body = self._open_body("output")
         if self._output_structure is not None:
@@ -301,34 +311,37 @@ class SubGraph:
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *args: Any, name: str | None = None, **named: Any) -> Any:
-        """One invocation.
+        """Makes one invocation.
 
         Args:
-            *args: values for the inputs, in order.
-            name: the label of this call site in call paths; by default the first name in the argument.
-            **named: values for inputs by their names; one named `name` can be given by position only.
+            *args: values for the inputs, in order, with the dtypes and static shapes of the inputs.
+            name: the label of this call site in call paths; by default the first name in the first argument.
+            **named: values by input name; an input called `name` can only be given by position.
 
         Returns:
-            The outputs, a nest as declared or as given to `output`.
+            The outputs: a nest of tensors, as declared or as given to `output`.
 
         Raises:
-            SignatureError: number, names, dtype or static shape of the arguments.
-            tf.errors.OpError: what an operation of a body raised, with the operation, the user's line that made
-                it, and the call path.
+            SignatureError: number, names, structure, dtype or static shape of the arguments do not match the inputs.
+            tf.errors.OpError: an operation of a body failed; the message has the operation, its line and the call path.
         """
         return invoke.call(self, self._in_order(args, named), name, rows=False)
 
     @tf.autograph.experimental.do_not_convert
     def map(self, *args: Any, name: str | None = None, **named: Any) -> Any:
-        """One invocation per row of the arguments, all started at once.
+        """Starts one invocation per row of the arguments, all at once.
 
         Args:
-            *args: as for a call, each tensor with one more leading dimension, the same for all.
-            name: the label of this call site.
-            **named: arguments by the names of inputs.
+            *args: the arguments of a call, each with one more leading dimension `[rows, ...]`, equal for all.
+            name: the label of this call site in call paths and pictures.
+            **named: arguments by input name.
 
         Returns:
-            The outputs of the invocations, stacked along a new leading dimension.
+            The outputs of the invocations, stacked: a nest of tensors `[rows, ...]`.
+
+        Raises:
+            SignatureError: the arguments do not match the inputs.
+            tf.errors.OpError: an invocation failed; the message has the operation, its line and the call path.
         """
         return invoke.call(self, self._in_order(args, named), name, rows=True)
 
@@ -442,12 +455,13 @@ class SubGraph:
         return breadth.is_wide(list(program.reachable(self)))
 
     def explain(self) -> str:
-        """How calls are run and why: the plan of the batched engine, what it cannot batch, what calls have cost.
+        """Explains how calls run and why: the plan of the batched engine, what it cannot batch, and measured costs.
 
-        Of each block of operations that has run: its share of the time, how often it ran, and for how many invocations.
+        For each block of operations that has run, it shows its share of the time, how often it ran, and for how many
+        invocations. With engine "auto" it also shows the costs by which the engine is chosen.
 
-        Engine "auto" lets the batched engine try calls of `map`, and single calls where several invocations can stand
-        at the same place, and takes the engine that costs less per invocation.
+        Returns:
+            Text of several lines.
         """
         linked = [p for p in self._programs.values() if p.batched]
         if self.engine != "parallel" and not linked:
@@ -455,7 +469,11 @@ class SubGraph:
         return engines.explain(self.engine, self.may_be_batched(rows=False), linked)
 
     def report(self) -> str:
-        """What TensorFlow's graph optimizer removed from the body, per function of the program."""
+        """Reports what TensorFlow's graph optimizer removed from the body, per function of the program.
+
+        Returns:
+            Text of several lines.
+        """
         return str(self.program(gradient=any(gradient for gradient, _ in self._programs)).report)
 
     def __repr__(self) -> str:

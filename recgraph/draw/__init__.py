@@ -35,28 +35,31 @@ def draw(
     names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Draws a SubGraph, a co-executed function or a tree with matplotlib; in a notebook the figure shows itself.
+    """Draws a SubGraph, a co-executed function or a tree with matplotlib.
 
     Args:
-        what: a SubGraph, or a function under `@rg.subgraph` that has been called; or a function under
-            `@rg.function(mode="coexec")`, or `rg.steps`, whose trace graph is drawn; or a `recgraph.data.Tree`; or a
-            tree of N nodes as arrays `(word, left, right)` in post-order, where `left` and `right` are -1 at a leaf.
-        values: for a tree: one number per node, in its order. Integers are classes from 0 (one end of a scale) to
-            `classes - 1` (the other), -1 for none; floats are coloured continuously.
-        true: a second number per node, drawn as a ring around the first: for instance the true label.
+        what: one of
+            a SubGraph;
+            a function under `@rg.subgraph` that has been called;
+            a function under `@rg.function(mode="coexec")`, or `rg.steps`, whose trace graph is drawn;
+            a `recgraph.data.Tree`;
+            a tree of N nodes as arrays `(word, left, right)` in post-order, with -1 in `left` and `right` at leaves.
+        values: for a tree, one number per node. Integers are classes from 0 to `classes - 1`, -1 for none; floats are
+            coloured continuously.
+        true: for a tree, a second number per node, drawn as a ring around the first, for instance the true label.
         classes: how many classes integers stand for.
-        names: of the classes, for the legend.
-        title: above the picture.
+        names: names of the classes for the legend.
+        title: title of the picture.
 
     Returns:
-        A matplotlib Figure, not one of pyplot's, so that there is nothing to close; `.savefig("tree.png")` writes it.
-        No window and no outside program is needed. Captured tensors bear the names that they have where `draw` is
-        called.
+        A matplotlib Figure that is not registered with pyplot, so it need not be closed; a notebook shows it, and
+        `.savefig("tree.png")` writes it. Captured tensors have the names of the variables that hold them where `draw`
+        is called.
 
     Raises:
         DefinitionError: the SubGraph has no body yet.
-        TypeError: `what` is neither a SubGraph nor a tree, or values were given for a SubGraph.
-        ValueError: the arrays are not a tree in post-order, or there are not as many values as nodes.
+        TypeError: `what` is none of these, or values were given for a SubGraph.
+        ValueError: the arrays are not a tree in post-order, or the number of values is not N.
 
     Example:
         >>> figure = draw((["not", "bad", ""], [-1, -1, 0], [-1, -1, 1]), values=[1, 0, 3])
