@@ -17,6 +17,7 @@ from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator, Signal
 from recgraph.speculate.observe.reasons import Inconvertible, Raised
 from recgraph.speculate.passes import connections, guarding, randomness
+from recgraph.speculate.script.contexts import Fork
 from recgraph.speculate.script.stand_ins import DUMMY, Residual
 from recgraph.speculate.values import merging, state
 from recgraph.speculate.values.state import Slot, State
@@ -45,7 +46,7 @@ def choose(
         return (then if ev.follow_last(condition, what, at) else otherwise)()
 
     def both(before: State) -> Any:
-        with ev.heap.forked():
+        with ev.within(Fork()):
             return _both(ev, before, condition, then, otherwise, place)
 
     try:

@@ -5,6 +5,7 @@ converted, and so is the handler that catches it; what may raise at another time
 from __future__ import annotations
 
 import ast
+import contextlib
 from typing import Any
 
 import tensorflow as tf
@@ -12,6 +13,7 @@ import tensorflow as tf
 from recgraph.speculate.evaluate import branches
 from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule
 from recgraph.speculate.observe.reasons import Raised, matches
+from recgraph.speculate.script.contexts import Catching, Handling
 from recgraph.speculate.script.stand_ins import MISSING, Closed, Residual
 from recgraph.speculate.values import objects
 
@@ -29,9 +31,10 @@ def _assert(ev: Evaluator, node: ast.Assert) -> None:
 @rule(ast.Raise)
 def _raise(ev: Evaluator, node: ast.Raise) -> None:
     if node.exc is None:
-        if not ev.handled:
+        handling = ev.contexts.all(Handling)
+        if not handling:
             raise ev.refuse("raises", "no exception is handled that could be raised again")
-        raise ev.raised(ev.handled[-1])
+        raise ev.raised(handling[-1].error)
     error = _instance(ev, ev.value(node.exc))
     if node.cause is not None:
         cause = ev.value(node.cause)
@@ -66,9 +69,9 @@ def _try(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
 
 def _handled(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
     ev.frame.rests.append(node.orelse)
-    ev.handlers += bool(node.handlers)
     try:
-        signal = ev.run(node.body)
+        with ev.within(Catching()) if node.handlers else contextlib.nullcontext():
+            signal = ev.run(node.body)
     except Raised as raised:
         handler = _handler(ev, node, raised)
         if handler is None:
@@ -77,7 +80,6 @@ def _handled(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
     else:
         handler = None
     finally:
-        ev.handlers -= bool(node.handlers)
         ev.frame.rests.pop()
     if handler is not None:
         return _handle(ev, handler, error)
@@ -101,10 +103,9 @@ def _handler(ev: Evaluator, node: ast.Try | ast.TryStar, raised: Raised) -> ast.
 def _handle(ev: Evaluator, handler: ast.ExceptHandler, error: Any) -> Signal | None:
     if handler.name:
         ev.bind(handler.name, error)
-    ev.handled.append(error)
     try:
-        return ev.run(handler.body)
+        with ev.within(Handling(error)):
+            return ev.run(handler.body)
     finally:
-        ev.handled.pop()
         if handler.name:
             ev.bind(handler.name, MISSING)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -19,6 +18,7 @@ from recgraph.speculate.observe.reasons import Inconvertible
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.passes import connections, guarding, randomness
 from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.contexts import LoopRound
 from recgraph.speculate.script.stand_ins import (
     DUMMY,
     HELD,
@@ -280,7 +280,7 @@ def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
         loop.slots[loop.go] = _as_bool(loop.ev, loop.unless_left(lambda: _truth_of_test(loop)))
 
     def whole(_: State) -> None:
-        with _in_loop(ev):
+        with ev.within(LoopRound()):
             dynamic(loop, go, body)
 
     try:
@@ -292,16 +292,6 @@ def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
         except Inconvertible:
             raise reason from None
     return False
-
-
-@contextlib.contextmanager
-def _in_loop(ev: Evaluator) -> Iterator[None]:
-    ev.rounds += 1
-    try:
-        with ev.heap.forked():
-            yield
-    finally:
-        ev.rounds -= 1
 
 
 def _is_entered(loop: Loop, go: tf.Tensor) -> bool:
@@ -373,7 +363,7 @@ def _over_rows(loop: Loop, rows: Rows, bind: Callable[[Any], None]) -> bool:
             branches.tried(before, lambda: _after_first(loop, rows, bind, body))
             _after_first(loop, rows, bind, body)
         else:
-            with _in_loop(ev):
+            with ev.within(LoopRound()):
                 dynamic(loop, go, body)
 
     try:
@@ -404,7 +394,7 @@ def _after_first(loop: Loop, rows: Rows, bind: Callable[[Any], None], body: Call
     if left is True:
         return
     go = counter.tensor < rows.count
-    with _in_loop(loop.ev):
+    with loop.ev.within(LoopRound()):
         dynamic(loop, go if left is False else tf.logical_and(go, tf.logical_not(left)), body)
 
 

@@ -11,6 +11,7 @@ from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Raised, matches
 from recgraph.speculate.passes import connections
+from recgraph.speculate.script.contexts import Catching, Managed
 from recgraph.speculate.script.stand_ins import Closed, Generator, Residual, StandIn
 
 # The code of what `contextlib.contextmanager` makes of a function.
@@ -62,13 +63,9 @@ def _managed(ev: Evaluator, items: list[ast.withitem], node: ast.With) -> Signal
     connections.refuse_old_record(ev, manager)
     if ev.heap.name_of(manager) is not None:
         ev.lift(manager)  # it is this very object
-    ev.tapes[id(manager)] = ev.heap.forks
-    ev.managers.append(id(manager))
-    try:
-        with manager as value:
-            return _body(ev, value, items, node)
-    finally:
-        ev.managers.pop()
+    ev.tapes[id(manager)] = ev.contexts.forks
+    with ev.within(Managed(id(manager))), manager as value:
+        return _body(ev, value, items, node)
 
 
 def _body(ev: Evaluator, value: Any, items: list[ast.withitem], node: ast.With) -> Signal | None:
@@ -80,9 +77,9 @@ def _body(ev: Evaluator, value: Any, items: list[ast.withitem], node: ast.With) 
 def _users(ev: Evaluator, manager: Any, items: list[ast.withitem], node: ast.With) -> Signal | None:
     leave = ev.get(manager, "__exit__")
     value = ev.call(ev.get(manager, "__enter__"), [], {})
-    ev.handlers += 1
     try:
-        signal = _body(ev, value, items, node)
+        with ev.within(Catching()):
+            signal = _body(ev, value, items, node)
     except Raised as raised:
         error = raised.error
         kind = type(error.example if isinstance(error, Residual) else error)
@@ -91,8 +88,6 @@ def _users(ev: Evaluator, manager: Any, items: list[ast.withitem], node: ast.Wit
         return None
     except Closed as closed:
         raise ev.refuse("generator", "a generator is left inside of a `with`") from closed
-    finally:
-        ev.handlers -= 1
     ev.call(leave, [None, None, None], {})
     return signal
 
@@ -102,15 +97,13 @@ def _nothing(ev: Evaluator, manager: Nothing, items: list[ast.withitem], node: a
 
 
 def _suppressing(ev: Evaluator, manager: Suppressing, items: list[ast.withitem], node: ast.With) -> Signal | None:
-    ev.handlers += 1
     try:
-        return _body(ev, None, items, node)
+        with ev.within(Catching()):
+            return _body(ev, None, items, node)
     except Raised as raised:
         if not matches(raised.error, manager.kinds):
             raise
         return None
-    finally:
-        ev.handlers -= 1
 
 
 def _of_generator(ev: Evaluator, manager: OfGenerator, items: list[ast.withitem], node: ast.With) -> Signal | None:
@@ -125,11 +118,8 @@ def _of_generator(ev: Evaluator, manager: OfGenerator, items: list[ast.withitem]
         signals[0] = _body(ev, value, items, node)
         return False
 
-    ev.handlers += 1
-    try:
+    with ev.within(Catching()):
         manager.generator.drive(ev, take)
-    finally:
-        ev.handlers -= 1
     if not entered:
         raise ev.refuse("raises", "the generator of a context manager does not yield")
     return signals[0]

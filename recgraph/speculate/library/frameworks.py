@@ -23,6 +23,7 @@ from recgraph.speculate.passes import connections, effects
 from recgraph.speculate.passes.effects import subgraph_writes
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.contexts import CalledBack
 from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
 from recgraph.speculate.values import building, lists, script_calls
 from recgraph.speculate.values.merging import Hole
@@ -84,7 +85,7 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     connections.refuse_old_record(ev, owner)
     if isinstance(owner, tf.GradientTape | tf.autodiff.ForwardAccumulator) and name in ("__enter__", "__exit__"):
         raise ev.refuse("tape", f"{name} is called, so that nothing would end what is recorded if the call fails")
-    if isinstance(owner, tf.GradientTape) and ev.heap.forks > ev.tapes.get(id(owner), 0):
+    if isinstance(owner, tf.GradientTape) and ev.contexts.forks > ev.tapes.get(id(owner), 0):
         raise ev.refuse("tape", "a branch uses a tape of the block around it")
     seen = building.converted(ev) if inner is None else contextlib.nullcontext()
     with seen, effects.noted(owner, name, arguments, named):
@@ -309,7 +310,7 @@ def _given(names: tuple[str, ...], arguments: Arguments, named: dict[str, Any]) 
 def _cond(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     given = _given(("pred", "true_fn", "false_fn"), arguments, named)
     functions = [given.get("true_fn"), given.get("false_fn")]
-    if ev.callbacks or not is_symbolic(given.get("pred")) or not all(map(callable, functions)):
+    if ev.inside(CalledBack) or not is_symbolic(given.get("pred")) or not all(map(callable, functions)):
         return framework(ev, tf.cond, arguments, named)
     decided = ev.decide(given["pred"])
     then, otherwise = (functools.partial(ev.call, function, [], {}) for function in functions)
@@ -322,7 +323,7 @@ def _cond(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 def _switch_case(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     given = _given(("branch_index", "branch_fns", "default"), arguments, named)
     index, functions = given.get("branch_index"), given.get("branch_fns")
-    if ev.callbacks or not is_symbolic(index) or not isinstance(functions, list | tuple):
+    if ev.inside(CalledBack) or not is_symbolic(index) or not isinstance(functions, list | tuple):
         return framework(ev, tf.switch_case, arguments, named)
     functions = [*functions, *([given["default"]] if given.get("default") is not None else [])]
     if not functions or not all(map(callable, functions)):
@@ -349,7 +350,7 @@ _STREAMS: Final = {"stdout": 1, "stderr": 2}
 
 @special(tf.print)
 def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    if ev.callbacks:
+    if ev.inside(CalledBack):
         if ev.effects:
             raise ev.refuse("order", "tf.print in a function that TensorFlow calls, after something else")
         return framework(ev, tf.print, arguments, named)

@@ -25,6 +25,7 @@ from recgraph.speculate.observe.reasons import Again, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, site_of
 from recgraph.speculate.script import heap
 from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.contexts import CalledBack, Context, Contexts, RecursiveBody
 from recgraph.speculate.script.heap import Heap
 from recgraph.speculate.script.script import Assumption, Script
 from recgraph.speculate.script.stand_ins import CONTAINERS, MISSING, Missing, Ref, Residual, Rows, Unsure
@@ -76,7 +77,6 @@ class Evaluator(abc.ABC):
         profile: what eager calls have seen.
         optimizations: what is done beyond the general rules.
         assertions: int32 scalars, each the number of an assumption that is broken or -1.
-        managers: the context managers around us, tapes for instance, by id.
         places: by id of an object, the list that a loop goes through, where it is in it, and the managers around.
         effects: what the script does after the graph, in order.
         cells: by id, of a closure that differs from call to call, how the script finds them.
@@ -87,11 +87,9 @@ class Evaluator(abc.ABC):
             ("unrolled", place) where it cannot be a loop of the graph.
         growing: those places that would not be assumed, where lists became longer.
         conditionals: the operations that decide between two ways, each with what `paths` may have for it.
+        contexts: what is around us.
         here: the node that is being converted.
-        handlers: how many blocks are around us in which exceptions may be caught.
-        handled: the exceptions that are being handled, the latest last.
         watch: sees what libraries call; None until the first is called.
-        building: the graphs to which the libraries around us add operations, the innermost last.
     """
 
     kinds: tuple[type[Kind], ...]
@@ -101,25 +99,19 @@ class Evaluator(abc.ABC):
         self.profile, self.optimizations, self.paths = settings.profile, settings.optimizations, settings.paths
         self.growing: set[Any] = set()
         self.conditionals: dict[tf.Operation, Any] = {}
-        self.heap = Heap(script, graph, self.profile)
+        self.contexts = Contexts()
+        self.heap = Heap(script, graph, self.profile, self.contexts)
         self.assertions: list[tf.Tensor] = []
         self.effects: list[Any] = []
         self.frames: list[Frame] = []
-        self.recursive_bodies = 0
         self.recursions: dict[Any, Any] = {}
-        self.managers: list[int] = []
         self.places: dict[int, tuple[Any, int, tuple[int, ...]]] = {}
         self.tables: dict[type, Any] = {}
         self.cells: dict[int, str] = {}
-        self.rounds = 0  # how many loops of the graph are around us
-        self.callbacks = 0  # how many functions of TensorFlow's have called us back
         self.tapes: dict[int, int] = {}
         self.reached: dict[Any, int] = {}
         self.here: ast.AST = ast.Pass()
-        self.handlers = 0
-        self.handled: list[Any] = []
         self.watch: Any = None
-        self.building: list[Any] = []
 
     # Where we are.
 
@@ -136,6 +128,14 @@ class Evaluator(abc.ABC):
             yield
         finally:
             self.here = here
+
+    def within(self, context: Context) -> contextlib.AbstractContextManager[None]:
+        """While something is around us."""
+        return self.contexts.within(context)
+
+    def inside(self, *kinds: type[Context]) -> bool:
+        """Whether a context of one of these kinds is around us."""
+        return self.contexts.has(*kinds)
 
     def where(self, at: ast.AST | None = None) -> str:
         """The user's line."""
@@ -286,7 +286,7 @@ class Evaluator(abc.ABC):
 
     def need_sequence(self, what: str) -> None:
         """Effects must happen once, in order: not in functions that TensorFlow calls back."""
-        if self.callbacks:
+        if self.inside(CalledBack):
             raise self.refuse("effect in callback", f"{what} in a function that TensorFlow calls")
 
     def code(self, value: Any) -> str:
@@ -346,7 +346,7 @@ class Evaluator(abc.ABC):
             number = assumption("decision", f"{bool(truth.example)}", self.where(), site)
             self.script.assume(f"bool({truth.name}) is {bool(truth.example)}", number)
             return bool(truth.example)
-        if seen.count and not seen.varies and not self.callbacks and not self.recursive_bodies:
+        if seen.count and not seen.varies and not self.inside(CalledBack):
             return self._follow("branch", truth, bool(seen.constant), site)
         return truth
 
@@ -366,7 +366,7 @@ class Evaluator(abc.ABC):
         last = seen.last
         if what != "truth" and seen.call < self.profile.calls:
             last = False  # the last call has left before
-        if last is None or self.callbacks:
+        if last is None or self.inside(CalledBack):
             raise self.refuse("path", "a tensor decides where both ways cannot be converted", at)
         with self.at(at):
             return self._follow("path", truth, bool(last), (site, occurrence))
@@ -426,7 +426,7 @@ class Evaluator(abc.ABC):
 
     def assert_in_graph(self, condition: tf.Tensor, what: Assumption) -> None:
         """Goes on only where a condition of the graph holds."""
-        if self.recursive_bodies:
+        if self.inside(RecursiveBody):
             raise self.refuse("recursion", f"an assumption in a recursive function: {what}")
         self.assertions.append(tf.where(condition, -1, self.script.number(what)))
 

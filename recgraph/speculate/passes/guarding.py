@@ -18,6 +18,7 @@ from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.passes import effects
 from recgraph.speculate.passes.effects import bodies, is_call, names
+from recgraph.speculate.script.contexts import CalledBack, Fork
 
 MARK: Final = "recgraph: broken assumption"
 _NONE: Final = -1  # the number of no broken assumption
@@ -62,7 +63,7 @@ def broken(assertions: Sequence[tf.Tensor]) -> tf.Tensor:
 
 def is_guarded(ev: Evaluator) -> bool:
     """Whether the graph decides if the program comes to this place, which the script does not know before it."""
-    if ev.assertions or ev.heap.forks or ev.rounds or ev.callbacks or ev.recursive_bodies:
+    if ev.assertions or ev.inside(Fork, CalledBack):
         return True
     return any(map(_is_check, ev.graph.get_operations()))
 

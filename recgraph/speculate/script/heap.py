@@ -7,7 +7,6 @@ done after the graph, all of them or none. An object is known by the name that t
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import datetime
 import decimal
@@ -18,7 +17,7 @@ import pathlib
 import re
 import types
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import keras
@@ -32,6 +31,7 @@ from recgraph.speculate.observe.known import answers_itself
 from recgraph.speculate.observe.profile import VARIES, Profile, Seen, common_shape, is_plain
 from recgraph.speculate.observe.reasons import Again, Inconvertible, Raised
 from recgraph.speculate.script.assumptions import NOTED, assumption
+from recgraph.speculate.script.contexts import Contexts
 from recgraph.speculate.script.script import Script
 from recgraph.speculate.script.stand_ins import MISSING, Residual, fixed, has_run
 
@@ -73,7 +73,7 @@ class Heap:
         targets: how the script writes these slots.
         previous: what was in a slot that a branch or round has set first.
         deleted: slots that were deleted, perhaps to be set again.
-        forks: how many branches and loops of tensors are around us.
+        contexts: what is around the node that is being converted.
         appended: lists that have grown, by id, with what was appended.
         opened: containers as working copies, by id.
         originals: by id, those containers and their first members.
@@ -88,8 +88,8 @@ class Heap:
 
     eager_tensor_type = tf_private.EagerTensor
 
-    def __init__(self, script: Script, graph: Any, profile: Profile) -> None:
-        self.script, self.graph, self.profile = script, graph, profile
+    def __init__(self, script: Script, graph: Any, profile: Profile, contexts: Contexts) -> None:
+        self.script, self.graph, self.profile, self.contexts = script, graph, profile, contexts
         self.is_specialised, self.keeps_shapes, self.keys_may_vary = False, False, True
         self.names: dict[int, str] = {}
         self.held: list[Any] = []
@@ -97,7 +97,6 @@ class Heap:
         self.targets: dict[tuple[Any, ...], str] = {}
         self.previous: dict[tuple[Any, ...], Any] = {}
         self.deleted: dict[tuple[Any, ...], bool] = {}
-        self.forks = 0
         self.appended: dict[int, list[Any]] = {}
         self.opened: dict[int, Any] = {}
         self.originals: dict[int, tuple[Any, Any]] = {}
@@ -309,15 +308,6 @@ class Heap:
         self.names, self._feeds, self.placeholders, self.originals, self.previous = (dict(part) for part in known)
         del self.inputs[inputs:]
 
-    @contextlib.contextmanager
-    def forked(self) -> Iterator[None]:
-        """While a tensor decides what happens."""
-        self.forks += 1
-        try:
-            yield
-        finally:
-            self.forks -= 1
-
     def unsealed(self, container: Any, where: str) -> None:
         """That nothing was set in a container under a key that differs from call to call.
 
@@ -344,7 +334,7 @@ class Heap:
 
     def write(self, key: tuple[Any, ...], target: str, value: Any, current: Any, where: str) -> None:
         """Sets a slot after the graph. Where a tensor decides about it, what is there `current`ly may stay there."""
-        if self.forks and key not in self.shadow and current is not MISSING:
+        if self.contexts.forks and key not in self.shadow and current is not MISSING:
             what = f"{target} as it was"
             name = self.script.read(target, assumption("presence", what, where))
             self.previous[key] = self._noted(current, name, what, ("slot", target), where)

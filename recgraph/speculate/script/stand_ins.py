@@ -300,7 +300,7 @@ class Generator(StandIn):
         if self.is_used:
             raise ev.refuse("generator", "a generator goes on later")
         self.is_used = True
-        here, consumer, forks, graph = ev.here, ev.frame, ev.heap.forks, tf.compat.v1.get_default_graph()
+        here, consumer, forks, graph = ev.here, ev.frame, ev.contexts.forks, tf.compat.v1.get_default_graph()
 
         def taken(member: Any) -> None:
             ev.frames.append(consumer)
@@ -309,7 +309,7 @@ class Generator(StandIn):
                     stops = take(member)
             finally:
                 ev.frames.pop()
-            if stops and ev.heap.forks != forks:
+            if stops and ev.contexts.forks != forks:
                 raise ev.refuse("generator", "a tensor decides whether a generator goes on")
             if stops and tf.compat.v1.get_default_graph() is not graph:  # what was taken belongs to a round of the loop
                 raise ev.refuse("generator", "a generator ends within a loop of the graph")

@@ -15,6 +15,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.script.contexts import RecursiveBody
 from recgraph.speculate.script.stand_ins import HELD, Residual, read_variable
 from recgraph.speculate.values import script_calls
 
@@ -155,7 +156,11 @@ def _limit(value: Any, tensor: tf.Tensor) -> int | None:
 def kept_in_loop(ev: Evaluator, value: Residual) -> tf.Tensor:
     """An integer that goes into a branch's or loop's variable: it is smaller than those may be."""
     tensor = script_calls.as_tensor(ev, value)
-    if tensor.dtype == tf.int64 and (value.limit is None or value.limit > HELD + _STEP) and not ev.recursive_bodies:
+    if (
+        tensor.dtype == tf.int64
+        and (value.limit is None or value.limit > HELD + _STEP)
+        and not ev.inside(RecursiveBody)
+    ):
         small = tf.logical_and(tensor < HELD, tensor > -HELD)
         ev.assert_in_graph(small, ev.noted("range", "an integer of 62 bits"))
     return tensor
@@ -169,7 +174,7 @@ def _arithmetic(made: Sum) -> Residual:
     tensors = made.integers
     multiplies = made.function in (operator.mul, operator.imul)
     limit = None if one is None or other is None else one * other if multiplies else one + other
-    if (limit is None or limit >= _FULL) and not made.ev.recursive_bodies:
+    if (limit is None or limit >= _FULL) and not made.ev.inside(RecursiveBody):
         size = tf.abs(made.function(*(tf.cast(t, tf.float64) for t in tensors)))
         made.hold(size < float(HELD), "range", "an integer of 62 bits")
         limit = HELD
@@ -179,7 +184,7 @@ def _arithmetic(made: Sum) -> Residual:
 @rule(operator.neg, operator.pos, operator.abs, abs)
 def _sign(made: Sum) -> Residual:
     tensor = made.integers[0]
-    if not made.is_float and (made.limits[0] is None or made.limits[0] >= _FULL) and not made.ev.recursive_bodies:
+    if not made.is_float and (made.limits[0] is None or made.limits[0] >= _FULL) and not made.ev.inside(RecursiveBody):
         made.hold(tensor > -_FULL, "range", "an integer of 63 bits")
     function = {operator.pos: tf.identity, operator.neg: tf.negative}.get(made.function, tf.abs)
     return made.result(function(tensor), None if made.is_float else made.limits[0])
@@ -187,7 +192,7 @@ def _sign(made: Sum) -> Residual:
 
 @rule(operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
 def _comparison(made: Sum) -> Residual:
-    if made.mixed and not made.ev.recursive_bodies:
+    if made.mixed and not made.ev.inside(RecursiveBody):
         made.hold_exact()
     return made.result(made.function(*made.integers))
 
@@ -298,7 +303,7 @@ def _rounding(made: Sum) -> Residual:
 
 def to_integer(ev: Evaluator, whole: tf.Tensor) -> Residual:
     """A float without a fraction as an integer."""
-    if not ev.recursive_bodies:
+    if not ev.inside(RecursiveBody):
         fits = tf.abs(tf.cast(whole, tf.float64)) < float(HELD)  # false for what is not a number
         ev.assert_in_graph(fits, ev.noted("range", "a float as an integer of 62 bits"))
     return Residual("", tensor=tf.cast(whole, tf.int64), late=True, limit=HELD)

@@ -288,7 +288,7 @@ def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
     if held is None and not ev.heap.is_made(owner):
         raise ev.refuse("object", f"an attribute of a {type(owner).__name__} that no name leads to is set")
     if held is None:
-        if ev.heap.forks and objects.slots_of(type(owner)):
+        if ev.contexts.forks and objects.slots_of(type(owner)):
             raise ev.refuse("slots", f"a new {type(owner).__name__} changes as a tensor decides")
         try:
             object.__setattr__(owner, name, value) if value is not MISSING else object.__delattr__(owner, name)

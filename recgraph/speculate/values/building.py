@@ -22,6 +22,7 @@ from recgraph.speculate.observe.frames import FOLDER, watched
 from recgraph.speculate.observe.reasons import Again, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.contexts import Building, CalledBack
 from recgraph.speculate.script.stand_ins import Iteration, PartialShape, Residual, Run, StandIn, is_symbolic
 from recgraph.speculate.values import script_calls
 
@@ -44,14 +45,9 @@ class Callback(StandIn):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        count = 0 if self.sequential else 1
-        self.ev.callbacks += count
-        try:
-            with watched(None):
-                result = self.ev.call(self.function, list(arguments), named)
-                return argument(self.ev, result, list(arguments))
-        finally:
-            self.ev.callbacks -= count
+        with contextlib.nullcontext() if self.sequential else self.ev.within(CalledBack()), watched(None):
+            result = self.ev.call(self.function, list(arguments), named)
+            return argument(self.ev, result, list(arguments))
 
 
 def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]) -> Any:
@@ -167,7 +163,7 @@ def _integer(ev: Evaluator, value: Residual, dtype: tf.DType | None) -> tf.Tenso
         wanted = wanted if fits else tf.int64
     else:
         is_sure = wanted == tf.int64 or (value.limit is not None and value.limit <= _SURELY)
-        if not is_sure and not ev.callbacks and not ev.recursive_bodies:
+        if not is_sure and not ev.inside(CalledBack):
             ev.assert_in_graph((value.tensor >= wanted.min) & (value.tensor <= wanted.max), what)
     return tf.identity(script_calls.as_tensor(ev, value, wanted))  # the other stands for the number itself
 
@@ -186,12 +182,8 @@ def converted(ev: Evaluator) -> Iterator[None]:
     if ev.watch is None:
         ev.watch = native.frames().Watch()
         ev.watch.meet(functools.partial(_met, weakref.ref(ev)))
-    ev.building.append(tf.compat.v1.get_default_graph())
-    try:
-        with watched(ev.watch):
-            yield
-    finally:
-        ev.building.pop()
+    with ev.within(Building(tf.compat.v1.get_default_graph())), watched(ev.watch):
+        yield
 
 
 def _met(of: weakref.ref[Evaluator], function: types.FunctionType) -> None:
@@ -218,7 +210,9 @@ def _called(of: weakref.ref[Evaluator], function: types.FunctionType, values: tu
         if known.is_users_type(type(value)) and not isinstance(value, tuple | list | dict | set | frozenset):
             ev.heap.reached(value)
     arguments, named = arguments_of(function, values)
-    is_once = tf.compat.v1.get_default_graph() is ev.building[-1]  # not in the body of a loop or branch of its own
+    is_once = (
+        tf.compat.v1.get_default_graph() is ev.contexts.all(Building)[-1].graph
+    )  # not in the body of a loop or branch of its own
     try:
         return Callback(ev, function, sequential=is_once)(*arguments, **named)
     except Raised as raised:  # Keras writes more into its message

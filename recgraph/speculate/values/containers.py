@@ -13,6 +13,7 @@ import tensorflow as tf
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.contexts import CalledBack, LoopRound
 from recgraph.speculate.script.heap import check_plain, like
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
@@ -222,7 +223,7 @@ class Known(Attributes):
             raise ev.refuse("iterator", f"a {type(whole).__name__} is gone through")
         found = list(whole)
         if isinstance(container, list | tuple) and ev.heap.name_of(container) is not None:
-            around = tuple(ev.managers)
+            around = ev.contexts.managers
             ev.places.update({id(member): (container, i, around) for i, member in enumerate(found)})
         if len(found) > UNROLL:
             raise ev.refuse("trips", f"a loop of {len(found)} rounds is not unrolled (limit {UNROLL})")
@@ -413,7 +414,12 @@ def _assumed_index(ev: Evaluator, index: Any) -> Any:
     """An index that comes out of the graph is taken to be that of the last call: a graph for each."""
     seen, site = ev.seen("index")
     is_number = isinstance(index, Residual) and index.tensor is not None and not index.is_array
-    if not is_number or type(seen.last) is not int or index.tensor.dtype != tf.int64 or ev.callbacks or ev.rounds:
+    if (
+        not is_number
+        or type(seen.last) is not int
+        or index.tensor.dtype != tf.int64
+        or ev.inside(CalledBack, LoopRound)
+    ):
         raise ev.refuse("index", "an index that a tensor gives into Python objects")
     ev.assert_in_graph(tf.equal(index.tensor, seen.last), ev.noted("path", f"the index is {seen.last}"))
     return seen.last

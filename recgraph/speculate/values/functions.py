@@ -19,6 +19,7 @@ from recgraph.speculate.observe.frames import watched
 from recgraph.speculate.observe.known import answer_themselves
 from recgraph.speculate.observe.profile import Seen, is_plain
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, syntax_of
+from recgraph.speculate.script.contexts import CalledBack
 from recgraph.speculate.script.stand_ins import Generator, MadeFunction, StandIn
 from recgraph.speculate.values import building, objects, tables
 from recgraph.speculate.values.containers import Known, Object
@@ -124,12 +125,8 @@ class Closure(MadeFunction):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        self.ev.callbacks += 1
-        try:
-            with watched(None):
-                return self.ev.lift(self.call(self.ev, list(arguments), named))
-        finally:
-            self.ev.callbacks -= 1
+        with self.ev.within(CalledBack()), watched(None):
+            return self.ev.lift(self.call(self.ev, list(arguments), named))
 
     def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Any:
         """Converts it where it is called."""

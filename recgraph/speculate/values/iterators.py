@@ -19,6 +19,7 @@ from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Raised, matches
 from recgraph.speculate.observe.syntax import Frame
+from recgraph.speculate.script.contexts import Catching
 from recgraph.speculate.script.stand_ins import HELD, Generator, Iteration, Residual, Rows, has_run, is_symbolic
 from recgraph.speculate.values import lists, objects, state
 from recgraph.speculate.values.state import State
@@ -26,12 +27,12 @@ from recgraph.speculate.values.state import State
 
 def made(ev: Evaluator, members: Iterable[Any] | Rows) -> Iteration:
     """An iterator that the program has made."""
-    return Iteration(members if isinstance(members, Rows) else iter(members), ev.heap.forks)
+    return Iteration(members if isinstance(members, Rows) else iter(members), ev.contexts.forks)
 
 
 def check_forks(ev: Evaluator, value: Iteration) -> None:
     """That an iterator goes on in the branch or round in which it was made."""
-    if value.forks != ev.heap.forks:
+    if value.forks != ev.contexts.forks:
         raise ev.refuse("iterator", "a tensor decides whether an iterator goes on")
 
 
@@ -62,16 +63,13 @@ def begun(ev: Evaluator, value: Any) -> Any:
 
 def _until(ev: Evaluator, end: type, member: Callable[[int], Any], node: ast.AST) -> Iterator[Any]:
     for i in range(UNROLL):
-        ev.handlers += 1
         try:
-            with ev.at(node):
+            with ev.within(Catching()), ev.at(node):
                 found = member(i)
         except Raised as raised:
             if not matches(raised.error, end):
                 raise
             return
-        finally:
-            ev.handlers -= 1
         yield found
     raise ev.refuse("trips", f"more than {UNROLL} members of an iterator")
 

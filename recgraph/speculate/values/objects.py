@@ -30,6 +30,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES, IN_PLACE
 from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Raised, matches
+from recgraph.speculate.script.contexts import Catching
 from recgraph.speculate.script.stand_ins import PartialShape, Residual, StandIn, is_symbolic
 from recgraph.speculate.values import shapes
 
@@ -317,15 +318,13 @@ def _named(kinds: Any) -> str:
 
 def read_or(ev: Evaluator, owner: Any, name: str, default: Any) -> Any:
     """The attribute, or what `getattr` gives where reading it raises."""
-    ev.handlers += 1
     try:
-        return ev.get(owner, name)
+        with ev.within(Catching()):
+            return ev.get(owner, name)
     except Raised as raised:
         if not matches(raised.error, AttributeError):
             raise
         return default
-    finally:
-        ev.handlers -= 1
 
 
 def identity(ev: Evaluator, left: Any, right: Any) -> Any:

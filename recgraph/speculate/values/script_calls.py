@@ -25,6 +25,7 @@ from recgraph.speculate.observe.reasons import Inconvertible
 from recgraph.speculate.passes import guarding
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.contexts import Catching
 from recgraph.speculate.script.stand_ins import CONTAINERS, LateCall, Residual, Showing, is_symbolic, mapped
 from recgraph.speculate.values import arrays
 from recgraph.speculate.values.arrays import CHANGING
@@ -93,7 +94,7 @@ def in_script(ev: Evaluator, function: Callable[..., Any], arguments: Sequence[A
         if "read-only" in str(error):
             raise ev.refuse("array", "an array may be changed that was there before") from error
         raise _raised_in_script(ev, f"{call}({code})", error) from error
-    kind = "presence" if ev.handlers else "raises"
+    kind = "presence" if ev.inside(Catching) else "raises"
     failing = ev.script.number(assumption(kind, f"{getattr(function, '__name__', function)}", ev.where()))
     ev.script.before += [f"try: {name} = {call}({code})", f"except Exception: return broken({failing})"]
     return Residual(name, example)
@@ -108,7 +109,7 @@ def _were_changed(ev: Evaluator, values: Sequence[Residual]) -> bool:
 
 def _raised_in_script(ev: Evaluator, code: str, error: Exception) -> Inconvertible:
     """What a call raises that the script makes: the same kind of exception in each run."""
-    if not ev.handlers:
+    if not ev.inside(Catching):
         return ev.refuse("raises", f"{type(error).__name__}: {error}")
     name, kind = ev.script.name(), ev.script.constant(type(error))
     number = ev.script.number(ev.noted("decision", f"{type(error).__name__} is raised"))

@@ -25,6 +25,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.syntax import syntax_of
 from recgraph.speculate.passes.effects import effects
 from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.contexts import RecursiveBody
 from recgraph.speculate.script.stand_ins import MISSING, Ref, Residual, Rows
 from recgraph.speculate.values import attributes
 
@@ -236,11 +237,9 @@ class Recursion:
     def build(self, run: Callable[[list[Any]], Any]) -> None:
         """Converts the body, given what runs the function on its arguments."""
         ev = self.ev
-        ev.callbacks += 1
-        ev.recursive_bodies += 1
         count = len(ev.assertions)
         try:
-            with self.subgraph:
+            with ev.within(RecursiveBody()), self.subgraph:
                 given = iter(self.subgraph.declared_arguments())
                 arguments = [
                     self.fixed[i] if i in self.fixed else next(given) if table is None else Ref(table, next(given))
@@ -248,8 +247,6 @@ class Recursion:
                 ]
                 self.subgraph.output(ev.lift(run(arguments)))
         finally:
-            ev.callbacks -= 1
-            ev.recursive_bodies -= 1
             del ev.assertions[count:]  # of branches without any: nothing is assumed in a body
         self._refuse_writes()
 
@@ -265,7 +262,7 @@ class Recursion:
             if arguments[i] is not value:
                 raise self.ev.refuse("recursion", f"argument {i} of {self.function.__name__} changes")
         given = [a for i, a in enumerate(arguments) if i not in self.fixed]
-        if self.ev.recursive_bodies:
+        if self.ev.inside(RecursiveBody):
             for ref in given:
                 if isinstance(ref, Ref):
                     ref.table.follow(ref)
@@ -293,7 +290,7 @@ def _identities(members: Any) -> tuple[Any, ...]:
 def call(ev: Evaluator, function: Any, arguments: list[Any], run: Callable[[list[Any]], Any]) -> Any:
     """A call of a recursive function, from outside of it or from its own body."""
     recursion = ev.recursions.get(function.__code__)
-    if recursion is None or not (ev.recursive_bodies or recursion.is_up_to_date()):
+    if recursion is None or not (ev.inside(RecursiveBody) or recursion.is_up_to_date()):
         started = [_from_heap(ev, function, i, a) for i, a in enumerate(arguments)]
         if not any(isinstance(a, Ref) for a in started):
             return None
@@ -301,7 +298,7 @@ def call(ev: Evaluator, function: Any, arguments: list[Any], run: Callable[[list
         recursion.build(run)
     varying = [i for i in range(len(arguments)) if i not in recursion.fixed]
     place = ev.places.get(id(arguments[varying[0]]))
-    if len(varying) == 1 and place is not None and not ev.recursive_bodies and place[2] == tuple(ev.managers):
+    if len(varying) == 1 and place is not None and not ev.inside(RecursiveBody) and place[2] == ev.contexts.managers:
         container, which, _ = place
         kind = type(arguments[varying[0]])
         if all(type(member) is kind and ev.heap.name_of(member) is not None for member in container):
