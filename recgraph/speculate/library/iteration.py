@@ -26,10 +26,12 @@ def _lazily(function: Callable[..., Any]) -> Special:
     """One that only moves the members of its arguments, as Python's own does; its other arguments are known numbers."""
 
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
-        if function is zip and not named and (rows := _rows(ev, arguments)) is not None:
-            return iterators.made(ev, rows)
-        columns = [ev.iterator(a) for a in arguments]
         known = {name: ev.concrete(value) for name, value in named.items()}
+        if function is zip and (rows := _columns(ev, arguments)) is not None:
+            if known.get("strict"):
+                lists.assume(ev, _are_equally_long(rows), "the arguments of zip() have the same length")
+            return iterators.made(ev, _side_by_side(rows))
+        columns = [ev.iterator(a) for a in arguments]
         return iterators.made(ev, _guarded(ev, function(*columns, **known)))
 
     return convert
@@ -44,16 +46,30 @@ def _guarded(ev: Evaluator, members: Iterator[Any]) -> Iterator[Any]:
 
 def _rows(ev: Evaluator, values: Arguments) -> Rows | None:
     """Tuples of one member of each value, if only the graph knows how many there are."""
+    columns = _columns(ev, values)
+    return None if columns is None else _side_by_side(columns)
+
+
+def _columns(ev: Evaluator, values: Arguments) -> list[Rows] | None:
+    """The members of each value, if only the graph knows how many one of them has."""
     columns = [loops.graph_rows(ev, value) for value in values]
     if all(column is None or column.begins for column in columns):
         return None
-    for i, value in enumerate(values):
-        if columns[i] is None:
-            columns[i] = lists.rows(ev, iterators.collected(ev, ev.iterator(value)))
-    found = [column for column in columns if column is not None]
-    count = functools.reduce(tf.minimum, (column.count for column in found))
-    sources = tuple(source for column in found for source in column.sources)
-    return Rows(count, lambda i: tuple(column.row(i) for column in found), sources=sources)
+    pairs = zip(columns, values, strict=True)
+    return [
+        lists.rows(ev, iterators.collected(ev, ev.iterator(v))) if column is None else column for column, v in pairs
+    ]
+
+
+def _side_by_side(columns: list[Rows]) -> Rows:
+    count = functools.reduce(tf.minimum, (column.count for column in columns))
+    sources = tuple(source for column in columns for source in column.sources)
+    return Rows(count, lambda i: tuple(column.row(i) for column in columns), sources=sources)
+
+
+def _are_equally_long(columns: list[Rows]) -> tf.Tensor:
+    first, *others = (column.count for column in columns)
+    return tf.reduce_all([tf.equal(first, count) for count in others])
 
 
 SPECIAL.update({f: _lazily(f) for f in (

@@ -108,7 +108,7 @@ def item(ev: Evaluator, members: Any, index: Any) -> Any:
     return member(run, _in_range(ev, run, index))
 
 
-def _assume(ev: Evaluator, condition: tf.Tensor, what: str) -> None:
+def assume(ev: Evaluator, condition: tf.Tensor, what: str) -> None:
     """That something does not raise. Where that may be caught, both ways would be needed."""
     if ev.inside(Catching):
         raise ev.refuse_runs(f"a tensor decides whether {what}")
@@ -120,7 +120,7 @@ def _in_range(ev: Evaluator, run: Run, index: Any) -> tf.Tensor:
     number = _integer(ev, index)
     number = tf.where(number < 0, number + run.count, number)
     there = tf.logical_and(number >= 0, number < run.count)
-    _assume(ev, there, "the index is in range")
+    assume(ev, there, "the index is in range")
     return number
 
 
@@ -192,7 +192,7 @@ def pop(ev: Evaluator, members: list[Any], arguments: list[Any]) -> Any:
         return members.pop(index)
     if len(members) > 1:  # the next run may have it
         run = whole(ev, members)
-    _assume(ev, run.count > 0, "there is a member")
+    assume(ev, run.count > 0, "there is a member")
     rest = tf.maximum(run.count - 1, 0)
     members[:] = [part(run, tf.constant(0 if index else 1, tf.int64), 1, rest)]
     return member(run, rest if index else tf.constant(0, tf.int64))
@@ -218,7 +218,7 @@ def packed(ev: Evaluator, members: Sequence[Any], dtype: tf.DType | None = None)
     if not isinstance(hole, Hole) or hole.is_array:
         raise ev.refuse_runs("a tensor is made of a list of other things")
     if not any(not isinstance(m, Run) for m in members):
-        _assume(ev, run.count > 0, "the list has members")
+        assume(ev, run.count > 0, "the list has members")
     (rows,) = merging.stacks(ev, run)
     return _numbers(ev, rows, dtype) if hole.is_number else rows
 
@@ -228,7 +228,7 @@ def _numbers(ev: Evaluator, rows: tf.Tensor, dtype: tf.DType | None) -> tf.Tenso
     wanted = dtype or {tf.float64: tf.float32, tf.int64: tf.int32}.get(rows.dtype, rows.dtype)
     if rows.dtype.is_integer and wanted.is_integer:
         fits = tf.reduce_all(tf.logical_and(rows >= wanted.min, rows <= wanted.max))
-        _assume(ev, fits, f"all numbers are within {wanted.name}")
+        assume(ev, fits, f"all numbers are within {wanted.name}")
     elif rows.dtype == tf.bool and wanted != tf.bool or not wanted.is_floating:
         return rows
     return tf.cast(rows, wanted)
@@ -243,7 +243,7 @@ def concatenated(ev: Evaluator, members: Sequence[Any]) -> tf.Tensor:
             raise ev.refuse_runs("tensors of different lengths are joined backwards, or some of them")
         rows = packed(ev, members)
         return tf.reshape(rows, tf.concat([[-1], tf.shape(rows)[2:]], 0))
-    _assume(ev, run.count > 0, "the list has members")
+    assume(ev, run.count > 0, "the list has members")
     made = tf.raw_ops.TensorListConcatV2(
         input_handle=run.lists[0],
         element_shape=merging._dims(tf.TensorShape([None]).concatenate(hole.shape[1:])),

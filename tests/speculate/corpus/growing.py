@@ -355,3 +355,43 @@ def a_grown_list_changes_a_member() -> Any:
         return found, tf.stack(found)
 
     return step, rows, None
+
+
+@program
+def strictly_side_by_side() -> Any:
+    def step(x: tf.Tensor, y: tf.Tensor) -> Any:
+        total = tf.zeros([])
+        for one, other in zip(x, y, strict=True):
+            total += one * other
+        pairs = [a - b for a, b in zip(x, y, strict=True)]
+        return total, pairs, len(pairs)
+
+    def arguments(i: int) -> tuple[Any, ...]:
+        numbers = tf.range(float(i % 5 + 1))
+        return numbers, numbers + 0.5
+
+    return step, arguments, None
+
+
+class _Seen:
+    def __init__(self) -> None:
+        self.last, self.calls = tf.zeros([]), 0
+
+
+@program
+def strictly_side_by_side_with_one_too_many() -> Any:
+    def step(x: tf.Tensor, y: tf.Tensor, state: Any) -> Any:
+        total = tf.zeros([])
+        for one, other in zip(x, y, strict=True):
+            total += one * other
+            state.last = one
+        state.calls += 1
+        return total
+
+    state = _Seen()
+
+    def arguments(i: int) -> tuple[Any, ...]:
+        numbers = tf.range(float(i % 4 + 2))
+        return numbers, numbers[: -1 if i % 5 == 3 else None], state
+
+    return step, arguments, state
