@@ -29,7 +29,12 @@ class Runner:
     """A contender, and where in the trees it stands."""
 
     def __init__(self, contender: Contender, task: Task):
-        """Args: both."""
+        """Begins at the first tree.
+
+        Args:
+          contender: who runs.
+          task: the trees it runs on.
+        """
         self._contender = contender
         self.first, self.tune, self.close = contender.first, contender.tune, contender.close
         mean = sum(map(len, task.trees)) / len(task.trees)
@@ -68,7 +73,14 @@ class Pace:
     """Trees a second of one phase at one size, measured for about as long each time, whoever it is."""
 
     def __init__(self, runner: Runner, phase: str, size: int, seconds: float):
-        """Args: whom to measure at what, and for how long each time."""
+        """Prepares a measurement.
+
+        Args:
+          runner: whom to measure.
+          phase: "train" or "infer".
+          size: trees per batch.
+          seconds: how long each measurement takes, about.
+        """
         self._run = functools.partial(runner.run, phase, size)
         self._tune = functools.partial(runner.tune, phase, size, seconds / 2)
         self._seconds = seconds

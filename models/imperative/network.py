@@ -16,7 +16,15 @@ class TreeNetwork:
     def __init__(
         self, vocabulary: int, embedding: int, hidden: int, classes: int, rates: tuple[float, float] = (0.05, 0.1)
     ):
-        """Args: sizes, and the learning rates: Adagrad's, and of gradient descent for the embedding."""
+        """Creates the weights.
+
+        Args:
+          vocabulary: number of words.
+          embedding: size of a word vector.
+          hidden: size of a hidden row.
+          classes: number of classes.
+          rates: the learning rates of Adagrad, and of gradient descent for the embedding.
+        """
         self.weights = Weights()
         self.embedding = self.weights.uniform([vocabulary, embedding], 0.05)
         self.output_kernel = self.weights.uniform([hidden, classes])

@@ -17,7 +17,11 @@ class Weights:
     """
 
     def __init__(self, seed: int = 0):
-        """Args: the seed of the first values."""
+        """Begins without weights.
+
+        Args:
+          seed: of the initial values.
+        """
         self.all: list[tf.Variable] = []
         self._random = np.random.default_rng(seed)
 
@@ -48,7 +52,13 @@ class Momentum:
     """Gradient descent with momentum: `v = m v + g; w -= r v`."""
 
     def __init__(self, variables: Sequence[tf.Variable], rate: float, momentum: float = 0.9):
-        """Args: what is trained, the learning rate and the momentum."""
+        """Creates the state.
+
+        Args:
+          variables: the variables to train.
+          rate: the learning rate.
+          momentum: of the velocities.
+        """
         self.rate, self.momentum = rate, momentum
         self.velocities = [tf.Variable(tf.zeros_like(variable)) for variable in variables]
 
@@ -64,7 +74,13 @@ class Adagrad:
     """Adagrad (Duchi et al., 2011): `s += g^2; w -= r g / sqrt(s)`."""
 
     def __init__(self, variables: Sequence[tf.Variable], rate: float, first: float = 0.1):
-        """Args: what is trained, the learning rate, and the first value of the sums."""
+        """Creates the state.
+
+        Args:
+          variables: the variables to train.
+          rate: the learning rate.
+          first: initial value of the accumulators.
+        """
         self.rate = rate
         self.sums = [tf.Variable(tf.fill(variable.shape, first)) for variable in variables]
 
@@ -80,7 +96,13 @@ class Adam:
     """Adam (Kingma and Ba, 2015), with its number of steps in Python."""
 
     def __init__(self, variables: Sequence[tf.Variable], rate: float, decay: tuple[float, float] = (0.9, 0.999)):
-        """Args: what is trained, the learning rate, and the decay of the first and the second moment."""
+        """Creates the state.
+
+        Args:
+          variables: the variables to train.
+          rate: the learning rate.
+          decay: of the first and the second moment.
+        """
         self.rate, self.decay, self.steps = rate, decay, 0
         self.first = [tf.Variable(tf.zeros_like(variable)) for variable in variables]
         self.second = [tf.Variable(tf.zeros_like(variable)) for variable in variables]

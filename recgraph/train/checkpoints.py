@@ -18,13 +18,13 @@ _NAME = re.compile(r"epoch-(\d+)\.index$")
 
 
 class CheckpointError(RecgraphError):
-    """A checkpoint cannot be written, or none of those in a folder can be read."""
+    """A checkpoint cannot be written, or none in a folder can be read."""
 
     id = "checkpoint"
 
 
 class MismatchError(CheckpointError):
-    """A checkpoint holds other variables than what it is restored to."""
+    """A checkpoint has other variables than the model it is restored to."""
 
 
 class Checkpoints:
@@ -35,7 +35,13 @@ class Checkpoints:
     """
 
     def __init__(self, checkpoint: tf.train.Checkpoint, folder: Path, keep: int):
-        """Args: what to save, where, and how many to keep."""
+        """Manages the checkpoints of one folder.
+
+        Args:
+          checkpoint: what to save and restore.
+          folder: where.
+          keep: how many to keep.
+        """
         self._checkpoint = checkpoint
         self._folder = folder
         self._keep = keep
@@ -44,7 +50,7 @@ class Checkpoints:
         """Writes the checkpoint of an epoch, then deletes the oldest beyond `keep`.
 
         Raises:
-          CheckpointError: it cannot be written, the disk is full; nothing of it is left, and older ones are as before.
+          CheckpointError: it cannot be written, for instance because the disk is full; older ones are unchanged.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -70,14 +76,14 @@ class Checkpoints:
         return sorted(int(match.group(1)) for match in matches if match)
 
     def restore(self) -> int | None:
-        """Restores the newest checkpoint that is whole, and forgets newer ones that are not.
+        """Restores the newest intact checkpoint, and ignores newer damaged ones from then on.
 
         Returns:
-          Its epoch, or None if there is no checkpoint at all.
+          Its epoch, or None if there is no checkpoint.
 
         Raises:
-          CheckpointError: there are some, and all are damaged.
-          MismatchError: it lacks a variable, has one too many, or one has another shape.
+          CheckpointError: there are checkpoints, and all are damaged.
+          MismatchError: it lacks a variable, has an additional one, or one has another shape.
         """
         damaged: list[int] = []
         for epoch in reversed(self.epochs()):

@@ -17,7 +17,16 @@ SENTENCES = ("the plot is not dull", "a brilliant but predictable film")
 
 
 def run_demo(out: Path, seed: int, as_json: bool) -> dict[str, float]:
-    """Does it all in the folder `out`; a demo that was stopped goes on. Returns the accuracies on test."""
+    """Runs the whole demo in a folder, or continues one that was stopped.
+
+    Args:
+      out: the folder.
+      seed: of the treebank and the weights.
+      as_json: whether to print JSON lines.
+
+    Returns:
+      The accuracies on the test set, fractions by name.
+    """
     data, trained = out / "treebank", out / "run"
     say = (lambda text: None) if as_json else click.echo
     if not (data / "test.txt").exists():

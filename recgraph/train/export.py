@@ -1,7 +1,7 @@
-"""Saving a trained model as a SavedModel that runs without the code of the model: `recgraph` must be imported, no more.
+"""Saving a trained model as a SavedModel that runs without the model's code: only `recgraph` must be imported.
 
-Two signatures, both for batches of any size. `trees` takes the flat arrays of `recgraph.data.TreeBatch` with words as
-strings. `sentences` takes sentences as people write them, tokenizes them as `recgraph predict` does, and puts balanced
+It has two signatures, both for batches of any size. `trees` takes the flat arrays of `recgraph.data.TreeBatch`, with
+words as strings. `sentences` takes plain sentences, tokenizes them as `recgraph predict` does, and builds balanced
 trees over them in the graph.
 """
 
@@ -32,7 +32,12 @@ class Served(tf.Module):
     """A model with its vocabulary, from strings to probabilities."""
 
     def __init__(self, model: TreeModel, vocabulary: Vocabulary):
-        """Args: a trained model and the vocabulary that it was trained with."""
+        """Wraps a trained model.
+
+        Args:
+          model: the model.
+          vocabulary: the vocabulary that it was trained with.
+        """
         super().__init__(name="served")
         self.model = model
         self.table = vocabulary.lookup_table()
@@ -86,10 +91,15 @@ class Served(tf.Module):
 
 
 def save(model: TreeModel, vocabulary: Vocabulary, folder: Path) -> None:
-    """Writes the SavedModel, with `sentences` as the default signature, in place of one that is there.
+    """Writes a SavedModel, with `sentences` as the default signature; it replaces one that is there.
+
+    Args:
+      model: a trained model.
+      vocabulary: the vocabulary that it was trained with.
+      folder: the folder of the SavedModel.
 
     Raises:
-      ExportError: it cannot be written: no permission, a full disk. What was in the folder is as before.
+      ExportError: it cannot be written (no permission, full disk); the folder is unchanged.
     """
     served = Served(model, vocabulary)
     signatures = {"serving_default": served.sentences, "sentences": served.sentences, "trees": served.trees}

@@ -83,15 +83,26 @@ class Request:
 
 
 class Parser:
-    """A run, ready to parse."""
+    """Parses sentences with a trained run."""
 
     def __init__(self, run: Run):
-        """Args: what `run.load_parser` returned."""
+        """Prepares a run.
+
+        Args:
+          run: from `run.load_parser`.
+        """
         self._run = run
         self._spans = tf.function(run.model.predict, input_signature=[batch_signature()], autograph=False)
 
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Tree]:
-        """A tree for each sentence, without labels but at the root."""
+        """Parses sentences.
+
+        Args:
+          sentences: any number of them.
+
+        Yields:
+          A tree for each sentence, with a label only at the root, if any.
+        """
         waiting = iter(sentences)
         while some := list(itertools.islice(waiting, BATCH)):
             batch = encode([balanced(tokens) for tokens, _ in some], self._run.vocabulary)

@@ -19,11 +19,11 @@ BINARY_SENTIMENTS = ("negative", "positive")
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """What a model says about one tree.
+    """What a model predicts for one tree of N nodes.
 
     Attributes:
-      tree: the tree; its labels are the true ones, where they are known.
-      probabilities: float32 `[N, C]`, of every node in post-order, the root last.
+      tree: the tree; its labels are the true ones, if known.
+      probabilities: float32 `[N, C]`, for every node in post-order, the root last.
     """
 
     tree: Tree
@@ -51,10 +51,14 @@ class Prediction:
 
 
 class Predictor:
-    """A run, ready to classify."""
+    """Classifies trees with a trained run."""
 
     def __init__(self, run: Run):
-        """Args: what `run.load` returned."""
+        """Prepares a run.
+
+        Args:
+          run: from `run.load`.
+        """
         self._run = run
         predict = network(run.model, run.settings.implementation).predict
         self._probabilities = tf.function(

@@ -23,7 +23,11 @@ class NotFiniteError(Exception):
     """
 
     def __init__(self, step: int):
-        """Args: its place."""
+        """Names the step.
+
+        Args:
+          step: its place, from 0.
+        """
         super().__init__(f"the loss of step {step} is not finite")
         self.step = step
 
@@ -60,7 +64,14 @@ class Steps(tf.Module):
     """The steps of one run. Many steps are one loop in a graph: calling a graph from Python costs 0.3 ms."""
 
     def __init__(self, model: Any, implementation: str = "recursive", seed: int = 0, task: Task = TASKS["fine"]):
-        """Args: the model to train, how to run it, the seed of the dropout, and what is learned."""
+        """Creates the optimizer and the loops.
+
+        Args:
+          model: the model to train.
+          implementation: "recursive" or "iterative".
+          seed: of dropout.
+          task: what is learned.
+        """
         super().__init__(name="steps")
         self.model = model
         self.optimizer = TreeOptimizer(model)

@@ -111,7 +111,13 @@ class Sentiment(Trees):
     hit = "root"
 
     def __init__(self, labels: str, classes: int, target: str):
-        """Args: the labels, how many there are, and the target."""
+        """Describes the task.
+
+        Args:
+          labels: "fine" or "binary".
+          classes: number of classes.
+          target: the metric by which an epoch is chosen.
+        """
         self._labels, self.classes, self.target = labels, classes, target
 
     @property
