@@ -198,7 +198,10 @@ class Evaluator(abc.ABC):
 
     def read_name(self, node: ast.Name) -> Any:
         """The value of a name: local, of a function around, of the closure, global or builtin."""
-        name = node.id
+        with self.at(node):
+            return self._read(node.id)
+
+    def _read(self, name: str) -> Any:
         frame: Frame | None = self.frame
         while frame is not None:
             if name in frame.names.globals:
