@@ -89,8 +89,13 @@ def joined(parts: list[Explanation], otherwise: str) -> Explanation:
     return made
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number of things, such as "1 loop" or "2 loops"; `many` is the plural where it has no plain -s."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 def _as_text(remark: Remark) -> str:
-    times = f" {remark.count} times" if remark.count else ""
+    times = f" {counted(remark.count, 'time')}" if remark.count else ""
     where = f" ({remark.where})" if remark.where else ""
     advice = f"; to do: {remark.remedy}" if remark.remedy else ""
     return f"  {remark.kind}{times}: {remark.text}{where}{advice}"

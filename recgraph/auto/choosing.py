@@ -44,7 +44,7 @@ class Decision:
     why: str
 
     def __str__(self) -> str:
-        costs = ", ".join(f"{WHAT[way]} {duration(cost)}" for way, cost in self.costs.items())
+        costs = ", ".join(f"{duration(cost)} {WHAT[way]}" for way, cost in self.costs.items())
         measured = f"; median time per step over {self.steps} steps taken in turn: {costs}" if costs else ""
         return f"steps run {WHAT[self.way]} ({self.why}{measured})"
 

@@ -145,8 +145,8 @@ class Automatic(Speculated):
 
         def then(way: Way) -> list[Way]:
             if way.name == CALLEES and not way.given_up:
-                return [Coexecuting(COEXEC_CALLEES, callees.run)]
+                return [Coexecuting(COEXEC_CALLEES, callees.run, self.name)]
             is_last = way.name == COEXEC
-            return [Coexecuting(COEXEC, function)] if way.given_up and not is_last else []
+            return [Coexecuting(COEXEC, function, self.name)] if way.given_up and not is_last else []
 
         return Choosing(self.name, [Eagerly(function)], [callees], then)

@@ -20,9 +20,9 @@ COEXEC_CALLEES: Final = "coexec+callees"
 WHAT: Final[dict[str, str]] = {
     EAGER: "eagerly",
     GRAPH: "as one graph",
-    CALLEES: "eagerly, with its callees as graphs",
+    CALLEES: "eagerly with callees as graphs",
     COEXEC: "co-executed",
-    COEXEC_CALLEES: "co-executed, with its callees as graphs",
+    COEXEC_CALLEES: "co-executed with callees as graphs",
 }
 
 
@@ -150,6 +150,7 @@ class Coexecuting:
     Args:
         name: the way's.
         function: what a step does.
+        title: its name in explanations.
 
     Attributes:
         coexecuted: the steps.
@@ -158,8 +159,9 @@ class Coexecuting:
     is_usual = True
     is_for_one_thread = True  # at its end a step sets all variables of the graph, those of other ways through it too
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    def __init__(self, name: str, function: Callable[..., Any], title: str) -> None:
         self.name, self.coexecuted, self._failure = name, Coexecuted(function), ""
+        self.coexecuted.phases.name = title
         self.run: Callable[..., Any] = self.coexecuted
         try:
             native.coexec()

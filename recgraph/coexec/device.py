@@ -1,4 +1,4 @@
-"""The door to the C++ device: begins and ends steps, and says what the numbers in a trace mean."""
+"""The interface to the C++ device: begins and ends steps, and translates the numbers in a trace."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import contextlib
 import dataclasses
 import functools
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from recgraph import native, tf_private
@@ -19,6 +22,13 @@ from recgraph.coexec.loops import Loops
 from recgraph.coexec.operations import KINDS, PROGRAMS, WRITES, may_be_deferred, may_be_in_program, may_fail
 from recgraph.coexec.trace import Trace, read_trace
 from recgraph.core import program
+
+# How names of files begin that are not the user's: TensorFlow, Keras, what runs steps and graphs, scripts.
+_LIBRARIES = (
+    "<recgraph: ",
+    *(f"{Path(package.__file__).parent}/" for package in (tf, keras)),
+    *(f"{Path(native.__file__).parents[1] / room}/" for room in ("auto", "coexec", "core", "speculate", "tf_private")),
+)
 
 NAME = "/job:localhost/replica:0/task:0/device:RECGRAPH:0"
 
@@ -219,11 +229,18 @@ def can_be_deferred(number: int) -> bool:
     return given.results is None and may_be_deferred(given.name)
 
 
+def title(number: int) -> str:
+    """What operations with this signature are called in explanations: their type, or the function that they call."""
+    name = signature(number).name
+    called = re.fullmatch(r"__(?:inference|forward|backward)_(?:speculated_)?(.+)_\d+", name)
+    return f"the function {called[1]}" if called else name
+
+
 def place(number: int) -> str:
-    """A location as `file:line`, the innermost one that is not TensorFlow's own."""
+    """A location as `file:line`, the innermost one outside of libraries."""
     frames = module().location(number)
     for file, line, _ in frames:
-        if "/tensorflow/" not in file and "/keras/" not in file:
+        if not file.startswith(_LIBRARIES):
             return f"{file}:{line}"
     return f"{frames[0][0]}:{frames[0][1]}" if frames else "?"
 

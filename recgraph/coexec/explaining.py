@@ -1,4 +1,4 @@
-"""What `explain()` says of co-execution: the phases, the trace graph, where it meets Python, why steps left it."""
+"""`explain()` of co-execution: the phases, the trace graph, its exchange of values with Python, why steps left it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recgraph.coexec.phases import Phases
 from recgraph.coexec.profile import Profile
 from recgraph.coexec.trace import From
 from recgraph.coexec.trace_graph import Node
-from recgraph.explaining import Explanation, Remark
+from recgraph.explaining import Explanation, Remark, counted
 
 # What to change where steps leave their graph, by how the reason begins.
 REMEDIES: Final[dict[str, str]] = {
@@ -77,11 +77,15 @@ def _described_graph(phases: Phases) -> str:
     variables = {number for node in nodes for number in node.resources if number >= 0}
     feeds = sum(origin.origin is From.FEED for node in nodes for origins in node.inputs for origin in origins)
     fetches = sum(len(node.fetched) for node in nodes)
-    size = f"trace graph: {len(nodes)} operations, {len(phases.graph.loops)} loops, {len(variables)} variables"
-    size = f"{size}, {feeds} feeds, {fetches} fetches"
+    counts = {
+        "operation": len(nodes), "loop": len(phases.graph.loops), "variable": len(variables), "feed": feeds,
+    }  # fmt: skip
+    parts = [counted(count, what) for what, count in counts.items()]
+    size = f"trace graph: {', '.join(parts)}, {counted(fetches, 'fetch', 'fetches')}"
     if phases.built is None:
         return size
-    return f"{size}; graph: {phases.built.switches} switches, Python waits for {phases.built.syncs} operations"
+    waits = counted(phases.built.syncs, "operation")
+    return f"{size}; graph: {counted(phases.built.switches, 'switch', 'switches')}, Python waits for {waits}"
 
 
 def _described_times(profile: Profile) -> str:
@@ -111,7 +115,7 @@ def _meetings(nodes: Iterable[Node]) -> Iterator[Remark]:
     """The lines at which the graph is given values, gives some, or is waited for."""
     found: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for node in nodes:
-        where, kind = device.place(node.location), device.signature(node.signature).name
+        where, kind = device.place(node.location), device.title(node.signature)
         for origins in node.inputs:
             for origin in origins:
                 if origin.origin is From.FEED:

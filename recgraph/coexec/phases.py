@@ -24,7 +24,7 @@ MAX_WAYS = 256
 # Switches in one graph: beyond that, making it takes longer than it will ever save.
 MAX_SWITCHES = 200
 _LOG = logs.logger("coexec")
-_MEANING = Meaning(device.place, lambda number: device.signature(number).name)
+_MEANING = Meaning(device.place, device.title)
 
 
 @dataclasses.dataclass(frozen=True)

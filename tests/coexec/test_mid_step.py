@@ -191,7 +191,7 @@ def test_a_signal_ends_the_wait_for_a_value(handler: Any) -> None:
     called = program.run()
     assert [value for value in program.seen if isinstance(value, float)] == [program.seen[0]] * 9
     assert float(program.variable) == 10.0 + 900.0
-    assert "left 1 times: a signal" in called.explain()
+    assert "left 1 time: a signal" in called.explain()
     assert called.phases.counts["coexecuted"] >= 5
 
 

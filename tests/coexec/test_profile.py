@@ -95,7 +95,7 @@ def test_explain_says_where_a_new_path_began() -> None:
     for i in range(12):
         called(tf.constant(1.0), i == 8)
     text = called.explain()
-    assert f"left 1 times: new path: Exp ({_line(step, '# the new path')}); to do: none needed" in text
+    assert f"left 1 time: new path: Exp ({_line(step, '# the new path')}); to do: none needed" in text
 
 
 def test_the_table_and_the_picture(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_a_subgraph_that_runs_python() -> None:
 
     called = compared(lambda: (lambda x: looking(tf.sin(x)) + tf.cos(x), []), number)
     assert len(seen) == 2 * STEPS
-    assert "PyFunc, which may not be done before Python is there" in called.phases.given_up
+    assert "PyFunc, whose effects must not happen before Python reaches the call" in called.phases.given_up
 
 
 def test_an_exception_after_a_subgraph() -> None:

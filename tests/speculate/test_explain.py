@@ -131,7 +131,7 @@ def test_what_runs_eagerly_says_what_to_change() -> None:
         called(tf.constant(1.0))
     line = inspect.getsourcelines(step)[1] + 1
     text = called.explain()
-    assert f"eager 1 times: Import runs eagerly ({__file__}:{line}); to do: move it out of the function" in text
+    assert f"eager 1 time: Import runs eagerly ({__file__}:{line}); to do: move it out of the function" in text
     assert "Import runs eagerly" in called.explain(html=True)
 
 
