@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import inspect
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import tensorflow as tf
 import recgraph as rg
 from recgraph import logs
 from recgraph.speculate import Speculated
+from recgraph.speculate.observe import reasons
 from recgraph.speculate.run import explaining
 from recgraph.speculate.script import assumptions
 
@@ -177,3 +179,13 @@ def test_the_log_tells_conversions_breaks_and_what_runs_eagerly(
     written = capsys.readouterr().err
     assert "[speculate] program: a graph of " in written
     assert "[speculate] program: broke: tensor: x (" in written
+
+
+def test_every_feature_says_what_to_do() -> None:
+    """A refusal without a way out leaves the user where he was; a feature that nothing refuses is dead."""
+    package = Path(reasons.__file__).parents[1]
+    source = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
+    for feature in reasons.Feature:
+        assert len(feature.remedy.split()) > 2, feature
+        assert f"Feature.{feature.name}" in source, feature
+    assert len({feature.remedy for feature in reasons.Feature}) > len(reasons.Feature) * 0.9

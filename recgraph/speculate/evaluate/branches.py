@@ -51,7 +51,7 @@ def choose(
 
     try:
         return state.attempt(ev, both)
-    except Inconvertible as reason:
+    except (Inconvertible, Raised) as reason:
         ev.paths.add(place)
         try:
             direction = ev.follow_last(condition, what, at)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from recgraph.speculate.evaluate import branches
 from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule
-from recgraph.speculate.observe.reasons import Raised, matches
+from recgraph.speculate.observe.reasons import Feature, Raised, matches
 from recgraph.speculate.script.contexts import Catching, Handling
 from recgraph.speculate.script.stand_ins import MISSING, Closed, Residual
 from recgraph.speculate.values import objects
@@ -33,14 +33,14 @@ def _raise(ev: Evaluator, node: ast.Raise) -> None:
     if node.exc is None:
         handling = ev.contexts.all(Handling)
         if not handling:
-            raise ev.refuse("raises", "no exception is handled that could be raised again")
+            raise ev.refuse(Feature.RAISES, "no exception is handled that could be raised again")
         raise ev.raised(handling[-1].error)
     error = _instance(ev, ev.value(node.exc))
     if node.cause is not None:
         cause = ev.value(node.cause)
         cause = None if cause is None else _instance(ev, cause)
         if isinstance(cause, Residual) or not ev.heap.is_made(error):
-            raise ev.refuse("raises", "an exception that was there before gets a cause")
+            raise ev.refuse(Feature.RAISES, "an exception that was there before gets a cause")
         error.__cause__ = cause
     raise ev.raised(error)
 
@@ -51,7 +51,7 @@ def _instance(ev: Evaluator, value: Any) -> Any:
         return ev.call(value, [], {})
     if isinstance(value, BaseException) or (isinstance(value, Residual) and isinstance(value.example, BaseException)):
         return value
-    raise ev.refuse("raises", "what is raised is no exception")
+    raise ev.refuse(Feature.RAISES, "what is raised is no exception")
 
 
 @rule(ast.Try, ast.TryStar)
@@ -91,9 +91,9 @@ def _handler(ev: Evaluator, node: ast.Try | ast.TryStar, raised: Raised) -> ast.
     if not node.handlers:
         return None
     if isinstance(node, ast.TryStar):
-        raise ev.refuse("exception group", "an exception is caught by `except*`")
+        raise ev.refuse(Feature.EXCEPTION_GROUP, "an exception is caught by `except*`")
     if raised.in_rest and node.orelse:
-        raise ev.refuse("exception", "an exception in what follows a branch of tensors")
+        raise ev.refuse(Feature.EXCEPTION, "an exception in what follows a branch of tensors")
     for handler in node.handlers:
         if handler.type is None or matches(raised.error, ev.value(handler.type)):
             return handler

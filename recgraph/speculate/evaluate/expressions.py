@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from recgraph.speculate.evaluate import branches, loops, targets
 from recgraph.speculate.machine.evaluator import Evaluator, rule
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import Frame, Names
 from recgraph.speculate.script.stand_ins import Generator, Iteration, Residual, Rows, is_symbolic
 from recgraph.speculate.values import iterators, objects, state
@@ -171,7 +172,7 @@ def _dict(ev: Evaluator, node: ast.Dict) -> dict[Any, Any]:
 
 def _key(ev: Evaluator, key: Any) -> Any:
     if is_symbolic(key):
-        raise ev.refuse("key", "a tensor as a key")
+        raise ev.refuse(Feature.KEY, "a tensor as a key")
     return objects.check_key(ev, ev.concrete(key))
 
 
@@ -391,5 +392,5 @@ def _yield_from(ev: Evaluator, node: ast.YieldFrom) -> Any:
 
 def _taker(ev: Evaluator) -> Any:
     if ev.frame.taker is None:
-        raise ev.refuse("generator", "a generator or coroutine")
+        raise ev.refuse(Feature.GENERATOR, "a generator or coroutine")
     return ev.frame.taker

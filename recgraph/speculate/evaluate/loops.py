@@ -14,7 +14,7 @@ from recgraph import tf_private
 from recgraph.speculate.evaluate import branches, targets
 from recgraph.speculate.evaluate.branches import WAYS
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
-from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.passes import connections, guarding, randomness
 from recgraph.speculate.script.assumptions import assumption
@@ -224,7 +224,7 @@ def _taken(loop: Loop, member: Any) -> bool:
     loop.round(_binding(loop, member))
     left = loop.left()
     if isinstance(left, tf.Tensor):
-        raise loop.ev.refuse("generator", "a tensor decides whether a generator goes on", at=loop.node)
+        raise loop.ev.refuse(Feature.GENERATOR, "a tensor decides whether a generator goes on", at=loop.node)
     return left
 
 
@@ -256,7 +256,7 @@ def run_while(ev: Evaluator, node: ast.While) -> Signal | None:
         loop.round(lambda: None)
         if loop.left() is True:
             return loop.finish()
-    raise ev.refuse("trips", f"a loop of more than {UNROLL} rounds is not unrolled")
+    raise ev.refuse(Feature.TRIPS, f"a loop of more than {UNROLL} rounds is not unrolled")
 
 
 def _test(loop: Loop, varies: bool) -> bool | tf.Tensor:
@@ -285,7 +285,7 @@ def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
 
     try:
         state.attempt(ev, whole)
-    except Inconvertible as reason:
+    except (Inconvertible, Raised) as reason:
         ev.paths.add(("unrolled", place))
         try:
             return ev.follow_last(go, "round", at=loop.node)
@@ -335,7 +335,7 @@ def collected(ev: Evaluator, rows: Rows) -> list[Any]:
     """All rows as members of a list."""
     with state.held(ev, [], ev.here) as found:
         if not each(ev, rows, found.append):
-            raise ev.refuse("trips", "as many members as a tensor says")
+            raise ev.refuse(Feature.TRIPS, "as many members as a tensor says")
     return found
 
 
@@ -368,7 +368,7 @@ def _over_rows(loop: Loop, rows: Rows, bind: Callable[[Any], None]) -> bool:
 
     try:
         state.attempt(ev, whole)
-    except Inconvertible:
+    except (Inconvertible, Raised):
         if not rows.is_known:
             raise
         return False
@@ -383,7 +383,7 @@ def _refused(loop: Loop, rows: Rows) -> bool:
     """For a loop that may not be one of the graph."""
     if rows.is_known:
         return False
-    raise loop.ev.refuse("trips", "as many members as a tensor says", at=loop.node)
+    raise loop.ev.refuse(Feature.TRIPS, "as many members as a tensor says", at=loop.node)
 
 
 def _after_first(loop: Loop, rows: Rows, bind: Callable[[Any], None], body: Callable[[], None]) -> None:
@@ -462,7 +462,7 @@ def _variables(ev: Evaluator, before: State, body: Callable[[], None]) -> dict[S
             return patterns
         patterns.update(grown)
         before.check_opened(patterns)
-    raise ev.refuse("loop", "what a loop changes has another shape in each round")
+    raise ev.refuse(Feature.LOOP, "what a loop changes has another shape in each round")
 
 
 def _is_new(before: State, slot: Slot, pattern: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from recgraph.speculate.evaluate import branches, targets
 from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule
 from recgraph.speculate.observe import known
-from recgraph.speculate.observe.reasons import Raised, matches
+from recgraph.speculate.observe.reasons import Feature, Raised, matches
 from recgraph.speculate.passes import connections
 from recgraph.speculate.script.contexts import Catching, Managed
 from recgraph.speculate.script.stand_ins import Closed, Generator, Residual, StandIn
@@ -59,7 +59,7 @@ def _managed(ev: Evaluator, items: list[ast.withitem], node: ast.With) -> Signal
     if known.is_users_type(kind) and not known.is_frameworks_object(manager):
         return _users(ev, manager, items, node)
     if not known.is_frameworks_object(manager) and not known.is_frameworks(getattr(manager, "func", manager)):
-        raise ev.refuse("with", f"the context manager {kind.__name__} is not known")
+        raise ev.refuse(Feature.WITH, f"the context manager {kind.__name__} is not known")
     connections.refuse_old_record(ev, manager)
     if ev.heap.name_of(manager) is not None:
         ev.lift(manager)  # it is this very object
@@ -87,7 +87,7 @@ def _users(ev: Evaluator, manager: Any, items: list[ast.withitem], node: ast.Wit
             raise
         return None
     except Closed as closed:
-        raise ev.refuse("generator", "a generator is left inside of a `with`") from closed
+        raise ev.refuse(Feature.GENERATOR, "a generator is left inside of a `with`") from closed
     ev.call(leave, [None, None, None], {})
     return signal
 
@@ -113,7 +113,7 @@ def _of_generator(ev: Evaluator, manager: OfGenerator, items: list[ast.withitem]
 
     def take(value: Any) -> bool:
         if entered:
-            raise ev.refuse("raises", "the generator of a context manager does not stop")
+            raise ev.refuse(Feature.RAISES, "the generator of a context manager does not stop")
         entered.append(True)
         signals[0] = _body(ev, value, items, node)
         return False
@@ -121,7 +121,7 @@ def _of_generator(ev: Evaluator, manager: OfGenerator, items: list[ast.withitem]
     with ev.within(Catching()):
         manager.generator.drive(ev, take)
     if not entered:
-        raise ev.refuse("raises", "the generator of a context manager does not yield")
+        raise ev.refuse(Feature.RAISES, "the generator of a context manager does not yield")
     return signals[0]
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from recgraph.speculate.evaluate import branches
 from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.stand_ins import MISSING, Residual, is_symbolic
 from recgraph.speculate.values import objects, script_calls
 
@@ -95,7 +96,7 @@ def _matches(ev: Evaluator, pattern: ast.pattern, subject: Any) -> bool:
         return _matches_mapping(ev, pattern, subject)
     if isinstance(pattern, ast.MatchClass):
         return _matches_class(ev, pattern, subject)
-    raise ev.refuse("match", f"a {type(pattern).__name__} pattern")
+    raise ev.refuse(Feature.MATCH, f"a {type(pattern).__name__} pattern")
 
 
 def _type_of(ev: Evaluator, subject: Any) -> type:
@@ -109,7 +110,7 @@ def _matches_sequence(ev: Evaluator, pattern: ast.MatchSequence, subject: Any) -
     if issubclass(kind, _TEXTS) or not issubclass(kind, Sequence):
         return False
     if not issubclass(kind, list | tuple | range | collections.deque):
-        raise ev.refuse("match", f"a {kind.__name__} as a sequence")
+        raise ev.refuse(Feature.MATCH, f"a {kind.__name__} as a sequence")
     members = ev.members(subject)
     stars = [i for i, p in enumerate(pattern.patterns) if isinstance(p, ast.MatchStar)]
     if not stars:
@@ -133,7 +134,7 @@ def _matches_mapping(ev: Evaluator, pattern: ast.MatchMapping, subject: Any) -> 
     if not issubclass(kind, Mapping):
         return False
     if isinstance(subject, Residual) or not issubclass(kind, dict) or objects.is_object(subject):
-        raise ev.refuse("match", f"a {kind.__name__} as a mapping")
+        raise ev.refuse(Feature.MATCH, f"a {kind.__name__} as a mapping")
     keys = [ev.value(key) for key in pattern.keys]
     if not all(ev.decided(ev.contains(subject, key)) for key in keys):
         return False

@@ -11,6 +11,7 @@ import tensorflow as tf
 from recgraph.speculate.evaluate import branches, loops, targets
 from recgraph.speculate.evaluate.expressions import IN_PLACE
 from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.values import containers, objects
 from recgraph.speculate.values.functions import Closure
@@ -100,7 +101,7 @@ def _in_place(ev: Evaluator, function: Any, current: Any, value: Any) -> Any:
     if isinstance(current, dict | set):
         target, other = ev.opened(current), ev.opened(value)
         if isinstance(current, collections.Counter) and any(map(is_unknown, stand_ins.leaves([target, other]))):
-            raise ev.refuse("container", "counts that differ from call to call are compared")
+            raise ev.refuse(Feature.CONTAINER, "counts that differ from call to call are compared")
         try:
             function(target, other)
         except TypeError as error:

@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.stand_ins import MISSING
 
 
@@ -24,7 +25,7 @@ def assign(ev: Evaluator, target: ast.expr, value: Any) -> None:
         with ev.at(target):
             _unpack(ev, target, ev.members(value))
     else:
-        raise ev.refuse("target", f"assignment to {type(target).__name__}", at=target)
+        raise ev.refuse(Feature.TARGET, f"assignment to {type(target).__name__}", at=target)
 
 
 def _unpack(ev: Evaluator, target: ast.Tuple | ast.List, values: list[Any]) -> None:

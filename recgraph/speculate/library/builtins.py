@@ -22,6 +22,7 @@ from recgraph.speculate.library.rules import SPECIAL, Arguments, Special, specia
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES, PURE
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
@@ -75,7 +76,7 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
     if known.is_frameworks(function) or known.is_frameworks_object(owner) or known.is_frameworks_object(function):
         return frameworks.framework(ev, function, arguments, named)
     name = getattr(function, "__qualname__", None) or repr(function)
-    raise ev.refuse("foreign function", f"{known.top_package(function)}: {name} is not known")
+    raise ev.refuse(Feature.FOREIGN_FUNCTION, f"{known.top_package(function)}: {name} is not known")
 
 
 # Functions that make floats of what they are given.
@@ -122,11 +123,11 @@ def _numpy(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, 
     if "random" in str(getattr(function, "__module__", "")) or isinstance(
         getattr(function, "__self__", None), np.random.RandomState | np.random.Generator
     ):
-        raise ev.refuse("random", "NumPy's random numbers")
+        raise ev.refuse(Feature.RANDOM, "NumPy's random numbers")
     lifted = [ev.lift(a) for a in arguments]
     keywords = {k: ev.lift(v) for k, v in named.items()}
     if isinstance(getattr(function, "__self__", None), np.ndarray):
-        raise ev.refuse("array", "a method of an array that is constant here")
+        raise ev.refuse(Feature.ARRAY, "a method of an array that is constant here")
     return ev.python(function, lifted, keywords)
 
 
@@ -152,7 +153,7 @@ def _stream(ev: Evaluator, stream: Any) -> Any:
         return stream
     name = next((name for name in ("stdout", "stderr") if getattr(sys, name) is stream), None)
     if name is None:
-        raise ev.refuse("print", "something is printed to a file of the program's")
+        raise ev.refuse(Feature.PRINT, "something is printed to a file of the program's")
     condition = f"{ev.script.constant(sys)}.{name} is {ev.script.constant(stream)}"
     ev.script.assume(condition, ev.noted("identity", f"sys.{name}"))
     return stream
@@ -198,7 +199,7 @@ def _issubclass(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> b
 @special(builtins.type)
 def _type(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if len(arguments) != 1:
-        raise ev.refuse("class", "a class is made")
+        raise ev.refuse(Feature.CLASS, "a class is made")
     return ev.kind(arguments[0]).type()
 
 
@@ -284,7 +285,7 @@ def _sum(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 def _better(ev: Evaluator, function: Any, one: Any, other: Any) -> Any:
     """Of two tensors, the first unless the other is better."""
     if not all(isinstance(m, tf.Tensor) and m.shape.rank == 0 for m in (one, other)) or one.dtype != other.dtype:
-        raise ev.refuse("min/max", f"{function.__name__} of tensors of different kinds")
+        raise ev.refuse(Feature.MIN_MAX, f"{function.__name__} of tensors of different kinds")
     return tf.where(other > one if function is max else other < one, other, one)
 
 
@@ -300,7 +301,7 @@ def _by_key(ev: Evaluator, function: Any, members: Arguments, named: dict[str, A
 def _ranked(ev: Evaluator, function: Any, members: Arguments, keys: Arguments, more: dict[str, Any]) -> Any:
     """`min`, `max` or `sorted` by keys: their order is assumed, not what they are."""
     if any(map(is_symbolic, stand_ins.leaves(keys))):
-        raise ev.refuse("key function", "tensors as keys")
+        raise ev.refuse(Feature.KEY_FUNCTION, "tensors as keys")
     if (ordered := standard.ordered(ev, keys)) is not None:
         found = function(range(len(keys)), key=ordered.__getitem__, **more)
     else:
@@ -328,7 +329,7 @@ def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         return ev.python(range, arguments)
     parts = [script_calls.as_tensor(ev, a) if isinstance(a, Residual) else tf.convert_to_tensor(a) for a in arguments]
     if not all(part.dtype.is_integer for part in parts):
-        raise ev.refuse("raises", "a range of what are no integers")
+        raise ev.refuse(Feature.RAISES, "a range of what are no integers")
     parts = [tf.cast(part, tf.int64) for part in parts]
     start = parts[0] if len(parts) > 1 else tf.constant(0, tf.int64)
     step = parts[2] if len(parts) > 2 else tf.constant(1, tf.int64)
@@ -338,7 +339,7 @@ def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 @special(builtins.vars)
 def _vars(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if len(arguments) != 1:
-        raise ev.refuse("namespace", "the local names as a dict")
+        raise ev.refuse(Feature.NAMESPACE, "the local names as a dict")
     return ev.get(arguments[0], "__dict__")
 
 
@@ -353,7 +354,7 @@ def _globals(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 def _partial(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     function, *fixed = arguments
     if not callable(function):
-        raise ev.refuse("raises", "a partial of what is no function")
+        raise ev.refuse(Feature.RAISES, "a partial of what is no function")
     return functools.partial(function, *fixed, **named)
 
 

@@ -19,6 +19,7 @@ from recgraph.speculate.library import purity
 from recgraph.speculate.library.rules import Arguments, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.passes import connections, effects
 from recgraph.speculate.passes.effects import subgraph_writes
 from recgraph.speculate.script import stand_ins
@@ -60,33 +61,33 @@ _SETTINGS = ("set_", "reset_", "enable_", "disable_", "clear_")
 def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A call of TensorFlow or Keras, which makes operations."""
     if _hashable(function) and function in _REFUSED:
-        raise ev.refuse("framework", _REFUSED[function])
+        raise ev.refuse(Feature.FRAMEWORK, _REFUSED[function])
     owner = getattr(function, "__self__", None)
     name = str(getattr(function, "__name__", ""))
     if owner is None and name.startswith(_SETTINGS):
-        raise ev.refuse("framework", f"{name} is a setting of a library")
+        raise ev.refuse(Feature.FRAMEWORK, f"{name} is a setting of a library")
     called = next((thing for thing in (owner, function) if isinstance(thing, SubGraph)), None)
     if called is not None and subgraph_writes(called):
-        raise ev.refuse("effects", f"the SubGraph {called.name} has effects, which could not be undone")
+        raise ev.refuse(Feature.EFFECTS, f"the SubGraph {called.name} has effects, which could not be undone")
     if isinstance(owner, keras.Model) and name in _RUNNING:
-        raise ev.refuse("framework", f"{name} runs Python of Keras's own around the model")
+        raise ev.refuse(Feature.FRAMEWORK, f"{name} runs Python of Keras's own around the model")
     if any(known.top_package(thing) == "keras" or keras_state.has_state(thing) for thing in (owner, function)):
         ev.heap.keras_called(ev.where())
     inner = purity.wrapped(function)
     if inner is not None and not purity.only_computes(inner):
-        raise ev.refuse("wrapped function", f"{inner.__qualname__}, which {name} wraps, may do more than compute")
+        raise ev.refuse(Feature.WRAPPED_FUNCTION, f"{inner.__qualname__}, which {name} wraps, may do more than compute")
     if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in stand_ins.leaves(arguments)):
-        raise ev.refuse("raises", f"{name} of what is no tensor")
+        raise ev.refuse(Feature.RAISES, f"{name} of what is no tensor")
     for thing in (owner, function):
         if isinstance(thing, keras.Optimizer) and not thing.built:
-            raise ev.refuse("new variable", f"a {type(thing).__name__} makes its variables")
+            raise ev.refuse(Feature.NEW_VARIABLE, f"a {type(thing).__name__} makes its variables")
         ev.heap.given(thing, ev.where())
         ev.heap.losses.note(thing)
     connections.refuse_old_record(ev, owner)
     if isinstance(owner, tf.GradientTape | tf.autodiff.ForwardAccumulator) and name in ("__enter__", "__exit__"):
-        raise ev.refuse("tape", f"{name} is called, so that nothing would end what is recorded if the call fails")
+        raise ev.refuse(Feature.TAPE, f"{name} is called, so that nothing would end what is recorded if the call fails")
     if isinstance(owner, tf.GradientTape) and ev.contexts.forks > ev.tapes.get(id(owner), 0):
-        raise ev.refuse("tape", "a branch uses a tape of the block around it")
+        raise ev.refuse(Feature.TAPE, "a branch uses a tape of the block around it")
     seen = building.converted(ev) if inner is None else contextlib.nullcontext()
     with seen, effects.noted(owner, name, arguments, named):
         result = building.build(ev, function, arguments, named)
@@ -133,7 +134,7 @@ def _constant(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any
     if shape is None:
         return tensor
     if tensor.shape.rank != 0:
-        raise ev.refuse("value", "tf.constant of several numbers that differ from call to call, in a shape")
+        raise ev.refuse(Feature.VALUE, "tf.constant of several numbers that differ from call to call, in a shape")
     return building.build(ev, tf.fill, [shape, tensor], {})
 
 
@@ -177,10 +178,10 @@ def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
         return _of_array(ev, value, dtype)
     natural = _DTYPES.get(kinds)
     if natural is None:
-        raise ev.refuse("value", f"a tensor of {', '.join(sorted(kind.__name__ for kind in kinds))}")
+        raise ev.refuse(Feature.VALUE, f"a tensor of {', '.join(sorted(kind.__name__ for kind in kinds))}")
     dtype = dtype or natural
     if not _may_become(natural, dtype):
-        raise ev.refuse("raises", f"a {natural.name} as {dtype.name}")
+        raise ev.refuse(Feature.RAISES, f"a {natural.name} as {dtype.name}")
     return _packed(ev, value, dtype)
 
 
@@ -191,12 +192,12 @@ def _kind(ev: Evaluator, one: Any) -> type:
 
 def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
     if not isinstance(value, Residual):
-        raise ev.refuse("array", "a list of arrays that differ from call to call")
+        raise ev.refuse(Feature.ARRAY, "a list of arrays that differ from call to call")
     tensor = script_calls.as_tensor(ev, value)
     if dtype is None or dtype == tensor.dtype:
         return tf.identity(tensor)
     if not (dtype.is_floating and tensor.dtype.is_floating):
-        raise ev.refuse("array", f"an array of {tensor.dtype.name} as {dtype.name}")
+        raise ev.refuse(Feature.ARRAY, f"an array of {tensor.dtype.name} as {dtype.name}")
     return tf.cast(tensor, dtype)
 
 
@@ -215,7 +216,7 @@ def _packed(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor:
     if dtype.is_integer and value.tensor is None and not value.late:
         limits = f"{dtype.min} <= {value.name} <= {dtype.max}"
         if not dtype.min <= value.example <= dtype.max:
-            raise ev.refuse("value", f"an integer beyond {dtype.name}")
+            raise ev.refuse(Feature.VALUE, f"an integer beyond {dtype.name}")
         ev.script.assume(limits, assumption("decision", f"an integer within {dtype.name}", ev.where()))
     elif dtype.is_integer and value.tensor is not None and dtype != tf.int64:
         fits = tf.logical_and(value.tensor >= dtype.min, value.tensor <= dtype.max)
@@ -352,18 +353,18 @@ _STREAMS: Final = {"stdout": 1, "stderr": 2}
 def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if ev.inside(CalledBack):
         if ev.effects:
-            raise ev.refuse("order", "tf.print in a function that TensorFlow calls, after something else")
+            raise ev.refuse(Feature.ORDER, "tf.print in a function that TensorFlow calls, after something else")
         return framework(ev, tf.print, arguments, named)
     stream = named.get("output_stream", sys.stderr)
     given = {**named, "output_stream": stream.example if isinstance(stream, Residual) else stream}
     lifted = [_read(ev.lift(a)) for a in arguments]
     if any(map(_is_number, stand_ins.leaves(lifted))):
-        raise ev.refuse("print", "tf.print of a number or string that differs from call to call, as Python writes it")
+        raise ev.refuse(Feature.PRINT, "tf.print of a number or string that is no tensor and differs from call to call")
     with branches.scratch():
         made = building.build(ev, tf.print, lifted, given)
     target = made.get_attr("output_stream").decode()
     if target not in _STREAMS or "ipykernel" in sys.modules:
-        raise ev.refuse("print", f"tf.print to {target}")
+        raise ev.refuse(Feature.PRINT, f"tf.print to {target}")
     end = made.get_attr("end")
     effect = LateCall(ev.script.name(), ev.script.constant(_write), [_STREAMS[target], _text(made), end], {})
     ev.effects.append(effect)

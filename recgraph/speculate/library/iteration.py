@@ -16,7 +16,7 @@ import tensorflow as tf
 from recgraph.speculate.evaluate import branches, loops
 from recgraph.speculate.library.rules import SPECIAL, Arguments, Special, special
 from recgraph.speculate.machine.evaluator import Evaluator
-from recgraph.speculate.observe.reasons import Again, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.script.stand_ins import HELD, Generator, Iteration, Residual, Rows, is_symbolic
 from recgraph.speculate.values import iterators, lists, objects, script_calls, state
 from recgraph.speculate.values.state import State
@@ -193,7 +193,7 @@ def _groupby(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iter
     for member in ev.iterator(arguments[0]):
         found = ev.concrete(member if key is None else ev.call(key, [member], {}))
         if is_symbolic(found):
-            raise ev.refuse("key function", "tensors as keys")
+            raise ev.refuse(Feature.KEY_FUNCTION, "tensors as keys")
         if rows and rows[-1][0] == found:
             rows[-1][1].append(member)
         else:
@@ -212,7 +212,7 @@ def _reduce(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 @special(builtins.iter)
 def _iter(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
     if len(arguments) != 1:
-        raise ev.refuse("iterator", "iter with a callable")
+        raise ev.refuse(Feature.ITERATOR, "iter with a callable")
     if isinstance(arguments[0], Iteration):
         return arguments[0]
     if (rows := _rows(ev, arguments)) is not None:
@@ -229,7 +229,7 @@ def _next(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if isinstance(owner, Generator) and isinstance(ev.here, ast.Call) and isinstance(ev.here.args[0], ast.Call):
         return _first(ev, owner, arguments[1:])
     if not isinstance(owner, Iteration):
-        raise ev.refuse("iterator", f"next of a {type(owner).__name__}")
+        raise ev.refuse(Feature.ITERATOR, f"next of a {type(owner).__name__}")
     for member in ev.iterator(arguments[0]):
         return member
     if len(arguments) > 1:
@@ -330,7 +330,7 @@ def _once(ev: Evaluator, thunk: Callable[[], Any]) -> Callable[[], Any]:
 
     def run() -> Any:
         if runs:
-            raise ev.refuse("iterator", "a tensor decides how far an iterator goes")
+            raise ev.refuse(Feature.ITERATOR, "a tensor decides how far an iterator goes")
         runs.append(None)
         return thunk()
 

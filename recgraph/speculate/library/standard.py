@@ -23,6 +23,7 @@ from recgraph.speculate.library import purity
 from recgraph.speculate.library.rules import SPECIAL, Arguments, Special, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import assumption
 from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
@@ -87,22 +88,22 @@ def _of_descriptor(ev: Evaluator, function: Any, arguments: Arguments, named: di
     """`str.upper(text)` is `text.upper()`."""
     owner, *others = arguments
     if not issubclass(function.__objclass__, (*_IMMUTABLE, list, dict, set)):
-        raise ev.refuse("foreign function", f"{function.__qualname__} is not known")
+        raise ev.refuse(Feature.FOREIGN_FUNCTION, f"{function.__qualname__} is not known")
     if isinstance(ev.of_class(type(owner), function.__name__), types.FunctionType):  # which `get` would find instead
-        raise ev.refuse("foreign function", f"{function.__qualname__} of a class that overrides it")
+        raise ev.refuse(Feature.FOREIGN_FUNCTION, f"{function.__qualname__} of a class that overrides it")
     return ev.call(ev.get(owner, function.__name__), others, named)
 
 
 def _cached(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A function with a cache: called as it is, before the graph, where it only computes on plain data."""
     if not isinstance(function.__wrapped__, types.FunctionType) or not purity.only_computes(function.__wrapped__):
-        raise ev.refuse("cache", f"{function.__name__} has a cache and may do more than compute")
+        raise ev.refuse(Feature.CACHE, f"{function.__name__} has a cache and may do more than compute")
     plain = (*_IMMUTABLE, type(None))
     if not all(isinstance(stand_ins.example_of(a), plain) for a in [*arguments, *named.values()]):
-        raise ev.refuse("cache", f"{function.__name__} has a cache and is given objects")
+        raise ev.refuse(Feature.CACHE, f"{function.__name__} has a cache and is given objects")
     result = ev.python(function, arguments, named)
     if not isinstance(stand_ins.example_of(result), plain):
-        raise ev.refuse("cache", f"{function.__name__} keeps objects")
+        raise ev.refuse(Feature.CACHE, f"{function.__name__} keeps objects")
     return result
 
 
@@ -209,7 +210,7 @@ def _counter(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         return collections.Counter({**whole, **named})
     members = [ev.concrete(member) for member in ev.members(whole)]
     if any(map(is_symbolic, members)):
-        raise ev.refuse("key", "tensors are counted")
+        raise ev.refuse(Feature.KEY, "tensors are counted")
     return collections.Counter([objects.check_key(ev, member) for member in members], **named)
 
 
@@ -297,9 +298,9 @@ def _object_copy(ev: Evaluator, value: Any, member: Callable[[Any], Any], own: s
     kind = type(value)
     is_plain = all(objects.is_inherited(ev, kind, name) for name in ("__reduce__", "__reduce_ex__"))
     if not is_plain or hasattr(kind, own) or not hasattr(value, "__dict__") or known.is_frameworks_object(value):
-        raise ev.refuse("copy", f"a copy of a {kind.__name__}")
+        raise ev.refuse(Feature.COPY, f"a copy of a {kind.__name__}")
     if hasattr(kind, "__getstate__") and isinstance(kind.__getstate__, types.FunctionType) or objects.slots_of(kind):
-        raise ev.refuse("copy", f"a copy of a {kind.__name__}")
+        raise ev.refuse(Feature.COPY, f"a copy of a {kind.__name__}")
     made = objects.blank(ev, kind)
     for name, found in ev.get(value, "__dict__").as_dict(ev).items():
         made.__dict__[name] = member(found)
@@ -397,9 +398,9 @@ def _log(
 def _kept(ev: Evaluator, logger: logging.Logger, level: Any, arguments: Arguments, named: dict[str, Any]) -> None:
     """Keeps one message."""
     if named or not arguments:
-        raise ev.refuse("logging", "a message with exc_info, stack_info, stacklevel or extra")
+        raise ev.refuse(Feature.LOGGING, "a message with exc_info, stack_info, stacklevel or extra")
     if not is_plain(logger):
-        raise ev.refuse("logging", f"who handles what {logger.name} logs may be the program")
+        raise ev.refuse(Feature.LOGGING, f"who handles what {logger.name} logs may be the program")
     ev.need_sequence("logging")
     ev.heap.given(logger, ev.where())
     name = ev.script.constant(logger)

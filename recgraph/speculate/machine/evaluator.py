@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe.profile import Profile, Seen, is_plain
-from recgraph.speculate.observe.reasons import Again, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, site_of
 from recgraph.speculate.script import heap
 from recgraph.speculate.script.assumptions import assumption
@@ -141,7 +141,7 @@ class Evaluator(abc.ABC):
         """The user's line."""
         return self.frame.syntax.where(at or self.here) if self.frames else ""
 
-    def refuse(self, feature: str, why: str, at: ast.AST | None = None) -> Inconvertible:
+    def refuse(self, feature: Feature, why: str, at: ast.AST | None = None) -> Inconvertible:
         """The error for something that is not converted."""
         return Inconvertible(feature, why, self.where(at))
 
@@ -191,7 +191,7 @@ class Evaluator(abc.ABC):
     def _rule(self, node: ast.AST) -> Rule:
         found = RULES.get(type(node))
         if found is None:
-            raise self.refuse("syntax", f"{type(node).__name__} runs eagerly")
+            raise self.refuse(Feature.SYNTAX, f"{type(node).__name__} runs eagerly")
         return found
 
     # Names.
@@ -234,7 +234,7 @@ class Evaluator(abc.ABC):
         try:
             current = cell.cell_contents
         except ValueError:
-            raise self.refuse("raises", f"{name} has no value here") from None
+            raise self.refuse(Feature.RAISES, f"{name} has no value here") from None
         return self.heap.read(key, self._cell_expression(cell), current, name, seen, site, self.where())
 
     def _cell_expression(self, cell: Any) -> str:
@@ -290,7 +290,7 @@ class Evaluator(abc.ABC):
     def need_sequence(self, what: str) -> None:
         """Effects must happen once, in order: not in functions that TensorFlow calls back."""
         if self.inside(CalledBack):
-            raise self.refuse("effect in callback", f"{what} in a function that TensorFlow calls")
+            raise self.refuse(Feature.EFFECT_IN_CALLBACK, f"{what} in a function that TensorFlow calls")
 
     def code(self, value: Any) -> str:
         """How the script writes a value that is known before the graph."""
@@ -370,7 +370,7 @@ class Evaluator(abc.ABC):
         if what != "truth" and seen.call < self.profile.calls:
             last = False  # the last call has left before
         if last is None or self.inside(CalledBack):
-            raise self.refuse("path", "a tensor decides where both ways cannot be converted", at)
+            raise self.refuse(Feature.PATH, "a tensor decides where both ways cannot be converted", at)
         with self.at(at):
             return self._follow("path", truth, bool(last), (site, occurrence))
 
@@ -386,7 +386,7 @@ class Evaluator(abc.ABC):
         if not isinstance(value, Residual):
             return value
         if value.late or value.tensor is not None:
-            raise self.refuse("late value", "a key or callee that is known only after the graph")
+            raise self.refuse(Feature.LATE_VALUE, "a key or callee that is known only after the graph")
         known = assumption("decision", f"is {value.example!r}", self.where())
         name = self.script.constant(value.example)
         condition = f"same({value.name}, {name})" if is_plain(value.example) else f"{value.name} is {name}"
@@ -414,7 +414,7 @@ class Evaluator(abc.ABC):
     def _is_constant(self, value: Residual, other: Any) -> Any:
         """Whether a value that differs from call to call is None, True or False."""
         if other is not None and not isinstance(other, bool):
-            raise self.refuse("identity", "the identity of values that differ from call to call")
+            raise self.refuse(Feature.IDENTITY, "the identity of values that differ from call to call")
         if value.is_array:
             return False
         if value.tensor is not None:
@@ -422,7 +422,7 @@ class Evaluator(abc.ABC):
                 return False
             return value.tensor if other else tf.logical_not(value.tensor)
         if value.late:
-            raise self.refuse("late value", f"whether a value is {other} that is known only after the graph")
+            raise self.refuse(Feature.LATE_VALUE, f"whether a value is {other} that is known only after the graph")
         found = value.example is other
         self.script.assume(f"({value.name} is {other}) is {found}", self.noted("decision", f"is {other}"))
         return found
@@ -430,7 +430,7 @@ class Evaluator(abc.ABC):
     def assert_in_graph(self, condition: tf.Tensor, what: Assumption) -> None:
         """Goes on only where a condition of the graph holds."""
         if self.inside(RecursiveBody):
-            raise self.refuse("recursion", f"an assumption in a recursive function: {what}")
+            raise self.refuse(Feature.RECURSION, f"an assumption in a recursive function: {what}")
         self.assertions.append(tf.where(condition, -1, self.script.number(what)))
 
     def truth(self, value: Any, at: ast.AST | None = None) -> Any:
@@ -512,7 +512,7 @@ class Evaluator(abc.ABC):
     def refuse_runs(self, why: str) -> Exception:
         """The error for what a list that grows in the graph cannot do: its loop is unrolled, if that is possible."""
         places = self.growing - self.paths
-        return Again(places) if places else self.refuse("list", why)
+        return Again(places) if places else self.refuse(Feature.LIST, why)
 
     # What the floors above define.
 

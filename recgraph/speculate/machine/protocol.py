@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible
 
 
 class Kind:
@@ -34,7 +34,7 @@ class Kind:
         raise NotImplementedError
 
     def _cannot(self, what: str) -> Inconvertible:
-        refused: Inconvertible = self.ev.refuse("operation", f"{what} of {self.name}")
+        refused: Inconvertible = self.ev.refuse(Feature.OPERATION, f"{what} of {self.name}")
         return refused
 
     def truth(self) -> Any:

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible
 
 # Two threads that parse at once may find CPython 3.11's count of the depth of trees wrong: a SystemError.
 _PARSING = threading.Lock()
@@ -93,7 +93,7 @@ def _syntax_in(filename: str, code: types.CodeType) -> Syntax:
     if len(found) > 1:
         found = [(node, name) for node, name in found if _place(node) == _code_place(code)]
     if len(found) != 1:
-        raise Inconvertible("no source", f"the source of {code.co_name} was not found", f"{filename}:1")
+        raise Inconvertible(Feature.NO_SOURCE, f"the source of {code.co_name} was not found", f"{filename}:1")
     return Syntax(found[0][0], filename, found[0][1])
 
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator
-from recgraph.speculate.observe.reasons import Again
+from recgraph.speculate.observe.reasons import Again, Feature
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.passes.effects import bodies, names
 from recgraph.speculate.script.assumptions import assumption
@@ -54,7 +54,7 @@ _METHODS: Final = ("gradient", "jacobian", "batch_jacobian")
 def refuse_old_record(ev: Evaluator, thing: Any) -> None:
     """A tape that was there before the call may have recorded what no graph of this call has; arrays are the same."""
     if isinstance(thing, RECORDS) and ev.heap.name_of(thing) is not None:
-        raise ev.refuse("tape", f"the {type(thing).__name__} was made before the call")
+        raise ev.refuse(Feature.TAPE, f"the {type(thing).__name__} was made before the call")
 
 
 def check(ev: Evaluator, method: str, arguments: Sequence[Any], named: dict[str, Any], found: Any) -> Any:

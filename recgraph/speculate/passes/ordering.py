@@ -10,7 +10,7 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.passes.effects import Effects, effects, may_fail
 from recgraph.speculate.passes.guarding import ENDLESS
 
@@ -113,10 +113,10 @@ def _handles(writers: Iterable[tuple[tf.Operation, Effects]]) -> list[tf.Tensor]
     handles: dict[int, tf.Tensor] = {}
     for op, found in writers:
         if found.others:
-            raise Inconvertible("order", f"{found.others} cannot be undone where something after it fails")
+            raise Inconvertible(Feature.ORDER, f"{found.others} cannot be undone where something after it fails")
         for handle in found.handles:
             if tf_private.handle_data(handle) is None:
-                raise Inconvertible("order", f"{op.type} changes what cannot be put back where something fails")
+                raise Inconvertible(Feature.ORDER, f"{op.type} changes what cannot be put back where something fails")
             handles[id(handle)] = handle
     return list(handles.values())
 

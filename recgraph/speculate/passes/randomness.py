@@ -13,7 +13,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.passes.effects import PHILOX, bodies, draws_from_philox
 
 # Stateful operations, and those without state that fill tensors in the same way.
@@ -74,7 +74,7 @@ class RandomGraph(tf_private.FuncGraph):
             return super()._create_op_internal(op_type, inputs, *arguments, **named)
         attributes = named["attrs"]
         if attributes["seed"].i or attributes["seed2"].i:
-            raise Inconvertible("random", f"a {op_type} with a seed of its own, which goes on from call to call")
+            raise Inconvertible(Feature.RANDOM, f"a {op_type} with a seed of its own, which goes on from call to call")
         row = tf.cast(self.seeds[self.draws], tf.uint64)
         self.draws += 1
         key, counter = row[:1], tf.stack([tf.constant(0, tf.uint64), row[1]])
@@ -110,7 +110,7 @@ def refuse_draws(ev: Any) -> None:
     """
     for op in tf_private.current_graph().get_operations():
         if (op.type in _STATELESS or op.type in _OTHERS) and ev.graph.is_seeded:
-            raise ev.refuse("random", f"a {op.type} in a branch or loop of the graph")
+            raise ev.refuse(Feature.RANDOM, f"a {op.type} in a branch or loop of the graph")
 
 
 def _check(op: tf.Operation, is_seeded: bool, inside: bool) -> None:
@@ -118,7 +118,7 @@ def _check(op: tf.Operation, is_seeded: bool, inside: bool) -> None:
         own_seed = bool(op.get_attr("seed") or op.get_attr("seed2"))
         if is_seeded or own_seed:
             what = "in a branch or loop of the graph" if inside and not own_seed else "whose stream only eager ops have"
-            raise Inconvertible("random", f"a {op.type} {what}")
+            raise Inconvertible(Feature.RANDOM, f"a {op.type} {what}")
     for body, _ in bodies(op):
         for inner in body.get_operations():
             _check(inner, is_seeded, True)

@@ -15,7 +15,7 @@ from recgraph.speculate.evaluate import exceptions, expressions, loops, managers
 from recgraph.speculate.library import builtins, frameworks, iteration, standard
 from recgraph.speculate.machine.evaluator import ALL, Evaluator, Optimizations, Settings
 from recgraph.speculate.observe.profile import GeneralProfile, Profile, fits, same
-from recgraph.speculate.observe.reasons import Again, Inconvertible
+from recgraph.speculate.observe.reasons import PASSING, Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, names_of_parameters, syntax_of
 from recgraph.speculate.passes import connections, guarding, ordering
 from recgraph.speculate.passes.connections import by_dependencies
@@ -120,11 +120,13 @@ def convert(
         try:
             return _until_sure(function, parameters, Settings(profile, optimizations, keeps_shapes), way)
         except RecursionError as error:
-            raise Inconvertible("recursion", "its calls go deeper than Python's stack has room for") from error
+            raise Inconvertible(Feature.RECURSION, "its calls go deeper than Python's stack has room for") from error
+        except Raised as raised:
+            first = first or raised.as_refusal()
         except Inconvertible as reason:
             first = first or reason
-            if first.feature in ("raises", "new variable", "size") or not profile.has_variants:
-                break
+        if first.feature in PASSING or not profile.has_variants:
+            break
     assert first is not None
     raise first
 
@@ -244,7 +246,7 @@ def _no_new_variables(ev: Evaluator) -> Any:
     """Variables are made by eager calls only: this holds for those that Keras makes late, too."""
 
     def refuse(next_creator: Any, **named: Any) -> Any:
-        raise ev.refuse("new variable", "a variable is made")
+        raise ev.refuse(Feature.NEW_VARIABLE, "a variable is made")
 
     return tf.variable_creator_scope(refuse)
 

@@ -35,24 +35,6 @@ REMEDIES: Final[dict[str, str]] = {
     "range": "keep integers below 2 ** 62, or make them floats",
     "raises": "an exception that is raised and caught in every call runs eagerly: test for it first",
 }
-# What to change where something is not converted, by `Inconvertible.feature`.
-REMEDIES_FOR_SYNTAX: Final[dict[str, str]] = {
-    "generator": "make it a list, or a generator expression that is used up where it is",
-    "new variable": "make variables before the function is called: in __init__ or at the top",
-    "no source": "define the function in a file",
-    "custom access": "leave __getattribute__ and __setattr__ to Python in objects that the function reads",
-    "late value": "use the tensor itself, not what .numpy() gives",
-    "late decision": "decide by the tensor itself, not by what .numpy() gives",
-    "effect in branch": "print and write after the branch, or by a value that the branch gives",
-    "effect in callback": "write to Python objects outside of functions that TensorFlow calls",
-    "merge": "give a name or attribute values of one kind on all ways",
-    "container": "go through it by its members, one by one",
-    "escape": "return tensors, numbers, lists and dicts of them",
-    "recursion": "let the function return tensors and write nothing",
-    "raises": "if this is no error of the program: test for it first",
-    "syntax": "move it out of the function",
-}
-_ELSEWHERE: Final = "move it out of the function, so that the rest can be a graph"
 
 
 def remark_on_break(assumption: Any, text: str) -> Remark:
@@ -65,7 +47,7 @@ def remark_on_break(assumption: Any, text: str) -> Remark:
 
 def remark_on_refusal(reason: Inconvertible) -> Remark:
     """About something that is not converted."""
-    return Remark("eager", reason.where, reason.why, remedy=REMEDIES_FOR_SYNTAX.get(reason.feature, _ELSEWHERE))
+    return Remark("eager", reason.where, reason.why, remedy=reason.feature.remedy)
 
 
 def remarks_of_profile(profile: Profile) -> Iterator[Remark]:

@@ -20,7 +20,7 @@ from recgraph.explaining import Explanation, Remark
 from recgraph.speculate.machine.evaluator import ALL, Optimizations
 from recgraph.speculate.observe.instrument import Observer
 from recgraph.speculate.observe.profile import Profile
-from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.reasons import PASSING, Inconvertible
 from recgraph.speculate.observe.syntax import binder, names_of_parameters
 from recgraph.speculate.run.conversion import convert
 from recgraph.speculate.run.explaining import remark_on_break, remark_on_refusal, remarks_of_profile
@@ -45,7 +45,6 @@ CALLS_A_CONVERSION = 10
 MAX_FAILURES = 3
 # How often a call may be converted that turns out to raise, or to make a variable, which the next ones may not.
 MAX_ATTEMPTS = 5
-_PASSING = frozenset({"raises", "new variable", "size"})
 # Keras's layers are changed while they are converted: one conversion at a time. Who finds it taken runs eagerly.
 _CONVERTING = threading.Lock()
 os.register_at_fork(after_in_child=_CONVERTING._at_fork_reinit)  # type: ignore[attr-defined]
@@ -255,7 +254,7 @@ class Calls:
             self._attempts += 1
             remark = remark_on_refusal(reason)
             self._note(reason.told, remark)
-            if reason.feature not in _PASSING or self._attempts >= MAX_ATTEMPTS:
+            if reason.feature not in PASSING or self._attempts >= MAX_ATTEMPTS:
                 self._give_up(reason.told)
                 if self.strict:
                     reason.next_step = remark.remedy

@@ -14,7 +14,7 @@ from recgraph.speculate.evaluate.managers import Nothing, OfGenerator, Suppressi
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.profile import is_plain
-from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.passes.connections import RECORDS
 from recgraph.speculate.script.assumptions import assumption
 from recgraph.speculate.script.heap import check_plain
@@ -84,7 +84,7 @@ class Renderer:
         if not any(effect.may_raise for effect in effects):
             return effects
         if any(effect.may_raise and not effect.is_pure for effect in effects):
-            raise Inconvertible("late value", "what is known only after the graph is changed, which may fail")
+            raise Inconvertible(Feature.LATE_VALUE, "what is known only after the graph is changed, which may fail")
         with self.script.checking():
             for effect in effects:
                 if effect.is_pure:
@@ -186,9 +186,9 @@ class Renderer:
     def _fresh(self, value: Any) -> str | None:
         """What makes a value that the call has made; None for what was there before and stays the same."""
         if isinstance(value, _PASSING):
-            raise Inconvertible("escape", "a function or method made during the call leaves it")
+            raise Inconvertible(Feature.ESCAPE, "a function or method made during the call leaves it")
         if isinstance(value, RECORDS):
-            raise Inconvertible("escape", f"a {type(value).__name__} leaves the call, with tensors of the graph")
+            raise Inconvertible(Feature.ESCAPE, f"a {type(value).__name__} leaves the call, with tensors of the graph")
         if type(value) is list:
             return self._list(value)
         if type(value) is dict:
@@ -214,13 +214,13 @@ class Renderer:
             return f"{self.script.constant(value)}.copy('K')"
         if objects.is_object(value) and self.heap.is_made(value):
             if known.is_frameworks_object(value):
-                raise Inconvertible("escape", f"a new {type(value).__name__} leaves the call")
+                raise Inconvertible(Feature.ESCAPE, f"a new {type(value).__name__} leaves the call")
             if isinstance(value, BaseException):
                 return self._exception(value)
             self.script.scope["new"] = object.__new__
             return f"new({self.script.constant(type(value))})"
         if isinstance(value, dict | list):
-            raise Inconvertible("escape", f"a {type(value).__name__} made during the call leaves it")
+            raise Inconvertible(Feature.ESCAPE, f"a {type(value).__name__} made during the call leaves it")
         return None
 
     def _set(self, value: Any) -> str | None:
@@ -231,11 +231,11 @@ class Renderer:
 
     def _factory(self, value: Any) -> None:
         if isinstance(value.default_factory, Closure):
-            raise Inconvertible("escape", "a function made during the call leaves it")
+            raise Inconvertible(Feature.ESCAPE, "a function made during the call leaves it")
 
     def _exception(self, error: BaseException) -> str:
         if error.__cause__ is not None:
-            raise Inconvertible("escape", "an exception with a cause leaves the call")
+            raise Inconvertible(Feature.ESCAPE, "an exception with a cause leaves the call")
         self.script.scope["new_exception"] = type(error).__new__
         return f"new_exception({self.script.constant(type(error))}, {', '.join(map(self.code, error.args))})"
 

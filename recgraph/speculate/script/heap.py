@@ -29,7 +29,7 @@ from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.keras_state import Losses
 from recgraph.speculate.observe.known import answers_itself
 from recgraph.speculate.observe.profile import VARIES, Profile, Seen, common_shape, is_plain
-from recgraph.speculate.observe.reasons import Again, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.script.assumptions import NOTED, assumption
 from recgraph.speculate.script.contexts import Contexts
 from recgraph.speculate.script.script import Script
@@ -126,7 +126,7 @@ class Heap:
         if id(thing) in self.names or id(thing) in self._made:
             return
         if answers_itself(thing):
-            raise Inconvertible("custom access", "an object that says itself what it is when it is asked")
+            raise Inconvertible(Feature.CUSTOM_ACCESS, "an object that says itself what it is when it is asked")
         try:
             reference = weakref.ref(thing)
         except TypeError:
@@ -146,7 +146,7 @@ class Heap:
             self.script.assume(condition, assumption(kind, what, where, site))
 
         if answers_itself(value):
-            raise Inconvertible("custom access", "an object that says itself what it is when it is asked", where)
+            raise Inconvertible(Feature.CUSTOM_ACCESS, "an object that says itself what it is when it is asked", where)
         if isinstance(value, tf_private.EagerTensor):
             return self._tensor(value, name, seen, assume)
         if isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
@@ -225,7 +225,7 @@ class Heap:
     def _composite(self, value: Any, name: str, seen: Seen, assume: Any) -> Any:
         """A ragged or sparse tensor or slices: its parts are inputs."""
         if isinstance(value, tf.RaggedTensor) and value.uniform_row_length is not None:
-            raise Inconvertible("ragged", "a ragged tensor with rows of one length")
+            raise Inconvertible(Feature.RAGGED, "a ragged tensor with rows of one length")
         assume("type", f"type({name}) is {self.script.constant(type(value))}")
         components = tf.nest.flatten(value, expand_composites=True)
         self.script.scope["parts_of"] = _parts_of
@@ -315,7 +315,7 @@ class Heap:
             Inconvertible: something was.
         """
         if id(container) in self.sealed:
-            raise Inconvertible("key", f"a {type(container).__name__} is used after an item was set", where)
+            raise Inconvertible(Feature.KEY, f"a {type(container).__name__} is used after an item was set", where)
 
     def captured(self, value: Any) -> tf.Tensor:
         """A tensor with a value that no path of the program leads to: it is a part of the graph."""
@@ -390,7 +390,7 @@ class Heap:
             target = f"{self.names[id(container)]}[{self.literal(index)}]"
             self.write(("item", id(container), index), target, value, container.get(index, MISSING), where)
         else:
-            raise Inconvertible("container", f"items of a {type(container).__name__} are set", where)
+            raise Inconvertible(Feature.CONTAINER, f"items of a {type(container).__name__} are set", where)
 
     def append(self, container: list[Any] | collections.deque[Any], value: Any) -> None:
         """Appends to a list whose members need not be known."""
@@ -441,7 +441,9 @@ class Heap:
             return _rebuilt(container, found) if isinstance(container, tuple) else found
         keys = tuple(container)
         if not is_plain(keys):
-            raise Inconvertible("container", f"a {type(container).__name__} of objects is taken as a whole", where)
+            raise Inconvertible(
+                Feature.CONTAINER, f"a {type(container).__name__} of objects is taken as a whole", where
+            )
         if isinstance(container, dict):
             self.script.assume(f"same(tuple({name}), {self.script.constant(keys)})", assumption("keys", what, where))
             items = {key: self._member(container, key, v, where) for key, v in container.items()}
@@ -503,7 +505,7 @@ def check_plain(container: Any, where: str) -> None:
             return
         own = sorted(name for name, found in vars(base).items() if name in _STRUCTURE and callable(found))
         if own:
-            raise Inconvertible("container", f"a {kind.__name__} has a {own[0]} of its own", where)
+            raise Inconvertible(Feature.CONTAINER, f"a {kind.__name__} has a {own[0]} of its own", where)
 
 
 def _parts_of(value: Any) -> list[Any]:

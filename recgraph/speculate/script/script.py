@@ -24,7 +24,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.script.stand_ins import StandIn, stands_in
 
 _INDENT = "    "
@@ -71,7 +71,7 @@ class Script:
     def constant(self, value: Any) -> str:
         """The name of an object that stays the same; held alive by the function."""
         if isinstance(value, StandIn):
-            raise Inconvertible("text", f"a {type(value).__name__.lower()} has no place in the script")
+            raise Inconvertible(Feature.TEXT, f"a {type(value).__name__.lower()} has no place in the script")
         if id(value) not in self._constants:
             name = f"k{len(self._constants)}"
             self._constants[id(value)] = name
@@ -199,10 +199,10 @@ class Script:
         """The function. `scope` has `graph`, `broken` and `failed`."""
         names = {**self.scope, **scope}
         if any(map(stands_in, self.scope.values())):
-            raise Inconvertible("text", "what the conversion made of a value would reach the program")
+            raise Inconvertible(Feature.TEXT, "what the conversion made of a value would reach the program")
         try:
             exec(compile(self.text, "<recgraph: speculated call>", "exec"), names)
         except SyntaxError as error:
-            raise Inconvertible("script", f"the call's script does not compile: {error}") from error
+            raise Inconvertible(Feature.SCRIPT, f"the call's script does not compile: {error}") from error
         made: Callable[[Sequence[Any]], Any] = names["call"]
         return made

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate.observe.known import is_a
-from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.observe.syntax import Frame
 
 
@@ -23,7 +23,7 @@ class StandIn:
     """What stands for a value of the program's while a call is converted. It has no text that a program might show."""
 
     def __repr__(self) -> NoReturn:
-        raise Inconvertible("text", f"the text of a {type(self).__name__.lower()} that is not known yet")
+        raise Inconvertible(Feature.TEXT, f"the text of a {type(self).__name__.lower()} that is not known yet")
 
     def __str__(self) -> NoReturn:
         self.__repr__()
@@ -298,7 +298,7 @@ class Generator(StandIn):
     def drive(self, ev: Any, take: Taker) -> Any:
         """Runs the body and gives each member to the consumer, whose frame is the one we are in."""
         if self.is_used:
-            raise ev.refuse("generator", "a generator goes on later")
+            raise ev.refuse(Feature.GENERATOR, "a generator goes on later")
         self.is_used = True
         here, consumer, forks, graph = ev.here, ev.frame, ev.contexts.forks, tf.compat.v1.get_default_graph()
 
@@ -310,9 +310,9 @@ class Generator(StandIn):
             finally:
                 ev.frames.pop()
             if stops and ev.contexts.forks != forks:
-                raise ev.refuse("generator", "a tensor decides whether a generator goes on")
+                raise ev.refuse(Feature.GENERATOR, "a tensor decides whether a generator goes on")
             if stops and tf.compat.v1.get_default_graph() is not graph:  # what was taken belongs to a round of the loop
-                raise ev.refuse("generator", "a generator ends within a loop of the graph")
+                raise ev.refuse(Feature.GENERATOR, "a generator ends within a loop of the graph")
             if stops:
                 raise Closed
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.contexts import RecursiveBody
 from recgraph.speculate.script.stand_ins import HELD, Residual, read_variable
 from recgraph.speculate.values import script_calls
@@ -94,7 +95,7 @@ def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | 
     if how is None or not all(_is_number(a) for a in arguments) or (how is _rounding and len(arguments) > 1):
         return None
     if function in _DIVISIONS and not isinstance(arguments[1], Residual) and not arguments[1]:
-        raise ev.refuse("raises", "ZeroDivisionError")
+        raise ev.refuse(Feature.RAISES, "ZeroDivisionError")
     made = Sum(ev, function, arguments, ev.here)
     if function in _DIVISIONS:
         made.hold_divisor(arguments[1])
@@ -200,7 +201,7 @@ def _comparison(made: Sum) -> Residual:
 @rule(operator.and_, operator.or_, operator.xor, operator.iand, operator.ior, operator.ixor)
 def _bits(made: Sum) -> Residual:
     if made.is_float:
-        raise made.ev.refuse("raises", f"{made.function.__name__} of floats", at=made.node)
+        raise made.ev.refuse(Feature.RAISES, f"{made.function.__name__} of floats", at=made.node)
     on_bools, on_integers = _LOGICAL[made.function]
     if made.is_bool:
         return made.result(on_bools(*made.tensors))
@@ -317,15 +318,15 @@ def number_of(ev: Evaluator, kind: type, value: Any) -> Any:
     """`float(x)`, `int(x)` or `bool(x)` of a tensor: a number that comes out of the graph."""
     value = read_variable(value)
     if value.dtype not in _NUMBER_DTYPES or value.shape.num_elements() not in (None, 1):
-        raise ev.refuse("raises", f"{kind.__name__} of a tensor of several elements")
+        raise ev.refuse(Feature.RAISES, f"{kind.__name__} of a tensor of several elements")
     scalar = tf.reshape(value, [])
     if not (scalar.dtype.is_floating or scalar.dtype.is_integer or scalar.dtype.is_bool):
-        raise ev.refuse("number", f"{kind.__name__} of a tensor of {scalar.dtype.name}")
+        raise ev.refuse(Feature.NUMBER, f"{kind.__name__} of a tensor of {scalar.dtype.name}")
     if kind is int and scalar.dtype.is_floating:
         whole = tf.cast(scalar, tf.float64)
         return to_integer(ev, tf.where(whole < 0, tf.math.ceil(whole), tf.floor(whole)))
     if kind is int and scalar.dtype == tf.uint64:
-        raise ev.refuse("number", "an integer of 64 bits without a sign")
+        raise ev.refuse(Feature.NUMBER, "an integer of 64 bits without a sign")
     wanted = {float: tf.float64, int: tf.int64, bool: tf.bool}[kind]
     limit = None if kind is not int or scalar.dtype in (tf.int64, tf.bool) else 1 << 32
     return Residual("", tensor=tf.cast(scalar, wanted), late=True, limit=limit)

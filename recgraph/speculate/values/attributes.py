@@ -18,7 +18,7 @@ from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES
 from recgraph.speculate.observe.profile import Seen
-from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.script.assumptions import assumption
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
@@ -62,13 +62,13 @@ class Attributes(Kind):
         """By a property, a descriptor, or in the object itself."""
         ev, owner = self.ev, self.it
         if name in ("__class__", "__dict__"):
-            raise ev.refuse("attribute", f"the {name} of an object is set")
+            raise ev.refuse(Feature.ATTRIBUTE, f"the {name} of an object is set")
         kind = type(owner)
         setter = ev.of_class(kind, name)
         if isinstance(setter, property):
             function = setter.fdel if value is MISSING else setter.fset
             if function is None:
-                raise ev.refuse("raises", f"{name} of {kind.__name__} cannot be set or deleted")
+                raise ev.refuse(Feature.RAISES, f"{name} of {kind.__name__} cannot be set or deleted")
             ev.call(function, [owner] if value is MISSING else [owner, value], {})
             return
         if _is_users_descriptor(ev, setter) and hasattr(type(setter), "__set__"):
@@ -77,10 +77,10 @@ class Attributes(Kind):
             return
         own = ev.of_class(kind, "__delattr__" if value is MISSING else "__setattr__")
         if isinstance(own, types.FunctionType) and not known.is_frameworks(own):
-            raise ev.refuse("custom access", f"{kind.__name__} has accessors of its own")
+            raise ev.refuse(Feature.CUSTOM_ACCESS, f"{kind.__name__} has accessors of its own")
         is_librarys = known.is_frameworks_object(owner) and not known.is_users_type(kind)
         if is_librarys and not isinstance(owner, type | types.ModuleType):
-            raise ev.refuse("framework", f"an attribute of a {kind.__name__} is set, which the library may read")
+            raise ev.refuse(Feature.FRAMEWORK, f"an attribute of a {kind.__name__} is set, which the library may read")
         put_plainly(ev, owner, name, value)
 
 
@@ -103,7 +103,7 @@ def _native(ev: Evaluator, owner: Any, name: str) -> Any:
         is_method = callable(getattr(type(owner), name, None))
         return HeapMethod(owner, name) if is_method else of_instance(ev, owner, name)
     if name_in_script is not None and isinstance(owner, np.generic | np.random.Generator | np.random.RandomState):
-        raise ev.refuse("library object", f"{type(owner).__name__} runs eagerly")
+        raise ev.refuse(Feature.LIBRARY_OBJECT, f"{type(owner).__name__} runs eagerly")
     if is_variable(owner) and name == "numpy":
         ev.heap.given(owner, ev.where())
         return Numpy(owner)
@@ -119,7 +119,7 @@ def _native(ev: Evaluator, owner: Any, name: str) -> Any:
     except AttributeError as error:
         if type(owner) in DATA_TYPES:
             raise ev.raised(error) from error
-        raise ev.refuse("raises", str(error)) from error
+        raise ev.refuse(Feature.RAISES, str(error)) from error
     if isinstance(value, ev.heap.eager_tensor_type):
         return ev.heap.captured(value)
     return value
@@ -130,7 +130,7 @@ def _of_function(ev: Evaluator, owner: types.FunctionType, name: str) -> Any:
     try:
         value = getattr(owner, name)
     except AttributeError as error:
-        raise ev.refuse("raises", str(error)) from error
+        raise ev.refuse(Feature.RAISES, str(error)) from error
     if name not in vars(owner) and not isinstance(value, str):
         return value  # what it consists of is looked at where it is called
     expression = f"{ev.heap.name_of(owner) or ev.script.constant(owner)}.{name}"
@@ -143,10 +143,10 @@ def _of_object(ev: Evaluator, owner: Any, name: str) -> Any:
     """An attribute of an object, class or module of the user's, by Python's rules."""
     of_class = owner if isinstance(owner, type) else type(owner)
     if not isinstance(owner, types.ModuleType | type) and _has_own_access(ev, of_class):
-        raise ev.refuse("custom access", f"{of_class.__name__} has accessors of its own")
+        raise ev.refuse(Feature.CUSTOM_ACCESS, f"{of_class.__name__} has accessors of its own")
     if name == "__dict__" and not isinstance(owner, type) and hasattr(owner, "__dict__"):
         if isinstance(owner, types.ModuleType):
-            raise ev.refuse("namespace", f"the names of {owner.__name__}")
+            raise ev.refuse(Feature.NAMESPACE, f"the names of {owner.__name__}")
         return ObjectDict(owner)
     found = inspect.getattr_static(of_class, name, _ABSENT)
     if isinstance(owner, BaseException) and isinstance(found, _OF_EXCEPTIONS):
@@ -184,16 +184,16 @@ def _assume_absent(ev: Evaluator, owner: Any, of_class: type, name: str) -> None
 def _of_exception(ev: Evaluator, owner: BaseException, name: str) -> Any:
     """What exceptions have in fixed places: their arguments, the value of a `StopIteration`."""
     if not ev.heap.is_made(owner) or name in ("__traceback__", "__context__"):
-        raise ev.refuse("exception", f"{name} of an exception")
+        raise ev.refuse(Feature.EXCEPTION, f"{name} of an exception")
     return getattr(owner, name)
 
 
-def _no_attribute(ev: Evaluator, owner: Any, name: str) -> Inconvertible:
+def _no_attribute(ev: Evaluator, owner: Any, name: str) -> Inconvertible | Raised:
     """What reading an attribute raises that is not there, nor will be next time."""
     kind, held = type(owner), ev.heap.name_of(owner)
     text = f"{kind.__name__!r} object has no attribute {name!r}"
     if isinstance(owner, type | types.ModuleType) or hasattr(kind, "__slots__") or hasattr(kind, "__getattr__"):
-        return ev.refuse("raises", text)
+        return ev.refuse(Feature.RAISES, text)
     if held is not None and ("attribute", id(owner), name) not in ev.heap.shadow:
         ev.script.assume(f"not hasattr({held}, {name!r})", ev.noted("presence", f"no .{name}"))
     return ev.raised(AttributeError(text, name=name))
@@ -213,7 +213,7 @@ def of_instance(ev: Evaluator, owner: Any, name: str) -> Any:
     try:
         value = getattr(owner, name)
     except AttributeError as error:
-        raise ev.refuse("raises", str(error)) from error
+        raise ev.refuse(Feature.RAISES, str(error)) from error
     if held is None:
         return value  # made during the call, or reached by no path
     seen, site = ev.seen()
@@ -235,7 +235,7 @@ def _described(ev: Evaluator, owner: Any, of_class: type, name: str, method: str
     found = ev.heap.read(("descriptor", id(base), name), expression, descriptor, what, Seen(), None, ev.where())
     function = objects.method(ev, type(found), method)
     if function is None:
-        raise ev.refuse("descriptor", f"{what} has no {method}")
+        raise ev.refuse(Feature.DESCRIPTOR, f"{what} has no {method}")
     return ev.call(function, [found, *arguments], {})
 
 
@@ -256,7 +256,7 @@ def _of_class(ev: Evaluator, owner: Any, of_class: type, name: str, found: Any) 
         return value
     if known.is_frameworks(found) or not isinstance(found, types.FunctionType):
         return getattr(owner, name)
-    raise ev.refuse("descriptor", f"{name} is a descriptor of its own kind")
+    raise ev.refuse(Feature.DESCRIPTOR, f"{name} is a descriptor of its own kind")
 
 
 def of_namespace(ev: Evaluator, owner: Any, name: str) -> Any:
@@ -267,7 +267,7 @@ def of_namespace(ev: Evaluator, owner: Any, name: str) -> Any:
     try:
         value = getattr(owner, name)
     except AttributeError as error:
-        raise ev.refuse("raises", str(error)) from error
+        raise ev.refuse(Feature.RAISES, str(error)) from error
     where = ev.where()
     expression = f"{ev.script.constant(owner)}.{name}"
     if isinstance(value, types.MethodType):
@@ -286,10 +286,10 @@ def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
     if held is None and isinstance(owner, type | types.ModuleType) and not isinstance(owner, enum.EnumType):
         held = ev.script.constant(owner)
     if held is None and not ev.heap.is_made(owner):
-        raise ev.refuse("object", f"an attribute of a {type(owner).__name__} that no name leads to is set")
+        raise ev.refuse(Feature.OBJECT, f"an attribute of a {type(owner).__name__} that no name leads to is set")
     if held is None:
         if ev.contexts.forks and objects.slots_of(type(owner)):
-            raise ev.refuse("slots", f"a new {type(owner).__name__} changes as a tensor decides")
+            raise ev.refuse(Feature.SLOTS, f"a new {type(owner).__name__} changes as a tensor decides")
         try:
             object.__setattr__(owner, name, value) if value is not MISSING else object.__delattr__(owner, name)
         except AttributeError as error:
@@ -392,7 +392,7 @@ class NamespaceMethod(MadeFunction):
             return value
         if name == "pop" and arguments:
             return arguments[1]
-        raise ev.refuse("namespace", f"{name} of the attributes of an object")
+        raise ev.refuse(Feature.NAMESPACE, f"{name} of the attributes of an object")
 
 
 def _updates(ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> dict[str, Any]:
@@ -440,7 +440,7 @@ class Namespace(Kind):
     def contains(self, member: Any) -> Any:
         """Whether the object itself has an attribute."""
         if is_symbolic(member):
-            raise self.ev.refuse("in", "`in` with tensors")
+            raise self.ev.refuse(Feature.IN, "`in` with tensors")
         return self.it.contains(self.ev, member)
 
     def members(self) -> list[Any]:

@@ -19,7 +19,7 @@ from recgraph import native, tf_private
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.frames import FOLDER, watched
-from recgraph.speculate.observe.reasons import Again, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.contexts import Building, CalledBack
@@ -63,7 +63,7 @@ def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], nam
     keywords = {name: argument(ev, a, others) for name, a in named.items()}
     try:
         return function(*values, **keywords)
-    except (Inconvertible, Again):
+    except (Inconvertible, Raised, Again):
         raise
     except Exception as error:
         raise _reason(ev, function, error) from error
@@ -81,7 +81,7 @@ def _for_variable(ev: Evaluator, variable: tf.Variable, value: Any) -> Any:
     if script_calls.type_of(ev, value) is int and dtype.is_integer:
         return _integer(ev, value, dtype)
     if not dtype.is_floating:
-        raise ev.refuse("raises", f"a float that differs from call to call, for a variable of {dtype.name}")
+        raise ev.refuse(Feature.RAISES, f"a float that differs from call to call, for a variable of {dtype.name}")
     return tf.identity(script_calls.as_tensor(ev, value, dtype))
 
 
@@ -94,13 +94,13 @@ def _reason(ev: Evaluator, function: Any, error: Exception) -> Exception:
     """Why a call of a library's function failed; what our own code has raised in it, if it did."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, Inconvertible | Again):
+        if isinstance(cause, Inconvertible | Raised | Again):
             return cause
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, tf.errors.OperatorNotAllowedInGraphError | NotImplementedError):
-        return ev.refuse("in graph", f"{getattr(function, '__name__', function)}: {error}"[:300])
+        return ev.refuse(Feature.IN_GRAPH, f"{getattr(function, '__name__', function)}: {error}"[:300])
     if isinstance(error, _RAISED):
-        return ev.refuse("raises", f"{type(error).__name__}: {error}"[:300])
+        return ev.refuse(Feature.RAISES, f"{type(error).__name__}: {error}"[:300])
     return error
 
 
@@ -112,7 +112,7 @@ def native_as_is(ev: Evaluator, function: Callable[..., Any], named: dict[str, A
     try:
         return function(**named)
     except (TypeError, ValueError) as error:
-        raise ev.refuse("raises", f"{type(error).__name__}: {error}") from error
+        raise ev.refuse(Feature.RAISES, f"{type(error).__name__}: {error}") from error
 
 
 def argument(ev: Evaluator, value: Any, others: list[Any]) -> Any:
@@ -159,7 +159,7 @@ def _integer(ev: Evaluator, value: Residual, dtype: tf.DType | None) -> tf.Tenso
         fits = wanted.min <= value.example <= wanted.max
         ev.script.assume(f"({wanted.min} <= {value.name} <= {wanted.max}) is {fits}", what)
         if not fits and dtype is not None:
-            raise ev.refuse("value", f"an integer that is not within {wanted.name}")
+            raise ev.refuse(Feature.VALUE, f"an integer that is not within {wanted.name}")
         wanted = wanted if fits else tf.int64
     else:
         is_sure = wanted == tf.int64 or (value.limit is not None and value.limit <= _SURELY)
@@ -195,7 +195,7 @@ def _met(of: weakref.ref[Evaluator], function: types.FunctionType) -> None:
         ev.watch.handle(code, None)
     elif code.co_flags & _SUSPENDED:
         ev.watch.handle(code, None)
-        raise ev.refuse("callee", f"{code.co_qualname}, which a library resumes")
+        raise ev.refuse(Feature.CALLEE, f"{code.co_qualname}, which a library resumes")
     else:
         ev.watch.handle(code, functools.partial(_called, of))
 
@@ -216,7 +216,7 @@ def _called(of: weakref.ref[Evaluator], function: types.FunctionType, values: tu
     try:
         return Callback(ev, function, sequential=is_once)(*arguments, **named)
     except Raised as raised:  # Keras writes more into its message
-        raise ev.refuse("raises", f"{function.__code__.co_qualname} raises in a library") from raised
+        raise ev.refuse(Feature.RAISES, f"{function.__code__.co_qualname} raises in a library") from raised
 
 
 def _is_no_part(values: tuple[Any, ...]) -> bool:

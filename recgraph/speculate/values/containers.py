@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.observe import known
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.contexts import CalledBack, LoopRound
 from recgraph.speculate.script.heap import check_plain, like
@@ -126,7 +127,7 @@ class Known(Attributes):
         """By a method of the user's; in a container that was there before after the graph."""
         ev, container = self.ev, self.it
         if is_symbolic(index):
-            raise ev.refuse("index", "an item is set under a key that a tensor gives")
+            raise ev.refuse(Feature.INDEX, "an item is set under a key that a tensor gives")
         if (members := ev.with_runs(container)) is not None:
             ev.need_sequence("a write to a container")
             lists.set_item(ev, members, index, value)
@@ -154,7 +155,7 @@ class Known(Attributes):
         """As `set_item`."""
         ev, container = self.ev, self.it
         if is_symbolic(index):
-            raise ev.refuse("index", "an item is deleted under a key that a tensor gives")
+            raise ev.refuse(Feature.INDEX, "an item is deleted under a key that a tensor gives")
         if (members := ev.with_runs(container)) is not None:
             ev.need_sequence("a write to a container")
             lists.applied(ev, members, "pop", [index])
@@ -180,7 +181,7 @@ class Known(Attributes):
         """By a method of the user's; of a dict that was there before whether the key is there is assumed."""
         ev, container = self.ev, self.it
         if is_symbolic(member):
-            raise ev.refuse("in", "`in` with tensors")
+            raise ev.refuse(Feature.IN, "`in` with tensors")
         method = self._method("__contains__")
         if method is not None:
             return ev.call(method, [container, member], {})
@@ -220,13 +221,13 @@ class Known(Attributes):
         whole = ev.opened(container)
         _check_known(ev, container)
         if not isinstance(whole, _ITERABLES):
-            raise ev.refuse("iterator", f"a {type(whole).__name__} is gone through")
+            raise ev.refuse(Feature.ITERATOR, f"a {type(whole).__name__} is gone through")
         found = list(whole)
         if isinstance(container, list | tuple) and ev.heap.name_of(container) is not None:
             around = ev.contexts.managers
             ev.places.update({id(member): (container, i, around) for i, member in enumerate(found)})
         if len(found) > UNROLL:
-            raise ev.refuse("trips", f"a loop of {len(found)} rounds is not unrolled (limit {UNROLL})")
+            raise ev.refuse(Feature.TRIPS, f"a loop of {len(found)} rounds is not unrolled (limit {UNROLL})")
         return found
 
     def iterator(self) -> Iterator[Any]:
@@ -309,7 +310,7 @@ class Object(Known):
     def contains(self, member: Any) -> Any:
         """By `__contains__`, else by its iterator."""
         if is_symbolic(member):
-            raise self.ev.refuse("in", "`in` with tensors")
+            raise self.ev.refuse(Feature.IN, "`in` with tensors")
         if self._method("__contains__") is not None:
             return super().contains(member)
         return any(objects.is_or_equals(self.ev, one, member) for one in self.iterator())
@@ -390,7 +391,7 @@ def _known_slice(ev: Evaluator, index: Any) -> Any:
 def _check_key_known(ev: Evaluator, index: Any) -> None:
     """That an exception is the program's, and not because a value of ours was looked at as if it were Python's."""
     if any(isinstance(leaf, Residual) or is_symbolic(leaf) for leaf in stand_ins.leaves([index])):
-        raise ev.refuse("index", "an index that differs from call to call")
+        raise ev.refuse(Feature.INDEX, "an index that differs from call to call")
 
 
 def _by_unknown(ev: Evaluator, container: Any, index: Any) -> Any:
@@ -420,7 +421,7 @@ def _assumed_index(ev: Evaluator, index: Any) -> Any:
         or index.tensor.dtype != tf.int64
         or ev.inside(CalledBack, LoopRound)
     ):
-        raise ev.refuse("index", "an index that a tensor gives into Python objects")
+        raise ev.refuse(Feature.INDEX, "an index that a tensor gives into Python objects")
     ev.assert_in_graph(tf.equal(index.tensor, seen.last), ev.noted("path", f"the index is {seen.last}"))
     return seen.last
 

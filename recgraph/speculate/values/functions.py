@@ -18,6 +18,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.frames import watched
 from recgraph.speculate.observe.known import answer_themselves
 from recgraph.speculate.observe.profile import Seen, is_plain
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, syntax_of
 from recgraph.speculate.script.contexts import CalledBack
 from recgraph.speculate.script.stand_ins import Generator, MadeFunction, StandIn
@@ -32,12 +33,12 @@ def inline(ev: Evaluator, function: types.FunctionType, arguments: list[Any], na
     """Converts a function of the user's as a part of its caller."""
     code = function.__code__
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        raise ev.refuse("coroutine", f"{function.__name__} is a coroutine")
+        raise ev.refuse(Feature.COROUTINE, f"{function.__name__} is a coroutine")
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None and known.is_frameworks(type(function)):
-        raise ev.refuse("callee", "a wrapped callee")
+        raise ev.refuse(Feature.CALLEE, "a wrapped callee")
     if len(ev.frames) > DEPTH:
-        raise ev.refuse("recursion", f"{function.__name__} calls itself")
+        raise ev.refuse(Feature.RECURSION, f"{function.__name__} calls itself")
     bound = _bound(ev, function, arguments, named)
     assume_code(ev, function)
     syntax = syntax_of(function)
@@ -71,7 +72,7 @@ def _bound(
     try:
         bound = inspect.signature(function, follow_wrapped=False).bind(*arguments, **named)
     except TypeError as error:
-        raise ev.refuse("raises", str(error)) from error
+        raise ev.refuse(Feature.RAISES, str(error)) from error
     if defaults:
         given = set(bound.arguments)
         bound.apply_defaults()
@@ -155,7 +156,7 @@ class Closure(MadeFunction):
         try:
             bound = inspect.Signature(made).bind(*arguments, **named)
         except TypeError as error:
-            raise ev.refuse("raises", str(error)) from error
+            raise ev.refuse(Feature.RAISES, str(error)) from error
         bound.apply_defaults()
         return dict(bound.arguments)
 
@@ -184,7 +185,7 @@ class Super(StandIn):
             frame = frame.outer
         code = frame.function.__code__
         if "__class__" not in code.co_freevars:
-            raise ev.refuse("super", "super() outside of a method")
+            raise ev.refuse(Feature.SUPER, "super() outside of a method")
         kind = frame.function.__closure__[code.co_freevars.index("__class__")].cell_contents
         return cls(frame.locals[code.co_varnames[0]], kind)
 
@@ -206,7 +207,7 @@ class Super(StandIn):
         """A method of a base class, bound."""
         found = self.find(ev, name)
         if found is None:
-            raise ev.refuse("raises", f"super() has no {name}")
+            raise ev.refuse(Feature.RAISES, f"super() has no {name}")
         if isinstance(found, types.FunctionType):
             return types.MethodType(found, self.owner)
         if isinstance(found, classmethod):
@@ -219,13 +220,13 @@ class Super(StandIn):
 def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any]) -> Any:
     """An object of a class of the user's, made during the call."""
     if answer_themselves(kind):
-        raise ev.refuse("custom access", "a new object that says itself what it is when it is asked")
+        raise ev.refuse(Feature.CUSTOM_ACCESS, "a new object that says itself what it is when it is asked")
     if known.is_frameworks_object_type(kind) or issubclass(kind, type):
-        raise ev.refuse("new object", f"a new {kind.__name__}, which a library keeps track of")
+        raise ev.refuse(Feature.NEW_OBJECT, f"a new {kind.__name__}, which a library keeps track of")
     if issubclass(kind, BaseException):
         return objects.made(ev, kind, arguments, named)
     if _is_written(kind.__new__) or _is_written(type(kind).__call__):
-        raise ev.refuse("new object", f"a new {kind.__name__}, whose class makes its objects itself")
+        raise ev.refuse(Feature.NEW_OBJECT, f"a new {kind.__name__}, whose class makes its objects itself")
     if issubclass(kind, tuple) and hasattr(kind, "_make") and not isinstance(kind.__init__, types.FunctionType):
         return kind._make(_bound(ev, kind, arguments, named).arguments.values())
     if not objects.is_inherited(ev, kind, "__new__"):

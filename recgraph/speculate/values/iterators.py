@@ -17,7 +17,7 @@ import tensorflow as tf
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe.profile import is_plain
-from recgraph.speculate.observe.reasons import Raised, matches
+from recgraph.speculate.observe.reasons import Feature, Raised, matches
 from recgraph.speculate.observe.syntax import Frame
 from recgraph.speculate.script.contexts import Catching
 from recgraph.speculate.script.stand_ins import HELD, Generator, Iteration, Residual, Rows, has_run, is_symbolic
@@ -33,7 +33,7 @@ def made(ev: Evaluator, members: Iterable[Any] | Rows) -> Iteration:
 def check_forks(ev: Evaluator, value: Iteration) -> None:
     """That an iterator goes on in the branch or round in which it was made."""
     if value.forks != ev.contexts.forks:
-        raise ev.refuse("iterator", "a tensor decides whether an iterator goes on")
+        raise ev.refuse(Feature.ITERATOR, "a tensor decides whether an iterator goes on")
 
 
 def rows_of(ev: Evaluator, value: Iteration) -> Rows:
@@ -57,7 +57,7 @@ def begun(ev: Evaluator, value: Any) -> Any:
             return ev.begin(found)
         return made(ev, _until(ev, StopIteration, lambda i: ev.call(following, [found], {}), ev.here))
     if item is None:
-        raise ev.refuse("iterator", f"a {type(value).__name__} is gone through")
+        raise ev.refuse(Feature.ITERATOR, f"a {type(value).__name__} is gone through")
     return made(ev, _until(ev, IndexError, lambda i: ev.call(item, [value, i], {}), ev.here))
 
 
@@ -71,7 +71,7 @@ def _until(ev: Evaluator, end: type, member: Callable[[int], Any], node: ast.AST
                 raise
             return
         yield found
-    raise ev.refuse("trips", f"more than {UNROLL} members of an iterator")
+    raise ev.refuse(Feature.TRIPS, f"more than {UNROLL} members of an iterator")
 
 
 def of_list(ev: Evaluator, members: list[Any]) -> Iterator[Any]:
@@ -82,7 +82,7 @@ def of_list(ev: Evaluator, members: list[Any]) -> Iterator[Any]:
         if i >= len(members):
             return
         if i >= UNROLL:
-            raise ev.refuse("trips", f"a loop of more than {UNROLL} rounds is not unrolled")
+            raise ev.refuse(Feature.TRIPS, f"a loop of more than {UNROLL} rounds is not unrolled")
         yield members[i]
 
 
@@ -104,7 +104,7 @@ def collected(ev: Evaluator, members: Iterator[Any]) -> list[Any]:
     """All that is left of an iterator."""
     found = list(itertools.islice(members, UNROLL + 1))
     if len(found) > UNROLL:
-        raise ev.refuse("trips", f"more than {UNROLL} members of an iterator")
+        raise ev.refuse(Feature.TRIPS, f"more than {UNROLL} members of an iterator")
     return found
 
 
@@ -124,16 +124,16 @@ class Iterating(Kind):
 
     def item(self, index: Any) -> Any:
         """Raises in eager execution, too."""
-        raise self.ev.refuse("raises", "an iterator has no items")
+        raise self.ev.refuse(Feature.RAISES, "an iterator has no items")
 
     def length(self) -> Any:
         """Raises in eager execution, too."""
-        raise self.ev.refuse("raises", "an iterator has no length")
+        raise self.ev.refuse(Feature.RAISES, "an iterator has no length")
 
     def contains(self, member: Any) -> Any:
         """Uses it up as far as the member."""
         if is_symbolic(member):
-            raise self.ev.refuse("in", "`in` with tensors")
+            raise self.ev.refuse(Feature.IN, "`in` with tensors")
         return any(objects.is_or_equals(self.ev, one, member) for one in self.iterator())
 
     def members(self) -> list[Any]:
@@ -192,7 +192,7 @@ class GraphRows(Kind):
 
     def members(self) -> list[Any]:
         """Are refused."""
-        raise self.ev.refuse("trips", "as many members as a tensor says")
+        raise self.ev.refuse(Feature.TRIPS, "as many members as a tensor says")
 
 
 def members(ev: Evaluator, generator: Generator) -> list[Any]:
@@ -202,7 +202,7 @@ def members(ev: Evaluator, generator: Generator) -> list[Any]:
         def take(member: Any) -> bool:
             found.append(member)
             if len(found) > UNROLL:
-                raise ev.refuse("trips", "a generator without end")
+                raise ev.refuse(Feature.TRIPS, "a generator without end")
             return False
 
         generator.drive(ev, take)
@@ -213,11 +213,11 @@ def expanded(ev: Evaluator, generator: Generator) -> list[Any]:
     """All members, though something may happen in between: neither side may notice."""
     given = [value for name, value in generator.frame.locals.items()]
     if not all(map(_is_constant, given)) or not _reads_constants(generator.frame):
-        raise ev.refuse("generator", "a generator that may see what happens while it waits")
+        raise ev.refuse(Feature.GENERATOR, "a generator that may see what happens while it waits")
     before = State(ev)
     found = members(ev, generator)
     if before.changes():
-        raise ev.refuse("generator", "a generator that changes something while others wait")
+        raise ev.refuse(Feature.GENERATOR, "a generator that changes something while others wait")
     return found
 
 
@@ -250,7 +250,7 @@ class Suspended(Kind):
     def contains(self, member: Any) -> Any:
         """Uses it up as far as the member."""
         if is_symbolic(member):
-            raise self.ev.refuse("in", "`in` with tensors")
+            raise self.ev.refuse(Feature.IN, "`in` with tensors")
         return any(objects.is_or_equals(self.ev, one, member) for one in self.iterator())
 
     def members(self) -> list[Any]:

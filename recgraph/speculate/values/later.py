@@ -14,6 +14,7 @@ import tensorflow as tf
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe.known import DATA_TYPES, IN_PLACE
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import assumption
@@ -33,7 +34,7 @@ def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]
 def takes_as_number(ev: Evaluator, value: Any) -> bool:
     """Whether a tensor on the left takes what is on the right as it would a number, before that is asked itself."""
     if hasattr(type(value), "__array__"):
-        raise ev.refuse("operator", f"a tensor makes a tensor of a {type(value).__name__}")
+        raise ev.refuse(Feature.OPERATOR, f"a tensor makes a tensor of a {type(value).__name__}")
     return isinstance(value, int | float | complex | str | bytes | list | tuple)
 
 
@@ -118,7 +119,7 @@ def _check_made(ev: Evaluator, values: Sequence[Any]) -> None:
     """That arrays which a call may change were made by the call that is converted."""
     for value in values:
         if isinstance(value, np.ndarray) and not ev.heap.is_made(value):
-            raise ev.refuse("array", "an array may be changed that was there before")
+            raise ev.refuse(Feature.ARRAY, "an array may be changed that was there before")
 
 
 class Method(MadeFunction):
@@ -136,7 +137,7 @@ class Method(MadeFunction):
             script_calls.changed(ev, self.name, self.owner, arguments)
             return None
         if not late and not isinstance(example, (*DATA_TYPES, np.ndarray, np.generic)):
-            raise ev.refuse("method", f"{type(example).__name__}.{self.name} runs eagerly")
+            raise ev.refuse(Feature.METHOD, f"{type(example).__name__}.{self.name} runs eagerly")
         if arguments or named:
             return script_calls.in_script(ev, stand_ins.call_method, [self.owner, self.name, *arguments], named)
         return script_calls.in_script(ev, operator.methodcaller(self.name), [self.owner], {})
@@ -159,7 +160,7 @@ class Later(Kind):
         if self.it.tensor is not None:
             return tf.cast(self.it.tensor, tf.bool)
         if self.it.late:
-            raise self.ev.refuse("late decision", "a decision on a value that is known only after the graph")
+            raise self.ev.refuse(Feature.LATE_DECISION, "a decision on a value that is known only after the graph")
         return self.it
 
     def type(self) -> type:
@@ -185,7 +186,7 @@ class Later(Kind):
 
     def put(self, name: str, value: Any) -> None:
         """Is refused."""
-        raise self.ev.refuse("attribute", "an attribute of a tensor or number is set")
+        raise self.ev.refuse(Feature.ATTRIBUTE, "an attribute of a tensor or number is set")
 
     def item(self, index: Any) -> Any:
         """In the graph where that knows it; else in the script."""
@@ -196,13 +197,13 @@ class Later(Kind):
     def set_item(self, index: Any, value: Any) -> None:
         """Of an array."""
         if not self.it.is_array:
-            raise self.ev.refuse("index", "an item is set in a value that differs from call to call")
+            raise self.ev.refuse(Feature.INDEX, "an item is set in a value that differs from call to call")
         script_calls.in_script(self.ev, operator.setitem, [self.it, self.ev.lift(index), self.ev.lift(value)], {})
 
     def contains(self, member: Any) -> Any:
         """In the script."""
         if is_symbolic(member):
-            raise self.ev.refuse("in", "`in` with tensors")
+            raise self.ev.refuse(Feature.IN, "`in` with tensors")
         return self.ev.python(stand_ins.contains, [self.it, member])
 
     def members(self) -> list[Any]:
@@ -211,7 +212,7 @@ class Later(Kind):
         if iterable.is_array and (members := arrays.members(iterable)) is not None:
             return members
         if iterable.late or not isinstance(iterable.example, np.ndarray | list | tuple | str | range):
-            raise ev.refuse("iterator", "a loop over a value that differs from call to call")
+            raise ev.refuse(Feature.ITERATOR, "a loop over a value that differs from call to call")
         count = len(iterable.example)
         trips = assumption(
             "length", f"{count} rounds of a loop", ev.where(), (site_of(ev.frame.syntax, ev.here, "trips"), 0)

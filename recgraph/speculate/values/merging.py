@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.profile import common_shape, same
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.stand_ins import DUMMY, HELD, MISSING, Missing, Residual, Run, Unsure, has_run
 from recgraph.speculate.values import arithmetic
 
@@ -95,7 +96,7 @@ def template(ev: Evaluator, one: Any, other: Any) -> Any:
         return type(one)._make(members) if hasattr(one, "_make") else type(one)(members)
     if type(one) is dict and type(other) is dict and list(one) == list(other):
         return {key: template(ev, one[key], other[key]) for key in one}
-    raise ev.refuse("merge", f"{_describe(one)} and {_describe(other)} meet after a branch or round")
+    raise ev.refuse(Feature.MERGE, f"{_describe(one)} and {_describe(other)} meet after a branch or round")
 
 
 def hole_of(value: Any) -> Hole | None:
@@ -127,7 +128,7 @@ def _all_holes(ev: Evaluator, value: Any) -> Any:
 def _tensor_hole(ev: Evaluator, one: Any, other: Any) -> Hole:
     dtypes = {v.dtype for v in (one, other) if isinstance(v, tf.Tensor)}
     if not all(isinstance(v, tf.Tensor) for v in (one, other)) or len(dtypes) != 1:
-        raise ev.refuse("merge", f"{_describe(one)} and {_describe(other)} meet after a branch or round")
+        raise ev.refuse(Feature.MERGE, f"{_describe(one)} and {_describe(other)} meet after a branch or round")
     shape = one.shape if one.shape == other.shape else common_shape(one.shape, other.shape)
     return Hole(dtypes.pop(), shape, False)
 
@@ -285,7 +286,7 @@ def _element_of(ev: Evaluator) -> Any:
             hole = hole_of(value)
             if hole is not None and hole.dtype not in (tf.resource, tf.variant):
                 return hole
-        raise ev.refuse("merge", f"a list that grows as a tensor decides, of {type(value).__name__}")
+        raise ev.refuse(Feature.MERGE, f"a list that grows as a tensor decides, of {type(value).__name__}")
 
     return find
 
@@ -298,7 +299,7 @@ def _common(ev: Evaluator, one: Any, other: Any) -> Any:
         return one._make(members) if hasattr(one, "_make") else tuple(members)
     if isinstance(one, _CONSTANTS) and type(one) is type(other) and one == other:
         return one
-    raise ev.refuse("merge", "a list that grows as a tensor decides, of members that differ")
+    raise ev.refuse(Feature.MERGE, "a list that grows as a tensor decides, of members that differ")
 
 
 def list_holes(grown: Grown) -> list[Hole]:

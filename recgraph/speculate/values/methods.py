@@ -7,6 +7,7 @@ import operator
 from typing import Any
 
 from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.stand_ins import MISSING, LateCall, MadeFunction, Residual, Showing, has_run, is_symbolic
 from recgraph.speculate.values import lists, objects
@@ -85,9 +86,9 @@ def applied(ev: Evaluator, target: Any, name: str, arguments: list[Any], named: 
         return getattr(target, name)(*lifted, **named)
     except Exception as error:
         if any(map(is_unknown, stand_ins.leaves([*lifted, *named.values()]))):
-            raise ev.refuse("container", f"{name} with a value that differs from call to call") from error
+            raise ev.refuse(Feature.CONTAINER, f"{name} with a value that differs from call to call") from error
         if any(map(is_unknown, stand_ins.leaves([target]))):
-            raise ev.refuse("raises", f"{name} of values that differ from call to call") from error
+            raise ev.refuse(Feature.RAISES, f"{name} of values that differ from call to call") from error
         raise ev.raised(error) from error
 
 
@@ -155,7 +156,7 @@ def read(ev: Evaluator, container: Any, key: Residual) -> Any:
     if (last := _last_set(ev, container, key)) is not MISSING:
         return last
     if not contains(ev, container, key):
-        raise ev.refuse("raises", f"KeyError: {key.example!r}")
+        raise ev.refuse(Feature.RAISES, f"KeyError: {key.example!r}")
     seen, site = ev.seen()
     slot, name = ("key", id(container), key.name), f"{ev.heap.name_of(container)}[{key.name}]"
     what = f"an item of a {type(container).__name__}"

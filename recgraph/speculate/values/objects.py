@@ -29,7 +29,7 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES, IN_PLACE
 from recgraph.speculate.observe.profile import is_plain
-from recgraph.speculate.observe.reasons import Raised, matches
+from recgraph.speculate.observe.reasons import Feature, Raised, matches
 from recgraph.speculate.script.contexts import Catching
 from recgraph.speculate.script.stand_ins import PartialShape, Residual, StandIn, is_symbolic
 from recgraph.speculate.values import shapes
@@ -83,7 +83,7 @@ def is_inherited(ev: Evaluator, kind: type, name: str) -> bool:
 def blank(ev: Evaluator, kind: type) -> Any:
     """A new object of a class of the user's, without attributes."""
     if hasattr(kind, "__del__"):  # when it is run depends on who holds the object, the converter too
-        raise ev.refuse("new object", f"a new {kind.__name__}, which has a __del__")
+        raise ev.refuse(Feature.NEW_OBJECT, f"a new {kind.__name__}, which has a __del__")
     return ev.heap.make(object.__new__(kind))
 
 
@@ -94,7 +94,7 @@ def check(ev: Evaluator, function: Any, leaves: Sequence[Any]) -> None:
             continue
         if is_object(leaf) or ev.heap.name_of(leaf) is not None:
             name = getattr(function, "__name__", function)
-            raise ev.refuse("object", f"{name} looks into an object of {type(leaf).__name__}")
+            raise ev.refuse(Feature.OBJECT, f"{name} looks into an object of {type(leaf).__name__}")
 
 
 def _is_frozen(value: Any) -> bool:
@@ -121,13 +121,13 @@ def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]
         return ev.operate(operator.not_, [operate(ev, operator.eq, operands)])
     if plain == "eq" and _compares_by_identity(ev, left) and _compares_by_identity(ev, right):
         return ev.identical(left, right)
-    raise ev.refuse("operator", f"{name} of {type(left).__name__} and {type(right).__name__}")
+    raise ev.refuse(Feature.OPERATOR, f"{name} of {type(left).__name__} and {type(right).__name__}")
 
 
 def _unary(ev: Evaluator, name: str, owner: Any) -> Any:
     found = method(ev, type(owner), f"__{name}__")
     if found is None:
-        raise ev.refuse("operator", f"{name} of {type(owner).__name__}")
+        raise ev.refuse(Feature.OPERATOR, f"{name} of {type(owner).__name__}")
     return ev.call(found, [owner], {})
 
 
@@ -155,7 +155,7 @@ def _called(ev: Evaluator, found: Any, plain: str, owner: Any, other: Any) -> An
         if found.__module__ == "functools":  # what `total_ordering` adds
             return ev.inline(found, [owner, other], {})
         if not known.is_users(found):
-            raise ev.refuse("operator", f"{found.__qualname__} runs eagerly")
+            raise ev.refuse(Feature.OPERATOR, f"{found.__qualname__} runs eagerly")
         return ev.call(found, [owner, other], {})
     if type(owner) is not type(other):
         return NotImplemented
@@ -190,7 +190,7 @@ def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Any:
     owner, *others = arguments
     kind = type(owner)
     if isinstance(owner, BaseException) and not ev.heap.is_made(owner):
-        raise ev.refuse("exception", "an exception that was there before")
+        raise ev.refuse(Feature.EXCEPTION, "an exception that was there before")
     found = method(ev, kind, METHODS[function])
     if isinstance(owner, enum.Enum) and found is None:
         return _of_enumeration(ev, function, owner, others)
@@ -211,14 +211,14 @@ def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Any:
         members = tuple(ev.get(owner, field.name) for field in fields)
         return ev.python(hash, [members])
     name = getattr(builtins, function.__name__, function).__name__
-    raise ev.refuse("operator", f"{name} of {kind.__name__}")
+    raise ev.refuse(Feature.OPERATOR, f"{name} of {kind.__name__}")
 
 
 def _of_enumeration(ev: Evaluator, function: Any, owner: enum.Enum, others: Sequence[Any]) -> Any:
     """Text that Python makes of a member of an enumeration of which the user's class makes other text."""
     kind = type(owner)
     if getattr(kind, "_member_type_", None) is not object or not is_plain(owner.value):
-        raise ev.refuse("operator", f"{function.__name__} of {kind.__name__}")
+        raise ev.refuse(Feature.OPERATOR, f"{function.__name__} of {kind.__name__}")
     if function is format:
         return ev.python(format, [ev.python(str, [owner]), *others])
     return function(owner)
@@ -244,20 +244,20 @@ def check_key(ev: Evaluator, key: Any) -> Any:
     elif is_object(key) and not is_inherited(ev, type(key), "__hash__"):
         plain = known.is_generated(type(key).__hash__) and ev.heap.name_of(key) is None
         if not plain or not all(_is_frozen(getattr(key, field.name)) for field in dataclasses.fields(key)):
-            raise ev.refuse("key", f"the class {type(key).__name__} has a hash of its own")
+            raise ev.refuse(Feature.KEY, f"the class {type(key).__name__} has a hash of its own")
     return key
 
 
 def made(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any]) -> Any:
     """A new exception. Its arguments may be values of any kind."""
     if isinstance(kind.__new__, types.FunctionType):
-        raise ev.refuse("exception", f"{kind.__name__} makes its objects itself")
+        raise ev.refuse(Feature.EXCEPTION, f"{kind.__name__} makes its objects itself")
     arguments = [shapes.as_value(ev, a) if _is_partial(a) else a for a in arguments]
     error = ev.heap.make(kind.__new__(kind, *arguments))
     initialize = inspect.getattr_static(kind, "__init__")
     if isinstance(initialize, types.FunctionType):
         if not known.is_users(initialize):
-            raise ev.refuse("exception", f"{kind.__name__} runs eagerly")
+            raise ev.refuse(Feature.EXCEPTION, f"{kind.__name__} runs eagerly")
         ev.call(initialize, [error, *arguments], named)
     else:
         initialize(error, *arguments, **named)
@@ -274,7 +274,7 @@ def text(ev: Evaluator, error: BaseException, function: Any) -> Any:
     if function is str:
         plain = type(error).__str__ in (BaseException.__str__, KeyError.__str__)
         if not plain and not (isinstance(error, OSError | NameError | AttributeError) and len(arguments) == 1):
-            raise ev.refuse("exception", f"str of a {type(error).__name__}")
+            raise ev.refuse(Feature.EXCEPTION, f"str of a {type(error).__name__}")
         if not arguments:
             return ""
         if len(arguments) == 1:
@@ -282,7 +282,7 @@ def text(ev: Evaluator, error: BaseException, function: Any) -> Any:
             return ev.python(inner, arguments)
         return ev.python(str, [tuple(arguments)])
     if type(error).__repr__ is not BaseException.__repr__:
-        raise ev.refuse("exception", f"repr of a {type(error).__name__}")
+        raise ev.refuse(Feature.EXCEPTION, f"repr of a {type(error).__name__}")
     texts = [ev.python(repr, [a]) for a in arguments]
     return ev.python(_exception_text, [type(error).__name__, texts])
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.machine.protocol import Kind
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.stand_ins import MadeFunction, PartialShape, Residual
 from recgraph.speculate.values import script_calls
 
@@ -28,7 +29,7 @@ def of(ev: Evaluator, tensor: tf.Tensor) -> tf.TensorShape | PartialShape:
     if tensor.shape.is_fully_defined():
         return tensor.shape
     if tensor.shape.rank is None:
-        raise ev.refuse("shape", "the shape of a tensor whose rank is not known")
+        raise ev.refuse(Feature.SHAPE, "the shape of a tensor whose rank is not known")
     return PartialShape([_dim(ev, tensor, i, size) for i, size in enumerate(tensor.shape)])
 
 
@@ -45,7 +46,7 @@ def _dim(ev: Evaluator, tensor: tf.Tensor, index: int, size: int | None) -> int 
 def length(ev: Evaluator, tensor: tf.Tensor) -> int | Residual:
     """`len` of a tensor."""
     if tensor.shape.rank == 0:
-        raise ev.refuse("raises", "len of a scalar")
+        raise ev.refuse(Feature.RAISES, "len of a scalar")
     shape = of(ev, tensor)
     return shape.dims[0] if isinstance(shape, PartialShape) else int(shape[0])
 
@@ -53,7 +54,7 @@ def length(ev: Evaluator, tensor: tf.Tensor) -> int | Residual:
 def as_value(ev: Evaluator, shape: PartialShape) -> Residual:
     """The shape itself, for Python's operators."""
     if not shape.is_early:
-        raise ev.refuse("shape", "a shape that is known only after the graph")
+        raise ev.refuse(Feature.SHAPE, "a shape that is known only after the graph")
     return script_calls.in_script(ev, tf.TensorShape, [list(shape.dims)], {})
 
 
@@ -81,7 +82,7 @@ class Shape(Kind):
             return len(self.it.dims)
         if name == "as_list":
             return AsList(self.it)
-        raise self.ev.refuse("shape", f"{name} of a shape that differs from call to call")
+        raise self.ev.refuse(Feature.SHAPE, f"{name} of a shape that differs from call to call")
 
     def item(self, index: Any) -> Any:
         """A dimension, or a part of the shape."""

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
-from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.script.stand_ins import MISSING, MadeFunction, Missing, Unsure, has_run
 from recgraph.speculate.values import merging
 from recgraph.speculate.values.merging import Maybe
@@ -47,7 +47,7 @@ class _OpenedLate(Inconvertible):
 
     def __init__(self, where: str) -> None:
         super().__init__(
-            "merge", "a container is read as a whole on one way, and was changed before or on another", where
+            Feature.MERGE, "a container is read as a whole on one way, and was changed before or on another", where
         )
 
 
@@ -66,7 +66,7 @@ def attempt(ev: Evaluator, piece: Callable[[State], T]) -> T:
             for container, _ in list(ev.heap.originals.values()):
                 ev.heap.open(container, late.where)
             before = State(ev)
-        except Inconvertible:
+        except (Inconvertible, Raised):
             first.undo()
             raise
 
@@ -199,12 +199,14 @@ class State:
         """The slots that have another value now."""
         self._adopt()
         if len(self._ev.effects) != self._effects:
-            raise self._ev.refuse("effect in branch", "something is printed, or a late value made, as a tensor decides")
+            raise self._ev.refuse(
+                Feature.EFFECT_IN_BRANCH, "something is printed, or a late value made, as a tensor decides"
+            )
         found: dict[Slot, Any] = {}
         for key, (thing, copy) in self._held.items():
             if isinstance(thing, collections.deque):
                 if len(thing) != len(copy) or any(a is not b for a, b in zip(thing, copy, strict=True)):
-                    raise self._ev.refuse("merge", "a deque changes as a tensor decides")
+                    raise self._ev.refuse(Feature.MERGE, "a deque changes as a tensor decides")
             elif isinstance(thing, set):
                 found.update({(key, WHOLE): set(thing)} if thing != copy else {})
             elif isinstance(thing, list) and (len(thing) != len(copy) or has_run([*copy, *thing])):
@@ -242,7 +244,7 @@ class State:
         if one is other or not any(isinstance(value, Missing | Unsure) for value in (one, other)):
             return merging.template(self._ev, one, other)
         if slot[0] not in self._names:
-            raise self._ev.refuse("merge", "what is there on one way only meets after a branch or round")
+            raise self._ev.refuse(Feature.MERGE, "what is there on one way only meets after a branch or round")
         return Maybe.of(self._ev, one, other)
 
     def set(self, slot: Slot, value: Any) -> None:

@@ -22,6 +22,7 @@ from recgraph.core.subgraph import SubGraph
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe import known
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import syntax_of
 from recgraph.speculate.passes.effects import effects
 from recgraph.speculate.script.assumptions import assumption
@@ -113,7 +114,7 @@ class Table:
             self._feed(name, _NUMBERS[kind.__name__])
         else:
             names = ", ".join(sorted(kind.__name__ for kind in found))
-            raise self.ev.refuse("recursion", f"{self.kind.__name__}.{name} is {names}")
+            raise self.ev.refuse(Feature.RECURSION, f"{self.kind.__name__}.{name} is {names}")
 
     def finish(self) -> None:
         """Writes the walk into the script."""
@@ -188,7 +189,7 @@ class Row(Kind):
         if isinstance(found, types.FunctionType):
             return types.MethodType(attributes.of_namespace(ev, kind, name), self.it)
         if found is not MISSING and not isinstance(found, types.MemberDescriptorType):
-            raise ev.refuse("recursion", f"{kind.__name__}.{name} may be the class's")
+            raise ev.refuse(Feature.RECURSION, f"{kind.__name__}.{name} may be the class's")
         return self.it.table.attribute(self.it, name)
 
 
@@ -208,7 +209,7 @@ class Recursion:
         self._seen = self._written()
         results = ev.profile.results.get(syntax_of(function).key)
         if results is None:
-            raise ev.refuse("recursion", f"{function.__name__} does not return tensors")
+            raise ev.refuse(Feature.RECURSION, f"{function.__name__} does not return tensors")
         inputs = tuple(
             tf.TensorSpec([], tf.int32) if isinstance(a, Ref) else tf.TensorSpec(a.shape, a.dtype)
             for a in arguments
@@ -254,13 +255,13 @@ class Recursion:
         """A body may be run for objects before their turn."""
         for op in self.subgraph.finished_body().get_operations():
             if effects(op):
-                raise self.ev.refuse("recursion", f"{self.function.__name__} writes a variable")
+                raise self.ev.refuse(Feature.RECURSION, f"{self.function.__name__} writes a variable")
 
     def call(self, arguments: list[Any]) -> Any:
         """One invocation."""
         for i, value in self.fixed.items():
             if arguments[i] is not value:
-                raise self.ev.refuse("recursion", f"argument {i} of {self.function.__name__} changes")
+                raise self.ev.refuse(Feature.RECURSION, f"argument {i} of {self.function.__name__} changes")
         given = [a for i, a in enumerate(arguments) if i not in self.fixed]
         if self.ev.inside(RecursiveBody):
             for ref in given:

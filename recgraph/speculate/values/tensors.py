@@ -13,6 +13,7 @@ import tensorflow as tf
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe.known import IN_PLACE
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.stand_ins import Residual, Run, is_symbolic, is_tensor_like, is_variable, read_variable
 from recgraph.speculate.values import building, lists, script_calls, shapes
@@ -32,7 +33,7 @@ def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[
     dtype = next(tf.as_dtype(o.dtype) for o in operands if is_tensor_like(o))
     lifted = [_beside(ev, o, dtype) for o in operands]
     if any(isinstance(o, tf.Variable) for o in lifted[:1]) and function in IN_PLACE:
-        raise ev.refuse("in-place variable", "an in-place operator on a variable")
+        raise ev.refuse(Feature.IN_PLACE_VARIABLE, "an in-place operator on a variable")
     return building.build(ev, function, lifted, {})
 
 
@@ -43,9 +44,9 @@ def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> Any:
         if isinstance(value.example, np.ndarray | np.generic) or tensor.dtype == dtype:
             return tensor
         if value.is_array:
-            raise ev.refuse("array", f"an array of {tensor.dtype.name} beside a tensor of {dtype.name}")
+            raise ev.refuse(Feature.ARRAY, f"an array of {tensor.dtype.name} beside a tensor of {dtype.name}")
         if tensor.dtype.is_floating and not (dtype.is_floating or dtype.is_complex):
-            raise ev.refuse("raises", "a float beside an integer tensor")
+            raise ev.refuse(Feature.RAISES, "a float beside an integer tensor")
         return tf.cast(tensor, dtype)
     return ev.lift(value)
 
@@ -66,7 +67,7 @@ class Tensor(Kind):
         if not isinstance(self.it, tf.Tensor):
             raise self._cannot("the truth")
         if self.it.shape.num_elements() not in (None, 1):
-            raise self.ev.refuse("raises", "the truth of a tensor of several elements")
+            raise self.ev.refuse(Feature.RAISES, "the truth of a tensor of several elements")
         return tf.reshape(tf.cast(self.it, tf.bool), [])
 
     def type(self) -> type:
@@ -75,7 +76,7 @@ class Tensor(Kind):
 
     def call(self, arguments: list[Any], named: dict[str, Any]) -> Any:
         """Raises in eager execution, too."""
-        raise self.ev.refuse("raises", "a tensor is called")
+        raise self.ev.refuse(Feature.RAISES, "a tensor is called")
 
     def get(self, name: str) -> Any:
         """What eager tensors have. What only they have is made after the graph."""
@@ -87,17 +88,17 @@ class Tensor(Kind):
         if name == "shape" and isinstance(owner, tf.Tensor):
             return shapes.of(ev, owner)
         if name == "device":
-            raise ev.refuse("device", "the device of a tensor")
+            raise ev.refuse(Feature.DEVICE, "the device of a tensor")
         if isinstance(owner, tf.Tensor) and not hasattr(_eager_tensor(), name):
-            raise ev.refuse("raises", f"an eager tensor has no {name}")
+            raise ev.refuse(Feature.RAISES, f"an eager tensor has no {name}")
         try:
             return getattr(owner, name)
         except AttributeError as error:
-            raise ev.refuse("raises", str(error)) from error
+            raise ev.refuse(Feature.RAISES, str(error)) from error
 
     def put(self, name: str, value: Any) -> None:
         """Is refused."""
-        raise self.ev.refuse("attribute", "an attribute of a tensor or number is set")
+        raise self.ev.refuse(Feature.ATTRIBUTE, "an attribute of a tensor or number is set")
 
     def item(self, index: Any) -> Any:
         """A slice of it."""
@@ -105,14 +106,14 @@ class Tensor(Kind):
 
     def contains(self, member: Any) -> Any:
         """Is refused."""
-        raise self.ev.refuse("in", "`in` with tensors")
+        raise self.ev.refuse(Feature.IN, "`in` with tensors")
 
     def members(self) -> list[Any]:
         """As many as its static shape says."""
         if not isinstance(self.it, tf.Tensor):
-            raise self.ev.refuse("iterator", f"a {type(self.it).__name__} is gone through")
+            raise self.ev.refuse(Feature.ITERATOR, f"a {type(self.it).__name__} is gone through")
         if self.it.shape.rank in (None, 0) or self.it.shape[0] is None:
-            raise self.ev.refuse("trips", "a loop over a tensor of unknown length")
+            raise self.ev.refuse(Feature.TRIPS, "a loop over a tensor of unknown length")
         return tf.unstack(self.it) if self.it.shape[0] else []
 
     def pieces(self) -> list[Any]:
@@ -151,7 +152,7 @@ class Variable(Known):
 
     def contains(self, member: Any) -> Any:
         """Is refused."""
-        raise self.ev.refuse("in", "`in` with tensors")
+        raise self.ev.refuse(Feature.IN, "`in` with tensors")
 
     def members(self) -> list[Any]:
         """Of its value now. One of Keras's cannot be gone through."""

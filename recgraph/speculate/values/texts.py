@@ -22,6 +22,7 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES
 from recgraph.speculate.observe.profile import is_plain
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.stand_ins import (
     CONTAINERS,
     PartialShape,
@@ -78,7 +79,7 @@ def shown(ev: Evaluator, value: Any, around: tuple[int, ...] = ()) -> Any:
     if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
         return _named(ev, value)
     if not _is_fixed(value):
-        raise ev.refuse("text", f"the text of a {kind.__name__}, which is made eagerly")
+        raise ev.refuse(Feature.TEXT, f"the text of a {kind.__name__}, which is made eagerly")
     return value
 
 
@@ -106,7 +107,7 @@ def _is_python_s(function: types.FunctionType) -> bool:
 def _named(ev: Evaluator, value: Any) -> Any:
     """A class, function or module: its text says its name, which may be changed."""
     if isinstance(value, type) and objects.is_object(value):
-        raise ev.refuse("text", f"the text of {value.__name__}, which is made eagerly")
+        raise ev.refuse(Feature.TEXT, f"the text of {value.__name__}, which is made eagerly")
     same = ev.noted("constant", "the name of a class or function")
     ev.script.assume(f"repr({ev.script.constant(value)}) == {repr(value)!r}", same)
     return value
@@ -116,9 +117,9 @@ def _container(ev: Evaluator, value: Any, around: tuple[int, ...]) -> Any:
     """A container with what it holds at this moment."""
     kind = type(value)
     if id(value) in around:
-        raise ev.refuse("text", f"the text of a {kind.__name__} that holds itself")
+        raise ev.refuse(Feature.TEXT, f"the text of a {kind.__name__} that holds itself")
     if kind not in CONTAINERS and writes_text(kind):
-        raise ev.refuse("text", f"the text of a {kind.__name__}, which is made eagerly")
+        raise ev.refuse(Feature.TEXT, f"the text of a {kind.__name__}, which is made eagerly")
     if ev.heap.name_of(value) is not None:
         ev.heap.unsealed(value, ev.where())
         if _may_be_copied(ev, value):
@@ -132,7 +133,7 @@ def _container(ev: Evaluator, value: Any, around: tuple[int, ...]) -> Any:
         for key in whole:
             shown(ev, key)
     if isinstance(whole, set | frozenset) and not _keeps_order(whole):
-        raise ev.refuse("text", f"the text of a {kind.__name__} with an order that a copy does not have")
+        raise ev.refuse(Feature.TEXT, f"the text of a {kind.__name__} with an order that a copy does not have")
     within = (*around, id(value))
     return mapped(lambda member: shown(ev, member, within), whole)
 
@@ -141,7 +142,7 @@ def _assume_order(ev: Evaluator, value: Any) -> None:
     """A set is shown in an order that depends on how it has come about: it must be as it was."""
     whole, now = ev.opened(value), tuple(value)
     if len(now) > 1 and tuple(whole) != now or len(whole) > 1 and len(now) < 2:
-        raise ev.refuse("text", f"the text of a {type(value).__name__} that the call has changed")
+        raise ev.refuse(Feature.TEXT, f"the text of a {type(value).__name__} that the call has changed")
     order = ev.noted("keys", f"the order of a {type(value).__name__}")
     ev.script.assume(f"tuple({ev.heap.name_of(value)}) == {ev.script.constant(now)}", order)
 
