@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
-from recgraph.speculate.observe.reasons import Feature, Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.passes import guarding
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import assumption
