@@ -6,9 +6,10 @@ Over binary trees there are `TreeRNN`, `MVRNN`, `RNTN`, `TreeGRU` and `TreeLSTM`
 
 from recgraph.models.child_attention import ChildAttention
 from recgraph.models.child_sum import ChildSum
-from recgraph.models.common import Hyper, TreeModel
+from recgraph.models.common import TreeModel
 from recgraph.models.drnn import DRNN
 from recgraph.models.hm_rnn import HMRNN
+from recgraph.models.hyper import Hyper
 from recgraph.models.moe import MixtureOfExperts
 from recgraph.models.mv_rnn import MVRNN
 from recgraph.models.parser import ParserHyper, SpanParser

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from recgraph.models.common import State
+from recgraph.models.hyper import State
 from recgraph.models.relatedness import PairModel
 
 

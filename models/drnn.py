@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from recgraph.models.common import Hyper, WordNetwork
+from recgraph.models.common import WordNetwork
+from recgraph.models.hyper import Hyper
 from recgraph.models.texts import to_numbers, to_text
 
 Nested = tuple[int, tuple[Any, ...]]  # a label, and subtrees

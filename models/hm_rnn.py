@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from recgraph.models.common import Hyper, WordNetwork
+from recgraph.models.common import WordNetwork
+from recgraph.models.hyper import Hyper
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
-if TYPE_CHECKING:
-    from recgraph.models.common import Hyper
+from recgraph.models.hyper import Hyper
 
 
 def dropout_rows(hyper: Hyper, batch: Any, seed: tf.Tensor | None) -> tf.Tensor | None:

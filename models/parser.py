@@ -12,7 +12,8 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph.data import whole
-from recgraph.models.common import Hyper, WordNetwork
+from recgraph.models.common import WordNetwork
+from recgraph.models.hyper import Hyper
 
 Fences = tuple[tf.Tensor, tf.Tensor]
 # How to cut a span, given its node in the given tree, sentence and ends: the place of the cut, and the parts' nodes.

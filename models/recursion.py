@@ -6,19 +6,31 @@ weights as variables, and an invocation gets only the number of its node.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
 import recgraph as rg
 from recgraph.data import whole
 from recgraph.models import losses
-
-if TYPE_CHECKING:
-    from recgraph.models.common import State, TreeModel
+from recgraph.models.hyper import Hyper, State
 
 
-def loss(model: TreeModel, batch: Any, dropout_seed: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+class Cells(Protocol):
+    """What the recursion needs of a `TreeModel`, which says what each does."""
+
+    hyper: Hyper
+
+    @property
+    def state_sizes(self) -> tuple[int, ...]: ...
+    def subgraph(self, purpose: str, inputs: Any, outputs: Any) -> Any: ...
+    def embed(self, words: tf.Tensor) -> tf.Tensor: ...
+    def leaf(self, vector: tf.Tensor) -> State: ...
+    def compose(self, left: State, right: State) -> State: ...
+    def logits(self, hidden: tf.Tensor) -> tf.Tensor: ...
+
+
+def loss(model: Cells, batch: Any, dropout_seed: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
     """See `TreeModel.loss`. An invocation returns its state and the loss of its subtree: training needs no more."""
     batch = whole(batch)
     target, weight = losses.targets(batch)
@@ -47,7 +59,7 @@ def loss(model: TreeModel, batch: Any, dropout_seed: tf.Tensor | None) -> tuple[
     return tf.reduce_sum(results["loss"]), model.logits(roots)
 
 
-def predict(model: TreeModel, batch: Any) -> tf.Tensor:
+def predict(model: Cells, batch: Any) -> tf.Tensor:
     """See `TreeModel.predict`. Scores travel up with the state: left, right, own is the order of the batch."""
     batch = whole(batch)
     table = tf.stack([batch.words, batch.left, batch.right], 1)
@@ -84,10 +96,10 @@ def _all_scores(tree: Any, batch: Any, classes: int) -> tf.Tensor:
     return tf.boolean_mask(filled.map(batch.roots), tf.sequence_mask(sizes, largest))
 
 
-def _subgraph(model: TreeModel, purpose: str, outputs: Any) -> Any:
+def _subgraph(model: Cells, purpose: str, outputs: Any) -> Any:
     """A SubGraph over node numbers."""
     return model.subgraph(purpose, tf.TensorSpec([], tf.int32), outputs)
 
 
-def _state_spec(model: TreeModel) -> tuple[tf.TensorSpec, ...]:
+def _state_spec(model: Cells) -> tuple[tf.TensorSpec, ...]:
     return tuple(tf.TensorSpec([1, size]) for size in model.state_sizes)

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.data import whole
-from recgraph.models.common import Hyper, State, WordNetwork
+from recgraph.models.common import WordNetwork
+from recgraph.models.hyper import Hyper, State
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
-from recgraph.models.common import Hyper, State, TreeModel
+from recgraph.models.common import TreeModel
+from recgraph.models.hyper import Hyper, State
 from recgraph.models.tree_rnn import require_equal_sizes
 
 

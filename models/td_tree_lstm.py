@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.data import whole
-from recgraph.models.common import Hyper, State, WordNetwork
+from recgraph.models.common import WordNetwork
+from recgraph.models.hyper import Hyper, State
 from recgraph.models.texts import to_numbers, to_text
 
 # The four LSTMs: from a head to its first dependent, and from a dependent to the next on the same side.

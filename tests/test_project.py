@@ -149,6 +149,44 @@ def test_imports_go_down_the_floors(path: Path) -> None:
     assert wrong_floors(path) == []
 
 
+def import_circles(imports: dict[str, set[str]]) -> list[list[str]]:
+    """The modules that import one another, each circle sorted."""
+    waiting = {module: {other for other in others if other in imports} - {module} for module, others in imports.items()}
+    while free := {module for module, others in waiting.items() if not others}:
+        waiting = {module: others - free for module, others in waiting.items() if module not in free}
+    circles = []
+    for module in sorted(waiting):
+        reached, queue = set(), [module]
+        while queue:
+            new = waiting[queue.pop()] - reached
+            reached |= new
+            queue += new
+        circle = sorted(other for other in reached if module in _reached(waiting, other))
+        if circle and circle not in circles:
+            circles.append(circle)
+    return circles
+
+
+def _reached(imports: dict[str, set[str]], start: str) -> set[str]:
+    found: set[str] = set()
+    queue = [start]
+    while queue:
+        new = imports[queue.pop()] - found
+        found |= new
+        queue += new
+    return found
+
+
+def test_no_modules_import_one_another() -> None:
+    """One of a circle cannot be read, tested or changed without the others. Imports inside of functions count, too."""
+    modules = {module_name(path): path for path in PACKAGE}
+    imports = {}
+    for module, path in modules.items():
+        names = [name for _, name in imported_modules(path)]
+        imports[module] = {name if name in modules else name.rpartition(".")[0] for name in names}
+    assert import_circles(imports) == []
+
+
 @pytest.mark.parametrize("path", EVERYTHING, ids=str)
 def test_only_one_room_imports_tensorflows_private_modules(path: Path) -> None:
     """They change without notice; with a new TensorFlow one room has to be looked at."""
@@ -227,6 +265,11 @@ def test_the_checkers_above_catch_what_they_look_for(tmp_path: Path, monkeypatch
     low = Path("recgraph/speculate/script/sample.py")
     (tmp_path / low).parent.mkdir(parents=True)
     (tmp_path / low).write_text("from recgraph.speculate.values import arrays\n", encoding="utf-8")
+    assert import_circles({"a": {"b"}, "b": {"c"}, "c": {"b", "a"}, "d": {"a"}, "e": {"f"}, "f": {"e"}}) == [
+        ["a", "b", "c"],
+        ["e", "f"],
+    ]
+    assert import_circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
     assert wrong_floors(low) == ["recgraph/speculate/script/sample.py:1: script imports values"]
     sides = [b"<" * 7 + b" HEAD", b"ours", b"=" * 7, b"theirs", b">" * 7 + b" 0123abc (a topic)"]
     assert len(CONFLICT.findall(b"\n".join(sides))) == len(CONFLICT.findall(b"\r\n".join(sides))) == 3

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.models.common import State
+from recgraph.models.hyper import State
 from recgraph.models.td_tree_lstm import LEFT, NEXT, RIGHT, Draw, TopDownTreeLSTM
 
 Pending = tuple[tf.Tensor, ...]  # TensorLists: what is known of a node before it is made

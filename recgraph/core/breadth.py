@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from recgraph.core import regions
-
-if TYPE_CHECKING:
-    from recgraph.core.subgraph import SubGraph
+from recgraph.core.definition import Definition
 
 Identities: TypeAlias = frozenset[str]
 _NONE: Identities = frozenset()
 
 
-def is_wide(members: Sequence[SubGraph]) -> bool:
+def is_wide(members: Sequence[Definition]) -> bool:
     """Whether some body of a program maps, or makes two calls that do not need each other and may meet below.
 
     Args:
@@ -32,7 +30,7 @@ def is_wide(members: Sequence[SubGraph]) -> bool:
     return any(_maps(graph) or _branches(graph, below) for graph in graphs)
 
 
-def _below(member: SubGraph) -> Identities:
+def _below(member: Definition) -> Identities:
     """The SubGraph, and all that a call of it may reach."""
     found = {member.identity}
     queue = [member]

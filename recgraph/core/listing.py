@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.core import regions, signature
-
-if TYPE_CHECKING:
-    from recgraph.core.subgraph import SubGraph
+from recgraph.core.definition import Definition
 
 _SILENT = frozenset({"Const", "Identity", "NoOp"})  # nothing happens there; a use of an Identity shows its source
 
 
-def signature_of(subgraph: SubGraph) -> str:
+def signature_of(subgraph: Definition) -> str:
     """Name, inputs and outputs in one line: `tree(node: int32[]) -> float32[300]`."""
     inputs = signature.describe_inputs(subgraph.inputs)
     names = [tensor.op.name for tensor in subgraph.placeholders]
@@ -26,7 +24,7 @@ def signature_of(subgraph: SubGraph) -> str:
     return f"{subgraph.name}{inputs} -> {signature.describe(subgraph.outputs)}"
 
 
-def of_subgraph(subgraph: SubGraph) -> str:
+def of_subgraph(subgraph: Definition) -> str:
     """Signature and body, one operation a line; branches and loops are indented."""
     head = signature_of(subgraph)
     if not subgraph.is_finished:

@@ -12,21 +12,19 @@ import hashlib
 import re
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from recgraph import native, tf_private
-from recgraph.core import engines, graph_optimizer, regions, state
+from recgraph.core import breadth, engines, gradient, graph_optimizer, origin, regions, remaking, state
 from recgraph.core.contract import GradientContract, Sum, sum_specs
+from recgraph.core.definition import Definition
 from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, Slots
 from recgraph.core.gradient import GradientGraph
 from recgraph.core.writing import Context, Source, write_function
-from recgraph.errors import GradientError, Unbatchable
-
-if TYPE_CHECKING:
-    from recgraph.core.subgraph import SubGraph
+from recgraph.errors import DefinitionError, GradientError, Unbatchable
 
 # Keys of programs that nobody has any more. The last few stay known to the process: a graph of a program that runs
 # beside Python may still call them, and a SubGraph that is made anew for each call has the same one.
@@ -53,7 +51,7 @@ class Program:
         is_registered: whether the kernels of this process know it by its key.
     """
 
-    subgraph: SubGraph | None
+    subgraph: Definition | None
     entry: str
     library: bytes
     key: str
@@ -90,7 +88,7 @@ class Program:
                 f"SubGraph '{self.entry}' was saved without a gradient",
                 next_step="differentiate it in the program that saves it; the error there says why it has no gradient",
             )
-        return self.subgraph.program(gradient=True, batched=self.batched)
+        return of(self.subgraph, True, self.batched)
 
 
 def find(key: str) -> Program | None:
@@ -98,7 +96,78 @@ def find(key: str) -> Program | None:
     return _by_key.get(key)
 
 
-def link(root: SubGraph, gradient: bool, batched: bool) -> Program:
+def of(root: Definition, gradient: bool, batched: bool | None = None) -> Program:
+    """The linked program of a finished SubGraph, with or without gradients and the batched engine.
+
+    It is linked at the first use.
+    """
+    key = gradient, root.engine == "batched" if batched is None else batched
+    with root.lock:
+        if key not in root.programs:
+            with tf_private.without_recording():
+                root.programs[key] = link(root, *key)
+        found: Program = root.programs[key]
+        return found
+
+
+def may_be_batched(root: Definition, rows: bool) -> bool:
+    """Whether the batched engine may run a call from outside: a call of `map`, or a single one."""
+    return root.engine == "batched" or (root.engine == "auto" and (rows or is_wide(root)))
+
+
+def is_wide(root: Definition) -> bool:
+    """Whether there is something to batch in a single call."""
+    with root.lock:
+        if root.is_wide is None:
+            root.is_wide = breadth.is_wide(list(reachable(root)))
+        return root.is_wide
+
+
+def derivative_of(subgraph: Definition) -> gradient.Derivative:
+    """The gradient of a body, made at the first use.
+
+    Raises:
+        GradientError: an operation of the body has none.
+    """
+    with subgraph.lock:
+        if subgraph.derivative is None:
+            subgraph.derivative = _differentiate(subgraph)
+        found: gradient.Derivative = subgraph.derivative
+        return found
+
+
+def _differentiate(subgraph: Definition) -> gradient.Derivative:
+    body, recompute = subgraph.finished_body(), subgraph.gradient == "recompute"
+    if recompute:
+        check_recomputable(subgraph, "gradient='recompute'")
+    targets = [subgraph.placeholders[i] for i in subgraph.differentiable_inputs()]
+    try:
+        with tf_private.without_recording():
+            seeds = subgraph.differentiable_outputs()
+            derivative = gradient.differentiate(body, targets, seeds, body.environment, recompute)
+    except LookupError as error:
+        raise GradientError(
+            f"SubGraph '{subgraph.name}' cannot be differentiated",
+            found=str(error),
+            next_step="use an operation that has a gradient, or apply tf.stop_gradient to its inputs",
+        ) from error
+    gradient.set_outputs(derivative, targets)
+    return derivative
+
+
+def check_recomputable(subgraph: Definition, why: str) -> None:
+    """A body that is run again must do the same again: no random numbers from a state, no side effects."""
+    for op, _ in all_operations(subgraph.finished_body(), subgraph.finished_body().environment):
+        if not remaking.does_the_same_again(op):
+            raise DefinitionError(
+                f"SubGraph '{subgraph.name}': {why} runs the body a second time, and operation "
+                f"'{op.name}' (type {op.type}) would not do the same again",
+                where=origin.of_operation(op),
+                next_step="use tf.random.stateless_* functions, or gradient='cache' and first derivatives only",
+            )
+
+
+def link(root: Definition, gradient: bool, batched: bool) -> Program:
     """Links the finished SubGraph `root`, with the gradients of all that it calls, for the batched engine, too."""
     members = list(reachable(root))
     slots = _environment(members)
@@ -126,7 +195,7 @@ def link(root: SubGraph, gradient: bool, batched: bool) -> Program:
 
 
 def _plan(
-    root: SubGraph, library: Any, entry: str, order: state.InOrder
+    root: Definition, library: Any, entry: str, order: state.InOrder
 ) -> tuple[engines.Plan | None, Unbatchable | None]:
     """The plan of the batched engine; the functions of its blocks go into the library."""
     if order.functions:
@@ -151,7 +220,7 @@ def _hands_on_resources(library: Any) -> bool:
     return any(argument.type == tf.resource.as_datatype_enum for argument in arguments)
 
 
-def reachable(root: SubGraph) -> Iterator[SubGraph]:
+def reachable(root: Definition) -> Iterator[Definition]:
     """`root` and every SubGraph that it calls in its own environment, each once."""
     seen = {root.identity: root}
     queue = [root]
@@ -164,7 +233,7 @@ def reachable(root: SubGraph) -> Iterator[SubGraph]:
                 queue.append(callee)
 
 
-def _names(members: list[SubGraph]) -> dict[str, str]:
+def _names(members: list[Definition]) -> dict[str, str]:
     """A readable name for each member, unique in the program."""
     names: dict[str, str] = {}
     for member in members:
@@ -178,7 +247,7 @@ def _names(members: list[SubGraph]) -> dict[str, str]:
     return names
 
 
-def _environment(members: list[SubGraph]) -> Slots:
+def _environment(members: list[Definition]) -> Slots:
     """All captures of all members, numbered alike with and without the gradient."""
     slots = Slots(written=_written(members))
     for member in members:
@@ -195,7 +264,7 @@ def _environment(members: list[SubGraph]) -> Slots:
     return slots
 
 
-def _written(members: list[SubGraph]) -> list[tf.Tensor]:
+def _written(members: list[Definition]) -> list[tf.Tensor]:
     """Captured handles of resources that some body may write: all, where it writes one that it was given."""
     written = []
     handles = [outer for m in members for outer in m.finished_body().captured if outer.dtype == tf.resource]
@@ -224,24 +293,24 @@ def all_operations(graph: Any, environment: Any) -> Iterator[tuple[tf.Operation,
                 yield from all_operations(inner, environment)
 
 
-def _write(context: Context, name: str, member: SubGraph, gradient: bool) -> None:
+def _write(context: Context, name: str, member: Definition, gradient: bool) -> None:
     body = member.finished_body()
     arguments = member.placeholders
     outputs = list(body.outputs)
     write_function(context, name, Source(body, arguments, outputs, body.environment))
     if not gradient:
         return
-    derivative = member.derivative()
+    derivative = derivative_of(member)
     recorded = Source(body, arguments, outputs, body.environment, recorded_for=derivative.graph)
     write_function(context, f"{name}.rec", recorded)
     source = Source(derivative.graph, (), list(derivative.graph.outputs), body.environment)
     write_function(context, f"{name}.grad", source)
 
 
-def _contract(root: SubGraph, members: list[SubGraph], slots: Slots) -> GradientContract:
+def _contract(root: Definition, members: list[Definition], slots: Slots) -> GradientContract:
     found: dict[tuple[int, str], Sum] = {}
     for member in members:
-        for graph in _gradient_graphs(member.derivative().graph):
+        for graph in _gradient_graphs(derivative_of(member).graph):
             for name, outer in graph.accumulated.items():
                 op = graph.get_operation_by_name(name)
                 key = (slots.number(outer), op.get_attr("kind").decode())

@@ -12,20 +12,18 @@ computed d + 1 times; an iteration k of a loop k times. Gradients of captured te
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import gradient, program, regions
+from recgraph.core import gradient, invoke, program, regions
 from recgraph.core.body import BodyGraph
+from recgraph.core.definition import Definition, by_identity
 from recgraph.core.environment import EnvironmentMap, is_differentiable
 from recgraph.core.gradient import Gradient
 from recgraph.core.regions import Region
 from recgraph.errors import GradientError
-
-if TYPE_CHECKING:
-    from recgraph.core.subgraph import SubGraph
 
 
 class _Copying:
@@ -121,9 +119,7 @@ class PullbackBody(_Copying, BodyGraph):
         identity = op.get_attr("entry").decode()
         self.callees[identity] = self._find(identity)
 
-    def _find(self, identity: str) -> SubGraph:
-        from recgraph.core.subgraph import by_identity
-
+    def _find(self, identity: str) -> Definition:
         found = by_identity(identity)
         assert found is not None, "a body keeps its callees"
         return found
@@ -169,7 +165,7 @@ def gradient_spec(outer: tf.Tensor) -> tf.TensorSpec:
     return tf.TensorSpec([dim.size for dim in data.shape.dim], tf.as_dtype(data.dtype))
 
 
-def outers_of(subgraph: SubGraph) -> list[tf.Tensor]:
+def outers_of(subgraph: Definition) -> list[tf.Tensor]:
     """The captured tensors that gradients flow to, of a SubGraph and all that it calls."""
     found: dict[int, tf.Tensor] = {}
     for member in program.reachable(subgraph):
@@ -179,7 +175,32 @@ def outers_of(subgraph: SubGraph) -> list[tf.Tensor]:
     return list(found.values())
 
 
-def declare(subgraph: SubGraph, outers: list[tf.Tensor]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def of(subgraph: Definition) -> tuple[Definition, list[tf.Tensor]]:
+    """The gradient as a definition of tensors alone, made at the first use, and the captures it has gradients for.
+
+    Raises:
+        GradientError: an operation of the body has no gradient.
+        DefinitionError: running the body again would not do the same again.
+    """
+    with subgraph.lock:
+        if subgraph.pullback is None:
+            program.check_recomputable(subgraph, "a second derivative")
+            outers = outers_of(subgraph)
+            inputs, outputs = _declare(subgraph, outers)
+            made = Definition(f"{subgraph.name}_pullback", inputs, outputs, max_depth=subgraph.max_depth)
+            subgraph.pullback = made, outers  # declared before it is defined: the recursion calls it
+            try:
+                with tf_private.without_recording():
+                    body = made.begin_generated(PullbackBody(made.name, subgraph.finished_body()))
+                    _fill(subgraph, body, made.placeholders, outers)
+            except BaseException:
+                subgraph.pullback = None
+                raise
+            made.finish_generated()
+        return subgraph.pullback
+
+
+def _declare(subgraph: Definition, outers: list[tf.Tensor]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Inputs and outputs of the pullback of `subgraph`."""
     arguments = tf.nest.flatten(subgraph.inputs)
     results = tf.nest.flatten(subgraph.outputs)
@@ -188,7 +209,7 @@ def declare(subgraph: SubGraph, outers: list[tf.Tensor]) -> tuple[tuple[Any, ...
     return inputs, outputs
 
 
-def fill(subgraph: SubGraph, body: PullbackBody, placeholders: list[tf.Tensor], outers: list[tf.Tensor]) -> None:
+def _fill(subgraph: Definition, body: PullbackBody, placeholders: list[tf.Tensor], outers: list[tf.Tensor]) -> None:
     """Builds the body of the pullback of `subgraph`; `placeholders` are its inputs."""
     count = len(subgraph.placeholders)
     for tensor, copy in zip(subgraph.placeholders, placeholders[:count], strict=True):
@@ -274,17 +295,15 @@ def _distribute(
 
 
 def _pull_back_call(graph: Any, op: tf.Operation, gradients: list[Gradient | None]) -> list[Gradient | None]:
-    from recgraph.core import invoke
-
     graph.body.adopt_callee(op)
     subgraph = graph.body.callees[op.get_attr("entry").decode()]
-    pullback, outers = subgraph.pullback()
+    pulled_back, outers = of(subgraph)
     rows = op.get_attr("map")
     values = [graph.capture(source) for source in op.inputs]
     for i in subgraph.differentiable_outputs():
         given = gradients[i]
         values.append(tf.zeros_like(graph.capture(op.outputs[i])) if given is None else tf.convert_to_tensor(given))
-    made = invoke.call_inside(pullback, graph.body, values, op.get_attr("site").decode(), rows)
+    made = invoke.call_inside(pulled_back, graph.body, values, op.get_attr("site").decode(), rows)
     targets = subgraph.differentiable_inputs()
     for outer, value in zip(outers, made[len(targets) :], strict=True):
         graph.contribute(outer, tf.reduce_sum(value, 0) if rows else value)

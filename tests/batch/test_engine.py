@@ -132,7 +132,7 @@ def test_single_calls_with_nothing_to_batch_run_parallel() -> None:
     """And no plan is made for them."""
     total = make_sum("auto")
     assert float(total(4, 1.0)) == 10
-    assert [program.plan for program in total._programs.values()] == [None]
+    assert [program.plan for program in total.programs.values()] == [None]
     assert "single calls run parallel: no two of their invocations can be batched" in total.explain()
 
 

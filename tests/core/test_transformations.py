@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
+from recgraph.core import pullback
 from recgraph.errors import DefinitionError, GradientError, ScopeError
 
 XS, NS = tf.constant([1.0, 2.0, 3.0]), tf.constant([3, 2, 1])
@@ -113,7 +114,7 @@ def test_an_accumulator_over_what_has_no_second_derivative(engine: str) -> None:
         assert "RandomUniform) would not do the same again" in str(why.value)
         assert "use tf.GradientTape" in str(why.value)
         with pytest.raises(DefinitionError, match="a second derivative runs the body a second time"):
-            noisy.pullback()
+            pullback.of(noisy)
 
 
 def test_an_accumulator_in_a_body(power: Any) -> None:

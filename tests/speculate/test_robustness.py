@@ -323,7 +323,7 @@ def test_processes_that_are_forked_and_spawned(tmp_path: Path) -> None:
         import multiprocessing, os, pickle, sys, threading
         import tensorflow as tf
         import recgraph as rg
-        from recgraph.speculate import function
+        from recgraph.speculate.run import function
 
         w = tf.Variable(2.0)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from recgraph import infallible, tf_private
-from recgraph.core import invoke
+from recgraph.core import invoke_gradient
 from recgraph.core.subgraph import SubGraph
 
 
@@ -219,7 +219,7 @@ def _were_read(table: tf.Tensor, indices: tf.Tensor) -> bool:
     if source.op.type == "ConcatV2":
         return all(_were_read(table, part) for part in source.op.inputs[:-1])
     if source.op.type == "Recgraph>InvokeGradient":
-        return invoke.table_of(source) is table
+        return invoke_gradient.table_of(source) is table
     reads = (user for user in table.consumers() if user.type in _READS)
     return any(_numbers(read.inputs[1]) is source and read.get_attr("batch_dims") == 0 for read in reads)
 
