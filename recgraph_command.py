@@ -1,7 +1,7 @@
-"""The `recgraph` command. Every command only reads its options, calls the library, and prints.
+"""The `recgraph` command. Each subcommand only reads its options, calls the library, and prints.
 
-It is no module of the package, which imports TensorFlow: `--version`, `--help` and completion need none, and before
-TensorFlow is imported the command says how much it is to log.
+It is outside the package, whose import imports TensorFlow: `--version`, `--help` and completion do not need it, and the
+command sets TensorFlow's log level first.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ data_option = click.option(
     "--data",
     type=EXISTING_FOLDER,
     envvar="RECGRAPH_DATA",
-    help="Folder with train.txt, dev.txt and test.txt, or with SICK.",
+    help="Folder with train.txt, dev.txt and test.txt, or with SICK. Default: RECGRAPH_DATA.",
 )
 
 
 class Command(click.Command):
-    """Shows what went wrong in a sentence, without a traceback (set RECGRAPH_TRACEBACK=1 to see it)."""
+    """Reports errors in one sentence, without a traceback (RECGRAPH_TRACEBACK=1 shows it)."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command and turns the errors that users and machines can cause into messages."""
+        """Runs the command and turns errors of users and machines into messages."""
         _import_quietly("recgraph")
         from tensorflow.errors import OpError
 
@@ -109,21 +109,21 @@ def _import_quietly(name: str) -> None:
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="recgraph")
 def main() -> None:
-    """Recursive neural networks on TensorFlow: train them on sentiment treebanks, look at them, serve them."""
+    """Recursive neural networks on TensorFlow: train, evaluate, draw and serve them."""
 
 
 class Refused:
-    """Lines of input that could not be used: each is named at once, and at the end the command has failed."""
+    """Reports each unusable line of input at once, and makes the command fail at the end."""
 
     count = 0
 
     def __call__(self, error: Exception) -> None:
-        """Names one."""
+        """Reports one."""
         self.count += 1
         click.echo(f"Error: {error}", err=True)
 
     def end(self) -> None:
-        """Ends the command where there were some."""
+        """Fails if there were any."""
         if self.count:
             raise click.exceptions.Exit(1)
 
@@ -135,7 +135,7 @@ class Rate(click.FloatRange):
         super().__init__(min=0, **bounds)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuses `nan` and `inf`, which every comparison with a bound lets pass."""
+        """Refuses `nan` and `inf`, which pass every comparison with a bound."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number", param, ctx)
@@ -149,7 +149,7 @@ def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
         click.option("--hidden", type=COUNT, help="Size of a node's state."),
         click.option("--dropout", type=Rate(max=1, max_open=True), help="Rate before the output."),
         click.option("--l2", type=Rate(), help="Weight decay, not of the embedding."),
-        click.option("--batch-size", type=COUNT, help="Trees, or pairs, a step."),
+        click.option("--batch-size", type=COUNT, help="Trees, or pairs, per step."),
         click.option("--learning-rate", type=Rate(), help="Adagrad, for the weights."),
         click.option("--embedding-rate", type=Rate(), help="Gradient descent, for the embedding."),
     ]
@@ -161,10 +161,12 @@ def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
 @main.command()
 @click.option("--model", type=click.Choice(MODELS), default="tree_lstm", show_default=True)
 @data_option
-@click.option("--out", type=FOLDER, required=True, help="Folder of the run; a run that is there is continued.")
+@click.option("--out", type=FOLDER, required=True, help="Folder of the run; an existing run is continued.")
 @click.option("--task", type=click.Choice(TASKS), default="fine", show_default=True)
 @click.option("--epochs", type=COUNT, default=30, show_default=True)
-@click.option("--patience", type=COUNT, default=6, show_default=True, help="Epochs without a better dev.")
+@click.option(
+    "--patience", type=COUNT, default=6, show_default=True, help="Stop after so many epochs without improvement on dev."
+)
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option(
     "--vectors", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Pre-trained word vectors."
@@ -173,10 +175,10 @@ def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--engine", type=click.Choice(["auto", "parallel", "batched"]), default="auto", show_default=True)
 @click.option("--gradient", type=click.Choice(["cache", "recompute"]), default="cache", show_default=True)
 @click.option("--implementation", type=click.Choice(["recursive", "iterative"]), default="recursive", hidden=True)
-@click.option("--fresh", is_flag=True, help="Throw away a run that is in the folder.")
+@click.option("--fresh", is_flag=True, help="Delete an existing run in the folder.")
 @json_option
 def train(out: Path, data: Path | None, vectors: Path | None, fresh: bool, as_json: bool, **options: Any) -> None:
-    """Train a model, or continue where it was stopped: give the same command again."""
+    """Train a model. The same command continues a run that was stopped."""
     from recgraph.train import console, tasks
     from recgraph.train.settings import Settings
 
@@ -197,7 +199,7 @@ def train(out: Path, data: Path | None, vectors: Path | None, fresh: bool, as_js
 @click.option("--split", type=click.Choice(["train", "dev", "test"]), default="test", show_default=True)
 @json_option
 def evaluate(run: Path, data: Path | None, split: str, as_json: bool) -> None:
-    """Accuracy of a trained RUN, fine-grained and binary, at the root and at all nodes; or its correlations."""
+    """Evaluate a trained RUN: accuracy at the root and at all nodes, correlations, or bracket F1, by task."""
     from recgraph.train import console
 
     console.evaluate(run, data, split, as_json)
@@ -211,7 +213,7 @@ def evaluate(run: Path, data: Path | None, split: str, as_json: bool) -> None:
 def predict(run: Path, file: Any, nodes: bool, as_json: bool) -> None:
     """Classify the lines of FILE (or standard input): trees in PTB form, or plain sentences.
 
-    A line that is neither is named on standard error and passed over; the exit status is then 1.
+    Lines that are neither are reported on standard error and skipped; the exit status is then 1.
     """
     from recgraph.train import console, predictor
     from recgraph.train.run import load_classifier
@@ -256,7 +258,7 @@ def export(run: Path, out: Path) -> None:
 
 @main.group()
 def data() -> None:
-    """Make, download and describe treebanks."""
+    """Generate, download, parse and describe treebanks."""
 
 
 @data.command()
@@ -264,7 +266,7 @@ def data() -> None:
 @click.option("--sizes", type=click.IntRange(0), nargs=3, default=(3000, 400, 800), show_default=True)
 @click.option("--seed", type=SEED, default=0, show_default=True)
 def generate(out: Path, sizes: tuple[int, int, int], seed: int) -> None:
-    """Write a treebank drawn from a grammar whose labels follow from composition: train, dev and test."""
+    """Generate a treebank from a grammar, with labels that follow from composition: train, dev and test."""
     from recgraph.data import write_treebank
 
     write_treebank(out, sizes, seed)
@@ -274,7 +276,7 @@ def generate(out: Path, sizes: tuple[int, int, int], seed: int) -> None:
 @data.command()
 @click.argument("name", type=click.Choice(["sst", "imdb"]))
 @click.option("--out", type=FOLDER, required=True, envvar="RECGRAPH_DATA", help="The data folder.")
-@click.option("--url", help="Another place that has the same archive.")
+@click.option("--url", help="Another location of the same archive.")
 def fetch(name: str, out: Path, url: str | None) -> None:
     """Download the original Stanford Sentiment Treebank or Large Movie Review Dataset."""
     from recgraph.data import fetch as download
@@ -286,15 +288,15 @@ def fetch(name: str, out: Path, url: str | None) -> None:
 @click.argument("file", type=LINES, default="-")
 @click.option("--parser", type=EXISTING_FOLDER, required=True, help="A run of `train --model parser --task parsing`.")
 @click.option("--model", type=EXISTING_FOLDER, help="A run that labels every node with its sentiment.")
-@click.option("--reviews", type=click.Choice(["train", "test", "unsup"]), help="Parse movie reviews in place of FILE.")
+@click.option("--reviews", type=click.Choice(["train", "test", "unsup"]), help="Parse movie reviews instead of FILE.")
 @data_option
-@click.option("--limit", type=click.IntRange(0), help="So many lines or reviews, and no more.")
-@click.option("--max-words", type=click.IntRange(1), help="Longer sentences are passed over.")
-@click.option("--out", type=FILE, help="Write the trees here and not to standard output.")
+@click.option("--limit", type=click.IntRange(0), help="Maximum number of lines or reviews.")
+@click.option("--max-words", type=click.IntRange(1), help="Skip longer sentences.")
+@click.option("--out", type=FILE, help="Write the trees to this file instead of standard output.")
 def parse(file: Any, parser: Path, model: Path | None, out: Path | None, **options: Any) -> None:
-    """Put trees over the sentences of FILE (or standard input), in PTB form, one a line.
+    """Parse the sentences of FILE (or standard input) into trees in PTB form, one per line.
 
-    Without --model a node has no label, ?, but for the roots of reviews, 0 or 4.
+    Without --model, nodes have the label ?, except the roots of reviews, which have 0 or 4.
     """
     from recgraph.train import parsing
 
@@ -310,7 +312,7 @@ def parse(file: Any, parser: Path, model: Path | None, out: Path | None, **optio
 @click.argument("folder", type=EXISTING_FOLDER)
 @json_option
 def stats(folder: Path, as_json: bool) -> None:
-    """Numbers of trees, nodes, words, labels and depths of a treebank."""
+    """Print numbers of trees, nodes, words, labels and depths of a treebank."""
     from recgraph.train import console
 
     console.stats(folder, as_json)
@@ -343,15 +345,15 @@ def bench(name: str, arguments: tuple[str, ...]) -> None:
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--html", "page", type=FILE, help="Write a page with the program's lines here, in place of text.")
-@click.option("--picture", type=FILE, help="Draw here what Python and its graph do with a co-executed step's time.")
+@click.option("--html", "page", type=FILE, help="Write an HTML page with the program's lines instead of text.")
+@click.option("--picture", type=FILE, help="Draw where the time of co-executed steps goes.")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture: Path | None) -> None:
-    """Run the Python program SCRIPT with its ARGUMENTS, its training functions as graphs, and say what became of them.
+    """Run the program SCRIPT with its training functions as graphs, and explain what became of them.
 
-    The program is not changed: this is `with rg.speculation()` around it. What it has made by `rg.function` and
-    `rg.steps` is explained too, and where the time of co-executed steps goes.
+    The program runs unchanged inside `with rg.speculation()`. The report includes what it created with `rg.function`
+    and `rg.steps`, and where the time of co-executed steps went.
     """
     from recgraph.coexec.profile import draw
     from recgraph.explaining import joined, noted
@@ -390,7 +392,7 @@ def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @json_option
 def demo(out: Path, seed: int, as_json: bool) -> None:
-    """The whole way in a few minutes: make a treebank, train a TreeLSTM, evaluate it, draw what it learned, save it."""
+    """Generate a treebank, train a TreeLSTM, evaluate it, draw what it learned, and save it, in a few minutes."""
     from recgraph.train.demo import run_demo
 
     run_demo(out, seed, as_json)
