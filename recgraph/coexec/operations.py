@@ -4,99 +4,50 @@ from __future__ import annotations
 
 from typing import Final
 
-from recgraph import tf_private
-from recgraph.infallible import fails_only_in_shape
+from recgraph import ops
+from recgraph.ops import Facts, Fails, State
 
 # The numbers are those of `Kind` in cc/python/signature.h.
 PURE, WRITE, HOST, OPAQUE, HARMLESS, SHAPE, CONSTANT, IN_BODY, CALL, READ = range(10)
 
-# Read variables and do not change them.
-READS: Final = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
-
 # Change the variables that they are given. Every one has a resource as its first input.
-WRITES: Final = frozenset(
-    {
-        "AssignVariableOp",
-        "AssignAddVariableOp",
-        "AssignSubVariableOp",
-        "ResourceStridedSliceAssign",
-        *(f"ResourceScatter{kind}" for kind in ("Add", "Sub", "Mul", "Div", "Min", "Max", "Update")),
-        *(f"ResourceScatterNd{kind}" for kind in ("Add", "Sub", "Min", "Max", "Update")),
-        "ResourceApplyGradientDescent",
-        "ResourceApplyMomentum",
-        "ResourceApplyKerasMomentum",
-        "ResourceApplyAdam",
-        "ResourceApplyAdagradV2",
-        "ResourceApplyRMSProp",
-        "ResourceSparseApplyMomentum",
-        "ResourceSparseApplyKerasMomentum",
-        "ResourceSparseApplyAdagradV2",
-        "StatefulUniform",
-        "StatefulUniformFullInt",
-        "StatefulUniformInt",
-        "StatefulStandardNormalV2",
-        "StatefulTruncatedNormal",
-        "StatefulRandomBinomial",
-        "RngReadAndSkip",
-        "RngSkip",
-    }
-)
+WRITES: Final = ops.described(lambda facts: facts.writes and facts.uses_variables)
 
 # Run the program of a SubGraph; what it does to variables is found in that.
 PROGRAMS: Final = frozenset({"Recgraph>Invoke", "Recgraph>InvokeGradient"})
 
-# Stateful only because of what the functions that they call may do, which is looked at too.
-_CONTROL: Final = frozenset({"Case", "If", "PartitionedCall", "StatefulPartitionedCall", "While"})
-# The same, not stateful.
-_PURE_CONTROL: Final = frozenset({"For", "StatelessCase", "StatelessIf", "StatelessWhile"})
 
-KINDS: Final[dict[str, int]] = {
-    **dict.fromkeys(READS, READ),
-    **dict.fromkeys(WRITES | PROGRAMS, WRITE),
-    **dict.fromkeys(("EagerPyFunc", "PyFunc", "PyFuncStateless"), OPAQUE),
-    **dict.fromkeys(("DisableCopyOnRead", "VarIsInitializedOp", "VariableShape"), HARMLESS),
-    **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), SHAPE),
-    "_EagerConst": CONSTANT,
-    **dict.fromkeys(_CONTROL | {"Assert"}, IN_BODY),
-    # Not stateful by their registration, but what they give may change.
-    **dict.fromkeys(("GenerateVocabRemapping", "MatchingFiles", "ReadFile"), HOST),
-    # Fed in place of computed: it stands for what tf.function alone may see.
-    "Placeholder": HOST,
-    "PlaceholderWithDefault": HOST,
-}
+def _kind(name: str, facts: Facts) -> int | None:
+    """What is done with an operation; None where that follows from its registration."""
+    if name in WRITES or name in PROGRAMS:
+        return WRITE
+    if name == "_EagerConst":
+        return CONSTANT
+    if name in ("Placeholder", "PlaceholderWithDefault"):
+        return HOST  # fed in place of computed: it stands for what tf.function alone may see
+    if facts.uses_variables and facts.only_reads:
+        return READ if facts.state is State.READS else HARMLESS
+    if facts.state is State.PURE:
+        return SHAPE if facts.form is ops.Form.MEASURES else None
+    if facts.state is State.CALLS or (facts.checks and facts.state is State.SILENT):
+        return IN_BODY
+    if facts.state is State.OUTSIDE:
+        return HOST  # some are not stateful by their registration
+    return OPAQUE if facts.state is State.PYTHON else None
 
-# Beside those of `recgraph.infallible`: they are given variables that have a value, and shapes that fit.
-_UPDATES: Final = frozenset(
-    {
-        "AssignVariableOp",
-        "AssignAddVariableOp",
-        "AssignSubVariableOp",
-        "ResourceApplyGradientDescent",
-        "ResourceApplyMomentum",
-        "ResourceApplyKerasMomentum",
-        "ResourceApplyAdam",
-        "ResourceApplyAdagradV2",
-        "ResourceApplyRMSProp",
-    }
-)
 
-# Writes to rows of variables, with the input that says which rows.
-_ROW_WRITES: Final = {
-    **{f"ResourceScatter{kind}": 1 for kind in ("Add", "Sub", "Mul", "Min", "Max", "Update")},
-    "ResourceSparseApplyAdagradV2": 5,
-    "ResourceSparseApplyKerasMomentum": 4,
-    "ResourceSparseApplyMomentum": 4,
-}
+_ALL: Final = ops.described(lambda facts: True)
+KINDS: Final = {name: kind for name in _ALL if (kind := _kind(name, ops.facts(name))) is not None}
 
 
 def may_be_deferred(name: str) -> bool:
     """Whether a write cannot fail if its variables have values, its inputs fitting shapes, and its rows exist."""
-    return name in _UPDATES or name in _ROW_WRITES
+    return name in WRITES and ops.facts(name).fails in (Fails.ASSIGNS, Fails.UPDATES, Fails.ROWS)
 
 
 def rows_of(name: str) -> int | None:
     """The input of a write that says which rows of its first input it is about, if it is about rows."""
-    return _ROW_WRITES.get(name)
+    return ops.facts(name).rows
 
 
 def may_be_in_program(name: str) -> bool:
@@ -104,14 +55,12 @@ def may_be_in_program(name: str) -> bool:
 
     The library's own operations in a program only hand values from call to call.
     """
-    if name.startswith("Recgraph>"):
+    facts = ops.facts(name)
+    if facts.state is State.OURS:
         return True
     if name in KINDS:
         return KINDS[name] not in (HOST, OPAQUE)
-    try:
-        return not tf_private.op_definition(name).is_stateful
-    except KeyError:
-        return False
+    return not facts.counts_as_stateful
 
 
 def may_fail(name: str, is_integer: bool) -> bool:
@@ -119,4 +68,5 @@ def may_fail(name: str, is_integer: bool) -> bool:
 
     Python waits for those that may, so that an error is raised where eager execution raises it.
     """
-    return name not in _UPDATES | _CONTROL | _PURE_CONTROL and not fails_only_in_shape(name, is_integer)
+    depends_on_shapes = ops.facts(name).fails in (Fails.ASSIGNS, Fails.UPDATES, Fails.CALLEES)
+    return not depends_on_shapes and not ops.fails_only_in_shape(name, is_integer)

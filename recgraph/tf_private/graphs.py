@@ -7,11 +7,13 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import op_def_pb2 as _op_def_pb2
 from tensorflow.core.function.polymorphism import function_type as _function_type
 from tensorflow.core.protobuf import device_properties_pb2 as _device_properties_pb2
 
 # A gradient function is offered to a tape before anything is recorded: whether a tape is listening decides
 # whether an eager call keeps its activations.
+from tensorflow.python.client import pywrap_tf_session as _session
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager.polymorphic_function import atomic_function as _atomic_function
 from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
@@ -20,6 +22,7 @@ from tensorflow.python.framework import auto_control_deps as _auto_control_deps
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
 from tensorflow.python.framework import graph_to_function_def as _graph_to_function_def
+from tensorflow.python.framework import kernels as _kernels
 from tensorflow.python.framework import op_def_registry as _op_def_registry
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework import tensor_util as _tensor_util
@@ -225,6 +228,18 @@ def op_definition(name: str) -> Any:
     if definition is None:
         raise KeyError(f"no operation type {name}")
     return definition
+
+
+def registered_operations() -> dict[str, Any]:
+    """The OpDefs of all operation types that are registered in this process, by name; there is no public list."""
+    found = _op_def_pb2.OpList.FromString(_session.TF_GetBuffer(_session.TF_GetAllOpList()))
+    return {definition.name: definition for definition in found.op}
+
+
+def operations_with_kernels() -> set[str]:
+    """The operation types with a kernel for the CPU; there is no public list."""
+    found = _kernels.get_all_registered_kernels().kernel
+    return {kernel.op for kernel in found if kernel.device_type in ("CPU", "DEFAULT")}
 
 
 def function_of_graph(graph: Any, name: str, inputs: list[tf.Tensor], outputs: list[tf.Tensor]) -> Any:

@@ -15,35 +15,18 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import ops, tf_private
+from recgraph.ops import Calls, bodies
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature
 from recgraph.speculate.observe.syntax import site_of
-from recgraph.speculate.passes.effects import bodies, names
 from recgraph.speculate.script.assumptions import assumption
 
 # They hold on to tensors, those of a graph too.
 RECORDS: Final = (tf.GradientTape, tf.autodiff.ForwardAccumulator, tf.TensorArray)
 # Of a tensor: a gradient may come to it, surely comes to it, comes or not depending on a way; to one item of a list.
 _POSSIBLE, _SURE, _UNSURE, _ITEM = 1, 2, 4, 8
-# Operations that give a gradient to each of their inputs that can have one.
-_PASSING: Final = names(
-    """
-    Abs Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh AvgPool BatchMatMul BatchMatMulV2 BatchMatMulV3
-    BiasAdd BroadcastTo Cast ConcatV2 Conv2D Conv2DBackpropInput Cos Cosh Cumsum DepthwiseConv2dNative Div
-    DivNoNan Einsum Elu Erf Erfc Exp ExpandDims Expm1 GatherNd GatherV2 Identity L2Loss LeakyRelu Log Log1p
-    LogSoftmax MatMul Max MaxPool Maximum Mean Min Minimum Mul MulNoNan Neg Pack Pad PadV2 Pow Prod
-    ReadVariableOp RealDiv Reciprocal Relu Relu6 Reshape ResourceGather ResourceGatherNd ReverseV2 Rsqrt Select
-    SelectV2 Selu Sigmoid Sin Sinh Slice Softmax SoftmaxCrossEntropyWithLogits Softplus Softsign
-    SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt Square SquaredDifference Squeeze StridedSlice Sub Sum
-    Tan Tanh TensorListConcatV2 TensorListStack Tile Transpose Unpack Xlogy
-    """
-)
-_CONDITIONALS: Final = ("If", "StatelessIf", "Case", "StatelessCase")
 _RECURSIONS: Final = ("Recgraph>Invoke", "Recgraph>While")
-_LOOPS: Final = ("While", "StatelessWhile")
-_CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
-_DECIDING: Final = frozenset((*_CONDITIONALS, *_LOOPS, *_RECURSIONS, *_CALLS, "TensorListSetItem"))
 _COMPARISONS: Final[dict[str, Any]] = {
     "Less": np.less, "LessEqual": np.less_equal, "Greater": np.greater, "GreaterEqual": np.greater_equal,
     "LogicalAnd": np.logical_and, "Identity": lambda value: value,
@@ -151,9 +134,7 @@ class Look:
     def places(self, pairs: list[tuple[Any, Any]], targets: list[Any]) -> list[Any]:
         """The places in the program that decide; None stands for those that are not the program's."""
         operations = self.graph.get_operations()
-        if not any(
-            op.type in (*_CONDITIONALS, *_LOOPS, *_RECURSIONS, *_CALLS, "TensorListSetItem") for op in operations
-        ):
+        if not any(map(_may_decide, operations)):
             return []
         tensors = [t for target in targets for t in tf.nest.flatten(target, expand_composites=True)]
         bits = {id(tensor): _POSSIBLE | _SURE for tensor in tensors if tf_private.is_graph_tensor(tensor)}
@@ -174,12 +155,13 @@ class Look:
 
     def _through(self, op: tf.Operation, outputs: list[int]) -> list[int]:
         """What comes to each input."""
-        if op.type in _CONDITIONALS:
+        calls = ops.facts(op.type).calls
+        if calls in (Calls.IF, Calls.CASE):
             ways = [self._of_body(body, outputs) for body, _ in bodies(op)]
             return self._noted(op, [0, *(_met(bits) for bits in zip(*ways, strict=False))])
-        if op.type in _LOOPS:
+        if calls is Calls.WHILE:
             return self._noted(op, self._of_loop(op, outputs))
-        if op.type in _CALLS:
+        if calls is Calls.FUNCTION:
             return self._noted(op, self._of_call(op, outputs))
         if op.type in _RECURSIONS:
             return self._noted(op, [_POSSIBLE | _UNSURE] * len(op.inputs))
@@ -188,7 +170,8 @@ class Look:
         together = functools.reduce(operator.or_, outputs)
         if op.type in _LISTS:
             return _LISTS[op.type](together)
-        return [together & (_POSSIBLE | _UNSURE | (_SURE if op.type in _PASSING else 0))] * len(op.inputs)
+        sure = _SURE if ops.facts(op.type).passes_gradients else 0
+        return [together & (_POSSIBLE | _UNSURE | sure)] * len(op.inputs)
 
     def _noted(self, op: tf.Operation, inputs: list[int]) -> list[int]:
         unsure = [tensor for tensor, bits in zip(op.inputs, inputs, strict=False) if bits & _UNSURE]
@@ -210,7 +193,7 @@ class Look:
         body, inputs = next(bodies(op))
         self._around.update({id(tensor): outer for tensor, outer in zip(body.inputs, inputs, strict=False)})
         for inner in body.get_operations():
-            if inner.type in (*_CONDITIONALS, *_LOOPS):
+            if ops.facts(inner.type).calls in (Calls.IF, Calls.CASE, Calls.WHILE):
                 self.ev.conditionals.setdefault(inner, self.ev.conditionals[op])
         return self._of_body(body, outputs)
 
@@ -241,6 +224,11 @@ class Look:
             return tf_private.constant_value(tensor)
 
         return bool(value(test.outputs[0]))
+
+
+def _may_decide(op: tf.Operation) -> bool:
+    """Whether a gradient may come to some inputs of an operation only, depending on values."""
+    return ops.is_call(op) or op.type in _RECURSIONS or op.type == "TensorListSetItem"
 
 
 def _of_item(bits: int) -> list[int]:
@@ -299,11 +287,6 @@ def deciding(output: tf.Tensor) -> tf.Operation:
     return output.op.inputs[0].op if output.op.type == "Identity" else output.op
 
 
-# Operations with functions in them, which asking for their gradients changes: all that goes in may come out.
-_WITH_FUNCTIONS: Final = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase")
-_FUNCTION_CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall", "Recgraph>")
-
-
 def by_dependencies(concrete: Any) -> Any:
     """The function, as tapes should record it."""
     tf_private.record_in_groups(concrete, functools.partial(groups, concrete.graph, list(concrete.graph.outputs)))
@@ -312,13 +295,18 @@ def by_dependencies(concrete: Any) -> Any:
 
 def groups(graph: Any, outputs: list[tf.Tensor], watched: tf_private.Watched) -> list[tf_private.Group]:
     """The numbers of outputs that depend on the same watched inputs, with the numbers of these."""
-    is_plain = not any(op.type.startswith((*_WITH_FUNCTIONS, *_FUNCTION_CALLS)) for op in graph.get_operations())
+    is_plain = not any(map(_runs_functions, graph.get_operations()))
     found: dict[tuple[int, ...], list[int]] = {}
     for i, output in enumerate(outputs):
         if _has_gradients(output):
             needed = (tf_private.connected_inputs if is_plain else _reached)(graph, output, watched)
             found.setdefault(tuple(j for j, is_needed in enumerate(needed) if is_needed), []).append(i)
     return [(given, list(taken)) for taken, given in found.items()]
+
+
+def _runs_functions(op: tf.Operation) -> bool:
+    """Whether asking for its gradient would change an operation: all that goes in may come out."""
+    return ops.is_call(op) or op.type.startswith("Recgraph>")
 
 
 def _has_gradients(tensor: tf.Tensor) -> bool:

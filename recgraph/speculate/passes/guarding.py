@@ -14,44 +14,14 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import ops, tf_private
+from recgraph.ops import Form, bodies, is_call
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.passes import effects
-from recgraph.speculate.passes.effects import bodies, is_call, names
 from recgraph.speculate.script.contexts import CalledBack, Fork
 
 MARK: Final = "recgraph: broken assumption"
 _NONE: Final = -1  # the number of no broken assumption
-ENDLESS: Final = names("While StatelessWhile Recgraph>Invoke Recgraph>While")
-# Which inputs say how large the result is.
-_SIZES: Final[dict[str, tuple[int, ...]]] = {
-    "BatchToSpaceND": (1, 2), "Bincount": (1,), "BroadcastTo": (1,), "DenseBincount": (1,), "DynamicStitch": (0,),
-    "Fill": (0,), "LinSpace": (2,), "MatrixDiagV2": (2, 3), "MatrixDiagV3": (2, 3), "MirrorPad": (1,),
-    "Multinomial": (1,), "OneHot": (1,), "Pad": (1,), "PadV2": (1,), "ParameterizedTruncatedNormal": (0,),
-    "RaggedBincount": (2,), "RaggedRange": (0, 1, 2), "RaggedTensorToTensor": (0,), "RandomGamma": (0,),
-    "RandomPoissonV2": (0,), "RandomStandardNormal": (0,), "RandomUniform": (0,), "RandomUniformInt": (0,),
-    "Range": (0, 1, 2), "ResizeArea": (1,), "ResizeBicubic": (1,), "ResizeBilinear": (1,),
-    "ResizeNearestNeighbor": (1,), "ScatterNd": (2,), "SpaceToBatchND": (1, 2), "SparseBincount": (3,),
-    "SparseToDense": (1,), "StatefulRandomBinomial": (2,), "StatefulStandardNormalV2": (2,),
-    "StatefulTruncatedNormal": (2,), "StatefulUniform": (2,), "StatefulUniformFullInt": (2,),
-    "StatefulUniformInt": (2,), "StatelessMultinomial": (1,), "StatelessParameterizedTruncatedNormal": (0,),
-    "StatelessRandomBinomial": (0,), "StatelessRandomGammaV2": (0,), "StatelessRandomGammaV3": (0,),
-    "StatelessRandomNormal": (0,), "StatelessRandomNormalV2": (0,), "StatelessRandomPoisson": (0,),
-    "StatelessRandomUniform": (0,), "StatelessRandomUniformFullInt": (0,), "StatelessRandomUniformFullIntV2": (0,),
-    "StatelessRandomUniformInt": (0,), "StatelessRandomUniformIntV2": (0,), "StatelessRandomUniformV2": (0,),
-    "StatelessTruncatedNormal": (0,), "StatelessTruncatedNormalV2": (0,), "TensorArrayV3": (0,),
-    "TensorListReserve": (1,), "TensorListResize": (1,), "Tile": (1,), "TruncatedNormal": (0,),
-    "UnsortedSegmentMax": (2,), "UnsortedSegmentMin": (2,), "UnsortedSegmentProd": (2,), "UnsortedSegmentSum": (2,),
-}  # fmt: skip
-_PRODUCTS: Final = names("BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum MatMul")
-_BROADCASTING: Final = names(
-    """
-    Add AddV2 Atan2 BitwiseAnd BitwiseOr BitwiseXor Complex Div DivNoNan Equal FloorDiv FloorMod Greater GreaterEqual
-    Less LessEqual LogicalAnd LogicalOr Maximum Minimum Mod Mul MulNoNan NotEqual Pow RealDiv SquaredDifference Sub
-    TruncateDiv TruncateMod Xdivy Xlogy
-    """
-)
-_CHECKS: Final = names("Assert CheckNumerics CheckNumericsV2 EnsureShape")
 
 
 def broken(assertions: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -109,17 +79,18 @@ def _guard(graph: Any, assertions: Sequence[tf.Tensor], after: Sequence[tf.Opera
 
 def is_costly(op: tf.Operation) -> bool:
     """Whether an operation may not end, or values decide how large its result is."""
-    if op.type in ENDLESS:
+    known = ops.facts(op.type)
+    if known.is_endless:
         return True
     if is_call(op):
         return any(is_costly(inner) for body, _ in bodies(op) for inner in body.get_operations())
     if effects.is_noted(op):
         return False
-    if op.type in _SIZES:
-        return any(tf_private.constant_value(op.inputs[i]) is None for i in _SIZES[op.type] if i < len(op.inputs))
-    if op.type in _PRODUCTS:
+    if known.sized_by:
+        return any(tf_private.constant_value(op.inputs[i]) is None for i in known.sized_by if i < len(op.inputs))
+    if known.form is Form.PRODUCT:
         return op.outputs[0].shape.rank is None or op.outputs[0].shape[-2:].as_list() == [None, None]
-    return op.type in _BROADCASTING and _grows(*(tensor.shape for tensor in op.inputs))
+    return known.form is Form.BROADCASTS and _grows(*(tensor.shape for tensor in op.inputs))
 
 
 def _grows(one: tf.TensorShape, other: tf.TensorShape) -> bool:
@@ -132,6 +103,6 @@ def _grows(one: tf.TensorShape, other: tf.TensorShape) -> bool:
 
 def _is_check(op: tf.Operation) -> bool:
     """Whether the program checks something by an operation: what comes after it does not begin where that fails."""
-    if op.type in _CHECKS:
+    if ops.facts(op.type).checks:
         return True
     return is_call(op) and any(_is_check(inner) for body, _ in bodies(op) for inner in body.get_operations())

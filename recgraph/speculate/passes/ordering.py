@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import ops, tf_private
+from recgraph.ops import Effects, effects
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
-from recgraph.speculate.passes.effects import Effects, effects, may_fail
-from recgraph.speculate.passes.guarding import ENDLESS
+from recgraph.speculate.passes.effects import may_fail
 
 Following: TypeAlias = Callable[[tf.Operation], list[tf.Operation]]
 
@@ -44,7 +44,8 @@ class Order:
     def cancellable(self) -> list[tf.Operation]:
         """What cannot fail, but may be cancelled, and comes after nothing that writes."""
         after = _followers(self.operations, self.writers)
-        return [op for op in self.operations if op.type in ENDLESS and op not in self.fallible and op not in after]
+        endless = [op for op in self.operations if ops.facts(op.type).is_endless]
+        return [op for op in endless if op not in self.fallible and op not in after]
 
     def undoable(self) -> dict[tf.Operation, Effects]:
         """The writers that cannot wait: something that may fail comes after them, or they may fail half-way."""

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import ops, tf_private
+from recgraph.ops import PHILOX, bodies, draws_from_philox
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
-from recgraph.speculate.passes.effects import PHILOX, bodies, draws_from_philox
 
 # Stateful operations, and those without state that fill tensors in the same way.
 _STATELESS: Final[dict[str, Any]] = {
@@ -23,9 +23,6 @@ _STATELESS: Final[dict[str, Any]] = {
     "TruncatedNormal": tf.raw_ops.StatelessTruncatedNormalV2,
     "RandomUniformInt": tf.raw_ops.StatelessRandomUniformIntV2,
 }
-_OTHERS: Final = frozenset(
-    {"RandomGamma", "RandomPoissonV2", "RandomShuffle", "Multinomial", "ParameterizedTruncatedNormal", "RandomPoisson"}
-)
 
 
 class _Instead:
@@ -86,7 +83,7 @@ class RandomGraph(tf_private.FuncGraph):
     @property
     def has_random_numbers(self) -> bool:
         """Whether a call draws any, of the kinds that depend on `tf.random.set_seed`."""
-        return self.draws > 0 or any(op.type in _STATELESS or op.type in _OTHERS for op in self.get_operations())
+        return self.draws > 0 or any(map(_draws, self.get_operations()))
 
     def check(self) -> None:
         """Whether all random numbers are like eager ones.
@@ -109,12 +106,17 @@ def refuse_draws(ev: Any) -> None:
         Inconvertible: the graph of a branch or round has operations that would draw one.
     """
     for op in tf_private.current_graph().get_operations():
-        if (op.type in _STATELESS or op.type in _OTHERS) and ev.graph.is_seeded:
+        if _draws(op) and ev.graph.is_seeded:
             raise ev.refuse(Feature.RANDOM, f"a {op.type} in a branch or loop of the graph")
 
 
+def _draws(op: tf.Operation) -> bool:
+    """Whether an operation has random numbers that `tf.random.set_seed` begins."""
+    return ops.facts(op.type).state is ops.State.RANDOM
+
+
 def _check(op: tf.Operation, is_seeded: bool, inside: bool) -> None:
-    if op.type in _STATELESS or op.type in _OTHERS:
+    if _draws(op):
         own_seed = bool(op.get_attr("seed") or op.get_attr("seed2"))
         if is_seeded or own_seed:
             what = "in a branch or loop of the graph" if inside and not own_seed else "whose stream only eager ops have"

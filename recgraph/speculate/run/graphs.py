@@ -13,10 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
+from recgraph.ops import is_call
 from recgraph.speculate.observe import keras_state
 from recgraph.speculate.observe.known import has_attributes, is_a
 from recgraph.speculate.observe.profile import Profile
-from recgraph.speculate.passes.effects import is_call
 from recgraph.speculate.passes.guarding import MARK
 from recgraph.speculate.run.conversion import Converted
 from recgraph.speculate.script.assumptions import assumption

@@ -19,12 +19,12 @@ import tensorflow as tf
 
 from recgraph import native
 from recgraph.core.subgraph import SubGraph
+from recgraph.ops import effects
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import syntax_of
-from recgraph.speculate.passes.effects import effects
 from recgraph.speculate.script.assumptions import assumption
 from recgraph.speculate.script.contexts import RecursiveBody
 from recgraph.speculate.script.stand_ins import MISSING, Ref, Residual, Rows
