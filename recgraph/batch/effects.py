@@ -14,16 +14,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import ops, tf_private
 from recgraph.batch.nodes import attribute, functions_of
-from recgraph.core.environment import READ_ONLY_RESOURCE_OPS
 
-_READS = READ_ONLY_RESOURCE_OPS | {"LookupTableFind"}
-# They count as stateful, to be run even where nobody uses a result. What follows a check has to wait, nobody else.
-_CHECKS = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2"})
 _ELSEWHERE = -1  # in place of the slot of a resource that was not captured
-# Their state is their own, and their order among rows is free.
-_RANDOM = ("Random", "Multinomial", "TruncatedNormal", "ParameterizedTruncated")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,12 +54,13 @@ def find(definitions: dict[str, Any]) -> Effects:
 
 def _enter(effects: Effects, definition: Any, node: Any, written: set[int]) -> None:
     name = definition.signature.name
-    if node.op in _CHECKS:
+    known = ops.facts(node.op)
+    if known.checks:  # what follows a check has to wait, nobody else
         effects.ordered[name].add(node.name)
         return
-    if node.op not in _READS:
+    if not known.only_reads:
         effects.by_row[name][node.name] = f"{node.op} has a state"
-    if _writes(node) or (node.op in _READS and _slots(node, definition) & written):
+    if _writes(node) or (known.only_reads and _slots(node, definition) & written):
         effects.ordered[name].add(node.name)
         effects.functions.add(name)
 
@@ -87,7 +82,7 @@ def _stateful(definition: Any) -> Iterable[Any]:
 
 
 def _writes(node: Any) -> bool:
-    return node.op not in _READS and node.op not in _CHECKS and not node.op.startswith(_RANDOM)
+    return not ops.facts(node.op).is_invisible
 
 
 def _slots(node: Any, definition: Any) -> set[int]:

@@ -63,19 +63,6 @@ class Slots:
         return id(handle) in self._written
 
 
-READ_ONLY_RESOURCE_OPS = frozenset(
-    {
-        "ReadVariableOp",
-        "ResourceGather",
-        "ResourceGatherNd",
-        "VariableShape",
-        "VarIsInitializedOp",
-        "LookupTableFindV2",
-        "LookupTableSizeV2",
-    }
-)
-
-
 def is_differentiable(tensor: Any) -> bool:
     """Whether gradients flow to `tensor`: floating or complex, or the handle of such a variable."""
     from recgraph import tf_private

@@ -17,11 +17,11 @@ from typing import Any
 import tensorflow as tf
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from recgraph import native, tf_private
+from recgraph import native, ops, tf_private
 from recgraph.core import breadth, engines, gradient, graph_optimizer, origin, regions, remaking, state
 from recgraph.core.contract import GradientContract, Sum, sum_specs
 from recgraph.core.definition import Definition
-from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, Slots
+from recgraph.core.environment import Slots
 from recgraph.core.gradient import GradientGraph
 from recgraph.core.writing import Context, Source, write_function
 from recgraph.errors import DefinitionError, GradientError, Unbatchable
@@ -271,7 +271,7 @@ def _written(members: list[Definition]) -> list[tf.Tensor]:
     for member in members:
         body = member.finished_body()
         for op, _ in all_operations(body, body.environment):
-            if op.type in READ_ONLY_RESOURCE_OPS or regions.region_of(op) is not None:
+            if ops.facts(op.type).only_reads or regions.region_of(op) is not None:
                 continue
             for source in op.inputs:
                 outer = body.environment.outer(source)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from recgraph import ops
 from recgraph.core import regions
-from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, EnvironmentMap
+from recgraph.core.environment import EnvironmentMap
 
 # What is cheaper to make again than to keep, where nothing has to be kept for it.
 _CHEAP = frozenset({"Const", "Identity", "Shape", "ShapeN", "Size", "Rank", "VariableShape"})
-
-# Operations that count as stateful and do the same when they are run again.
-_SAME_AGAIN = READ_ONLY_RESOURCE_OPS | {"Recgraph>Invoke", "Placeholder", "Assert", "CheckNumerics", "CheckNumericsV2"}
 
 # What is never made again, but kept: inputs, what calls gave, and variables, which may be written meanwhile. Where
 # nobody writes one, its value is a slot of the environment, and no item of the frame.
@@ -20,7 +18,9 @@ _KEPT = frozenset({"Recgraph>Invoke", "Placeholder", "ReadVariableOp"})
 
 def does_the_same_again(op: tf.Operation) -> bool:
     """Whether a body that holds `op` may be run a second time: no random numbers from a state, no side effects."""
-    return regions.region_of(op) is not None or not op.op_def.is_stateful or op.type in _SAME_AGAIN
+    if regions.region_of(op) is not None or op.type == "Recgraph>Invoke":
+        return True
+    return ops.facts(op.type).does_the_same_again
 
 
 def is_remade(op: tf.Operation, environment: EnvironmentMap, recompute: bool) -> bool:
@@ -31,7 +31,7 @@ def is_remade(op: tf.Operation, environment: EnvironmentMap, recompute: bool) ->
         environment: which tensors need not be kept, since they can be read at any time.
         recompute: everything but what calls, branches and loops gave.
     """
-    if op.control_inputs and op.type in READ_ONLY_RESOURCE_OPS:
+    if op.control_inputs and ops.facts(op.type).only_reads:
         return False  # it may have waited for a write
     if recompute:
         kept = op.type in _KEPT or regions.region_of(op) is not None

@@ -18,43 +18,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import ops, tf_private
+from recgraph.ops import State
 
 # Attributes of functions; `Program::RunsInOrder` and `Program::TakesTurns` in C++ look for them.
 IN_ORDER, TAKES_TURNS = "_recgraph_in_order", "_recgraph_takes_turns"
 
 _ANY = -1  # in place of the slot of a resource that was not captured: it may be any
-_QUESTIONS = frozenset({"VariableShape", "VarIsInitializedOp"})
-_READS = frozenset(
-    {
-        "ReadVariableOp",
-        "ResourceGather",
-        "ResourceGatherNd",
-        "ReadVariableXlaSplitND",
-        "ResourceStridedSlice",
-        "LookupTableFind",
-        "LookupTableFindV2",
-        "LookupTableSizeV2",
-        "LookupTableExportV2",
-    }
-)
-_SUMS = frozenset({"AssignAddVariableOp", "AssignSubVariableOp", "ResourceScatterAdd", "ResourceScatterSub"})
-_WAITING = (
-    *("PyFunc", "EagerPyFunc", "Queue", "Barrier", "Stage", "Unstage", "MapStage", "MapUnstage", "OrderedMap"),
-    *(
-        "Collective",
-        "Nccl",
-        "Iterator",
-        "GetNext",
-        "MultiDeviceIterator",
-        "Recv",
-        "_Recv",
-        "Accumulator",
-        "ResourceAccumulator",
-    ),
-    "MutexLock",
-)
-_DRAWS = ("StatefulUniform", "StatefulStandardNormal", "StatefulTruncatedNormal", "StatefulRandom", "RngReadAndSkip")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +66,7 @@ def mark(library: Any, order: InOrder) -> None:
     A call that has its turn must not wait for one that has none: where an operation may wait for another thread, or
     runs Python, calls from outside take no turns.
     """
-    may_wait = any(node.op.startswith(_WAITING) for function in library.function for node in function.node_def)
+    may_wait = any(ops.facts(node.op).waits for function in library.function for node in function.node_def)
     for function in library.function:
         if function.signature.name in order.functions:
             function.attr[IN_ORDER].b = True
@@ -124,16 +94,20 @@ class _Use:
     slot: int
 
     @property
+    def _state(self) -> State:
+        return ops.facts(self.node.op).state
+
+    @property
     def writes(self) -> bool:
-        return self.node.op not in _READS
+        return self._state is not State.READS
 
     @property
     def needs_no_order(self) -> bool:
-        return self.node.op in _SUMS or self.is_draw
+        return self._state is State.ADDS or self.is_draw
 
     @property
     def is_draw(self) -> bool:
-        return bool(self.node.op.startswith(_DRAWS))
+        return self._state is State.DRAWS
 
 
 def _uses(function: Any) -> Iterator[_Use]:
@@ -143,7 +117,7 @@ def _uses(function: Any) -> Iterator[_Use]:
         if node.op == "Recgraph>Capture" and node.attr["dtype"].type == tf.resource.as_datatype_enum
     }
     for node in function.node_def:
-        if node.op.startswith("Recgraph>") or node.op in ("If", "Case") or node.op in _QUESTIONS:
+        if node.op.startswith("Recgraph>") or node.op in ("If", "Case") or ops.facts(node.op).state is State.ASKS:
             continue
         sources = [source.split(":")[0] for source in node.input if not source.startswith("^")]
         found = [captures[source] for source in sources if source in captures]

@@ -12,9 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import ops, tf_private
 from recgraph.core import origin, regions
-from recgraph.core.environment import READ_ONLY_RESOURCE_OPS, EnvironmentMap, Slots
+from recgraph.core.environment import EnvironmentMap, Slots
 from recgraph.core.gradient import GradientGraph, has_effect
 from recgraph.core.regions import FrameOf, Region
 from recgraph.errors import DefinitionError
@@ -429,10 +429,10 @@ def _is_free(op: tf.Operation) -> bool:
     region = regions.region_of(op)
     if region is not None:
         return all(_is_free(inner) for graph in region.graphs for inner in graph.get_operations())
-    return op.type in _FREE or not op.op_def.is_stateful
+    return op.type in _CALLS or ops.facts(op.type).only_reads or not op.op_def.is_stateful
 
 
-_FREE = READ_ONLY_RESOURCE_OPS | {"Recgraph>Invoke", "Recgraph>InvokeGradient", "Placeholder"}
+_CALLS = ("Recgraph>Invoke", "Recgraph>InvokeGradient")
 
 _PARTS: dict[str, Callable[[int], str]] = {
     regions.IF: lambda i: ("then", "else")[i],
