@@ -13,6 +13,7 @@ import tensorflow as tf
 from recgraph.speculate.evaluate import branches
 from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule
 from recgraph.speculate.observe.reasons import Feature, Raised, matches
+from recgraph.speculate.script.assumptions import NoException
 from recgraph.speculate.script.contexts import Catching, Handling
 from recgraph.speculate.script.stand_ins import MISSING, Closed, Residual
 from recgraph.speculate.values import objects
@@ -22,7 +23,7 @@ from recgraph.speculate.values import objects
 def _assert(ev: Evaluator, node: ast.Assert) -> None:
     truth = ev.truth(ev.value(node.test))
     if isinstance(truth, tf.Tensor):
-        ev.assert_in_graph(truth, ev.noted("raises", "the assertion holds"))
+        ev.assert_in_graph(truth, ev.noted(NoException, "the assertion holds"))
     elif not ev.decided(truth, at=node.test):
         message = [] if node.msg is None else [ev.value(node.msg)]
         raise ev.raised(objects.made(ev, AssertionError, message, {}))

@@ -17,7 +17,7 @@ from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.passes import connections, guarding, randomness
-from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.assumptions import SameDecision, SamePath
 from recgraph.speculate.script.contexts import LoopRound
 from recgraph.speculate.script.stand_ins import (
     DUMMY,
@@ -84,7 +84,7 @@ def _begun(ev: Evaluator, rows: Rows, iterable: Residual) -> Rows:
     """The first round tells what the others begin with: that there is one is assumed."""
     if not iterable.example:
         return rows
-    what = assumption("decision", "there is a first round", ev.where())
+    what = SameDecision("there is a first round", ev.where())
     ev.script.assume(f"len({iterable.name}) > 0", what)
     return dataclasses.replace(rows, begins=True)
 
@@ -301,7 +301,7 @@ def _is_entered(loop: Loop, go: tf.Tensor) -> bool:
         return True
     if isinstance(loop.node, ast.For | ast.While):
         return ev.follow_last(go, "round", at=loop.node)
-    ev.assert_in_graph(go, ev.noted("path", "there is a round", at=loop.node))  # the profile sees statements only
+    ev.assert_in_graph(go, ev.noted(SamePath, "there is a round", at=loop.node))  # the profile sees statements only
     return True
 
 
@@ -488,7 +488,7 @@ def _alike(one: Any, other: Any) -> bool:
 def total(ev: Evaluator, rows: Rows, start: Any) -> Any:
     """`sum`: members are added one after the other. That there is one is assumed where that decides about the type."""
     if not is_symbolic(start):
-        ev.assert_in_graph(rows.count > 0, ev.noted("path", "there is something to add up"))
+        ev.assert_in_graph(rows.count > 0, ev.noted(SamePath, "there is something to add up"))
         row = rows.row
         start = ev.operate(operator.add, [start, row(tf.constant(0, tf.int64))])
         rows = dataclasses.replace(rows, count=rows.count - 1, row=lambda number: row(number + 1))

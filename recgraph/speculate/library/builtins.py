@@ -24,6 +24,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES, PURE
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.assumptions import Presence, SameObject
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     MISSING,
@@ -155,7 +156,7 @@ def _stream(ev: Evaluator, stream: Any) -> Any:
     if name is None:
         raise ev.refuse(Feature.PRINT, "something is printed to a file of the program's")
     condition = f"{ev.script.constant(sys)}.{name} is {ev.script.constant(stream)}"
-    ev.script.assume(condition, ev.noted("identity", f"sys.{name}"))
+    ev.script.assume(condition, ev.noted(SameObject, f"sys.{name}"))
     return stream
 
 
@@ -232,7 +233,7 @@ def _hasattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool
     found = hasattr(owner, name)
     held = ev.heap.name_of(owner)
     if held is not None:
-        ev.script.assume(f"hasattr({held}, {name!r}) is {found}", ev.noted("presence", f".{name}"))
+        ev.script.assume(f"hasattr({held}, {name!r}) is {found}", ev.noted(Presence, f".{name}"))
     return found
 
 

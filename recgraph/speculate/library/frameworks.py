@@ -23,7 +23,7 @@ from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.passes import connections, effects
 from recgraph.speculate.passes.effects import subgraph_writes
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.assumptions import NoException, SameDecision
 from recgraph.speculate.script.contexts import CalledBack
 from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
 from recgraph.speculate.values import building, lists, script_calls
@@ -217,10 +217,10 @@ def _packed(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor:
         limits = f"{dtype.min} <= {value.name} <= {dtype.max}"
         if not dtype.min <= value.example <= dtype.max:
             raise ev.refuse(Feature.VALUE, f"an integer beyond {dtype.name}")
-        ev.script.assume(limits, assumption("decision", f"an integer within {dtype.name}", ev.where()))
+        ev.script.assume(limits, SameDecision(f"an integer within {dtype.name}", ev.where()))
     elif dtype.is_integer and value.tensor is not None and dtype != tf.int64:
         fits = tf.logical_and(value.tensor >= dtype.min, value.tensor <= dtype.max)
-        ev.assert_in_graph(fits, ev.noted("raises", f"an integer within {dtype.name}"))
+        ev.assert_in_graph(fits, ev.noted(NoException, f"an integer within {dtype.name}"))
     return tf.identity(script_calls.as_tensor(ev, value, dtype))  # the other stands for the number itself
 
 

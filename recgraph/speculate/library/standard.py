@@ -25,7 +25,7 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.assumptions import SameDecision, SameObject
 from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
 from recgraph.speculate.values import objects, texts
 from recgraph.speculate.values.functions import Super
@@ -45,7 +45,7 @@ def call(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, An
         kind = _type_of(ev, arguments[0])
         chosen = function.dispatch(kind)
         names = [ev.script.constant(thing) for thing in (function, kind, chosen)]
-        chooses = ev.noted("identity", f"what {function.__name__} does for a {kind.__name__}")
+        chooses = ev.noted(SameObject, f"what {function.__name__} does for a {kind.__name__}")
         ev.script.assume("{}.dispatch({}) is {}".format(*names), chooses)
         return ev.call(chosen, arguments, named)
     inner = getattr(function, "__func__", function)
@@ -404,7 +404,7 @@ def _kept(ev: Evaluator, logger: logging.Logger, level: Any, arguments: Argument
     ev.need_sequence("logging")
     ev.heap.given(logger, ev.where())
     name = ev.script.constant(logger)
-    ev.script.assume(f"{ev.script.constant(is_plain)}({name})", assumption("decision", "handlers", ev.where()))
+    ev.script.assume(f"{ev.script.constant(is_plain)}({name})", SameDecision("handlers", ev.where()))
     held = [texts.shown(ev, a) for a in arguments]
     syntax = ev.frame.syntax
     place = (syntax.filename, getattr(ev.here, "lineno", 0), syntax.name)

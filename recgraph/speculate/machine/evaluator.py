@@ -24,10 +24,20 @@ from recgraph.speculate.observe.profile import Profile, Seen, is_plain
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, site_of
 from recgraph.speculate.script import heap
-from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.assumptions import (
+    Assumption,
+    NoException,
+    OneObject,
+    Presence,
+    SameBranch,
+    SameDecision,
+    SameObject,
+    SamePath,
+    TwoObjects,
+)
 from recgraph.speculate.script.contexts import CalledBack, Context, Contexts, RecursiveBody
 from recgraph.speculate.script.heap import Heap
-from recgraph.speculate.script.script import Assumption, Script
+from recgraph.speculate.script.script import Script
 from recgraph.speculate.script.stand_ins import CONTAINERS, MISSING, Missing, Ref, Residual, Rows, Unsure
 
 # How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
@@ -218,7 +228,7 @@ class Evaluator(abc.ABC):
         if isinstance(value, Missing):
             raise self.raised(without)
         if isinstance(value, Unsure):
-            self.assert_in_graph(value.condition, self.noted("raises", f"{name} has a value"))
+            self.assert_in_graph(value.condition, self.noted(NoException, f"{name} has a value"))
             return value.value
         return value
 
@@ -251,13 +261,13 @@ class Evaluator(abc.ABC):
             if name in names:
                 expression = f"{self.script.constant(names)}[{name!r}]"
                 return self.heap.read(key, expression, names[name], name, seen, site, self.where())
-            noted = self.noted("presence", f"no {name}")
+            noted = self.noted(Presence, f"no {name}")
             self.script.assume(f"{name!r} not in {self.script.constant(names)}", noted)
         if not hasattr(builtins, name):
             raise self.raised(without)
         found = getattr(builtins, name)
         now = f"getattr({self.script.constant(builtins)}, {name!r}, None)"
-        same = self.noted("identity", f"{name} is Python's")
+        same = self.noted(SameObject, f"{name} is Python's")
         self.script.assume(f"{now} is {self.script.constant(found)}", same)
         return found
 
@@ -321,9 +331,9 @@ class Evaluator(abc.ABC):
             return f"{kind}({self.code(list(value))}, {value.maxlen})"
         return f"{kind}{'._make' if isinstance(value, tuple) else ''}({self.code(list(value))})"
 
-    def noted(self, kind: str, what: str, at: ast.AST | None = None) -> Assumption:
+    def noted(self, kind: type[Assumption], what: str, at: ast.AST | None = None) -> Assumption:
         """An assumption about something at a node."""
-        return assumption(kind, what, self.where(at))
+        return kind(what, self.where(at))
 
     def of_class(self, kind: type, name: str) -> Any:
         """What a class has under a name, unbound, None if it has nothing; it is assumed to stay so."""
@@ -346,11 +356,11 @@ class Evaluator(abc.ABC):
         if isinstance(truth, bool):
             return truth
         if isinstance(truth, Residual):
-            number = assumption("decision", f"{bool(truth.example)}", self.where(), site)
+            number = SameDecision(f"{bool(truth.example)}", self.where(), site)
             self.script.assume(f"bool({truth.name}) is {bool(truth.example)}", number)
             return bool(truth.example)
         if seen.count and not seen.varies and not self.inside(CalledBack):
-            return self._follow("branch", truth, bool(seen.constant), site)
+            return self._follow(SameBranch, truth, bool(seen.constant), site)
         return truth
 
     def decided(self, value: Any, at: ast.AST | None = None) -> bool:
@@ -372,11 +382,11 @@ class Evaluator(abc.ABC):
         if last is None or self.inside(CalledBack):
             raise self.refuse(Feature.PATH, "a tensor decides where both ways cannot be converted", at)
         with self.at(at):
-            return self._follow("path", truth, bool(last), (site, occurrence))
+            return self._follow(SamePath, truth, bool(last), (site, occurrence))
 
-    def _follow(self, kind: str, truth: tf.Tensor, expected: bool, site: Any) -> bool:
+    def _follow(self, kind: type[Assumption], truth: tf.Tensor, expected: bool, site: Any) -> bool:
         condition = truth if expected else tf.logical_not(truth)
-        self.assert_in_graph(condition, assumption(kind, f"always {expected}", self.where(), site))
+        self.assert_in_graph(condition, kind(f"always {expected}", self.where(), site))
         return expected
 
     def concrete(self, value: Any) -> Any:
@@ -387,7 +397,7 @@ class Evaluator(abc.ABC):
             return value
         if value.late or value.tensor is not None:
             raise self.refuse(Feature.LATE_VALUE, "a key or callee that is known only after the graph")
-        known = assumption("decision", f"is {value.example!r}", self.where())
+        known = SameDecision(f"is {value.example!r}", self.where())
         name = self.script.constant(value.example)
         condition = f"same({value.name}, {name})" if is_plain(value.example) else f"{value.name} is {name}"
         self.script.assume(condition, known)
@@ -406,7 +416,7 @@ class Evaluator(abc.ABC):
         if left is right or not all(names):
             return left is right
         now = [self.heap.examples.get(id(v), v) for v in (left, right)]
-        relation, kind = ("is", "alias") if now[0] is now[1] else ("is not", "distinct")
+        relation, kind = ("is", OneObject) if now[0] is now[1] else ("is not", TwoObjects)
         two = f"{type(now[0]).__name__} and {type(now[1]).__name__}"
         self.script.assume(f"{names[0]} {relation} {names[1]}", self.noted(kind, two))
         return relation == "is"
@@ -424,7 +434,7 @@ class Evaluator(abc.ABC):
         if value.late:
             raise self.refuse(Feature.LATE_VALUE, f"whether a value is {other} that is known only after the graph")
         found = value.example is other
-        self.script.assume(f"({value.name} is {other}) is {found}", self.noted("decision", f"is {other}"))
+        self.script.assume(f"({value.name} is {other}) is {found}", self.noted(SameDecision, f"is {other}"))
         return found
 
     def assert_in_graph(self, condition: tf.Tensor, what: Assumption) -> None:

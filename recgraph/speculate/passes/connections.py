@@ -20,7 +20,7 @@ from recgraph.ops import Calls, bodies
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature
 from recgraph.speculate.observe.syntax import site_of
-from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.assumptions import SamePath
 
 # They hold on to tensors, those of a graph too.
 RECORDS: Final = (tf.GradientTape, tf.autodiff.ForwardAccumulator, tf.TensorArray)
@@ -76,7 +76,7 @@ def _assume_used(ev: Evaluator, gradients: list[Any]) -> None:
     for gradient in gradients:
         values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
         used = tf.reduce_any(tf.not_equal(values, tf.zeros([], values.dtype)))
-        ev.assert_in_graph(used, assumption("path", what, ev.where(), site if growing else None))
+        ev.assert_in_graph(used, SamePath(what, ev.where(), site if growing else None))
 
 
 def _flat(value: Any) -> list[Any]:

@@ -24,9 +24,9 @@ from recgraph.speculate.passes.rewrites import choose_kernels, merge_reads, stac
 from recgraph.speculate.run import running
 from recgraph.speculate.run.rendering import Renderer
 from recgraph.speculate.run.running import runner
-from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.assumptions import Assumption, Presence, SameDecision, SameObject
 from recgraph.speculate.script.heap import ALIASES
-from recgraph.speculate.script.script import Assumption, Script
+from recgraph.speculate.script.script import Script
 from recgraph.speculate.script.stand_ins import Rows
 from recgraph.speculate.values import functions, later
 from recgraph.speculate.values.attributes import Namespace
@@ -196,8 +196,8 @@ def _admit_closure(ev: Evaluator, function: Any) -> None:
     for i, (name, cell) in enumerate(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)):
         ev.cells[id(cell)] = f"{held}[{i}]"
         if name == "__class__":
-            kind = ev.script.read(f"{held}[{i}].cell_contents", assumption("presence", "the class of the method"))
-            same_class = assumption("identity", "the class of the method")
+            kind = ev.script.read(f"{held}[{i}].cell_contents", Presence("the class of the method"))
+            same_class = SameObject("the class of the method")
             ev.script.assume(ev.script.is_same(kind, cell.cell_contents), same_class)
 
 
@@ -210,7 +210,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     if graph.has_random_numbers:
         condition = f"(global_seed() is not None) is {graph.is_seeded}"
         script.scope["global_seed"] = tf_private.global_seed
-        script.assume(condition, assumption("decision", "whether tf.random.set_seed was called"))
+        script.assume(condition, SameDecision("whether tf.random.set_seed was called"))
     guarding.hold_back(graph, ev.assertions)
     early = ordering.hold_back_writes(graph, all_early=bool(script.checks))
     merge_reads(graph)
@@ -237,7 +237,7 @@ def _without_tape(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -
         return
     if not tf_private.a_tape_is_listening():
         ev.script.scope["a_tape_is_listening"] = tf_private.a_tape_is_listening
-        ev.script.assume("not a_tape_is_listening()", assumption("decision", "whether there is a tape around the call"))
+        ev.script.assume("not a_tape_is_listening()", SameDecision("whether there is a tape around the call"))
     elif more := set(places) - {None} - ev.paths:
         raise Again(more)
 

@@ -16,33 +16,13 @@ from recgraph.speculate.observe.syntax import Syntax, names_of
 _UNREMARKABLE: Final = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, types.MethodType)
 _DATA: Final = (int, float, complex, str, bytes, bool)
 _LONGEST = 50  # letters of an expression that are shown
-# What to change about an assumption that keeps breaking, by its kind.
-REMEDIES: Final[dict[str, str]] = {
-    "type": "give it values of one type; convert them before the call",
-    "identity": "pass the same object in every call, or change the one that is there instead of replacing it",
-    "alias": "do not pass one object twice in some calls only",
-    "distinct": "do not pass one object twice in some calls only",
-    "value": "none needed: the next graph takes it as an input",
-    "constant": "keep it the same, or make it a tensor",
-    "presence": "let it be there in every call; set it in __init__",
-    "cost": "none needed: a call in which it would be large or endless runs eagerly",
-    "length": "keep the list at one length while it is read whole, or use tensors",
-    "keys": "keep the keys in one order",
-    "tensor": "none needed: the next graph leaves these dimensions open; pad batches to one shape for one graph",
-    "decision": "decide by a tensor, or expect a graph for each value",
-    "branch": "none needed: the next graph has both ways",
-    "path": "let both ways leave the same things behind, so that both fit into one graph",
-    "range": "keep integers below 2 ** 62, or make them floats",
-    "raises": "an exception that is raised and caught in every call runs eagerly: test for it first",
-}
 
 
 def remark_on_break(assumption: Any, text: str) -> Remark:
     """About an assumption that broke; None where an operation failed."""
     if assumption is None:
         return Remark("broke", "", text, remedy="see what the eager call raises")
-    what = f"{assumption.kind}: {assumption.what}"
-    return Remark("broke", assumption.where, what, remedy=REMEDIES.get(assumption.kind, ""))
+    return Remark("broke", assumption.where, assumption.title, remedy=assumption.remedy)
 
 
 def remark_on_refusal(reason: Inconvertible) -> Remark:

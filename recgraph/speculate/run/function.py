@@ -25,8 +25,7 @@ from recgraph.speculate.observe.syntax import binder, names_of_parameters
 from recgraph.speculate.run.conversion import convert
 from recgraph.speculate.run.explaining import remark_on_break, remark_on_refusal, remarks_of_profile
 from recgraph.speculate.run.graphs import Broken, CachedGraph, Graphs
-from recgraph.speculate.script.assumptions import is_of_noted
-from recgraph.speculate.script.script import Assumption
+from recgraph.speculate.script.assumptions import Assumption, FittingShape, NoException
 
 # Calls that run eagerly first, to see what varies.
 PROFILED_CALLS = 3
@@ -179,7 +178,7 @@ class Calls:
     def _failed(self, graph: CachedGraph, broken: Broken, call: Call) -> Any:
         """Something failed in a graph: the eager call should raise. Where it does not, the graph is wrong."""
         result = self._observed(call, "fallback")
-        graph.failures += broken.assumption is None or broken.assumption.kind == "raises"
+        graph.failures += broken.assumption is None or isinstance(broken.assumption, NoException)
         if graph.failures >= MAX_FAILURES:
             self._cache.keep_only(lambda other: other is not graph)
             self._give_up("a graph fails where the eager call does not")
@@ -208,7 +207,9 @@ class Calls:
         for graph, why in misses:
             graph.learn(why, self.profile)
             # An eager call would not see more of it.
-            self._is_due = self._is_due or is_of_noted(why.assumption) or self._has_another_shape(why.assumption)
+            broken = why.assumption
+            is_of_noted = broken is not None and broken.is_of_noted
+            self._is_due = self._is_due or is_of_noted or self._has_another_shape(broken)
             _LOG.info("%s: broke: %s", self.name, why)
         self.breaks.update({str(why) for _, why in misses})
         for text, why in {str(why): why for _, why in misses}.items():
@@ -222,10 +223,10 @@ class Calls:
 
     def _has_another_shape(self, broken: Assumption | None) -> bool:
         """Whether a tensor has been seen that was not of the shape that broke, and no graph was made for that."""
-        if broken is None or broken.kind != "tensor" or broken.site is None:
+        if not isinstance(broken, FittingShape) or broken.site is None:
             return False
         seen = self.profile.seen(*broken.site)
-        graphs = sum(graph.assumes(broken.kind, broken.site) for graph in self._graphs)
+        graphs = sum(graph.assumes(FittingShape, broken.site) for graph in self._graphs)
         return seen.has_few_shapes and len(seen.shapes or ()) > graphs
 
     def _note(self, text: str, remark: Remark) -> None:
@@ -309,7 +310,7 @@ class Calls:
             heads.append(f"has {len(graphs)} graphs; an object has {MAX_GRAPHS} at most (MAX_GRAPHS)")
         lines = [[f"graph {i}: {graph.summary}", *graph.explain()] for i, graph in enumerate(graphs)]
         title = f"{self.name}: " + ", ".join(f"{n} {kind}" for kind, n in self._ran().items())
-        assumed = {str(a): Remark("assumed", a.where, f"{a.kind}: {a.what}") for g in graphs for a in g.assumptions}
+        assumed = {str(a): Remark("assumed", a.where, a.title) for g in graphs for a in g.assumptions}
         noted = [dataclasses.replace(note, count=self._counts[text]) for text, note in self._notes.items()]
         remarks = [*remarks_of_profile(self.profile), *assumed.values(), *noted]
         made = Explanation.of(title, heads, lines, remarks)

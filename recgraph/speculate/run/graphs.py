@@ -19,15 +19,12 @@ from recgraph.speculate.observe.known import has_attributes, is_a
 from recgraph.speculate.observe.profile import Profile
 from recgraph.speculate.passes.guarding import MARK
 from recgraph.speculate.run.conversion import Converted
-from recgraph.speculate.script.assumptions import assumption
-from recgraph.speculate.script.script import Assumption
+from recgraph.speculate.script.assumptions import Assumption, ModerateCost
 
-# A graph that broke one of these is of no more use: the next is more general and covers it.
-_RELAXED = frozenset({"branch", "value", "tensor"})
 # Operations that hand values on.
 _PASSING = frozenset({"Placeholder", "Const", "Identity", "NoOp"})
 _MANY = 100
-_NO_SIGNAL = assumption("cost", "no signal comes while the graph runs")
+_NO_SIGNAL = ModerateCost("no signal comes while the graph runs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Broken:
     @property
     def is_failure(self) -> bool:
         """Whether the call itself fails, as far as the graph can tell: no other graph would do better."""
-        return self.assumption is None or self.assumption.kind in ("raises", "range", "cost")
+        return self.assumption is None or self.assumption.fails_the_call
 
     def __str__(self) -> str:
         return str(self.assumption or f"an operation failed: {type(self.error).__name__}")
@@ -97,22 +94,21 @@ class CachedGraph:
     def learn(self, broken: Broken, profile: Profile) -> None:
         """Makes the profile more general where an assumption broke."""
         assumption = broken.assumption
-        if assumption is not None and assumption.site is not None and not self.is_specialised:
-            if assumption.kind == "tensor" and self.keeps_shapes and profile.seen(*assumption.site).has_few_shapes:
-                return  # a graph for each
-            profile.relax(*assumption.site)
-            self.is_obsolete = self.is_obsolete or assumption.kind in _RELAXED
+        if assumption is None or self.is_specialised:
+            return
+        if assumption.relax(profile, self.keeps_shapes):
+            self.is_obsolete = self.is_obsolete or assumption.is_relaxed
 
     def relies_on(self, broken: Broken) -> bool:
         """Whether it makes the assumption that broke in another graph, and is of no more use either."""
         assumption = broken.assumption
-        if assumption is None or assumption.site is None or assumption.kind not in _RELAXED or self.is_specialised:
+        if assumption is None or assumption.site is None or not assumption.is_relaxed or self.is_specialised:
             return False
-        return self.assumes(assumption.kind, assumption.site)
+        return self.assumes(type(assumption), assumption.site)
 
-    def assumes(self, kind: str, site: tuple[Any, int]) -> bool:
+    def assumes(self, kind: type[Assumption], site: tuple[Any, int]) -> bool:
         """Whether it makes an assumption of this kind about a place in the program."""
-        return any(own.site == site and own.kind == kind for own in self.assumptions)
+        return any(own.site == site and type(own) is kind for own in self.assumptions)
 
     @property
     def summary(self) -> str:

@@ -16,7 +16,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.passes.connections import RECORDS
-from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.assumptions import TwoObjects
 from recgraph.speculate.script.heap import check_plain
 from recgraph.speculate.script.stand_ins import (
     Generator,
@@ -102,7 +102,7 @@ class Renderer:
                 kinds.setdefault(type(thing), {})[id(thing)] = name
         for kind, names in kinds.items():
             if len(names) > 1 and written & set(names):
-                distinct = assumption("distinct", f"{len(names)} objects of {kind.__name__}")
+                distinct = TwoObjects(f"{len(names)} objects of {kind.__name__}")
                 self.script.assume(
                     f"len({{{', '.join(f'id({n})' for n in names.values())}}}) == {len(names)}", distinct
                 )

@@ -30,7 +30,20 @@ from recgraph.speculate.observe.keras_state import Losses
 from recgraph.speculate.observe.known import answers_itself
 from recgraph.speculate.observe.profile import VARIES, Profile, Seen, common_shape, is_plain
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
-from recgraph.speculate.script.assumptions import NOTED, assumption
+from recgraph.speculate.script.assumptions import (
+    NOTED,
+    Assumption,
+    FittingShape,
+    OneObject,
+    Presence,
+    SameConstant,
+    SameKeys,
+    SameLength,
+    SameObject,
+    SameType,
+    SameValue,
+    TwoObjects,
+)
 from recgraph.speculate.script.contexts import Contexts
 from recgraph.speculate.script.script import Script
 from recgraph.speculate.script.stand_ins import MISSING, Residual, fixed, has_run
@@ -142,8 +155,8 @@ class Heap:
     def admit(self, value: Any, name: str, what: str, seen: Seen, site: Any, where: str) -> Any:
         """What a value that the script has read is to the program. Makes the assumptions about it."""
 
-        def assume(kind: str, condition: str) -> None:
-            self.script.assume(condition, assumption(kind, what, where, site))
+        def assume(kind: type[Assumption], condition: str) -> None:
+            self.script.assume(condition, kind(what, where, site))
 
         if answers_itself(value):
             raise Inconvertible(Feature.CUSTOM_ACCESS, "an object that says itself what it is when it is asked", where)
@@ -154,32 +167,32 @@ class Heap:
         if is_plain(value) and not (isinstance(value, tuple) and seen.varies and seen.count > 1):
             return self._plain(value, name, seen, assume)
         if isinstance(value, _IDENTITIES):
-            assume("identity", self.script.is_same(name, value))
+            assume(SameObject, self.script.is_same(name, value))
             if isinstance(value, types.BuiltinFunctionType) and not isinstance(value.__self__, types.ModuleType | None):
                 self._receiver(value, name, where)
             return value
         if isinstance(value, keras.Variable):
-            assume("identity", self.script.is_same(name, value))
+            assume(SameObject, self.script.is_same(name, value))
             return self._object(value, name, assume)
-        assume("type", f"type({name}) is {self.script.constant(type(value))}")
+        assume(SameType, f"type({name}) is {self.script.constant(type(value))}")
         if isinstance(value, np.ndarray):
             return Residual(name, fixed(value))
         if isinstance(value, np.generic):
             return Residual(name, value)
         if isinstance(value, _VALUES) and not known.is_users_type(type(value)):
             self.script.scope["are_alike"] = _are_alike
-            assume("constant", f"are_alike({name}, {self.script.constant(value)})")
+            assume(SameConstant, f"are_alike({name}, {self.script.constant(value)})")
         elif isinstance(value, types.MethodType):
-            assume("identity", f"{name}.__func__ is {self.script.constant(value.__func__)}")
+            assume(SameObject, f"{name}.__func__ is {self.script.constant(value.__func__)}")
             self._receiver(value, name, where)
         elif callable(value) and not isinstance(value, functools.partial) and _is_librarys(value):
-            assume("identity", self.script.is_same(name, value))
+            assume(SameObject, self.script.is_same(name, value))
         return self._object(value, name, assume)
 
     def _receiver(self, method: Any, name: str, where: str) -> None:
         """The object that a method belongs to which the script has read."""
         what = f"the object of {method.__name__}"
-        read, noted = self.script.read(f"{name}.__self__"), assumption("identity", what, where)
+        read, noted = self.script.read(f"{name}.__self__"), SameObject(what, where)
         if isinstance(method.__self__, tf_private.EagerTensor) or is_plain(method.__self__):
             self.script.assume(f"{read} is {self.script.constant(method.__self__)}", noted)
         else:
@@ -189,16 +202,16 @@ class Heap:
         """Numbers and strings that vary are inputs; of other data each value has its graph."""
         may_be_input = type(value) in (int, float, str)
         if seen.varies and seen.count > 1 and may_be_input and not self.is_specialised:
-            assume("type", f"type({name}) is {self.script.constant(type(value))}")
+            assume(SameType, f"type({name}) is {self.script.constant(type(value))}")
             return Residual(name, value)
-        assume("value" if may_be_input else "constant", self.script.is_equal(name, value))
+        assume(SameValue if may_be_input else SameConstant, self.script.is_equal(name, value))
         return value
 
     def _object(self, value: Any, name: str, assume: Any) -> Any:
         before = self.names.setdefault(id(value), name)
         self.held.append(value)
         if before != name:
-            assume("alias", f"{name} is {before}")
+            assume(OneObject, f"{name} is {before}")
         return value
 
     def given(self, value: Any, where: str) -> None:
@@ -208,11 +221,11 @@ class Heap:
             return
         self._given.add(id(value))
         what = f"a {type(value).__name__} that is given to a library"
-        self.script.assume(self.script.is_same(name, value), assumption("identity", what, where))
+        self.script.assume(self.script.is_same(name, value), SameObject(what, where))
         if keras_state.has_state(value):
             check = self.script.constant(keras_state.unchanged(value))
             what = f"attributes of a {type(value).__name__} and its layers"
-            self.script.assume(f"{check}()", assumption("constant", what, where))
+            self.script.assume(f"{check}()", SameConstant(what, where))
 
     def keras_called(self, where: str) -> None:
         """Keras is called, which reads settings of its own."""
@@ -220,17 +233,17 @@ class Heap:
             return
         self._reads_settings = True
         check = self.script.constant(keras_state.settings_unchanged())
-        self.script.assume(f"{check}()", assumption("constant", "the settings of Keras", where))
+        self.script.assume(f"{check}()", SameConstant("the settings of Keras", where))
 
     def _composite(self, value: Any, name: str, seen: Seen, assume: Any) -> Any:
         """A ragged or sparse tensor or slices: its parts are inputs."""
         if isinstance(value, tf.RaggedTensor) and value.uniform_row_length is not None:
             raise Inconvertible(Feature.RAGGED, "a ragged tensor with rows of one length")
-        assume("type", f"type({name}) is {self.script.constant(type(value))}")
+        assume(SameType, f"type({name}) is {self.script.constant(type(value))}")
         components = tf.nest.flatten(value, expand_composites=True)
         self.script.scope["parts_of"] = _parts_of
         parts = self.script.read(f"parts_of({name})")
-        assume("tensor", f"len({parts}) == {len(components)}")
+        assume(FittingShape, f"len({parts}) == {len(components)}")
         tensors = []
         for i, component in enumerate(components):
             known_shapes = seen.parts[i] if i < len(seen.parts) else Seen()
@@ -249,11 +262,11 @@ class Heap:
         elif not has_one_rank:  # a graph for each rank
             shape = tf.TensorShape([None] * value.shape.rank)
         if self.merges_tensors and (before := self._placeholder_of(value)) is not None:
-            assume("alias", f"{name} is {self.placeholders[id(before)]}")
+            assume(OneObject, f"{name} is {self.placeholders[id(before)]}")
             return before
         dtype, dims = value.dtype.as_datatype_enum, tuple(shape)
-        assume("type", self.script.is_eager(name, dtype))  # a more general shape would not help where this breaks
-        assume("tensor" if has_one_rank else "type", self.script.has_shape(name, dims))
+        assume(SameType, self.script.is_eager(name, dtype))  # a more general shape would not help where this breaks
+        assume(FittingShape if has_one_rank else SameType, self.script.has_shape(name, dims))
         tensor = self.fed(name, tf.TensorSpec(shape, value.dtype))
         self.examples[id(tensor)] = value
         return tensor
@@ -283,7 +296,7 @@ class Heap:
         names = ("".join(f"{self.placeholders[id(tensor)]}, " for tensor in part) for part in (told, others))
         self.script.scope["are_apart"] = are_apart
         what = f"{len(fed)} tensors, {len(told)} of which a tape is asked about"
-        self.script.assume(f"are_apart({', '.join(f'({part})' for part in names)})", assumption("distinct", what))
+        self.script.assume(f"are_apart({', '.join(f'({part})' for part in names)})", TwoObjects(what))
 
     def fed(self, name: str, spec: tf.TensorSpec) -> tf.Tensor:
         """The placeholder for a value that the script gives to the graph."""
@@ -329,14 +342,14 @@ class Heap:
         """The value of a slot, as the call has left it so far."""
         if key in self.shadow:
             return self.shadow[key]
-        name = self.script.read(expression, assumption("presence", what, where, site))
+        name = self.script.read(expression, Presence(what, where, site))
         return self.admit(current, name, what, seen, site, where)
 
     def write(self, key: tuple[Any, ...], target: str, value: Any, current: Any, where: str) -> None:
         """Sets a slot after the graph. Where a tensor decides about it, what is there `current`ly may stay there."""
         if self.contexts.forks and key not in self.shadow and current is not MISSING:
             what = f"{target} as it was"
-            name = self.script.read(target, assumption("presence", what, where))
+            name = self.script.read(target, Presence(what, where))
             self.previous[key] = self._noted(current, name, what, ("slot", target), where)
         if self.shadow.get(key) is MISSING and value is not MISSING:
             del self.shadow[key]  # it goes to the end
@@ -434,7 +447,7 @@ class Heap:
         """What a container holds when the call begins."""
         name, what = self.names[id(container)], f"members of a {type(container).__name__}"
         if isinstance(container, list | tuple | collections.deque):
-            self.script.assume(f"len({name}) == {len(container)}", assumption("length", what, where))
+            self.script.assume(f"len({name}) == {len(container)}", SameLength(what, where))
             found = [self._member(container, i, v, where) for i, v in enumerate(container)]
             if isinstance(container, collections.deque):
                 return collections.deque(found, container.maxlen)
@@ -445,17 +458,17 @@ class Heap:
                 Feature.CONTAINER, f"a {type(container).__name__} of objects is taken as a whole", where
             )
         if isinstance(container, dict):
-            self.script.assume(f"same(tuple({name}), {self.script.constant(keys)})", assumption("keys", what, where))
+            self.script.assume(f"same(tuple({name}), {self.script.constant(keys)})", SameKeys(what, where))
             items = {key: self._member(container, key, v, where) for key, v in container.items()}
             return like(container, items)
         members = type(container)(container)
-        self.script.assume(f"{name} == {self.script.constant(members)}", assumption("keys", what, where))
+        self.script.assume(f"{name} == {self.script.constant(members)}", SameKeys(what, where))
         return members
 
     def _member(self, container: Any, index: Any, value: Any, where: str) -> Any:
         """A member of a container that is opened; what is assumed of one is given up for all."""
         name, what = self.names[id(container)], f"[{index!r}] of {type(container).__name__}"
-        read = self.script.read(f"{name}[{self.literal(index)}]", assumption("presence", what, where))
+        read = self.script.read(f"{name}[{self.literal(index)}]", Presence(what, where))
         return self._noted(value, read, what, ("members", where, index), where)
 
     def _noted(self, value: Any, name: str, what: str, place: tuple[Any, ...], where: str) -> Any:
@@ -562,7 +575,7 @@ def own(script: Script, kind: type, name: str, where: str) -> Any:
     found = kind.__dict__.get(name)
     if known.is_users_type(kind):
         condition = f"{script.constant(kind)}.__dict__.get({name!r}) is {script.constant(found)}"
-        script.assume(condition, assumption("identity", f"{kind.__name__}.{name} is as it was", where))
+        script.assume(condition, SameObject(f"{kind.__name__}.{name} is as it was", where))
     return found
 
 
@@ -578,5 +591,5 @@ def of_class(script: Script, kind: type, name: str, where: str) -> Any:
         else:
             script.scope["held_by"] = held_by
             condition = f"held_by({owner}, {name!r}) is {expected}"
-        script.assume(condition, assumption("identity", f"{kind.__name__}.{name} is as it was", where))
+        script.assume(condition, SameObject(f"{kind.__name__}.{name} is as it was", where))
     return found

@@ -18,36 +18,16 @@ what is checked while the graph can still be undone.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import re
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
+from recgraph.speculate.script.assumptions import Assumption
 from recgraph.speculate.script.stand_ins import StandIn, stands_in
 
 _INDENT = "    "
-
-
-@dataclasses.dataclass(frozen=True)
-class Assumption:
-    """Something that was so in all calls seen and is taken to be so again.
-
-    Attributes:
-        kind: a name from `assumptions.KINDS`.
-        what: what it is about, in the user's terms.
-        where: the user's line.
-        site: the place in the profile to relax when it breaks, and its occurrence there.
-    """
-
-    kind: str
-    what: str
-    where: str = ""
-    site: tuple[Any, int] | None = None
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.what}" + (f" ({self.where})" if self.where else "")
 
 
 class Script:

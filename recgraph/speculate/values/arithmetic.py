@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature
+from recgraph.speculate.script.assumptions import Assumption, FittingInteger, NoException
 from recgraph.speculate.script.contexts import RecursiveBody
 from recgraph.speculate.script.stand_ins import HELD, Residual, read_variable
 from recgraph.speculate.values import script_calls
@@ -70,7 +71,7 @@ class Sum:
         """A number that comes out of the graph."""
         return Residual("", tensor=tensor, late=True, limit=limit)
 
-    def hold(self, condition: tf.Tensor, kind: str, what: str) -> None:
+    def hold(self, condition: tf.Tensor, kind: type[Assumption], what: str) -> None:
         """Goes on only where a condition holds."""
         self.ev.assert_in_graph(condition, self.ev.noted(kind, what, at=self.node))
 
@@ -79,12 +80,12 @@ class Sum:
         for tensor, limit in zip(self.tensors, self.limits, strict=True):
             if limit is None or limit >= _EXACT_IN_FLOAT:
                 small = tf.abs(tf.cast(tensor, tf.float64)) < float(_EXACT_IN_FLOAT)
-                self.hold(small, "range", "an integer that is a float exactly")
+                self.hold(small, FittingInteger, "an integer that is a float exactly")
 
     def hold_divisor(self, value: Any) -> None:
         """Goes on only where the divisor is not 0."""
         if isinstance(value, Residual):
-            self.hold(tf.not_equal(self.tensors[1], 0), "raises", "the divisor is not 0")
+            self.hold(tf.not_equal(self.tensors[1], 0), NoException, "the divisor is not 0")
 
 
 def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | None:
@@ -163,7 +164,7 @@ def kept_in_loop(ev: Evaluator, value: Residual) -> tf.Tensor:
         and not ev.inside(RecursiveBody)
     ):
         small = tf.logical_and(tensor < HELD, tensor > -HELD)
-        ev.assert_in_graph(small, ev.noted("range", "an integer of 62 bits"))
+        ev.assert_in_graph(small, ev.noted(FittingInteger, "an integer of 62 bits"))
     return tensor
 
 
@@ -177,7 +178,7 @@ def _arithmetic(made: Sum) -> Residual:
     limit = None if one is None or other is None else one * other if multiplies else one + other
     if (limit is None or limit >= _FULL) and not made.ev.inside(RecursiveBody):
         size = tf.abs(made.function(*(tf.cast(t, tf.float64) for t in tensors)))
-        made.hold(size < float(HELD), "range", "an integer of 62 bits")
+        made.hold(size < float(HELD), FittingInteger, "an integer of 62 bits")
         limit = HELD
     return made.result(made.function(*tensors), limit)
 
@@ -186,7 +187,7 @@ def _arithmetic(made: Sum) -> Residual:
 def _sign(made: Sum) -> Residual:
     tensor = made.integers[0]
     if not made.is_float and (made.limits[0] is None or made.limits[0] >= _FULL) and not made.ev.inside(RecursiveBody):
-        made.hold(tensor > -_FULL, "range", "an integer of 63 bits")
+        made.hold(tensor > -_FULL, FittingInteger, "an integer of 63 bits")
     function = {operator.pos: tf.identity, operator.neg: tf.negative}.get(made.function, tf.abs)
     return made.result(function(tensor), None if made.is_float else made.limits[0])
 
@@ -246,7 +247,7 @@ def _remainder(made: Sum) -> Residual:
 def _hold_smallest(made: Sum) -> None:
     """The smallest integer has no opposite."""
     if made.limits[0] is None or made.limits[0] >= _FULL:
-        made.hold(made.integers[0] > -_FULL, "range", "an integer of 63 bits")
+        made.hold(made.integers[0] > -_FULL, FittingInteger, "an integer of 63 bits")
 
 
 def _divmod(one: tf.Tensor, other: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -289,7 +290,7 @@ def _kind_of_float(made: Sum) -> Residual:
 @rule(math.sqrt)
 def _root(made: Sum) -> Residual:
     value = tf.cast(made.integers[0], tf.float64)
-    made.hold(value >= 0.0, "raises", "a root of a number that is not negative")
+    made.hold(value >= 0.0, NoException, "a root of a number that is not negative")
     return made.result(tf.sqrt(value))
 
 
@@ -306,7 +307,7 @@ def to_integer(ev: Evaluator, whole: tf.Tensor) -> Residual:
     """A float without a fraction as an integer."""
     if not ev.inside(RecursiveBody):
         fits = tf.abs(tf.cast(whole, tf.float64)) < float(HELD)  # false for what is not a number
-        ev.assert_in_graph(fits, ev.noted("range", "a float as an integer of 62 bits"))
+        ev.assert_in_graph(fits, ev.noted(FittingInteger, "a float as an integer of 62 bits"))
     return Residual("", tensor=tf.cast(whole, tf.int64), late=True, limit=HELD)
 
 

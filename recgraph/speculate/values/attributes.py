@@ -19,7 +19,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES
 from recgraph.speculate.observe.profile import Seen
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
-from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.assumptions import Presence, SameKeys, SameObject
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     MISSING,
@@ -178,7 +178,7 @@ def _assume_absent(ev: Evaluator, owner: Any, of_class: type, name: str) -> None
     held = ev.heap.name_of(owner)
     ev.of_class(of_class, name)
     if held is not None and hasattr(owner, "__dict__"):
-        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted("presence", f"no .{name}"))
+        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted(Presence, f"no .{name}"))
 
 
 def _of_exception(ev: Evaluator, owner: BaseException, name: str) -> Any:
@@ -195,7 +195,7 @@ def _no_attribute(ev: Evaluator, owner: Any, name: str) -> Inconvertible | Raise
     if isinstance(owner, type | types.ModuleType) or hasattr(kind, "__slots__") or hasattr(kind, "__getattr__"):
         return ev.refuse(Feature.RAISES, text)
     if held is not None and ("attribute", id(owner), name) not in ev.heap.shadow:
-        ev.script.assume(f"not hasattr({held}, {name!r})", ev.noted("presence", f"no .{name}"))
+        ev.script.assume(f"not hasattr({held}, {name!r})", ev.noted(Presence, f"no .{name}"))
     return ev.raised(AttributeError(text, name=name))
 
 
@@ -230,7 +230,7 @@ def _described(ev: Evaluator, owner: Any, of_class: type, name: str, method: str
     descriptor, what = base.__dict__[name], f"{base.__name__}.{name}"
     held = ev.heap.name_of(owner)
     if not hasattr(type(descriptor), "__set__") and held is not None and hasattr(owner, "__dict__"):
-        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted("presence", f"{what} is the class's"))
+        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted(Presence, f"{what} is the class's"))
     expression = f"{ev.script.constant(base)}.__dict__[{name!r}]"
     found = ev.heap.read(("descriptor", id(base), name), expression, descriptor, what, Seen(), None, ev.where())
     function = objects.method(ev, type(found), method)
@@ -243,7 +243,7 @@ def _of_class(ev: Evaluator, owner: Any, of_class: type, name: str, found: Any) 
     """A method, or a value that the class has for all its objects."""
     held = ev.heap.name_of(owner)
     if held is not None and hasattr(owner, "__dict__"):
-        shadows = assumption("presence", f"{of_class.__name__}.{name} is the class's", ev.where())
+        shadows = Presence(f"{of_class.__name__}.{name} is the class's", ev.where())
         ev.script.assume(f"{name!r} not in {held}.__dict__", shadows)
     value = of_namespace(ev, of_class, name)
     if isinstance(found, types.FunctionType):
@@ -272,9 +272,7 @@ def of_namespace(ev: Evaluator, owner: Any, name: str) -> Any:
     expression = f"{ev.script.constant(owner)}.{name}"
     if isinstance(value, types.MethodType):
         inner = f"{expression}.__func__"
-        ev.script.assume(
-            f"{inner} is {ev.script.constant(value.__func__)}", assumption("identity", f"{name} is as it was", where)
-        )
+        ev.script.assume(f"{inner} is {ev.script.constant(value.__func__)}", SameObject(f"{name} is as it was", where))
         return value
     seen, site = ev.seen()
     return ev.heap.read(("attribute", id(owner), name), expression, value, name, seen, site, where)
@@ -333,7 +331,7 @@ class ObjectDict(StandIn):
             return ev.heap.shadow[key] is not MISSING
         found, held = name in self.owner.__dict__, ev.heap.name_of(self.owner)
         if held is not None:
-            ev.script.assume(f"({name!r} in {held}.__dict__) is {found}", ev.noted("presence", f".{name}"))
+            ev.script.assume(f"({name!r} in {held}.__dict__) is {found}", ev.noted(Presence, f".{name}"))
         return found
 
     def item(self, ev: Evaluator, name: Any) -> Any:
@@ -353,7 +351,7 @@ class ObjectDict(StandIn):
         heap, held, now = ev.heap, ev.heap.name_of(self.owner), tuple(self.owner.__dict__)
         if held is None:
             return list(now)
-        ev.script.assume(f"tuple({held}.__dict__) == {now!r}", ev.noted("keys", f"of a {type(self.owner).__name__}"))
+        ev.script.assume(f"tuple({held}.__dict__) == {now!r}", ev.noted(SameKeys, f"of a {type(self.owner).__name__}"))
         slots = {key[2]: v for key, v in heap.shadow.items() if key[:2] == ("attribute", id(self.owner))}
         gone = {name for name in slots if ("attribute", id(self.owner), name) in heap.deleted}
         kept = [name for name in now if name not in gone]

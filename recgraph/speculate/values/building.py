@@ -22,6 +22,7 @@ from recgraph.speculate.observe.frames import FOLDER, watched
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.assumptions import SameDecision
 from recgraph.speculate.script.contexts import Building, CalledBack
 from recgraph.speculate.script.stand_ins import Iteration, PartialShape, Residual, Run, StandIn, is_symbolic
 from recgraph.speculate.values import script_calls
@@ -154,7 +155,7 @@ def _number(ev: Evaluator, value: Residual, others: list[Any]) -> tf.Tensor:
 def _integer(ev: Evaluator, value: Residual, dtype: tf.DType | None) -> tf.Tensor:
     """An integer of a dtype that holds it: without another beside it int32 or, as in eager execution, int64."""
     wanted = dtype or tf.int32
-    what = ev.noted("decision", f"an integer within {wanted.name}")
+    what = ev.noted(SameDecision, f"an integer within {wanted.name}")
     if value.tensor is None:
         fits = wanted.min <= value.example <= wanted.max
         ev.script.assume(f"({wanted.min} <= {value.name} <= {wanted.max}) is {fits}", what)

@@ -14,6 +14,7 @@ from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.assumptions import SameDecision, SameKeys, SamePath
 from recgraph.speculate.script.contexts import CalledBack, LoopRound
 from recgraph.speculate.script.heap import check_plain, like
 from recgraph.speculate.script.stand_ins import (
@@ -57,7 +58,7 @@ class Known(Attributes):
                 return bool(ev.heap.opened[id(value)])
             if ev.heap.appended.get(id(value)):
                 return True
-            ev.script.assume(f"bool({name}) is {bool(value)}", ev.noted("decision", "emptiness"))
+            ev.script.assume(f"bool({name}) is {bool(value)}", ev.noted(SameDecision, "emptiness"))
             return bool(value)
         for name in ("__bool__", "__len__"):
             method = ev.of_class(type(value), name)
@@ -210,7 +211,7 @@ class Known(Attributes):
             return ev.heap.shadow[slot] is not MISSING
         found = key in container
         condition = f"({ev.heap.literal(key)} in {ev.heap.name_of(container)}) is {found}"
-        ev.script.assume(condition, ev.noted("keys", f"{key!r} {'is' if found else 'is not'} there"))
+        ev.script.assume(condition, ev.noted(SameKeys, f"{key!r} {'is' if found else 'is not'} there"))
         return found
 
     def members(self) -> list[Any]:
@@ -422,7 +423,7 @@ def _assumed_index(ev: Evaluator, index: Any) -> Any:
         or ev.inside(CalledBack, LoopRound)
     ):
         raise ev.refuse(Feature.INDEX, "an index that a tensor gives into Python objects")
-    ev.assert_in_graph(tf.equal(index.tensor, seen.last), ev.noted("path", f"the index is {seen.last}"))
+    ev.assert_in_graph(tf.equal(index.tensor, seen.last), ev.noted(SamePath, f"the index is {seen.last}"))
     return seen.last
 
 

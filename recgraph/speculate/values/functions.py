@@ -20,6 +20,7 @@ from recgraph.speculate.observe.known import answer_themselves
 from recgraph.speculate.observe.profile import Seen, is_plain
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, syntax_of
+from recgraph.speculate.script.assumptions import SameObject
 from recgraph.speculate.script.contexts import CalledBack
 from recgraph.speculate.script.stand_ins import Generator, MadeFunction, StandIn
 from recgraph.speculate.values import building, objects, tables
@@ -59,7 +60,7 @@ def inline(ev: Evaluator, function: types.FunctionType, arguments: list[Any], na
 def assume_code(ev: Evaluator, function: types.FunctionType) -> None:
     """That a function has the body that is converted: whoever reloads a module may give it another."""
     condition = f"{ev.script.constant(function)}.__code__ is {ev.script.constant(function.__code__)}"
-    ev.script.assume(condition, ev.noted("identity", f"the body of {function.__name__}"))
+    ev.script.assume(condition, ev.noted(SameObject, f"the body of {function.__name__}"))
 
 
 def _generator(ev: Evaluator, frame: Frame) -> Generator:
@@ -91,7 +92,7 @@ def _default(ev: Evaluator, function: Any, name: str, value: Any) -> Any:
     if kind is not inspect.Parameter.KEYWORD_ONLY:
         code = function.__code__
         if is_plain(value):
-            same = ev.noted("identity", f"the defaults of {function.__name__}")
+            same = ev.noted(SameObject, f"the defaults of {function.__name__}")
             defaults = ev.script.constant(function.__defaults__)
             ev.script.assume(f"{ev.script.constant(function)}.__defaults__ is {defaults}", same)
             return value
@@ -198,7 +199,7 @@ class Super(StandIn):
     def find(self, ev: Evaluator, name: str) -> Any:
         """What the first of the classes holds that has the name, unbound; None if none has."""
         order = self._kind.__mro__
-        same = ev.noted("identity", f"the classes around {self._kind.__name__}")
+        same = ev.noted(SameObject, f"the classes around {self._kind.__name__}")
         ev.script.assume(f"{ev.script.constant(self._kind)}.__mro__ is {ev.script.constant(order)}", same)
         after = order[order.index(self.after) + 1 :]
         return next((found for base in after if (found := ev.own(base, name)) is not None), None)

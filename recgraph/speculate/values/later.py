@@ -17,7 +17,7 @@ from recgraph.speculate.observe.known import DATA_TYPES, IN_PLACE
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.assumptions import SameLength
 from recgraph.speculate.script.stand_ins import COLLECTIONS, MadeFunction, Residual, Run, Showing, is_symbolic
 from recgraph.speculate.values import arithmetic, arrays, objects, script_calls, texts
 from recgraph.speculate.values.arrays import _FLOATS, _INTEGERS, _METHODS, METHODS_ON_COPIES
@@ -214,9 +214,7 @@ class Later(Kind):
         if iterable.late or not isinstance(iterable.example, np.ndarray | list | tuple | str | range):
             raise ev.refuse(Feature.ITERATOR, "a loop over a value that differs from call to call")
         count = len(iterable.example)
-        trips = assumption(
-            "length", f"{count} rounds of a loop", ev.where(), (site_of(ev.frame.syntax, ev.here, "trips"), 0)
-        )
+        trips = SameLength(f"{count} rounds of a loop", ev.where(), (site_of(ev.frame.syntax, ev.here, "trips"), 0))
         ev.script.assume(f"len({iterable.name}) == {count}", trips)
         return [script_calls.in_script(ev, stand_ins.get_item, [iterable, i], {}) for i in range(count)]
 

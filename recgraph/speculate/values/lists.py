@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.script.assumptions import NoException
 from recgraph.speculate.script.contexts import Catching
 from recgraph.speculate.script.stand_ins import Residual, Rows, Run, has_run, how_many
 from recgraph.speculate.values import merging, script_calls
@@ -112,7 +113,7 @@ def assume(ev: Evaluator, condition: tf.Tensor, what: str) -> None:
     """That something does not raise. Where that may be caught, both ways would be needed."""
     if ev.inside(Catching):
         raise ev.refuse_runs(f"a tensor decides whether {what}")
-    ev.assert_in_graph(condition, ev.noted("raises", what))
+    ev.assert_in_graph(condition, ev.noted(NoException, what))
 
 
 def _in_range(ev: Evaluator, run: Run, index: Any) -> tf.Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.assumptions import NoException, SameDecision, SameType
 from recgraph.speculate.script.stand_ins import MISSING, LateCall, MadeFunction, Residual, Showing, has_run, is_symbolic
 from recgraph.speculate.values import lists, objects
 
@@ -147,7 +148,7 @@ def contains(ev: Evaluator, container: Any, key: Residual) -> bool:
     ev.heap.unsealed(container, ev.where())
     found = key.example in container
     condition = f"({key.name} in {ev.heap.name_of(container)}) is {found}"
-    ev.script.assume(condition, ev.noted("decision", f"a key {'is' if found else 'is not'} there"))
+    ev.script.assume(condition, ev.noted(SameDecision, f"a key {'is' if found else 'is not'} there"))
     return found
 
 
@@ -167,7 +168,7 @@ def set_item(ev: Evaluator, container: Any, key: Residual, value: Any) -> None:
     """After the graph, in order with what is printed; nobody may read the container in between."""
     name = ev.heap.name_of(container)
     if isinstance(container, list):
-        what = ev.noted("raises", "an index is in range")
+        what = ev.noted(NoException, "an index is in range")
         ev.script.assume(f"type({key.name}) is int and -len({name}) <= {key.name} < len({name})", what)
     later(ev, container, operator.setitem, [key, value])
 
@@ -177,6 +178,6 @@ def later(ev: Evaluator, container: Any, function: Any, arguments: list[Any]) ->
     ev.need_sequence("a write to a container")
     key = arguments[0]
     kind = f"type({key.name}) is {ev.script.constant(type(key.example))}"
-    ev.script.assume(kind, ev.noted("type", f"a key that is a {type(key.example).__name__}"))
+    ev.script.assume(kind, ev.noted(SameType, f"a key that is a {type(key.example).__name__}"))
     ev.heap.sealed[id(container)] = (key.name, arguments[-1])
     ev.effects.append(LateCall(ev.script.name(), ev.script.constant(function), [container, *arguments], {}))

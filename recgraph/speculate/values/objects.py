@@ -30,6 +30,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES, IN_PLACE
 from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature, Raised, matches
+from recgraph.speculate.script.assumptions import SameObject
 from recgraph.speculate.script.contexts import Catching
 from recgraph.speculate.script.stand_ins import PartialShape, Residual, StandIn, is_symbolic
 from recgraph.speculate.values import shapes
@@ -307,7 +308,7 @@ def is_subclass(ev: Evaluator, kind: type, kinds: Any) -> bool:
     is_one = issubclass(kind, kinds)
     if any(isinstance(one, abc.ABCMeta) for one in tf.nest.flatten(getattr(kinds, "__args__", kinds))):
         one, others = ev.script.constant(kind), ev.script.constant(kinds)
-        registered = ev.noted("identity", f"whether a {kind.__name__} is a {_named(kinds)}")
+        registered = ev.noted(SameObject, f"whether a {kind.__name__} is a {_named(kinds)}")
         ev.script.assume(f"issubclass({one}, {others}) is {is_one}", registered)
     return is_one
 

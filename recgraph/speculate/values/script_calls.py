@@ -24,7 +24,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.passes import guarding
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.assumptions import ModerateCost, NoException, Presence, SameDecision, SameType
 from recgraph.speculate.script.contexts import Catching
 from recgraph.speculate.script.stand_ins import CONTAINERS, LateCall, Residual, Showing, is_symbolic, mapped
 from recgraph.speculate.values import arrays
@@ -40,7 +40,7 @@ def as_tensor(ev: Evaluator, value: Residual, dtype: tf.DType | None = None) -> 
     example = value.example
     if isinstance(example, np.ndarray | np.generic):
         array = np.asarray(example)
-        kind = assumption("type", "dtype and rank of an array", ev.where())
+        kind = SameType("dtype and rank of an array", ev.where())
         ev.script.assume(f"{value.name}.dtype == {ev.script.constant(array.dtype)}", kind)
         ev.script.assume(f"{value.name}.shape == {array.shape}", kind)
         return ev.heap.fed(value.name, tf.TensorSpec(array.shape, array.dtype))
@@ -48,7 +48,7 @@ def as_tensor(ev: Evaluator, value: Residual, dtype: tf.DType | None = None) -> 
     if natural is None:
         raise ev.refuse(Feature.VALUE, f"a {type(example).__name__} that differs from call to call")
     if known.may_change_type(type(example)):
-        kind = assumption("type", f"a {type(example).__name__}", ev.where())
+        kind = SameType(f"a {type(example).__name__}", ev.where())
         ev.script.assume(f"type({value.name}) is {ev.script.constant(type(example))}", kind)
     tensor = ev.heap.fed(value.name, tf.TensorSpec([], natural))
     return tensor if dtype is None else tf.cast(tensor, dtype)
@@ -87,15 +87,15 @@ def in_script(ev: Evaluator, function: Callable[..., Any], arguments: Sequence[A
     _check_size(ev, function, examples, examples_named)
     if may_grow(function, *examples, **examples_named) and guarding.is_guarded(ev):
         ev.script.scope["is_large"] = is_large
-        ev.script.assume(f"not is_large({call}, {code})", ev.noted("cost", "a result of moderate size"))
+        ev.script.assume(f"not is_large({call}, {code})", ev.noted(ModerateCost, "a result of moderate size"))
     try:
         example = arrays.note_views(function(*examples, **examples_named), everything)
     except Exception as error:
         if "read-only" in str(error):
             raise ev.refuse(Feature.ARRAY, "an array may be changed that was there before") from error
         raise _raised_in_script(ev, f"{call}({code})", error) from error
-    kind = "presence" if ev.inside(Catching) else "raises"
-    failing = ev.script.number(assumption(kind, f"{getattr(function, '__name__', function)}", ev.where()))
+    kind = Presence if ev.inside(Catching) else NoException
+    failing = ev.script.number(kind(f"{getattr(function, '__name__', function)}", ev.where()))
     ev.script.before += [f"try: {name} = {call}({code})", f"except Exception: return broken({failing})"]
     return Residual(name, example)
 
@@ -112,7 +112,7 @@ def _raised_in_script(ev: Evaluator, code: str, error: Exception) -> Inconvertib
     if not ev.inside(Catching):
         return ev.refuse(Feature.RAISES, f"{type(error).__name__}: {error}")
     name, kind = ev.script.name(), ev.script.constant(type(error))
-    number = ev.script.number(ev.noted("decision", f"{type(error).__name__} is raised"))
+    number = ev.script.number(ev.noted(SameDecision, f"{type(error).__name__} is raised"))
     ev.script.before += [
         f"try: {name} = {code}",
         f"except Exception as error: {name} = error.with_traceback(None)",
@@ -130,7 +130,7 @@ def type_of(ev: Evaluator, value: Residual) -> type:
     if value.late:
         raise ev.refuse(Feature.LATE_VALUE, "the type of a value that is known only after the graph")
     kind = type(value.example)
-    same = assumption("type", f"a {kind.__name__}", ev.where())
+    same = SameType(f"a {kind.__name__}", ev.where())
     ev.script.assume(f"type({value.name}) is {ev.script.constant(kind)}", same)
     return kind
 

@@ -25,7 +25,7 @@ from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import syntax_of
-from recgraph.speculate.script.assumptions import assumption
+from recgraph.speculate.script.assumptions import ModerateCost, SameConstant, SameType
 from recgraph.speculate.script.contexts import RecursiveBody
 from recgraph.speculate.script.stand_ins import MISSING, Ref, Residual, Rows
 from recgraph.speculate.values import attributes
@@ -119,9 +119,9 @@ class Table:
     def finish(self) -> None:
         """Writes the walk into the script."""
         script = self.ev.script
-        number = script.number(assumption("type", f"objects of {self.kind.__name__} are alike"))
+        number = script.number(SameType(f"objects of {self.kind.__name__} are alike"))
         plan = script.constant((self.kind, tuple(self.columns.items()), self._no_circles()))
-        circle = script.number(assumption("cost", f"objects of {self.kind.__name__} form no circle"))
+        circle = script.number(ModerateCost(f"objects of {self.kind.__name__} form no circle"))
         script.scope["walk"] = walk
         names, roots = ("".join(f"{name}, " for name in group) for group in (self._names, self.roots))
         script.before += [
@@ -218,7 +218,7 @@ class Recursion:
         name, engine = function.__name__.strip("<>"), ev.optimizations.engine
         limit = sys.getrecursionlimit()
         ev.script.scope["recursion_limit"] = sys.getrecursionlimit
-        ev.script.assume(f"recursion_limit() == {limit}", assumption("constant", "sys.getrecursionlimit()"))
+        ev.script.assume(f"recursion_limit() == {limit}", SameConstant("sys.getrecursionlimit()"))
         self.subgraph = SubGraph(name, inputs=inputs, outputs=results, engine=engine, max_depth=limit)
 
     def _written(self) -> dict[Any, Any]:

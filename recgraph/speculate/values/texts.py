@@ -23,6 +23,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES
 from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature
+from recgraph.speculate.script.assumptions import Presence, SameConstant, SameKeys
 from recgraph.speculate.script.stand_ins import (
     CONTAINERS,
     PartialShape,
@@ -108,7 +109,7 @@ def _named(ev: Evaluator, value: Any) -> Any:
     """A class, function or module: its text says its name, which may be changed."""
     if isinstance(value, type) and objects.is_object(value):
         raise ev.refuse(Feature.TEXT, f"the text of {value.__name__}, which is made eagerly")
-    same = ev.noted("constant", "the name of a class or function")
+    same = ev.noted(SameConstant, "the name of a class or function")
     ev.script.assume(f"repr({ev.script.constant(value)}) == {repr(value)!r}", same)
     return value
 
@@ -143,7 +144,7 @@ def _assume_order(ev: Evaluator, value: Any) -> None:
     whole, now = ev.opened(value), tuple(value)
     if len(now) > 1 and tuple(whole) != now or len(whole) > 1 and len(now) < 2:
         raise ev.refuse(Feature.TEXT, f"the text of a {type(value).__name__} that the call has changed")
-    order = ev.noted("keys", f"the order of a {type(value).__name__}")
+    order = ev.noted(SameKeys, f"the order of a {type(value).__name__}")
     ev.script.assume(f"tuple({ev.heap.name_of(value)}) == {ev.script.constant(now)}", order)
 
 
@@ -171,7 +172,7 @@ def _may_be_copied(ev: Evaluator, value: Any) -> bool:
 def _copied(ev: Evaluator, value: Any) -> Any:
     """Such a container as the script copies it before the graph, and what was added to it since."""
     ev.script.scope["flat"] = flat
-    name = ev.script.read(f"flat({ev.heap.name_of(value)})", ev.noted("presence", "a container of data"))
+    name = ev.script.read(f"flat({ev.heap.name_of(value)})", ev.noted(Presence, "a container of data"))
     copy = Residual(name, flat(value))
     added = ev.heap.appended.get(id(value), [])
     if not added:
