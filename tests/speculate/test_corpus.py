@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import linecache
 import operator
 import pkgutil
 from typing import Any
@@ -15,6 +16,8 @@ from recgraph import tf_private
 from recgraph.speculate import Speculated
 from recgraph.speculate.library.rules import SPECIAL
 from recgraph.speculate.machine.evaluator import RULES
+from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.run import function
 from recgraph.speculate.values.attributes import Attributes
 from tests.speculate import comparing, corpus
 
@@ -22,9 +25,32 @@ for module in pkgutil.iter_modules(corpus.__path__):
     importlib.import_module(f"{corpus.__name__}.{module.name}")
 
 
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> list[Inconvertible]:
+    """What conversions raise while the test runs, in order."""
+    reasons: list[Inconvertible] = []
+    convert = function.convert
+
+    def recording(*arguments: Any, **named: Any) -> Any:
+        try:
+            return convert(*arguments, **named)
+        except Inconvertible as reason:
+            reasons.append(reason)
+            raise
+
+    monkeypatch.setattr(function, "convert", recording)
+    return reasons
+
+
+def line_of(where: str) -> str:
+    """The source at `file:line`; "" where no place is named."""
+    file, _, line = where.rpartition(":")
+    return linecache.getline(file, int(line)).strip() if file else ""
+
+
 @pytest.mark.parametrize("name", corpus.PROGRAMS)
-def test_program(name: str) -> None:
-    """Fifteen calls give the same; where it is converted the last runs no line of the program, and one graph."""
+def test_program(name: str, refused: list[Inconvertible]) -> None:
+    """Fifteen calls give the same; the last is one graph and no line of the program, or the reason is the expected."""
     program = corpus.PROGRAMS[name]
     expected, _, _ = comparing.run(program, speculated=False)
     found, speculated, counts = comparing.run(program, speculated=True)
@@ -36,8 +62,16 @@ def test_program(name: str) -> None:
         assert [wrong for wrong in map(comparing.beside_one_graph, counts) if wrong] == []
         if program.graphs is not None:
             assert len(speculated._graphs) == program.graphs, speculated.explain()
+    elif program.breaks:
+        assert program.breaks in speculated.given_up, speculated.explain()
     else:
-        assert speculated.given_up, speculated.explain()
+        assert refused, speculated.explain()
+        last = refused[-1]
+        assert speculated.given_up == last.told
+        assert (str(getattr(last.feature, "name", last.feature)), line_of(last.where)) == (
+            program.feature,
+            program.line,
+        )
 
 
 def test_what_runs_beside_a_graph_is_noticed() -> None:

@@ -21,6 +21,9 @@ class Program:
         make: gives the step, the arguments of call i, and the objects with state.
         converted: whether the last calls must run as graphs; else why they may not.
         graphs: how many there must be in the end, where that is said.
+        feature: of one that is not converted, the name of the feature that the conversion must refuse.
+        line: the user's line at which it must; "" where the reason names none.
+        breaks: in place of these, a part of what is said where an assumption keeps breaking.
     """
 
     name: str
@@ -28,16 +31,30 @@ class Program:
     converted: bool
     reason: str = ""
     graphs: int | None = None
+    feature: str = ""
+    line: str = ""
+    breaks: str = ""
 
 
 PROGRAMS: dict[str, Program] = {}
 
 
-def program(make: Any = None, *, eager: str = "", graphs: int | None = None) -> Any:
-    """Registers a program; `eager` says why it is not converted, `graphs` into how many graphs it is."""
+def program(
+    make: Any = None,
+    *,
+    eager: str = "",
+    graphs: int | None = None,
+    feature: str = "",
+    line: str = "",
+    breaks: str = "",
+) -> Any:
+    """Registers a program: `eager` says why it is not converted; for the others see `Program`."""
+    if bool(eager) != bool(feature or breaks):
+        raise TypeError("what is not converted needs its `feature` or what `breaks`, and nothing else does")
 
     def register(function: Any) -> Any:
-        PROGRAMS[function.__name__] = Program(function.__name__, function, not eager, eager, graphs)
+        name = function.__name__
+        PROGRAMS[name] = Program(name, function, not eager, eager, graphs, feature, line, breaks)
         return function
 
     return register if make is None else register(make)

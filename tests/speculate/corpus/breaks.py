@@ -396,7 +396,11 @@ def metrics_defaultdict() -> Any:
     return (step, with_number, m)
 
 
-@program(eager="values that differ from call to call")
+@program(
+    eager="values that differ from call to call",
+    feature="RAISES",
+    line="return (x * c[w], sum(c.values()), c.most_common(1)[0][1])",
+)
 def counter_words() -> Any:
     c = collections.Counter()
 

@@ -281,7 +281,7 @@ def objects_with_operators() -> Any:
     return step, with_tensor, bag
 
 
-@program(eager="a class is defined during the call")
+@program(eager="a class is defined during the call", feature="SYNTAX", line="class Inner:")
 def a_class_inside() -> Any:
     def step(x: tf.Tensor) -> Any:
         class Inner:
@@ -295,7 +295,7 @@ def a_class_inside() -> Any:
     return step, with_tensor, None
 
 
-@program(eager="the class has accessors of its own")
+@program(eager="the class has accessors of its own", feature="CUSTOM_ACCESS", line="recorder.value = 1.0")
 def custom_accessors() -> Any:
     class Recorder:
         def __setattr__(self, name: str, value: Any) -> None:
@@ -311,7 +311,7 @@ def custom_accessors() -> Any:
     return step, with_tensor, recorder
 
 
-@program(eager="when __del__ runs is seen")
+@program(eager="when __del__ runs is seen", feature="NEW_OBJECT", line="held = Held(x * 2.0)")
 def objects_that_say_when_they_are_gone() -> Any:
     said: list[float] = []
 
@@ -330,7 +330,11 @@ def objects_that_say_when_they_are_gone() -> Any:
     return step, with_tensor, said
 
 
-@program(eager="whose class makes its objects itself")
+@program(
+    eager="whose class makes its objects itself",
+    feature="NEW_OBJECT",
+    line="return Shared(x).total, Shared(x) is Shared.only",
+)
 def one_object_of_a_class() -> Any:
     class Shared:
         only: Any = None
@@ -350,7 +354,7 @@ def one_object_of_a_class() -> Any:
     return step, with_tensor, Shared
 
 
-@program(eager="whose class makes its objects itself")
+@program(eager="whose class makes its objects itself", feature="NEW_OBJECT", line="pair = Pair(x)")
 def a_named_tuple_that_makes_itself() -> Any:
     class Pair(collections.namedtuple("Pair", "left right")):
         def __new__(cls, left: Any, right: Any = 2.0) -> Any:
@@ -363,7 +367,7 @@ def a_named_tuple_that_makes_itself() -> Any:
     return step, with_tensor, None
 
 
-@program(eager="whose class makes its objects itself")
+@program(eager="whose class makes its objects itself", feature="NEW_OBJECT", line="made = Counted(x * 2.0)")
 def a_class_that_counts_its_objects() -> Any:
     class Counting(type):
         count = 0
@@ -385,7 +389,11 @@ def a_class_that_counts_its_objects() -> Any:
     return step, with_tensor, Counting
 
 
-@program(eager="the __class__ of an object is set")
+@program(
+    eager="the __class__ of an object is set",
+    feature="ATTRIBUTE",
+    line="thing.__class__ = Busy if i % 3 == 1 else Idle",
+)
 def an_object_that_becomes_another() -> Any:
     class Idle:
         factor = 1.0

@@ -158,7 +158,7 @@ def coll_defaultdict_local() -> Any:
     return (step, with_number, None)
 
 
-@program(eager="values that differ from call to call")
+@program(eager="values that differ from call to call", feature="RAISES", line="c.update(s)")
 def coll_counter() -> Any:
     c = collections.Counter()
 
@@ -184,7 +184,11 @@ def coll_ordered() -> Any:
     return (step, with_number, d)
 
 
-@program(eager="collections: ChainMap is not known")
+@program(
+    eager="collections: ChainMap is not known",
+    feature="FOREIGN_FUNCTION",
+    line='m = collections.ChainMap({"a": n}, base)',
+)
 def coll_chainmap() -> Any:
     base = {"a": 1.0, "b": 2.0}
 
@@ -301,7 +305,7 @@ def deque_read_only() -> Any:
     return (step, args, d)
 
 
-@program(eager="_contains looks into an object of ChainMap")
+@program(eager="_contains looks into an object of ChainMap", feature="OBJECT", line='return x * m["k"]')
 def chainmap_outside() -> Any:
     a = {"k": 1.0}
     m = collections.ChainMap({}, a)

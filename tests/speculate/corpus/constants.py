@@ -61,7 +61,7 @@ def a_conversion_of_a_number_that_varies() -> Any:
     return step, lambda i: (tensor(i), 3 * i, 0.1 * i), None
 
 
-@program(eager="a float is no integer")
+@program(eager="a float is no integer", feature="RAISES", line="return tf.constant(rate, tf.int32)")
 def a_float_as_an_integer() -> Any:
     def step(x: tf.Tensor, rate: float) -> Any:
         try:
@@ -137,7 +137,7 @@ def logs() -> Any:
     return step, arguments, seen
 
 
-@program(eager="the program itself handles its logs")
+@program(eager="the program itself handles its logs", feature="LOGGING", line='log.info("%d", len(kept))')
 def logs_that_the_program_handles() -> Any:
     kept: list[str] = []
 

@@ -12,7 +12,7 @@ from tests.speculate.corpus.basics import with_tensor
 from tests.speculate.corpus.containers import with_number
 
 
-@program(eager="methods of its own that write")
+@program(eager="methods of its own that write", feature="CONTAINER", line="super().__setitem__(key, value * 2)")
 def a_dict_that_writes_its_own_way() -> Any:
     class Doubling(dict[str, Any]):
         def __setitem__(self, key: str, value: Any) -> None:

@@ -72,7 +72,7 @@ def the_whole_part_of_what_is_no_number() -> Any:
     return step, lambda i: (tensor(i), tf.constant(values.get(i, i * 0.75))), held
 
 
-@program(eager="text from the graph as a number")
+@program(eager="text from the graph as a number", feature="RAISES", line="return x * 2.0, int(s), float(s)")
 def a_number_in_a_text_tensor() -> Any:
     def step(x: tf.Tensor, s: tf.Tensor) -> Any:
         return x * 2.0, int(s), float(s)

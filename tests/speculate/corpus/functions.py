@@ -279,7 +279,7 @@ def a_function_made_is_returned() -> Any:
     return step, with_tensor, None
 
 
-@program(eager="a function made during the call outlives it")
+@program(eager="a function made during the call outlives it", feature="ESCAPE", line="")
 def a_closure_escapes() -> Any:
     def step(x: tf.Tensor) -> Any:
         return lambda: x * 2.0
@@ -287,7 +287,7 @@ def a_closure_escapes() -> Any:
     return step, with_tensor, None
 
 
-@program(eager="coroutines are not converted")
+@program(eager="coroutines are not converted", feature="SYNTAX", line="async def rows() -> Any:")
 def coroutines() -> Any:
     class Manager:
         async def __aenter__(self) -> float:
@@ -343,7 +343,7 @@ def a_closure_loses_a_name() -> Any:
     return step, lambda i: (tensor(i), i), None
 
 
-@program(eager="an import")
+@program(eager="an import", feature="SYNTAX", line="import math")
 def an_import_inside() -> Any:
     def step(x: tf.Tensor) -> Any:
         import math

@@ -161,7 +161,7 @@ def gen_infinite() -> Any:
     return (step, with_number, None)
 
 
-@program(eager="next of a Generator")
+@program(eager="next of a Generator", feature="ITERATOR", line="next(c)")
 def gen_send() -> Any:
 
     def g():

@@ -139,7 +139,7 @@ def a_custom_gradient() -> Any:
     return step, with_tensor, w
 
 
-@program(eager="what tf.custom_gradient wraps counts its calls")
+@program(eager="what tf.custom_gradient wraps counts its calls", feature="WRAPPED_FUNCTION", line="return twice(x)")
 def a_custom_gradient_that_counts() -> Any:
     state = types.SimpleNamespace(n=0)
 

@@ -81,7 +81,7 @@ def exc_group() -> Any:
     return (step, with_number, None)
 
 
-@program(eager="builtins: ValueError.add_note is not known")
+@program(eager="builtins: ValueError.add_note is not known", feature="FOREIGN_FUNCTION", line='e.add_note("n")')
 def exc_reraise_note() -> Any:
 
     def step(x, n):

@@ -77,7 +77,7 @@ def itertools_mod() -> Any:
     return (step, with_number, None)
 
 
-@program(eager="next of a cycle")
+@program(eager="next of a cycle", feature="ITERATOR", line="return x * next(c)")
 def itertools_cycle() -> Any:
     c = itertools.cycle([1.0, 2.0, 3.0])
 
@@ -260,7 +260,9 @@ def any_asks_no_further() -> Any:
     return step, with_sign, asked
 
 
-@program(eager="as a tensor decides")
+@program(
+    eager="as a tensor decides", feature="EFFECT_IN_BRANCH", line="return any(is_positive(s + k) for k in (0.0, 1.0))"
+)
 def any_prints_no_further() -> Any:
     def is_positive(value: Any) -> Any:
         print("asked")
@@ -272,7 +274,11 @@ def any_prints_no_further() -> Any:
     return step, with_sign, []
 
 
-@program(eager="in a branch or loop of the graph")
+@program(
+    eager="in a branch or loop of the graph",
+    feature="RANDOM",
+    line="found = any(s + tf.random.uniform([]) > 0.5 for _ in range(3))",
+)
 def any_draws_no_further() -> Any:
     tf.random.set_seed(1)
 
@@ -315,7 +321,11 @@ def types_of_results_differ() -> Any:
     return step, lambda i: (tensor(i), i % 3 - 1, f"a{i}" if i % 4 else f"b{i}"), seen
 
 
-@program(eager="only after the graph")
+@program(
+    eager="only after the graph",
+    feature="LATE_VALUE",
+    line='seen.append("nothing" if found is None else found.group(1))',
+)
 def a_search_in_a_late_text() -> Any:
     seen: list[Any] = []
 

@@ -303,7 +303,11 @@ def introspection() -> Any:
     return (step, with_number, None)
 
 
-@program(eager="builtins: eval is not known")
+@program(
+    eager="builtins: eval is not known",
+    feature="FOREIGN_FUNCTION",
+    line='return (x * eval("a+1"), sorted(locals()), len(dir(x)) > 3)',
+)
 def locals_eval() -> Any:
 
     def step(x, n):

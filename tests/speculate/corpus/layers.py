@@ -113,7 +113,7 @@ def a_layer_that_raises_now_and_then() -> Any:
     return step, with_tensor, _Kept(counter, model)
 
 
-@program(eager="the cell is called in a loop of the graph")
+@program(eager="the cell is called in a loop of the graph", feature="EFFECT_IN_CALLBACK", line="counter.count += 1")
 def a_cell_that_counts() -> Any:
     keras.utils.set_random_seed(1)
     counter = _counter()

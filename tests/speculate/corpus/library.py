@@ -18,7 +18,7 @@ from tests.speculate.corpus.basics import tensor, with_tensor
 from tests.speculate.corpus.containers import with_number
 
 
-@program(eager="f has a cache and may do more than compute")
+@program(eager="f has a cache and may do more than compute", feature="CACHE", line="return x * f(n % 3)")
 def lru_cached() -> Any:
     calls = []
 
@@ -114,7 +114,7 @@ def fstrings() -> Any:
     return (step, lambda i: (tensor(i), i, i * 0.5), None)
 
 
-@program(eager="builtins: bytearray is not known")
+@program(eager="builtins: bytearray is not known", feature="FOREIGN_FUNCTION", line="ba = bytearray(b)")
 def bytes_ints() -> Any:
 
     def step(x, n):
@@ -249,7 +249,11 @@ def string_building() -> Any:
     return (step, with_number, None)
 
 
-@program(eager="builtins: Random.random is not known")
+@program(
+    eager="builtins: Random.random is not known",
+    feature="FOREIGN_FUNCTION",
+    line="return (x * random.random(), random.choice([1, 2, 3]))",
+)
 def random_module() -> Any:
     random.seed(3)
 
@@ -264,7 +268,7 @@ def random_module() -> Any:
     return (step, args, None)
 
 
-@program(eager="who handles what is logged is the program")
+@program(eager="who handles what is logged is the program", feature="LOGGING", line='log.info("n=%d", n)')
 def logging_call() -> Any:
     log = logging.getLogger("hA")
     recs = []

@@ -100,7 +100,9 @@ def ctx_suppress_real() -> Any:
     return (step, with_number, None)
 
 
-@program(eager="contextlib: ExitStack is not known")
+@program(
+    eager="contextlib: ExitStack is not known", feature="FOREIGN_FUNCTION", line="with contextlib.ExitStack() as st:"
+)
 def ctx_exitstack() -> Any:
     log = []
 

@@ -254,7 +254,7 @@ def match_classes() -> Any:
     return step, lambda i: (tensor(i), i % 3), seen
 
 
-@program(eager="as a sequence")
+@program(eager="as a sequence", feature="MATCH", line="match members:")
 def match_users_sequences() -> Any:
     class Members(collections.abc.Sequence[int]):
         def __init__(self, inside: list[int]) -> None:

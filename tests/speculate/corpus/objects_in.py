@@ -158,7 +158,7 @@ def inst_in_list_ops() -> Any:
     return (step, with_number, None)
 
 
-@program(eager="print looks into an object of N")
+@program(eager="print looks into an object of N", feature="TEXT", line="print([o])")
 def print_objects() -> Any:
 
     class N:

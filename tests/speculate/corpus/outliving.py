@@ -15,7 +15,7 @@ from tests.speculate.corpus.basics import tensor
 from tests.speculate.corpus.keras_programs import _Values
 
 
-@program(eager="tapes")
+@program(eager="tapes", feature="TAPE", line="return before.gradient(value, variable)")
 def a_tape_that_the_next_call_uses() -> Any:
     variable, kept = tf.Variable(2.0), []
 
@@ -31,7 +31,7 @@ def a_tape_that_the_next_call_uses() -> Any:
     return step, lambda i: (i,), variable
 
 
-@program(eager="tapes")
+@program(eager="tapes", feature="TAPE", line='state["tape"].__enter__()')
 def a_tape_that_stays_open_for_three_calls() -> Any:
     variable, state = tf.Variable(2.0), {}
 
@@ -49,7 +49,7 @@ def a_tape_that_stays_open_for_three_calls() -> Any:
     return step, lambda i: (i,), variable
 
 
-@program(eager="arrays")
+@program(eager="arrays", feature="IN_GRAPH", line="kept[0] = kept[0].write(i, variable * float(i))")
 def an_array_that_grows_from_call_to_call() -> Any:
     variable = tf.Variable(1.0)
     kept = [tf.TensorArray(tf.float32, size=0, dynamic_size=True, clear_after_read=False)]
@@ -61,7 +61,7 @@ def an_array_that_grows_from_call_to_call() -> Any:
     return step, lambda i: (i,), variable
 
 
-@program(eager="the library reads them")
+@program(eager="the library reads them", feature="FRAMEWORK", line="optimizer.momentum = [0.5, 0.0, 0.9][i // 4 % 3]")
 def hyperparameters_set_before_the_update() -> Any:
     variables = [tf.Variable([1.0, 2.0])]
     optimizer = keras.optimizers.SGD(0.1, momentum=0.5)
@@ -96,7 +96,7 @@ def slices_made_of_lists() -> Any:
     return step, lambda i: (i,), variable
 
 
-@program(eager="files")
+@program(eager="files", feature="FOREIGN_FUNCTION", line='path.write_text(str(i), encoding="utf-8")')
 def a_file_that_is_written_between_reads() -> Any:
     path = Path(tempfile.mkdtemp()) / "text"
 
@@ -109,7 +109,9 @@ def a_file_that_is_written_between_reads() -> Any:
     return step, lambda i: (i,), None
 
 
-@program(eager="a new tf.function")
+@program(
+    eager="a new tf.function", feature="FRAMEWORK", line="variable.assign_sub(tf.function(lambda x: x * 0.5)(variable))"
+)
 def a_function_that_is_made_and_dropped() -> Any:
     variable = tf.Variable(1.0)
 

@@ -266,7 +266,7 @@ def vec_more() -> Any:
     return (step, with_number, None)
 
 
-@program(eager="the class Vec has a hash of its own")
+@program(eager="the class Vec has a hash of its own", feature="KEY", line="d = {Vec([1]): x, Vec([2]): 2.0}")
 def vec_hash() -> Any:
 
     def step(x):
@@ -307,7 +307,7 @@ def diamond() -> Any:
     return (step, with_tensor, None)
 
 
-@program(eager="builtins: id is not known")
+@program(eager="builtins: id is not known", feature="FOREIGN_FUNCTION", line="id(a) == id(b),")
 def identity_id() -> Any:
     a = [1]
     b = a

@@ -356,7 +356,7 @@ def typing_stuff() -> Any:
     return (step, with_number, None)
 
 
-@program(eager="mul of SymbolicTensor and F")
+@program(eager="mul of SymbolicTensor and F", feature="OPERATOR", line="return Int(int(self) * 10 + o)")
 def subclass_numbers() -> Any:
 
     class Int(int):

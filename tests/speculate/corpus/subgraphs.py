@@ -33,7 +33,7 @@ def a_subgraph_inside() -> Any:
     return step, lambda i: (tf.constant([1.0, 5.0, 9.0]) + i,), None
 
 
-@program(eager="a body that writes cannot be undone")
+@program(eager="a body that writes cannot be undone", feature="EFFECTS", line="return sums(x)")
 def a_subgraph_that_counts() -> Any:
     counter = tf.Variable(0)
     sums = halving(counter)

@@ -50,7 +50,9 @@ def random_numbers_and_a_failure() -> Any:
     return step, lambda i: (tensor(i), tf.constant(50 if i % 6 == 5 else 1)), None
 
 
-@program(eager="an operation with a seed of its own goes on with its stream from call to call")
+@program(
+    eager="an operation with a seed of its own goes on with its stream from call to call", feature="RANDOM", line=""
+)
 def random_numbers_with_a_seed_of_their_own() -> Any:
     tf.random.set_seed(7)
 
@@ -60,7 +62,7 @@ def random_numbers_with_a_seed_of_their_own() -> Any:
     return step, with_tensor, None
 
 
-@program(eager="TensorFlow has no stateless operation that shuffles alike")
+@program(eager="TensorFlow has no stateless operation that shuffles alike", feature="RANDOM", line="")
 def shuffling() -> Any:
     tf.random.set_seed(7)
 
@@ -184,7 +186,11 @@ def numpy_in_the_middle() -> Any:
     return step, with_tensor, None
 
 
-@program(eager="a NumPy array that comes out of the graph goes back into it")
+@program(
+    eager="a NumPy array that comes out of the graph goes back into it",
+    feature="LATE_VALUE",
+    line="return tf.constant(np.sort(array, 0)) * 2.0",
+)
 def an_array_in_the_middle() -> Any:
     def step(x: tf.Tensor) -> Any:
         array = x.numpy()
@@ -224,7 +230,11 @@ def a_list_of_tensors_grows() -> Any:
     return step, lambda i: ([tensor(k) for k in range(1 + i // 5)],), None
 
 
-@program(eager="an iterator that was advanced cannot be put back")
+@program(
+    eager="an iterator that was advanced cannot be put back",
+    feature="ITERATOR",
+    line="return x + tf.cast(tf.reduce_sum(next(batches)), tf.float32)",
+)
 def an_iterator_of_batches() -> Any:
     batches = iter(tf.data.Dataset.range(100).batch(2))
 
@@ -316,7 +326,7 @@ def einsum_and_friends() -> Any:
     return step, with_tensor, None
 
 
-@program(eager="a data set is read")
+@program(eager="a data set is read", feature="OBJECT", line="for number in data:")
 def a_loop_over_a_data_set() -> Any:
     data = tf.data.Dataset.range(4).map(lambda n: tf.cast(n, tf.float32))
 
@@ -328,7 +338,9 @@ def a_loop_over_a_data_set() -> Any:
     return step, with_tensor, None
 
 
-@program(eager="Python runs in the graph")
+@program(
+    eager="Python runs in the graph", feature="FRAMEWORK", line="return tf.py_function(note, [x], tf.float32) * 2.0"
+)
 def a_python_function_in_the_graph() -> Any:
     seen: list[float] = []
 
@@ -342,7 +354,7 @@ def a_python_function_in_the_graph() -> Any:
     return step, with_tensor, seen
 
 
-@program(eager="a queue cannot be put back")
+@program(eager="a queue cannot be put back", feature="ORDER", line="")
 def a_queue() -> Any:
     queue = tf.queue.FIFOQueue(100, [tf.float32], [[4, 3]])
 
