@@ -99,7 +99,7 @@ def overlap(series: Mapping[str, measure.Series]) -> dict[str, float | None] | N
 
 def compare(
     name: str, ways: Sequence[str], batch_size: int, small: bool, data: Path | None, warm_up: int, rounds: int
-) -> tuple[dict[str, Any], profile.Profile]:
+) -> tuple[dict[str, Any], profile.StepProfile]:
     """Measures a program in each of the ways that compute the same.
 
     Args:

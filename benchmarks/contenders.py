@@ -21,7 +21,7 @@ import tensorflow as tf
 from recgraph.benchmarks import products
 from recgraph.data import Tree, TreeBatch, Vocabulary, encode, tree_dataset
 from recgraph.models import MODELS, Hyper, TreeModel
-from recgraph.train.steps import Steps, batch_signature, network
+from recgraph.train.steps import TrainingSteps, batch_signature, network
 from recgraph.train.tasks import Sentiment
 
 # As in the published comparisons: TreeLSTM as Tai et al.; 35 and 150 for the RNTN and the TreeRNN.
@@ -104,7 +104,7 @@ class TensorFlow:
         self._model = task.network()
         self._model.engine = engine
         self._runs = network(self._model, implementation)
-        self._steps = Steps(self._model, implementation, task=_Classes("fine", 5, "root"))
+        self._steps = TrainingSteps(self._model, implementation, task=_Classes("fine", 5, "root"))
         self._first = tf.function(self._loss_and_gradients, input_signature=[batch_signature()], autograph=False)
         self._batches = functools.cache(lambda phase, size: task.batches(size))
 

@@ -15,11 +15,12 @@ REPOSITORY = Path(__file__).parents[1]
 
 # A room is a folder or a module of the package `recgraph`; `recgraph` alone is its __init__.
 # Each may import itself and what is listed. A room that is missing here fails the test: add it.
-FOUNDATION = {"defects", "errors", "logs", "explaining", "tf_private"}
+FOUNDATION = {"cpython", "defects", "errors", "logs", "explaining", "tf_private"}
 CORE = {*FOUNDATION, "native", "ops", "core"}
 FEATURES = {"batch", "speculate", "coexec"}
 PUBLIC = {*CORE, *FEATURES, "auto", "draw", "testing", "function", "recgraph"}
 MAY_IMPORT: dict[str, set[str]] = {
+    "cpython": set(),
     "errors": set(),
     "logs": set(),
     "defects": {"logs"},
@@ -182,6 +183,20 @@ def test_no_modules_import_one_another() -> None:
         names = [name for _, name in imported_modules(path)]
         imports[module] = {name if name in modules else name.rpartition(".")[0] for name in names}
     assert import_circles(imports) == []
+
+
+def class_names(path: Path) -> list[str]:
+    """The classes that a file defines at its top."""
+    return [node.name for node in parse(path).body if isinstance(node, ast.ClassDef)]
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """One word for each concept: who reads a name in one room must not have to ask which one it is."""
+    found: dict[str, list[str]] = {}
+    for path in PACKAGE:
+        for name in class_names(path) if path.parts[0] == "recgraph" else ():
+            found.setdefault(name, []).append(str(path))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
 @pytest.mark.parametrize("path", EVERYTHING, ids=str)

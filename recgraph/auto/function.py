@@ -23,11 +23,11 @@ from recgraph.auto.ways import (
     Way,
     WithCallees,
 )
-from recgraph.coexec.profile import Profile
+from recgraph.coexec.profile import StepProfile
 from recgraph.explaining import joined
 from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.machine.evaluator import ALL
-from recgraph.speculate.run.function import PROFILED_CALLS, Call, Misses
+from recgraph.speculate.run.function import PROFILED_CALLS, Misses, PreparedCall
 
 # Calls as a graph that are measured before the graph is judged; those for which one is made do not count.
 GRAPH_CALLS = 3
@@ -127,13 +127,13 @@ class Automatic(Speculated):
         made = joined(parts, "") if len(parts) > 1 else parts[0]
         return made.html() if html else made
 
-    def timing(self) -> Profile:
+    def timing(self) -> StepProfile:
         """For co-executed steps: how long Python and its graph were busy, and what they waited for."""
         every = self.apart.every if self.apart is not None else []
         profiles = [way.coexecuted.timing() for way in every if isinstance(way, Coexecuting)]
-        return next((made for made in reversed(profiles) if made.steps), Profile(self.name, []))
+        return next((made for made in reversed(profiles) if made.steps), StepProfile(self.name, []))
 
-    def _without_graph(self, call: Call, misses: Misses) -> Any:
+    def _without_graph(self, call: PreparedCall, misses: Misses) -> Any:
         if not self.given_up:
             return super()._without_graph(call, misses)
         if self.apart is None:

@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.batch import plan, vectorize
-from recgraph.batch.flow import NOTHING, Call, Flow, Program, Value, frame_kind
+from recgraph.batch.flow import NOTHING, Call, Flow, FlowProgram, Value, frame_kind
 from recgraph.batch.fuse import Fusion
 from recgraph.batch.nodes import attribute, origin
-from recgraph.batch.vectorize import IsJoin, NoRule, Rows
+from recgraph.batch.vectorize import IsJoin, NoRule, VectorizedRows
 
 
 @dataclasses.dataclass
@@ -25,13 +25,13 @@ class Unit:
     reads: list[Value] = dataclasses.field(default_factory=list)
     writes: list[Value] = dataclasses.field(default_factory=list)
     waits: list[str] = dataclasses.field(default_factory=list)
-    node: plan.Node | None = None
+    node: plan.PlanNode | None = None
 
 
 class Assembler:
     """Makes the plan of one function, and the functions of its blocks."""
 
-    def __init__(self, program: Program, flow: Flow) -> None:
+    def __init__(self, program: FlowProgram, flow: Flow) -> None:
         self.program, self.flow = program, flow
         self.labels = program.labels(flow.name)
         self.units: dict[Any, Unit] = {}
@@ -58,7 +58,7 @@ class Assembler:
             unit.node = self._node(unit)
         return {name: reason for graph in self.graphs for name, reason in graph.apart.items()}
 
-    def assemble(self) -> plan.Function:
+    def assemble(self) -> plan.PlannedFunction:
         """The function's plan, once all operations are where they belong."""
         for graph in self.graphs:
             assert graph.unit.node is not None
@@ -145,7 +145,7 @@ class Assembler:
                 shape = tf.TensorShape(shapes[0])
             self.specs["", i] = tf.TensorSpec(shape, tf.as_dtype(argument.type))
 
-    def _node(self, unit: Unit) -> plan.Node:
+    def _node(self, unit: Unit) -> plan.PlanNode:
         name = unit.names[0] if unit.names else ""
         if not name or not self._is_single(name) or self.flow.is_alone(name):
             return self._block(unit)
@@ -154,28 +154,28 @@ class Assembler:
         reads = [self.slots[value] for value in self._inputs(name)]
         if name in self.flow.joins:
             self.specs[name, 0] = _joined([self.specs[value] for value in self._inputs(name)])
-            return plan.Node(plan.JOIN, reads, [self.slots[name, 0]])
+            return plan.PlanNode(plan.JOIN, reads, [self.slots[name, 0]])
         return self._frame(name, reads)
 
-    def _frame(self, name: str, reads: list[int]) -> plan.Node:
+    def _frame(self, name: str, reads: list[int]) -> plan.PlanNode:
         node = self.flow.nodes[name]
         kind = frame_kind(node)
         assert kind is not None
         if kind != plan.UNPACK:
             dtype = tf.bool if kind == plan.IS_EMPTY else tf.variant
             self.specs[name, 0] = tf.TensorSpec([], dtype)
-            return plan.Node(kind, reads, [self.slots.get((name, 0), -1)])
+            return plan.PlanNode(kind, reads, [self.slots.get((name, 0), -1)])
         indices = list(attribute(node, "indices").list.i)
         shapes, types = attribute(node, "shapes").list.shape, attribute(node, "T").list.type
         for i, (shape, dtype) in enumerate(zip(shapes, types, strict=True)):
             self.specs[name, i] = tf.TensorSpec(tf.TensorShape(shape), tf.as_dtype(dtype))
-        return plan.Node(kind, reads, [self.slots.get((name, i), -1) for i in range(len(indices))], indices=indices)
+        return plan.PlanNode(kind, reads, [self.slots.get((name, i), -1) for i in range(len(indices))], indices=indices)
 
-    def _call(self, name: str) -> plan.Node:
+    def _call(self, name: str) -> plan.PlanNode:
         call = self.flow.calls[name]
         for i, spec in enumerate(result_specs(call)):
             self.specs[name, i] = spec
-        return plan.Node(
+        return plan.PlanNode(
             plan.CALL,
             [self.slots[value] for value in self._inputs(name)],
             [self.slots.get((name, i), -1) for i in range(call.results)],
@@ -184,20 +184,20 @@ class Assembler:
             site="" if call.made else call.site,
         )
 
-    def _block(self, unit: Unit) -> plan.Node:
+    def _block(self, unit: Unit) -> plan.PlanNode:
         name = f"{self.program.dotted[self.flow.name]}.block{len(self.graphs)}"
         graph = _BlockGraph(self.flow, self.specs, unit, name)
         graph.trace()
         for value, rows in zip(unit.writes, graph.written, strict=True):
             self.specs[value] = rows.spec
         self.graphs.append(graph)
-        return plan.Node(
+        return plan.PlanNode(
             plan.BLOCK, [self.slots[value] for value in unit.reads], [self.slots[value] for value in unit.writes]
         )
 
     # Events.
 
-    def _function(self) -> plan.Function:
+    def _function(self) -> plan.PlannedFunction:
         program, flow, ordered = self.program, self.flow, self.ordered
         events: list[tuple[list[int], list[int]]] = [([], [])]
         for unit in ordered:
@@ -215,13 +215,13 @@ class Assembler:
             if flow.name in program.whole:
                 arrived |= self._ends(flow.ordered)
             if len(arrived) > 1:
-                nodes.append(plan.Node(plan.WAIT, [], [], event=len(events)))
+                nodes.append(plan.PlanNode(plan.WAIT, [], [], event=len(events)))
                 _wait(nodes[-1], len(nodes) - 1, arrived, events)
                 arrived = {len(events)}
                 events.append(([], []))
             events[max(arrived, default=0)][1].append(number)
         results = [self.slots[value] for value in flow.results]
-        made = plan.Function(
+        made = plan.PlannedFunction(
             flow.name, flow.arguments, len(self.slots), results, program.groups[flow.name], events, nodes
         )
         made.has_effects = flow.name in program.with_effects
@@ -242,7 +242,7 @@ class Assembler:
         return unit.node.event
 
 
-def _wait(node: plan.Node, number: int, arrived: set[int], events: list[tuple[list[int], list[int]]]) -> None:
+def _wait(node: plan.PlanNode, number: int, arrived: set[int], events: list[tuple[list[int], list[int]]]) -> None:
     """Makes a node wait for events, or for the beginning."""
     waits = sorted(arrived) or [0]
     node.pending = len(waits)
@@ -250,21 +250,23 @@ def _wait(node: plan.Node, number: int, arrived: set[int], events: list[tuple[li
         events[event][0].append(number)
 
 
-def made_function(program: Program, name: str) -> plan.Function:
+def made_function(program: FlowProgram, name: str) -> plan.PlannedFunction:
     """The plan of a loop (node 0 calls its condition, node 1 its body) or of a map (node 0 runs for every row)."""
     call = program.made[name]
     arguments = list(range(len(call.arguments)))
     events: list[tuple[list[int], list[int]]] = [([], [])]
     if call.made == plan.LOOP:
         count = len(arguments)
-        condition = plan.Node(plan.CALL, arguments, [count], targets=[call.inner[0]])
-        body = plan.Node(plan.CALL, arguments, [count + 1 + i for i in arguments], targets=[call.inner[1]])
+        condition = plan.PlanNode(plan.CALL, arguments, [count], targets=[call.inner[0]])
+        body = plan.PlanNode(plan.CALL, arguments, [count + 1 + i for i in arguments], targets=[call.inner[1]])
         slots, results, nodes = 2 * count + 1, arguments, [condition, body]
     else:
         slots = len(arguments) + call.results
         results = list(range(len(arguments), slots))
-        nodes = [plan.Node(plan.CALL, arguments, results, targets=list(call.inner), site=call.site or name)]
-    function = plan.Function(name, len(arguments), slots, results, program.groups[name], events, nodes, call.made)
+        nodes = [plan.PlanNode(plan.CALL, arguments, results, targets=list(call.inner), site=call.site or name)]
+    function = plan.PlannedFunction(
+        name, len(arguments), slots, results, program.groups[name], events, nodes, call.made
+    )
     if call.made == plan.MAP:
         function.map_results = [_map_result(spec) for spec in result_specs(call)]
     return function
@@ -303,10 +305,10 @@ class _BlockGraph:
     def __init__(self, flow: Flow, specs: dict[Value, tf.TensorSpec], unit: Unit, name: str) -> None:
         self.flow, self.specs, self.unit, self.name = flow, specs, unit, name
         self.graph = tf_private.FuncGraph(name)
-        self.values: dict[Value, Rows] = {}
+        self.values: dict[Value, VectorizedRows] = {}
         self.captures: dict[int, tf.Tensor] = {}
         self.inputs: list[tf.Tensor] = []
-        self.written: list[Rows] = []
+        self.written: list[VectorizedRows] = []
         self.sums: list[tuple[str, int, list[tf.Tensor]]] = []
         self.apart: dict[str, str | None] = {}
         self.by_row = flow.by_row.get(unit.names[0], "") if unit.names else ""
@@ -362,10 +364,10 @@ class _BlockGraph:
 
     def _read(self, value: Value) -> None:
         spec = self.specs[value]
-        self.values[value] = Rows(tf_private.placeholder(spec), False) if self.by_row else _rows_of(spec)
+        self.values[value] = VectorizedRows(tf_private.placeholder(spec), False) if self.by_row else _rows_of(spec)
         self.inputs.append(self.values[value].tensor)
 
-    def _get(self, value: Value) -> Rows:
+    def _get(self, value: Value) -> VectorizedRows:
         if value not in self.values:
             assert self.flow.is_shared(value), value
             self._run(self.flow.nodes[value[0]])
@@ -373,7 +375,7 @@ class _BlockGraph:
 
     def _run(self, node: Any) -> None:
         if node.op == "Recgraph>Capture":
-            outputs = [Rows(self._capture(node), False)]
+            outputs = [VectorizedRows(self._capture(node), False)]
         else:
             inputs = [self._get(value) for value in self.flow.inputs(node.name)]
             try:
@@ -387,7 +389,7 @@ class _BlockGraph:
         for i, output in enumerate(outputs):
             self.values[node.name, i] = output
 
-    def _vectorized(self, node: Any, inputs: list[Rows]) -> list[Rows]:
+    def _vectorized(self, node: Any, inputs: list[VectorizedRows]) -> list[VectorizedRows]:
         """The outputs of a node; the user's line is noted on every operation that computes them."""
         before = len(self.graph.get_operations())
         outputs = vectorize.vectorize(node, inputs)
@@ -430,14 +432,16 @@ class _BlockGraph:
         return tf.shape(self.inputs[0])[:1]
 
 
-def _rows_of(spec: tf.TensorSpec) -> Rows:
+def _rows_of(spec: tf.TensorSpec) -> VectorizedRows:
     """A value that comes from another block."""
-    return Rows(tf_private.placeholder(tf.TensorSpec(tf.TensorShape([None]).concatenate(spec.shape), spec.dtype)), True)
+    return VectorizedRows(
+        tf_private.placeholder(tf.TensorSpec(tf.TensorShape([None]).concatenate(spec.shape), spec.dtype)), True
+    )
 
 
-def _row_by_row(node: Any, inputs: list[Rows]) -> list[tf.TensorSpec]:
+def _row_by_row(node: Any, inputs: list[VectorizedRows]) -> list[tf.TensorSpec]:
     """What is known of the results of an operation that runs once for every row."""
-    row = [Rows(tf_private.placeholder(value.spec), False) if value.has_rows else value for value in inputs]
+    row = [VectorizedRows(tf_private.placeholder(value.spec), False) if value.has_rows else value for value in inputs]
     return [output.spec for output in vectorize.vectorize(node, row)]
 
 

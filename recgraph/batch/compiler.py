@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph.batch import blocks, costs, effects, plan, priority
-from recgraph.batch.flow import Flow, Program
+from recgraph.batch.flow import Flow, FlowProgram
 
 # The function that carries the plan in its attributes; `Program::ReadPlan` looks for it. No SubGraph's function has a
 # dot in its name, unless it ends with .rec or .grad.
@@ -65,7 +65,7 @@ def compile_program(library: Any, roots: list[str]) -> Batched:
         return Flow(definition, by_row[name], joins[name], found.ordered[name])
 
     while True:
-        program = Program(blocks.reachable(definitions, roots, flow_of), found.functions)
+        program = FlowProgram(blocks.reachable(definitions, roots, flow_of), found.functions)
         assemblers = [blocks.Assembler(program, flow) for flow in program.flows.values()]
         apart = [(a.flow.name, node, reason) for a in assemblers for node, reason in a.trace().items()]
         if not apart:
@@ -77,7 +77,7 @@ def compile_program(library: Any, roots: list[str]) -> Batched:
                 by_row[function][node] = reason
 
 
-def _assemble(program: Program, assemblers: list[blocks.Assembler]) -> Batched:
+def _assemble(program: FlowProgram, assemblers: list[blocks.Assembler]) -> Batched:
     functions = [assembler.assemble() for assembler in assemblers]
     functions += [blocks.made_function(program, name) for name in program.made]
     definitions = [definition for assembler in assemblers for definition in assembler.definitions]

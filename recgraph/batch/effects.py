@@ -21,7 +21,7 @@ _ELSEWHERE = -1  # in place of the slot of a resource that was not captured
 
 
 @dataclasses.dataclass(frozen=True)
-class Effects:
+class ProgramEffects:
     """Of the functions of a program, by name.
 
     Attributes:
@@ -35,9 +35,9 @@ class Effects:
     functions: set[str]
 
 
-def find(definitions: dict[str, Any]) -> Effects:
+def find(definitions: dict[str, Any]) -> ProgramEffects:
     """The effects of the functions of a library."""
-    effects = Effects({name: {} for name in definitions}, {name: set() for name in definitions}, set())
+    effects = ProgramEffects({name: {} for name in definitions}, {name: set() for name in definitions}, set())
     written = {_ELSEWHERE}
     for definition in definitions.values():
         written.update(slot for node in _stateful(definition) if _writes(node) for slot in _slots(node, definition))
@@ -52,7 +52,7 @@ def find(definitions: dict[str, Any]) -> Effects:
             return effects
 
 
-def _enter(effects: Effects, definition: Any, node: Any, written: set[int]) -> None:
+def _enter(effects: ProgramEffects, definition: Any, node: Any, written: set[int]) -> None:
     name = definition.signature.name
     known = ops.facts(node.op)
     if known.checks:  # what follows a check has to wait, nobody else
@@ -65,7 +65,7 @@ def _enter(effects: Effects, definition: Any, node: Any, written: set[int]) -> N
         effects.functions.add(name)
 
 
-def _enter_calls(effects: Effects, definition: Any) -> None:
+def _enter_calls(effects: ProgramEffects, definition: Any) -> None:
     """Enters the calls of a function that reach effects, as far as is known."""
     calls = {node.name for node in definition.node_def if effects.functions.intersection(functions_of(node))}
     if calls:

@@ -223,7 +223,7 @@ def _output_number(node: Any, argument: str, index: int) -> int:
     raise KeyError(f"{node.op} has no output {argument}")
 
 
-class Program:
+class FlowProgram:
     """All functions that can be reached, their labels, and the groups of their results.
 
     Attributes:

@@ -47,7 +47,7 @@ class Block:
 
 
 @dataclasses.dataclass
-class Node:
+class PlanNode:
     """A step of a function: it runs when all events that it waits for were fired.
 
     Attributes:
@@ -85,7 +85,7 @@ class MapResult:
 
 
 @dataclasses.dataclass
-class Function:
+class PlannedFunction:
     """Nodes over numbered slots; the first slots are the arguments.
 
     Attributes:
@@ -99,7 +99,7 @@ class Function:
     results: list[int]
     groups: list[list[int]]
     events: list[tuple[list[int], list[int]]]
-    nodes: list[Node]
+    nodes: list[PlanNode]
     kind: int = PLAIN
     map_results: list[MapResult] = dataclasses.field(default_factory=list)
     has_effects: bool = False
@@ -109,7 +109,7 @@ class Function:
 class Plan:
     """All functions of a program."""
 
-    functions: list[Function]
+    functions: list[PlannedFunction]
 
     @property
     def blocks(self) -> list[Block]:
@@ -158,7 +158,7 @@ class _Encoder:
         self.add(len(self.strings))
         self.strings.append(text)
 
-    def add_function(self, function: Function) -> None:
+    def add_function(self, function: PlannedFunction) -> None:
         self.add(function.kind, function.arguments, function.slots, function.has_effects)
         self.add_list(function.results)
         self.add(len(function.groups))
@@ -175,7 +175,7 @@ class _Encoder:
             self.add(result.is_frame, result.dtype)
             self.add_list(result.shape)
 
-    def add_node(self, node: Node) -> None:
+    def add_node(self, node: PlanNode) -> None:
         self.add(node.kind, node.pending)
         self.add_list(node.reads)
         self.add_list(node.writes)
@@ -199,7 +199,7 @@ class _Encoder:
 _VERBS = {PACK: "pack", UNPACK: "unpack", IS_EMPTY: "is empty", JOIN: "join", WAIT: "wait"}
 
 
-def _listing(function: Function) -> Iterable[str]:
+def _listing(function: PlannedFunction) -> Iterable[str]:
     arguments = _slots(range(function.arguments))
     yield f"{function.name}({arguments}) -> {_slots(function.results)}"
     if function.kind == LOOP:
@@ -212,7 +212,7 @@ def _listing(function: Function) -> Iterable[str]:
         yield f"    {_slots(node.writes) or '-'} = {_what(node)}"
 
 
-def _what(node: Node) -> str:
+def _what(node: PlanNode) -> str:
     if node.kind == CALL:
         if node.selector == NO_SELECTOR:
             return f"call {node.targets[0]}({_slots(node.reads)})"

@@ -41,13 +41,15 @@ def _edges(whole: plan.Plan) -> dict[_Place, set[_Place]]:
     return edges
 
 
-def _deliveries(function: plan.Function) -> list[tuple[int, int]]:
+def _deliveries(function: plan.PlannedFunction) -> list[tuple[int, int]]:
     if function.kind != plan.PLAIN:
         return [(1, group) for group in range(len(function.groups))]
     return [(event, group) for event, (_, groups) in enumerate(function.events) for group in groups]
 
 
-def _made_edges(made: plan.Function, functions: dict[str, plan.Function], edges: dict[_Place, set[_Place]]) -> None:
+def _made_edges(
+    made: plan.PlannedFunction, functions: dict[str, plan.PlannedFunction], edges: dict[_Place, set[_Place]]
+) -> None:
     """A loop's condition can lead to its body and to its end, its body to the condition; a map's callee to the end."""
     starts = [(node.targets[0], 0) for node in made.nodes]
     after = [{starts[-1], (made.name, 1)}, {starts[0]}] if made.kind == plan.LOOP else [{(made.name, 1)}]

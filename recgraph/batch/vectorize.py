@@ -27,7 +27,7 @@ class IsJoin(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class VectorizedRows:
     """A value of a block under construction.
 
     Attributes:
@@ -72,7 +72,7 @@ class Site:
     """An operation to vectorise: its node and inputs, at least one with rows."""
 
     node: Any
-    inputs: list[Rows]
+    inputs: list[VectorizedRows]
 
     def tensors(self) -> list[tf.Tensor]:
         """The inputs' tensors."""
@@ -84,7 +84,7 @@ class Site:
         rows = next(value.tensor for value in self.inputs if value.has_rows)
         return tf.shape(rows)[:1]
 
-    def with_rows(self, value: Rows) -> tf.Tensor:
+    def with_rows(self, value: VectorizedRows) -> tf.Tensor:
         """The value with rows: a shared one is repeated."""
         return value.tensor if value.has_rows else with_rows(value, self.count)
 
@@ -97,7 +97,7 @@ class Site:
         return copy_operation(self.node, tensors, changed)
 
 
-def vectorize(node: Any, inputs: list[Rows]) -> list[Rows]:
+def vectorize(node: Any, inputs: list[VectorizedRows]) -> list[VectorizedRows]:
     """The outputs of `node` for many rows.
 
     Raises:
@@ -105,7 +105,9 @@ def vectorize(node: Any, inputs: list[Rows]) -> list[Rows]:
         IsJoin: see there.
     """
     if not any(value.has_rows for value in inputs):
-        return [Rows(tensor, False) for tensor in copy_operation(node, [value.tensor for value in inputs], {})]
+        return [
+            VectorizedRows(tensor, False) for tensor in copy_operation(node, [value.tensor for value in inputs], {})
+        ]
     rule = RULES.get(node.op)
     if rule is None:
         raise NoRule(f"{node.op} has no batched form")
@@ -114,7 +116,7 @@ def vectorize(node: Any, inputs: list[Rows]) -> list[Rows]:
             made = rule(Site(node, inputs))
     except (ValueError, TypeError, IndexError) as error:
         raise NoRule(f"{node.op} has no batched form here ({error})") from error
-    return [value if isinstance(value, Rows) else Rows(value, True) for value in _listed(made)]
+    return [value if isinstance(value, VectorizedRows) else VectorizedRows(value, True) for value in _listed(made)]
 
 
 def copy_operation(node: Any, tensors: Sequence[tf.Tensor], changed: dict[str, Any]) -> list[tf.Tensor]:
@@ -144,14 +146,14 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return enter
 
 
-def with_rows(value: Rows, count: tf.Tensor) -> tf.Tensor:
+def with_rows(value: VectorizedRows, count: tf.Tensor) -> tf.Tensor:
     """The value with rows: a shared one is repeated."""
     if value.has_rows:
         return value.tensor
     return tf.broadcast_to(value.tensor, tf.concat([count, tf.shape(value.tensor)], 0))
 
 
-def known(value: Rows, what: str) -> np.ndarray:
+def known(value: VectorizedRows, what: str) -> np.ndarray:
     """The value of an input that must be known now."""
     static = value.static
     if static is None:
@@ -178,7 +180,7 @@ def reshape_rows(tensor: tf.Tensor, shape: Sequence[int] | tf.Tensor, count: tf.
     return tf.reshape(tensor, [-1, *shape]) if 0 not in shape else tf.reshape(tensor, [tf.shape(tensor)[0], *shape])
 
 
-def expanded(value: Rows, rank: int) -> tf.Tensor:
+def expanded(value: VectorizedRows, rank: int) -> tf.Tensor:
     """The tensor with ones after the rows, so that it broadcasts against values of a higher rank."""
     missing = rank - value.rank
     if not value.has_rows or missing <= 0:
@@ -190,7 +192,7 @@ def expanded(value: Rows, rank: int) -> tf.Tensor:
     return reshape_rows(value.tensor, [1] * missing + shape)
 
 
-def aligned(values: Sequence[Rows]) -> list[tf.Tensor]:
+def aligned(values: Sequence[VectorizedRows]) -> list[tf.Tensor]:
     """The tensors as they broadcast against each other."""
     rank = max(value.rank for value in values)
     return [expanded(value, rank) for value in values]

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from recgraph.coexec.directions import PlannedScope
-from recgraph.coexec.trace_graph import START, Node
+from recgraph.coexec.trace_graph import START, TraceNode
 
 
 def deferred_writes(
-    nodes: Mapping[int, Node],
+    nodes: Mapping[int, TraceNode],
     scopes: Mapping[int, PlannedScope],
     is_write: Callable[[int], bool],
     may_wait: Callable[[int], bool],
@@ -37,7 +37,9 @@ def deferred_writes(
         deferred = kept
 
 
-def _shared(nodes: Mapping[int, Node], places: Mapping[int, int], writes: set[int], deferred: set[int]) -> set[int]:
+def _shared(
+    nodes: Mapping[int, TraceNode], places: Mapping[int, int], writes: set[int], deferred: set[int]
+) -> set[int]:
     """The variables that other operations write as well, or use after the first write that is deferred."""
     first: dict[int, int] = {}
     for number in sorted(deferred, key=places.__getitem__, reverse=True):
@@ -49,7 +51,7 @@ def _shared(nodes: Mapping[int, Node], places: Mapping[int, int], writes: set[in
     return shared
 
 
-def _variables(node: Node) -> set[int]:
+def _variables(node: TraceNode) -> set[int]:
     return {r for r in node.resources if r >= 0}
 
 

@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from recgraph import native, tf_private
-from recgraph.coexec.generation import Meaning, Resource, Signature
+from recgraph.coexec.generation import InputMeaning, Signature, StepResource
 from recgraph.coexec.loops import Loops
 from recgraph.coexec.operations import KINDS, PROGRAMS, WRITES, may_be_deferred, may_be_in_program, may_fail
 from recgraph.coexec.trace import Trace, read_trace
@@ -189,7 +189,7 @@ def conflict(trace: Trace) -> str:
     return ""
 
 
-def resource(number: int) -> Resource:
+def resource(number: int) -> StepResource:
     """The variable with this number.
 
     Raises:
@@ -200,7 +200,7 @@ def resource(number: int) -> Resource:
     if dtype == 0:
         raise ValueError(f"{name} is not a variable")
     sizes = None if shape is None else [None if n < 0 else n for n in shape]
-    return Resource(name, tf.dtypes.as_dtype(dtype), tf.TensorShape(sizes))
+    return StepResource(name, tf.dtypes.as_dtype(dtype), tf.TensorShape(sizes))
 
 
 def is_write(number: int) -> bool:
@@ -245,4 +245,4 @@ def place(number: int) -> str:
     return f"{frames[0][0]}:{frames[0][1]}" if frames else "?"
 
 
-MEANING = Meaning(signature, resource, is_write)
+MEANING = InputMeaning(signature, resource, is_write)

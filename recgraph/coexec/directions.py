@@ -30,7 +30,7 @@ class PlannedScope:
 
 
 @dataclasses.dataclass(frozen=True)
-class Way:
+class Direction:
     """From one node to another.
 
     Attributes:
@@ -57,12 +57,12 @@ class Directions:
                 for case, block in enumerate(level.blocks):
                     self._place.update(dict.fromkeys(block, (i, case)))
 
-    def after(self, node: int) -> tuple[Way, ...]:
+    def after(self, node: int) -> tuple[Direction, ...]:
         """Everything that may come after a node, or at the START of a step."""
         scope = START if node == START else self.graph.scopes[node]
         return tuple(self._onward(node, scope, ()))
 
-    def _onward(self, item: int, scope: int, told: Messages) -> Iterator[Way]:
+    def _onward(self, item: int, scope: int, told: Messages) -> Iterator[Direction]:
         """What comes after an item of a scope; its START is one."""
         here = -1 if item == START else self._place[item][0]
         successors = self.graph.successors(item, scope)
@@ -72,17 +72,17 @@ class Directions:
         if END in successors:
             over = (*told, *self._to_end(scope, here))
             if scope == START:
-                yield Way(END, over)
+                yield Direction(END, over)
             else:
                 condition = self.scopes[scope].condition
                 yield from self._onward(START, scope, (*over, (condition, 1)))
                 yield from self._onward(scope, self.graph.scopes[scope], (*over, (condition, 0)))
 
-    def _into(self, item: int, told: Messages) -> Iterator[Way]:
+    def _into(self, item: int, told: Messages) -> Iterator[Direction]:
         if isinstance(self.graph.items[item], Loop):
             yield from self._onward(START, item, (*told, (self.scopes[item].condition, 1)))
         else:
-            yield Way(item, told)
+            yield Direction(item, told)
 
     def _to(self, scope: int, here: int, item: int) -> Messages:
         """The cases of the levels up to that of an item: those that are passed by get the case after their last."""

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from recgraph.coexec import device
 from recgraph.coexec.phases import Phases
-from recgraph.coexec.profile import Profile
+from recgraph.coexec.profile import StepProfile
 from recgraph.coexec.trace import From
-from recgraph.coexec.trace_graph import Node
+from recgraph.coexec.trace_graph import TraceNode
 from recgraph.explaining import Explanation, Remark, counted
 
 # What to change where steps leave their graph, by how the reason begins.
@@ -88,7 +88,7 @@ def _described_graph(phases: Phases) -> str:
     return f"{size}; graph: {counted(phases.built.switches, 'switch', 'switches')}, Python waits for {waits}"
 
 
-def _described_times(profile: Profile) -> str:
+def _described_times(profile: StepProfile) -> str:
     text = "ms per step: Python busy {:.2f}, stalled {:.2f}; graph busy {:.2f}, stalled {:.2f}"
     return text.format(*(seconds * 1e3 for seconds in (*profile.python, *profile.graph)))
 
@@ -99,7 +99,7 @@ def _described_threads(is_one: bool, with_all: float, with_one: float) -> str:
     return text.format(which, with_one * 1e3, with_all * 1e3)
 
 
-def _stalls(profile: Profile) -> Iterator[Remark]:
+def _stalls(profile: StepProfile) -> Iterator[Remark]:
     """What the runners wait for that is worth a look: a twentieth of a step, and more."""
     for runner, stalls, remedy in (
         ("Python", profile.python_stalls(), "read the value later, or less often"),
@@ -111,7 +111,7 @@ def _stalls(profile: Profile) -> Iterator[Remark]:
                 yield Remark("stalled", stall.where, text, remedy=remedy if stall.where else "")
 
 
-def _meetings(nodes: Iterable[Node]) -> Iterator[Remark]:
+def _meetings(nodes: Iterable[TraceNode]) -> Iterator[Remark]:
     """The lines at which the graph is given values, gives some, or is waited for."""
     found: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for node in nodes:

@@ -12,7 +12,7 @@ from recgraph import tf_private
 from recgraph.coexec import device
 from recgraph.coexec.explaining import explanation
 from recgraph.coexec.phases import AS_USUAL, Execution, Phases
-from recgraph.coexec.profile import Profile
+from recgraph.coexec.profile import StepProfile
 from recgraph.errors import NotCoexecuted
 
 
@@ -78,7 +78,7 @@ class Coexecuted:
         made = explanation(self.phases.name, self.phases)
         return made.html() if html else made
 
-    def timing(self) -> Profile:
+    def timing(self) -> StepProfile:
         """Measures how long Python and its graph are busy in a step, and what they wait for."""
         return self.phases.profile()
 

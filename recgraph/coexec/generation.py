@@ -14,7 +14,7 @@ from recgraph import tf_private
 from recgraph.coexec.cases import Level
 from recgraph.coexec.directions import NONE
 from recgraph.coexec.operations import rows_of
-from recgraph.coexec.plan import Plan, PlannedInput
+from recgraph.coexec.plan import PlannedInput, StepPlan
 from recgraph.coexec.trace import From, Origin
 from recgraph.coexec.trace_graph import START
 
@@ -38,7 +38,7 @@ class Signature:
 
 
 @dataclasses.dataclass(frozen=True)
-class Resource:
+class StepResource:
     """A variable."""
 
     name: str
@@ -47,15 +47,15 @@ class Resource:
 
 
 @dataclasses.dataclass(frozen=True)
-class Meaning:
+class InputMeaning:
     """What the numbers in a plan stand for."""
 
     signature: Callable[[int], Signature]
-    resource: Callable[[int], Resource]
+    resource: Callable[[int], StepResource]
     is_write: Callable[[int], bool]
 
 
-def generate(plan: Plan, meaning: Meaning, xla: bool = False) -> Any:
+def generate(plan: StepPlan, meaning: InputMeaning, xla: bool = False) -> Any:
     """The function of a plan; it takes the number of the run and the variables' handles and gives nothing.
 
     Args:
@@ -104,7 +104,7 @@ class _Writer:
     `_met` is what Python was given last, and what it told the graph before that.
     """
 
-    def __init__(self, plan: Plan, meaning: Meaning, xla: bool) -> None:
+    def __init__(self, plan: StepPlan, meaning: InputMeaning, xla: bool) -> None:
         self.plan, self.meaning, self.xla = plan, meaning, xla
         self.run = tf_private.placeholder(tf.TensorSpec([], tf.int64))
         self.outer = {number: self._handle(number) for number in plan.resources}

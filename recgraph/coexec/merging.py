@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from recgraph.coexec.loops import Items, Repeated, nested, trip_counts
 from recgraph.coexec.trace import From, Operation, Origin, Trace
-from recgraph.coexec.trace_graph import END, START, Item, Loop, Node, TraceGraph, join_origins
+from recgraph.coexec.trace_graph import END, START, Item, Loop, TraceGraph, TraceNode, join_origins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,8 +188,8 @@ def _depths(graph: TraceGraph) -> list[int]:
     return depth
 
 
-def _node(operation: Operation, inputs: Iterable[Origin]) -> Node:
-    return Node(
+def _node(operation: Operation, inputs: Iterable[Origin]) -> TraceNode:
+    return TraceNode(
         operation.signature,
         operation.location,
         tuple((origin,) for origin in inputs),

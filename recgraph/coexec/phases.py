@@ -11,7 +11,7 @@ from recgraph.coexec import device
 from recgraph.coexec.generation import generate
 from recgraph.coexec.merging import Merged
 from recgraph.coexec.plan import Threads, make_plan
-from recgraph.coexec.profile import KEPT, Meaning, Profile, Slots, read_times
+from recgraph.coexec.profile import KEPT, Meaning, StepProfile, ValueSlots, read_times
 from recgraph.coexec.trace import Trace
 from recgraph.coexec.trace_graph import TraceGraph
 
@@ -59,7 +59,7 @@ class Built:
 
     plan: Any
     function: Any
-    slots: Slots
+    slots: ValueSlots
     switches: int
     syncs: int
 
@@ -83,7 +83,7 @@ class Phases:
         self.built: Built | None = None
         self.counts = {"traced": 0, "coexecuted": 0, "left": 0, "eager": 0}
         self.reasons: collections.Counter[tuple[str, str]] = collections.Counter()
-        self._times: collections.deque[tuple[Any, Slots]] = collections.deque(maxlen=KEPT)
+        self._times: collections.deque[tuple[Any, ValueSlots]] = collections.deque(maxlen=KEPT)
         self.given_up = ""
 
     @property
@@ -100,9 +100,9 @@ class Phases:
         """Whether the next step is co-executed, or none will be."""
         return self.built is not None or bool(self.given_up)
 
-    def profile(self) -> Profile:
+    def profile(self) -> StepProfile:
         """Where the time of the last steps went that were co-executed."""
-        return Profile(self.name, [read_times(times, slots) for times, slots in self._times])
+        return StepProfile(self.name, [read_times(times, slots) for times, slots in self._times])
 
     def learn(self, outcome: device.Outcome, was_raised: bool) -> None:
         """Takes note of how a step went."""
@@ -155,7 +155,7 @@ class Phases:
             described = plan.described(name, options, self.execution.is_lazy, self.execution.threads)
             syncs = sum(node.is_sync and not node.node.is_foreseen for node in plan.nodes.values())
             self.built = Built(
-                device.module().plan(described, function), function, Slots(plan, _MEANING), plan.switches, syncs
+                device.module().plan(described, function), function, ValueSlots(plan, _MEANING), plan.switches, syncs
             )
             _LOG.info("%s: a graph of %d operations, %d switches", self.name, len(plan.nodes), plan.switches)
         except ReferenceError:  # a variable of a path that was traced is gone: the paths are traced anew

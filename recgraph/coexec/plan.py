@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 
 from recgraph.coexec.cases import assign_cases
 from recgraph.coexec.deferring import deferred_writes
-from recgraph.coexec.directions import NONE, Directions, PlannedScope, Way
+from recgraph.coexec.directions import NONE, Direction, Directions, PlannedScope
 from recgraph.coexec.trace import From, Origin
-from recgraph.coexec.trace_graph import START, Node, TraceGraph
+from recgraph.coexec.trace_graph import START, TraceGraph, TraceNode
 
 # Which threads do the work of a graph: whichever turn out to be better, one, or all of TensorFlow's.
 Threads = Literal["tried", "one", "all"]
@@ -41,16 +41,16 @@ class PlannedNode:
         kept: for each output where all that it ever was is kept, or NONE.
     """
 
-    node: Node
+    node: TraceNode
     is_sync: bool
     inputs: tuple[PlannedInput, ...]
     fetches: tuple[int, ...]
     kept: tuple[int, ...]
-    follow: tuple[Way, ...]
+    follow: tuple[Direction, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class StepPlan:
     """Everything that the graph and its walker have to agree upon.
 
     Attributes:
@@ -67,7 +67,7 @@ class Plan:
 
     nodes: Mapping[int, PlannedNode]
     scopes: Mapping[int, PlannedScope]
-    first: tuple[Way, ...]
+    first: tuple[Direction, ...]
     commit: int
     slots: int
     kept: int
@@ -93,7 +93,7 @@ class Plan:
         return *head, self.slots, self.kept, self.commit, nodes, first
 
 
-def _described_ways(ways: tuple[Way, ...], numbers: Mapping[int, int]) -> tuple[Any, ...]:
+def _described_ways(ways: tuple[Direction, ...], numbers: Mapping[int, int]) -> tuple[Any, ...]:
     return tuple((numbers.get(way.node, len(numbers)), way.messages) for way in ways)
 
 
@@ -120,7 +120,7 @@ def make_plan(
     may_fail: Callable[[int], bool],
     may_be_deferred: Callable[[int], bool] = lambda _: False,
     may_wait: bool = True,
-) -> Plan:
+) -> StepPlan:
     """Lays out a trace graph.
 
     Args:
@@ -152,7 +152,7 @@ def make_plan(
     shadowed = {r for number, used in written.items() if number not in deferred for r in used if r >= 0}
     resources = {r for node in graph.nodes.values() for r in node.resources if r >= 0}
     commit = next(counter) if written else NONE
-    return Plan(
+    return StepPlan(
         nodes,
         scopes,
         directions.after(START),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from recgraph.coexec.plan import Plan
+from recgraph.coexec.plan import StepPlan
 from recgraph.coexec.trace import From
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ class Meaning:
     name: Callable[[int], str]
 
 
-class Slots:
+class ValueSlots:
     """What the graph of a plan waits for in each of its slots."""
 
-    def __init__(self, plan: Plan, meaning: Meaning) -> None:
+    def __init__(self, plan: StepPlan, meaning: Meaning) -> None:
         self._plan, self._meaning = plan, meaning
         self._stalls = {plan.commit: Stall("", "the end of the step in Python")}
         self._walked = tuple(plan.nodes)  # the device counts operations without loops
@@ -104,7 +104,7 @@ class Slots:
         return Stall(self._meaning.place(node.location), what.format(self._meaning.name(node.signature)))
 
 
-def read_times(described: tuple[Any, ...], slots: Slots) -> StepTimes:
+def read_times(described: tuple[Any, ...], slots: ValueSlots) -> StepTimes:
     """The times of a step from what the device gives at its end."""
     python, stalls, graph, graph_stalls = described
     return StepTimes(
@@ -122,7 +122,7 @@ def _summed(pairs: Iterable[tuple[Stall, float]]) -> dict[Stall, float]:
     return dict(total)
 
 
-class Profile:
+class StepProfile:
     """The times of the last steps of a program.
 
     Args:
@@ -180,9 +180,9 @@ class Profile:
         Console(file=written, width=120).print(*self.tables(), sep="\n")
         return written.getvalue().rstrip()
 
-    def renamed(self, name: str) -> Profile:
+    def renamed(self, name: str) -> StepProfile:
         """The same under another name."""
-        return Profile(name, self.steps)
+        return StepProfile(name, self.steps)
 
     def tables(self) -> list[Any]:
         """The breakdown and the causes of waiting, as titles and tables for `rich`."""
@@ -210,7 +210,7 @@ class Profile:
         draw([self], path)
 
 
-def draw(profiles: list[Profile], path: Path) -> None:
+def draw(profiles: list[StepProfile], path: Path) -> None:
     """Draws several programs beside each other.
 
     Args:
@@ -220,7 +220,7 @@ def draw(profiles: list[Profile], path: Path) -> None:
     breakdown(profiles).savefig(path, dpi=150)
 
 
-def breakdown(profiles: list[Profile]) -> Figure:
+def breakdown(profiles: list[StepProfile]) -> Figure:
     """A picture of two bars for each program: Python and its graph, busy and stalled."""
     from matplotlib.figure import Figure
 

@@ -11,7 +11,7 @@ from recgraph import explaining, tf_private
 from recgraph.coexec import device
 from recgraph.coexec.explaining import explanation
 from recgraph.coexec.phases import Execution, Phases
-from recgraph.coexec.profile import Profile
+from recgraph.coexec.profile import StepProfile
 
 # How many graphs may still be running while Python is at a later step.
 WINDOW = 2
@@ -93,7 +93,7 @@ class Steps(Generic[T]):
         made = explanation(self.phases.name, self.phases)
         return made.html() if html else made
 
-    def timing(self) -> Profile:
+    def timing(self) -> StepProfile:
         """Measures how long Python and its graph are busy in a step, and what they wait for."""
         return self.phases.profile()
 

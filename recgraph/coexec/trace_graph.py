@@ -17,7 +17,7 @@ END = -2
 
 
 @dataclasses.dataclass(frozen=True)
-class Node:
+class TraceNode:
     """An operation of some of the steps.
 
     Attributes:
@@ -60,7 +60,7 @@ class Loop:
         return (self.number,)
 
 
-Item: TypeAlias = Node | Loop
+Item: TypeAlias = TraceNode | Loop
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,9 +81,9 @@ class TraceGraph:
     follow: tuple[tuple[int, ...], ...] = ()
 
     @property
-    def nodes(self) -> Mapping[int, Node]:
+    def nodes(self) -> Mapping[int, TraceNode]:
         """The operations by number."""
-        return {number: item for number, item in enumerate(self.items) if isinstance(item, Node)}
+        return {number: item for number, item in enumerate(self.items) if isinstance(item, TraceNode)}
 
     @property
     def loops(self) -> Mapping[int, Loop]:

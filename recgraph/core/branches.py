@@ -31,7 +31,7 @@ def explain(name: str, error: BaseException, trace: TracebackType | None) -> Bra
     )
 
 
-class _Leaf:
+class _BranchLeaf:
     def __init__(self, value: Any) -> None:
         shape = getattr(value, "shape", None)
         dims = shape if shape is None or shape.rank is None else list(shape)
@@ -42,4 +42,4 @@ class _Leaf:
 
 
 def _outline(structure: Any) -> str:
-    return str(tf.nest.map_structure(_Leaf, structure))
+    return str(tf.nest.map_structure(_BranchLeaf, structure))

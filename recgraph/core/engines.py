@@ -11,7 +11,7 @@ from recgraph.errors import Unbatchable
 ENGINES = ("auto", "parallel", "batched")
 
 
-class Plan(Protocol):
+class EnginePlan(Protocol):
     """What another engine makes of a program."""
 
     functions: list[Any]
@@ -30,19 +30,19 @@ class Linked(Protocol):
     """What `explain` needs of a program."""
 
     key: str
-    plan: Plan | None
+    plan: EnginePlan | None
     unbatchable: Unbatchable | None
 
 
-_compilers: dict[str, Callable[[Any, list[str]], Plan]] = {}
+_compilers: dict[str, Callable[[Any, list[str]], EnginePlan]] = {}
 
 
-def register(engine: str, compiler: Callable[[Any, list[str]], Plan]) -> None:
+def register(engine: str, compiler: Callable[[Any, list[str]], EnginePlan]) -> None:
     """Makes an engine known: `compiler(library, roots)` makes its plan, or raises `Unbatchable`."""
     _compilers[engine] = compiler
 
 
-def compile_batched(library: Any, roots: list[str]) -> Plan | None:
+def compile_batched(library: Any, roots: list[str]) -> EnginePlan | None:
     """The plan of the batched engine; None where that engine is not there.
 
     Raises:

@@ -6,7 +6,6 @@ import ast
 import linecache
 import os
 import sys
-import threading
 import traceback
 from collections.abc import Iterator
 from types import FrameType, TracebackType
@@ -14,6 +13,7 @@ from types import FrameType, TracebackType
 import tensorflow as tf
 
 from recgraph import tf_private
+from recgraph.cpython.parsing import parse
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _OURS = tuple(os.path.join(_HERE, name) + os.sep for name in ("core", "native", "tf_private"))
@@ -77,10 +77,6 @@ def raised_in(file: str, trace: TracebackType | None) -> FrameType | None:
     return trace.tb_frame if trace is not None and trace.tb_frame.f_code.co_filename.endswith(file) else None
 
 
-# CPython 3.11 counts the depth of trees for all threads together, and fails when they differ (its issue 106905).
-_PARSING = threading.Lock()
-
-
 def call_label() -> str:
     """A label for the call that is being executed: the first name in its arguments.
 
@@ -135,8 +131,7 @@ def _call_expression(frame: FrameType) -> ast.Call | None:
     encoded[-1] = encoded[-1][:end_column]
     encoded[0] = encoded[0][column:]
     try:
-        with _PARSING:
-            tree = ast.parse(b"(" + b"".join(encoded) + b")", mode="eval")
+        tree = parse(b"(" + b"".join(encoded) + b")", mode="eval")
     except (SyntaxError, SystemError):
         return None
     return tree.body if isinstance(tree.body, ast.Call) else None

@@ -23,7 +23,7 @@ from recgraph.core.contract import GradientContract, Sum, sum_specs
 from recgraph.core.definition import Definition
 from recgraph.core.environment import Slots
 from recgraph.core.gradient import GradientGraph
-from recgraph.core.writing import Context, Source, write_function
+from recgraph.core.writing import Source, WritingContext, write_function
 from recgraph.errors import DefinitionError, GradientError, Unbatchable
 
 # Keys of programs that nobody has any more. The last few stay known to the process: a graph of a program that runs
@@ -59,7 +59,7 @@ class Program:
     contract: GradientContract | None
     report: graph_optimizer.Report | None
     batched: bool = False
-    plan: engines.Plan | None = None
+    plan: engines.EnginePlan | None = None
     unbatchable: Unbatchable | None = None
     is_registered: bool = False
 
@@ -174,7 +174,7 @@ def link(root: Definition, gradient: bool, batched: bool) -> Program:
     names = _names(members)
     library = tf.compat.v1.GraphDef().library
     own = {f"{name}{suffix}" for name in names.values() for suffix in ("", ".rec", ".grad")}
-    context = Context(library, slots, lambda identity: names[identity], own)
+    context = WritingContext(library, slots, lambda identity: names[identity], own)
     for member in members:
         _write(context, names[member.identity], member, gradient)
     entry = names[root.identity]
@@ -196,7 +196,7 @@ def link(root: Definition, gradient: bool, batched: bool) -> Program:
 
 def _plan(
     root: Definition, library: Any, entry: str, order: state.InOrder
-) -> tuple[engines.Plan | None, Unbatchable | None]:
+) -> tuple[engines.EnginePlan | None, Unbatchable | None]:
     """The plan of the batched engine; the functions of its blocks go into the library."""
     if order.functions:
         return None, Unbatchable("state that the bodies read and write, one invocation after another,", order.where)
@@ -293,7 +293,7 @@ def all_operations(graph: Any, environment: Any) -> Iterator[tuple[tf.Operation,
                 yield from all_operations(inner, environment)
 
 
-def _write(context: Context, name: str, member: Definition, gradient: bool) -> None:
+def _write(context: WritingContext, name: str, member: Definition, gradient: bool) -> None:
     body = member.finished_body()
     arguments = member.placeholders
     outputs = list(body.outputs)

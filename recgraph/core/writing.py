@@ -24,7 +24,7 @@ AttrValue = tf.compat.v1.AttrValue
 
 
 @dataclasses.dataclass(frozen=True)
-class Context:
+class WritingContext:
     """What all functions of one program share."""
 
     library: Any
@@ -65,15 +65,15 @@ class Source:
     is_condition: bool = False
 
 
-def write_function(context: Context, name: str, source: Source) -> None:
+def write_function(context: WritingContext, name: str, source: Source) -> None:
     """Adds `source` to the library as function `name`, with the functions of its regions."""
-    _Writer(context, name, source).write()
+    _FunctionWriter(context, name, source).write()
 
 
-class _Writer:
+class _FunctionWriter:
     """Writes one function."""
 
-    def __init__(self, context: Context, name: str, source: Source) -> None:
+    def __init__(self, context: WritingContext, name: str, source: Source) -> None:
         self.context = context
         self.name = name
         self.source = source

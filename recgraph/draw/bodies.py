@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from recgraph.draw import scene as scenes
 from recgraph.draw.layout import Box, Placed, place
-from recgraph.draw.scene import Node, Scene
+from recgraph.draw.scene import Scene, SceneNode
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +75,7 @@ def _lay_out(scene: Scene) -> _Picture:
     return _Picture(scene, boxes, place(boxes, scene.edges), parts)
 
 
-def _plain_box(node: Node) -> Box:
+def _plain_box(node: SceneNode) -> Box:
     width = max(_text_width(node.label, TEXT), _text_width(node.detail, SMALL))
     return Box(width + 2 * PAD + 0.06, (LINE if not node.detail else 1.9 * LINE) + PAD)
 
@@ -84,7 +84,7 @@ def _part_width(name: str, part: _Picture) -> float:
     return max(part.width, _text_width(name, TEXT)) + 2 * MARGIN
 
 
-def _region_box(node: Node, parts: list[_Picture]) -> Box:
+def _region_box(node: SceneNode, parts: list[_Picture]) -> Box:
     widths = [_part_width(name, part) for (name, _), part in zip(node.parts, parts, strict=True)]
     height = max(part.height for part in parts) + HEADER + 2 * MARGIN
     return Box(sum(widths) + MARGIN * (len(parts) + 1), height + HEADER + MARGIN)
@@ -114,7 +114,7 @@ def _draw(axes: Axes, picture: _Picture, x: float, y: float) -> None:
         _draw_edge(axes, [(x + a, y + b) for a, b in route])
 
 
-def _draw_plain(axes: Axes, node: Node, box: Box, left: float, top: float) -> None:
+def _draw_plain(axes: Axes, node: SceneNode, box: Box, left: float, top: float) -> None:
     pill = node.kind in (scenes.INPUT, scenes.PASSED, scenes.CAPTURE, scenes.OUTPUT, scenes.CONSTANT)
     _draw_box(axes, left, top, box.width, box.height, 0.12 if pill else 0.03, _STYLES[node.kind])
     middle = left + box.width / 2
@@ -127,7 +127,7 @@ def _draw_plain(axes: Axes, node: Node, box: Box, left: float, top: float) -> No
         axes.text(middle, top + box.height * 0.74, detail, ha="center", va="center_baseline", fontsize=SMALL, zorder=5)
 
 
-def _draw_region(axes: Axes, node: Node, box: Box, parts: list[_Picture], left: float, top: float) -> None:
+def _draw_region(axes: Axes, node: SceneNode, box: Box, parts: list[_Picture], left: float, top: float) -> None:
     _draw_box(axes, left, top, box.width, box.height, 0.06, _STYLES[node.kind])
     axes.text(
         left + box.width / 2, top + HEADER / 2, node.label, ha="center", va="center", fontsize=TEXT, weight="bold"

@@ -58,7 +58,7 @@ _REGION_NAMES = {regions.IF: "if", regions.CASE: "switch", regions.WHILE: "loop"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Node:
+class SceneNode:
     """A box.
 
     Attributes:
@@ -78,7 +78,7 @@ class Node:
 class Scene:
     """Boxes, sources before what uses them, and edges as pairs of indices."""
 
-    nodes: list[Node]
+    nodes: list[SceneNode]
     edges: list[tuple[int, int]]
 
 
@@ -128,7 +128,7 @@ class _Builder:
         self.outputs = outputs
         self.environment = environment
         self.variables = variables
-        self.nodes: list[Node] = []
+        self.nodes: list[SceneNode] = []
         self.edges: list[tuple[int, int]] = []
         self._places: dict[Any, int] = {}
 
@@ -140,7 +140,7 @@ class _Builder:
                 self._add_operation(op)
         given = [(name, self._place_of(_origin(tensor))) for name, tensor in self._shown_outputs()]
         for name in dict.fromkeys(name for name, _ in given):
-            place = self._add(Node(OUTPUT, name))
+            place = self._add(SceneNode(OUTPUT, name))
             self.edges += dict.fromkeys((source, place) for other, source in given if other == name)
         return Scene(self.nodes, self.edges)
 
@@ -177,7 +177,7 @@ class _Builder:
 
     # Boxes.
 
-    def _add(self, node: Node) -> int:
+    def _add(self, node: SceneNode) -> int:
         self.nodes.append(node)
         return len(self.nodes) - 1
 
@@ -190,18 +190,18 @@ class _Builder:
         elif op.type == "Recgraph>Invoke":
             node = _invoke_node(op)
         else:
-            node = Node(OPERATION, _operation_label(op))
+            node = SceneNode(OPERATION, _operation_label(op))
         self._places[op] = self._add(node)
         self.edges += dict.fromkeys((place, self._places[op]) for place in places)
 
-    def _region_node(self, region: regions.Region) -> Node:
+    def _region_node(self, region: regions.Region) -> SceneNode:
         parts = []
         for i, graph in enumerate(region.graphs):
             name = _PART_NAMES[region.kind](i)
             labels, results = self._part_labels(region, graph, name)
             builder = _Builder(graph, labels, results, self.environment, self.variables)
             parts.append((name, builder.scene()))
-        return Node(REGION, _REGION_NAMES[region.kind], parts=tuple(parts))
+        return SceneNode(REGION, _REGION_NAMES[region.kind], parts=tuple(parts))
 
     def _part_labels(self, region: regions.Region, graph: Any, name: str) -> tuple[dict[int, str], list[str]]:
         """What the inputs and the outputs of a branch or loop are called; "" for an output that is not shown."""
@@ -221,7 +221,7 @@ class _Builder:
         if key not in self._places:
             kind = CAPTURE if outer is not None else INPUT if isinstance(self.graph, BodyGraph) else PASSED
             kind = CONSTANT if tensor.op.type == "Const" and outer is None else kind
-            self._places[key] = self._add(Node(kind, self._label_of(tensor)))
+            self._places[key] = self._add(SceneNode(kind, self._label_of(tensor)))
         return self._places[key]
 
     def _label_of(self, tensor: tf.Tensor) -> str:
@@ -288,11 +288,11 @@ def _origin(tensor: tf.Tensor) -> tf.Tensor:
     return tensor
 
 
-def _invoke_node(op: tf.Operation) -> Node:
+def _invoke_node(op: tf.Operation) -> SceneNode:
     callee = op.get_attr("entry").decode().split("#")[0]
     site = op.get_attr("site").decode()
     how = "map over" if op.get_attr("map") else "at"
-    return Node(INVOKE, callee, f"{how} {site}" if site and site != callee else "")
+    return SceneNode(INVOKE, callee, f"{how} {site}" if site and site != callee else "")
 
 
 def _operation_label(op: tf.Operation) -> str:

@@ -19,7 +19,7 @@ from recgraph.data import Tree, Vocabulary, load_sst
 from recgraph.train import pictures, predictor, run, trainer
 from recgraph.train.history import Record
 from recgraph.train.settings import Settings
-from recgraph.train.steps import Steps
+from recgraph.train.steps import TrainingSteps
 from recgraph.train.tasks import TASKS
 
 
@@ -57,7 +57,7 @@ def evaluate(folder: Path, data: Path | None, split: str, as_json: bool) -> dict
     task = TASKS[loaded.settings.task]
     examples = getattr(task.load(data or loaded.settings.data), split)
     dataset = task.dataset(examples, loaded.vocabulary, loaded.model.hyper.batch_size)
-    figures = trainer.evaluate(Steps(loaded.model, loaded.settings.implementation, task=task), dataset)
+    figures = trainer.evaluate(TrainingSteps(loaded.model, loaded.settings.implementation, task=task), dataset)
     if as_json:
         echo_json({"split": split, task.unit: len(examples), **figures})
         return figures

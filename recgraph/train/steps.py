@@ -60,7 +60,7 @@ def batch_signature() -> TreeBatch:
     return TASKS["fine"].signature
 
 
-class Steps(tf.Module):
+class TrainingSteps(tf.Module):
     """The steps of one run. Many steps are one loop in a graph: calling a graph from Python costs 0.3 ms."""
 
     def __init__(self, model: Any, implementation: str = "recursive", seed: int = 0, task: Task = TASKS["fine"]):

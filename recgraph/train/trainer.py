@@ -14,7 +14,7 @@ from recgraph.train import treebank
 from recgraph.train.checkpoints import Checkpoints
 from recgraph.train.history import History, Record, draw_curve
 from recgraph.train.run import KEPT, Run
-from recgraph.train.steps import NotFiniteError, Steps
+from recgraph.train.steps import NotFiniteError, TrainingSteps
 from recgraph.train.tasks import TASKS
 
 
@@ -93,7 +93,7 @@ class Trainer:
         self.run = run
         self.task = TASKS[run.settings.task]
         self.progress = Progress()
-        self._steps = Steps(run.model, run.settings.implementation, run.settings.seed, self.task)
+        self._steps = TrainingSteps(run.model, run.settings.implementation, run.settings.seed, self.task)
         state = tf.train.Checkpoint(
             model=run.model, optimizer=self._steps.optimizer, step=self._steps.step, progress=self.progress
         )
@@ -186,6 +186,6 @@ class Trainer:
         return {"epoch": epoch, **training, "dev": figures, "best": best}
 
 
-def evaluate(steps: Steps, dataset: tf.data.Dataset) -> dict[str, float]:
+def evaluate(steps: TrainingSteps, dataset: tf.data.Dataset) -> dict[str, float]:
     """The figures of the task over a data set."""
     return steps.task.figures(steps.evaluate(iter(dataset), int(dataset.cardinality())))

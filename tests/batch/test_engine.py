@@ -179,8 +179,8 @@ def test_what_has_no_batched_form_runs_row_by_row() -> None:
 def test_operations_without_batched_forms_are_all_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that reads what another gives, or stands behind a concatenation: two passes do."""
     made: list[Any] = []
-    program = compiler.Program
-    monkeypatch.setattr(compiler, "Program", lambda *given: made.append(given) or program(*given))
+    program = compiler.FlowProgram
+    monkeypatch.setattr(compiler, "FlowProgram", lambda *given: made.append(given) or program(*given))
     with rg.SubGraph("ranges", outputs=tf.TensorSpec([], tf.int32), engine="batched") as ranges:
         n = ranges.input(tf.int32)
 

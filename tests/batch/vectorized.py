@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.batch import vectorize
-from recgraph.batch.vectorize import Rows
+from recgraph.batch.vectorize import VectorizedRows
 
 
 def with_gradients(function: Callable[..., Any]) -> Callable[..., list[tf.Tensor]]:
@@ -71,7 +71,7 @@ class Batched:
 
     def _vectorized(self, *tensors: tf.Tensor) -> tuple[list[tf.Tensor], list[tuple[tf.Tensor, tf.Tensor]]]:
         values = {
-            id(placeholder): Rows(tensor, rows)
+            id(placeholder): VectorizedRows(tensor, rows)
             for placeholder, tensor, rows in zip(self._graph.inputs, tensors, self._has_rows, strict=True)
         }
         sums = []
@@ -84,16 +84,16 @@ class Batched:
         rows = tf.constant([self._count])
         return [vectorize.with_rows(values[id(output)], rows) for output in self._graph.outputs], sums
 
-    def _run_operation(self, op: tf.Operation, inputs: list[Rows]) -> list[Rows]:
+    def _run_operation(self, op: tf.Operation, inputs: list[VectorizedRows]) -> list[VectorizedRows]:
         try:
             return vectorize.vectorize(op.node_def, inputs)
         except vectorize.IsJoin:
             values = [vectorize.with_rows(value, tf.constant([self._count])) for value in inputs[:-1]]
-            return [Rows(tf.concat(values, 1), True)]
+            return [VectorizedRows(tf.concat(values, 1), True)]
         except vectorize.NoRule as reason:
             self.row_by_row[op.type] = str(reason)
             rows = []
             for row in range(self._count):
                 own = [value.tensor[row] if value.has_rows else value.tensor for value in inputs]
                 rows.append(vectorize.copy_operation(op.node_def, own, {}))
-            return [Rows(tf.stack(values), True) for values in zip(*rows, strict=True)]
+            return [VectorizedRows(tf.stack(values), True) for values in zip(*rows, strict=True)]

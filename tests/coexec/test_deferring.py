@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from recgraph.coexec import Coexecuted
-from recgraph.coexec.plan import Plan, make_plan
+from recgraph.coexec.plan import StepPlan, make_plan
 from recgraph.coexec.trace import From, Operation, Origin, Trace
 from tests.coexec.graphs import merging
 from tests.coexec.test_function import STEPS, compared
@@ -33,7 +33,7 @@ def _operation(letter: str, place: int) -> Operation:
     return Operation(ord(letter), place, (variable,), 0)
 
 
-def planned(*texts: str) -> Plan:
+def planned(*texts: str) -> StepPlan:
     """The plan of some traces."""
     graph = merging(*map(trace, texts)).graph
     return make_plan(graph, lambda s: chr(s) in WRITES, lambda _: False, lambda s: chr(s).islower())

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from recgraph.coexec.plan import Plan, make_plan
+from recgraph.coexec.plan import StepPlan, make_plan
 from recgraph.coexec.trace import Operation, Trace
 from recgraph.coexec.trace_graph import END, START
 from tests.coexec.graphs import Program, merging
@@ -15,12 +15,12 @@ from tests.coexec.graphs import Program, merging
 LONGEST = 200
 
 
-def planned(*traces: Trace) -> Plan:
+def planned(*traces: Trace) -> StepPlan:
     """The plan of some traces."""
     return make_plan(merging(*traces).graph, lambda _: False, lambda _: False)
 
 
-def walk(plan: Plan, source: random.Random) -> tuple[list[int], dict[int, collections.deque[int]]]:
+def walk(plan: StepPlan, source: random.Random) -> tuple[list[int], dict[int, collections.deque[int]]]:
     """A random way to the end: the nodes, and what was told in each slot."""
     nodes: list[int] = []
     told: dict[int, collections.deque[int]] = collections.defaultdict(collections.deque)
@@ -36,7 +36,7 @@ def walk(plan: Plan, source: random.Random) -> tuple[list[int], dict[int, collec
         ways = plan.nodes[way.node].follow
 
 
-def executed(plan: Plan, told: dict[int, collections.deque[int]], scope: int = START) -> list[int]:
+def executed(plan: StepPlan, told: dict[int, collections.deque[int]], scope: int = START) -> list[int]:
     """What the switches and loops of the graph do when they are told this."""
     done: list[int] = []
     for level, select in zip(plan.scopes[scope].levels, plan.scopes[scope].selects, strict=True):

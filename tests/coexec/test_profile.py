@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from recgraph.coexec import Coexecuted
-from recgraph.coexec.profile import Profile, Stall, StepTimes, draw
+from recgraph.coexec.profile import Stall, StepProfile, StepTimes, draw
 
 STEPS = 40
 
@@ -102,7 +102,7 @@ def test_the_table_and_the_picture(tmp_path: Path) -> None:
     """Numbers as they were measured, for each runner, and what stalled it."""
     wait, feed = Stall("program.py:3", "Sum"), Stall("program.py:4", "a value from Python for Add")
     steps = [StepTimes(0.010, {wait: 0.002}, 0.009, {feed: 0.004}), StepTimes(0.012, {wait: 0.004}, 0.011, {})]
-    profile = Profile("train", steps)
+    profile = StepProfile("train", steps)
     assert profile.python == pytest.approx((0.008, 0.003))
     assert profile.graph == pytest.approx((0.008, 0.002))
     text = str(profile)
@@ -112,12 +112,12 @@ def test_the_table_and_the_picture(tmp_path: Path) -> None:
     assert "a value from Python for Add" in row
     profile.picture(tmp_path / "one.svg")
     assert "Python stalled" in (tmp_path / "one.svg").read_text()
-    draw([profile, Profile("other", [])], tmp_path / "two.png")
+    draw([profile, StepProfile("other", [])], tmp_path / "two.png")
     assert (tmp_path / "two.png").stat().st_size > 1000
 
 
 def test_a_step_whose_graph_was_not_timed_counts_for_python() -> None:
     """Where none was."""
-    profile = Profile("train", [StepTimes(0.010, {})])
+    profile = StepProfile("train", [StepTimes(0.010, {})])
     assert profile.python == (0.010, 0.0)
     assert profile.graph == (0.0, 0.0)

@@ -73,7 +73,7 @@ def test_functions_of_one_number(function: Any) -> None:
 def test_a_wrong_remainder_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorFlow's own remainder has other signs of zero."""
 
-    def wrong(made: arithmetic.Sum) -> Any:
+    def wrong(made: arithmetic.NumberOperation) -> Any:
         return made.result(tf.math.floormod(*made.integers))
 
     monkeypatch.setitem(arithmetic.RULES, operator.mod, wrong)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from recgraph.batch.vectorize import NoRule, Rows, Site, aligned, expanded, rule
+from recgraph.batch.vectorize import NoRule, Site, VectorizedRows, aligned, expanded, rule
 
 _UNARY = """
 Abs Acos Acosh Angle Asin Asinh Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e
@@ -62,7 +62,7 @@ def _string_join(site: Site) -> list[tf.Tensor]:
     return site.same([tensors.get(id(value), value.tensor) for value in site.inputs])
 
 
-def _one_rank(site: Site, values: list[Rows]) -> list[tf.Tensor]:
+def _one_rank(site: Site, values: list[VectorizedRows]) -> list[tf.Tensor]:
     """All with rows."""
     if len({value.rank for value in values}) > 1:
         raise NoRule(f"{site.node.op} of values that differ in rank")
@@ -70,9 +70,9 @@ def _one_rank(site: Site, values: list[Rows]) -> list[tf.Tensor]:
 
 
 @rule("IdentityN")
-def _identity_n(site: Site) -> list[Rows]:
+def _identity_n(site: Site) -> list[VectorizedRows]:
     tensors = site.same(site.tensors())
-    return [Rows(tensor, value.has_rows) for tensor, value in zip(tensors, site.inputs, strict=True)]
+    return [VectorizedRows(tensor, value.has_rows) for tensor, value in zip(tensors, site.inputs, strict=True)]
 
 
 @rule("EnsureShape")

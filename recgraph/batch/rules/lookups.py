@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from recgraph.batch.vectorize import NoRule, Rows, Site, known, merged, rule
+from recgraph.batch.vectorize import NoRule, Site, VectorizedRows, known, merged, rule
 
 AttrValue = tf.compat.v1.AttrValue
 # Of places among all rows: there may be more than int32 can count.
@@ -42,14 +42,14 @@ def _gather_nd(site: Site) -> tf.Tensor:
 
 
 @rule("ScatterNd")
-def _scatter_nd(site: Site) -> Rows:
+def _scatter_nd(site: Site) -> VectorizedRows:
     indices, updates, shape = site.inputs
     if shape.has_rows:
         raise NoRule("ScatterNd into a computed shape")
     places, values = site.with_rows(indices), site.with_rows(updates)
     whole = tf.concat([tf.cast(site.count, tf.int64), tf.cast(shape.tensor, tf.int64)], 0)
     total = tf.scatter_nd(merged(places), merged(values), shape.tensor) if indices.rank > 1 else None
-    return Rows(tf.scatter_nd(_numbered(places), values, whole), True, total)
+    return VectorizedRows(tf.scatter_nd(_numbered(places), values, whole), True, total)
 
 
 @rule("TensorScatterAdd", "TensorScatterMax", "TensorScatterMin", "TensorScatterSub", "TensorScatterUpdate")
@@ -70,7 +70,7 @@ def _numbered(indices: tf.Tensor) -> tf.Tensor:
 
 
 @rule("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum")
-def _unsorted_segments(site: Site) -> Rows:
+def _unsorted_segments(site: Site) -> VectorizedRows:
     data, segments, number = site.inputs
     if number.has_rows:
         raise NoRule(f"{site.node.op} into a computed number of segments")
@@ -86,8 +86,8 @@ def _unsorted_segments(site: Site) -> Rows:
     made = tf.reshape(made, tf.concat([tf.cast(tf.stack([rows, many]), tf.int32), inner], 0))
     made.set_shape(tf.TensorShape([None, number.static]).concatenate(values.shape[rank + 1 :]))
     if site.node.op != "UnsortedSegmentSum":
-        return Rows(made, True)
-    return Rows(made, True, tf.math.unsorted_segment_sum(flat, tf.reshape(ids, [-1]), many))
+        return VectorizedRows(made, True)
+    return VectorizedRows(made, True, tf.math.unsorted_segment_sum(flat, tf.reshape(ids, [-1]), many))
 
 
 @rule("OneHot")

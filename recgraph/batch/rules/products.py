@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from recgraph.batch.vectorize import NoRule, Rows, Site, aligned, merged, parted, reshape_rows, rule
+from recgraph.batch.vectorize import NoRule, Site, VectorizedRows, aligned, merged, parted, reshape_rows, rule
 
 AttrValue = tf.compat.v1.AttrValue
 
@@ -15,7 +15,7 @@ def _matmul(site: Site) -> tf.Tensor:
     return _product(a, b, site.attribute("transpose_a").b, site.attribute("transpose_b").b)
 
 
-def _product(a: Rows, b: Rows, adjoint_a: bool, adjoint_b: bool) -> tf.Tensor:
+def _product(a: VectorizedRows, b: VectorizedRows, adjoint_a: bool, adjoint_b: bool) -> tf.Tensor:
     inner = a.shape[0 if adjoint_a else 1]
     if inner == 1 and a.has_rows and b.has_rows:
         return _as_matrix(a, adjoint_a, column=True) * _as_matrix(b, adjoint_b, column=False)
@@ -29,7 +29,7 @@ def _product(a: Rows, b: Rows, adjoint_a: bool, adjoint_b: bool) -> tf.Tensor:
     return tf.matmul(a.tensor, b.tensor, transpose_a=adjoint_a, transpose_b=adjoint_b)
 
 
-def _by_a_weight(a: Rows, b: Rows, adjoint_a: bool, adjoint_b: bool) -> tf.Tensor:
+def _by_a_weight(a: VectorizedRows, b: VectorizedRows, adjoint_a: bool, adjoint_b: bool) -> tf.Tensor:
     """Rows by one matrix that they share. Where `adjoint_a`, a has one row or one column: turned, it is what it was."""
     inner, height = a.shape[0 if adjoint_a else 1], a.shape[1 if adjoint_a else 0]
     rows = tf.reshape(a.tensor, [-1, _depth(inner, b, adjoint_b)])
@@ -41,13 +41,13 @@ def _by_a_weight(a: Rows, b: Rows, adjoint_a: bool, adjoint_b: bool) -> tf.Tenso
     return tf.reshape(product, [tf.shape(a.tensor)[0], tall, tf.shape(product)[1] if width is None else width])
 
 
-def _depth(inner: int | None, b: Rows, adjoint_b: bool) -> int | tf.Tensor:
+def _depth(inner: int | None, b: VectorizedRows, adjoint_b: bool) -> int | tf.Tensor:
     if inner is None:
         inner = b.shape[1 if adjoint_b else 0]
     return tf.shape(b.tensor)[1 if adjoint_b else 0] if inner is None else inner
 
 
-def _as_matrix(value: Rows, adjoint: bool, column: bool) -> tf.Tensor:
+def _as_matrix(value: VectorizedRows, adjoint: bool, column: bool) -> tf.Tensor:
     """A single column or row of every matrix, as it stands in an outer product."""
     if not adjoint:
         return value.tensor

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from recgraph.batch.vectorize import NoRule, Rows, Site, known, merged, parted, reshape_rows, rule
+from recgraph.batch.vectorize import NoRule, Site, VectorizedRows, known, merged, parted, reshape_rows, rule
 
 
-def _axes(value: Rows, rank: int) -> np.ndarray:
+def _axes(value: VectorizedRows, rank: int) -> np.ndarray:
     """Axes of one row's value as axes of the rows."""
     return np.asarray(known(value, "the axis")) % max(rank, 1) + 1
 
@@ -28,7 +28,7 @@ def _reduction(site: Site) -> list[tf.Tensor]:
     return site.same([value.tensor, tf.where(axes.tensor < 0, axes.tensor, axes.tensor + 1)])
 
 
-def _without(site: Site, value: Rows, positions: np.ndarray) -> tf.Tensor:
+def _without(site: Site, value: VectorizedRows, positions: np.ndarray) -> tf.Tensor:
     """The sum over axes of length one, or over none: nothing to add."""
     if site.attribute("keep_dims").b or not positions.size:
         return value.tensor

@@ -8,8 +8,8 @@ import tensorflow as tf
 from recgraph.batch.vectorize import (
     IsJoin,
     NoRule,
-    Rows,
     Site,
+    VectorizedRows,
     expanded,
     known,
     merged,
@@ -60,29 +60,29 @@ def _transpose(site: Site) -> list[tf.Tensor]:
 
 
 @rule("Shape", "Size", "Rank")
-def _shape(site: Site) -> Rows:
+def _shape(site: Site) -> VectorizedRows:
     (value,) = site.inputs
     dtype = tf.as_dtype(site.attribute("out_type").type or tf.int32.as_datatype_enum)
     if site.node.op == "Rank":
-        return Rows(tf.constant(value.rank), False)
+        return VectorizedRows(tf.constant(value.rank), False)
     if value.shape.is_fully_defined():
         shape = value.shape.as_list()
-        return Rows(tf.constant(shape if site.node.op == "Shape" else int(np.prod(shape)), dtype), False)
+        return VectorizedRows(tf.constant(shape if site.node.op == "Shape" else int(np.prod(shape)), dtype), False)
     # The rows of one batch are alike in shape, whatever it is.
     shape = tf.shape(value.tensor, out_type=dtype)[1:]
-    return Rows(shape if site.node.op == "Shape" else tf.reduce_prod(shape), False)
+    return VectorizedRows(shape if site.node.op == "Shape" else tf.reduce_prod(shape), False)
 
 
 @rule("ShapeN")
-def _shape_n(site: Site) -> list[Rows]:
+def _shape_n(site: Site) -> list[VectorizedRows]:
     dtype = tf.as_dtype(site.attribute("out_type").type)
     made = []
     for value in site.inputs:
         if value.shape.is_fully_defined():
-            made.append(Rows(tf.constant(value.shape.as_list(), dtype), False))
+            made.append(VectorizedRows(tf.constant(value.shape.as_list(), dtype), False))
         else:
             shape = tf.shape(value.tensor, out_type=dtype)
-            made.append(Rows(shape[1:] if value.has_rows else shape, False))
+            made.append(VectorizedRows(shape[1:] if value.has_rows else shape, False))
     return made
 
 

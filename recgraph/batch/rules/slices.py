@@ -6,7 +6,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from recgraph.batch.vectorize import NoRule, Rows, Site, rule
+from recgraph.batch.vectorize import NoRule, Site, VectorizedRows, rule
 
 
 @rule("Slice")
@@ -29,7 +29,7 @@ def _strided_slice(site: Site) -> list[tf.Tensor]:
 
 
 @rule("StridedSliceGrad")
-def _strided_slice_grad(site: Site) -> list[tf.Tensor] | Rows:
+def _strided_slice_grad(site: Site) -> list[tf.Tensor] | VectorizedRows:
     shape, *places, gradient = site.inputs
     if shape.has_rows:
         raise NoRule("StridedSliceGrad of a computed shape")
@@ -43,7 +43,7 @@ def _strided_slice_grad(site: Site) -> list[tf.Tensor] | Rows:
     return site.same([whole, *_with_a_whole_dimension(places), gradient.tensor], **_masks(site))
 
 
-def _with_a_whole_dimension(places: list[Rows]) -> list[tf.Tensor]:
+def _with_a_whole_dimension(places: list[VectorizedRows]) -> list[tf.Tensor]:
     """Begin, end and strides with one more dimension in front."""
     leads = (tf.zeros, tf.zeros, tf.ones)
     return [tf.concat([lead([1], p.tensor.dtype), p.tensor], 0) for lead, p in zip(leads, places, strict=True)]
@@ -75,7 +75,7 @@ class _Elements:
     new: list[int]
 
     @classmethod
-    def of(cls, site: Site, places: list[Rows], rank: int) -> _Elements:
+    def of(cls, site: Site, places: list[VectorizedRows], rank: int) -> _Elements:
         """What a StridedSlice says; `NoRule` where it has ends that are computed."""
         begin, _, strides = places
         count = begin.shape[0]
@@ -102,7 +102,7 @@ class _Elements:
                 raise NoRule(f"{site.node.op} at a computed place")
         return cls(rank, dims, tf.gather(site.with_rows(begin), columns, axis=1), new)
 
-    def take(self, value: Rows) -> tf.Tensor:
+    def take(self, value: VectorizedRows) -> tf.Tensor:
         """The elements of every row."""
         lead = int(value.has_rows)
         shape = tf.shape(value.tensor, self.indices.dtype)[lead:]
@@ -117,7 +117,7 @@ class _Elements:
             taken = tf.expand_dims(taken, place + 1)
         return taken
 
-    def put(self, gradient: tf.Tensor, shape: tf.Tensor) -> Rows:
+    def put(self, gradient: tf.Tensor, shape: tf.Tensor) -> VectorizedRows:
         """Zeros of that shape, and the gradient at the elements: for every row, and the sum over all."""
         gradient = tf.squeeze(gradient, [place + 1 for place in self.new]) if self.new else gradient
         indices = self._from_the_front(tf.cast(shape, self.indices.dtype))
@@ -128,7 +128,7 @@ class _Elements:
         numbered = tf.concat([tf.range(count[0])[:, None], tf.cast(indices, tf.int64)], 1)
         rows = tf.scatter_nd(numbered, gradient, tf.concat([count, tf.cast(turned, tf.int64)], 0))
         total = tf.scatter_nd(indices, gradient, turned)
-        return Rows(tf.transpose(rows, [0, *(place + 1 for place in back)]), True, tf.transpose(total, back))
+        return VectorizedRows(tf.transpose(rows, [0, *(place + 1 for place in back)]), True, tf.transpose(total, back))
 
     def _order(self) -> list[int]:
         """The dimensions with indices, then the others."""

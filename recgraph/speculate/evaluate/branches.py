@@ -20,7 +20,7 @@ from recgraph.speculate.passes import connections, guarding, randomness
 from recgraph.speculate.script.contexts import Fork
 from recgraph.speculate.script.stand_ins import DUMMY, Residual
 from recgraph.speculate.values import merging, state
-from recgraph.speculate.values.state import Slot, State
+from recgraph.speculate.values.state import ProgramState, Slot
 
 Thunk = Callable[[], Any]
 # How a scope was left, as a number; what leaves a loop is odd.
@@ -45,7 +45,7 @@ def choose(
     if place in ev.paths:
         return (then if ev.follow_last(condition, what, at) else otherwise)()
 
-    def both(before: State) -> Any:
+    def both(before: ProgramState) -> Any:
         with ev.within(Fork()):
             return _both(ev, before, condition, then, otherwise, place)
 
@@ -63,7 +63,7 @@ def choose(
 class _Side:
     """A piece of the program in a graph of its own: what it gives and what it changes. Nothing is changed yet."""
 
-    def __init__(self, ev: Evaluator, before: State, thunk: Thunk, name: str) -> None:
+    def __init__(self, ev: Evaluator, before: ProgramState, thunk: Thunk, name: str) -> None:
         self.value: Any = None
         self.changes: dict[Slot, Any] = {}
         self.lists: dict[Slot, Any] = {}
@@ -88,7 +88,7 @@ class _Side:
                 self.changes[slot] = self.lists[slot]
 
 
-def _both(ev: Evaluator, before: State, condition: tf.Tensor, then: Thunk, otherwise: Thunk, place: Any) -> Any:
+def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk, otherwise: Thunk, place: Any) -> Any:
     """Each piece is converted once; then both graphs get the outputs that they have together."""
     one, other = sides = [_Side(ev, before, then, "then"), _Side(ev, before, otherwise, "otherwise")]
     one.take_whole(other.changes)
@@ -119,7 +119,7 @@ def _both(ev: Evaluator, before: State, condition: tf.Tensor, then: Thunk, other
     return value
 
 
-def tried(before: State, thunk: Thunk) -> tuple[Any, dict[Slot, Any]]:
+def tried(before: ProgramState, thunk: Thunk) -> tuple[Any, dict[Slot, Any]]:
     """What a piece of the program gives and changes, found in a graph that is thrown away."""
     with scratch():
         value = thunk()

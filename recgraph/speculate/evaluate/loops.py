@@ -33,7 +33,7 @@ from recgraph.speculate.script.stand_ins import (
 )
 from recgraph.speculate.values import iterators, lists, merging, objects, script_calls, state
 from recgraph.speculate.values.merging import Maybe
-from recgraph.speculate.values.state import WHOLE, Slot, State
+from recgraph.speculate.values.state import WHOLE, ProgramState, Slot
 
 
 def graph_rows(ev: Evaluator, iterable: Any, varies: bool = False) -> Rows | None:
@@ -106,7 +106,7 @@ _ROUNDS = 4
 Start = Callable[[], None]
 
 
-class Loop:
+class ConvertedLoop:
     """A loop that is being converted. How it was left so far is in the frame's locals, so that it can be merged.
 
     Args:
@@ -199,7 +199,7 @@ def _returns(node: ast.AST) -> bool:
 def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
     """A `for` loop."""
     iterable = ev.value(node.iter)
-    loop = Loop(ev, node)
+    loop = ConvertedLoop(ev, node)
     if isinstance(iterable, tf.Variable):
         iterable = iterable.read_value()
     if objects.is_object(iterable):
@@ -218,7 +218,7 @@ def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
     return loop.finish()
 
 
-def _taken(loop: Loop, member: Any) -> bool:
+def _taken(loop: ConvertedLoop, member: Any) -> bool:
     """A round for what a generator yields; whether it was the last."""
     loop.next()
     loop.round(_binding(loop, member))
@@ -228,11 +228,11 @@ def _taken(loop: Loop, member: Any) -> bool:
     return left
 
 
-def _binding(loop: Loop, member: Any) -> Start:
+def _binding(loop: ConvertedLoop, member: Any) -> Start:
     return lambda: targets.assign(loop.ev, loop.node.target, member)
 
 
-def _unrolled(loop: Loop, starts: Iterable[Start]) -> None:
+def _unrolled(loop: ConvertedLoop, starts: Iterable[Start]) -> None:
     for start in starts:
         loop.next()
         loop.round(start)
@@ -242,7 +242,7 @@ def _unrolled(loop: Loop, starts: Iterable[Start]) -> None:
 
 def run_while(ev: Evaluator, node: ast.While) -> Signal | None:
     """A `while` loop."""
-    loop = Loop(ev, node)
+    loop = ConvertedLoop(ev, node)
     varies = not ev.optimizations.unrolling or any(
         seen.varies for seen in ev.profile.occurrences(site_of(ev.frame.syntax, node.test, "truth"))
     )
@@ -259,7 +259,7 @@ def run_while(ev: Evaluator, node: ast.While) -> Signal | None:
     raise ev.refuse(Feature.TRIPS, f"a loop of more than {UNROLL} rounds is not unrolled")
 
 
-def _test(loop: Loop, varies: bool) -> bool | tf.Tensor:
+def _test(loop: ConvertedLoop, varies: bool) -> bool | tf.Tensor:
     """Whether there is one more round. Where calls differ in the number of rounds, none is assumed for a tensor."""
     ev, test = loop.ev, loop.node.test
     value = ev.value(test) if loop.left() is False else loop.unless_left(lambda: _truth_of_test(loop))
@@ -269,7 +269,7 @@ def _test(loop: Loop, varies: bool) -> bool | tf.Tensor:
     return ev.decide(value, at=test)
 
 
-def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
+def _dynamic_or_path(loop: ConvertedLoop, go: tf.Tensor) -> bool:
     """The rest of the loop in the graph; or, if it does not fit there, whether there is another round."""
     ev, place = loop.ev, loop.ev.place_of("round", at=loop.node)
     if ("unrolled", place) in ev.paths or not _is_entered(loop, go):
@@ -279,7 +279,7 @@ def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
         loop.round(lambda: None)
         loop.slots[loop.go] = _as_bool(loop.ev, loop.unless_left(lambda: _truth_of_test(loop)))
 
-    def whole(_: State) -> None:
+    def whole(_: ProgramState) -> None:
         with ev.within(LoopRound()):
             dynamic(loop, go, body)
 
@@ -294,7 +294,7 @@ def _dynamic_or_path(loop: Loop, go: tf.Tensor) -> bool:
     return False
 
 
-def _is_entered(loop: Loop, go: tf.Tensor) -> bool:
+def _is_entered(loop: ConvertedLoop, go: tf.Tensor) -> bool:
     """Whether the loop may have a round: where gradients depend on it, that is assumed."""
     ev = loop.ev
     if ("entered", ev.place_of("round", at=loop.node)) not in ev.paths:
@@ -305,7 +305,7 @@ def _is_entered(loop: Loop, go: tf.Tensor) -> bool:
     return True
 
 
-def _truth_of_test(loop: Loop) -> Residual:
+def _truth_of_test(loop: ConvertedLoop) -> Residual:
     test = loop.node.test
     return _as_bool(loop.ev, loop.ev.truth(loop.ev.value(test), at=test))
 
@@ -324,7 +324,7 @@ def each(ev: Evaluator, rows: Rows, take: Callable[[Any], None]) -> bool:
     Returns:
         Whether it fits there; else nothing was done.
     """
-    loop = Loop(ev, ev.here, lambda: None)
+    loop = ConvertedLoop(ev, ev.here, lambda: None)
     try:
         return _over_rows(loop, rows, take)
     finally:
@@ -339,7 +339,7 @@ def collected(ev: Evaluator, rows: Rows) -> list[Any]:
     return found
 
 
-def _over_rows(loop: Loop, rows: Rows, bind: Callable[[Any], None]) -> bool:
+def _over_rows(loop: ConvertedLoop, rows: Rows, bind: Callable[[Any], None]) -> bool:
     """A loop over rows whose number is known only in the graph; False if it does not fit there."""
     ev, slots, counter = loop.ev, loop.slots, loop.counter
     if ("unrolled", ev.place_of("round", at=loop.node)) in ev.paths:
@@ -358,7 +358,7 @@ def _over_rows(loop: Loop, rows: Rows, bind: Callable[[Any], None]) -> bool:
         slots.pop(counter)
         return True
 
-    def whole(before: State) -> None:
+    def whole(before: ProgramState) -> None:
         if rows.begins:
             branches.tried(before, lambda: _after_first(loop, rows, bind, body))
             _after_first(loop, rows, bind, body)
@@ -379,14 +379,14 @@ def _over_rows(loop: Loop, rows: Rows, bind: Callable[[Any], None]) -> bool:
     return True
 
 
-def _refused(loop: Loop, rows: Rows) -> bool:
+def _refused(loop: ConvertedLoop, rows: Rows) -> bool:
     """For a loop that may not be one of the graph."""
     if rows.is_known:
         return False
     raise loop.ev.refuse(Feature.TRIPS, "as many members as a tensor says", at=loop.node)
 
 
-def _after_first(loop: Loop, rows: Rows, bind: Callable[[Any], None], body: Callable[[], None]) -> None:
+def _after_first(loop: ConvertedLoop, rows: Rows, bind: Callable[[Any], None], body: Callable[[], None]) -> None:
     """The first round, after which names have values and numbers have become tensors; the others in the graph."""
     counter = loop.slots[loop.counter]
     loop.round(lambda: bind(rows.row(tf.constant(0, tf.int64))))
@@ -398,11 +398,11 @@ def _after_first(loop: Loop, rows: Rows, bind: Callable[[Any], None], body: Call
         dynamic(loop, go if left is False else tf.logical_and(go, tf.logical_not(left)), body)
 
 
-def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
+def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> None:
     """A loop in the graph: what its body changes are the loop's variables."""
     ev = loop.ev
     loop.slots[loop.go] = Residual("", tensor=go, late=True)
-    before = State(ev)
+    before = ProgramState(ev)
     patterns = _variables(ev, before, body)
     if merging.grows(list(patterns.values())):
         ev.growing.add(("unrolled", ev.place_of("round", at=loop.node)))
@@ -443,7 +443,7 @@ def dynamic(loop: Loop, go: tf.Tensor, body: Callable[[], None]) -> None:
     ev.assertions.append(number)
 
 
-def _variables(ev: Evaluator, before: State, body: Callable[[], None]) -> dict[Slot, Any]:
+def _variables(ev: Evaluator, before: ProgramState, body: Callable[[], None]) -> dict[Slot, Any]:
     """What the body changes, each with what it has in common from round to round."""
     patterns: dict[Slot, Any] = {}
     for _ in range(_ROUNDS):
@@ -465,12 +465,12 @@ def _variables(ev: Evaluator, before: State, body: Callable[[], None]) -> dict[S
     raise ev.refuse(Feature.LOOP, "what a loop changes has another shape in each round")
 
 
-def _is_new(before: State, slot: Slot, pattern: Any) -> bool:
+def _is_new(before: ProgramState, slot: Slot, pattern: Any) -> bool:
     """Whether a name that was not there before the loop is set in every round."""
     return isinstance(before.get(slot), Missing) and not isinstance(pattern, Maybe)
 
 
-def _merged(ev: Evaluator, before: State, slot: Slot, value: Any) -> Any:
+def _merged(ev: Evaluator, before: ProgramState, slot: Slot, value: Any) -> Any:
     first = before.get(slot)
     if isinstance(first, Missing) and before.is_name(slot) and not isinstance(value, Missing | Unsure):
         return merging.template(ev, DUMMY, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from recgraph.cpython import messages
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.stand_ins import MISSING
@@ -32,17 +33,15 @@ def _unpack(ev: Evaluator, target: ast.Tuple | ast.List, values: list[Any]) -> N
     stars = [i for i, part in enumerate(target.elts) if isinstance(part, ast.Starred)]
     if not stars:
         if len(values) < len(target.elts):
-            text = f"not enough values to unpack (expected {len(target.elts)}, got {len(values)})"
-            raise ev.raised(ValueError(text), at=target)
+            raise ev.raised(messages.too_few_values(len(target.elts), len(values)), at=target)
         if len(values) > len(target.elts):
-            raise ev.raised(ValueError(f"too many values to unpack (expected {len(target.elts)})"), at=target)
+            raise ev.raised(messages.too_many_values(len(target.elts)), at=target)
         for part, value in zip(target.elts, values, strict=True):
             assign(ev, part, value)
         return
     star, after = stars[0], len(target.elts) - stars[0] - 1
     if len(values) < star + after:
-        text = f"not enough values to unpack (expected at least {star + after}, got {len(values)})"
-        raise ev.raised(ValueError(text), at=target)
+        raise ev.raised(messages.too_few_values(star + after, len(values), has_star=True), at=target)
     end = len(values) - after
     for part, value in zip(target.elts[:star], values[:star], strict=True):
         assign(ev, part, value)

@@ -19,7 +19,7 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.script.stand_ins import HELD, Generator, Iteration, Residual, Rows, is_symbolic
 from recgraph.speculate.values import iterators, lists, objects, script_calls, state
-from recgraph.speculate.values.state import State
+from recgraph.speculate.values.state import ProgramState
 
 
 def _lazily(function: Callable[..., Any]) -> Special:
@@ -281,7 +281,7 @@ def _together(ev: Evaluator, members: Iterator[Any], wanted: bool, place: Any) -
         Again: they do something that would be noticed.
     """
     truths: list[tf.Tensor] = []
-    before: tuple[State, int] | None = None
+    before: tuple[ProgramState, int] | None = None
     try:
         for member in members:
             decided = ev.decide(member)
@@ -290,7 +290,7 @@ def _together(ev: Evaluator, members: Iterator[Any], wanted: bool, place: Any) -
                 break
             if isinstance(decided, tf.Tensor):
                 truths.append(decided)
-                before = before or (State(ev), ev.graph.draws)
+                before = before or (ProgramState(ev), ev.graph.draws)
         else:
             decided = not wanted
     except Raised:
@@ -305,7 +305,7 @@ def _together(ev: Evaluator, members: Iterator[Any], wanted: bool, place: Any) -
     return Residual("", tensor=reduce(tf.stack(truths)), late=True)
 
 
-def _has_changed(ev: Evaluator, before: State, draws: int) -> bool:
+def _has_changed(ev: Evaluator, before: ProgramState, draws: int) -> bool:
     try:
         return ev.graph.draws != draws or bool(before.changes())
     except Inconvertible:  # what could not be merged after a branch

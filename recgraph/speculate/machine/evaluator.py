@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from recgraph.cpython import messages
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe.profile import Profile, Seen, is_plain
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
@@ -60,7 +61,7 @@ def rule(*kinds: type[ast.AST]) -> Callable[[Rule], Rule]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class ConversionSettings:
     """What a conversion goes by.
 
     Attributes:
@@ -104,7 +105,7 @@ class Evaluator(abc.ABC):
 
     kinds: tuple[type[Kind], ...]
 
-    def __init__(self, script: Script, graph: Any, settings: Settings) -> None:
+    def __init__(self, script: Script, graph: Any, settings: ConversionSettings) -> None:
         self.script, self.graph = script, graph
         self.profile, self.optimizations, self.paths = settings.profile, settings.optimizations, settings.paths
         self.growing: set[Any] = set()
@@ -217,7 +218,7 @@ class Evaluator(abc.ABC):
             if name in frame.names.globals:
                 break
             if name in frame.locals or name in frame.names.bound:
-                without = _no_local(name) if frame is self.frame else _no_free_variable(name)
+                without = messages.unbound_local(name) if frame is self.frame else messages.unbound_free(name)
                 return self._bound(frame.locals.get(name, MISSING), name, without)
             if frame.outer is None and name in frame.function.__code__.co_freevars:
                 return self._read_cell(frame, name)
@@ -240,7 +241,7 @@ class Evaluator(abc.ABC):
         seen, site = self.seen()
         key = ("cell", id(cell))
         if key in self.heap.shadow:
-            return self._bound(self.heap.shadow[key], name, _no_free_variable(name))
+            return self._bound(self.heap.shadow[key], name, messages.unbound_free(name))
         try:
             current = cell.cell_contents
         except ValueError:
@@ -254,7 +255,7 @@ class Evaluator(abc.ABC):
         names = self.frame.function.__globals__
         key = ("global", id(names), name)
         seen, site = self.seen()
-        without = NameError(f"name {name!r} is not defined", name=name)
+        without = messages.undefined(name)
         if key in self.heap.shadow and not isinstance(self.heap.shadow[key], Missing):
             return self._bound(self.heap.shadow[key], name, without)
         if key not in self.heap.shadow:
@@ -550,15 +551,6 @@ def _contents(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:
         return MISSING
-
-
-def _no_local(name: str) -> NameError:
-    return UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
-
-
-def _no_free_variable(name: str) -> NameError:
-    text = f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"
-    return NameError(text, name=name)
 
 
 @dataclasses.dataclass(frozen=True)

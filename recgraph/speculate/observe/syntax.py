@@ -8,15 +8,13 @@ import dataclasses
 import functools
 import inspect
 import linecache
-import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
+from recgraph.cpython.parsing import parse
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 
-# Two threads that parse at once may find CPython 3.11's count of the depth of trees wrong: a SystemError.
-_PARSING = threading.Lock()
 FunctionNode: TypeAlias = ast.FunctionDef | ast.Lambda
 
 
@@ -107,8 +105,7 @@ def _functions(filename: str) -> list[tuple[FunctionNode, str]]:
     """All functions of a file, with the class around each."""
     text = "".join(linecache.getlines(filename))
     try:
-        with _PARSING:
-            tree = ast.parse(text, filename)
+        tree = parse(text, filename)
         return list(_inside(tree, ""))
     except SyntaxError:
         return []

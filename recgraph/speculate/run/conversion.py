@@ -13,7 +13,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.speculate.evaluate import exceptions, expressions, loops, managers, matching, statements
 from recgraph.speculate.library import builtins, frameworks, iteration, standard
-from recgraph.speculate.machine.evaluator import ALL, Evaluator, Optimizations, Settings
+from recgraph.speculate.machine.evaluator import ALL, ConversionSettings, Evaluator, Optimizations
 from recgraph.speculate.observe.profile import GeneralProfile, Profile, fits, same
 from recgraph.speculate.observe.reasons import PASSING, Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, names_of_parameters, syntax_of
@@ -31,7 +31,7 @@ from recgraph.speculate.script.stand_ins import Rows
 from recgraph.speculate.values import functions, later
 from recgraph.speculate.values.attributes import Namespace
 from recgraph.speculate.values.containers import Known, Object
-from recgraph.speculate.values.functions import Class, Function, Made, SuperKind, assume_code, enter
+from recgraph.speculate.values.functions import Class, FunctionKind, Made, SuperKind, assume_code, enter
 from recgraph.speculate.values.iterators import GraphRows, Iterating, Suspended
 from recgraph.speculate.values.later import Later
 from recgraph.speculate.values.shapes import Shape
@@ -69,7 +69,7 @@ class Conversion(Evaluator):
 
     kinds = (
         Later, Tensor, Variable, Made, Shape, Row, GraphRows, Iterating, Suspended, Namespace, SuperKind, Class,
-        Function, Object, Known,
+        FunctionKind, Object, Known,
     )  # fmt: skip
 
     def python(
@@ -114,11 +114,11 @@ def convert(
     if not optimizations.specialisation:
         for general in (GeneralProfile(profile), GeneralProfile(profile, keeps_shapes=True)):
             with contextlib.suppress(Exception):  # an operation may need to know more: then it is assumed
-                return _until_sure(function, parameters, Settings(general, optimizations))
+                return _until_sure(function, parameters, ConversionSettings(general, optimizations))
     first: Inconvertible | None = None
     for way in _WAYS:
         try:
-            return _until_sure(function, parameters, Settings(profile, optimizations, keeps_shapes), way)
+            return _until_sure(function, parameters, ConversionSettings(profile, optimizations, keeps_shapes), way)
         except RecursionError as error:
             raise Inconvertible(Feature.RECURSION, "its calls go deeper than Python's stack has room for") from error
         except Raised as raised:
@@ -139,7 +139,7 @@ _WAYS = ((False, True), (False, False), (True, False))
 def _until_sure(
     function: Any,
     parameters: tuple[Any, ...],
-    settings: Settings,
+    settings: ConversionSettings,
     way: tuple[bool, bool] = _WAYS[0],
 ) -> Converted:
     """Converts, again where it turns out that ways have to be assumed on which gradients depend."""
@@ -151,7 +151,9 @@ def _until_sure(
             paths |= again.places
 
 
-def _convert(function: Any, parameters: tuple[Any, ...], settings: Settings, way: tuple[bool, bool]) -> Converted:
+def _convert(
+    function: Any, parameters: tuple[Any, ...], settings: ConversionSettings, way: tuple[bool, bool]
+) -> Converted:
     syntax = syntax_of(function)
     script = Script(len(parameters))
     graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")

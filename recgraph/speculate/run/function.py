@@ -51,7 +51,7 @@ _LOG = logs.logger("speculate")
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
+class PreparedCall:
     """One call of a function: the parameters are what the arguments give them, defaults filled in."""
 
     function: Callable[..., Any]
@@ -69,7 +69,7 @@ class Misses(list[tuple[CachedGraph, Broken]]):
     """The graphs that do not fit a call, each with what broke: given in place of a result."""
 
 
-class Calls:
+class SpeculatedCalls:
     """The calls of a function: the graphs that they became, what broke, when another is made.
 
     Args:
@@ -147,11 +147,11 @@ class Calls:
                 break
         return misses
 
-    def _eagerly(self, call: Call) -> Any:
+    def _eagerly(self, call: PreparedCall) -> Any:
         """Calls the function."""
         return call.function(*call.arguments, **call.named)
 
-    def _without_graph(self, call: Call, misses: Misses) -> Any:
+    def _without_graph(self, call: PreparedCall, misses: Misses) -> Any:
         """No graph fits: another one, or the function itself."""
         if self.given_up or not (misses or self._cache.is_worthwhile(call.parameters)):
             self.calls["eager"] += 1
@@ -175,7 +175,7 @@ class Calls:
         self._cache.observed(call.parameters)
         return self._observed(call, kind)
 
-    def _failed(self, graph: CachedGraph, broken: Broken, call: Call) -> Any:
+    def _failed(self, graph: CachedGraph, broken: Broken, call: PreparedCall) -> Any:
         """Something failed in a graph: the eager call should raise. Where it does not, the graph is wrong."""
         result = self._observed(call, "fallback")
         graph.failures += broken.assumption is None or isinstance(broken.assumption, NoException)
@@ -184,7 +184,7 @@ class Calls:
             self._give_up("a graph fails where the eager call does not")
         return result
 
-    def _first_run(self, graph: CachedGraph, call: Call) -> Any:
+    def _first_run(self, graph: CachedGraph, call: PreparedCall) -> Any:
         """Runs a new graph, and keeps it unless it is of no use already."""
         result = graph.call(call.parameters)
         if type(result) is Broken:
@@ -237,7 +237,7 @@ class Calls:
     def _is_hopeless(self, graph: CachedGraph) -> bool:
         return any(self.breaks[text] >= MAX_BREAKS for text in map(str, graph.assumptions) if text in self.breaks)
 
-    def _converted(self, call: Call) -> CachedGraph | None:
+    def _converted(self, call: PreparedCall) -> CachedGraph | None:
         """A graph for a call; None if it has to run eagerly."""
         others = len(self._cache.of(call.parameters))
         if others >= MAX_GRAPHS:
@@ -275,7 +275,7 @@ class Calls:
         _LOG.info("%s: a graph of %d operations, %d assumptions", self.name, graph.size, len(graph.assumptions))
         return graph
 
-    def _observed(self, call: Call, kind: str) -> Any:
+    def _observed(self, call: PreparedCall, kind: str) -> Any:
         self.calls[kind] += 1
         names = names_of_parameters(call.inner)
         with self.profile.call():
@@ -317,7 +317,7 @@ class Calls:
         return made.html() if html else made
 
 
-class Speculated(Calls):
+class Speculated(SpeculatedCalls):
     """A function with the graphs that its calls became.
 
     Args:
@@ -366,7 +366,7 @@ class Speculated(Calls):
         result = self._as_graph(parameters)
         if type(result) is not Misses:
             return result
-        return self._without_graph(Call(self.function, parameters, arguments, named), result)
+        return self._without_graph(PreparedCall(self.function, parameters, arguments, named), result)
 
     # A copy is the same function, as with Python's functions; pickled, it is found by its name or made again.
 

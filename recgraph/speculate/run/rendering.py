@@ -22,10 +22,10 @@ from recgraph.speculate.script.stand_ins import (
     Generator,
     Iteration,
     LateCall,
+    MemberRun,
     Missing,
     PartialShape,
     Residual,
-    Run,
     Showing,
     Shown,
     is_symbolic,
@@ -68,7 +68,9 @@ class Renderer:
             self._late(effect)
         for identity, members in self.heap.appended.items():
             for member in members:
-                more = f"extend({self._run(member)})" if isinstance(member, Run) else f"append({self.code(member)})"
+                more = (
+                    f"extend({self._run(member)})" if isinstance(member, MemberRun) else f"append({self.code(member)})"
+                )
                 self.script.effect(f"{self.heap.names[identity]}.{more}")
         for key, value in self.heap.shadow.items():
             self._slot(key, value)
@@ -253,9 +255,9 @@ class Renderer:
         return f"[{self._parts(members)}]"
 
     def _parts(self, members: Sequence[Any]) -> str:
-        return ", ".join(f"*{self._run(m)}" if isinstance(m, Run) else self.code(m) for m in members)
+        return ", ".join(f"*{self._run(m)}" if isinstance(m, MemberRun) else self.code(m) for m in members)
 
-    def _run(self, run: Run) -> str:
+    def _run(self, run: MemberRun) -> str:
         """The members that the graph has for a list, as a list."""
         if id(run) not in self._made:
             self._held.append(run)

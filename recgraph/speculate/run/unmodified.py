@@ -18,11 +18,11 @@ from recgraph.explaining import joined
 from recgraph.speculate.machine.evaluator import ALL, Optimizations
 from recgraph.speculate.observe.frames import FOLDER, PARTS, is_ours, may_be_called, may_be_taken, users_frames
 from recgraph.speculate.observe.syntax import arguments_of
-from recgraph.speculate.run.function import Call, Calls, Misses
+from recgraph.speculate.run.function import Misses, PreparedCall, SpeculatedCalls
 from recgraph.speculate.run.graphs import CachedGraph
 
 
-class Found(Calls):
+class Found(SpeculatedCalls):
     """The calls of all functions that have some code: a function made anew in each step is the same to us.
 
     Args:
@@ -55,18 +55,18 @@ class Found(Calls):
         result = self._as_graph(parameters)
         if type(result) is not Misses:
             return result
-        return self._without_graph(Call(function, parameters, *arguments_of(function, values)), result)
+        return self._without_graph(PreparedCall(function, parameters, *arguments_of(function, values)), result)
 
-    def _eagerly(self, call: Call) -> Any:
+    def _eagerly(self, call: PreparedCall) -> Any:
         return native.frames().PLAIN
 
-    def _observed(self, call: Call, kind: str) -> Any:
+    def _observed(self, call: PreparedCall, kind: str) -> Any:
         if self._observer.observed(call.function) is call.function:  # to call it would bring it here again
             self._give_up("its source is not to be found")
             return native.frames().PLAIN
         return super()._observed(call, kind)
 
-    def _converted(self, call: Call) -> CachedGraph | None:
+    def _converted(self, call: PreparedCall) -> CachedGraph | None:
         graph = super()._converted(call)
         if graph is not None and graph.operations < self.least:
             few = f"it computes too little to be a graph: {graph.operations} operations, and {self.least} pay"

@@ -98,7 +98,7 @@ MISSING = Missing()
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Run(StandIn):
+class MemberRun(StandIn):
     """Members of a list, one after the other, as many as the graph says. It stands in the list for all of them.
 
     Attributes:
@@ -124,18 +124,18 @@ class Run(StandIn):
 
 def has_run(members: Any) -> bool:
     """Whether only the graph knows how many members a list or tuple has."""
-    return isinstance(members, list | tuple) and any(type(member) is Run for member in members)
+    return isinstance(members, list | tuple) and any(type(member) is MemberRun for member in members)
 
 
 def how_many(members: Sequence[Any]) -> tf.Tensor:
     """How many members a list with runs has, int64."""
-    counts = [member.count if isinstance(member, Run) else 1 for member in members]
+    counts = [member.count if isinstance(member, MemberRun) else 1 for member in members]
     return functools.reduce(operator.add, counts, tf.constant(0, tf.int64))
 
 
 def is_symbolic(value: Any) -> bool:
     """Whether a value is a tensor of the graph, or made of such."""
-    return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor | Run)
+    return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor | MemberRun)
 
 
 def is_variable(value: Any) -> bool:

@@ -25,7 +25,7 @@ _FULL: Final = 1 << 63
 _EXACT_IN_FLOAT: Final = 1 << 53
 # By how much a number may grow in a round of a loop without a check: it takes years until it is too large.
 _STEP: Final = 1 << 32
-_Rule = Callable[["Sum"], Residual]
+_Rule = Callable[["NumberOperation"], Residual]
 RULES: dict[Any, _Rule] = {}
 
 
@@ -39,7 +39,7 @@ def rule(*functions: Any) -> Callable[[_Rule], _Rule]:
     return register
 
 
-class Sum:
+class NumberOperation:
     """One operation on numbers.
 
     Attributes:
@@ -97,7 +97,7 @@ def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | 
         return None
     if function in _DIVISIONS and not isinstance(arguments[1], Residual) and not arguments[1]:
         raise ev.refuse(Feature.RAISES, "ZeroDivisionError")
-    made = Sum(ev, function, arguments, ev.here)
+    made = NumberOperation(ev, function, arguments, ev.here)
     if function in _DIVISIONS:
         made.hold_divisor(arguments[1])
     return how(made)
@@ -107,7 +107,7 @@ def extreme(ev: Evaluator, function: Any, members: Sequence[Any]) -> Residual | 
     """`min` or `max` of numbers of one type; None where it is not found in the graph."""
     if not members or not all(map(_is_number, members)):
         return None
-    made = Sum(ev, function, members, ev.here)
+    made = NumberOperation(ev, function, members, ev.here)
     if made.mixed or made.is_bool or made.had_bool:
         return None
     best, *others = made.tensors
@@ -169,7 +169,7 @@ def kept_in_loop(ev: Evaluator, value: Residual) -> tf.Tensor:
 
 
 @rule(operator.add, operator.iadd, operator.sub, operator.isub, operator.mul, operator.imul)
-def _arithmetic(made: Sum) -> Residual:
+def _arithmetic(made: NumberOperation) -> Residual:
     if made.is_float:
         return made.result(made.function(*made.tensors))
     one, other = made.limits
@@ -184,7 +184,7 @@ def _arithmetic(made: Sum) -> Residual:
 
 
 @rule(operator.neg, operator.pos, operator.abs, abs)
-def _sign(made: Sum) -> Residual:
+def _sign(made: NumberOperation) -> Residual:
     tensor = made.integers[0]
     if not made.is_float and (made.limits[0] is None or made.limits[0] >= _FULL) and not made.ev.inside(RecursiveBody):
         made.hold(tensor > -_FULL, FittingInteger, "an integer of 63 bits")
@@ -193,14 +193,14 @@ def _sign(made: Sum) -> Residual:
 
 
 @rule(operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
-def _comparison(made: Sum) -> Residual:
+def _comparison(made: NumberOperation) -> Residual:
     if made.mixed and not made.ev.inside(RecursiveBody):
         made.hold_exact()
     return made.result(made.function(*made.integers))
 
 
 @rule(operator.and_, operator.or_, operator.xor, operator.iand, operator.ior, operator.ixor)
-def _bits(made: Sum) -> Residual:
+def _bits(made: NumberOperation) -> Residual:
     if made.is_float:
         raise made.ev.refuse(Feature.RAISES, f"{made.function.__name__} of floats", at=made.node)
     on_bools, on_integers = _LOGICAL[made.function]
@@ -219,7 +219,7 @@ _LOGICAL: Final[dict[Any, tuple[Any, Any]]] = {
 
 
 @rule(operator.truediv, operator.itruediv)
-def _division(made: Sum) -> Residual:
+def _division(made: NumberOperation) -> Residual:
     if not made.is_float:
         made.hold_exact()
     one, other = (tf.cast(t, tf.float64) for t in made.integers)
@@ -227,7 +227,7 @@ def _division(made: Sum) -> Residual:
 
 
 @rule(operator.floordiv, operator.ifloordiv)
-def _floor_division(made: Sum) -> Residual:
+def _floor_division(made: NumberOperation) -> Residual:
     one, other = made.integers
     if made.is_float:
         return made.result(_divmod(one, other)[0])
@@ -236,7 +236,7 @@ def _floor_division(made: Sum) -> Residual:
 
 
 @rule(operator.mod, operator.imod)
-def _remainder(made: Sum) -> Residual:
+def _remainder(made: NumberOperation) -> Residual:
     one, other = made.integers
     if made.is_float:
         return made.result(_divmod(one, other)[1])
@@ -244,7 +244,7 @@ def _remainder(made: Sum) -> Residual:
     return made.result(tf.math.floormod(one, other), made.limits[1])
 
 
-def _hold_smallest(made: Sum) -> None:
+def _hold_smallest(made: NumberOperation) -> None:
     """The smallest integer has no opposite."""
     if made.limits[0] is None or made.limits[0] >= _FULL:
         made.hold(made.integers[0] > -_FULL, FittingInteger, "an integer of 63 bits")
@@ -282,20 +282,20 @@ _DIVISIONS: Final = frozenset(
 
 
 @rule(math.isnan, math.isinf, math.isfinite)
-def _kind_of_float(made: Sum) -> Residual:
+def _kind_of_float(made: NumberOperation) -> Residual:
     function = {math.isnan: tf.math.is_nan, math.isinf: tf.math.is_inf}.get(made.function, tf.math.is_finite)
     return made.result(function(tf.cast(made.integers[0], tf.float64)))
 
 
 @rule(math.sqrt)
-def _root(made: Sum) -> Residual:
+def _root(made: NumberOperation) -> Residual:
     value = tf.cast(made.integers[0], tf.float64)
     made.hold(value >= 0.0, NoException, "a root of a number that is not negative")
     return made.result(tf.sqrt(value))
 
 
 @rule(math.floor, math.ceil, round)
-def _rounding(made: Sum) -> Residual:
+def _rounding(made: NumberOperation) -> Residual:
     if not made.is_float:
         return made.result(made.integers[0], made.limits[0])
     function = {math.floor: tf.floor, math.ceil: tf.math.ceil}.get(made.function, tf.round)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from recgraph.cpython import messages
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe import known
@@ -191,12 +192,12 @@ def _of_exception(ev: Evaluator, owner: BaseException, name: str) -> Any:
 def _no_attribute(ev: Evaluator, owner: Any, name: str) -> Inconvertible | Raised:
     """What reading an attribute raises that is not there, nor will be next time."""
     kind, held = type(owner), ev.heap.name_of(owner)
-    text = f"{kind.__name__!r} object has no attribute {name!r}"
+    error = messages.no_attribute(kind, name)
     if isinstance(owner, type | types.ModuleType) or hasattr(kind, "__slots__") or hasattr(kind, "__getattr__"):
-        return ev.refuse(Feature.RAISES, text)
+        return ev.refuse(Feature.RAISES, str(error))
     if held is not None and ("attribute", id(owner), name) not in ev.heap.shadow:
         ev.script.assume(f"not hasattr({held}, {name!r})", ev.noted(Presence, f"no .{name}"))
-    return ev.raised(AttributeError(text, name=name))
+    return ev.raised(error)
 
 
 def _has_own_access(ev: Evaluator, kind: type) -> bool:
@@ -305,8 +306,7 @@ def _check_place(ev: Evaluator, owner: Any, name: str) -> None:
     kind = type(owner)
     if hasattr(owner, "__dict__") or isinstance(ev.of_class(kind, name), types.MemberDescriptorType):
         return
-    why = "attribute {0!r} is read-only" if hasattr(kind, name) else "has no attribute {0!r}"
-    raise ev.raised(AttributeError(f"{kind.__name__!r} object {why.format(name)}", name=name, obj=owner))
+    raise ev.raised(messages.no_place_for_attribute(owner, name))
 
 
 def _current(owner: Any, name: str) -> Any:

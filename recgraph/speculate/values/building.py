@@ -24,7 +24,7 @@ from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import SameDecision
 from recgraph.speculate.script.contexts import Building, CalledBack
-from recgraph.speculate.script.stand_ins import Iteration, PartialShape, Residual, Run, StandIn, is_symbolic
+from recgraph.speculate.script.stand_ins import Iteration, MemberRun, PartialShape, Residual, StandIn, is_symbolic
 from recgraph.speculate.values import script_calls
 
 
@@ -123,7 +123,7 @@ def argument(ev: Evaluator, value: Any, others: list[Any]) -> Any:
     if isinstance(value, Iteration):
         return iter([argument(ev, member, others) for member in ev.members(value)])
     lifted = ev.lift(value)
-    if any(isinstance(leaf, Run) for leaf in stand_ins.leaves([lifted])):
+    if any(isinstance(leaf, MemberRun) for leaf in stand_ins.leaves([lifted])):
         raise ev.refuse_runs("a library is given a list of which only the graph knows the length")
     return _tensors_for_numbers(ev, lifted, others)
 

@@ -20,8 +20,8 @@ from recgraph.speculate.script.heap import check_plain, like
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     MISSING,
+    MemberRun,
     Residual,
-    Run,
     StandIn,
     has_run,
     how_many,
@@ -50,7 +50,7 @@ class Known(Attributes):
         """By `__bool__` or `__len__`; of a container that was there before it is assumed to stay empty or not."""
         ev, value = self.ev, self.it
         if (members := ev.with_runs(value)) is not None:
-            return how_many(members) > 0 if all(isinstance(m, Run) for m in members) else True
+            return how_many(members) > 0 if all(isinstance(m, MemberRun) for m in members) else True
         name = ev.heap.name_of(value)
         if isinstance(value, COLLECTIONS) and name is not None and not self._says_its_truth():
             ev.heap.unsealed(value, ev.where())

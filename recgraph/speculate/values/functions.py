@@ -312,7 +312,7 @@ class SuperKind(Kind):
         return self.it.get(self.ev, name)
 
 
-class Function(Known):
+class FunctionKind(Known):
     """A function or bound method."""
 
     name = "a function"

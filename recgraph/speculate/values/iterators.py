@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from recgraph.cpython import messages
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe.profile import is_plain
@@ -22,7 +23,7 @@ from recgraph.speculate.observe.syntax import Frame
 from recgraph.speculate.script.contexts import Catching
 from recgraph.speculate.script.stand_ins import HELD, Generator, Iteration, Residual, Rows, has_run, is_symbolic
 from recgraph.speculate.values import lists, objects, state
-from recgraph.speculate.values.state import State
+from recgraph.speculate.values.state import ProgramState
 
 
 def made(ev: Evaluator, members: Iterable[Any] | Rows) -> Iteration:
@@ -90,14 +91,10 @@ def of_table(ev: Evaluator, table: Any, members: list[Any]) -> Iterator[Any]:
     """The members of a dict or set, which may not change its size meanwhile."""
     for member in members:
         if len(table) != len(members):
-            raise ev.raised(RuntimeError(f"{_name(table)} changed size during iteration"))
+            raise ev.raised(messages.changed_size(table))
         yield member
     if len(table) != len(members):
-        raise ev.raised(RuntimeError(f"{_name(table)} changed size during iteration"))
-
-
-def _name(table: Any) -> str:
-    return "Set" if isinstance(table, set) else "dictionary"
+        raise ev.raised(messages.changed_size(table))
 
 
 def collected(ev: Evaluator, members: Iterator[Any]) -> list[Any]:
@@ -214,7 +211,7 @@ def expanded(ev: Evaluator, generator: Generator) -> list[Any]:
     given = [value for name, value in generator.frame.locals.items()]
     if not all(map(_is_constant, given)) or not _reads_constants(generator.frame):
         raise ev.refuse(Feature.GENERATOR, "a generator that may see what happens while it waits")
-    before = State(ev)
+    before = ProgramState(ev)
     found = members(ev, generator)
     if before.changes():
         raise ev.refuse(Feature.GENERATOR, "a generator that changes something while others wait")

@@ -18,7 +18,7 @@ from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import SameLength
-from recgraph.speculate.script.stand_ins import COLLECTIONS, MadeFunction, Residual, Run, Showing, is_symbolic
+from recgraph.speculate.script.stand_ins import COLLECTIONS, MadeFunction, MemberRun, Residual, Showing, is_symbolic
 from recgraph.speculate.values import arithmetic, arrays, objects, script_calls, texts
 from recgraph.speculate.values.arrays import _FLOATS, _INTEGERS, _METHODS, METHODS_ON_COPIES
 from recgraph.speculate.values.objects import METHODS
@@ -102,7 +102,7 @@ def python(
         except Exception as error:
             raise ev.raised(error) from error
     of_graph = any(is_symbolic(a) or (isinstance(a, Residual) and a.tensor is not None) for a in flat)
-    if of_graph and not named and not any(isinstance(a, Run) for a in flat):
+    if of_graph and not named and not any(isinstance(a, MemberRun) for a in flat):
         made = arrays.look(function, arguments) or arrays.apply(ev, function, arguments)
         made = made or arithmetic.apply(ev, function, arguments)
         if made is not None:

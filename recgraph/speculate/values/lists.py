@@ -17,7 +17,7 @@ import tensorflow as tf
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.script.assumptions import NoException
 from recgraph.speculate.script.contexts import Catching
-from recgraph.speculate.script.stand_ins import Residual, Rows, Run, has_run, how_many
+from recgraph.speculate.script.stand_ins import MemberRun, Residual, Rows, has_run, how_many
 from recgraph.speculate.values import merging, script_calls
 from recgraph.speculate.values.merging import Hole
 
@@ -25,13 +25,13 @@ from recgraph.speculate.values.merging import Hole
 LONGEST = 1 << 40
 
 
-def of_tensor(tensor: tf.Tensor) -> Run:
+def of_tensor(tensor: tf.Tensor) -> MemberRun:
     """The rows of a tensor."""
     element = Hole(tensor.dtype, tensor.shape[1:], False)
-    return Run(element, (merging._list_of(tensor),), tf.shape(tensor, tf.int64)[0])
+    return MemberRun(element, (merging._list_of(tensor),), tf.shape(tensor, tf.int64)[0])
 
 
-def member(run: Run, number: tf.Tensor) -> Any:
+def member(run: MemberRun, number: tf.Tensor) -> Any:
     """The member of a number that is in range, int64."""
     place = tf.cast(_place(run, number), tf.int32)
     values = [
@@ -43,24 +43,24 @@ def member(run: Run, number: tf.Tensor) -> Any:
     return merging.filled(run.element, iter(values))
 
 
-def _view(run: Run) -> tuple[tf.Tensor, tf.Tensor]:
+def _view(run: MemberRun) -> tuple[tf.Tensor, tf.Tensor]:
     if run.backwards:
         return run.count - 1, tf.constant(-1, tf.int64)
     return run.view or (tf.constant(0, tf.int64), tf.constant(1, tf.int64))
 
 
-def _place(run: Run, number: tf.Tensor) -> tf.Tensor:
+def _place(run: MemberRun, number: tf.Tensor) -> tf.Tensor:
     first, step = _view(run)
     return number if run.is_whole else first + step * number
 
 
-def part(run: Run, first: tf.Tensor, step: int, count: tf.Tensor) -> Run:
+def part(run: MemberRun, first: tf.Tensor, step: int, count: tf.Tensor) -> MemberRun:
     """Every `step`-th member from one on."""
     begin, stride = _view(run)
-    return Run(run.element, run.lists, count, (begin + stride * first, stride * step))
+    return MemberRun(run.element, run.lists, count, (begin + stride * first, stride * step))
 
 
-def backwards(run: Run) -> Run:
+def backwards(run: MemberRun) -> MemberRun:
     """The same members from the last to the first."""
     if run.view is None:
         return dataclasses.replace(run, backwards=not run.backwards)
@@ -69,12 +69,12 @@ def backwards(run: Run) -> Run:
 
 def reverse(members: list[Any]) -> None:
     """`reverse` of a list."""
-    members[:] = [backwards(m) if isinstance(m, Run) else m for m in reversed(members)]
+    members[:] = [backwards(m) if isinstance(m, MemberRun) else m for m in reversed(members)]
 
 
-def whole(ev: Evaluator, members: Sequence[Any]) -> Run:
+def whole(ev: Evaluator, members: Sequence[Any]) -> MemberRun:
     """All members of a list as one run."""
-    if len(members) == 1 and isinstance(members[0], Run):
+    if len(members) == 1 and isinstance(members[0], MemberRun):
         return members[0]
     return merging.joined(ev, members, merging.list_template(ev, members).element)
 
@@ -116,7 +116,7 @@ def assume(ev: Evaluator, condition: tf.Tensor, what: str) -> None:
     ev.assert_in_graph(condition, ev.noted(NoException, what))
 
 
-def _in_range(ev: Evaluator, run: Run, index: Any) -> tf.Tensor:
+def _in_range(ev: Evaluator, run: MemberRun, index: Any) -> tf.Tensor:
     """The number of a member, by Python's rules."""
     number = _integer(ev, index)
     number = tf.where(number < 0, number + run.count, number)
@@ -189,7 +189,7 @@ def pop(ev: Evaluator, members: list[Any], arguments: list[Any]) -> Any:
     if not isinstance(index, int) or index not in (0, -1):
         raise ev.refuse_runs("pop of a member in the middle")
     run = members[index]
-    if not isinstance(run, Run):
+    if not isinstance(run, MemberRun):
         return members.pop(index)
     if len(members) > 1:  # the next run may have it
         run = whole(ev, members)
@@ -218,7 +218,7 @@ def packed(ev: Evaluator, members: Sequence[Any], dtype: tf.DType | None = None)
     hole = run.element
     if not isinstance(hole, Hole) or hole.is_array:
         raise ev.refuse_runs("a tensor is made of a list of other things")
-    if not any(not isinstance(m, Run) for m in members):
+    if not any(not isinstance(m, MemberRun) for m in members):
         assume(ev, run.count > 0, "the list has members")
     (rows,) = merging.stacks(ev, run)
     return _numbers(ev, rows, dtype) if hole.is_number else rows

@@ -15,7 +15,7 @@ import tensorflow as tf
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.profile import common_shape, same
 from recgraph.speculate.observe.reasons import Feature
-from recgraph.speculate.script.stand_ins import DUMMY, HELD, MISSING, Missing, Residual, Run, Unsure, has_run
+from recgraph.speculate.script.stand_ins import DUMMY, HELD, MISSING, MemberRun, Missing, Residual, Unsure, has_run
 from recgraph.speculate.values import arithmetic
 
 _NUMBERS = {bool: tf.bool, int: tf.int64, float: tf.float64}
@@ -275,7 +275,7 @@ def list_template(ev: Evaluator, *sequences: Any) -> Grown:
 
 def _element_of(ev: Evaluator) -> Any:
     def find(value: Any) -> Any:
-        if isinstance(value, Run):
+        if isinstance(value, MemberRun):
             return value.element
         if isinstance(value, Hole) or value is None or isinstance(value, _CONSTANTS):
             return value
@@ -317,23 +317,23 @@ def list_tensors(ev: Evaluator, grown: Grown, members: Sequence[Any]) -> list[tf
 def list_filled(grown: Grown, values: Iterable[tf.Tensor]) -> Any:
     """A list of what has flown."""
     count, *lists = itertools.islice(values, 1 + len(holes(grown.element)))
-    return grown.kind([Run(grown.element, tuple(lists), count)])
+    return grown.kind([MemberRun(grown.element, tuple(lists), count)])
 
 
-def joined(ev: Evaluator, members: Sequence[Any], element: Any) -> Run:
+def joined(ev: Evaluator, members: Sequence[Any], element: Any) -> MemberRun:
     """One run of all members. To append to a run costs the same however long it is."""
     members = list(members)
-    if members and isinstance(members[0], Run) and members[0].is_whole:
+    if members and isinstance(members[0], MemberRun) and members[0].is_whole:
         lists, count = members[0].lists, members[0].count
         members = members[1:]
     else:
         lists, count = tuple(_empty(hole) for hole in holes(element)), tf.constant(0, tf.int64)
     if has_run(members):
-        return _stacked_anew(ev, [Run(element, lists, count), *members], element)
+        return _stacked_anew(ev, [MemberRun(element, lists, count), *members], element)
     for member in members:
         values = tensors(ev, element, member)
         lists = tuple(map(_pushed, lists, values))
-    return Run(element, lists, count + len(members))
+    return MemberRun(element, lists, count + len(members))
 
 
 def _pushed(handle: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
@@ -345,12 +345,12 @@ def _empty(hole: Hole) -> tf.Tensor:
     return tf.raw_ops.EmptyTensorList(element_shape=-1, max_num_elements=-1, element_dtype=hole.dtype)
 
 
-def _stacked_anew(ev: Evaluator, members: list[Any], element: Any) -> Run:
+def _stacked_anew(ev: Evaluator, members: list[Any], element: Any) -> MemberRun:
     """One run of several, whose members must have one shape."""
     columns: list[list[tf.Tensor]] = [[] for _ in holes(element)]
     count = tf.constant(0, tf.int64)
     for member in members:
-        if isinstance(member, Run):
+        if isinstance(member, MemberRun):
             rows = stacks(ev, alike(ev, member))
             count += member.count
         else:
@@ -358,26 +358,26 @@ def _stacked_anew(ev: Evaluator, members: list[Any], element: Any) -> Run:
             count += 1
         for column, value in zip(columns, rows, strict=True):
             column.append(value)
-    return Run(element, tuple(_list_of(tf.concat(column, 0)) for column in columns), count)
+    return MemberRun(element, tuple(_list_of(tf.concat(column, 0)) for column in columns), count)
 
 
 def _list_of(tensor: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.TensorListFromTensor(tensor=tensor, element_shape=tf.shape(tensor)[1:])
 
 
-def stacks(ev: Evaluator, run: Run) -> list[tf.Tensor]:
+def stacks(ev: Evaluator, run: MemberRun) -> list[tf.Tensor]:
     """For each hole the values of all members, as rows of a tensor."""
     return [_stack(ev, run, *pair) for pair in zip(holes(run.element), run.lists, strict=True)]
 
 
-def alike(ev: Evaluator, run: Run) -> Run:
+def alike(ev: Evaluator, run: MemberRun) -> MemberRun:
     """The run if all members are sure to have one shape, so that rows of a tensor can hold them."""
     if not all(hole.shape.is_fully_defined() for hole in holes(run.element)):
         raise ev.refuse_runs("members of different shapes in a list of which only the graph knows the length")
     return run
 
 
-def _stack(ev: Evaluator, run: Run, hole: Hole, handle: tf.Tensor) -> tf.Tensor:
+def _stack(ev: Evaluator, run: MemberRun, hole: Hole, handle: tf.Tensor) -> tf.Tensor:
     if hole.shape.rank is None:
         raise ev.refuse_runs("tensors of unknown rank in a list that varies in length")
     shape = _dims(hole.shape)

@@ -6,6 +6,7 @@ import collections
 import operator
 from typing import Any
 
+from recgraph.cpython import messages
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
@@ -103,8 +104,7 @@ def _index(ev: Evaluator, target: Any, arguments: list[Any]) -> int:
     for i in range(*slice(first, end).indices(len(target))):
         if objects.is_or_equals(ev, target[i], arguments[0]):
             return i
-    text = "list.index(x): x not in list" if isinstance(target, tuple) else f"{arguments[0]!r} is not in list"
-    raise ev.raised(ValueError(text))
+    raise ev.raised(messages.not_in_sequence(target, arguments[0]))
 
 
 def _count(ev: Evaluator, target: Any, arguments: list[Any]) -> int:
@@ -116,7 +116,7 @@ def _remove(ev: Evaluator, target: Any, arguments: list[Any]) -> None:
         if objects.is_or_equals(ev, member, arguments[0]):
             del target[i]
             return
-    raise ev.raised(ValueError("list.remove(x): x not in list"))
+    raise ev.raised(messages.nothing_to_remove())
 
 
 # What compares the members of a list with a value, one after the other.

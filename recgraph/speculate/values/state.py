@@ -51,13 +51,13 @@ class _OpenedLate(Inconvertible):
         )
 
 
-def attempt(ev: Evaluator, piece: Callable[[State], T]) -> T:
+def attempt(ev: Evaluator, piece: Callable[[ProgramState], T]) -> T:
     """What a piece of the conversion gives, which gets the state before it.
 
     Raises:
         Inconvertible: of the piece. Everything is as it was before it.
     """
-    first = before = State(ev)
+    first = before = ProgramState(ev)
     while True:
         try:
             return piece(before)
@@ -65,7 +65,7 @@ def attempt(ev: Evaluator, piece: Callable[[State], T]) -> T:
             before.put_back()
             for container, _ in list(ev.heap.originals.values()):
                 ev.heap.open(container, late.where)
-            before = State(ev)
+            before = ProgramState(ev)
         except (Inconvertible, Raised):
             first.undo()
             raise
@@ -80,7 +80,7 @@ def _is_as(thing: Any, copy: Any) -> bool:
     return all(a is b for a, b in (*pairs, *values))
 
 
-class State:
+class ProgramState:
     """All slots as they are at one moment."""
 
     def __init__(self, ev: Evaluator) -> None:

@@ -15,7 +15,14 @@ from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe.known import IN_PLACE
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.stand_ins import Residual, Run, is_symbolic, is_tensor_like, is_variable, read_variable
+from recgraph.speculate.script.stand_ins import (
+    MemberRun,
+    Residual,
+    is_symbolic,
+    is_tensor_like,
+    is_variable,
+    read_variable,
+)
 from recgraph.speculate.values import building, lists, script_calls, shapes
 from recgraph.speculate.values.arrays import Numpy
 from recgraph.speculate.values.containers import Known
@@ -60,7 +67,7 @@ class Tensor(Kind):
     @classmethod
     def takes(cls, value: Any) -> bool:
         """Tensors and composites of them."""
-        return is_symbolic(value) and not isinstance(value, Run)
+        return is_symbolic(value) and not isinstance(value, MemberRun)
 
     def truth(self) -> Any:
         """Of a tensor with one element."""
