@@ -34,14 +34,14 @@ def _raise(ev: Evaluator, node: ast.Raise) -> None:
     if node.exc is None:
         handling = ev.contexts.all(Handling)
         if not handling:
-            raise ev.refuse(Feature.RAISES, "no exception is handled that could be raised again")
+            raise ev.refuse(Feature.RAISES, "`raise` without an exception outside an `except` block")
         raise ev.raised(handling[-1].error)
     error = _instance(ev, ev.value(node.exc))
     if node.cause is not None:
         cause = ev.value(node.cause)
         cause = None if cause is None else _instance(ev, cause)
         if isinstance(cause, Residual) or not ev.heap.is_made(error):
-            raise ev.refuse(Feature.RAISES, "an exception that was there before gets a cause")
+            raise ev.refuse(Feature.RAISES, "`raise ... from` changes an exception that the call did not make")
         error.__cause__ = cause
     raise ev.raised(error)
 
@@ -52,7 +52,7 @@ def _instance(ev: Evaluator, value: Any) -> Any:
         return ev.call(value, [], {})
     if isinstance(value, BaseException) or (isinstance(value, Residual) and isinstance(value.example, BaseException)):
         return value
-    raise ev.refuse(Feature.RAISES, "what is raised is no exception")
+    raise ev.refuse(Feature.RAISES, "exceptions must derive from BaseException")
 
 
 @rule(ast.Try, ast.TryStar)
@@ -94,7 +94,9 @@ def _handler(ev: Evaluator, node: ast.Try | ast.TryStar, raised: Raised) -> ast.
     if isinstance(node, ast.TryStar):
         raise ev.refuse(Feature.EXCEPTION_GROUP, "an exception is caught by `except*`")
     if raised.in_rest and node.orelse:
-        raise ev.refuse(Feature.EXCEPTION, "an exception in what follows a branch of tensors")
+        raise ev.refuse(
+            Feature.EXCEPTION, "an exception is raised after a tensor-dependent branch, inside a `try` with `else`"
+        )
     for handler in node.handlers:
         if handler.type is None or matches(raised.error, ev.value(handler.type)):
             return handler

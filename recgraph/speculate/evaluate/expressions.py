@@ -172,7 +172,7 @@ def _dict(ev: Evaluator, node: ast.Dict) -> dict[Any, Any]:
 
 def _key(ev: Evaluator, key: Any) -> Any:
     if is_symbolic(key):
-        raise ev.refuse(Feature.KEY, "a tensor as a key")
+        raise ev.refuse(Feature.KEY, "a tensor is used as a key")
     return objects.check_key(ev, ev.concrete(key))
 
 
@@ -392,5 +392,5 @@ def _yield_from(ev: Evaluator, node: ast.YieldFrom) -> Any:
 
 def _taker(ev: Evaluator) -> Any:
     if ev.frame.taker is None:
-        raise ev.refuse(Feature.GENERATOR, "a generator or coroutine")
+        raise ev.refuse(Feature.GENERATOR, "`yield` or `await` outside a function that recgraph can convert")
     return ev.frame.taker

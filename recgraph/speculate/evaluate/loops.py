@@ -224,7 +224,7 @@ def _taken(loop: ConvertedLoop, member: Any) -> bool:
     loop.round(_binding(loop, member))
     left = loop.left()
     if isinstance(left, tf.Tensor):
-        raise loop.ev.refuse(Feature.GENERATOR, "a tensor decides whether a generator goes on", at=loop.node)
+        raise loop.ev.refuse(Feature.GENERATOR, "a tensor decides whether a generator continues", at=loop.node)
     return left
 
 
@@ -335,7 +335,7 @@ def collected(ev: Evaluator, rows: Rows) -> list[Any]:
     """All rows as members of a list."""
     with state.held(ev, [], ev.here) as found:
         if not each(ev, rows, found.append):
-            raise ev.refuse(Feature.TRIPS, "as many members as a tensor says")
+            raise ev.refuse(Feature.TRIPS, "the number of iterations depends on a tensor")
     return found
 
 
@@ -383,7 +383,7 @@ def _refused(loop: ConvertedLoop, rows: Rows) -> bool:
     """For a loop that may not be one of the graph."""
     if rows.is_known:
         return False
-    raise loop.ev.refuse(Feature.TRIPS, "as many members as a tensor says", at=loop.node)
+    raise loop.ev.refuse(Feature.TRIPS, "the number of iterations depends on a tensor", at=loop.node)
 
 
 def _after_first(loop: ConvertedLoop, rows: Rows, bind: Callable[[Any], None], body: Callable[[], None]) -> None:
@@ -462,7 +462,7 @@ def _variables(ev: Evaluator, before: ProgramState, body: Callable[[], None]) ->
             return patterns
         patterns.update(grown)
         before.check_opened(patterns)
-    raise ev.refuse(Feature.LOOP, "what a loop changes has another shape in each round")
+    raise ev.refuse(Feature.LOOP, "a value that a loop changes has another shape or type in each iteration")
 
 
 def _is_new(before: ProgramState, slot: Slot, pattern: Any) -> bool:
@@ -498,5 +498,5 @@ def total(ev: Evaluator, rows: Rows, start: Any) -> Any:
             held[0] = ev.operate(operator.add, [held[0], member])
 
         if not each(ev, rows, add):
-            raise ev.refuse_runs("a sum that does not fit into the graph")
+            raise ev.refuse_runs("sum() does not fit into a loop of the graph")
     return held[0]

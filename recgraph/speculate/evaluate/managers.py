@@ -87,7 +87,7 @@ def _users(ev: Evaluator, manager: Any, items: list[ast.withitem], node: ast.Wit
             raise
         return None
     except Closed as closed:
-        raise ev.refuse(Feature.GENERATOR, "a generator is left inside of a `with`") from closed
+        raise ev.refuse(Feature.GENERATOR, "a generator is abandoned inside a `with` block") from closed
     ev.call(leave, [None, None, None], {})
     return signal
 

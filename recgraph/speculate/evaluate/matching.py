@@ -110,7 +110,7 @@ def _matches_sequence(ev: Evaluator, pattern: ast.MatchSequence, subject: Any) -
     if issubclass(kind, _TEXTS) or not issubclass(kind, Sequence):
         return False
     if not issubclass(kind, list | tuple | range | collections.deque):
-        raise ev.refuse(Feature.MATCH, f"a {kind.__name__} as a sequence")
+        raise ev.refuse(Feature.MATCH, f"a sequence pattern is matched against a {kind.__name__}")
     members = ev.members(subject)
     stars = [i for i, p in enumerate(pattern.patterns) if isinstance(p, ast.MatchStar)]
     if not stars:
@@ -134,7 +134,7 @@ def _matches_mapping(ev: Evaluator, pattern: ast.MatchMapping, subject: Any) -> 
     if not issubclass(kind, Mapping):
         return False
     if isinstance(subject, Residual) or not issubclass(kind, dict) or objects.is_object(subject):
-        raise ev.refuse(Feature.MATCH, f"a {kind.__name__} as a mapping")
+        raise ev.refuse(Feature.MATCH, f"a mapping pattern is matched against a {kind.__name__}")
     keys = [ev.value(key) for key in pattern.keys]
     if not all(ev.decided(ev.contains(subject, key)) for key in keys):
         return False

@@ -101,7 +101,7 @@ def _in_place(ev: Evaluator, function: Any, current: Any, value: Any) -> Any:
     if isinstance(current, dict | set):
         target, other = ev.opened(current), ev.opened(value)
         if isinstance(current, collections.Counter) and any(map(is_unknown, stand_ins.leaves([target, other]))):
-            raise ev.refuse(Feature.CONTAINER, "counts that differ from call to call are compared")
+            raise ev.refuse(Feature.CONTAINER, "a Counter with counts that vary is updated by an operator")
         try:
             function(target, other)
         except TypeError as error:

@@ -128,7 +128,7 @@ def _numpy(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, 
     lifted = [ev.lift(a) for a in arguments]
     keywords = {k: ev.lift(v) for k, v in named.items()}
     if isinstance(getattr(function, "__self__", None), np.ndarray):
-        raise ev.refuse(Feature.ARRAY, "a method of an array that is constant here")
+        raise ev.refuse(Feature.ARRAY, "a method of a constant array is called")
     return ev.python(function, lifted, keywords)
 
 
@@ -154,7 +154,7 @@ def _stream(ev: Evaluator, stream: Any) -> Any:
         return stream
     name = next((name for name in ("stdout", "stderr") if getattr(sys, name) is stream), None)
     if name is None:
-        raise ev.refuse(Feature.PRINT, "something is printed to a file of the program's")
+        raise ev.refuse(Feature.PRINT, "print() writes to a file of the program's")
     condition = f"{ev.script.constant(sys)}.{name} is {ev.script.constant(stream)}"
     ev.script.assume(condition, ev.noted(SameObject, f"sys.{name}"))
     return stream
@@ -200,7 +200,7 @@ def _issubclass(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> b
 @special(builtins.type)
 def _type(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if len(arguments) != 1:
-        raise ev.refuse(Feature.CLASS, "a class is made")
+        raise ev.refuse(Feature.CLASS, "type() with three arguments makes a class")
     return ev.kind(arguments[0]).type()
 
 
@@ -286,7 +286,7 @@ def _sum(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 def _better(ev: Evaluator, function: Any, one: Any, other: Any) -> Any:
     """Of two tensors, the first unless the other is better."""
     if not all(isinstance(m, tf.Tensor) and m.shape.rank == 0 for m in (one, other)) or one.dtype != other.dtype:
-        raise ev.refuse(Feature.MIN_MAX, f"{function.__name__} of tensors of different kinds")
+        raise ev.refuse(Feature.MIN_MAX, f"{function.__name__}() of tensors that are not scalars of one dtype")
     return tf.where(other > one if function is max else other < one, other, one)
 
 
@@ -302,7 +302,7 @@ def _by_key(ev: Evaluator, function: Any, members: Arguments, named: dict[str, A
 def _ranked(ev: Evaluator, function: Any, members: Arguments, keys: Arguments, more: dict[str, Any]) -> Any:
     """`min`, `max` or `sorted` by keys: their order is assumed, not what they are."""
     if any(map(is_symbolic, stand_ins.leaves(keys))):
-        raise ev.refuse(Feature.KEY_FUNCTION, "tensors as keys")
+        raise ev.refuse(Feature.KEY_FUNCTION, "tensors are used as keys")
     if (ordered := standard.ordered(ev, keys)) is not None:
         found = function(range(len(keys)), key=ordered.__getitem__, **more)
     else:
@@ -330,7 +330,7 @@ def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         return ev.python(range, arguments)
     parts = [script_calls.as_tensor(ev, a) if isinstance(a, Residual) else tf.convert_to_tensor(a) for a in arguments]
     if not all(part.dtype.is_integer for part in parts):
-        raise ev.refuse(Feature.RAISES, "a range of what are no integers")
+        raise ev.refuse(Feature.RAISES, "range() needs integer tensors")
     parts = [tf.cast(part, tf.int64) for part in parts]
     start = parts[0] if len(parts) > 1 else tf.constant(0, tf.int64)
     step = parts[2] if len(parts) > 2 else tf.constant(1, tf.int64)
@@ -340,7 +340,7 @@ def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 @special(builtins.vars)
 def _vars(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if len(arguments) != 1:
-        raise ev.refuse(Feature.NAMESPACE, "the local names as a dict")
+        raise ev.refuse(Feature.NAMESPACE, "vars() or locals() without an argument")
     return ev.get(arguments[0], "__dict__")
 
 
@@ -355,7 +355,7 @@ def _globals(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 def _partial(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     function, *fixed = arguments
     if not callable(function):
-        raise ev.refuse(Feature.RAISES, "a partial of what is no function")
+        raise ev.refuse(Feature.RAISES, "the first argument of functools.partial() must be callable")
     return functools.partial(function, *fixed, **named)
 
 

@@ -77,17 +77,20 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     if inner is not None and not purity.only_computes(inner):
         raise ev.refuse(Feature.WRAPPED_FUNCTION, f"{inner.__qualname__}, which {name} wraps, may do more than compute")
     if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in stand_ins.leaves(arguments)):
-        raise ev.refuse(Feature.RAISES, f"{name} of what is no tensor")
+        raise ev.refuse(Feature.RAISES, f"{name}() needs tensors")
     for thing in (owner, function):
         if isinstance(thing, keras.Optimizer) and not thing.built:
-            raise ev.refuse(Feature.NEW_VARIABLE, f"a {type(thing).__name__} makes its variables")
+            raise ev.refuse(Feature.NEW_VARIABLE, f"a {type(thing).__name__} creates its variables")
         ev.heap.given(thing, ev.where())
         ev.heap.losses.note(thing)
     connections.refuse_old_record(ev, owner)
     if isinstance(owner, tf.GradientTape | tf.autodiff.ForwardAccumulator) and name in ("__enter__", "__exit__"):
-        raise ev.refuse(Feature.TAPE, f"{name} is called, so that nothing would end what is recorded if the call fails")
+        raise ev.refuse(
+            Feature.TAPE,
+            f"{name}() is called outside a `with` block, so nothing would stop the recording if the call fails",
+        )
     if isinstance(owner, tf.GradientTape) and ev.contexts.forks > ev.tapes.get(id(owner), 0):
-        raise ev.refuse(Feature.TAPE, "a branch uses a tape of the block around it")
+        raise ev.refuse(Feature.TAPE, "a tensor-dependent branch uses a tape that was opened around it")
     seen = building.converted(ev) if inner is None else contextlib.nullcontext()
     with seen, effects.noted(owner, name, arguments, named):
         result = building.build(ev, function, arguments, named)
@@ -152,7 +155,7 @@ def _tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 def _of_grown(ev: Evaluator, members: Any, given: dict[str, Any]) -> tf.Tensor:
     """Of a list of which only the graph knows the length."""
     if any(given.get(name) is not None for name in ("shape", "dtype_hint")):
-        raise ev.refuse_runs("a tensor is made of a list in a special way")
+        raise ev.refuse_runs("a tensor is made of a list with options that are not converted")
     wanted = _dtype(ev, given)
     rows = lists.packed(ev, members, wanted)
     if wanted not in (None, rows.dtype):
@@ -263,7 +266,7 @@ def _stack(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     rows = lists.packed(ev, members)
     rank = rows.shape.rank
     if not isinstance(axis, int) or rank is None or not -rank <= axis < rank:
-        raise ev.refuse_runs("a list is stacked along an axis that is not there")
+        raise ev.refuse_runs("tf.stack() needs an axis that the result has")
     return _moved(rows, axis % rank)
 
 
@@ -281,12 +284,12 @@ def _concat(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     axis, hole = _bound(("values", "axis"), arguments, named).get("axis"), lists.whole(ev, members).element
     rank = hole.shape.rank if isinstance(hole, Hole) else None
     if not isinstance(axis, int) or not rank or not -rank <= axis < rank:
-        raise ev.refuse_runs("a list is concatenated along an axis that is not there")
+        raise ev.refuse_runs("tf.concat() needs an axis that the list's tensors have")
     axis %= rank
     if axis == 0:
         return lists.concatenated(ev, members)
     if hole.shape[axis] is None:
-        raise ev.refuse_runs("tensors of different sizes are joined")
+        raise ev.refuse_runs("tf.concat() of tensors of different sizes along another axis than the first")
     rows = lists.packed(ev, members)
     sizes = tf.shape(rows)
     shape = tf.concat([sizes[1 : 1 + axis], sizes[:1] * sizes[1 + axis : 2 + axis], sizes[2 + axis :]], 0)

@@ -193,7 +193,7 @@ def _groupby(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iter
     for member in ev.iterator(arguments[0]):
         found = ev.concrete(member if key is None else ev.call(key, [member], {}))
         if is_symbolic(found):
-            raise ev.refuse(Feature.KEY_FUNCTION, "tensors as keys")
+            raise ev.refuse(Feature.KEY_FUNCTION, "tensors are used as keys")
         if rows and rows[-1][0] == found:
             rows[-1][1].append(member)
         else:
@@ -229,7 +229,7 @@ def _next(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if isinstance(owner, Generator) and isinstance(ev.here, ast.Call) and isinstance(ev.here.args[0], ast.Call):
         return _first(ev, owner, arguments[1:])
     if not isinstance(owner, Iteration):
-        raise ev.refuse(Feature.ITERATOR, f"next of a {type(owner).__name__}")
+        raise ev.refuse(Feature.ITERATOR, f"next() of a {type(owner).__name__}")
     for member in ev.iterator(arguments[0]):
         return member
     if len(arguments) > 1:
@@ -330,7 +330,7 @@ def _once(ev: Evaluator, thunk: Callable[[], Any]) -> Callable[[], Any]:
 
     def run() -> Any:
         if runs:
-            raise ev.refuse(Feature.ITERATOR, "a tensor decides how far an iterator goes")
+            raise ev.refuse(Feature.ITERATOR, "a tensor decides how far an iterator advances")
         runs.append(None)
         return thunk()
 

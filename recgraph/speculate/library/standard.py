@@ -210,7 +210,7 @@ def _counter(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         return collections.Counter({**whole, **named})
     members = [ev.concrete(member) for member in ev.members(whole)]
     if any(map(is_symbolic, members)):
-        raise ev.refuse(Feature.KEY, "tensors are counted")
+        raise ev.refuse(Feature.KEY, "collections.Counter counts tensors")
     return collections.Counter([objects.check_key(ev, member) for member in members], **named)
 
 

@@ -245,7 +245,7 @@ class Evaluator(abc.ABC):
         try:
             current = cell.cell_contents
         except ValueError:
-            raise self.refuse(Feature.RAISES, f"{name} has no value here") from None
+            raise self.refuse(Feature.RAISES, f"the name {name} has no value here") from None
         return self.heap.read(key, self._cell_expression(cell), current, name, seen, site, self.where())
 
     def _cell_expression(self, cell: Any) -> str:
@@ -381,7 +381,7 @@ class Evaluator(abc.ABC):
         if what != "truth" and seen.call < self.profile.calls:
             last = False  # the last call has left before
         if last is None or self.inside(CalledBack):
-            raise self.refuse(Feature.PATH, "a tensor decides where both ways cannot be converted", at)
+            raise self.refuse(Feature.PATH, "a tensor decides here, and only one of the two ways can be converted", at)
         with self.at(at):
             return self._follow(SamePath, truth, bool(last), (site, occurrence))
 
@@ -397,7 +397,7 @@ class Evaluator(abc.ABC):
         if not isinstance(value, Residual):
             return value
         if value.late or value.tensor is not None:
-            raise self.refuse(Feature.LATE_VALUE, "a key or callee that is known only after the graph")
+            raise self.refuse(Feature.LATE_VALUE, "a key or function is known only after the graph has run")
         known = SameDecision(f"is {value.example!r}", self.where())
         name = self.script.constant(value.example)
         condition = f"same({value.name}, {name})" if is_plain(value.example) else f"{value.name} is {name}"
@@ -425,7 +425,7 @@ class Evaluator(abc.ABC):
     def _is_constant(self, value: Residual, other: Any) -> Any:
         """Whether a value that differs from call to call is None, True or False."""
         if other is not None and not isinstance(other, bool):
-            raise self.refuse(Feature.IDENTITY, "the identity of values that differ from call to call")
+            raise self.refuse(Feature.IDENTITY, "`is` compares values that vary from call to call")
         if value.is_array:
             return False
         if value.tensor is not None:

@@ -114,10 +114,12 @@ def _handles(writers: Iterable[tuple[tf.Operation, Effects]]) -> list[tf.Tensor]
     handles: dict[int, tf.Tensor] = {}
     for op, found in writers:
         if found.others:
-            raise Inconvertible(Feature.ORDER, f"{found.others} cannot be undone where something after it fails")
+            raise Inconvertible(Feature.ORDER, f"{found.others} cannot be undone if a later operation fails")
         for handle in found.handles:
             if tf_private.handle_data(handle) is None:
-                raise Inconvertible(Feature.ORDER, f"{op.type} changes what cannot be put back where something fails")
+                raise Inconvertible(
+                    Feature.ORDER, f"{op.type} changes state that cannot be restored if a later operation fails"
+                )
             handles[id(handle)] = handle
     return list(handles.values())
 

@@ -71,7 +71,9 @@ class RandomGraph(tf_private.FuncGraph):
             return super()._create_op_internal(op_type, inputs, *arguments, **named)
         attributes = named["attrs"]
         if attributes["seed"].i or attributes["seed2"].i:
-            raise Inconvertible(Feature.RANDOM, f"a {op_type} with a seed of its own, which goes on from call to call")
+            raise Inconvertible(
+                Feature.RANDOM, f"a {op_type} has a seed of its own, whose state continues from call to call"
+            )
         row = tf.cast(self.seeds[self.draws], tf.uint64)
         self.draws += 1
         key, counter = row[:1], tf.stack([tf.constant(0, tf.uint64), row[1]])

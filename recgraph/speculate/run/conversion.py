@@ -248,7 +248,7 @@ def _no_new_variables(ev: Evaluator) -> Any:
     """Variables are made by eager calls only: this holds for those that Keras makes late, too."""
 
     def refuse(next_creator: Any, **named: Any) -> Any:
-        raise ev.refuse(Feature.NEW_VARIABLE, "a variable is made")
+        raise ev.refuse(Feature.NEW_VARIABLE, "the call makes a variable")
 
     return tf.variable_creator_scope(refuse)
 

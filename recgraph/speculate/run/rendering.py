@@ -86,7 +86,10 @@ class Renderer:
         if not any(effect.may_raise for effect in effects):
             return effects
         if any(effect.may_raise and not effect.is_pure for effect in effects):
-            raise Inconvertible(Feature.LATE_VALUE, "what is known only after the graph is changed, which may fail")
+            raise Inconvertible(
+                Feature.LATE_VALUE,
+                "an operation that may fail modifies a value that is known only after the graph has run",
+            )
         with self.script.checking():
             for effect in effects:
                 if effect.is_pure:
@@ -188,7 +191,7 @@ class Renderer:
     def _fresh(self, value: Any) -> str | None:
         """What makes a value that the call has made; None for what was there before and stays the same."""
         if isinstance(value, _PASSING):
-            raise Inconvertible(Feature.ESCAPE, "a function or method made during the call leaves it")
+            raise Inconvertible(Feature.ESCAPE, "the call returns or stores a function or method that it made")
         if isinstance(value, RECORDS):
             raise Inconvertible(Feature.ESCAPE, f"a {type(value).__name__} leaves the call, with tensors of the graph")
         if type(value) is list:
@@ -216,7 +219,7 @@ class Renderer:
             return f"{self.script.constant(value)}.copy('K')"
         if objects.is_object(value) and self.heap.is_made(value):
             if known.is_frameworks_object(value):
-                raise Inconvertible(Feature.ESCAPE, f"a new {type(value).__name__} leaves the call")
+                raise Inconvertible(Feature.ESCAPE, f"the call returns or stores a {type(value).__name__} that it made")
             if isinstance(value, BaseException):
                 return self._exception(value)
             self.script.scope["new"] = object.__new__
@@ -233,11 +236,11 @@ class Renderer:
 
     def _factory(self, value: Any) -> None:
         if isinstance(value.default_factory, Closure):
-            raise Inconvertible(Feature.ESCAPE, "a function made during the call leaves it")
+            raise Inconvertible(Feature.ESCAPE, "the call returns or stores a function that it defined")
 
     def _exception(self, error: BaseException) -> str:
         if error.__cause__ is not None:
-            raise Inconvertible(Feature.ESCAPE, "an exception with a cause leaves the call")
+            raise Inconvertible(Feature.ESCAPE, "the call returns or stores an exception with a cause")
         self.script.scope["new_exception"] = type(error).__new__
         return f"new_exception({self.script.constant(type(error))}, {', '.join(map(self.code, error.args))})"
 

@@ -139,7 +139,7 @@ class Heap:
         if id(thing) in self.names or id(thing) in self._made:
             return
         if answers_itself(thing):
-            raise Inconvertible(Feature.CUSTOM_ACCESS, "an object that says itself what it is when it is asked")
+            raise Inconvertible(Feature.CUSTOM_ACCESS, "an object overrides attribute access or __class__")
         try:
             reference = weakref.ref(thing)
         except TypeError:
@@ -159,7 +159,7 @@ class Heap:
             self.script.assume(condition, kind(what, where, site))
 
         if answers_itself(value):
-            raise Inconvertible(Feature.CUSTOM_ACCESS, "an object that says itself what it is when it is asked", where)
+            raise Inconvertible(Feature.CUSTOM_ACCESS, "an object overrides attribute access or __class__", where)
         if isinstance(value, tf_private.EagerTensor):
             return self._tensor(value, name, seen, assume)
         if isinstance(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
@@ -238,7 +238,7 @@ class Heap:
     def _composite(self, value: Any, name: str, seen: Seen, assume: Any) -> Any:
         """A ragged or sparse tensor or slices: its parts are inputs."""
         if isinstance(value, tf.RaggedTensor) and value.uniform_row_length is not None:
-            raise Inconvertible(Feature.RAGGED, "a ragged tensor with rows of one length")
+            raise Inconvertible(Feature.RAGGED, "a ragged tensor has a uniform row length")
         assume(SameType, f"type({name}) is {self.script.constant(type(value))}")
         components = tf.nest.flatten(value, expand_composites=True)
         self.script.scope["parts_of"] = _parts_of
@@ -328,7 +328,11 @@ class Heap:
             Inconvertible: something was.
         """
         if id(container) in self.sealed:
-            raise Inconvertible(Feature.KEY, f"a {type(container).__name__} is used after an item was set", where)
+            raise Inconvertible(
+                Feature.KEY,
+                f"a {type(container).__name__} is read after an item was set under a key that varies",
+                where,
+            )
 
     def captured(self, value: Any) -> tf.Tensor:
         """A tensor with a value that no path of the program leads to: it is a part of the graph."""
@@ -403,7 +407,7 @@ class Heap:
             target = f"{self.names[id(container)]}[{self.literal(index)}]"
             self.write(("item", id(container), index), target, value, container.get(index, MISSING), where)
         else:
-            raise Inconvertible(Feature.CONTAINER, f"items of a {type(container).__name__} are set", where)
+            raise Inconvertible(Feature.CONTAINER, f"items of a {type(container).__name__} are assigned", where)
 
     def append(self, container: list[Any] | collections.deque[Any], value: Any) -> None:
         """Appends to a list whose members need not be known."""
@@ -518,7 +522,7 @@ def check_plain(container: Any, where: str) -> None:
             return
         own = sorted(name for name, found in vars(base).items() if name in _STRUCTURE and callable(found))
         if own:
-            raise Inconvertible(Feature.CONTAINER, f"a {kind.__name__} has a {own[0]} of its own", where)
+            raise Inconvertible(Feature.CONTAINER, f"the class {kind.__name__} overrides {own[0]}", where)
 
 
 def _parts_of(value: Any) -> list[Any]:

@@ -298,7 +298,7 @@ class Generator(StandIn):
     def drive(self, ev: Any, take: Taker) -> Any:
         """Runs the body and gives each member to the consumer, whose frame is the one we are in."""
         if self.is_used:
-            raise ev.refuse(Feature.GENERATOR, "a generator goes on later")
+            raise ev.refuse(Feature.GENERATOR, "a generator is used a second time")
         self.is_used = True
         here, consumer, forks, graph = ev.here, ev.frame, ev.contexts.forks, tf.compat.v1.get_default_graph()
 
@@ -310,9 +310,9 @@ class Generator(StandIn):
             finally:
                 ev.frames.pop()
             if stops and ev.contexts.forks != forks:
-                raise ev.refuse(Feature.GENERATOR, "a tensor decides whether a generator goes on")
+                raise ev.refuse(Feature.GENERATOR, "a tensor decides whether a generator continues")
             if stops and tf.compat.v1.get_default_graph() is not graph:  # what was taken belongs to a round of the loop
-                raise ev.refuse(Feature.GENERATOR, "a generator ends within a loop of the graph")
+                raise ev.refuse(Feature.GENERATOR, "a generator ends inside a loop of the graph")
             if stops:
                 raise Closed
 

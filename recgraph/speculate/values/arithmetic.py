@@ -327,7 +327,7 @@ def number_of(ev: Evaluator, kind: type, value: Any) -> Any:
         whole = tf.cast(scalar, tf.float64)
         return to_integer(ev, tf.where(whole < 0, tf.math.ceil(whole), tf.floor(whole)))
     if kind is int and scalar.dtype == tf.uint64:
-        raise ev.refuse(Feature.NUMBER, "an integer of 64 bits without a sign")
+        raise ev.refuse(Feature.NUMBER, "int() of a uint64 tensor")
     wanted = {float: tf.float64, int: tf.int64, bool: tf.bool}[kind]
     limit = None if kind is not int or scalar.dtype in (tf.int64, tf.bool) else 1 << 32
     return Residual("", tensor=tf.cast(scalar, wanted), late=True, limit=limit)

@@ -63,7 +63,7 @@ class Attributes(Kind):
         """By a property, a descriptor, or in the object itself."""
         ev, owner = self.ev, self.it
         if name in ("__class__", "__dict__"):
-            raise ev.refuse(Feature.ATTRIBUTE, f"the {name} of an object is set")
+            raise ev.refuse(Feature.ATTRIBUTE, f"the program assigns {name} of an object")
         kind = type(owner)
         setter = ev.of_class(kind, name)
         if isinstance(setter, property):
@@ -81,7 +81,9 @@ class Attributes(Kind):
             raise ev.refuse(Feature.CUSTOM_ACCESS, f"{kind.__name__} has accessors of its own")
         is_librarys = known.is_frameworks_object(owner) and not known.is_users_type(kind)
         if is_librarys and not isinstance(owner, type | types.ModuleType):
-            raise ev.refuse(Feature.FRAMEWORK, f"an attribute of a {kind.__name__} is set, which the library may read")
+            raise ev.refuse(
+                Feature.FRAMEWORK, f"an attribute of a {kind.__name__} is assigned, which its library may read"
+            )
         put_plainly(ev, owner, name, value)
 
 
@@ -147,7 +149,7 @@ def _of_object(ev: Evaluator, owner: Any, name: str) -> Any:
         raise ev.refuse(Feature.CUSTOM_ACCESS, f"{of_class.__name__} has accessors of its own")
     if name == "__dict__" and not isinstance(owner, type) and hasattr(owner, "__dict__"):
         if isinstance(owner, types.ModuleType):
-            raise ev.refuse(Feature.NAMESPACE, f"the names of {owner.__name__}")
+            raise ev.refuse(Feature.NAMESPACE, f"the program reads __dict__ of the module {owner.__name__}")
         return ObjectDict(owner)
     found = inspect.getattr_static(of_class, name, _ABSENT)
     if isinstance(owner, BaseException) and isinstance(found, _OF_EXCEPTIONS):
@@ -285,10 +287,13 @@ def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
     if held is None and isinstance(owner, type | types.ModuleType) and not isinstance(owner, enum.EnumType):
         held = ev.script.constant(owner)
     if held is None and not ev.heap.is_made(owner):
-        raise ev.refuse(Feature.OBJECT, f"an attribute of a {type(owner).__name__} that no name leads to is set")
+        raise ev.refuse(
+            Feature.OBJECT,
+            f"an attribute of a {type(owner).__name__} is assigned that no variable, attribute or item leads to",
+        )
     if held is None:
         if ev.contexts.forks and objects.slots_of(type(owner)):
-            raise ev.refuse(Feature.SLOTS, f"a new {type(owner).__name__} changes as a tensor decides")
+            raise ev.refuse(Feature.SLOTS, f"a new {type(owner).__name__} is modified inside a tensor-dependent branch")
         try:
             object.__setattr__(owner, name, value) if value is not MISSING else object.__delattr__(owner, name)
         except AttributeError as error:
@@ -438,7 +443,7 @@ class Namespace(Kind):
     def contains(self, member: Any) -> Any:
         """Whether the object itself has an attribute."""
         if is_symbolic(member):
-            raise self.ev.refuse(Feature.IN, "`in` with tensors")
+            raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
         return self.it.contains(self.ev, member)
 
     def members(self) -> list[Any]:

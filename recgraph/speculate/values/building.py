@@ -124,7 +124,7 @@ def argument(ev: Evaluator, value: Any, others: list[Any]) -> Any:
         return iter([argument(ev, member, others) for member in ev.members(value)])
     lifted = ev.lift(value)
     if any(isinstance(leaf, MemberRun) for leaf in stand_ins.leaves([lifted])):
-        raise ev.refuse_runs("a library is given a list of which only the graph knows the length")
+        raise ev.refuse_runs("a library function gets a list whose length only the graph knows")
     return _tensors_for_numbers(ev, lifted, others)
 
 
@@ -160,7 +160,7 @@ def _integer(ev: Evaluator, value: Residual, dtype: tf.DType | None) -> tf.Tenso
         fits = wanted.min <= value.example <= wanted.max
         ev.script.assume(f"({wanted.min} <= {value.name} <= {wanted.max}) is {fits}", what)
         if not fits and dtype is not None:
-            raise ev.refuse(Feature.VALUE, f"an integer that is not within {wanted.name}")
+            raise ev.refuse(Feature.VALUE, f"an integer is out of the range of {wanted.name}")
         wanted = wanted if fits else tf.int64
     else:
         is_sure = wanted == tf.int64 or (value.limit is not None and value.limit <= _SURELY)

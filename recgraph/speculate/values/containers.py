@@ -128,7 +128,7 @@ class Known(Attributes):
         """By a method of the user's; in a container that was there before after the graph."""
         ev, container = self.ev, self.it
         if is_symbolic(index):
-            raise ev.refuse(Feature.INDEX, "an item is set under a key that a tensor gives")
+            raise ev.refuse(Feature.INDEX, "an item is assigned under a key that is a tensor")
         if (members := ev.with_runs(container)) is not None:
             ev.need_sequence("a write to a container")
             lists.set_item(ev, members, index, value)
@@ -156,7 +156,7 @@ class Known(Attributes):
         """As `set_item`."""
         ev, container = self.ev, self.it
         if is_symbolic(index):
-            raise ev.refuse(Feature.INDEX, "an item is deleted under a key that a tensor gives")
+            raise ev.refuse(Feature.INDEX, "an item is deleted under a key that is a tensor")
         if (members := ev.with_runs(container)) is not None:
             ev.need_sequence("a write to a container")
             lists.applied(ev, members, "pop", [index])
@@ -182,7 +182,7 @@ class Known(Attributes):
         """By a method of the user's; of a dict that was there before whether the key is there is assumed."""
         ev, container = self.ev, self.it
         if is_symbolic(member):
-            raise ev.refuse(Feature.IN, "`in` with tensors")
+            raise ev.refuse(Feature.IN, "`in` is used with a tensor")
         method = self._method("__contains__")
         if method is not None:
             return ev.call(method, [container, member], {})
@@ -218,11 +218,11 @@ class Known(Attributes):
         """Those that it has now; of a container that was there before the length, or the keys, are assumed."""
         ev, container = self.ev, self.it
         if ev.with_runs(container) is not None:
-            raise ev.refuse_runs("as many members as the graph says")
+            raise ev.refuse_runs("the number of iterations is known only in the graph")
         whole = ev.opened(container)
         _check_known(ev, container)
         if not isinstance(whole, _ITERABLES):
-            raise ev.refuse(Feature.ITERATOR, f"a {type(whole).__name__} is gone through")
+            raise ev.refuse(Feature.ITERATOR, f"a loop iterates over a {type(whole).__name__}")
         found = list(whole)
         if isinstance(container, list | tuple) and ev.heap.name_of(container) is not None:
             around = ev.contexts.managers
@@ -311,7 +311,7 @@ class Object(Known):
     def contains(self, member: Any) -> Any:
         """By `__contains__`, else by its iterator."""
         if is_symbolic(member):
-            raise self.ev.refuse(Feature.IN, "`in` with tensors")
+            raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
         if self._method("__contains__") is not None:
             return super().contains(member)
         return any(objects.is_or_equals(self.ev, one, member) for one in self.iterator())
@@ -392,7 +392,7 @@ def _known_slice(ev: Evaluator, index: Any) -> Any:
 def _check_key_known(ev: Evaluator, index: Any) -> None:
     """That an exception is the program's, and not because a value of ours was looked at as if it were Python's."""
     if any(isinstance(leaf, Residual) or is_symbolic(leaf) for leaf in stand_ins.leaves([index])):
-        raise ev.refuse(Feature.INDEX, "an index that differs from call to call")
+        raise ev.refuse(Feature.INDEX, "an index varies from call to call")
 
 
 def _by_unknown(ev: Evaluator, container: Any, index: Any) -> Any:
@@ -422,7 +422,7 @@ def _assumed_index(ev: Evaluator, index: Any) -> Any:
         or index.tensor.dtype != tf.int64
         or ev.inside(CalledBack, LoopRound)
     ):
-        raise ev.refuse(Feature.INDEX, "an index that a tensor gives into Python objects")
+        raise ev.refuse(Feature.INDEX, "a tensor indexes a Python container")
     ev.assert_in_graph(tf.equal(index.tensor, seen.last), ev.noted(SamePath, f"the index is {seen.last}"))
     return seen.last
 

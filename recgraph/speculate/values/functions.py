@@ -37,9 +37,9 @@ def inline(ev: Evaluator, function: types.FunctionType, arguments: list[Any], na
         raise ev.refuse(Feature.COROUTINE, f"{function.__name__} is a coroutine")
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None and known.is_frameworks(type(function)):
-        raise ev.refuse(Feature.CALLEE, "a wrapped callee")
+        raise ev.refuse(Feature.CALLEE, "the call reaches a function through a wrapper of a framework")
     if len(ev.frames) > DEPTH:
-        raise ev.refuse(Feature.RECURSION, f"{function.__name__} calls itself")
+        raise ev.refuse(Feature.RECURSION, f"{function.__name__} calls itself, or calls nest too deeply")
     bound = _bound(ev, function, arguments, named)
     assume_code(ev, function)
     syntax = syntax_of(function)
@@ -221,13 +221,13 @@ class Super(StandIn):
 def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any]) -> Any:
     """An object of a class of the user's, made during the call."""
     if answer_themselves(kind):
-        raise ev.refuse(Feature.CUSTOM_ACCESS, "a new object that says itself what it is when it is asked")
+        raise ev.refuse(Feature.CUSTOM_ACCESS, "a new object's class overrides attribute access")
     if known.is_frameworks_object_type(kind) or issubclass(kind, type):
-        raise ev.refuse(Feature.NEW_OBJECT, f"a new {kind.__name__}, which a library keeps track of")
+        raise ev.refuse(Feature.NEW_OBJECT, f"the call makes a {kind.__name__}, which a library keeps track of")
     if issubclass(kind, BaseException):
         return objects.made(ev, kind, arguments, named)
     if _is_written(kind.__new__) or _is_written(type(kind).__call__):
-        raise ev.refuse(Feature.NEW_OBJECT, f"a new {kind.__name__}, whose class makes its objects itself")
+        raise ev.refuse(Feature.NEW_OBJECT, f"the call makes a {kind.__name__}, whose class overrides object creation")
     if issubclass(kind, tuple) and hasattr(kind, "_make") and not isinstance(kind.__init__, types.FunctionType):
         return kind._make(_bound(ev, kind, arguments, named).arguments.values())
     if not objects.is_inherited(ev, kind, "__new__"):

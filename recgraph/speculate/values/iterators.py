@@ -34,7 +34,7 @@ def made(ev: Evaluator, members: Iterable[Any] | Rows) -> Iteration:
 def check_forks(ev: Evaluator, value: Iteration) -> None:
     """That an iterator goes on in the branch or round in which it was made."""
     if value.forks != ev.contexts.forks:
-        raise ev.refuse(Feature.ITERATOR, "a tensor decides whether an iterator goes on")
+        raise ev.refuse(Feature.ITERATOR, "a tensor decides whether an iterator advances")
 
 
 def rows_of(ev: Evaluator, value: Iteration) -> Rows:
@@ -58,7 +58,7 @@ def begun(ev: Evaluator, value: Any) -> Any:
             return ev.begin(found)
         return made(ev, _until(ev, StopIteration, lambda i: ev.call(following, [found], {}), ev.here))
     if item is None:
-        raise ev.refuse(Feature.ITERATOR, f"a {type(value).__name__} is gone through")
+        raise ev.refuse(Feature.ITERATOR, f"a loop iterates over a {type(value).__name__}")
     return made(ev, _until(ev, IndexError, lambda i: ev.call(item, [value, i], {}), ev.here))
 
 
@@ -79,7 +79,7 @@ def of_list(ev: Evaluator, members: list[Any]) -> Iterator[Any]:
     """The members of a list, which may grow and shrink meanwhile."""
     for i in itertools.count():
         if has_run(members):
-            raise ev.refuse_runs("a list becomes longer while a loop goes through it")
+            raise ev.refuse_runs("a list grows while a loop iterates over it")
         if i >= len(members):
             return
         if i >= UNROLL:
@@ -130,7 +130,7 @@ class Iterating(Kind):
     def contains(self, member: Any) -> Any:
         """Uses it up as far as the member."""
         if is_symbolic(member):
-            raise self.ev.refuse(Feature.IN, "`in` with tensors")
+            raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
         return any(objects.is_or_equals(self.ev, one, member) for one in self.iterator())
 
     def members(self) -> list[Any]:
@@ -147,7 +147,7 @@ class Iterating(Kind):
         """Itself."""
         check_forks(self.ev, self.it)
         if isinstance(self.it.members, Rows):
-            raise self.ev.refuse_runs("as many members as the graph says")
+            raise self.ev.refuse_runs("the number of iterations is known only in the graph")
         return self.it.members
 
     def opened(self) -> Any:
@@ -189,7 +189,7 @@ class GraphRows(Kind):
 
     def members(self) -> list[Any]:
         """Are refused."""
-        raise self.ev.refuse(Feature.TRIPS, "as many members as a tensor says")
+        raise self.ev.refuse(Feature.TRIPS, "the number of iterations depends on a tensor")
 
 
 def members(ev: Evaluator, generator: Generator) -> list[Any]:
@@ -199,7 +199,7 @@ def members(ev: Evaluator, generator: Generator) -> list[Any]:
         def take(member: Any) -> bool:
             found.append(member)
             if len(found) > UNROLL:
-                raise ev.refuse(Feature.TRIPS, "a generator without end")
+                raise ev.refuse(Feature.TRIPS, "the generator does not end")
             return False
 
         generator.drive(ev, take)
@@ -210,11 +210,11 @@ def expanded(ev: Evaluator, generator: Generator) -> list[Any]:
     """All members, though something may happen in between: neither side may notice."""
     given = [value for name, value in generator.frame.locals.items()]
     if not all(map(_is_constant, given)) or not _reads_constants(generator.frame):
-        raise ev.refuse(Feature.GENERATOR, "a generator that may see what happens while it waits")
+        raise ev.refuse(Feature.GENERATOR, "a generator may see changes that are made between two of its values")
     before = ProgramState(ev)
     found = members(ev, generator)
     if before.changes():
-        raise ev.refuse(Feature.GENERATOR, "a generator that changes something while others wait")
+        raise ev.refuse(Feature.GENERATOR, "a generator changes something between two of its values")
     return found
 
 
@@ -247,7 +247,7 @@ class Suspended(Kind):
     def contains(self, member: Any) -> Any:
         """Uses it up as far as the member."""
         if is_symbolic(member):
-            raise self.ev.refuse(Feature.IN, "`in` with tensors")
+            raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
         return any(objects.is_or_equals(self.ev, one, member) for one in self.iterator())
 
     def members(self) -> list[Any]:

@@ -34,7 +34,9 @@ def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]
 def takes_as_number(ev: Evaluator, value: Any) -> bool:
     """Whether a tensor on the left takes what is on the right as it would a number, before that is asked itself."""
     if hasattr(type(value), "__array__"):
-        raise ev.refuse(Feature.OPERATOR, f"a tensor makes a tensor of a {type(value).__name__}")
+        raise ev.refuse(
+            Feature.OPERATOR, f"an operator converts a {type(value).__name__} to a tensor by its __array__ method"
+        )
     return isinstance(value, int | float | complex | str | bytes | list | tuple)
 
 
@@ -119,7 +121,7 @@ def _check_made(ev: Evaluator, values: Sequence[Any]) -> None:
     """That arrays which a call may change were made by the call that is converted."""
     for value in values:
         if isinstance(value, np.ndarray) and not ev.heap.is_made(value):
-            raise ev.refuse(Feature.ARRAY, "an array may be changed that was there before")
+            raise ev.refuse(Feature.ARRAY, "the call may modify an array that it did not make")
 
 
 class Method(MadeFunction):
@@ -160,7 +162,9 @@ class Later(Kind):
         if self.it.tensor is not None:
             return tf.cast(self.it.tensor, tf.bool)
         if self.it.late:
-            raise self.ev.refuse(Feature.LATE_DECISION, "a decision on a value that is known only after the graph")
+            raise self.ev.refuse(
+                Feature.LATE_DECISION, "the program branches on a value that is known only after the graph has run"
+            )
         return self.it
 
     def type(self) -> type:
@@ -186,7 +190,7 @@ class Later(Kind):
 
     def put(self, name: str, value: Any) -> None:
         """Is refused."""
-        raise self.ev.refuse(Feature.ATTRIBUTE, "an attribute of a tensor or number is set")
+        raise self.ev.refuse(Feature.ATTRIBUTE, "an attribute of a tensor or number is assigned")
 
     def item(self, index: Any) -> Any:
         """In the graph where that knows it; else in the script."""
@@ -197,13 +201,13 @@ class Later(Kind):
     def set_item(self, index: Any, value: Any) -> None:
         """Of an array."""
         if not self.it.is_array:
-            raise self.ev.refuse(Feature.INDEX, "an item is set in a value that differs from call to call")
+            raise self.ev.refuse(Feature.INDEX, "an item is assigned in a value that varies from call to call")
         script_calls.in_script(self.ev, operator.setitem, [self.it, self.ev.lift(index), self.ev.lift(value)], {})
 
     def contains(self, member: Any) -> Any:
         """In the script."""
         if is_symbolic(member):
-            raise self.ev.refuse(Feature.IN, "`in` with tensors")
+            raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
         return self.ev.python(stand_ins.contains, [self.it, member])
 
     def members(self) -> list[Any]:
@@ -212,7 +216,10 @@ class Later(Kind):
         if iterable.is_array and (members := arrays.members(iterable)) is not None:
             return members
         if iterable.late or not isinstance(iterable.example, np.ndarray | list | tuple | str | range):
-            raise ev.refuse(Feature.ITERATOR, "a loop over a value that differs from call to call")
+            raise ev.refuse(
+                Feature.ITERATOR,
+                "a loop iterates over a value that varies and is no range, list, tuple, string or array",
+            )
         count = len(iterable.example)
         trips = SameLength(f"{count} rounds of a loop", ev.where(), (site_of(ev.frame.syntax, ev.here, "trips"), 0))
         ev.script.assume(f"len({iterable.name}) == {count}", trips)

@@ -94,7 +94,7 @@ def check_sources(ev: Evaluator, rows: Rows) -> None:
     """That no list has changed while a loop went through it."""
     for members, before in rows.sources:
         if len(members) != len(before) or any(a is not b for a, b in zip(members, before, strict=True)):
-            raise ev.refuse_runs("a list changes while a loop goes through it")
+            raise ev.refuse_runs("a list changes while a loop iterates over it")
 
 
 def item(ev: Evaluator, members: Any, index: Any) -> Any:
@@ -128,7 +128,7 @@ def _in_range(ev: Evaluator, run: MemberRun, index: Any) -> tf.Tensor:
 def set_item(ev: Evaluator, members: Any, index: Any, value: Any) -> None:
     """`members[index] = value` of a list with runs."""
     if isinstance(index, slice) or not isinstance(members, list):
-        raise ev.refuse_runs("a part of a list is set of which only the graph knows the length")
+        raise ev.refuse_runs("a slice is assigned in a list whose length only the graph knows")
     run = whole(ev, members)
     element = merging.list_template(ev, members, [value]).element
     place = tf.cast(_place(run, _in_range(ev, run, index)), tf.int32)
@@ -154,7 +154,7 @@ def _integer(ev: Evaluator, index: Any) -> tf.Tensor:
         return tf.constant(int(tensor), tf.int64)
     if isinstance(tensor, tf.Tensor) and tensor.dtype.is_integer and tensor.shape.num_elements() == 1:
         return tf.reshape(tf.cast(tensor, tf.int64), [])
-    raise ev.refuse_runs("an index that is no integer")
+    raise ev.refuse_runs("a list index must be an integer")
 
 
 def _slice(ev: Evaluator, members: Any, index: slice) -> Any:
@@ -163,7 +163,7 @@ def _slice(ev: Evaluator, members: Any, index: slice) -> Any:
         return members[:]
     stride = 1 if index.step is None else ev.concrete(index.step)
     if not isinstance(stride, int) or stride == 0:
-        raise ev.refuse_runs("a slice whose step is no integer")
+        raise ev.refuse_runs("the step of a slice must be a nonzero integer")
     ends = [None if end is None else _integer(ev, end) for end in (index.start, index.stop)]
     run = whole(ev, members)
     if ends == [None, None] and stride == -1:
@@ -187,7 +187,7 @@ def pop(ev: Evaluator, members: list[Any], arguments: list[Any]) -> Any:
     """`pop` of the last member, or of the first."""
     index = arguments[0] if arguments else -1
     if not isinstance(index, int) or index not in (0, -1):
-        raise ev.refuse_runs("pop of a member in the middle")
+        raise ev.refuse_runs("pop() of a member that is neither the first nor the last")
     run = members[index]
     if not isinstance(run, MemberRun):
         return members.pop(index)
@@ -217,7 +217,7 @@ def packed(ev: Evaluator, members: Sequence[Any], dtype: tf.DType | None = None)
     run = whole(ev, members)
     hole = run.element
     if not isinstance(hole, Hole) or hole.is_array:
-        raise ev.refuse_runs("a tensor is made of a list of other things")
+        raise ev.refuse_runs("a tensor is made of a list that holds something else than tensors or numbers")
     if not any(not isinstance(m, MemberRun) for m in members):
         assume(ev, run.count > 0, "the list has members")
     (rows,) = merging.stacks(ev, run)
@@ -241,7 +241,7 @@ def concatenated(ev: Evaluator, members: Sequence[Any]) -> tf.Tensor:
     hole = run.element
     if not run.is_whole:
         if hole.shape[0] is None:
-            raise ev.refuse_runs("tensors of different lengths are joined backwards, or some of them")
+            raise ev.refuse_runs("tf.concat() of a reversed or sliced list of tensors of different lengths")
         rows = packed(ev, members)
         return tf.reshape(rows, tf.concat([[-1], tf.shape(rows)[2:]], 0))
     assume(ev, run.count > 0, "the list has members")

@@ -96,7 +96,10 @@ def template(ev: Evaluator, one: Any, other: Any) -> Any:
         return type(one)._make(members) if hasattr(one, "_make") else type(one)(members)
     if type(one) is dict and type(other) is dict and list(one) == list(other):
         return {key: template(ev, one[key], other[key]) for key in one}
-    raise ev.refuse(Feature.MERGE, f"{_describe(one)} and {_describe(other)} meet after a branch or round")
+    raise ev.refuse(
+        Feature.MERGE,
+        f"a variable is {_describe(one)} after one branch or iteration and {_describe(other)} after another",
+    )
 
 
 def hole_of(value: Any) -> Hole | None:
@@ -128,7 +131,10 @@ def _all_holes(ev: Evaluator, value: Any) -> Any:
 def _tensor_hole(ev: Evaluator, one: Any, other: Any) -> Hole:
     dtypes = {v.dtype for v in (one, other) if isinstance(v, tf.Tensor)}
     if not all(isinstance(v, tf.Tensor) for v in (one, other)) or len(dtypes) != 1:
-        raise ev.refuse(Feature.MERGE, f"{_describe(one)} and {_describe(other)} meet after a branch or round")
+        raise ev.refuse(
+            Feature.MERGE,
+            f"a variable is {_describe(one)} after one branch or iteration and {_describe(other)} after another",
+        )
     shape = one.shape if one.shape == other.shape else common_shape(one.shape, other.shape)
     return Hole(dtypes.pop(), shape, False)
 
@@ -299,7 +305,9 @@ def _common(ev: Evaluator, one: Any, other: Any) -> Any:
         return one._make(members) if hasattr(one, "_make") else tuple(members)
     if isinstance(one, _CONSTANTS) and type(one) is type(other) and one == other:
         return one
-    raise ev.refuse(Feature.MERGE, "a list that grows as a tensor decides, of members that differ")
+    raise ev.refuse(
+        Feature.MERGE, "a list that grows inside a tensor-dependent branch or loop holds values of different structure"
+    )
 
 
 def list_holes(grown: Grown) -> list[Hole]:
@@ -373,13 +381,13 @@ def stacks(ev: Evaluator, run: MemberRun) -> list[tf.Tensor]:
 def alike(ev: Evaluator, run: MemberRun) -> MemberRun:
     """The run if all members are sure to have one shape, so that rows of a tensor can hold them."""
     if not all(hole.shape.is_fully_defined() for hole in holes(run.element)):
-        raise ev.refuse_runs("members of different shapes in a list of which only the graph knows the length")
+        raise ev.refuse_runs("a list whose length only the graph knows holds tensors of different shapes")
     return run
 
 
 def _stack(ev: Evaluator, run: MemberRun, hole: Hole, handle: tf.Tensor) -> tf.Tensor:
     if hole.shape.rank is None:
-        raise ev.refuse_runs("tensors of unknown rank in a list that varies in length")
+        raise ev.refuse_runs("a list whose length only the graph knows holds tensors of unknown rank")
     shape = _dims(hole.shape)
     if run.view is None:
         rows = tf.raw_ops.TensorListStack(input_handle=handle, element_shape=shape, element_dtype=hole.dtype)

@@ -84,7 +84,7 @@ def is_inherited(ev: Evaluator, kind: type, name: str) -> bool:
 def blank(ev: Evaluator, kind: type) -> Any:
     """A new object of a class of the user's, without attributes."""
     if hasattr(kind, "__del__"):  # when it is run depends on who holds the object, the converter too
-        raise ev.refuse(Feature.NEW_OBJECT, f"a new {kind.__name__}, which has a __del__")
+        raise ev.refuse(Feature.NEW_OBJECT, f"the call makes a {kind.__name__}, whose class defines __del__")
     return ev.heap.make(object.__new__(kind))
 
 
@@ -191,7 +191,7 @@ def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Any:
     owner, *others = arguments
     kind = type(owner)
     if isinstance(owner, BaseException) and not ev.heap.is_made(owner):
-        raise ev.refuse(Feature.EXCEPTION, "an exception that was there before")
+        raise ev.refuse(Feature.EXCEPTION, "the call inspects an exception that it did not make")
     found = method(ev, kind, METHODS[function])
     if isinstance(owner, enum.Enum) and found is None:
         return _of_enumeration(ev, function, owner, others)

@@ -36,7 +36,7 @@ def as_tensor(ev: Evaluator, value: Residual, dtype: tf.DType | None = None) -> 
     if value.tensor is not None:
         return value.tensor if dtype is None else tf.cast(value.tensor, dtype)
     if value.late:
-        raise ev.refuse(Feature.LATE_VALUE, "a value that is known only after the graph is used by it")
+        raise ev.refuse(Feature.LATE_VALUE, "the graph needs a value that is known only after the graph has run")
     example = value.example
     if isinstance(example, np.ndarray | np.generic):
         array = np.asarray(example)
@@ -46,7 +46,7 @@ def as_tensor(ev: Evaluator, value: Residual, dtype: tf.DType | None = None) -> 
         return ev.heap.fed(value.name, tf.TensorSpec(array.shape, array.dtype))
     natural = {bool: tf.bool, int: tf.int64, float: tf.float64, str: tf.string, bytes: tf.string}.get(type(example))
     if natural is None:
-        raise ev.refuse(Feature.VALUE, f"a {type(example).__name__} that differs from call to call")
+        raise ev.refuse(Feature.VALUE, f"a {type(example).__name__} varies from call to call")
     if known.may_change_type(type(example)):
         kind = SameType(f"a {type(example).__name__}", ev.where())
         ev.script.assume(f"type({value.name}) is {ev.script.constant(type(example))}", kind)
@@ -57,7 +57,9 @@ def as_tensor(ev: Evaluator, value: Residual, dtype: tf.DType | None = None) -> 
 def _check_size(ev: Evaluator, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any]) -> None:
     """That what the program may not come to, in this call, does not take all memory."""
     if is_large(function, *arguments, **named) and guarding.is_guarded(ev):
-        raise ev.refuse(Feature.SIZE, "a large result where the graph decides whether the program comes to it")
+        raise ev.refuse(
+            Feature.SIZE, "a large result is computed where a tensor decides whether the program gets there"
+        )
 
 
 def in_script(ev: Evaluator, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any]) -> Residual:
@@ -72,7 +74,7 @@ def in_script(ev: Evaluator, function: Callable[..., Any], arguments: Sequence[A
     everything = [*stand_ins.leaves([*arguments, *named.values()])]
     has_early = any(arrays.is_early(a) or isinstance(a, np.ndarray) for a in everything)
     if has_early and arrays.may_change(function, arguments, named):
-        raise ev.refuse(Feature.ARRAY, "an array may be changed that was there before the graph")
+        raise ev.refuse(Feature.ARRAY, "the call may modify an array that existed before the graph ran")
     if symbolic or any(a.late for a in residuals):
         ev.need_sequence("a value that is known only after the graph")
         found, is_pure = results(function, arguments, named), changes_nothing(function, arguments, named)
@@ -92,7 +94,7 @@ def in_script(ev: Evaluator, function: Callable[..., Any], arguments: Sequence[A
         example = arrays.note_views(function(*examples, **examples_named), everything)
     except Exception as error:
         if "read-only" in str(error):
-            raise ev.refuse(Feature.ARRAY, "an array may be changed that was there before") from error
+            raise ev.refuse(Feature.ARRAY, "the call may modify an array that it did not make") from error
         raise _raised_in_script(ev, f"{call}({code})", error) from error
     kind = Presence if ev.inside(Catching) else NoException
     failing = ev.script.number(kind(f"{getattr(function, '__name__', function)}", ev.where()))
@@ -128,7 +130,9 @@ def type_of(ev: Evaluator, value: Residual) -> type:
     if value.tensor is not None:
         return {tf.bool: bool, tf.int64: int, tf.float64: float}[value.tensor.dtype]
     if value.late:
-        raise ev.refuse(Feature.LATE_VALUE, "the type of a value that is known only after the graph")
+        raise ev.refuse(
+            Feature.LATE_VALUE, "the program asks for the type of a value that is known only after the graph has run"
+        )
     kind = type(value.example)
     same = SameType(f"a {kind.__name__}", ev.where())
     ev.script.assume(f"type({value.name}) is {ev.script.constant(kind)}", same)
@@ -384,9 +388,11 @@ def changed(ev: Evaluator, function: Any, array: Residual, operands: Sequence[An
     which may yet find that an assumption is broken.
     """
     if not array.example.flags.writeable:
-        raise ev.refuse(Feature.ARRAY, "an array is changed that was there before, or of which there is a view")
+        raise ev.refuse(Feature.ARRAY, "the call modifies an array that it did not make, or of which there is a view")
     if any(is_symbolic(o) or (isinstance(o, Residual) and o.late) for o in stand_ins.leaves(operands)):
-        raise ev.refuse(Feature.LATE_VALUE, "an array is changed by what is known only after the graph")
+        raise ev.refuse(
+            Feature.LATE_VALUE, "an array is modified by a value that is known only after the graph has run"
+        )
     after = in_script(ev, _on_copy, [array, function, *operands], {})
     array.name, array.example = after.name, after.example
     return array

@@ -29,7 +29,7 @@ def of(ev: Evaluator, tensor: tf.Tensor) -> tf.TensorShape | PartialShape:
     if tensor.shape.is_fully_defined():
         return tensor.shape
     if tensor.shape.rank is None:
-        raise ev.refuse(Feature.SHAPE, "the shape of a tensor whose rank is not known")
+        raise ev.refuse(Feature.SHAPE, "the program reads the shape of a tensor of unknown rank")
     return PartialShape([_dim(ev, tensor, i, size) for i, size in enumerate(tensor.shape)])
 
 
@@ -46,7 +46,7 @@ def _dim(ev: Evaluator, tensor: tf.Tensor, index: int, size: int | None) -> int 
 def length(ev: Evaluator, tensor: tf.Tensor) -> int | Residual:
     """`len` of a tensor."""
     if tensor.shape.rank == 0:
-        raise ev.refuse(Feature.RAISES, "len of a scalar")
+        raise ev.refuse(Feature.RAISES, "len() of a scalar tensor")
     shape = of(ev, tensor)
     return shape.dims[0] if isinstance(shape, PartialShape) else int(shape[0])
 
@@ -54,7 +54,7 @@ def length(ev: Evaluator, tensor: tf.Tensor) -> int | Residual:
 def as_value(ev: Evaluator, shape: PartialShape) -> Residual:
     """The shape itself, for Python's operators."""
     if not shape.is_early:
-        raise ev.refuse(Feature.SHAPE, "a shape that is known only after the graph")
+        raise ev.refuse(Feature.SHAPE, "a shape is known only after the graph has run")
     return script_calls.in_script(ev, tf.TensorShape, [list(shape.dims)], {})
 
 

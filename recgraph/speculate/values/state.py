@@ -206,7 +206,7 @@ class ProgramState:
         for key, (thing, copy) in self._held.items():
             if isinstance(thing, collections.deque):
                 if len(thing) != len(copy) or any(a is not b for a, b in zip(thing, copy, strict=True)):
-                    raise self._ev.refuse(Feature.MERGE, "a deque changes as a tensor decides")
+                    raise self._ev.refuse(Feature.MERGE, "a deque is modified inside a tensor-dependent branch")
             elif isinstance(thing, set):
                 found.update({(key, WHOLE): set(thing)} if thing != copy else {})
             elif isinstance(thing, list) and (len(thing) != len(copy) or has_run([*copy, *thing])):
@@ -244,7 +244,7 @@ class ProgramState:
         if one is other or not any(isinstance(value, Missing | Unsure) for value in (one, other)):
             return merging.template(self._ev, one, other)
         if slot[0] not in self._names:
-            raise self._ev.refuse(Feature.MERGE, "what is there on one way only meets after a branch or round")
+            raise self._ev.refuse(Feature.MERGE, "an attribute or item exists after one of the two branches only")
         return Maybe.of(self._ev, one, other)
 
     def set(self, slot: Slot, value: Any) -> None:

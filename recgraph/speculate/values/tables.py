@@ -261,7 +261,10 @@ class Recursion:
         """One invocation."""
         for i, value in self.fixed.items():
             if arguments[i] is not value:
-                raise self.ev.refuse(Feature.RECURSION, f"argument {i} of {self.function.__name__} changes")
+                raise self.ev.refuse(
+                    Feature.RECURSION,
+                    f"argument {i} of the recursive function {self.function.__name__} differs between calls",
+                )
         given = [a for i, a in enumerate(arguments) if i not in self.fixed]
         if self.ev.inside(RecursiveBody):
             for ref in given:

@@ -40,7 +40,7 @@ def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[
     dtype = next(tf.as_dtype(o.dtype) for o in operands if is_tensor_like(o))
     lifted = [_beside(ev, o, dtype) for o in operands]
     if any(isinstance(o, tf.Variable) for o in lifted[:1]) and function in IN_PLACE:
-        raise ev.refuse(Feature.IN_PLACE_VARIABLE, "an in-place operator on a variable")
+        raise ev.refuse(Feature.IN_PLACE_VARIABLE, "an in-place operator is applied to a variable")
     return building.build(ev, function, lifted, {})
 
 
@@ -53,7 +53,7 @@ def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> Any:
         if value.is_array:
             raise ev.refuse(Feature.ARRAY, f"an array of {tensor.dtype.name} beside a tensor of {dtype.name}")
         if tensor.dtype.is_floating and not (dtype.is_floating or dtype.is_complex):
-            raise ev.refuse(Feature.RAISES, "a float beside an integer tensor")
+            raise ev.refuse(Feature.RAISES, "a float is combined with an integer tensor")
         return tf.cast(tensor, dtype)
     return ev.lift(value)
 
@@ -74,7 +74,7 @@ class Tensor(Kind):
         if not isinstance(self.it, tf.Tensor):
             raise self._cannot("the truth")
         if self.it.shape.num_elements() not in (None, 1):
-            raise self.ev.refuse(Feature.RAISES, "the truth of a tensor of several elements")
+            raise self.ev.refuse(Feature.RAISES, "a tensor with several elements is used as a condition")
         return tf.reshape(tf.cast(self.it, tf.bool), [])
 
     def type(self) -> type:
@@ -95,7 +95,7 @@ class Tensor(Kind):
         if name == "shape" and isinstance(owner, tf.Tensor):
             return shapes.of(ev, owner)
         if name == "device":
-            raise ev.refuse(Feature.DEVICE, "the device of a tensor")
+            raise ev.refuse(Feature.DEVICE, "the program reads the device of a tensor")
         if isinstance(owner, tf.Tensor) and not hasattr(_eager_tensor(), name):
             raise ev.refuse(Feature.RAISES, f"an eager tensor has no {name}")
         try:
@@ -105,7 +105,7 @@ class Tensor(Kind):
 
     def put(self, name: str, value: Any) -> None:
         """Is refused."""
-        raise self.ev.refuse(Feature.ATTRIBUTE, "an attribute of a tensor or number is set")
+        raise self.ev.refuse(Feature.ATTRIBUTE, "an attribute of a tensor or number is assigned")
 
     def item(self, index: Any) -> Any:
         """A slice of it."""
@@ -113,14 +113,14 @@ class Tensor(Kind):
 
     def contains(self, member: Any) -> Any:
         """Is refused."""
-        raise self.ev.refuse(Feature.IN, "`in` with tensors")
+        raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
 
     def members(self) -> list[Any]:
         """As many as its static shape says."""
         if not isinstance(self.it, tf.Tensor):
-            raise self.ev.refuse(Feature.ITERATOR, f"a {type(self.it).__name__} is gone through")
+            raise self.ev.refuse(Feature.ITERATOR, f"a loop iterates over a {type(self.it).__name__}")
         if self.it.shape.rank in (None, 0) or self.it.shape[0] is None:
-            raise self.ev.refuse(Feature.TRIPS, "a loop over a tensor of unknown length")
+            raise self.ev.refuse(Feature.TRIPS, "a loop iterates over a tensor of unknown length")
         return tf.unstack(self.it) if self.it.shape[0] else []
 
     def pieces(self) -> list[Any]:
@@ -159,7 +159,7 @@ class Variable(Known):
 
     def contains(self, member: Any) -> Any:
         """Is refused."""
-        raise self.ev.refuse(Feature.IN, "`in` with tensors")
+        raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
 
     def members(self) -> list[Any]:
         """Of its value now. One of Keras's cannot be gone through."""

@@ -63,7 +63,7 @@ def np_arrays() -> Any:
     return (step, lambda i: (tensor(i), np.arange(12, dtype=np.float32).reshape(4, 3) + i), None)
 
 
-@program(eager="an item is set under a key that a tensor gives", feature="INDEX", line="a[0] += 1")
+@program(eager="an item is assigned under a key that is a tensor", feature="INDEX", line="a[0] += 1")
 def np_write() -> Any:
     a = np.zeros([3], np.float32)
 
