@@ -17,29 +17,11 @@ from recgraph.speculate import Speculated
 from recgraph.speculate.library.rules import SPECIAL
 from recgraph.speculate.machine.evaluator import RULES
 from recgraph.speculate.observe.reasons import Inconvertible
-from recgraph.speculate.run import function
 from recgraph.speculate.values.attributes import Attributes
 from tests.speculate import comparing, corpus
 
 for module in pkgutil.iter_modules(corpus.__path__):
     importlib.import_module(f"{corpus.__name__}.{module.name}")
-
-
-@pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch) -> list[Inconvertible]:
-    """What conversions raise while the test runs, in order."""
-    reasons: list[Inconvertible] = []
-    convert = function.convert
-
-    def recording(*arguments: Any, **named: Any) -> Any:
-        try:
-            return convert(*arguments, **named)
-        except Inconvertible as reason:
-            reasons.append(reason)
-            raise
-
-    monkeypatch.setattr(function, "convert", recording)
-    return reasons
 
 
 def line_of(where: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from recgraph.speculate.observe.reasons import Inconvertible
 from tests.speculate import corpus, test_corpus
 
 # Opcodes that are converted, by the program that has them. Jumps are the branches and loops that they are made of.
@@ -101,7 +102,7 @@ def test_the_program_has_the_opcode(opcode: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*CONVERTED, *ASSUMED_AWAY, *EAGER])
-def test_the_program_does_what_the_table_says(name: str) -> None:
+def test_the_program_does_what_the_table_says(name: str, refused: list[Inconvertible]) -> None:
     """What is said to be converted is; what is said to run eagerly does, with a reason."""
     assert corpus.PROGRAMS[name].converted == (name not in EAGER)
-    test_corpus.test_program(name)
+    test_corpus.test_program(name, refused)
