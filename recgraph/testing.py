@@ -14,6 +14,7 @@ from recgraph import native, tf_private
 
 POLICIES = ("fifo", "depth_first", "random")
 BATCH_POLICIES = ("agenda", "depth", "height", "random")
+BATCH_WAYS = ("scheduled", "row_programs", "operations")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +74,18 @@ def batch_policy(name: str) -> contextlib.AbstractContextManager[None]:
         tf.errors.InvalidArgumentError: there is no such policy.
     """
     return _policy(native.ops().recgraph_set_batch_policy, name)
+
+
+def batch_way(name: str) -> contextlib.AbstractContextManager[None]:
+    """A context manager: steps that start inside it are run by the batched engine in this way. Results are the same.
+
+    Args:
+        name: one of `BATCH_WAYS`. "scheduled" is the default, "operations" runs all blocks by TensorFlow's operations.
+
+    Raises:
+        tf.errors.InvalidArgumentError: there is no such way.
+    """
+    return _policy(native.ops().recgraph_set_batch_way, name)
 
 
 @contextlib.contextmanager

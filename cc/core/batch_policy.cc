@@ -56,6 +56,13 @@ constexpr struct {
 
 std::atomic<Order> default_order{Order::kAgenda};
 
+constexpr struct {
+  Way way;
+  const char* name;
+} kWays[] = {{Way::kScheduled, "scheduled"}, {Way::kRowPrograms, "row_programs"}, {Way::kOperations, "operations"}};
+
+std::atomic<Way> default_way{Way::kScheduled};
+
 }  // namespace
 
 std::unique_ptr<BatchPolicy> MakeBatchPolicy(Order order) {
@@ -92,6 +99,27 @@ const char* OrderName(Order order) {
 Order DefaultOrder() { return default_order.load(std::memory_order_relaxed); }
 
 void SetDefaultOrder(Order order) { default_order.store(order, std::memory_order_relaxed); }
+
+bool ParseWay(const std::string& name, Way* way) {
+  for (const auto& entry : kWays) {
+    if (name == entry.name) {
+      *way = entry.way;
+      return true;
+    }
+  }
+  return false;
+}
+
+const char* WayName(Way way) {
+  for (const auto& entry : kWays) {
+    if (way == entry.way) return entry.name;
+  }
+  return "unknown";
+}
+
+Way DefaultWay() { return default_way.load(std::memory_order_relaxed); }
+
+void SetDefaultWay(Way way) { default_way.store(way, std::memory_order_relaxed); }
 
 }  // namespace batch
 }  // namespace recgraph

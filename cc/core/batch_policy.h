@@ -45,6 +45,23 @@ const char* OrderName(Order order);
 Order DefaultOrder();
 void SetDefaultOrder(Order order);
 
+// How calls are run; all ways give the same results. For comparisons in tests.
+enum class Way {
+  // Calls whose structure no result decides by a schedule of the whole call; the others as next.
+  kScheduled,
+  // Blocks by row programs, where their operations have steps in those; the others as next.
+  kRowPrograms,
+  // Blocks by TensorFlow's operations.
+  kOperations,
+};
+// "scheduled", "row_programs" or "operations"; false for another name.
+bool ParseWay(const std::string& name, Way* way);
+const char* WayName(Way way);
+
+// The way of runs that start from now on. Atomic.
+Way DefaultWay();
+void SetDefaultWay(Way way);
+
 }  // namespace batch
 }  // namespace recgraph
 

@@ -115,7 +115,18 @@ bool Expression::IsFlat(const Place& place, int64_t width) const {
   return shared ? place.scalar : !place.scalar && RowWidth(place) == width;
 }
 
-bool Expression::Run(int64_t begin, int64_t end, const float* const* inputs, float* const* outputs) const {
+// Whether all arrays are as wide as what is used of them, so that their rows lie together.
+bool Expression::AreDense(const Source* inputs, const Target* outputs) const {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!inputs_[i].shared && inputs[i].stride != inputs_[i].width) return false;
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (outputs[i].stride != outputs_[i]) return false;
+  }
+  return true;
+}
+
+bool Expression::Run(int64_t begin, int64_t end, const Source* inputs, const Target* outputs) const {
   const RowKernels& kernels = BestRowKernels();
   thread_local std::vector<float> scratch;
   const int64_t tile = std::min(tile_, std::max<int64_t>(end - begin, 0));
@@ -124,26 +135,30 @@ bool Expression::Run(int64_t begin, int64_t end, const float* const* inputs, flo
   } catch (const std::bad_alloc&) {
     return false;
   }
+  const bool dense = AreDense(inputs, outputs);
 
   for (int64_t row = begin; row < end; row += tile) {
     const int64_t rows = std::min(tile, end - row);
     // A register's rows lie together, whatever their number.
     const auto read = [&](const Place& place) -> Rows {
-      if (place.space == Space::kInput) {
-        const Input& input = inputs_[place.index];
-        const int64_t stride = input.shared ? 0 : input.width;
-        return {inputs[place.index] + row * stride + place.offset, stride, place.scalar};
+      switch (place.space) {
+        case Space::kInput: {
+          const int64_t stride = inputs_[place.index].shared ? 0 : inputs[place.index].stride;
+          return {inputs[place.index].data + row * stride + place.offset, stride, place.scalar};
+        }
+        case Space::kRegister:
+          return {scratch.data() + offsets_[place.index] * tile + place.offset, registers_[place.index], place.scalar};
+        default: {
+          const int64_t stride = outputs[place.index].stride;
+          return {outputs[place.index].data + row * stride + place.offset, stride, place.scalar};
+        }
       }
-      const int64_t width = RowWidth(place);
-      const float* const base = place.space == Space::kRegister
-                                    ? scratch.data() + offsets_[place.index] * tile
-                                    : outputs[place.index] + row * width;
-      return {base + place.offset, width, place.scalar};
     };
     for (const Instruction& what : instructions_) {
       const Rows out = read(what.out);
-      const int64_t count = what.flat ? 1 : rows;
-      const int64_t width = what.flat ? rows * what.width : what.width;
+      const bool flat = what.flat && dense;
+      const int64_t count = flat ? 1 : rows;
+      const int64_t width = flat ? rows * what.width : what.width;
       float* to = const_cast<float*>(out.data);
       Rows a = read(what.a), b = read(what.b);
       for (int64_t time = 0; time < what.times; ++time) {

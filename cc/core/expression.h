@@ -26,10 +26,19 @@ class Expression {
   // Floats of a row of each output.
   const std::vector<int64_t>& outputs() const { return outputs_; }
 
+  // An array's first row, and how many floats on is the next.
+  struct Source {
+    const float* data;
+    int64_t stride;
+  };
+  struct Target {
+    float* data;
+    int64_t stride;
+  };
+
   // Computes rows `begin` to `end`; false where there is no memory. Inputs and outputs are whole arrays; no output may be
-  // an input.
-  // Thread-safe.
-  bool Run(int64_t begin, int64_t end, const float* const* inputs, float* const* outputs) const;
+  // an input. Thread-safe.
+  bool Run(int64_t begin, int64_t end, const Source* inputs, const Target* outputs) const;
 
  private:
   enum class Space { kInput = 0, kRegister = 1, kOutput = 2 };
@@ -53,6 +62,7 @@ class Expression {
 
   int64_t RowWidth(const Place& place) const;
   bool IsFlat(const Place& place, int64_t width) const;
+  bool AreDense(const Source* inputs, const Target* outputs) const;
 
   std::vector<Input> inputs_;
   std::vector<int64_t> registers_;

@@ -44,8 +44,8 @@ TEST(ExpressionTest, ComputesWhatItSays) {
     for (auto* values : {&x, &bias, &factor, &scalar}) {
       for (float& value : *values) value = normal(random);
     }
-    const float* inputs[] = {x.data(), bias.data(), factor.data(), scalar.data()};
-    float* outputs[] = {out0.data(), out1.data()};
+    const Expression::Source inputs[] = {{x.data(), 6}, {bias.data(), 3}, {factor.data(), 1}, {scalar.data(), 1}};
+    const Expression::Target outputs[] = {{out0.data(), 5}, {out1.data(), 3}};
     const int64_t middle = rows / 2;
     expression.Run(0, middle, inputs, outputs);
     expression.Run(middle, rows, inputs, outputs);
@@ -63,6 +63,26 @@ TEST(ExpressionTest, ComputesWhatItSays) {
   }
 }
 
+TEST(ExpressionTest, ReadsAndWritesRowsThatAreApart) {
+  Expression expression;
+  ASSERT_EQ(Expression::Decode(kCode, &expression), "");
+  constexpr int64_t kRows = 5;
+  std::vector<float> dense(kRows * 6), apart(kRows * 9, 99.0f), bias(3, 0.5f), factor(kRows, 2.0f), scalar(1, 3.0f);
+  for (size_t i = 0; i < dense.size(); ++i) apart[i / 6 * 9 + i % 6] = dense[i] = 0.1f * static_cast<float>(i);
+  std::vector<float> out0(kRows * 5), out1(kRows * 3), wide0(kRows * 8, 77.0f), wide1(kRows * 4, 77.0f);
+  const auto run = [&](Expression::Source x, Expression::Target first, Expression::Target second) {
+    const Expression::Source inputs[] = {x, {bias.data(), 3}, {factor.data(), 1}, {scalar.data(), 1}};
+    const Expression::Target outputs[] = {first, second};
+    EXPECT_TRUE(expression.Run(0, kRows, inputs, outputs));
+  };
+  run({dense.data(), 6}, {out0.data(), 5}, {out1.data(), 3});
+  run({apart.data(), 9}, {wide0.data(), 8}, {wide1.data(), 4});
+  for (int64_t row = 0; row < kRows; ++row) {
+    for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(wide0[row * 8 + i], i < 5 ? out0[row * 5 + i] : 77.0f);
+    for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(wide1[row * 4 + i], i < 3 ? out1[row * 3 + i] : 77.0f);
+  }
+}
+
 TEST(ExpressionTest, RefusesDamagedCode) {
   Expression expression;
   EXPECT_NE(Expression::Decode({}, &expression), "");
@@ -77,12 +97,12 @@ TEST(ExpressionTest, RefusesDamagedCode) {
     code[random() % code.size()] = static_cast<int64_t>(random() % 9) - 1;
     if (!Expression::Decode(code, &expression).empty()) continue;
     std::vector<std::vector<float>> inputs, outputs;
-    std::vector<const float*> from;
-    std::vector<float*> to;
+    std::vector<Expression::Source> from;
+    std::vector<Expression::Target> to;
     for (const auto& input : expression.inputs()) inputs.emplace_back(3 * input.width, 0.5f);
     for (int64_t width : expression.outputs()) outputs.emplace_back(3 * width);
-    for (const auto& input : inputs) from.push_back(input.data());
-    for (auto& output : outputs) to.push_back(output.data());
+    for (const auto& input : inputs) from.push_back({input.data(), static_cast<int64_t>(input.size()) / 3});
+    for (auto& output : outputs) to.push_back({output.data(), static_cast<int64_t>(output.size()) / 3});
     expression.Run(0, 3, from.data(), to.data());
   }
 }

@@ -32,6 +32,18 @@ struct PackedShape {
   int64_t floats() const;
 };
 
+// Some floats of every row, wherever each row lies.
+struct ScatteredRows {
+  const float* const* rows;
+  int64_t width;
+};
+
+// A product [m, k] * [k, n] of two matrices, either of which may lie transposed.
+struct MatrixProduct {
+  int64_t m, k, n;
+  bool transposed_a, transposed_b;
+};
+
 // The constants of an update of weights.
 struct Adagrad {
   float rate;
@@ -53,6 +65,12 @@ struct RowKernels {
   void (*pack)(PackedShape shape, const float* matrix, bool transposed, float* packed);
   // out[rows, width] = a[rows, inner] * matrix. Each row's result is the same whatever rows it is computed with.
   void (*product)(int64_t rows, PackedShape shape, const float* a, const float* packed, float* out);
+  // The same of rows that lie anywhere, each in `count` parts whose widths add up to `inner`; from one row of `out` to
+  // the next are `stride` floats. The results are those of `product` to the last bit.
+  void (*product_of_rows)(int64_t rows, PackedShape shape, const ScatteredRows* parts, int count, const float* packed,
+                          float* out, int64_t stride);
+  // One product of two matrices that are not packed, for small ones.
+  void (*matrix_product)(const MatrixProduct& what, const float* a, const float* b, float* out);
   // Columns `first` to `last` of out[inner, width] = transpose(a[rows, inner]) * b[rows, width], of rows that lie
   // anywhere; `rows` is not 0. Work is best divided at multiples of `panel`. `scratch` has room for `outer_rows`
   // rows of the first factor.

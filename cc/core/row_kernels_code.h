@@ -247,6 +247,119 @@ void Product(int64_t rows, PackedShape shape, const float* a, const float* packe
   }
 }
 
+// As Tile with a factor whose rows lie anywhere, in parts.
+template <int kRows, int kVectors>
+void TileOfRows(int64_t row, const ScatteredRows* parts, int count, const float* panel, float* out, int64_t stride,
+                int64_t there) {
+  Vec sums[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sums[i][v] = Vec::Broadcast(0.0f);
+  }
+  for (int part = 0; part < count; ++part) {
+    const float* factor[kRows];
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) factor[i] = parts[part].rows[row + i];
+    const int64_t inner = parts[part].width;
+    for (int64_t k = 0; k < inner; ++k, panel += kVectors * Vec::kWidth) {
+      Vec values[kVectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) values[v] = Vec::Load(panel + v * Vec::kWidth);
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) {
+        const Vec one = Vec::Broadcast(factor[i][k]);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) sums[i][v] = Fma(one, values[v], sums[i][v]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i, out += stride) {
+#pragma GCC unroll 8
+    for (int v = 0; v + 1 < kVectors; ++v) sums[i][v].Store(out + v * Vec::kWidth);
+    sums[i][kVectors - 1].Store(out + (kVectors - 1) * Vec::kWidth, there);
+  }
+}
+
+using TileOfRowsKernel = void (*)(int64_t row, const ScatteredRows* parts, int count, const float* panel, float* out,
+                                  int64_t stride, int64_t there);
+
+template <int... kRows>
+TileOfRowsKernel TileOfRowsFor(int rows, int64_t vectors, Numbers<kRows...>) {
+  static constexpr TileOfRowsKernel kTiles[kPanel][kTall] = {
+      {TileOfRows<kRows + 1, 1>...}, {TileOfRows<kRows + 1, 2>...}, {TileOfRows<kRows + 1, 3>...}};
+  return kTiles[vectors - 1][rows - 1];
+}
+
+void ProductOfRows(int64_t rows, PackedShape shape, const ScatteredRows* parts, int count, const float* packed,
+                   float* out, int64_t stride) {
+  const int64_t tiles = Tiles(rows);
+  for (int64_t first = 0; first < shape.width; first += kPanelWidth) {
+    const int64_t columns = Least(shape.width - first, kPanelWidth);
+    const int64_t vectors = Vectors(columns);
+    const int64_t there = columns - (vectors - 1) * Vec::kWidth;
+    int64_t row = 0;
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t height = HeightOf(tile, tiles, rows);
+      const auto run = TileOfRowsFor(static_cast<int>(height), vectors, UpTo<kTall>::Type{});
+      run(row, parts, count, packed, out + first + row * stride, stride, there);
+      row += height;
+    }
+    packed += vectors * Vec::kWidth * shape.inner;
+  }
+}
+
+inline float Total(Vec v) {
+  float lanes[Vec::kWidth];
+  v.Store(lanes);
+  float total = 0.0f;
+  for (const float lane : lanes) total += lane;
+  return total;
+}
+
+inline float Dot(int64_t count, const float* a, const float* b) {
+  Vec sum = Constant(0.0f);
+  int64_t i = 0;
+  for (; i + Vec::kWidth <= count; i += Vec::kWidth) sum = Fma(Vec::Load(a + i), Vec::Load(b + i), sum);
+  if (i < count) sum = Fma(Vec::Load(a + i, count - i), Vec::Load(b + i, count - i), sum);
+  return Total(sum);
+}
+
+// out += factor * a
+inline void AddScaled(int64_t count, float factor, const float* a, float* out) {
+  const Vec scale = Constant(factor);
+  int64_t i = 0;
+  for (; i + Vec::kWidth <= count; i += Vec::kWidth) Fma(scale, Vec::Load(a + i), Vec::Load(out + i)).Store(out + i);
+  if (i < count) Fma(scale, Vec::Load(a + i, count - i), Vec::Load(out + i, count - i)).Store(out + i, count - i);
+}
+
+// What lies one after the other is multiplied together: sums of scaled rows, or products of rows with rows.
+void ProductOfMatrices(const MatrixProduct& what, const float* a, const float* b, float* out) {
+  const auto& [m, k, n, transposed_a, transposed_b] = what;
+  if (!transposed_a && (transposed_b || n == 1)) {
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) out[i * n + j] = Dot(k, a + i * k, b + j * k);
+    }
+    return;
+  }
+  for (int64_t i = 0; i < m * n; ++i) out[i] = 0.0f;
+  if (transposed_a && n == 1) {
+    for (int64_t p = 0; p < k; ++p) AddScaled(m, b[p], a + p * m, out);
+    return;
+  }
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t p = 0; p < k; ++p) {
+      const float factor = transposed_a ? a[p * m + i] : a[i * k + p];
+      if (!transposed_b) {
+        AddScaled(n, factor, b + p * n, out + i * n);
+      } else {
+        for (int64_t j = 0; j < n; ++j) out[i * n + j] += factor * b[j * k + p];
+      }
+    }
+  }
+}
+
 // Rows of the factors that are worked on together: a panel of the second stays in the first-level cache, those of
 // the first, packed, in the second-level cache for all panels.
 constexpr int64_t kOuterRows = 128;
@@ -338,6 +451,8 @@ constexpr RowKernels Make(const char* name, Numbers<kUnary...>, Numbers<kBinary.
           {RunBinary<static_cast<Binary>(kBinary)>...},
           Pack,
           Product,
+          ProductOfRows,
+          ProductOfMatrices,
           kPanelWidth,
           kOuterRows,
           OuterProduct,

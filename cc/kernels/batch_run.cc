@@ -94,7 +94,9 @@ Run::Run(const Scope& scope, int64_t max_depth, std::atomic<bool>* stop, bool al
     : scope_(scope), plan_(*scope.root->program()->plan()), max_depth_(max_depth),
       policy_(MakeBatchPolicy(DefaultOrder())),
       machine_(std::make_unique<Machine>(plan_, this, policy_.get(), max_depth)), stop_(stop),
-      alone_(alone), kept_(scope.sums == nullptr && !records ? scope.root->program()->packed() : nullptr) {}
+      alone_(alone), kept_(scope.sums == nullptr && !records ? scope.root->program()->packed() : nullptr),
+      way_(DefaultWay()), row_blocks_(scope.root->program()->row_blocks(), plan_, scope.environment, kept_,
+                  scope.root->program()->batch_device()) {}
 
 Run::~Run() {
   machine_.reset();
@@ -211,6 +213,12 @@ absl::Status Run::TryBlock(const Block& block, const Node& node, Activation** ac
   const tsl::profiler::TraceMe trace(
       [&] { return tsl::profiler::TraceMeEncode("recgraph: " + block.name, {{"rows", count}}); },
       tsl::profiler::kInfo);
+  if (mode != Program::BlockMode::kDiagnosis && way_ != Way::kOperations) {
+    bool is_done = false;
+    const bool is_large = mode == Program::BlockMode::kLarge;
+    TF_RETURN_IF_ERROR(TryRowProgram(block, node, activations, count, is_large, &is_done));
+    if (is_done) return absl::OkStatus();
+  }
   std::vector<Tensor> inputs;
   std::vector<bool> fresh;
   TF_RETURN_IF_ERROR(Inputs(block, node, activations, count, &inputs, &fresh));
@@ -226,6 +234,61 @@ absl::Status Run::TryBlock(const Block& block, const Node& node, Activation** ac
   TF_RETURN_IF_ERROR(scope_.root->program()->RunBlock(block, mode, std::move(options), &frame));
   TF_RETURN_IF_ERROR(Keep(block, node, activations, count, frame.outputs()));
   return AddSums(block, *frame.outputs());
+}
+
+absl::Status Run::TryRowProgram(const Block& block, const Node& node, Activation** activations, size_t count,
+                                bool is_large, bool* is_done) {
+  if (block.by_row || block.ragged || block.has_effect) return absl::OkStatus();
+  const size_t reads = node.reads.size();
+  std::vector<RowKind> kinds(reads);
+  std::vector<const char*> rows(reads * count);
+  std::vector<const char* const*> inputs(reads);
+  for (size_t i = 0; i < reads; ++i) {
+    inputs[i] = rows.data() + i * count;
+    const Buffer* known = nullptr;  // whose kind is that of the rows before
+    for (size_t row = 0; row < count; ++row) {
+      const Value* value = &activations[row]->slots[node.reads[i]];
+      const Buffer* buffer = nullptr;
+      TF_RETURN_IF_ERROR(BufferOf(&value, &buffer));
+      if (buffer != known) {
+        if (known == nullptr) kinds[i] = {buffer->tensor().dtype(), buffer->shape()};
+        if (buffer->tensor().dtype() != kinds[i].dtype || buffer->shape() != kinds[i].shape) return absl::OkStatus();
+        known = buffer;
+      }
+      rows[i * count + row] = buffer->data(value->row);
+    }
+  }
+  const LoweredBlock* const lowered = row_blocks_.Prepare(block, kinds);
+  if (lowered == nullptr) return absl::OkStatus();
+  std::vector<Tensor> outputs;
+  TF_RETURN_IF_ERROR(lowered->Allocate(count, &outputs));
+  std::vector<char*> data;
+  for (const Tensor& output : outputs) data.push_back(static_cast<char*>(output.data()));
+  if (!row_blocks_.Run(block, count, inputs.data(), data.data(), is_large ? scope_.root->threads() : 1)) {
+    return absl::OkStatus();  // TensorFlow's operations say what is wrong
+  }
+  *is_done = true;
+  return KeepResults(block, node, activations, count, *lowered, std::move(outputs));
+}
+
+absl::Status Run::KeepResults(const Block& block, const Node& node, Activation** activations, size_t count,
+                              const LoweredBlock& lowered, std::vector<Tensor> outputs) {
+  std::vector<Tensor> results(lowered.results.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    const LoweredBlock::Result& result = lowered.results[i];
+    if (result.input >= 0) {
+      const int from = node.reads[result.input], to = node.writes[i];
+      for (size_t row = 0; row < count; ++row) activations[row]->slots[to] = activations[row]->slots[from];
+      continue;
+    }
+    results[i] = result.output >= 0 ? outputs[result.output] : result.constant;
+    if (i >= node.writes.size()) continue;
+    const FramePtr<Holder> buffer(new Buffer(results[i], result.shared));
+    for (size_t row = 0; row < count; ++row) {
+      activations[row]->slots[node.writes[i]] = {buffer, result.shared ? -1 : static_cast<int64_t>(row)};
+    }
+  }
+  return AddSums(block, results);
 }
 
 absl::Status Run::Inputs(const Block& block, const Node& node, Activation** activations,

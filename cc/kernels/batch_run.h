@@ -16,6 +16,7 @@
 #include "cc/kernels/environment.h"
 #include "cc/kernels/invocation.h"
 #include "cc/kernels/program.h"
+#include "cc/kernels/row_blocks.h"
 
 namespace recgraph {
 namespace batch {
@@ -51,6 +52,9 @@ class Run final : public Backend {
  private:
   // All rows at once or, where the block does, one by one.
   bool RunRows(const Block& block, const Node& node, Activation** activations, size_t count);
+  // The same by a row program, where there is one for these rows: `is_done` says whether it was; false is no error.
+  absl::Status TryRowProgram(const Block& block, const Node& node, Activation** activations, size_t count,
+                             bool is_large, bool* is_done);
   absl::Status TryBlock(const Block& block, const Node& node, Activation** activations, size_t count,
                         Program::BlockMode mode);
   void FindFailure(const Block& block, const Node& node, Activation** activations, size_t count,
@@ -62,6 +66,9 @@ class Run final : public Backend {
   // Whether the environment and the function are what the plan takes them for.
   absl::Status Check(const std::string& function, const std::vector<std::vector<Value>>& roots, size_t results,
                      int* index) const;
+  // What a row program has computed, as values of the activations and as contributions to sums.
+  absl::Status KeepResults(const Block& block, const Node& node, Activation** activations, size_t count,
+                           const LoweredBlock& lowered, std::vector<tensorflow::Tensor> outputs);
   absl::Status RunMachine(int index, std::vector<std::vector<Value>> roots);
   absl::Status AddSums(const Block& block, const std::vector<tensorflow::Tensor>& outputs);
   void Publish(const MachineCounts& counts);
@@ -78,6 +85,8 @@ class Run final : public Backend {
   std::atomic<bool>* const stop_;
   const bool alone_;
   PackedMatrices* const kept_;  // null where nothing is to be kept
+  const Way way_;
+  RowBlockRunner row_blocks_;
   Value bools_[2];
 };
 

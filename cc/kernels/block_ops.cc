@@ -65,14 +65,14 @@ class ExpressionOp : public OpKernel {
 
   void Compute(OpKernelContext* ctx) override {
     const auto& inputs = expression_.inputs();
-    std::vector<const float*> from(inputs.size());
-    std::vector<float*> to(shapes_.size());
+    std::vector<Expression::Source> from(inputs.size());
+    std::vector<Expression::Target> to(shapes_.size());
     int64_t rows = -1;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Tensor& input = ctx->input(i);
       OP_REQUIRES(ctx, input.dtype() == tensorflow::DT_FLOAT, errors::InvalidArgument("input ", i, " is no float"));
       const int64_t count = input.NumElements();
-      from[i] = input.flat<float>().data();
+      from[i] = {input.flat<float>().data(), inputs[i].width};
       const int64_t own = inputs[i].shared ? 1 : inputs[i].width == 0 ? rows : count / inputs[i].width;
       if (!inputs[i].shared && rows < 0) rows = own;
       OP_REQUIRES(ctx, (inputs[i].shared || own == rows) && own * inputs[i].width == count,
@@ -85,7 +85,7 @@ class ExpressionOp : public OpKernel {
       OP_REQUIRES_OK(ctx, shape.SetDimWithStatus(0, rows * (expression_.outputs()[i] / shape.num_elements())));
       Tensor* output = nullptr;
       OP_REQUIRES_OK(ctx, ctx->allocate_output(i, shape, &output));
-      to[i] = output->flat<float>().data();
+      to[i] = {output->flat<float>().data(), expression_.outputs()[i]};
     }
     std::atomic<bool> done{true};
     ForRows(ctx, rows, cycles_, [&](int64_t begin, int64_t end) {

@@ -85,6 +85,25 @@ class SetBatchPolicyOp : public OpKernel {
   }
 };
 
+class SetBatchWayOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* ctx) override {
+    batch::Way way;
+    const tstring* given = nullptr;
+    OP_REQUIRES_OK(ctx, ScalarOf(ctx->input(0), &given));
+    const std::string name = *given;
+    OP_REQUIRES(ctx, batch::ParseWay(name, &way),
+                errors::InvalidArgument("the batched engine has no way '", name,
+                                        "': there are 'scheduled', 'row_programs' and 'operations'"));
+    Tensor* previous = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({}), &previous));
+    previous->scalar<tstring>()() = batch::WayName(batch::DefaultWay());
+    batch::SetDefaultWay(way);
+  }
+};
+
 class EngineReportOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -109,8 +128,13 @@ class BlockCountsOp : public OpKernel {
     Tensor* counts = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({static_cast<int64_t>(report.size()), 3}), &counts));
     auto out = counts->matrix<int64_t>();
+    Tensor* reasons = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, TensorShape({static_cast<int64_t>(report.size())}), &reasons));
     for (size_t block = 0; block < report.size(); ++block) {
-      for (int i = 0; i < 3; ++i) out(block, i) = report[block][i];
+      out(block, 0) = report[block].runs;
+      out(block, 1) = report[block].rows;
+      out(block, 2) = report[block].nanoseconds;
+      reasons->vec<tstring>()(block) = report[block].reason;
     }
   }
 };
@@ -158,6 +182,7 @@ REGISTER_KERNEL_BUILDER(Name("Recgraph>EngineReport").Device(tensorflow::DEVICE_
 REGISTER_KERNEL_BUILDER(Name("Recgraph>BlockCounts").Device(tensorflow::DEVICE_CPU), BlockCountsOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>SetBatchPolicy").Device(tensorflow::DEVICE_CPU),
                         SetBatchPolicyOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>SetBatchWay").Device(tensorflow::DEVICE_CPU), SetBatchWayOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>RegisterProgram").Device(tensorflow::DEVICE_CPU),
                         RegisterProgramOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>ForgetPrograms").Device(tensorflow::DEVICE_CPU), ForgetProgramsOp);

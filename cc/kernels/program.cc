@@ -238,6 +238,7 @@ absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
   const std::string wrong =
       batch::DecodePlan({code.begin(), code.end()}, {strings.begin(), strings.end()}, plan_.get());
   if (!wrong.empty()) return errors::DataLoss("the program of this SubGraph holds ", wrong);
+  row_blocks_ = std::make_unique<batch::RowBlocks>(plan_.get(), definitions_.get());
   block_handles_ = std::vector<std::atomic<Handle>>(3 * plan_->blocks.size());
   for (auto& handle : block_handles_) handle.store(tensorflow::kInvalidHandle);
   block_types_.resize(block_handles_.size());
@@ -273,15 +274,16 @@ std::string Program::ChoiceReport(const std::string& key) {
   return report;
 }
 
-std::vector<std::array<int64_t, 3>> Program::BlockReport(const std::string& key) {
-  std::vector<std::array<int64_t, 3>> report;
+std::vector<Program::BlockFacts> Program::BlockReport(const std::string& key) {
+  std::vector<BlockFacts> report;
   for (const auto& program : InUse(key)) {
     const auto& blocks = program->block_counts_;
     report.resize(blocks.size());
     for (size_t i = 0; i < blocks.size(); ++i) {
-      report[i][0] += blocks[i].runs.load(std::memory_order_relaxed);
-      report[i][1] += blocks[i].rows.load(std::memory_order_relaxed);
-      report[i][2] += blocks[i].nanoseconds.load(std::memory_order_relaxed);
+      report[i].runs += blocks[i].runs.load(std::memory_order_relaxed);
+      report[i].rows += blocks[i].rows.load(std::memory_order_relaxed);
+      report[i].nanoseconds += blocks[i].nanoseconds.load(std::memory_order_relaxed);
+      report[i].reason = program->row_blocks_->Why(program->plan_->blocks[i]);
     }
   }
   return report;

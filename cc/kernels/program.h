@@ -4,7 +4,6 @@
 #ifndef RECGRAPH_CC_KERNELS_PROGRAM_H_
 #define RECGRAPH_CC_KERNELS_PROGRAM_H_
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "cc/core/batch_plan.h"
 #include "cc/core/engine_choice.h"
 #include "cc/kernels/packed_matrices.h"
+#include "cc/kernels/row_blocks.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/common_runtime/process_function_library_runtime.h"
 #include "tensorflow/core/framework/function.h"
@@ -70,6 +70,10 @@ class Program {
 
   // What the batched engine runs; null for a program without it.
   const batch::Plan* plan() const { return plan_.get(); }
+  // Blocks that need no operation of TensorFlow; as `plan`.
+  batch::RowBlocks* row_blocks() const { return row_blocks_.get(); }
+  // The device whose threads large batches are divided among.
+  tensorflow::Device* batch_device() const { return batch_runtime_->device(); }
   // What its calls without a gradient have packed.
   PackedMatrices* packed() { return &packed_; }
   // What its calls have cost by either engine.
@@ -85,8 +89,14 @@ class Program {
                         tensorflow::FunctionLibraryRuntime::Options options,
                         tensorflow::CallFrameInterface* frame);
   BlockCounts* counts(const batch::Block& block) { return &block_counts_[IndexOf(block)]; }
-  // Runs, rows and nanoseconds of each block of the program with this key, on all devices; empty where there is none.
-  static std::vector<std::array<int64_t, 3>> BlockReport(const std::string& key);
+  // What each block of the program with this key has done, on all devices; empty where there is none.
+  struct BlockFacts {
+    int64_t runs = 0;
+    int64_t rows = 0;
+    int64_t nanoseconds = 0;
+    std::string reason;  // why it is no row program; "" where none is known
+  };
+  static std::vector<BlockFacts> BlockReport(const std::string& key);
 
  private:
   Program() = default;
@@ -107,6 +117,7 @@ class Program {
   EngineChoice choice_;
   PackedMatrices packed_;
   std::unique_ptr<batch::Plan> plan_;
+  std::unique_ptr<batch::RowBlocks> row_blocks_;
   std::unique_ptr<tensorflow::DeviceMgr> batch_device_;
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> batch_process_runtime_;
   tensorflow::FunctionLibraryRuntime* batch_runtime_ = nullptr;

@@ -68,6 +68,13 @@ REGISTER_OP("Recgraph>SetBatchPolicy")
     .SetShapeFn(ScalarShape)
     .Doc("Sets which block the batched engine runs next, in steps to come; returns the policy it replaces.");
 
+REGISTER_OP("Recgraph>SetBatchWay")
+    .Input("way: string")
+    .Output("previous: string")
+    .SetIsStateful()
+    .SetShapeFn(ScalarShape)
+    .Doc("Sets how the batched engine runs calls, in steps to come; returns the way it replaces.");
+
 REGISTER_OP("Recgraph>EngineReport")
     .Input("key: string")
     .Output("report: string")
@@ -78,9 +85,11 @@ REGISTER_OP("Recgraph>EngineReport")
 REGISTER_OP("Recgraph>BlockCounts")
     .Input("key: string")
     .Output("counts: int64")
+    .Output("reasons: string")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->MakeShape({c->UnknownDim(), c->MakeDim(3)}));
+      c->set_output(1, c->Vector(c->UnknownDim()));
       return absl::OkStatus();
     })
     .Doc(R"doc(
@@ -88,6 +97,7 @@ What the blocks of a program have done so far.
 
 key: the program's.
 counts: runs, rows and nanoseconds of each block, `[blocks, 3]`.
+reasons: of each block, which operation keeps it from being a row program; "" where none was found to, `[blocks]`.
 )doc");
 
 REGISTER_OP("Recgraph>RegisterProgram")

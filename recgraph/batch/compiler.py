@@ -37,9 +37,9 @@ class Batched:
         definition.attr["strings"].list.s.extend(text.encode() for text in strings)
         return definition
 
-    def costs(self, counts: Sequence[Sequence[int]]) -> list[str]:
-        """What its blocks have done so far, as lines of a table."""
-        return costs.table(self.plan, counts)
+    def costs(self, counts: Sequence[Sequence[int]], reasons: Sequence[str]) -> list[str]:
+        """What its blocks have done so far, as lines of a table, and why TensorFlow runs some of them."""
+        return costs.table(self.plan, counts, reasons)
 
     def __str__(self) -> str:
         return str(self.plan)

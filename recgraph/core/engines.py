@@ -19,8 +19,8 @@ class EnginePlan(Protocol):
     def carrier(self) -> Any:
         """A FunctionDef that carries the plan to the kernels."""
 
-    def costs(self, counts: Sequence[Sequence[int]]) -> list[str]:
-        """What its blocks have done so far, as lines of a table; `counts` is what `Recgraph>BlockCounts` gives."""
+    def costs(self, counts: Sequence[Sequence[int]], reasons: Sequence[str]) -> list[str]:
+        """What its blocks have done so far, as lines of a table; the arguments are what `Recgraph>BlockCounts` gives."""
 
     def __str__(self) -> str:
         """The plan, readable."""
@@ -63,6 +63,7 @@ def explain(engine: str, single: bool, programs: Sequence[Linked]) -> str:
             continue
         with tf_private.eagerly():
             report = native.ops().recgraph_engine_report(linked.key).numpy().decode()
-            counts = native.ops().recgraph_block_counts(linked.key).numpy().tolist()
-        lines += [*report.splitlines(), *linked.plan.costs(counts), str(linked.plan)]
+            counts, reasons = (tensor.numpy().tolist() for tensor in native.ops().recgraph_block_counts(linked.key))
+        costs = linked.plan.costs(counts, [reason.decode() for reason in reasons])
+        lines += [*report.splitlines(), *costs, str(linked.plan)]
     return "\n".join(lines)

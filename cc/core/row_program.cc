@@ -1,0 +1,403 @@
+// The steps of a row program, a tile of rows at a time.
+#include "cc/core/row_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace recgraph {
+namespace {
+
+// Rows that go through all steps together: enough for a product to read its matrix seldom, few enough for the caches.
+constexpr int64_t kTileRows = 256;
+constexpr int64_t kAlignment = 64;
+
+int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Memory of the thread for one run, kept for the next.
+class Scratch {
+ public:
+  char* Get(int64_t bytes) {
+    const size_t wanted = static_cast<size_t>(bytes + kAlignment);
+    if (memory_.size() < wanted) memory_.resize(wanted);
+    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
+    return memory_.data() + (kAlignment - address % kAlignment) % kAlignment;
+  }
+  std::vector<const float*>& pointers() { return pointers_; }
+
+ private:
+  std::vector<char> memory_;
+  std::vector<const float*> pointers_;
+};
+
+template <typename T>
+bool Compared(Comparison comparison, T a, T b) {
+  switch (comparison) {
+    case Comparison::kEqual: return a == b;
+    case Comparison::kNotEqual: return a != b;
+    case Comparison::kLess: return a < b;
+    case Comparison::kLessEqual: return a <= b;
+    case Comparison::kGreater: return a > b;
+    default: return a >= b;
+  }
+}
+
+// Calls `work` with a value of the element's type.
+template <typename Work>
+void ForElement(Element element, const Work& work) {
+  switch (element) {
+    case Element::kFloat: return work(float{});
+    case Element::kInt32: return work(int32_t{});
+    case Element::kInt64: return work(int64_t{});
+    case Element::kBool: return work(bool{});
+  }
+}
+
+template <typename T>
+const T* As(const char* data) {
+  return reinterpret_cast<const T*>(data);
+}
+
+int64_t IntegerAt(const char* data, Element element, int64_t index) {
+  return element == Element::kInt32 ? As<int32_t>(data)[index] : As<int64_t>(data)[index];
+}
+
+// Unsigned numbers wrap around; signed ones must not.
+template <typename T>
+T Combined(IntegerOperation operation, T a, T b) {
+  using Unsigned = std::make_unsigned_t<T>;
+  const auto x = static_cast<Unsigned>(a), y = static_cast<Unsigned>(b);
+  switch (operation) {
+    case IntegerOperation::kAdd: return static_cast<T>(x + y);
+    case IntegerOperation::kSub: return static_cast<T>(x - y);
+    default: return static_cast<T>(x * y);
+  }
+}
+
+}  // namespace
+
+RowProgram::Place RowProgram::AddScratch(int64_t bytes) {
+  const int64_t before = scratch_.empty() ? 0 : scratch_.back().before + scratch_.back().bytes;
+  scratch_.push_back({Aligned(bytes), before});
+  return {Space::kScratch, static_cast<int>(scratch_.size()) - 1};
+}
+
+int RowProgram::AddConstant(const void* data, int64_t bytes) {
+  const char* const first = static_cast<const char*>(data);
+  constants_.emplace_back(first, first + bytes);
+  return captures_ + static_cast<int>(constants_.size()) - 1;
+}
+
+RowProgram::Place RowProgram::AddOutput(int64_t bytes, bool shared) {
+  outputs_.push_back({bytes, shared});
+  return {Space::kOutput, static_cast<int>(outputs_.size()) - 1};
+}
+
+// One run over rows `first` to `first + rows`.
+class RowProgram::Tile {
+ public:
+  Tile(const RowProgram& program, int64_t first, int64_t rows, const char* const* const* inputs, const Shared* captures,
+       char* const* outputs, char* scratch, std::vector<const float*>* pointers)
+      : program_(program), first_(first), rows_(rows), inputs_(inputs), captures_(captures), outputs_(outputs),
+        scratch_(scratch), pointers_(*pointers) {}
+
+  bool operator()(const Gather& what) const {
+    const Shared table = At(what.table);
+    const int64_t there = what.bytes > 0 ? table.bytes / what.bytes : 0;
+    for (int64_t row = 0; row < rows_; ++row) {
+      const char* const numbers = Read(what.numbers, row);
+      char* const out = Write(what.out, row);
+      for (int64_t i = 0; i < what.count; ++i) {
+        const int64_t number = IntegerAt(numbers, what.element, i);
+        if (static_cast<uint64_t>(number) >= static_cast<uint64_t>(there)) return false;
+        std::memcpy(out + i * what.bytes, table.data + number * what.bytes, what.bytes);
+      }
+    }
+    return true;
+  }
+
+  bool operator()(const Product& what) const {
+    const Shared packed = At(what.packed);
+    if (packed.bytes < what.shape.floats() * static_cast<int64_t>(sizeof(float))) return false;
+    const int64_t rows = rows_ * what.count;
+    pointers_.resize(rows * what.parts.size());
+    std::vector<ScatteredRows> parts;
+    for (size_t part = 0; part < what.parts.size(); ++part) {
+      const float** const to = pointers_.data() + part * rows;
+      const auto& [place, width] = what.parts[part];
+      for (int64_t row = 0; row < rows_; ++row) {
+        const float* const from = As<float>(Read(place, row));
+        for (int64_t i = 0; i < what.count; ++i) to[row * what.count + i] = from + i * width;
+      }
+      parts.push_back({to, width});
+    }
+    float* const out = reinterpret_cast<float*>(Write(what.out, 0));
+    const int64_t stride = Stride(what.out) / static_cast<int64_t>(sizeof(float));
+    if (what.count == 1 || stride == what.count * what.shape.width) {
+      BestRowKernels().product_of_rows(rows, what.shape, parts.data(), static_cast<int>(parts.size()),
+                                       As<float>(packed.data), out, what.count == 1 ? stride : what.shape.width);
+      return true;
+    }
+    for (int64_t row = 0; row < rows_; ++row) {  // the results of a row lie apart from those of the next
+      const ScatteredRows own{parts[0].rows + row * what.count, parts[0].width};
+      BestRowKernels().product_of_rows(what.count, what.shape, &own, 1, As<float>(packed.data), out + row * stride,
+                                       what.shape.width);
+    }
+    return true;
+  }
+
+  bool operator()(const Matrices& what) const {
+    for (int64_t row = 0; row < rows_; ++row) {
+      const float* const a = As<float>(Read(what.a, row));
+      const float* const b = As<float>(Read(what.b, row));
+      float* const out = reinterpret_cast<float*>(Write(what.out, row));
+      for (int64_t i = 0; i < what.count; ++i) {
+        BestRowKernels().matrix_product(what.product, a + i * what.step_a, b + i * what.step_b,
+                                        out + i * what.product.m * what.product.n);
+      }
+    }
+    return true;
+  }
+
+  bool operator()(const Elementwise& what) const {
+    Expression::Source from[kMostArrays];
+    Expression::Target to[kMostArrays];
+    char* gathered = scratch_ + scratch_end_;
+    const auto& inputs = what.expression.inputs();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      from[i] = Dense(what.inputs[i], inputs[i].width * sizeof(float), &gathered);
+    }
+    for (size_t i = 0; i < what.outputs.size(); ++i) {
+      to[i] = {reinterpret_cast<float*>(Write(what.outputs[i], 0)),
+               Stride(what.outputs[i]) / static_cast<int64_t>(sizeof(float))};
+    }
+    return what.expression.Run(0, rows_, from, to);
+  }
+
+  bool operator()(const Compare& what) const {
+    ForElement(what.element, [&](auto like) {
+      using T = decltype(like);
+      for (int64_t row = 0; row < rows_; ++row) {
+        const T* const a = As<T>(Read(what.a, row));
+        const T* const b = As<T>(Read(what.b, row));
+        bool* const out = reinterpret_cast<bool*>(Write(what.out, row));
+        for (int64_t i = 0; i < what.count; ++i) {
+          out[i] = Compared(what.comparison, a[i * what.step_a], b[i * what.step_b]);
+        }
+      }
+    });
+    return true;
+  }
+
+  bool operator()(const Integers& what) const {
+    const auto run = [&](auto like) {
+      using T = decltype(like);
+      for (int64_t row = 0; row < rows_; ++row) {
+        const T* const a = As<T>(Read(what.a, row));
+        const T* const b = As<T>(Read(what.b, row));
+        T* const out = reinterpret_cast<T*>(Write(what.out, row));
+        for (int64_t i = 0; i < what.count; ++i) {
+          out[i] = Combined(what.operation, a[i * what.step_a], b[i * what.step_b]);
+        }
+      }
+    };
+    what.element == Element::kInt32 ? run(int32_t{}) : run(int64_t{});
+    return true;
+  }
+
+  bool operator()(const Cast& what) const {
+    ForElement(what.from, [&](auto source) {
+      ForElement(what.to, [&](auto target) {
+        using From = decltype(source);
+        using To = decltype(target);
+        for (int64_t row = 0; row < rows_; ++row) {
+          const From* const in = As<From>(Read(what.in, row));
+          To* const out = reinterpret_cast<To*>(Write(what.out, row));
+          for (int64_t i = 0; i < what.count; ++i) out[i] = static_cast<To>(in[i]);
+        }
+      });
+    });
+    return true;
+  }
+
+  bool operator()(const Copy& what) const {
+    for (int64_t row = 0; row < rows_; ++row) std::memcpy(Write(what.out, row), Read(what.in, row), what.bytes);
+    return true;
+  }
+
+  bool operator()(const Arrange& what) const {
+    switch (what.bytes) {
+      case 1: return Rearrange<uint8_t>(what);
+      case 4: return Rearrange<uint32_t>(what);
+      default: return Rearrange<uint64_t>(what);
+    }
+  }
+
+  bool operator()(const Softmaxes& what) const {
+    for (int64_t row = 0; row < rows_; ++row) {
+      const float* const in = As<float>(Read(what.in, row));
+      float* const out = reinterpret_cast<float*>(Write(what.out, row));
+      for (int64_t i = 0; i < what.count; ++i) {
+        BestRowKernels().softmax(what.classes, in + i * what.classes, out + i * what.classes);
+      }
+    }
+    return true;
+  }
+
+  bool operator()(const SumWithin& what) const {
+    const auto add = BestRowKernels().binary[static_cast<int>(Binary::kAdd)];
+    for (int64_t row = 0; row < rows_; ++row) {
+      const float* from = As<float>(Read(what.in, row));
+      float* out = reinterpret_cast<float*>(Write(what.out, row));
+      for (int64_t i = 0; i < what.outer; ++i, out += what.inner) {
+        std::fill_n(out, what.inner, 0.0f);
+        for (int64_t j = 0; j < what.summed; ++j, from += what.inner) {
+          if (what.inner == 1) {
+            *out += *from;
+          } else {
+            add(1, what.inner, {out, 0}, {from, 0}, out, 0);
+          }
+        }
+      }
+    }
+    return true;
+  }
+
+  bool operator()(const SoftmaxLoss& what) const {
+    for (int64_t row = 0; row < rows_; ++row) {
+      const char* const labels = Read(what.labels, row);
+      for (int64_t i = 0; i < what.count; ++i) {
+        const int64_t label = IntegerAt(labels, what.element, i);
+        if (static_cast<uint64_t>(label) >= static_cast<uint64_t>(what.classes)) return false;
+        const float* const logits = As<float>(Read(what.logits, row)) + i * what.classes;
+        const float logit = logits[label];
+        float* const probabilities = reinterpret_cast<float*>(Write(what.gradient, row)) + i * what.classes;
+        const Softmax made = BestRowKernels().softmax(what.classes, logits, probabilities);
+        reinterpret_cast<float*>(Write(what.loss, row))[i] = std::log(made.sum) - (logit - made.largest);
+        probabilities[label] -= 1.0f;
+      }
+    }
+    return true;
+  }
+
+  // The rows of a tile first, then what they give: an error that grows with the tiles alone.
+  bool operator()(const Sum& what) const {
+    float* const total = reinterpret_cast<float*>(outputs_[what.output]);
+    float* const sums = reinterpret_cast<float*>(scratch_ + scratch_end_);
+    const auto add = BestRowKernels().binary[static_cast<int>(Binary::kAdd)];
+    std::fill_n(sums, what.width, 0.0f);
+    for (int64_t row = 0; row < rows_; ++row) {
+      const float* const from = As<float>(Read(what.in, row));
+      for (int64_t i = 0; i < what.count; ++i) {
+        add(1, what.width, {sums, 0}, {from + i * what.width, 0}, sums, 0);
+      }
+    }
+    add(1, what.width, {total, 0}, {sums, 0}, total, 0);
+    return true;
+  }
+
+  // The arrays that one expression may have here.
+  static constexpr size_t kMostArrays = 64;
+
+  void SetScratchEnd(int64_t end) { scratch_end_ = end; }
+
+ private:
+  Shared At(int index) const {
+    if (index < program_.captures_) return captures_[index];
+    const auto& constant = program_.constants_[index - program_.captures_];
+    return {constant.data(), static_cast<int64_t>(constant.size())};
+  }
+
+  template <typename T>
+  bool Rearrange(const Arrange& what) const {
+    for (int64_t row = 0; row < rows_; ++row) {
+      const T* const in = As<T>(Read(what.in, row));
+      T* const out = reinterpret_cast<T*>(Write(what.out, row));
+      for (size_t i = 0; i < what.from.size(); ++i) out[i] = what.from[i] < 0 ? T{} : in[what.from[i]];
+    }
+    return true;
+  }
+
+  const char* Read(const Place& place, int64_t row) const {
+    switch (place.space) {
+      case Space::kInput: return inputs_[place.index][first_ + row] + place.offset;
+      case Space::kShared: return At(place.index).data + place.offset;
+      default: return Write(place, row);
+    }
+  }
+
+  char* Write(const Place& place, int64_t row) const {
+    if (place.space == Space::kOutput) {
+      return outputs_[place.index] + (first_ + row) * program_.outputs_[place.index].bytes + place.offset;
+    }
+    const ScratchRows& scratch = program_.scratch_[place.index];
+    return scratch_ + scratch.before * kTileRows + row * scratch.bytes + place.offset;
+  }
+
+  int64_t Stride(const Place& place) const {
+    return place.space == Space::kOutput ? program_.outputs_[place.index].bytes : program_.scratch_[place.index].bytes;
+  }
+
+  // Rows as far apart from each other: those of an input are copied where they are not.
+  Expression::Source Dense(const Place& place, int64_t bytes, char** gathered) const {
+    constexpr int64_t kFloat = sizeof(float);
+    if (place.space == Space::kShared) return {As<float>(Read(place, 0)), 0};
+    if (place.space != Space::kInput) return {As<float>(Read(place, 0)), Stride(place) / kFloat};
+    const char* const* const rows = inputs_[place.index] + first_;
+    const int64_t step = rows_ > 1 ? rows[1] - rows[0] : bytes;
+    bool even = step >= 0 && step % kFloat == 0;
+    for (int64_t row = 2; even && row < rows_; ++row) even = rows[row] - rows[row - 1] == step;
+    if (even) return {As<float>(rows[0] + place.offset), step / kFloat};
+    char* const copy = *gathered;
+    for (int64_t row = 0; row < rows_; ++row) std::memcpy(copy + row * bytes, rows[row] + place.offset, bytes);
+    *gathered += Aligned(bytes * rows_);
+    return {As<float>(copy), bytes / kFloat};
+  }
+
+  const RowProgram& program_;
+  const int64_t first_, rows_;
+  const char* const* const* const inputs_;
+  const Shared* const captures_;
+  char* const* const outputs_;
+  char* const scratch_;
+  int64_t scratch_end_ = 0;  // from there on steps have memory of their own
+  std::vector<const float*>& pointers_;
+};
+
+bool RowProgram::Run(int64_t rows, const char* const* const* inputs, const Shared* captures,
+                     char* const* outputs) const {
+  thread_local Scratch scratch;
+  const int64_t tile = std::min(rows, kTileRows);
+  const int64_t fixed = scratch_.empty() ? 0 : (scratch_.back().before + scratch_.back().bytes) * kTileRows;
+  int64_t most = 0;
+  for (const Step& step : steps_) {
+    int64_t own = 0;
+    if (const auto* what = std::get_if<Elementwise>(&step)) {
+      if (std::max(what->inputs.size(), what->outputs.size()) > Tile::kMostArrays) return false;
+      for (size_t i = 0; i < what->inputs.size(); ++i) {
+        if (what->inputs[i].space != Space::kInput) continue;
+        own += Aligned(what->expression.inputs()[i].width * static_cast<int64_t>(sizeof(float)) * tile);
+      }
+    } else if (const auto* sum = std::get_if<Sum>(&step)) {
+      own = Aligned(sum->width * static_cast<int64_t>(sizeof(float)));
+    }
+    most = std::max(most, own);
+  }
+  try {
+    char* const memory = scratch.Get(fixed + most);
+    for (int64_t first = 0; first < rows; first += kTileRows) {
+      Tile run(*this, first, std::min(kTileRows, rows - first), inputs, captures, outputs, memory, &scratch.pointers());
+      run.SetScratchEnd(fixed);
+      for (const Step& step : steps_) {
+        if (!std::visit(run, step)) return false;
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace recgraph
