@@ -207,7 +207,7 @@ BUGS = [
         RULES + "shapes.py",
         'places = [0, *(int(axis) + 1 for axis in known(order, "the order"))]',
         'places = [0, *(int(axis) + 1 for axis in sorted(known(order, "the order")))]',
-        (ALL_ROWS,),
+        (f"{ALL_ROWS}[transpose]",),
     ),
     Bug(
         "register_used_too_soon",

@@ -104,14 +104,6 @@ BUGS = [
         ("gtest:Channels.KeepsTheOrderOfASlot",),
     ),
     Bug(
-        "closed_and_waiting",
-        "Closing channels does not wake a thread that waits.",
-        "cc/core/channel.h",
-        "        place.waiting.clear();\n      }\n      changed_.notify_all();\n",
-        "        place.waiting.clear();\n      }\n",
-        ("gtest:Channels.WakesAThreadThatWaits",),
-    ),
-    Bug(
         "the_worse_manner",
         "Of two manners the slower one is taken.",
         "cc/core/contest.h",

@@ -221,7 +221,7 @@ BUGS = [
         RENDERING,
         "        if id(value) not in self._made:\n            self._held.append(value)\n            made = self",
         "        if True:\n            self._held.append(value)\n            made = self",
-        _by("methods_of_a_list"),
+        _by("one_new_list_in_two_places"),
     ),
     Bug(
         "nothing_is_printed",
