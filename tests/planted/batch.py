@@ -26,14 +26,6 @@ BUGS = [
         (ENGINE + "test_a_gradient_that_is_the_same_for_all_rows",),
     ),
     Bug(
-        "blocks_wait_for_nothing",
-        "Blocks do not wait for control dependencies.",
-        BLOCKS,
-        "arrived = {self._event(value) for value in unit.reads} | self._ends(unit.waits)",
-        "arrived = {self._event(value) for value in unit.reads}",
-        (ORDER + "test_a_body_reads_what_it_has_just_written",),
-    ),
-    Bug(
         "results_before_effects",
         "A function gives its results before its effects are done.",
         BLOCKS,

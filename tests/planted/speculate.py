@@ -296,22 +296,6 @@ BUGS = [
         _by("a_global_counts"),
     ),
     Bug(
-        "undo_of_a_try",
-        "What a try of a branch has changed is not taken back.",
-        "recgraph/speculate/values/state.py",
-        "            first.undo()\n            raise\n",
-        "            raise\n",
-        _by("branches_change_everything"),
-    ),
-    Bug(
-        "defaults_of_the_conversion",
-        "A default is taken from the time of the conversion.",
-        "recgraph/speculate/values/functions.py",
-        '            ev.script.assume(f"{ev.script.constant(function)}.__defaults__ is {defaults}", same)\n',
-        "",
-        _by("a_default_that_is_kept"),
-    ),
-    Bug(
         "shapes_of_one_call",
         "A shape that has varied stays what it was in the call that was converted.",
         PROFILE,
