@@ -66,14 +66,6 @@ BUGS = [
         (ENGINE + "test_what_cannot_be_a_condition[batched]",),
     ),
     Bug(
-        "sum_of_all_tables",
-        "The sum over all rows that a lookup's gradient has is not used.",
-        BLOCKS,
-        "[tf.reduce_sum(value.tensor, 0) if value.total is None else value.total]",
-        "[tf.reduce_sum(value.tensor, 0)]",
-        ("batch/test_rules.py::test_the_gradient_of_a_table_is_not_a_table_for_every_row",),
-    ),
-    Bug(
         "groups_of_the_first_branch",
         "Results are grouped by what the first branch does only.",
         FLOW,
@@ -96,14 +88,6 @@ BUGS = [
         "        if len(effects.functions) == before:\n",
         "        if True:\n",
         (ORDER + "test_iterations_keep_their_order",),
-    ),
-    Bug(
-        "reads_of_what_is_written",
-        "Reading a variable that the program writes has no place in the order.",
-        EFFECTS,
-        "if _writes(node) or (known.only_reads and _slots(node, definition) & written):",
-        "if _writes(node):",
-        (ORDER + "test_a_body_reads_what_it_has_just_written",),
     ),
     Bug(
         "agenda_upside_down",
