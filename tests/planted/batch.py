@@ -175,7 +175,7 @@ BUGS = [
         RULES + "products.py",
         "    product = tf.matmul(rows, b.tensor, transpose_b=adjoint_b)\n",
         "    product = tf.matmul(rows, b.tensor)\n",
-        (f"{ALL_ROWS}[matmul False True]",),
+        (f"{ALL_ROWS}[matmul False False]",),
     ),
     Bug(
         "order_of_a_transposition",
