@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -193,6 +194,9 @@ def is_plainly_eager() -> bool:
 def eager_operations(before: Callable[[int], Any] = lambda _: None) -> Iterator[list[str]]:
     """The operations that run eagerly in this thread, by type, in order; a call of a graph is one with its name.
 
+    Python's collector waits meanwhile: it may find a queue or a writer that somebody else has left in a cycle, and
+    these run an operation as they die.
+
     Args:
         before: called before each, with how many there have been.
     """
@@ -214,6 +218,8 @@ def eager_operations(before: Callable[[int], Any] = lambda _: None) -> Iterator[
     # By name, with the place of the operation's type among the arguments.
     ways = {"TFE_Py_FastPathExecute": 1, "TFE_Py_Execute": 2, "TFE_Py_ExecuteCancelable": 2}
     originals = {name: getattr(_pywrap_tfe, name) for name in ways}
+    collects = gc.isenabled()
+    gc.disable()
     for name, place in ways.items():
         setattr(_pywrap_tfe, name, noting(originals[name], place))
     try:
@@ -221,6 +227,8 @@ def eager_operations(before: Callable[[int], Any] = lambda _: None) -> Iterator[
     finally:
         for name, original in originals.items():
             setattr(_pywrap_tfe, name, original)
+        if collects:
+            gc.enable()
 
 
 def context_handle() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import linecache
 import operator
@@ -68,6 +69,18 @@ def test_what_runs_beside_a_graph_is_noticed() -> None:
     assert comparing.beside_one_graph(comparing.Counts(0, ["Fill"])) == ["Fill", "0 graphs"]
     assert comparing.beside_one_graph(comparing.Counts(1, operations)) == []
     assert y.shape == [2]
+
+
+def test_what_others_have_left_does_not_count_as_a_part_of_a_call() -> None:
+    """A queue in a cycle, of another test perhaps, runs an operation when Python's collector finds it."""
+    left: list[Any] = [tf.queue.FIFOQueue(1, [tf.float32])]
+    left.append(left)
+    del left
+    with tf_private.eager_operations() as operations:
+        many = [[] for _ in range(10 * gc.get_threshold()[0])]
+        tf.zeros([])
+    assert (len(many) > gc.get_threshold()[0], operations) == (True, ["Fill"])
+    assert gc.isenabled()
 
 
 def _wrong_sum(ev: Any, node: ast.BinOp) -> Any:

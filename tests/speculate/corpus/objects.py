@@ -187,6 +187,19 @@ def two_names_of_one_list() -> Any:
 
 
 @program
+def one_new_list_in_two_places() -> Any:
+    kept = types.SimpleNamespace(one=[0], other=[0])
+
+    def step(x: tf.Tensor) -> Any:
+        kept.one.append(1)
+        seen = len(kept.other)  # one more where the call before has left one list in both places
+        kept.one = kept.other = [seen]
+        return x * float(seen)
+
+    return step, with_tensor, kept
+
+
+@program
 def a_chain_of_objects() -> Any:
     def node(depth: int) -> Any:
         return types.SimpleNamespace(value=float(depth), next=node(depth - 1) if depth else None)

@@ -1,0 +1,138 @@
+"""Bugs in C++: gtest suites have to catch those of cc/core; for those of cc/kernels the op library is compiled."""
+
+from __future__ import annotations
+
+from tests.planted import Bug
+
+MACHINE, POOL = "cc/core/batch_machine.cc", "cc/core/memory_pool.cc"
+
+BUGS = [
+    Bug(
+        "shapes_of_one_number",
+        "Shapes with the same number count as alike.",
+        MACHINE,
+        "while (queue->by_key.count(key) > 0 && !fits(queue->by_key[key])) ++key;",
+        "",
+        ("gtest:Machine.RowsOfOneShapeShareABatch",),
+    ),
+    Bug(
+        "first_shape_only",
+        "Of a queue with several shapes only the first is run.",
+        MACHINE,
+        "  if (queue.rows > 0) with_rows_.push_back(block);\n",
+        "",
+        ("gtest:Machine.ABatchHasABound",),
+    ),
+    Bug(
+        "rows_last_to_first",
+        "Rows of a map are stacked last to first.",
+        MACHINE,
+        "values[row] = std::move(map->gathered[row * callee.results.size() + result]);",
+        "values[row] = std::move(map->gathered[(rows - 1 - row) * callee.results.size() + result]);",
+        ("gtest:Machine.MapsOverRows",),
+    ),
+    Bug(
+        "one_level_less",
+        "max_depth is one level less.",
+        MACHINE,
+        "if (invocation->depth > max_depth_)",
+        "if (invocation->depth >= max_depth_)",
+        ("gtest:Machine.EndsWhereItIsTooDeep",),
+    ),
+    Bug(
+        "ended_and_alive",
+        "Ended invocations stay counted as live.",
+        MACHINE,
+        "if (activation->call == nullptr || activation->call->site != 0) --counts_.live;",
+        "",
+        ("gtest:Orders/MachineTest.RecursionGivesTheRightNumbers/0",),
+    ),
+    Bug(
+        "forgets_what_others_read",
+        "A block's inputs are forgotten though others read them.",
+        MACHINE,
+        "    if (!node.only_use[i]) continue;\n",
+        "",
+        ("gtest:Orders/MachineTest.RecursionGivesTheRightNumbers/0",),
+    ),
+    Bug(
+        "fewest_rows_first",
+        "The agenda takes the block with the fewest rows.",
+        "cc/core/batch_policy.cc",
+        "ready[i].rows > ready[best].rows;",
+        "ready[i].rows < ready[best].rows;",
+        ("gtest:BatchPolicy.TheAgendaTakesTheSmallestPriorityAndOfEqualsTheMostRows",),
+    ),
+    Bug(
+        "shallow_for_deep",
+        "The policy by depth takes the shallowest block.",
+        "cc/core/batch_policy.cc",
+        "sign_(deepest ? 1.0 : -1.0)",
+        "sign_(deepest ? -1.0 : 1.0)",
+        ("gtest:BatchPolicy.DepthTakesTheDeepestAndHeightTheShallowest",),
+    ),
+    Bug(
+        "last_tile",
+        "The last tile of an expression has a row too few.",
+        "cc/core/expression.cc",
+        "const int64_t rows = std::min(tile, end - row);",
+        "const int64_t rows = std::max<int64_t>(std::min(tile, end - row - 1), 1);",
+        ("gtest:ExpressionTest.ComputesWhatItSays",),
+    ),
+    Bug(
+        "memory_in_use",
+        "Memory is given out again while it is in use.",
+        POOL,
+        "  open.first = block->next;\n  --open.count;\n",
+        "  --open.count;\n",
+        ("gtest:MemoryPoolTest.BlocksAreDisjointAlignedAndLargeEnough",),
+    ),
+    Bug(
+        "path_without_its_end",
+        "A long call path says one too few of the levels that it leaves out.",
+        "cc/core/call_path.cc",
+        "const size_t left_out = count - kHead - kTail;",
+        "const size_t left_out = count - kHead - kTail - 1;",
+        ("gtest:CallPathTest.KeepsBothEndsOfALongPathAndSaysHowManyAreMissing",),
+    ),
+    Bug(
+        "values_out_of_order",
+        "The values of a slot of a channel are all put at one position.",
+        "cc/core/channel.h",
+        "place.values.emplace(place.put++, std::move(value));",
+        "place.values.emplace(place.put, std::move(value));",
+        ("gtest:Channels.KeepsTheOrderOfASlot",),
+    ),
+    Bug(
+        "the_worse_manner",
+        "Of two manners the slower one is taken.",
+        "cc/core/contest.h",
+        "medians_[1] < medians_[0] + medians_[0] / kMargin ? 1 : 0;",
+        "medians_[1] < medians_[0] + medians_[0] / kMargin ? 0 : 1;",
+        ("gtest:Contest.TakesTheBetterOne",),
+    ),
+    Bug(
+        "turns_at_once",
+        "Who uses the same things does not wait for a turn.",
+        "cc/core/turns.cc",
+        "if (std::any_of(turns_.begin(), turn, is_before)) continue;",
+        "(void)is_before;",
+        ("gtest:Turns.AreTakenInOrder",),
+    ),
+    Bug(
+        "total_given_twice",
+        "A sum that was taken can be taken again.",
+        "cc/core/slot_sums.h",
+        "    sum.has_total = false;\n    *total",
+        "    *total",
+        ("gtest:SlotSumsTest.BeginsWithTheFirstContributionAndAddsTheOthers",),
+    ),
+    Bug(
+        "stacked_in_reverse",
+        "The rows of a map of the parallel engine are stacked in reverse order.",
+        "cc/kernels/rows.cc",
+        "CopyElementToSlice(rows[i], stacked, i));",
+        "CopyElementToSlice(rows[i], stacked, rows.size() - 1 - i));",
+        ("core/test_gradients.py::test_gradient_of_a_map[cache]",),
+    ),
+]

@@ -1,0 +1,156 @@
+"""Bugs of the rooms around the engines: facts about operations, choosing a way, data, models, training, pictures."""
+
+from __future__ import annotations
+
+from tests.planted import Bug
+
+METRICS, CHOOSING = "recgraph/train/metrics.py", "recgraph/auto/choosing.py"
+VOCABULARY, BINARIZE = "data/vocabulary.py", "data/binarize.py"
+MODELS = "models/test_models.py::"
+
+BUGS = [
+    Bug(
+        "unknown_and_pure",
+        "An operation that nobody has described counts as a function of its inputs.",
+        "recgraph/ops/lookup.py",
+        "return Facts() if _is_registered_as_pure(name) else UNKNOWN",
+        "return Facts()",
+        ("ops/test_table.py::test_what_nobody_has_described_may_do_anything",),
+    ),
+    Bug(
+        "ways_are_not_ready",
+        "Ways are compared before they are ready.",
+        CHOOSING,
+        "if not self._why_not(way) and not way.is_settled and self._warmed < MAX_WARMING:",
+        "if False:",
+        ("auto/test_contest.py::test_ways_get_ready_before_they_are_compared",),
+    ),
+    Bug(
+        "never_compared_again",
+        "Ways are not compared again when steps become slower.",
+        CHOOSING,
+        "            self._contest = None\n\n\ndef duration",
+        "            pass\n\n\ndef duration",
+        ("auto/test_contest.py::test_ways_are_compared_again_when_steps_become_slower",),
+    ),
+    Bug(
+        "steps_inside_of_steps",
+        "A step inside of a step counts as one.",
+        CHOOSING,
+        '        if getattr(self._local, "is_running", False):\n',
+        "        if False:\n",
+        ("auto/test_contest.py::test_a_step_inside_of_a_step_is_a_part_of_it",),
+    ),
+    Bug(
+        "neutral_is_positive",
+        "A neutral node counts as a positive one.",
+        METRICS,
+        "sided = tf.where(labels == NEUTRAL, -1, tf.cast(labels > NEUTRAL, tf.int32))",
+        "sided = tf.cast(labels >= NEUTRAL, tf.int32)",
+        ("train/test_pieces.py::test_fine_and_binary_accuracy_at_roots_and_nodes",),
+    ),
+    Bug(
+        "nodes_without_a_label",
+        "A node without a label counts as a wrong answer.",
+        METRICS,
+        "labelled = labels >= 0",
+        "labelled = labels >= -1",
+        ("train/test_pieces.py::test_fine_and_binary_accuracy_at_roots_and_nodes",),
+    ),
+    Bug(
+        "ties_have_the_last_rank",
+        "Equal scores have the last of their ranks, not the mean.",
+        METRICS,
+        "return (ends - (sizes - 1) / 2)[group]",
+        "return ends[group]",
+        ("train/test_pieces.py::test_correlations_of_scores",),
+    ),
+    Bug(
+        "brackets_of_the_whole",
+        "The bracket around a whole sentence counts as one that was found.",
+        METRICS,
+        "inside = (expected > 0) & (expected != tf.reduce_max(true[:, :, 1], 1, keepdims=True))",
+        "inside = expected > 0",
+        ("train/test_parsing.py::test_brackets_are_counted_as_sets_are",),
+    ),
+    Bug(
+        "ties_in_any_order",
+        "Words of one count are in the reverse of alphabetical order.",
+        VOCABULARY,
+        "key=lambda word: (-counts[word], word))))",
+        "key=lambda word: (counts[word], word), reverse=True)))",
+        ("data/test_vocabulary.py::test_words_are_ordered_by_count_then_alphabet",),
+    ),
+    Bug(
+        "capitals_are_unknown",
+        "A word in capitals is not looked up in lower case.",
+        VOCABULARY,
+        "return found if found is not None else self._ids.get(word.lower(), 0)",
+        "return found if found is not None else 0",
+        ("data/test_vocabulary.py::test_a_word_falls_back_to_lower_case_and_then_to_unknown",),
+    ),
+    Bug(
+        "left_is_right",
+        "A chain that branches to the left branches to the right.",
+        BINARIZE,
+        "return _split_tree(tokens, lambda low, high: high - 1)",
+        "return _split_tree(tokens, lambda low, high: low + 1)",
+        ("data/test_binarize.py::test_each_shape_of_one_sentence",),
+    ),
+    Bug(
+        "children_swapped",
+        "The children of a node are joined in reverse order.",
+        BINARIZE,
+        "right, left = done.pop(), done.pop()",
+        "left, right = done.pop(), done.pop()",
+        ("data/test_binarize.py::test_each_shape_of_one_sentence",),
+    ),
+    Bug(
+        "depth_of_the_left",
+        "The depth of a tree is that of its left part.",
+        "data/trees.py",
+        "1 + max(heights[left], heights[right])",
+        "1 + heights[left]",
+        ("data/test_binarize.py::test_depths_are_least_and_greatest",),
+    ),
+    Bug(
+        "quotes_that_do_not_close",
+        "A quotation mark at the end stays what it is.",
+        "data/tokenizing.py",
+        "    (r'\"', \" '' \"),\n",
+        "",
+        ("data/test_tokenizing.py::test_pairs_and_triples_of_pieces",),
+    ),
+    Bug(
+        "loss_without_labels",
+        "A node without a label has a loss.",
+        "models/losses.py",
+        "tf.cast(batch.labels >= 0, tf.float32)",
+        "tf.ones_like(batch.labels, tf.float32)",
+        (MODELS + "test_a_node_without_label_has_no_loss",),
+    ),
+    Bug(
+        "gates_swapped",
+        "A gate of a mixture of experts gives the weight of one side to the other.",
+        "models/moe.py",
+        "return side(2 * node + 1, 1.0 - right) + side(2 * node + 2, right)",
+        "return side(2 * node + 1, right) + side(2 * node + 2, 1.0 - right)",
+        ("models/test_moe.py::test_answers_and_gradients_equal_the_formula[0.2]",),
+    ),
+    Bug(
+        "edges_upwards",
+        "Boxes are drawn in the layer of what they come from.",
+        "recgraph/draw/layout.py",
+        "box.layer = 1 + max((boxes[source].layer for source in incoming.get(i, ())), default=-1)",
+        "box.layer = max((boxes[source].layer for source in incoming.get(i, ())), default=0)",
+        ("test_draw.py::test_boxes_never_overlap_and_edges_run_downwards",),
+    ),
+    Bug(
+        "another_text",
+        "An exception does not say what the interpreter's says.",
+        "recgraph/cpython/messages.py",
+        "(expected {expected})",
+        "(expected {expected - 1})",
+        ("cpython/test_messages.py::test_an_exception_is_the_interpreters",),
+    ),
+]
