@@ -16,7 +16,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator, Signal
 from recgraph.speculate.observe.reasons import Inconvertible, Raised
-from recgraph.speculate.passes import connections, guarding, randomness
+from recgraph.speculate.passes import connections, ordering, randomness
 from recgraph.speculate.script.contexts import Fork
 from recgraph.speculate.script.stand_ins import DUMMY, Residual
 from recgraph.speculate.values import merging, state
@@ -74,8 +74,8 @@ class _Side:
             randomness.refuse_draws(ev)
             self.changes = before.changes()
             self.lists = before.lists(self.changes)
-            guarding.hold_back(tf_private.current_graph(), ev.assertions[first:])
-            self.broken = guarding.broken(ev.assertions[first:])
+            ordering.hold_back(tf_private.current_graph(), ev.assertions[first:])
+            self.broken = ordering.broken(ev.assertions[first:])
 
         self.graph = tf_private.branch_graph(name, build)
         before.restore()
@@ -107,7 +107,7 @@ def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk
         with side.graph.as_default():
             flat.append([t for p, value in zip(pattern, end, strict=True) for t in merging.tensors(ev, p, value)])
             flat[-1] += merging.tensors(ev, result, side.value)
-            flat[-1].append(guarding.broken([side.broken, *ev.assertions[first:]]))
+            flat[-1].append(ordering.broken([side.broken, *ev.assertions[first:]]))
         del ev.assertions[first:]
     made = tf_private.conditional(condition, [side.graph for side in sides], flat)
     ev.conditionals[connections.deciding(made[-1])] = place

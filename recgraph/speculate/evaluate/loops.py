@@ -16,7 +16,7 @@ from recgraph.speculate.evaluate.branches import WAYS
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import site_of
-from recgraph.speculate.passes import connections, guarding, randomness
+from recgraph.speculate.passes import connections, ordering, randomness
 from recgraph.speculate.script.assumptions import SameDecision, SamePath
 from recgraph.speculate.script.contexts import LoopRound
 from recgraph.speculate.script.stand_ins import (
@@ -431,8 +431,8 @@ def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> Non
         body()
         randomness.refuse_draws(ev)
         made = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
-        guarding.hold_back(tf_private.current_graph(), ev.assertions[count:])
-        number = tf.maximum(number, guarding.broken(ev.assertions[count:]))
+        ordering.hold_back(tf_private.current_graph(), ev.assertions[count:])
+        number = tf.maximum(number, ordering.broken(ev.assertions[count:]))
         before.restore()
         return [number, *made]
 

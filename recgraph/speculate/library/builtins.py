@@ -17,8 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.speculate.evaluate import loops
-from recgraph.speculate.library import frameworks, standard
-from recgraph.speculate.library.rules import SPECIAL, Arguments, Special, special
+from recgraph.speculate.library import SPECIAL, Arguments, Special, frameworks, special, standard
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES, PURE

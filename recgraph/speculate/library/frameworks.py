@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import keras
@@ -15,13 +18,13 @@ import tensorflow as tf
 
 from recgraph.core.subgraph import SubGraph
 from recgraph.speculate.evaluate import branches
-from recgraph.speculate.library import purity
-from recgraph.speculate.library.rules import Arguments, special
+from recgraph.speculate.library import Arguments, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
-from recgraph.speculate.observe.reasons import Feature
-from recgraph.speculate.passes import connections, effects
-from recgraph.speculate.passes.effects import subgraph_writes
+from recgraph.speculate.observe.reasons import Feature, Inconvertible
+from recgraph.speculate.observe.syntax import syntax_of
+from recgraph.speculate.passes import connections, ordering
+from recgraph.speculate.passes.ordering import subgraph_writes
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import NoException, SameDecision
 from recgraph.speculate.script.contexts import CalledBack
@@ -73,8 +76,8 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         raise ev.refuse(Feature.FRAMEWORK, f"{name} runs Python of Keras's own around the model")
     if any(known.top_package(thing) == "keras" or keras_state.has_state(thing) for thing in (owner, function)):
         ev.heap.keras_called(ev.where())
-    inner = purity.wrapped(function)
-    if inner is not None and not purity.only_computes(inner):
+    inner = wrapped(function)
+    if inner is not None and not only_computes(inner):
         raise ev.refuse(Feature.WRAPPED_FUNCTION, f"{inner.__qualname__}, which {name} wraps, may do more than compute")
     if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in stand_ins.leaves(arguments)):
         raise ev.refuse(Feature.RAISES, f"{name}() needs tensors")
@@ -92,7 +95,7 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     if isinstance(owner, tf.GradientTape) and ev.contexts.forks > ev.tapes.get(id(owner), 0):
         raise ev.refuse(Feature.TAPE, "a tensor-dependent branch uses a tape that was opened around it")
     seen = building.converted(ev) if inner is None else contextlib.nullcontext()
-    with seen, effects.noted(owner, name, arguments, named):
+    with seen, ordering.noted(owner, name, arguments, named):
         result = building.build(ev, function, arguments, named)
     if isinstance(owner, tf.GradientTape):
         lifted = [ev.lift(a) for a in arguments]
@@ -409,3 +412,57 @@ def _write(stream: int, text: tf.Tensor, end: bytes) -> None:
     rest = text.numpy() + end
     while rest:
         rest = rest[os.write(stream, rest) :]
+
+
+_FORBIDDEN = (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await, ast.Import, ast.ImportFrom, ast.ClassDef)
+_SAFE_BUILTINS = frozenset({"len", "range", "zip", "enumerate", "tuple", "list", "float", "int", "isinstance", "sum"})
+
+
+def wrapped(function: Any) -> types.FunctionType | None:
+    """The function of the user's that a library's decorator has wrapped; a `tf.function` is traced eagerly, too."""
+    inner = None if hasattr(function, "get_concrete_function") else getattr(function, "__wrapped__", None)
+    return inner if isinstance(inner, types.FunctionType) and known.is_users(inner) else None
+
+
+def only_computes(function: types.FunctionType) -> bool:
+    """Whether it assigns to its own names only and reads nothing else that can change."""
+    try:
+        node = syntax_of(function).node
+    except Inconvertible:
+        return False
+    parts = list(_running_parts(node))
+    own = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    own |= {part.arg for part in parts if isinstance(part, ast.arg)}
+    own |= {part.name for part in parts if isinstance(part, ast.FunctionDef)}
+    return not any(_is_more(part, own, function) for part in parts[1:])
+
+
+def _running_parts(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but annotations and decorators."""
+    yield node
+    for name, field in ast.iter_fields(node):
+        if name not in ("annotation", "returns", "decorator_list"):
+            for child in field if isinstance(field, list) else [field]:
+                if isinstance(child, ast.AST):
+                    yield from _running_parts(child)
+
+
+def _is_more(part: ast.AST, own: set[str], function: types.FunctionType) -> bool:
+    if isinstance(part, _FORBIDDEN):
+        return True
+    if isinstance(part, ast.Attribute | ast.Subscript):
+        return not isinstance(part.ctx, ast.Load)
+    if not isinstance(part, ast.Name) or part.id in own:
+        return False
+    return not _stays(part.id, function)
+
+
+def _stays(name: str, function: types.FunctionType) -> bool:
+    """Whether a name from outside stands for a library's module, a variable, or a function that computes only."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    value = cells[name].cell_contents if name in cells else function.__globals__.get(name)
+    if value is None:
+        return name in _SAFE_BUILTINS and hasattr(builtins, name)
+    if isinstance(value, types.ModuleType):
+        return value.__name__.split(".")[0] in ("tensorflow", "keras")
+    return isinstance(value, tf.Variable | tf.DType)

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph.speculate.evaluate import branches, loops
-from recgraph.speculate.library.rules import SPECIAL, Arguments, Special, special
+from recgraph.speculate.library import SPECIAL, Arguments, Special, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.script.stand_ins import HELD, Generator, Iteration, Residual, Rows, is_symbolic

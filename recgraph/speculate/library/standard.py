@@ -18,9 +18,8 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from recgraph.speculate.evaluate.managers import HELPER, Nothing, OfGenerator, Suppressing
-from recgraph.speculate.library import purity
-from recgraph.speculate.library.rules import SPECIAL, Arguments, Special, special
+from recgraph.speculate.evaluate.exceptions import HELPER, Nothing, OfGenerator, Suppressing
+from recgraph.speculate.library import SPECIAL, Arguments, Special, frameworks, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
@@ -96,7 +95,7 @@ def _of_descriptor(ev: Evaluator, function: Any, arguments: Arguments, named: di
 
 def _cached(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A function with a cache: called as it is, before the graph, where it only computes on plain data."""
-    if not isinstance(function.__wrapped__, types.FunctionType) or not purity.only_computes(function.__wrapped__):
+    if not isinstance(function.__wrapped__, types.FunctionType) or not frameworks.only_computes(function.__wrapped__):
         raise ev.refuse(Feature.CACHE, f"{function.__name__} has a cache and may do more than compute")
     plain = (*_IMMUTABLE, type(None))
     if not all(isinstance(stand_ins.example_of(a), plain) for a in [*arguments, *named.values()]):

@@ -11,13 +11,13 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate.evaluate import exceptions, expressions, loops, managers, matching, statements
+from recgraph.speculate.evaluate import exceptions, expressions, loops, matching, statements
 from recgraph.speculate.library import builtins, frameworks, iteration, standard
 from recgraph.speculate.machine.evaluator import ALL, ConversionSettings, Evaluator, Optimizations
 from recgraph.speculate.observe.profile import GeneralProfile, Profile, fits, same
 from recgraph.speculate.observe.reasons import PASSING, Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, names_of_parameters, syntax_of
-from recgraph.speculate.passes import connections, guarding, ordering
+from recgraph.speculate.passes import connections, ordering
 from recgraph.speculate.passes.connections import by_dependencies
 from recgraph.speculate.passes.randomness import RandomGraph
 from recgraph.speculate.passes.rewrites import choose_kernels, merge_reads, stack_products
@@ -213,7 +213,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
         condition = f"(global_seed() is not None) is {graph.is_seeded}"
         script.scope["global_seed"] = tf_private.global_seed
         script.assume(condition, SameDecision("whether tf.random.set_seed was called"))
-    guarding.hold_back(graph, ev.assertions)
+    ordering.hold_back(graph, ev.assertions)
     early = ordering.hold_back_writes(graph, all_early=bool(script.checks))
     merge_reads(graph)
     stack_products(graph)
@@ -256,8 +256,8 @@ def _no_new_variables(ev: Evaluator) -> Any:
 def _assert(ev: Evaluator) -> None:
     """One operation checks all that the graph has to check."""
     if ev.assertions:
-        guarding.check(ev.assertions)
+        ordering.check(ev.assertions)
 
 
 # They register what they convert.
-_RULES = (builtins, exceptions, expressions, frameworks, iteration, managers, matching, standard, statements)
+_RULES = (builtins, exceptions, expressions, frameworks, iteration, matching, standard, statements)

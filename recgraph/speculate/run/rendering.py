@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate.evaluate.managers import Nothing, OfGenerator, Suppressing, Traceback
+from recgraph.speculate.evaluate.exceptions import Nothing, OfGenerator, Suppressing, Traceback
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.profile import is_plain

@@ -22,7 +22,7 @@ import tensorflow as tf
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
-from recgraph.speculate.passes import guarding
+from recgraph.speculate.passes import ordering
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import ModerateCost, NoException, Presence, SameDecision, SameType
 from recgraph.speculate.script.contexts import Catching
@@ -56,7 +56,7 @@ def as_tensor(ev: Evaluator, value: Residual, dtype: tf.DType | None = None) -> 
 
 def _check_size(ev: Evaluator, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any]) -> None:
     """That what the program may not come to, in this call, does not take all memory."""
-    if is_large(function, *arguments, **named) and guarding.is_guarded(ev):
+    if is_large(function, *arguments, **named) and ordering.is_guarded(ev):
         raise ev.refuse(
             Feature.SIZE, "a large result is computed where a tensor decides whether the program gets there"
         )
@@ -87,7 +87,7 @@ def in_script(ev: Evaluator, function: Callable[..., Any], arguments: Sequence[A
     examples = [*map(stand_ins.example_of, arguments)]
     examples_named = {k: stand_ins.example_of(v) for k, v in named.items()}
     _check_size(ev, function, examples, examples_named)
-    if may_grow(function, *examples, **examples_named) and guarding.is_guarded(ev):
+    if may_grow(function, *examples, **examples_named) and ordering.is_guarded(ev):
         ev.script.scope["is_large"] = is_large
         ev.script.assume(f"not is_large({call}, {code})", ev.noted(ModerateCost, "a result of moderate size"))
     try:
