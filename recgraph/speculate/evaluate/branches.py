@@ -99,22 +99,22 @@ def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk
     ends = [[side.changes.get(slot, untouched[slot]) for slot in slots] for side in sides]
     pattern = [before.merged(slot, *both) for slot, *both in zip(slots, *ends, strict=True)]
     result = merging.template(ev, one.value, other.value)
-    if merging.grows([*pattern, result]):
+    if any(part.grows for part in [*pattern, result]):
         ev.growing.add(place)
     flat = []
     for side, end in zip(sides, ends, strict=True):
         first = len(ev.assertions)
         with side.graph.as_default():
-            flat.append([t for p, value in zip(pattern, end, strict=True) for t in merging.tensors(ev, p, value)])
-            flat[-1] += merging.tensors(ev, result, side.value)
+            flat.append([t for p, value in zip(pattern, end, strict=True) for t in p.tensors(ev, value)])
+            flat[-1] += result.tensors(ev, side.value)
             flat[-1].append(ordering.broken([side.broken, *ev.assertions[first:]]))
         del ev.assertions[first:]
     made = tf_private.conditional(condition, [side.graph for side in sides], flat)
     ev.conditionals[connections.deciding(made[-1])] = place
     outputs = iter(made)
     for slot, p in zip(slots, pattern, strict=True):
-        before.set(slot, merging.filled(p, outputs))
-    value = merging.filled(result, outputs)
+        before.set(slot, p.filled(outputs))
+    value = result.filled(outputs)
     ev.assertions.append(next(outputs))
     return value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -31,8 +31,8 @@ from recgraph.speculate.script.stand_ins import (
     Unsure,
     is_symbolic,
 )
-from recgraph.speculate.values import iterators, lists, merging, objects, script_calls, state
-from recgraph.speculate.values.merging import Maybe
+from recgraph.speculate.values import iterators, lists, merging, objects, state
+from recgraph.speculate.values.merging import Maybe, Template
 from recgraph.speculate.values.state import WHOLE, ProgramState, Slot
 
 
@@ -61,7 +61,7 @@ def graph_rows(ev: Evaluator, iterable: Any, varies: bool = False) -> Rows | Non
         rolled = not ev.optimizations.unrolling
         if rolled or varies or _trips_vary(ev):
             parts = [ev.get(iterable, part) for part in ("start", "stop", "step")]
-            made = range_rows([script_calls.as_tensor(ev, part) for part in parts], True)
+            made = range_rows([ev.tensor(part) for part in parts], True)
             return _begun(ev, made, iterable) if rolled else made
     if not ev.optimizations.unrolling and isinstance(iterable, tf.Tensor | range):
         return _rolled(iterable)
@@ -404,17 +404,17 @@ def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> Non
     loop.slots[loop.go] = Residual("", tensor=go, late=True)
     before = ProgramState(ev)
     patterns = _variables(ev, before, body)
-    if merging.grows(list(patterns.values())):
+    if any(pattern.grows for pattern in patterns.values()):
         ev.growing.add(("unrolled", ev.place_of("round", at=loop.node)))
     new = {slot for slot, pattern in patterns.items() if _is_new(before, slot, pattern)}
-    first = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
-    shapes = [hole.shape for p in patterns.values() for hole in merging.holes(p)]
+    first = [t for slot, p in patterns.items() for t in p.tensors(ev, before.get(slot))]
+    shapes = [hole.shape for p in patterns.values() for hole in p.holes()]
 
     def enter(flat: Iterable[tf.Tensor], at_end: bool = False) -> None:
         """A name that was not set before the loop is set only at its end, if there was a round."""
         values = iter(flat)
         for slot, pattern in patterns.items():
-            value, is_new = merging.filled(pattern, values), slot in new
+            value, is_new = pattern.filled(values), slot in new
             if at_end and is_new and not isinstance(value, Missing):
                 value = Unsure(value, go)
             before.set(slot, MISSING if is_new and not at_end else value)
@@ -430,7 +430,7 @@ def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> Non
         count = len(ev.assertions)
         body()
         randomness.refuse_draws(ev)
-        made = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
+        made = [t for slot, p in patterns.items() for t in p.tensors(ev, before.get(slot))]
         ordering.hold_back(tf_private.current_graph(), ev.assertions[count:])
         number = tf.maximum(number, ordering.broken(ev.assertions[count:]))
         before.restore()
@@ -443,14 +443,14 @@ def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> Non
     ev.assertions.append(number)
 
 
-def _variables(ev: Evaluator, before: ProgramState, body: Callable[[], None]) -> dict[Slot, Any]:
+def _variables(ev: Evaluator, before: ProgramState, body: Callable[[], None]) -> dict[Slot, Template]:
     """What the body changes, each with what it has in common from round to round."""
-    patterns: dict[Slot, Any] = {}
+    patterns: dict[Slot, Template] = {}
     for _ in range(_ROUNDS):
         with branches.scratch():
             for slot, pattern in patterns.items():
                 if not _is_new(before, slot, pattern):
-                    before.set(slot, merging.filled(pattern, _placeholders(pattern)))
+                    before.set(slot, pattern.filled(_placeholders(pattern)))
             body()
             changes = before.changes()
         before.restore()
@@ -458,31 +458,27 @@ def _variables(ev: Evaluator, before: ProgramState, body: Callable[[], None]) ->
         patterns = {slot: p for slot, p in patterns.items() if slot[0] not in wholes or slot[1] is WHOLE}
         more = {slot: _merged(ev, before, slot, value) for slot, value in changes.items()}
         grown = {slot: merging.wider(ev, patterns.get(slot), pattern) for slot, pattern in more.items()}
-        if all(slot in patterns and _alike(patterns[slot], pattern) for slot, pattern in grown.items()):
+        if all(slot in patterns and patterns[slot].holes() == pattern.holes() for slot, pattern in grown.items()):
             return patterns
         patterns.update(grown)
         before.check_opened(patterns)
     raise ev.refuse(Feature.LOOP, "a value that a loop changes has another shape or type in each iteration")
 
 
-def _is_new(before: ProgramState, slot: Slot, pattern: Any) -> bool:
+def _is_new(before: ProgramState, slot: Slot, pattern: Template) -> bool:
     """Whether a name that was not there before the loop is set in every round."""
     return isinstance(before.get(slot), Missing) and not isinstance(pattern, Maybe)
 
 
-def _merged(ev: Evaluator, before: ProgramState, slot: Slot, value: Any) -> Any:
+def _merged(ev: Evaluator, before: ProgramState, slot: Slot, value: Any) -> Template:
     first = before.get(slot)
     if isinstance(first, Missing) and before.is_name(slot) and not isinstance(value, Missing | Unsure):
         return merging.template(ev, DUMMY, value)
     return before.merged(slot, first, value)
 
 
-def _placeholders(pattern: Any) -> Any:
-    return (tf_private.placeholder(tf.TensorSpec(hole.shape, hole.dtype)) for hole in merging.holes(pattern))
-
-
-def _alike(one: Any, other: Any) -> bool:
-    return merging.holes(one) == merging.holes(other)
+def _placeholders(pattern: Template) -> Iterator[tf.Tensor]:
+    return (tf_private.placeholder(tf.TensorSpec(hole.shape, hole.dtype)) for hole in pattern.holes())
 
 
 def total(ev: Evaluator, rows: Rows, start: Any) -> Any:

@@ -14,7 +14,7 @@ from recgraph.speculate.evaluate import branches
 from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.stand_ins import MISSING, Residual, is_symbolic
-from recgraph.speculate.values import objects, script_calls
+from recgraph.speculate.values import objects
 
 # Classes whose only positional pattern is for the subject itself.
 _THEMSELVES: Final = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
@@ -99,14 +99,8 @@ def _matches(ev: Evaluator, pattern: ast.pattern, subject: Any) -> bool:
     raise ev.refuse(Feature.MATCH, f"a {type(pattern).__name__} pattern")
 
 
-def _type_of(ev: Evaluator, subject: Any) -> type:
-    if isinstance(subject, Residual):
-        return script_calls.type_of(ev, subject)
-    return ev.heap.eager_tensor_type if isinstance(subject, tf.Tensor) else type(subject)
-
-
 def _matches_sequence(ev: Evaluator, pattern: ast.MatchSequence, subject: Any) -> bool:
-    kind = _type_of(ev, subject)
+    kind = ev.type_of(subject)
     if issubclass(kind, _TEXTS) or not issubclass(kind, Sequence):
         return False
     if not issubclass(kind, list | tuple | range | collections.deque):
@@ -130,7 +124,7 @@ def _matches_sequence(ev: Evaluator, pattern: ast.MatchSequence, subject: Any) -
 
 
 def _matches_mapping(ev: Evaluator, pattern: ast.MatchMapping, subject: Any) -> bool:
-    kind = _type_of(ev, subject)
+    kind = ev.type_of(subject)
     if not issubclass(kind, Mapping):
         return False
     if isinstance(subject, Residual) or not issubclass(kind, dict) or objects.is_object(subject):

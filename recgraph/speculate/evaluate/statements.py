@@ -14,8 +14,8 @@ from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.values import containers, objects
+from recgraph.speculate.values.containers import is_unknown
 from recgraph.speculate.values.functions import Closure
-from recgraph.speculate.values.methods import is_unknown
 
 
 @rule(ast.Expr)

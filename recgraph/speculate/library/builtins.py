@@ -34,9 +34,9 @@ from recgraph.speculate.script.stand_ins import (
     is_tensor_like,
     is_variable,
 )
-from recgraph.speculate.values import arithmetic, attributes, building, methods, objects, script_calls, texts
+from recgraph.speculate.values import arithmetic, attributes, building, containers, objects, texts
+from recgraph.speculate.values.containers import HeapMethod
 from recgraph.speculate.values.functions import Super
-from recgraph.speculate.values.methods import HeapMethod
 from recgraph.speculate.values.texts import shown
 
 
@@ -107,13 +107,13 @@ def _method_of_data(ev: Evaluator, function: Any, owner: Any, arguments: Argumen
         owner[:] = _by_key(ev, sorted, list(owner), named)
         return None
     if isinstance(owner, list | dict | set | collections.deque):
-        return methods.applied(ev, owner, function.__name__, arguments, named)
+        return containers.applied(ev, owner, function.__name__, arguments, named)
     if isinstance(owner, str | bytes) and function.__name__ == "join":
         arguments = [ev.members(a) for a in arguments]
     as_given = texts.shown if isinstance(owner, str | bytes) else Evaluator.lift
     lifted = [as_given(ev, a) for a in arguments]
     named = {name: as_given(ev, a) for name, a in named.items()}
-    if any(methods.is_unknown(a) for a in stand_ins.leaves([*lifted, *named.values()])):
+    if any(containers.is_unknown(a) for a in stand_ins.leaves([*lifted, *named.values()])):
         return ev.python(stand_ins.call_method, [owner, function.__name__, *lifted], named)
     return ev.python(function, lifted, named)
 
@@ -200,7 +200,7 @@ def _issubclass(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> b
 def _type(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if len(arguments) != 1:
         raise ev.refuse(Feature.CLASS, "type() with three arguments makes a class")
-    return ev.kind(arguments[0]).type()
+    return ev.type_of(arguments[0])
 
 
 @special(builtins.getattr)
@@ -226,7 +226,7 @@ def _hasattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool
     if key in ev.heap.shadow:
         return ev.heap.shadow[key] is not MISSING
     if isinstance(owner, Residual):
-        return hasattr(script_calls.type_of(ev, owner), name)
+        return hasattr(ev.type_of(owner), name)
     if _runs_something(ev, owner, name):
         return objects.read_or(ev, owner, name, MISSING) is not MISSING
     found = hasattr(owner, name)
@@ -327,7 +327,7 @@ def _sorted(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if not any(is_symbolic(a) or (isinstance(a, Residual) and a.tensor is not None) for a in arguments):
         return ev.python(range, arguments)
-    parts = [script_calls.as_tensor(ev, a) if isinstance(a, Residual) else tf.convert_to_tensor(a) for a in arguments]
+    parts = [ev.tensor(a) for a in arguments]
     if not all(part.dtype.is_integer for part in parts):
         raise ev.refuse(Feature.RAISES, "range() needs integer tensors")
     parts = [tf.cast(part, tf.int64) for part in parts]

@@ -29,7 +29,7 @@ from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import NoException, SameDecision
 from recgraph.speculate.script.contexts import CalledBack
 from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
-from recgraph.speculate.values import building, lists, script_calls
+from recgraph.speculate.values import building, lists
 from recgraph.speculate.values.merging import Hole
 
 
@@ -193,13 +193,13 @@ def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
 
 def _kind(ev: Evaluator, one: Any) -> type:
     is_known = isinstance(one, Residual) and (one.late or one.tensor is not None)
-    return script_calls.type_of(ev, one) if is_known else type(stand_ins.example_of(one))
+    return ev.type_of(one) if is_known else type(stand_ins.example_of(one))
 
 
 def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
     if not isinstance(value, Residual):
         raise ev.refuse(Feature.ARRAY, "a list of arrays that differ from call to call")
-    tensor = script_calls.as_tensor(ev, value)
+    tensor = ev.tensor(value)
     if dtype is None or dtype == tensor.dtype:
         return tf.identity(tensor)
     if not (dtype.is_floating and tensor.dtype.is_floating):
@@ -227,7 +227,7 @@ def _packed(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor:
     elif dtype.is_integer and value.tensor is not None and dtype != tf.int64:
         fits = tf.logical_and(value.tensor >= dtype.min, value.tensor <= dtype.max)
         ev.assert_in_graph(fits, ev.noted(NoException, f"an integer within {dtype.name}"))
-    return tf.identity(script_calls.as_tensor(ev, value, dtype))  # the other stands for the number itself
+    return tf.identity(ev.tensor(value, dtype))  # the other stands for the number itself
 
 
 # What makes a tensor of a list that it is given first, and looks at that.

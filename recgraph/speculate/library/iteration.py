@@ -18,7 +18,7 @@ from recgraph.speculate.library import SPECIAL, Arguments, Special, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.script.stand_ins import HELD, Generator, Iteration, Residual, Rows, is_symbolic
-from recgraph.speculate.values import iterators, lists, objects, script_calls, state
+from recgraph.speculate.values import iterators, lists, objects, state
 from recgraph.speculate.values.state import ProgramState
 
 
@@ -99,7 +99,7 @@ SPECIAL.update({f: _of_one(f) for f in (
 def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
     start = named.get("start", [*arguments, 0][1])
     if (rows := _rows(ev, arguments[:1])) is not None:
-        first = script_calls.as_tensor(ev, start) if isinstance(start, Residual) else tf.constant(start, tf.int64)
+        first = ev.tensor(start)
 
         def numbered(i: tf.Tensor) -> Any:
             return Residual("", tensor=first + i, late=True, limit=HELD), rows.row(i)[0]

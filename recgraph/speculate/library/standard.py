@@ -41,7 +41,7 @@ def call(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, An
     if isinstance(owner, type) and getattr(function, "__name__", "") == "_make" and hasattr(owner, "_fields"):
         return ev.call(owner, ev.members(arguments[0]), {})
     if getattr(function, "__code__", None) is _DISPATCHING:
-        kind = _type_of(ev, arguments[0])
+        kind = ev.type_of(arguments[0])
         chosen = function.dispatch(kind)
         names = [ev.script.constant(thing) for thing in (function, kind, chosen)]
         chooses = ev.noted(SameObject, f"what {function.__name__} does for a {kind.__name__}")
@@ -57,10 +57,6 @@ def call(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, An
 
 
 _DISPATCHING = getattr(functools.singledispatch(len), "__code__")  # noqa: B009
-
-
-def _type_of(ev: Evaluator, value: Any) -> Any:
-    return SPECIAL[type](ev, [value], {})
 
 
 def _of_items(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import abc
 import ast
 import builtins
-import collections
 import contextlib
 import dataclasses
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-import numpy as np
 import tensorflow as tf
 
 from recgraph.cpython import messages
@@ -39,7 +37,7 @@ from recgraph.speculate.script.assumptions import (
 from recgraph.speculate.script.contexts import CalledBack, Context, Contexts, RecursiveBody
 from recgraph.speculate.script.heap import Heap
 from recgraph.speculate.script.script import Script
-from recgraph.speculate.script.stand_ins import CONTAINERS, MISSING, Missing, Ref, Residual, Rows, Unsure
+from recgraph.speculate.script.stand_ins import MISSING, Missing, Ref, Residual, Rows, Unsure
 
 # How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
 Signal: TypeAlias = tuple[str, Any]
@@ -303,35 +301,6 @@ class Evaluator(abc.ABC):
         if self.inside(CalledBack):
             raise self.refuse(Feature.EFFECT_IN_CALLBACK, f"{what} in a function that TensorFlow calls")
 
-    def code(self, value: Any) -> str:
-        """How the script writes a value that is known before the graph."""
-        if isinstance(value, Residual):
-            return value.name
-        if isinstance(value, list | tuple) and type(value) in (list, tuple):
-            parts = "".join(f"{self.code(v)}, " for v in value)
-            return f"[{parts}]" if isinstance(value, list) else f"({parts})"
-        if isinstance(value, dict) and type(value) is dict:
-            return "{" + "".join(f"{self.code(k)}: {self.code(v)}, " for k, v in value.items()) + "}"
-        if isinstance(value, slice):
-            return f"slice({self.code(value.start)}, {self.code(value.stop)}, {self.code(value.step)})"
-        if (name := self.heap.name_of(value)) is not None:
-            return name
-        if isinstance(value, np.ndarray):  # as it is now: the call may change it afterwards
-            return self.script.constant(value.copy("K"))
-        is_container = type(value) in CONTAINERS or (isinstance(value, tuple) and hasattr(value, "_make"))
-        return self._container_code(value) if is_container else self.script.constant(value)
-
-    def _container_code(self, value: Any) -> str:
-        """A set, deque, named tuple or special dict as the script makes it anew."""
-        kind = self.script.constant(type(value))
-        if isinstance(value, collections.defaultdict):
-            return f"{kind}({self.code(value.default_factory)}, {self.code(dict(value))})"
-        if isinstance(value, dict):
-            return f"{kind}({self.code(dict(value))})"
-        if isinstance(value, collections.deque):
-            return f"{kind}({self.code(list(value))}, {value.maxlen})"
-        return f"{kind}{'._make' if isinstance(value, tuple) else ''}({self.code(list(value))})"
-
     def noted(self, kind: type[Assumption], what: str, at: ast.AST | None = None) -> Assumption:
         """An assumption about something at a node."""
         return kind(what, self.where(at))
@@ -511,6 +480,18 @@ class Evaluator(abc.ABC):
         """A value as a function that is not converted may look at it, containers with all that they hold."""
         return self.kind(value).lift()
 
+    def type_of(self, value: Any) -> type:
+        """`type(value)`."""
+        return self.kind(value).type()
+
+    def tensor(self, value: Any, dtype: tf.DType | None = None) -> tf.Tensor:
+        """A value as a tensor of the graph: of numbers int64 or float64, unless another dtype is wanted."""
+        return self.kind(value).tensor(dtype)
+
+    def code(self, value: Any) -> str:
+        """How the script writes a value that is known before the graph."""
+        return self.kind(value).code()
+
     def operate(self, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
         """A Python operator on values of any kind."""
         operands = [self.kind(operand).operand() for operand in operands]
@@ -532,6 +513,12 @@ class Evaluator(abc.ABC):
         self, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any] | None = None
     ) -> Any:
         """A pure function of Python's: now, where its arguments are known; else in the script."""
+
+    @abc.abstractmethod
+    def in_script(
+        self, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any] | None = None
+    ) -> Residual:
+        """A call that the script makes: before the graph where all arguments are known then, else after it."""
 
     @abc.abstractmethod
     def inline(self, function: types.FunctionType, arguments: list[Any], named: dict[str, Any]) -> Any:

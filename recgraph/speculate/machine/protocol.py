@@ -101,6 +101,15 @@ class Kind:
         """A Python operator on operands of which this one decides."""
         raise self._cannot(f"{getattr(function, '__name__', 'an operator')}()")
 
+    def tensor(self, dtype: Any = None) -> Any:
+        """The value as a tensor of the graph: of numbers int64 or float64, unless another dtype is wanted."""
+        raise self._cannot("a tensor")
+
+    def code(self) -> str:
+        """How the script writes the value, which is known before the graph."""
+        code: str = self.ev.script.constant(self.it)
+        return code
+
     def opened(self) -> Any:
         """Of a container: one whose members are values of the call. Of anything else: itself."""
         return self.it

@@ -27,16 +27,15 @@ from recgraph.speculate.run.running import runner
 from recgraph.speculate.script.assumptions import Assumption, Presence, SameDecision, SameObject
 from recgraph.speculate.script.heap import ALIASES
 from recgraph.speculate.script.script import Script
-from recgraph.speculate.script.stand_ins import Rows
+from recgraph.speculate.script.stand_ins import Residual, Rows
 from recgraph.speculate.values import functions, later
 from recgraph.speculate.values.attributes import Namespace
 from recgraph.speculate.values.containers import Known, Object
 from recgraph.speculate.values.functions import Class, FunctionKind, Made, SuperKind, assume_code, enter
 from recgraph.speculate.values.iterators import GraphRows, Iterating, Suspended
 from recgraph.speculate.values.later import Later
-from recgraph.speculate.values.shapes import Shape
 from recgraph.speculate.values.tables import Row
-from recgraph.speculate.values.tensors import Tensor, Variable
+from recgraph.speculate.values.tensors import Shape, Tensor, Variable
 
 
 @dataclasses.dataclass
@@ -77,6 +76,12 @@ class Conversion(Evaluator):
     ) -> Any:
         """A pure function of Python's: now, where its arguments are known; else in the script."""
         return later.python(self, function, arguments, named)
+
+    def in_script(
+        self, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any] | None = None
+    ) -> Residual:
+        """A call that the script makes: before the graph where all arguments are known then, else after it."""
+        return later.in_script(self, function, arguments, named or {})
 
     def inline(self, function: types.FunctionType, arguments: list[Any], named: dict[str, Any]) -> Any:
         """A call of a function that is written in Python, converted as a part of its caller."""

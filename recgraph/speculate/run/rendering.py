@@ -34,9 +34,9 @@ from recgraph.speculate.values import lists, merging, objects
 from recgraph.speculate.values.attributes import NamespaceMethod as ObjectMethod
 from recgraph.speculate.values.attributes import ObjectDict
 from recgraph.speculate.values.building import Callback
+from recgraph.speculate.values.containers import HeapMethod
 from recgraph.speculate.values.functions import Closure, Super
 from recgraph.speculate.values.later import Method
-from recgraph.speculate.values.methods import HeapMethod
 
 # What a call makes that cannot leave it.
 _PASSING = (

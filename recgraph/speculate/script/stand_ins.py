@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
 import keras
@@ -214,6 +214,14 @@ class Ref(StandIn):
     table: Any
     row: tf.Tensor
     path: frozenset[str] = frozenset()
+
+
+def rebuilt(original: Any, members: Iterable[Any]) -> Any:
+    """A list, a tuple, perhaps a named one, or a dict with other members."""
+    if isinstance(original, dict):
+        return dict(zip(original, members, strict=True))
+    kind: Any = type(original)
+    return kind._make(members) if hasattr(kind, "_make") else kind(members)
 
 
 def mapped(function: Callable[[Any], Any], value: Any) -> Any:

@@ -19,7 +19,6 @@ from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.assumptions import Assumption, FittingInteger, NoException
 from recgraph.speculate.script.contexts import RecursiveBody
 from recgraph.speculate.script.stand_ins import HELD, Residual, read_variable
-from recgraph.speculate.values import script_calls
 
 _FULL: Final = 1 << 63
 _EXACT_IN_FLOAT: Final = 1 << 53
@@ -142,9 +141,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _tensor(ev: Evaluator, value: Any) -> tf.Tensor:
-    if isinstance(value, Residual):
-        return script_calls.as_tensor(ev, value)
-    return tf.constant(value, {bool: tf.bool, int: tf.int64, float: tf.float64}[type(value)])
+    return ev.tensor(value)
 
 
 def _limit(value: Any, tensor: tf.Tensor) -> int | None:
@@ -157,7 +154,7 @@ def _limit(value: Any, tensor: tf.Tensor) -> int | None:
 
 def kept_in_loop(ev: Evaluator, value: Residual) -> tf.Tensor:
     """An integer that goes into a branch's or loop's variable: it is smaller than those may be."""
-    tensor = script_calls.as_tensor(ev, value)
+    tensor = ev.tensor(value)
     if (
         tensor.dtype == tf.int64
         and (value.limit is None or value.limit > HELD + _STEP)

@@ -33,7 +33,6 @@ from recgraph.speculate.script.stand_ins import (
 )
 from recgraph.speculate.values import building, objects
 from recgraph.speculate.values.arrays import Numpy
-from recgraph.speculate.values.methods import HeapMethod
 
 _ABSENT = object()
 # What programs replace in a library's module.
@@ -50,7 +49,7 @@ class Attributes(Kind):
         ev, owner = self.ev, self.it
         if isinstance(owner, tuple) and name in getattr(owner, "_fields", ()):
             return ev.item(owner, owner._fields.index(name))  # type: ignore[attr-defined]
-        if _is_native(owner):
+        if is_native(owner):
             return _native(ev, owner, name)
         held = ev.heap.shadow.get(("attribute", id(owner), name), _ABSENT)
         if held is _ABSENT:
@@ -87,7 +86,7 @@ class Attributes(Kind):
         put_plainly(ev, owner, name, value)
 
 
-def _is_native(owner: Any) -> bool:
+def is_native(owner: Any) -> bool:
     """Whether attributes are read as they are: of frameworks' objects, data, modules of frameworks."""
     if isinstance(owner, types.ModuleType):
         return known.is_library(owner.__name__)
@@ -101,11 +100,9 @@ def _is_native(owner: Any) -> bool:
 
 
 def _native(ev: Evaluator, owner: Any, name: str) -> Any:
-    name_in_script = ev.heap.name_of(owner)
-    if name_in_script is not None and isinstance(owner, COLLECTIONS):
-        is_method = callable(getattr(type(owner), name, None))
-        return HeapMethod(owner, name) if is_method else of_instance(ev, owner, name)
-    if name_in_script is not None and isinstance(owner, np.generic | np.random.Generator | np.random.RandomState):
+    if ev.heap.name_of(owner) is not None and isinstance(
+        owner, np.generic | np.random.Generator | np.random.RandomState
+    ):
         raise ev.refuse(Feature.LIBRARY_OBJECT, f"{type(owner).__name__} runs eagerly")
     if is_variable(owner) and name == "numpy":
         ev.heap.given(owner, ev.where())

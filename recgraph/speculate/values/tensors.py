@@ -1,4 +1,7 @@
-"""Tensors of the graph and variables: what the program does with them is done in the graph."""
+"""Tensors of the graph, variables and shapes: what the program does with them is done in the graph.
+
+Of some shapes the graph does not know every dimension: Python sees a number where the graph has none.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,103 @@ from recgraph.speculate.observe.known import IN_PLACE
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.stand_ins import (
+    MadeFunction,
     MemberRun,
+    PartialShape,
     Residual,
     is_symbolic,
     is_tensor_like,
     is_variable,
     read_variable,
 )
-from recgraph.speculate.values import building, lists, script_calls, shapes
+from recgraph.speculate.values import building, lists, texts
 from recgraph.speculate.values.arrays import Numpy
 from recgraph.speculate.values.containers import Known
 from recgraph.speculate.values.later import Method
+
+
+class AsList(MadeFunction):
+    """`shape.as_list`."""
+
+    def __init__(self, shape: PartialShape) -> None:
+        self.shape = shape
+
+    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> list[Any]:
+        """A new list."""
+        return list(self.shape.dims)
+
+
+def shape_of(ev: Evaluator, tensor: tf.Tensor) -> tf.TensorShape | PartialShape:
+    """The shape of a tensor of the graph as Python sees it."""
+    if tensor.shape.is_fully_defined():
+        return tensor.shape
+    if tensor.shape.rank is None:
+        raise ev.refuse(Feature.SHAPE, "the program reads the shape of a tensor of unknown rank")
+    return PartialShape([_dim(ev, tensor, i, size) for i, size in enumerate(tensor.shape)])
+
+
+def _dim(ev: Evaluator, tensor: tf.Tensor, index: int, size: int | None) -> int | Residual:
+    """A dimension; of a tensor that the script gives to the graph it is known before that runs."""
+    if size is not None:
+        return size
+    name = ev.heap.placeholders.get(id(tensor))
+    if name is None:
+        return Residual("", tensor=tf.shape(tensor, tf.int64)[index], late=True, limit=1 << 40)
+    return Residual(ev.script.read(f"{name}.shape[{index}]"), ev.heap.examples[id(tensor)].shape[index])
+
+
+def length_of(ev: Evaluator, tensor: tf.Tensor) -> int | Residual:
+    """`len` of a tensor."""
+    if tensor.shape.rank == 0:
+        raise ev.refuse(Feature.RAISES, "len() of a scalar tensor")
+    shape = shape_of(ev, tensor)
+    return shape.dims[0] if isinstance(shape, PartialShape) else int(shape[0])
+
+
+class Shape(Kind):
+    """A shape of which the graph does not know every dimension."""
+
+    name = "a shape that differs from call to call"
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """Every `PartialShape`."""
+        return isinstance(value, PartialShape)
+
+    def type(self) -> type:
+        """What it is in eager execution."""
+        return tf.TensorShape
+
+    def truth(self) -> Any:
+        """Of one that is known: whatever its dimensions are."""
+        return True
+
+    def get(self, name: str) -> Any:
+        """Its rank, or its dimensions as a list."""
+        if name in ("rank", "ndims"):
+            return len(self.it.dims)
+        if name == "as_list":
+            return AsList(self.it)
+        raise self.ev.refuse(Feature.SHAPE, f"{name} of a shape that differs from call to call")
+
+    def item(self, index: Any) -> Any:
+        """A dimension, or a part of the shape."""
+        found = self.ev.item(self.it.dims, index)
+        return PartialShape(found) if isinstance(index, slice) else found
+
+    def members(self) -> list[Any]:
+        """Its dimensions."""
+        return list(self.it.dims)
+
+    def length(self) -> int:
+        """Its rank."""
+        return len(self.it.dims)
+
+    def operand(self) -> Any:
+        """The shape as Python has it, if it is known before the graph."""
+        if not self.it.is_early:
+            raise self.ev.refuse(Feature.SHAPE, "a shape is known only after the graph has run")
+        return self.ev.in_script(tf.TensorShape, [list(self.it.dims)])
 
 
 @functools.cache
@@ -47,7 +136,7 @@ def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[
 def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> Any:
     """An operand of an operator whose other operand is a tensor: numbers take its dtype, as in eager."""
     if isinstance(value, Residual):
-        tensor = script_calls.as_tensor(ev, value)
+        tensor = ev.tensor(value)
         if isinstance(value.example, np.ndarray | np.generic) or tensor.dtype == dtype:
             return tensor
         if value.is_array:
@@ -93,7 +182,7 @@ class Tensor(Kind):
         if name in ("numpy", "tolist", "__str__", "__repr__", "__format__"):
             return Method(owner, name)
         if name == "shape" and isinstance(owner, tf.Tensor):
-            return shapes.of(ev, owner)
+            return shape_of(ev, owner)
         if name == "device":
             raise ev.refuse(Feature.DEVICE, "the program reads the device of a tensor")
         if isinstance(owner, tf.Tensor) and not hasattr(_eager_tensor(), name):
@@ -131,7 +220,12 @@ class Tensor(Kind):
 
     def length(self) -> Any:
         """Its first dimension."""
-        return shapes.length(self.ev, self.it) if isinstance(self.it, tf.Tensor) else self.ev.python(len, [self.it])
+        return length_of(self.ev, self.it) if isinstance(self.it, tf.Tensor) else self.ev.python(len, [self.it])
+
+    def tensor(self, dtype: tf.DType | None = None) -> tf.Tensor:
+        """Itself."""
+        tensor = tf.convert_to_tensor(self.it)
+        return tensor if dtype is None else tf.cast(tensor, dtype)
 
     def operate(self, function: Any, operands: Sequence[Any]) -> Any:
         """In the graph, but for the text that `%` makes of it."""
@@ -171,7 +265,7 @@ class Variable(Known):
 
 
 def _operate(ev: Evaluator, function: Any, operands: Sequence[Any]) -> Any:
-    if function in (operator.mod, operator.imod) and script_calls.is_text(operands[0]):
+    if function in (operator.mod, operator.imod) and texts.is_text(operands[0]):
         return ev.python(function, operands)
     return _on_tensors(ev, function, operands)
 
@@ -187,5 +281,5 @@ def _part(ev: Evaluator, part: Any) -> Any:
     if isinstance(part, slice):
         return slice(*(_part(ev, p) for p in (part.start, part.stop, part.step)))
     if isinstance(part, Residual):
-        return tf.cast(script_calls.as_tensor(ev, part), tf.int32)
+        return tf.cast(ev.tensor(part), tf.int32)
     return part
