@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate.evaluate import branches, targets
+from recgraph.speculate.evaluate import branches
 from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature, Raised, matches
@@ -175,7 +175,7 @@ def _managed(ev: Evaluator, items: list[ast.withitem], node: ast.With) -> Signal
 
 def _body(ev: Evaluator, value: Any, items: list[ast.withitem], node: ast.With) -> Signal | None:
     if items[0].optional_vars is not None:
-        targets.assign(ev, items[0].optional_vars, value)
+        ev.assign(items[0].optional_vars, value)
     return _managed(ev, items[1:], node)
 
 

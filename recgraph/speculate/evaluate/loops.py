@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate.evaluate import branches, targets
+from recgraph.speculate.evaluate import branches
 from recgraph.speculate.evaluate.branches import WAYS
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
@@ -29,6 +29,7 @@ from recgraph.speculate.script.stand_ins import (
     Residual,
     Rows,
     Unsure,
+    is_of_graph,
     is_symbolic,
 )
 from recgraph.speculate.values import iterators, lists, merging, objects, state
@@ -229,7 +230,7 @@ def _taken(loop: ConvertedLoop, member: Any) -> bool:
 
 
 def _binding(loop: ConvertedLoop, member: Any) -> Start:
-    return lambda: targets.assign(loop.ev, loop.node.target, member)
+    return lambda: loop.ev.assign(loop.node.target, member)
 
 
 def _unrolled(loop: ConvertedLoop, starts: Iterable[Start]) -> None:
@@ -312,7 +313,7 @@ def _truth_of_test(loop: ConvertedLoop) -> Residual:
 
 def _as_bool(ev: Evaluator, truth: Any) -> Residual:
     """Whether there is another round, as a value that can flow."""
-    if isinstance(truth, Residual) and truth.tensor is not None:
+    if is_of_graph(truth):
         return truth
     tensor = truth if isinstance(truth, tf.Tensor) else tf.constant(bool(ev.decide(truth)))
     return Residual("", tensor=tensor, late=True)

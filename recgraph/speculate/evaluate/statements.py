@@ -8,13 +8,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate.evaluate import branches, loops, targets
+from recgraph.cpython import messages
+from recgraph.speculate.evaluate import branches, loops
 from recgraph.speculate.evaluate.expressions import IN_PLACE
-from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule
+from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule, target
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.stand_ins import MISSING, is_unknown
 from recgraph.speculate.values import containers, objects
-from recgraph.speculate.values.containers import is_unknown
 from recgraph.speculate.values.functions import Closure
 
 
@@ -46,34 +47,77 @@ def _continue(ev: Evaluator, node: ast.Continue) -> Signal:
 @rule(ast.Assign)
 def _assign(ev: Evaluator, node: ast.Assign) -> None:
     value = ev.value(node.value)
-    for target in node.targets:
-        targets.assign(ev, target, value)
+    for left in node.targets:
+        ev.assign(left, value)
 
 
 @rule(ast.AnnAssign)
 def _annotated(ev: Evaluator, node: ast.AnnAssign) -> None:
     if node.value is not None:
-        targets.assign(ev, node.target, ev.value(node.value))
+        ev.assign(node.target, ev.value(node.value))
+
+
+@target(ast.Name)
+def _to_name(ev: Evaluator, node: ast.Name, value: Any) -> None:
+    if value is MISSING:
+        ev.read_name(node)
+    ev.bind(node.id, value)
+
+
+@target(ast.Attribute)
+def _to_attribute(ev: Evaluator, node: ast.Attribute, value: Any) -> None:
+    with ev.at(node):
+        ev.put(ev.value(node.value), ev.frame.syntax.private(node.attr), value)
+
+
+@target(ast.Subscript)
+def _to_item(ev: Evaluator, node: ast.Subscript, value: Any) -> None:
+    container = ev.value(node.value)
+    with ev.at(node):
+        index = ev.value(node.slice)
+        if value is MISSING:
+            ev.delete_item(container, index)
+        else:
+            ev.set_item(container, index, value)
+
+
+@target(ast.Tuple, ast.List)
+def _to_pattern(ev: Evaluator, node: ast.Tuple | ast.List, value: Any) -> None:
+    """Each part gets a member, and one with a star those that are left."""
+    parts, count = node.elts, len(node.elts)
+    star = next((i for i, part in enumerate(parts) if isinstance(part, ast.Starred)), None)
+    needed = count - (star is not None)
+    with ev.at(node):
+        values = [MISSING] * count if value is MISSING else ev.members(value)
+        if len(values) < needed:
+            raise ev.raised(messages.too_few_values(needed, len(values), star is not None))
+        if star is not None:
+            end = len(values) - (needed - star)
+            values = [*values[:star], list(values[star:end]), *values[end:]]
+        elif len(values) > count:
+            raise ev.raised(messages.too_many_values(count))
+        for part, member in zip(parts, values, strict=True):
+            ev.assign(part.value if isinstance(part, ast.Starred) else part, member)
 
 
 @rule(ast.AugAssign)
 def _augmented(ev: Evaluator, node: ast.AugAssign) -> None:
     """The target's owner and index are evaluated once."""
     function = IN_PLACE[type(node.op)]
-    target = node.target
-    if isinstance(target, ast.Name):
-        current = ev.read_name(ast.copy_location(_load(target), target))
-        ev.bind(target.id, _in_place(ev, function, current, ev.value(node.value)))
-    elif isinstance(target, ast.Attribute):
-        owner, name = ev.value(target.value), ev.frame.syntax.private(target.attr)
-        with ev.at(target):
+    left = node.target
+    if isinstance(left, ast.Name):
+        current = ev.read_name(ast.copy_location(_load(left), left))
+        ev.bind(left.id, _in_place(ev, function, current, ev.value(node.value)))
+    elif isinstance(left, ast.Attribute):
+        owner, name = ev.value(left.value), ev.frame.syntax.private(left.attr)
+        with ev.at(left):
             current = ev.get(owner, name)
         ev.put(owner, name, _in_place(ev, function, current, ev.value(node.value)))
     else:
-        container = ev.value(target.value)
-        with ev.at(target):
-            index = containers.known_index(ev, container, ev.value(target.slice))
-        with ev.at(target):
+        container = ev.value(left.value)
+        with ev.at(left):
+            index = containers.known_index(ev, container, ev.value(left.slice))
+        with ev.at(left):
             current = ev.item(container, index)
         value = _in_place(ev, function, current, ev.value(node.value))
         ev.set_item(container, index, value)
@@ -121,8 +165,8 @@ def _in_place(ev: Evaluator, function: Any, current: Any, value: Any) -> Any:
 
 @rule(ast.Delete)
 def _delete(ev: Evaluator, node: ast.Delete) -> None:
-    for target in node.targets:
-        targets.delete(ev, target)
+    for left in node.targets:
+        ev.assign(left, MISSING)
 
 
 @rule(ast.If)

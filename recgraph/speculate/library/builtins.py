@@ -30,8 +30,10 @@ from recgraph.speculate.script.stand_ins import (
     LateCall,
     PartialShape,
     Residual,
+    is_of_graph,
     is_symbolic,
     is_tensor_like,
+    is_unknown,
     is_variable,
 )
 from recgraph.speculate.values import arithmetic, attributes, building, containers, objects, texts
@@ -42,7 +44,7 @@ from recgraph.speculate.values.texts import shown
 
 def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A call of a function that is not the user's."""
-    how = SPECIAL.get(function) if frameworks._hashable(function) else None
+    how = SPECIAL.get(function) if known.is_hashable(function) else None
     if how is not None:
         return how(ev, arguments, named)
     how = SPECIAL.get(function.__func__) if isinstance(function, types.MethodType) else None
@@ -62,7 +64,7 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
         return ev.call(function.function, arguments, named)
     if isinstance(function, types.MethodType) and known.is_speculated(function.__func__):
         return ev.call(function.__func__, [function.__self__, *arguments], named)
-    if frameworks._hashable(function) and function in PURE:
+    if known.is_hashable(function) and function in PURE:
         if function in _OF_FLOATS:
             arguments = [_as_float(ev, a) for a in arguments]
         lifted = [ev.lift(a) for a in arguments]
@@ -113,7 +115,7 @@ def _method_of_data(ev: Evaluator, function: Any, owner: Any, arguments: Argumen
     as_given = texts.shown if isinstance(owner, str | bytes) else Evaluator.lift
     lifted = [as_given(ev, a) for a in arguments]
     named = {name: as_given(ev, a) for name, a in named.items()}
-    if any(containers.is_unknown(a) for a in stand_ins.leaves([*lifted, *named.values()])):
+    if any(is_unknown(a) for a in stand_ins.leaves([*lifted, *named.values()])):
         return ev.python(stand_ins.call_method, [owner, function.__name__, *lifted], named)
     return ev.python(function, lifted, named)
 
@@ -168,7 +170,7 @@ def _number_of(kind: type) -> Special:
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         if len(arguments) == 1 and isinstance(arguments[0], keras.Variable):
             ev.heap.given(arguments[0], ev.where())
-        if len(arguments) == 1 and isinstance(arguments[0], Residual) and arguments[0].tensor is not None:
+        if len(arguments) == 1 and is_of_graph(arguments[0]):
             return arithmetic.number_of(ev, kind, arguments[0].tensor)
         if len(arguments) == 1 and is_tensor_like(arguments[0]):
             return arithmetic.number_of(ev, kind, arguments[0])
@@ -325,7 +327,7 @@ def _sorted(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 
 @special(builtins.range)
 def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    if not any(is_symbolic(a) or (isinstance(a, Residual) and a.tensor is not None) for a in arguments):
+    if not any(is_symbolic(a) or is_of_graph(a) for a in arguments):
         return ev.python(range, arguments)
     parts = [ev.tensor(a) for a in arguments]
     if not all(part.dtype.is_integer for part in parts):

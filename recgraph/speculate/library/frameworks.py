@@ -32,15 +32,6 @@ from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
 from recgraph.speculate.values import building, lists
 from recgraph.speculate.values.merging import Hole
 
-
-def _hashable(thing: Any) -> bool:
-    try:
-        hash(thing)
-    except TypeError:
-        return False
-    return True
-
-
 _REFUSED = {
     tf.py_function: "tf.py_function runs Python",
     tf.numpy_function: "tf.numpy_function runs Python",
@@ -63,7 +54,7 @@ _SETTINGS = ("set_", "reset_", "enable_", "disable_", "clear_")
 
 def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A call of TensorFlow or Keras, which makes operations."""
-    if _hashable(function) and function in _REFUSED:
+    if known.is_hashable(function) and function in _REFUSED:
         raise ev.refuse(Feature.FRAMEWORK, _REFUSED[function])
     owner = getattr(function, "__self__", None)
     name = str(getattr(function, "__name__", ""))

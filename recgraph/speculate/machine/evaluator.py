@@ -1,7 +1,6 @@
-"""Runs a function on values that are known, tensors of a graph, and values known later: what is left is the graph.
+"""The evaluator: frames, names, sites and decisions of one conversion, and the protocol by which it asks values.
 
-Each construct of Python has a rule, a function in one of the files `on_*.py`; this file has the table and what the
-rules share: frames, names, sites and decisions.
+It knows no kind of value and no syntax: those come in from above, as `kinds`, `RULES` and `TARGETS`.
 """
 
 from __future__ import annotations
@@ -45,14 +44,26 @@ Rule: TypeAlias = Callable[["Evaluator", Any], Any]
 # How many members a loop may have and still be unrolled.
 UNROLL: Final = 2000
 RULES: dict[type[ast.AST], Rule] = {}
+# Puts a value, or `MISSING`, into what stands on the left of an assignment or after `del`.
+Target: TypeAlias = Callable[["Evaluator", Any, Any], None]
+TARGETS: dict[type[ast.AST], Target] = {}
 
 
 def rule(*kinds: type[ast.AST]) -> Callable[[Rule], Rule]:
     """Registers how a kind of node is converted. Expressions give a value, statements a signal or None."""
 
     def register(function: Rule) -> Rule:
-        for kind in kinds:
-            RULES[kind] = function
+        RULES.update(dict.fromkeys(kinds, function))
+        return function
+
+    return register
+
+
+def target(*kinds: type[ast.AST]) -> Callable[[Target], Target]:
+    """Registers how a kind of node is assigned to and deleted."""
+
+    def register(function: Target) -> Target:
+        TARGETS.update(dict.fromkeys(kinds, function))
         return function
 
     return register
@@ -196,6 +207,13 @@ class Evaluator(abc.ABC):
             if signal is not None:
                 return signal
         return None
+
+    def assign(self, node: ast.expr, value: Any) -> None:
+        """Assigns to a name, attribute, subscript or a pattern of them; `MISSING` deletes it."""
+        how = TARGETS.get(type(node))
+        if how is None:
+            raise self.refuse(Feature.TARGET, f"assignment to {type(node).__name__}", at=node)
+        how(self, node, value)
 
     def _rule(self, node: ast.AST) -> Rule:
         found = RULES.get(type(node))

@@ -195,3 +195,12 @@ def _is_written(kind: type, names: tuple[str, ...]) -> bool:
             if type(inner) is types.FunctionType and is_users(inner):
                 return True
     return False
+
+
+def is_hashable(thing: Any) -> bool:
+    """Whether a thing can be looked up in a table."""
+    try:
+        hash(thing)
+    except TypeError:
+        return False
+    return True

@@ -45,8 +45,8 @@ from recgraph.speculate.script.assumptions import (
     TwoObjects,
 )
 from recgraph.speculate.script.contexts import Contexts
-from recgraph.speculate.script.script import Script
-from recgraph.speculate.script.stand_ins import MISSING, Residual, fixed, has_run
+from recgraph.speculate.script.script import Condition, Script
+from recgraph.speculate.script.stand_ins import MISSING, Residual, fixed, has_run, rebuilt
 
 _IDENTITIES = (
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, tf.Variable, tf.DType, enum.Enum
@@ -155,7 +155,7 @@ class Heap:
     def admit(self, value: Any, name: str, what: str, seen: Seen, site: Any, where: str) -> Any:
         """What a value that the script has read is to the program. Makes the assumptions about it."""
 
-        def assume(kind: type[Assumption], condition: str) -> None:
+        def assume(kind: type[Assumption], condition: str | Condition) -> None:
             self.script.assume(condition, kind(what, where, site))
 
         if answers_itself(value):
@@ -455,7 +455,9 @@ class Heap:
             found = [self._member(container, i, v, where) for i, v in enumerate(container)]
             if isinstance(container, collections.deque):
                 return collections.deque(found, container.maxlen)
-            return _rebuilt(container, found) if isinstance(container, tuple) else found
+            if not isinstance(container, tuple):
+                return found
+            return rebuilt(container, found) if hasattr(container, "_make") else tuple(found)
         keys = tuple(container)
         if not is_plain(keys):
             raise Inconvertible(
@@ -558,11 +560,6 @@ def _put(opened: dict[Any, Any], key: Any, value: Any) -> None:
         del opened[key]
     else:
         opened[key] = value
-
-
-def _rebuilt(original: Any, members: list[Any]) -> Any:
-    """A tuple, or a named one, of other members."""
-    return type(original)._make(members) if hasattr(original, "_make") else tuple(members)
 
 
 # What a class gives as it holds it, so that asking the class itself is enough.

@@ -138,6 +138,16 @@ def is_symbolic(value: Any) -> bool:
     return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor | MemberRun)
 
 
+def is_of_graph(value: Any) -> bool:
+    """Whether a value is a number or array of Python's that comes out of the graph."""
+    return isinstance(value, Residual) and value.tensor is not None
+
+
+def is_unknown(value: Any) -> bool:
+    """Whether a value is one that only the script or the graph knows."""
+    return is_symbolic(value) or isinstance(value, Residual | Showing)
+
+
 def is_variable(value: Any) -> bool:
     """Whether a value is a variable, TensorFlow's or Keras's."""
     return isinstance(value, tf.Variable | keras.Variable)

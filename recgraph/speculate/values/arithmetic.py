@@ -15,10 +15,12 @@ from typing import Any, Final
 import tensorflow as tf
 
 from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.assumptions import Assumption, FittingInteger, NoException
 from recgraph.speculate.script.contexts import RecursiveBody
 from recgraph.speculate.script.stand_ins import HELD, Residual, read_variable
+from recgraph.speculate.values import arrays
 
 _FULL: Final = 1 << 63
 _EXACT_IN_FLOAT: Final = 1 << 53
@@ -89,7 +91,7 @@ class NumberOperation:
 
 def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | None:
     """The value of a function of numbers in the graph; None where it is not done there."""
-    how = _rule_of(function)
+    how = RULES.get(function) if known.is_hashable(function) else None
     if how is not None and getattr(function, "__module__", "") == "math":
         arguments = [_as_number(ev, a) for a in arguments]
     if how is None or not all(_is_number(a) for a in arguments) or (how is _rounding and len(arguments) > 1):
@@ -118,17 +120,8 @@ def extreme(ev: Evaluator, function: Any, members: Sequence[Any]) -> Residual | 
 
 def _as_number(ev: Evaluator, value: Any) -> Any:
     """A number for the functions of `math`, which take those of NumPy's, too."""
-    is_float = (
-        isinstance(value, Residual) and value.is_array and value.tensor is not None and value.tensor.dtype.is_floating
-    )
+    is_float = arrays.is_array(value) and value.tensor.dtype.is_floating
     return number_of(ev, float, value.tensor) if is_float and value.tensor.shape.rank == 0 else value
-
-
-def _rule_of(function: Any) -> _Rule | None:
-    try:
-        return RULES.get(function)
-    except TypeError:
-        return None
 
 
 def _is_number(value: Any) -> bool:

@@ -15,9 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import IN_PLACE
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.stand_ins import LateCall, MadeFunction, Residual, fixed, read_variable
+from recgraph.speculate.script.stand_ins import LateCall, MadeFunction, Residual, fixed, is_of_graph, read_variable
 
 _FLOATS: Final = (tf.float16, tf.float32, tf.float64)
 _INTEGERS: Final = (tf.int8, tf.int16, tf.int32, tf.int64)
@@ -32,7 +33,7 @@ def of(tensor: tf.Tensor) -> Residual:
 
 def is_array(value: Any) -> bool:
     """Whether a value is NumPy's and known in the graph."""
-    return isinstance(value, Residual) and value.is_array and value.tensor is not None
+    return is_of_graph(value) and value.is_array
 
 
 def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | None:
@@ -142,7 +143,7 @@ _FUNCTIONS: Final[dict[Any, Any]] = {
 
 def look(function: Any, arguments: Sequence[Any]) -> Residual | None:
     """A function of NumPy's on one array or tensor; None where it is not done in the graph."""
-    if len(arguments) != 1 or not _is_function(function):
+    if len(arguments) != 1 or not known.is_hashable(function) or function not in _FUNCTIONS:
         return None
     value = arguments[0]
     tensor = value.tensor if is_array(value) else value
@@ -152,13 +153,6 @@ def look(function: Any, arguments: Sequence[Any]) -> Residual | None:
     if tensor.dtype not in wanted and not (tensor.dtype in _INTEGERS and function not in (np.isnan, np.isinf, np.abs)):
         return None
     return of(_FUNCTIONS[function](tensor))
-
-
-def _is_function(function: Any) -> bool:
-    try:
-        return function in _FUNCTIONS
-    except TypeError:
-        return False
 
 
 class Numpy(MadeFunction):

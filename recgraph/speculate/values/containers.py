@@ -31,12 +31,13 @@ from recgraph.speculate.script.stand_ins import (
     MadeFunction,
     MemberRun,
     Residual,
-    Showing,
     StandIn,
     has_run,
     how_many,
+    is_of_graph,
     is_symbolic,
     is_tensor_like,
+    is_unknown,
     rebuilt,
 )
 from recgraph.speculate.values import attributes, iterators, later, lists, objects
@@ -144,8 +145,7 @@ class Known(Attributes):
 
     def _method(self, name: str) -> Any:
         """A method of the user's that its class has, None if it has none."""
-        method = self.ev.of_class(type(self.it), name)
-        return method if isinstance(method, types.FunctionType) and known.is_users(method) else None
+        return objects.method(self.ev, type(self.it), name)
 
     def set_item(self, index: Any, value: Any) -> None:
         """By a method of the user's; in a container that was there before after the graph."""
@@ -156,7 +156,7 @@ class Known(Attributes):
             ev.need_sequence("a write to a container")
             lists.set_item(ev, members, index, value)
             return
-        if isinstance(index, Residual) and index.tensor is not None:
+        if is_of_graph(index):
             index = _assumed_index(ev, index)
         if is_varying(ev, container, index):
             set_varying(ev, container, index, value)
@@ -462,14 +462,14 @@ def _by_unknown(ev: Evaluator, container: Any, index: Any) -> Any:
 
 def known_index(ev: Evaluator, container: Any, index: Any) -> Any:
     """An index into Python objects, the same for reading and writing."""
-    of_graph = isinstance(index, Residual) and index.tensor is not None and isinstance(container, list | dict)
+    of_graph = is_of_graph(index) and isinstance(container, list | dict)
     return _assumed_index(ev, index) if of_graph else index
 
 
 def _assumed_index(ev: Evaluator, index: Any) -> Any:
     """An index that comes out of the graph is taken to be that of the last call: a graph for each."""
     seen, site = ev.seen("index")
-    is_number = isinstance(index, Residual) and index.tensor is not None and not index.is_array
+    is_number = is_of_graph(index) and not index.is_array
     if (
         not is_number
         or type(seen.last) is not int
@@ -581,11 +581,6 @@ def applied(ev: Evaluator, target: Any, name: str, arguments: list[Any], named: 
         if any(map(is_unknown, stand_ins.leaves([target]))):
             raise ev.refuse(Feature.RAISES, f"{name} of values that differ from call to call") from error
         raise ev.raised(error) from error
-
-
-def is_unknown(value: Any) -> bool:
-    """Whether a value is one that only the script or the graph knows."""
-    return is_symbolic(value) or isinstance(value, Residual | Showing)
 
 
 def _index(ev: Evaluator, target: Any, arguments: list[Any]) -> int:

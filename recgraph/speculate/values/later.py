@@ -34,6 +34,7 @@ from recgraph.speculate.script.assumptions import (
     SameType,
 )
 from recgraph.speculate.script.contexts import Catching
+from recgraph.speculate.script.script import Raising
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     CONTAINERS,
@@ -42,7 +43,9 @@ from recgraph.speculate.script.stand_ins import (
     MemberRun,
     Residual,
     Showing,
+    is_of_graph,
     is_symbolic,
+    is_unknown,
     mapped,
 )
 from recgraph.speculate.values import arithmetic, arrays, objects, texts
@@ -94,8 +97,7 @@ def in_script(ev: Evaluator, function: Callable[..., Any], arguments: Sequence[A
             raise ev.refuse(Feature.ARRAY, "the call may modify an array that it did not make") from error
         raise _raised_in_script(ev, f"{call}({code})", error) from error
     kind = Presence if ev.inside(Catching) else NoException
-    failing = ev.script.number(kind(f"{getattr(function, '__name__', function)}", ev.where()))
-    ev.script.before += [f"try: {name} = {call}({code})", f"except Exception: return broken({failing})"]
+    ev.script.compute(name, f"{call}({code})", kind(f"{getattr(function, '__name__', function)}", ev.where()))
     return Residual(name, example)
 
 
@@ -112,11 +114,7 @@ def _raised_in_script(ev: Evaluator, code: str, error: Exception) -> Inconvertib
         return ev.refuse(Feature.RAISES, f"{type(error).__name__}: {error}")
     name, kind = ev.script.name(), ev.script.constant(type(error))
     number = ev.script.number(ev.noted(SameDecision, f"{type(error).__name__} is raised"))
-    ev.script.before += [
-        f"try: {name} = {code}",
-        f"except Exception as error: {name} = error.with_traceback(None)",
-        f"if type({name}) is not {kind}: return broken({number})",
-    ]
+    ev.script.before.append(Raising(name, code, kind=kind, number=number))
     return ev.raised(Residual(name, error.with_traceback(None)))
 
 
@@ -226,12 +224,12 @@ def is_large(function: Callable[..., Any], *arguments: Any, **named: Any) -> boo
         function: what is called.
         arguments, named: what it is given.
     """
-    rule = _SIZES.get(function) if _is_hashable(function) else None
+    rule = _SIZES.get(function) if known.is_hashable(function) else None
     if rule is not None and len(arguments) >= 2 and not named:
         return rule(*arguments[:2])
     values = [*arguments, *named.values()]
     if any(type(value) is range and len(value) > MODERATE for value in values):
-        return not (_is_hashable(function) and function in _OF_ENDS)
+        return not (known.is_hashable(function) and function in _OF_ENDS)
     if function in (bytes, bytearray) and arguments:
         return type(arguments[0]) is int and arguments[0] > MODERATE
     if function in (math.factorial, math.comb, math.perm):
@@ -243,7 +241,7 @@ def is_large(function: Callable[..., Any], *arguments: Any, **named: Any) -> boo
 
 def may_grow(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
     """Whether other arguments of these types may make a larger result, as far as `is_large` knows."""
-    rule = _SIZES.get(function) if _is_hashable(function) else None
+    rule = _SIZES.get(function) if known.is_hashable(function) else None
     if rule is _repeated:
         return any(isinstance(value, _SEQUENCES) for value in arguments)
     if rule in (_power, _shifted):
@@ -251,18 +249,10 @@ def may_grow(function: Callable[..., Any], *arguments: Any, **named: Any) -> boo
     if rule is not None:
         return any(isinstance(value, str | bytes) for value in arguments)
     if any(type(value) is range for value in (*arguments, *named.values())):
-        return not (_is_hashable(function) and function in _OF_ENDS)
+        return not (known.is_hashable(function) and function in _OF_ENDS)
     if function in (bytes, bytearray, math.factorial, math.comb, math.perm) or known.is_numpy(function):
         return True
     return any(isinstance(value, str) and value in _PADDING for value in arguments[1:2])
-
-
-def _is_hashable(thing: Any) -> bool:
-    try:
-        hash(thing)
-    except TypeError:
-        return False
-    return True
 
 
 def _repeated(one: Any, other: Any) -> bool:
@@ -424,7 +414,7 @@ def python(
     named = {name: as_given(ev, a) for name, a in named.items()}
     flat = list(stand_ins.leaves([*arguments, *named.values()]))
     objects.check(ev, function, flat)
-    if not any(isinstance(a, Residual | Showing) or is_symbolic(a) for a in flat):
+    if not any(is_unknown(a) for a in flat):
         if arrays.may_change(function, arguments, named):
             _check_made(ev, flat)
         _check_size(ev, function, arguments, named)
@@ -433,7 +423,7 @@ def python(
             return ev.heap.make(found) if isinstance(found, np.ndarray) else found
         except Exception as error:
             raise ev.raised(error) from error
-    of_graph = any(is_symbolic(a) or (isinstance(a, Residual) and a.tensor is not None) for a in flat)
+    of_graph = any(is_symbolic(a) or is_of_graph(a) for a in flat)
     if of_graph and not named and not any(isinstance(a, MemberRun) for a in flat):
         made = arrays.look(function, arguments) or arrays.apply(ev, function, arguments)
         made = made or arithmetic.apply(ev, function, arguments)

@@ -38,7 +38,7 @@ from recgraph.speculate.script.stand_ins import (
     is_symbolic,
     mapped,
 )
-from recgraph.speculate.values import objects
+from recgraph.speculate.values import arrays, objects
 from recgraph.speculate.values.attributes import ObjectDict
 from recgraph.speculate.values.objects import FROZEN
 
@@ -102,7 +102,7 @@ def shown(ev: Evaluator, value: Any, around: tuple[int, ...] = ()) -> Any:
         return ev.python(_viewed, [_VIEWS[kind], members])
     if kind in CONTAINERS or (isinstance(value, tuple) and hasattr(kind, "_make")):
         return _container(ev, value, around)
-    if isinstance(value, Residual) and value.is_array and value.tensor is not None:
+    if arrays.is_array(value):
         return dataclasses.replace(value)  # what becomes of the array itself does not matter to it
     if isinstance(value, Residual | Showing) or is_plain(value) or kind is tf_private.EagerTensor:
         return value
