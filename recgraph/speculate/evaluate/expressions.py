@@ -266,7 +266,7 @@ def _begun(ev: Evaluator, node: Any) -> tuple[Any, Rows | None]:
     if isinstance(value, tf.Variable):
         value = value.read_value()
     with ev.at(generator.iter):
-        rows = loops.graph_rows(ev, value) if isinstance(node, ast.ListComp | ast.GeneratorExp) else None
+        rows = ev.rows(value) if isinstance(node, ast.ListComp | ast.GeneratorExp) else None
     with ev.at(generator.iter):
         return ev.begin(value), rows
 

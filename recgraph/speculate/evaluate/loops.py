@@ -1,4 +1,4 @@
-"""What a loop in the graph goes through: rows of a tensor, numbers, members of a list that only the graph knows."""
+"""Loops: unrolled, or in the graph, over rows of a tensor, numbers, members of a list that only the graph knows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.passes import connections, ordering, randomness
-from recgraph.speculate.script.assumptions import SameDecision, SamePath
+from recgraph.speculate.script.assumptions import SamePath
 from recgraph.speculate.script.contexts import LoopRound
 from recgraph.speculate.script.stand_ins import (
     DUMMY,
     HELD,
     MISSING,
     Generator,
-    Iteration,
     Missing,
     Residual,
     Rows,
@@ -32,75 +31,9 @@ from recgraph.speculate.script.stand_ins import (
     is_of_graph,
     is_symbolic,
 )
-from recgraph.speculate.values import iterators, lists, merging, objects, state
+from recgraph.speculate.values import lists, merging, objects, state
 from recgraph.speculate.values.merging import Maybe, Template
 from recgraph.speculate.values.state import WHOLE, ProgramState, Slot
-
-
-def graph_rows(ev: Evaluator, iterable: Any, varies: bool = False) -> Rows | None:
-    """What a loop in the graph goes through; None where the loop is unrolled.
-
-    Args:
-        ev: the conversion.
-        iterable: of any kind.
-        node: where it is gone through.
-        varies: whether calls were seen with different numbers of rounds.
-    """
-    if isinstance(iterable, Rows):
-        return iterable
-    if isinstance(iterable, Iteration) and isinstance(iterable.members, Rows):
-        return iterators.rows_of(ev, iterable)
-    if (members := ev.with_runs(iterable)) is not None:
-        return lists.rows(ev, members)
-    if (
-        isinstance(iterable, tf.Tensor)
-        and iterable.shape.rank != 0
-        and (iterable.shape.rank is None or iterable.shape[0] is None)
-    ):
-        return Rows(tf.shape(iterable, tf.int64)[0], lambda i: iterable[i])
-    if isinstance(iterable, Residual) and isinstance(iterable.example, range):
-        rolled = not ev.optimizations.unrolling
-        if rolled or varies or _trips_vary(ev):
-            parts = [ev.get(iterable, part) for part in ("start", "stop", "step")]
-            made = range_rows([ev.tensor(part) for part in parts], True)
-            return _begun(ev, made, iterable) if rolled else made
-    if not ev.optimizations.unrolling and isinstance(iterable, tf.Tensor | range):
-        return _rolled(iterable)
-    return None
-
-
-def _rolled(iterable: Any) -> Rows | None:
-    """What could be unrolled, for a loop in the graph."""
-    is_tensor = isinstance(iterable, tf.Tensor)
-    count = len(iterable) if not is_tensor else iterable.shape[0] if iterable.shape.rank else 0
-    if count < 2:
-        return None
-    if is_tensor:
-        return Rows(tf.constant(count, tf.int64), lambda i: iterable[i], True, True)
-    parts = [tf.constant(part, tf.int64) for part in (iterable.start, iterable.stop, iterable.step)]
-    return dataclasses.replace(range_rows(parts, True), begins=True)
-
-
-def _begun(ev: Evaluator, rows: Rows, iterable: Residual) -> Rows:
-    """The first round tells what the others begin with: that there is one is assumed."""
-    if not iterable.example:
-        return rows
-    what = SameDecision("there is a first round", ev.where())
-    ev.script.assume(f"len({iterable.name}) > 0", what)
-    return dataclasses.replace(rows, begins=True)
-
-
-def range_rows(parts: list[tf.Tensor], is_known: bool = False) -> Rows:
-    """A `range` of numbers from the graph."""
-    start, stop, step = parts
-    count = tf.maximum((stop - start + step - tf.sign(step)) // step, 0)
-    return Rows(count, lambda i: Residual("", tensor=start + i * step, late=True, limit=HELD), is_known)
-
-
-def _trips_vary(ev: Evaluator) -> bool:
-    """Whether a number of rounds that was assumed turned out to be another one."""
-    return ev.profile.seen(site_of(ev.frame.syntax, ev.here, "trips"), 0).count > 0
-
 
 # How often the state of a loop may become more general before it is given up.
 _ROUNDS = 4
@@ -208,7 +141,7 @@ def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
             iterable = ev.begin(iterable)
     varies = ev.profile.trips_vary(site_of(ev.frame.syntax, node, "round"))
     with ev.at(node.iter):
-        rows = graph_rows(ev, iterable, varies)
+        rows = ev.rows(iterable, varies)
     if rows is not None and _over_rows(loop, rows, lambda member: _binding(loop, member)()):
         return loop.finish()
     if isinstance(iterable, Generator):

@@ -8,17 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from recgraph.speculate.machine.evaluator import registering
+
 Arguments: TypeAlias = list[Any]
 # Gets the evaluator, the arguments and the named arguments.
 Special: TypeAlias = Callable[[Any, Arguments, dict[str, Any]], Any]
 SPECIAL: dict[Any, Special] = {}
-
-
-def special(*functions: Any) -> Callable[[Special], Special]:
-    """Registers how calls of some functions are converted."""
-
-    def register(how: Special) -> Special:
-        SPECIAL.update(dict.fromkeys(functions, how))
-        return how
-
-    return register
+# Says how calls of some functions are converted.
+special = registering(SPECIAL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import collections
 import functools
-import inspect
 import math
 import operator
 import sys
@@ -23,10 +22,9 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES, PURE
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.assumptions import Presence, SameObject
+from recgraph.speculate.script.assumptions import SameObject
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
-    MISSING,
     LateCall,
     PartialShape,
     Residual,
@@ -36,9 +34,8 @@ from recgraph.speculate.script.stand_ins import (
     is_unknown,
     is_variable,
 )
-from recgraph.speculate.values import arithmetic, attributes, building, containers, objects, texts
+from recgraph.speculate.values import arithmetic, attributes, building, containers, iterators, objects, texts
 from recgraph.speculate.values.containers import HeapMethod
-from recgraph.speculate.values.functions import Super
 from recgraph.speculate.values.texts import shown
 
 
@@ -161,11 +158,6 @@ def _stream(ev: Evaluator, stream: Any) -> Any:
     return stream
 
 
-@special(builtins.len)
-def _len(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return ev.length(arguments[0])
-
-
 def _number_of(kind: type) -> Special:
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         if len(arguments) == 1 and isinstance(arguments[0], keras.Variable):
@@ -183,11 +175,6 @@ def _number_of(kind: type) -> Special:
 
 
 SPECIAL.update({kind: _number_of(kind) for kind in (float, int, bool)})
-
-
-@special(builtins.isinstance)
-def _isinstance(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
-    return objects.is_instance(ev, arguments[0], ev.lift(arguments[1]))
 
 
 @special(builtins.issubclass)
@@ -210,73 +197,18 @@ def _getattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     owner, name, default = arguments[0], ev.concrete(arguments[1]), arguments[2:]
     if not default:
         return ev.get(owner, name)
-    if _runs_something(ev, owner, name):
+    if attributes.runs_something(ev, owner, name):
         return objects.read_or(ev, owner, name, default[0])
-    if not _hasattr(ev, [owner, name], {}):
-        return default[0]
-    return ev.get(owner, name)
+    return ev.get(owner, name) if ev.kind(owner).has(name) else default[0]
 
 
-@special(builtins.hasattr)
-def _hasattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
-    owner, name = arguments[0], ev.concrete(arguments[1])
-    if isinstance(owner, Super):
-        return owner.find(ev, name) is not None
-    if isinstance(owner, tf.Tensor):
-        return hasattr(ev.heap.eager_tensor_type, name)
-    key = ("attribute", id(owner), name)
-    if key in ev.heap.shadow:
-        return ev.heap.shadow[key] is not MISSING
-    if isinstance(owner, Residual):
-        return hasattr(ev.type_of(owner), name)
-    if _runs_something(ev, owner, name):
-        return objects.read_or(ev, owner, name, MISSING) is not MISSING
-    found = hasattr(owner, name)
-    held = ev.heap.name_of(owner)
-    if held is not None:
-        ev.script.assume(f"hasattr({held}, {name!r}) is {found}", ev.noted(Presence, f".{name}"))
-    return found
-
-
-# What a class has that runs nothing when it is read.
-_SILENT = (
-    type(None),
-    int,
-    float,
-    str,
-    list,
-    dict,
-    tuple,
-    set,
-    types.FunctionType,
-    types.MemberDescriptorType,
-    staticmethod,
-)
-
-
-def _runs_something(ev: Evaluator, owner: Any, name: str) -> bool:
-    """Whether a method of the user's may run where an attribute is read."""
-    kind = owner if isinstance(owner, type) else type(owner)
-    if not objects.is_object(owner):
-        return False
-    found, hook = inspect.getattr_static(kind, name, None), objects.method(ev, kind, "__getattr__")
-    return hook is not None or not isinstance(found, _SILENT)
-
-
-@special(builtins.setattr)
-def _setattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> None:
-    ev.put(arguments[0], ev.concrete(arguments[1]), arguments[2])
-
-
-@special(builtins.delattr)
-def _delattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> None:
-    ev.put(arguments[0], ev.concrete(arguments[1]), MISSING)
+SPECIAL[hasattr] = lambda ev, arguments, named: ev.kind(arguments[0]).has(ev.concrete(arguments[1]))
 
 
 @special(builtins.sum)
 def _sum(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     total = arguments[1] if len(arguments) > 1 else named.get("start", 0)
-    rows = loops.graph_rows(ev, arguments[0])
+    rows = ev.rows(arguments[0])
     if rows is not None and not rows.begins:
         return loops.total(ev, rows, total)
     for member in ev.members(arguments[0]):
@@ -335,7 +267,7 @@ def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     parts = [tf.cast(part, tf.int64) for part in parts]
     start = parts[0] if len(parts) > 1 else tf.constant(0, tf.int64)
     step = parts[2] if len(parts) > 2 else tf.constant(1, tf.int64)
-    return loops.range_rows([start, parts[min(1, len(parts) - 1)], step])
+    return iterators.range_rows([start, parts[min(1, len(parts) - 1)], step])
 
 
 @special(builtins.vars)
@@ -377,11 +309,6 @@ def _extreme_of(function: Any) -> Special:
 
 
 SPECIAL.update({function: _extreme_of(function) for function in (min, max)})
-
-
-@special(builtins.abs)
-def _abs(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return ev.operate(operator.abs, arguments)
 
 
 SPECIAL[list] = lambda ev, arguments, named: list(ev.pieces(arguments[0])) if arguments else []

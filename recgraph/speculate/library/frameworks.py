@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import keras
@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from recgraph.core.subgraph import SubGraph
 from recgraph.speculate.evaluate import branches
-from recgraph.speculate.library import Arguments, special
+from recgraph.speculate.library import SPECIAL, Arguments, Special, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
@@ -102,10 +102,7 @@ def _is_tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bo
     return bool(building.build(ev, tf.is_tensor, arguments, named))
 
 
-@special(tf.executing_eagerly)
-def _executing_eagerly(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
-    return True
-
+SPECIAL[tf.executing_eagerly] = lambda ev, arguments, named: True
 
 # What a list of numbers becomes, by the types that are in it.
 _DTYPES: Final[dict[frozenset[type], tf.DType]] = {
@@ -118,32 +115,33 @@ _DTYPES: Final[dict[frozenset[type], tf.DType]] = {
 }
 
 
-@special(tf.constant)
-def _constant(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    given = dict(zip(("value", "dtype", "shape", "name"), arguments, strict=False)) | named
-    if (members := ev.with_runs(given.get("value"))) is not None:
-        return _of_grown(ev, members, given)
-    value = ev.lift(given.pop("value", None))
-    if not _has_numbers(value):
-        return framework(ev, tf.constant, arguments, named)
-    tensor = _converted(ev, value, _dtype(ev, given))
-    shape = given.get("shape")
-    if shape is None:
-        return tensor
-    if tensor.shape.rank != 0:
-        raise ev.refuse(Feature.VALUE, "tf.constant of several numbers that differ from call to call, in a shape")
-    return building.build(ev, tf.fill, [shape, tensor], {})
+def _making(function: Callable[..., Any], *names: str) -> Special:
+    """`tf.constant` or `tf.convert_to_tensor`, which have these parameters."""
+
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+        given = _by_name(names, arguments, named)
+        if (members := ev.with_runs(given.get("value"))) is not None:
+            return _of_grown(ev, members, given)
+        value = ev.lift(given.get("value"))
+        if not _has_numbers(value) or given.get("dtype_hint") is not None:
+            return framework(ev, function, arguments, named)
+        tensor = _converted(ev, value, _dtype(ev, given))
+        if given.get("shape") is None:
+            return tensor
+        if tensor.shape.rank != 0:
+            raise ev.refuse(Feature.VALUE, "tf.constant of several numbers that differ from call to call, in a shape")
+        return building.build(ev, tf.fill, [given["shape"], tensor], {})
+
+    return convert
 
 
-@special(tf.convert_to_tensor)
-def _tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    given = dict(zip(("value", "dtype", "dtype_hint", "name"), arguments, strict=False)) | named
-    if (members := ev.with_runs(given.get("value"))) is not None:
-        return _of_grown(ev, members, given)
-    value = ev.lift(given.pop("value", None))
-    if not _has_numbers(value) or given.get("dtype_hint") is not None:
-        return framework(ev, tf.convert_to_tensor, arguments, named)
-    return _converted(ev, value, _dtype(ev, given))
+SPECIAL[tf.constant] = _making(tf.constant, "value", "dtype", "shape", "name")
+SPECIAL[tf.convert_to_tensor] = _making(tf.convert_to_tensor, "value", "dtype", "dtype_hint", "name")
+
+
+def _by_name(names: Sequence[str], arguments: Arguments, named: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a function whose parameters have these names."""
+    return dict(zip(names, arguments, strict=False)) | named
 
 
 def _of_grown(ev: Evaluator, members: Any, given: dict[str, Any]) -> tf.Tensor:
@@ -235,20 +233,16 @@ def _members(ev: Evaluator, arguments: Arguments, named: dict[str, Any], name: s
     return ev.with_runs(given)
 
 
-def _packing(function: Callable[..., Any]) -> None:
-    @special(function)
+def _packing(function: Callable[..., Any]) -> Special:
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         if arguments and (members := ev.with_runs(arguments[0])) is not None:
             arguments = [lists.packed(ev, members), *arguments[1:]]
         return framework(ev, function, arguments, named)
 
-
-for _function in _PACKING:
-    _packing(_function)
+    return convert
 
 
-def _bound(names: tuple[str, ...], arguments: Arguments, named: dict[str, Any]) -> dict[str, Any]:
-    return {**dict(zip(names, arguments, strict=False)), **named}
+SPECIAL.update({function: _packing(function) for function in _PACKING})
 
 
 @special(tf.stack)
@@ -256,7 +250,7 @@ def _stack(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     members = _members(ev, arguments, named, "values")
     if members is None:
         return framework(ev, tf.stack, arguments, named)
-    axis = _bound(("values", "axis"), arguments, named).get("axis", 0)
+    axis = _by_name(("values", "axis"), arguments, named).get("axis", 0)
     rows = lists.packed(ev, members)
     rank = rows.shape.rank
     if not isinstance(axis, int) or rank is None or not -rank <= axis < rank:
@@ -275,7 +269,7 @@ def _concat(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     members = _members(ev, arguments, named, "values")
     if members is None:
         return framework(ev, tf.concat, arguments, named)
-    axis, hole = _bound(("values", "axis"), arguments, named).get("axis"), lists.whole(ev, members).element
+    axis, hole = _by_name(("values", "axis"), arguments, named).get("axis"), lists.whole(ev, members).element
     rank = hole.shape.rank if isinstance(hole, Hole) else None
     if not isinstance(axis, int) or not rank or not -rank <= axis < rank:
         raise ev.refuse_runs("tf.concat() needs an axis that the list's tensors have")
@@ -300,13 +294,9 @@ def _add_n(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     return tf.reduce_sum(lists.packed(ev, members), 0)
 
 
-def _given(names: tuple[str, ...], arguments: Arguments, named: dict[str, Any]) -> dict[str, Any]:
-    return {**dict(zip(names, arguments, strict=False)), **named}
-
-
 @special(tf.cond)
 def _cond(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    given = _given(("pred", "true_fn", "false_fn"), arguments, named)
+    given = _by_name(("pred", "true_fn", "false_fn"), arguments, named)
     functions = [given.get("true_fn"), given.get("false_fn")]
     if ev.inside(CalledBack) or not is_symbolic(given.get("pred")) or not all(map(callable, functions)):
         return framework(ev, tf.cond, arguments, named)
@@ -319,7 +309,7 @@ def _cond(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 
 @special(tf.switch_case)
 def _switch_case(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    given = _given(("branch_index", "branch_fns", "default"), arguments, named)
+    given = _by_name(("branch_index", "branch_fns", "default"), arguments, named)
     index, functions = given.get("branch_index"), given.get("branch_fns")
     if ev.inside(CalledBack) or not is_symbolic(index) or not isinstance(functions, list | tuple):
         return framework(ev, tf.switch_case, arguments, named)
@@ -412,7 +402,7 @@ _SAFE_BUILTINS = frozenset({"len", "range", "zip", "enumerate", "tuple", "list",
 def wrapped(function: Any) -> types.FunctionType | None:
     """The function of the user's that a library's decorator has wrapped; a `tf.function` is traced eagerly, too."""
     inner = None if hasattr(function, "get_concrete_function") else getattr(function, "__wrapped__", None)
-    return inner if isinstance(inner, types.FunctionType) and known.is_users(inner) else None
+    return inner if known.is_users_function(inner) else None
 
 
 def only_computes(function: types.FunctionType) -> bool:

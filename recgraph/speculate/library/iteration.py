@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate.evaluate import branches, loops
+from recgraph.speculate.evaluate import branches
 from recgraph.speculate.library import SPECIAL, Arguments, Special, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
@@ -52,7 +52,7 @@ def _rows(ev: Evaluator, values: Arguments) -> Rows | None:
 
 def _columns(ev: Evaluator, values: Arguments) -> list[Rows] | None:
     """The members of each value, if only the graph knows how many one of them has."""
-    columns = [loops.graph_rows(ev, value) for value in values]
+    columns = [ev.rows(value) for value in values]
     if all(column is None or column.begins for column in columns):
         return None
     pairs = zip(columns, values, strict=True)
@@ -129,9 +129,7 @@ def _repeat(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Itera
     return iterators.made(ev, itertools.repeat(arguments[0], *times))
 
 
-@special(itertools.cycle)
-def _cycle(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
-    return iterators.made(ev, itertools.cycle(ev.iterator(arguments[0])))
+SPECIAL[itertools.cycle] = lambda ev, arguments, named: iterators.made(ev, itertools.cycle(ev.iterator(arguments[0])))
 
 
 @special(itertools.accumulate)

@@ -25,7 +25,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import SameDecision, SameObject
-from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
+from recgraph.speculate.script.stand_ins import MISSING, LateCall, Residual, is_symbolic
 from recgraph.speculate.values import objects, texts
 from recgraph.speculate.values.functions import Super
 
@@ -144,7 +144,11 @@ SPECIAL[operator.setitem] = _with(Evaluator.set_item)
 SPECIAL[operator.delitem] = _with(Evaluator.delete_item)
 SPECIAL[operator.contains] = _with(Evaluator.contains)
 SPECIAL[operator.is_] = _with(objects.identity)
-SPECIAL[operator.is_not] = lambda ev, arguments, named: _not(ev, [_with(objects.identity)(ev, arguments, {})], {})
+SPECIAL[len] = _with(Evaluator.length)
+SPECIAL[abs] = _applied(operator.abs)
+SPECIAL[isinstance] = lambda ev, arguments, named: objects.is_instance(ev, arguments[0], ev.lift(arguments[1]))
+SPECIAL[setattr] = lambda ev, arguments, named: ev.put(arguments[0], ev.concrete(arguments[1]), arguments[2])
+SPECIAL[delattr] = lambda ev, arguments, named: ev.put(arguments[0], ev.concrete(arguments[1]), MISSING)
 SPECIAL[operator.truth] = lambda ev, arguments, named: SPECIAL[bool](ev, arguments, named)
 
 
@@ -156,10 +160,15 @@ def _not(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     return ev.operate(operator.not_, [truth])
 
 
-@special(builtins.super)
-def _super(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    after, owner = arguments
-    return Super(owner, after)
+SPECIAL[operator.is_not] = lambda ev, arguments, named: _not(ev, [_with(objects.identity)(ev, arguments, {})], {})
+
+
+SPECIAL[super] = lambda ev, arguments, named: Super(arguments[1], arguments[0])
+SPECIAL[typing.cast] = lambda ev, arguments, named: arguments[1]
+SPECIAL[callable] = lambda ev, arguments, named: callable(stand_ins.example_of(arguments[0]))
+SPECIAL[contextlib.suppress] = lambda ev, arguments, named: Suppressing(tuple(arguments))
+SPECIAL[contextlib.nullcontext] = lambda ev, arguments, named: Nothing(named.get("enter_result", [*arguments, None][0]))
+SPECIAL[copy.deepcopy] = lambda ev, arguments, named: deep_copy(ev, arguments[0], {})
 
 
 @special(collections.deque)
@@ -174,16 +183,7 @@ def _defaultdict(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> 
     return collections.defaultdict(factory, _items(ev, others, named))
 
 
-@special(collections.OrderedDict)
-def _ordered(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return collections.OrderedDict(_items(ev, arguments, named))
-
-
 @special(builtins.dict)
-def _dict(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return _items(ev, arguments, named)
-
-
 def _items(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> dict[Any, Any]:
     """What `dict` makes of its arguments."""
     made: dict[Any, Any] = {}
@@ -196,6 +196,9 @@ def _items(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> dict[A
             key, value = ev.members(pair)
             made[objects.check_key(ev, ev.concrete(key))] = value
     return {**made, **named}
+
+
+SPECIAL[collections.OrderedDict] = lambda ev, arguments, named: collections.OrderedDict(_items(ev, arguments, named))
 
 
 @special(collections.Counter)
@@ -224,37 +227,12 @@ SPECIAL.update({f: _class_method(f) for f in (
 )})  # fmt: skip
 
 
-@special(typing.cast)
-def _cast(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return arguments[1]
-
-
-@special(builtins.callable)
-def _callable(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
-    return callable(stand_ins.example_of(arguments[0]))
-
-
-@special(contextlib.suppress)
-def _suppress(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return Suppressing(tuple(arguments))
-
-
-@special(contextlib.nullcontext)
-def _nullcontext(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return Nothing(named.get("enter_result", [*arguments, None][0]))
-
-
 @special(copy.copy)
 def _copy(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     value = ev.opened(arguments[0])
     if isinstance(value, list | dict | set | collections.deque):
         return value.copy()
     return _object_copy(ev, value, lambda member: member, "__copy__")
-
-
-@special(copy.deepcopy)
-def _deepcopy(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return deep_copy(ev, arguments[0], {})
 
 
 def deep_copy(ev: Evaluator, value: Any, memo: dict[int, Any]) -> Any:
@@ -297,7 +275,7 @@ def _object_copy(ev: Evaluator, value: Any, member: Callable[[Any], Any], own: s
     if hasattr(kind, "__getstate__") and isinstance(kind.__getstate__, types.FunctionType) or objects.slots_of(kind):
         raise ev.refuse(Feature.COPY, f"a copy of a {kind.__name__}")
     made = objects.blank(ev, kind)
-    for name, found in ev.get(value, "__dict__").as_dict(ev).items():
+    for name, found in ev.opened(ev.get(value, "__dict__")).items():
         made.__dict__[name] = member(found)
     return made
 

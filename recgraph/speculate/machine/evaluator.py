@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import types
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import tensorflow as tf
 
@@ -36,10 +36,11 @@ from recgraph.speculate.script.assumptions import (
 from recgraph.speculate.script.contexts import CalledBack, Context, Contexts, RecursiveBody
 from recgraph.speculate.script.heap import Heap
 from recgraph.speculate.script.script import Script
-from recgraph.speculate.script.stand_ins import MISSING, Missing, Ref, Residual, Rows, Unsure
+from recgraph.speculate.script.stand_ins import MISSING, Missing, Ref, Residual, Rows, Unsure, is_symbolic
 
 # How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
 Signal: TypeAlias = tuple[str, Any]
+R = TypeVar("R")
 Rule: TypeAlias = Callable[["Evaluator", Any], Any]
 # How many members a loop may have and still be unrolled.
 UNROLL: Final = 2000
@@ -49,24 +50,23 @@ Target: TypeAlias = Callable[["Evaluator", Any, Any], None]
 TARGETS: dict[type[ast.AST], Target] = {}
 
 
-def rule(*kinds: type[ast.AST]) -> Callable[[Rule], Rule]:
-    """Registers how a kind of node is converted. Expressions give a value, statements a signal or None."""
+def registering(table: dict[Any, R]) -> Callable[..., Callable[[R], R]]:
+    """What registers a rule in a table, as a decorator: `rule(key, ...)`."""
 
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(kinds, function))
-        return function
+    def rule(*keys: Any) -> Callable[[R], R]:
+        def register(how: R) -> R:
+            table.update(dict.fromkeys(keys, how))
+            return how
 
-    return register
+        return register
+
+    return rule
 
 
-def target(*kinds: type[ast.AST]) -> Callable[[Target], Target]:
-    """Registers how a kind of node is assigned to and deleted."""
-
-    def register(function: Target) -> Target:
-        TARGETS.update(dict.fromkeys(kinds, function))
-        return function
-
-    return register
+# Says how a kind of node is converted. Expressions give a value, statements a signal or None.
+rule = registering(RULES)
+# Says how a kind of node is assigned to and deleted.
+target = registering(TARGETS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,6 +170,13 @@ class Evaluator(abc.ABC):
         if self.heap.name_of(error) is None and not isinstance(error, Residual):
             self.heap.make(error)
         return Raised(error, self.where(at))
+
+    def attribute(self, owner: Any, name: str) -> Any:
+        """What an object has under a name, as Python finds it."""
+        try:
+            return getattr(owner, name)
+        except AttributeError as error:
+            raise self.refuse(Feature.RAISES, str(error)) from error
 
     def seen(self, what: str = "value", at: ast.AST | None = None) -> tuple[Seen, tuple[Any, int]]:
         """What eager calls saw at a node, this time; and the place in the profile, to relax."""
@@ -400,10 +407,12 @@ class Evaluator(abc.ABC):
         if isinstance(left, Residual) or isinstance(right, Residual):
             value, other = (left, right) if isinstance(left, Residual) else (right, left)
             return self._is_constant(value, other)
-        names = [self.heap.name_of(v) or self.heap.placeholders.get(id(v)) for v in (left, right)]
+        inputs = [self.heap.input_of(v) for v in (left, right)]
+        pairs = list(zip((left, right), inputs, strict=True))
+        names = [self.heap.name_of(v) or (fed.name if fed else None) for v, fed in pairs]
         if left is right or not all(names):
             return left is right
-        now = [self.heap.examples.get(id(v), v) for v in (left, right)]
+        now = [v if fed is None or fed.example is None else fed.example for v, fed in pairs]
         relation, kind = ("is", OneObject) if now[0] is now[1] else ("is not", TwoObjects)
         two = f"{type(now[0]).__name__} and {type(now[1]).__name__}"
         self.script.assume(f"{names[0]} {relation} {names[1]}", self.noted(kind, two))
@@ -468,6 +477,8 @@ class Evaluator(abc.ABC):
 
     def contains(self, container: Any, member: Any) -> Any:
         """`member in container`."""
+        if is_symbolic(member):
+            raise self.refuse(Feature.IN, "`in` is used with a tensor")
         return self.kind(container).contains(member)
 
     def length(self, container: Any) -> Any:
@@ -489,6 +500,16 @@ class Evaluator(abc.ABC):
     def iterator(self, iterable: Any) -> Iterator[Any]:
         """The members of something, each as late as the program gets it."""
         return self.kind(iterable).iterator()
+
+    def rows(self, iterable: Any, varies: bool = False) -> Rows | None:
+        """What a loop in the graph goes through; None where the loop is unrolled.
+
+        Args:
+            iterable: of any kind.
+            varies: whether calls were seen with different numbers of rounds.
+        """
+        found: Rows | None = self.kind(iterable).rows(varies)
+        return found
 
     def opened(self, container: Any) -> Any:
         """A container whose members are values of the call; anything else as it is."""

@@ -256,7 +256,8 @@ class Renderer:
 
     def _tensor(self, value: Any) -> str:
         if isinstance(value, tf.Tensor):
-            return self.heap.placeholders.get(id(value)) or self._output(value)
+            fed = self.heap.input_of(value)
+            return self._output(value) if fed is None else fed.name
         components = tf.nest.flatten(value, expand_composites=True)
         spec = tf.type_spec_from_value(value)
         self.script.scope["pack"] = _pack

@@ -46,6 +46,24 @@ class MadeFunction(StandIn):
         raise NotImplementedError
 
 
+class Giving(MadeFunction):
+    """A method without arguments of which the conversion knows what it gives."""
+
+    def __init__(self, give: Callable[[], Any]) -> None:
+        self._give = give
+
+    def call(self, ev: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
+        """What it gives."""
+        return self._give()
+
+
+class OwnersMethod(MadeFunction):
+    """A method that has been found, with the value that it belongs to."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+
+
 @dataclasses.dataclass(eq=False, repr=False)
 class Residual(StandIn):
     """A Python value that differs from call to call and stays in Python.

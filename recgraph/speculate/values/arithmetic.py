@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.machine.evaluator import Evaluator, registering
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.assumptions import Assumption, FittingInteger, NoException
@@ -28,16 +28,8 @@ _EXACT_IN_FLOAT: Final = 1 << 53
 _STEP: Final = 1 << 32
 _Rule = Callable[["NumberOperation"], Residual]
 RULES: dict[Any, _Rule] = {}
-
-
-def rule(*functions: Any) -> Callable[[_Rule], _Rule]:
-    """Registers how a function of numbers is done in the graph."""
-
-    def register(how: _Rule) -> _Rule:
-        RULES.update(dict.fromkeys(functions, how))
-        return how
-
-    return register
+# Says how a function of numbers is done in the graph.
+rule = registering(RULES)
 
 
 class NumberOperation:
@@ -259,16 +251,9 @@ def _with_sign(value: tf.Tensor, sign: tf.Tensor) -> tf.Tensor:
     return tf.where(is_negative, -value, value)
 
 
-_DIVISIONS: Final = frozenset(
-    {
-        operator.truediv,
-        operator.itruediv,
-        operator.floordiv,
-        operator.ifloordiv,
-        operator.mod,
-        operator.imod,
-    }
-)
+_DIVISIONS: Final = frozenset({
+    operator.truediv, operator.itruediv, operator.floordiv, operator.ifloordiv, operator.mod, operator.imod
+})  # fmt: skip
 
 
 @rule(math.isnan, math.isinf, math.isfinite)

@@ -138,7 +138,7 @@ def argument(ev: Evaluator, value: Any, others: list[Any]) -> Any:
 def _tensors_for_numbers(ev: Evaluator, value: Any, others: list[Any]) -> Any:
     if isinstance(value, Residual):
         return _number(ev, value, others)
-    if isinstance(value, types.FunctionType) and known.is_users(value):
+    if known.is_users_function(value):
         return Callback(ev, value)
     if isinstance(value, types.MethodType) and known.is_users_method(value):
         return Callback(ev, value)

@@ -6,6 +6,7 @@ A method of one that was there before is called on its working copy.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import operator
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,9 +29,10 @@ from recgraph.speculate.script.stand_ins import (
     DICTS,
     MISSING,
     LateCall,
-    MadeFunction,
     MemberRun,
+    OwnersMethod,
     Residual,
+    Rows,
     StandIn,
     has_run,
     how_many,
@@ -97,8 +99,8 @@ class Known(Attributes):
 
     def call(self, arguments: list[Any], named: dict[str, Any]) -> Any:
         """By its class's `__call__`, if that is the user's; else as what a library defines."""
-        own = self.ev.of_class(type(self.it), "__call__")
-        if isinstance(own, types.FunctionType) and known.is_users(own):
+        own = self._method("__call__")
+        if own is not None:
             return self.ev.call(own, [self.it, *arguments], named)
         return self.ev.library(self.it, arguments, named)
 
@@ -204,8 +206,6 @@ class Known(Attributes):
     def contains(self, member: Any) -> Any:
         """By a method of the user's; of a dict that was there before whether the key is there is assumed."""
         ev, container = self.ev, self.it
-        if is_symbolic(member):
-            raise ev.refuse(Feature.IN, "`in` is used with a tensor")
         method = self._method("__contains__")
         if method is not None:
             return ev.call(method, [container, member], {})
@@ -267,6 +267,15 @@ class Known(Attributes):
         """The members with runs, if there are runs."""
         members = self.ev.with_runs(self.it)
         return self.members() if members is None else list(members)
+
+    def rows(self, varies: bool) -> Rows | None:
+        """Of a list whose length only the graph knows; of a range where loops are not unrolled."""
+        ev, members = self.ev, self.it
+        if type(members) is range and not ev.optimizations.unrolling and len(members) > 1:
+            parts = [tf.constant(part, tf.int64) for part in (members.start, members.stop, members.step)]
+            return dataclasses.replace(iterators.range_rows(parts, True), begins=True)
+        runs = ev.with_runs(members)
+        return None if runs is None else lists.rows(ev, runs)
 
     def length(self) -> Any:
         """By a method of the user's; of a container that was there before it is assumed, or read each time."""
@@ -364,8 +373,6 @@ class Object(Known):
 
     def contains(self, member: Any) -> Any:
         """By `__contains__`, else by its iterator."""
-        if is_symbolic(member):
-            raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
         if self._method("__contains__") is not None:
             return super().contains(member)
         return any(objects.is_or_equals(self.ev, one, member) for one in self.iterator())
@@ -482,33 +489,13 @@ def _assumed_index(ev: Evaluator, index: Any) -> Any:
 
 
 _ITERABLES: Any = (
-    *(
-        list,
-        tuple,
-        dict,
-        set,
-        frozenset,
-        str,
-        bytes,
-        range,
-        collections.deque,
-        Mapping,
-        enumerate,
-        zip,
-        map,
-        filter,
-        reversed,
-        tf.TensorShape,
-    ),
-    *map(type, ({}.keys(), {}.values(), {}.items(), iter([]))),
-)
+    list, tuple, dict, set, frozenset, str, bytes, range, collections.deque, Mapping, enumerate, zip, map, filter,
+    reversed, tf.TensorShape, *map(type, ({}.keys(), {}.values(), {}.items(), iter([]))),
+)  # fmt: skip
 
 
-class HeapMethod(MadeFunction):
+class HeapMethod(OwnersMethod):
     """A method of a container that was there before the call."""
-
-    def __init__(self, owner: Any, name: str) -> None:
-        self.owner, self.name = owner, name
 
     def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Any:
         """Calls it on the working copy; an append needs none."""

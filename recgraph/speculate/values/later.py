@@ -5,6 +5,7 @@ after it, or in the graph where they come out of it.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import itertools
 import math
@@ -39,16 +40,17 @@ from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     CONTAINERS,
     LateCall,
-    MadeFunction,
     MemberRun,
+    OwnersMethod,
     Residual,
+    Rows,
     Showing,
     is_of_graph,
     is_symbolic,
     is_unknown,
     mapped,
 )
-from recgraph.speculate.values import arithmetic, arrays, objects, texts
+from recgraph.speculate.values import arithmetic, arrays, iterators, objects, texts
 from recgraph.speculate.values.arrays import CHANGING, METHODS_ON_COPIES
 from recgraph.speculate.values.objects import METHODS
 from recgraph.speculate.values.texts import TEXTS, TO_TEXT, gives_text, makes_text
@@ -62,8 +64,11 @@ def _check_size(ev: Evaluator, function: Callable[..., Any], arguments: Sequence
         )
 
 
-def in_script(ev: Evaluator, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any]) -> Residual:
+def in_script(
+    ev: Evaluator, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any] | None = None
+) -> Residual:
     """A call that the script makes: before the graph where all arguments are known then, else after it."""
+    named = named or {}
     residuals = [a for a in stand_ins.leaves([*arguments, *named.values()]) if isinstance(a, Residual)]
     symbolic = any(is_symbolic(a) or isinstance(a, Showing) for a in stand_ins.leaves([*arguments, *named.values()]))
     for array in {id(a): a for a in residuals if arrays.is_array(a) and a.tensor.shape.rank != 0}.values():
@@ -444,11 +449,8 @@ def _check_made(ev: Evaluator, values: Sequence[Any]) -> None:
             raise ev.refuse(Feature.ARRAY, "the call may modify an array that it did not make")
 
 
-class Method(MadeFunction):
+class Method(OwnersMethod):
     """A method of a residual, of a plain value with residuals in it, or of a tensor."""
-
-    def __init__(self, owner: Any, name: str) -> None:
-        self.owner, self.name = owner, name
 
     def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Any:
         """Calls it in the script."""
@@ -462,7 +464,7 @@ class Method(MadeFunction):
             raise ev.refuse(Feature.METHOD, f"{type(example).__name__}.{self.name} runs eagerly")
         if arguments or named:
             return ev.in_script(stand_ins.call_method, [self.owner, self.name, *arguments], named)
-        return ev.in_script(operator.methodcaller(self.name), [self.owner], {})
+        return ev.in_script(operator.methodcaller(self.name), [self.owner])
 
 
 _NATURAL = {bool: tf.bool, int: tf.int64, float: tf.float64, str: tf.string, bytes: tf.string}
@@ -472,11 +474,7 @@ class Later(Kind):
     """A Python value that differs from call to call: operations on it run in the script, or in the graph."""
 
     name = "a value that differs from call to call"
-
-    @classmethod
-    def takes(cls, value: Any) -> bool:
-        """Every `Residual`."""
-        return isinstance(value, Residual)
+    of = Residual
 
     def truth(self) -> Any:
         """In the graph where it comes out of it."""
@@ -547,7 +545,11 @@ class Later(Kind):
         if isinstance(owner.example, np.ndarray) and name in ("shape", "ndim", "dtype", "size"):
             ev.tensor(owner)  # assumes dtype and shape
             return value
-        return Method(owner, name) if callable(value) else ev.in_script(getattr, [owner, name], {})
+        return Method(owner, name) if callable(value) else ev.in_script(getattr, [owner, name])
+
+    def has(self, name: str) -> bool:
+        """As its type has."""
+        return hasattr(self.type(), name)
 
     def put(self, name: str, value: Any) -> None:
         """Is refused."""
@@ -557,18 +559,16 @@ class Later(Kind):
         """In the graph where that knows it; else in the script."""
         if self.it.is_array and (found := arrays.item(self.it, index)) is not None:
             return found
-        return self.ev.in_script(stand_ins.get_item, [self.it, self.ev.lift(index)], {})
+        return self.ev.in_script(stand_ins.get_item, [self.it, self.ev.lift(index)])
 
     def set_item(self, index: Any, value: Any) -> None:
         """Of an array."""
         if not self.it.is_array:
             raise self.ev.refuse(Feature.INDEX, "an item is assigned in a value that varies from call to call")
-        self.ev.in_script(operator.setitem, [self.it, self.ev.lift(index), self.ev.lift(value)], {})
+        self.ev.in_script(operator.setitem, [self.it, self.ev.lift(index), self.ev.lift(value)])
 
     def contains(self, member: Any) -> Any:
         """In the script."""
-        if is_symbolic(member):
-            raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
         return self.ev.python(stand_ins.contains, [self.it, member])
 
     def members(self) -> list[Any]:
@@ -584,7 +584,19 @@ class Later(Kind):
         count = len(iterable.example)
         trips = SameLength(f"{count} rounds of a loop", ev.where(), (site_of(ev.frame.syntax, ev.here, "trips"), 0))
         ev.script.assume(f"len({iterable.name}) == {count}", trips)
-        return [ev.in_script(stand_ins.get_item, [iterable, i], {}) for i in range(count)]
+        return [ev.in_script(stand_ins.get_item, [iterable, i]) for i in range(count)]
+
+    def rows(self, varies: bool) -> Rows | None:
+        """Of a range whose length varies, or where loops are not unrolled; then that there is a first is assumed."""
+        ev, value = self.ev, self.it
+        rolled, site = not ev.optimizations.unrolling, site_of(ev.frame.syntax, ev.here, "trips")
+        if not isinstance(value.example, range) or not (rolled or varies or ev.profile.seen(site, 0).count):
+            return None
+        made = iterators.range_rows([ev.tensor(ev.get(value, part)) for part in ("start", "stop", "step")], True)
+        if not rolled or not value.example:
+            return made
+        ev.script.assume(f"len({value.name}) > 0", ev.noted(SameDecision, "there is a first round"))
+        return dataclasses.replace(made, begins=True)
 
     def length(self) -> Any:
         """Known where the graph knows it."""
@@ -605,30 +617,27 @@ def array_attribute(ev: Evaluator, array: Residual, name: str) -> Any:
     facts = {"shape": tuple(shape), "ndim": shape.rank, "size": shape.num_elements()}
     if name == "dtype":
         return np.dtype(array.tensor.dtype.as_numpy_dtype)
-    return facts.get(name, ArrayMethod(array, name) if name in arrays._METHODS or name in ("item", "tolist") else None)
+    return facts.get(name, ArrayMethod(array, name) if name in arrays.METHODS or name in ("item", "tolist") else None)
 
 
-class ArrayMethod(MadeFunction):
+class ArrayMethod(OwnersMethod):
     """A method of an array that looks at it."""
-
-    def __init__(self, array: Residual, name: str) -> None:
-        self.array, self.name = array, name
 
     def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Any:
         """Calls it, in the graph where that is the same."""
-        if not arguments and not named and self.array.tensor is not None:
-            if self.name in arrays._METHODS:
-                found = arrays.look(getattr(np, self.name), [self.array])
+        if not arguments and not named and self.owner.tensor is not None:
+            if self.name in arrays.METHODS:
+                found = arrays.look(getattr(np, self.name), [self.owner])
             else:
-                found = _as_python(ev, self.array.tensor, self.name)
+                found = _as_python(ev, self.owner.tensor, self.name)
             if found is not None:
                 return found
-        return Method(self.array, self.name).call(ev, arguments, named)
+        return Method(self.owner, self.name).call(ev, arguments, named)
 
 
 def _as_python(ev: Evaluator, tensor: tf.Tensor, name: str) -> Residual | None:
     """`item()`, or `tolist()` of one number."""
-    kinds = {tf.bool: bool, **dict.fromkeys(arrays._FLOATS, float), **dict.fromkeys(arrays._INTEGERS, int)}
+    kinds = {tf.bool: bool, **dict.fromkeys(arrays.FLOATS, float), **dict.fromkeys(arrays.INTEGERS, int)}
     if tensor.dtype not in kinds or tensor.shape.num_elements() != 1 or (name == "tolist" and tensor.shape.rank != 0):
         return None
     found: Residual = arithmetic.number_of(ev, kinds[tensor.dtype], tensor)

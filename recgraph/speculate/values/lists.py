@@ -28,7 +28,7 @@ LONGEST = 1 << 40
 def of_tensor(tensor: tf.Tensor) -> MemberRun:
     """The rows of a tensor."""
     element = Hole(tensor.dtype, tensor.shape[1:], False)
-    return MemberRun(element, (merging._list_of(tensor),), tf.shape(tensor, tf.int64)[0])
+    return MemberRun(element, (merging.list_of(tensor),), tf.shape(tensor, tf.int64)[0])
 
 
 def member(run: MemberRun, number: tf.Tensor) -> Any:
@@ -36,7 +36,7 @@ def member(run: MemberRun, number: tf.Tensor) -> Any:
     place = tf.cast(_place(run, number), tf.int32)
     values = [
         tf.raw_ops.TensorListGetItem(
-            input_handle=handle, index=place, element_shape=merging._dims(hole.shape), element_dtype=hole.dtype
+            input_handle=handle, index=place, element_shape=merging.dims(hole.shape), element_dtype=hole.dtype
         )
         for hole, handle in zip(run.element.holes(), run.lists, strict=True)
     ]
@@ -247,7 +247,7 @@ def concatenated(ev: Evaluator, members: Sequence[Any]) -> tf.Tensor:
     assume(ev, run.count > 0, "the list has members")
     made = tf.raw_ops.TensorListConcatV2(
         input_handle=run.lists[0],
-        element_shape=merging._dims(tf.TensorShape([None]).concatenate(hole.shape[1:])),
+        element_shape=merging.dims(tf.TensorShape([None]).concatenate(hole.shape[1:])),
         leading_dims=tf.constant([], tf.int64),
         element_dtype=hole.dtype,
     ).tensor

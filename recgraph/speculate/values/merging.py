@@ -499,10 +499,10 @@ def _stacked_anew(ev: Evaluator, members: list[Any], element: Template) -> Membe
             count += 1
         for column, value in zip(columns, rows, strict=True):
             column.append(value)
-    return MemberRun(element, tuple(_list_of(tf.concat(column, 0)) for column in columns), count)
+    return MemberRun(element, tuple(list_of(tf.concat(column, 0)) for column in columns), count)
 
 
-def _list_of(tensor: tf.Tensor) -> tf.Tensor:
+def list_of(tensor: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.TensorListFromTensor(tensor=tensor, element_shape=tf.shape(tensor)[1:])
 
 
@@ -521,7 +521,7 @@ def alike(ev: Evaluator, run: MemberRun) -> MemberRun:
 def _stack(ev: Evaluator, run: MemberRun, hole: Hole, handle: tf.Tensor) -> tf.Tensor:
     if hole.shape.rank is None:
         raise ev.refuse_runs("a list whose length only the graph knows holds tensors of unknown rank")
-    shape = _dims(hole.shape)
+    shape = dims(hole.shape)
     if run.view is None:
         rows = tf.raw_ops.TensorListStack(input_handle=handle, element_shape=shape, element_dtype=hole.dtype)
         rows = tf.reverse(rows, [0]) if run.backwards else rows
@@ -535,7 +535,7 @@ def _stack(ev: Evaluator, run: MemberRun, hole: Hole, handle: tf.Tensor) -> tf.T
     return rows
 
 
-def _dims(shape: tf.TensorShape) -> Any:
+def dims(shape: tf.TensorShape) -> Any:
     if shape.rank is None:
         return -1
     return tf.constant([-1 if size is None else size for size in shape], tf.int32)

@@ -72,7 +72,7 @@ def _is_slot(found: Any) -> bool:
 def method(ev: Evaluator, kind: type, name: str) -> Any:
     """A method that a class of the user's defines; None for what it has from builtin ones."""
     found = ev.of_class(kind, name)
-    return found if isinstance(found, types.FunctionType) and known.is_users(found) else None
+    return found if known.is_users_function(found) else None
 
 
 def is_inherited(ev: Evaluator, kind: type, name: str) -> bool:

@@ -168,11 +168,7 @@ class Row(Kind):
     """An object that is a row of a table, or None."""
 
     name = "an object of a table"
-
-    @classmethod
-    def takes(cls, value: Any) -> bool:
-        """Every `Ref`."""
-        return isinstance(value, Ref)
+    of = Ref
 
     def truth(self) -> Any:
         """Whether it is an object."""

@@ -95,7 +95,7 @@ def shown(ev: Evaluator, value: Any, around: tuple[int, ...] = ()) -> Any:
     if isinstance(value, PartialShape):
         return ev.kind(value).operand()
     if isinstance(value, ObjectDict):
-        value = value.as_dict(ev)
+        value = ev.opened(value)
     kind = type(value)
     if kind in _VIEWS:
         members = shown(ev, value.mapping.copy(), around)
