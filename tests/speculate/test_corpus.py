@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate import Speculated
-from recgraph.speculate.library.rules import SPECIAL
+from recgraph.speculate.library import SPECIAL
 from recgraph.speculate.machine.evaluator import RULES
 from recgraph.speculate.observe.reasons import Inconvertible
 from recgraph.speculate.values.attributes import Attributes

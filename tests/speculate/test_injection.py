@@ -17,7 +17,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.models.zoo import ZOO
 from recgraph.speculate import Speculated
-from recgraph.speculate.passes import guarding
+from recgraph.speculate.passes import ordering
 from recgraph.speculate.run import conversion
 from recgraph.speculate.run.graphs import Broken, CachedGraph
 from recgraph.speculate.script.script import Script
@@ -52,8 +52,8 @@ class Injection:
     def add_to_graph(self, ev: Any) -> None:
         """In place of `conversion._assert`: the same, and what can be made to fail."""
         operations = [op for op in ev.graph.get_operations() if op.outputs and op.type != "Placeholder"]
-        number = guarding.broken([*ev.assertions, self.assertion.read_value()])
-        tf.debugging.Assert(number < 0, [guarding.MARK, number], summarize=1)
+        number = ordering.broken([*ev.assertions, self.assertion.read_value()])
+        tf.debugging.Assert(number < 0, [ordering.MARK, number], summarize=1)
         for i in range(self.points):
             with tf.control_dependencies([self.random.choice(operations)] if operations else []):
                 tf.debugging.Assert(self.point.read_value() != i, ["failed on purpose"])

@@ -16,7 +16,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator, Signal
 from recgraph.speculate.observe.reasons import Inconvertible, Raised
-from recgraph.speculate.passes import connections, guarding, randomness
+from recgraph.speculate.passes import connections, ordering, randomness
 from recgraph.speculate.script.contexts import Fork
 from recgraph.speculate.script.stand_ins import DUMMY, Residual
 from recgraph.speculate.values import merging, state
@@ -74,8 +74,8 @@ class _Side:
             randomness.refuse_draws(ev)
             self.changes = before.changes()
             self.lists = before.lists(self.changes)
-            guarding.hold_back(tf_private.current_graph(), ev.assertions[first:])
-            self.broken = guarding.broken(ev.assertions[first:])
+            ordering.hold_back(tf_private.current_graph(), ev.assertions[first:])
+            self.broken = ordering.broken(ev.assertions[first:])
 
         self.graph = tf_private.branch_graph(name, build)
         before.restore()
@@ -99,22 +99,22 @@ def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk
     ends = [[side.changes.get(slot, untouched[slot]) for slot in slots] for side in sides]
     pattern = [before.merged(slot, *both) for slot, *both in zip(slots, *ends, strict=True)]
     result = merging.template(ev, one.value, other.value)
-    if merging.grows([*pattern, result]):
+    if any(part.grows for part in [*pattern, result]):
         ev.growing.add(place)
     flat = []
     for side, end in zip(sides, ends, strict=True):
         first = len(ev.assertions)
         with side.graph.as_default():
-            flat.append([t for p, value in zip(pattern, end, strict=True) for t in merging.tensors(ev, p, value)])
-            flat[-1] += merging.tensors(ev, result, side.value)
-            flat[-1].append(guarding.broken([side.broken, *ev.assertions[first:]]))
+            flat.append([t for p, value in zip(pattern, end, strict=True) for t in p.tensors(ev, value)])
+            flat[-1] += result.tensors(ev, side.value)
+            flat[-1].append(ordering.broken([side.broken, *ev.assertions[first:]]))
         del ev.assertions[first:]
     made = tf_private.conditional(condition, [side.graph for side in sides], flat)
     ev.conditionals[connections.deciding(made[-1])] = place
     outputs = iter(made)
     for slot, p in zip(slots, pattern, strict=True):
-        before.set(slot, merging.filled(p, outputs))
-    value = merging.filled(result, outputs)
+        before.set(slot, p.filled(outputs))
+    value = result.filled(outputs)
     ev.assertions.append(next(outputs))
     return value
 

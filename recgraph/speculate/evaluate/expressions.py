@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from recgraph.speculate.evaluate import branches, loops, targets
+from recgraph.speculate.evaluate import branches, loops
 from recgraph.speculate.machine.evaluator import Evaluator, rule
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import Frame, Names
@@ -266,7 +266,7 @@ def _begun(ev: Evaluator, node: Any) -> tuple[Any, Rows | None]:
     if isinstance(value, tf.Variable):
         value = value.read_value()
     with ev.at(generator.iter):
-        rows = loops.graph_rows(ev, value) if isinstance(node, ast.ListComp | ast.GeneratorExp) else None
+        rows = ev.rows(value) if isinstance(node, ast.ListComp | ast.GeneratorExp) else None
     with ev.at(generator.iter):
         return ev.begin(value), rows
 
@@ -287,7 +287,7 @@ def _filtered(
     inner = [*more[:1]]
 
     def one(member: Any) -> None:
-        targets.assign(ev, generator.target, member)
+        ev.assign(generator.target, member)
         test(generator.ifs)
 
     def test(tests: list[ast.expr]) -> None:
@@ -347,7 +347,7 @@ def _elements(
     for member in members:
         ev.frames.append(frame)
         try:
-            targets.assign(ev, generator.target, member)
+            ev.assign(generator.target, member)
             if not all(ev.decided(ev.value(test), at=test) for test in generator.ifs):
                 continue
             value = _begin(ev, more[0].iter) if more else element()

@@ -1,105 +1,39 @@
-"""What a loop in the graph goes through: rows of a tensor, numbers, members of a list that only the graph knows."""
+"""Loops: unrolled, or in the graph, over rows of a tensor, numbers, members of a list that only the graph knows."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate.evaluate import branches, targets
+from recgraph.speculate.evaluate import branches
 from recgraph.speculate.evaluate.branches import WAYS
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import site_of
-from recgraph.speculate.passes import connections, guarding, randomness
-from recgraph.speculate.script.assumptions import SameDecision, SamePath
+from recgraph.speculate.passes import connections, ordering, randomness
+from recgraph.speculate.script.assumptions import SamePath
 from recgraph.speculate.script.contexts import LoopRound
 from recgraph.speculate.script.stand_ins import (
     DUMMY,
     HELD,
     MISSING,
     Generator,
-    Iteration,
     Missing,
     Residual,
     Rows,
     Unsure,
+    is_of_graph,
     is_symbolic,
 )
-from recgraph.speculate.values import iterators, lists, merging, objects, script_calls, state
-from recgraph.speculate.values.merging import Maybe
+from recgraph.speculate.values import lists, merging, objects, state
+from recgraph.speculate.values.merging import Maybe, Template
 from recgraph.speculate.values.state import WHOLE, ProgramState, Slot
-
-
-def graph_rows(ev: Evaluator, iterable: Any, varies: bool = False) -> Rows | None:
-    """What a loop in the graph goes through; None where the loop is unrolled.
-
-    Args:
-        ev: the conversion.
-        iterable: of any kind.
-        node: where it is gone through.
-        varies: whether calls were seen with different numbers of rounds.
-    """
-    if isinstance(iterable, Rows):
-        return iterable
-    if isinstance(iterable, Iteration) and isinstance(iterable.members, Rows):
-        return iterators.rows_of(ev, iterable)
-    if (members := ev.with_runs(iterable)) is not None:
-        return lists.rows(ev, members)
-    if (
-        isinstance(iterable, tf.Tensor)
-        and iterable.shape.rank != 0
-        and (iterable.shape.rank is None or iterable.shape[0] is None)
-    ):
-        return Rows(tf.shape(iterable, tf.int64)[0], lambda i: iterable[i])
-    if isinstance(iterable, Residual) and isinstance(iterable.example, range):
-        rolled = not ev.optimizations.unrolling
-        if rolled or varies or _trips_vary(ev):
-            parts = [ev.get(iterable, part) for part in ("start", "stop", "step")]
-            made = range_rows([script_calls.as_tensor(ev, part) for part in parts], True)
-            return _begun(ev, made, iterable) if rolled else made
-    if not ev.optimizations.unrolling and isinstance(iterable, tf.Tensor | range):
-        return _rolled(iterable)
-    return None
-
-
-def _rolled(iterable: Any) -> Rows | None:
-    """What could be unrolled, for a loop in the graph."""
-    is_tensor = isinstance(iterable, tf.Tensor)
-    count = len(iterable) if not is_tensor else iterable.shape[0] if iterable.shape.rank else 0
-    if count < 2:
-        return None
-    if is_tensor:
-        return Rows(tf.constant(count, tf.int64), lambda i: iterable[i], True, True)
-    parts = [tf.constant(part, tf.int64) for part in (iterable.start, iterable.stop, iterable.step)]
-    return dataclasses.replace(range_rows(parts, True), begins=True)
-
-
-def _begun(ev: Evaluator, rows: Rows, iterable: Residual) -> Rows:
-    """The first round tells what the others begin with: that there is one is assumed."""
-    if not iterable.example:
-        return rows
-    what = SameDecision("there is a first round", ev.where())
-    ev.script.assume(f"len({iterable.name}) > 0", what)
-    return dataclasses.replace(rows, begins=True)
-
-
-def range_rows(parts: list[tf.Tensor], is_known: bool = False) -> Rows:
-    """A `range` of numbers from the graph."""
-    start, stop, step = parts
-    count = tf.maximum((stop - start + step - tf.sign(step)) // step, 0)
-    return Rows(count, lambda i: Residual("", tensor=start + i * step, late=True, limit=HELD), is_known)
-
-
-def _trips_vary(ev: Evaluator) -> bool:
-    """Whether a number of rounds that was assumed turned out to be another one."""
-    return ev.profile.seen(site_of(ev.frame.syntax, ev.here, "trips"), 0).count > 0
-
 
 # How often the state of a loop may become more general before it is given up.
 _ROUNDS = 4
@@ -207,7 +141,7 @@ def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
             iterable = ev.begin(iterable)
     varies = ev.profile.trips_vary(site_of(ev.frame.syntax, node, "round"))
     with ev.at(node.iter):
-        rows = graph_rows(ev, iterable, varies)
+        rows = ev.rows(iterable, varies)
     if rows is not None and _over_rows(loop, rows, lambda member: _binding(loop, member)()):
         return loop.finish()
     if isinstance(iterable, Generator):
@@ -229,7 +163,7 @@ def _taken(loop: ConvertedLoop, member: Any) -> bool:
 
 
 def _binding(loop: ConvertedLoop, member: Any) -> Start:
-    return lambda: targets.assign(loop.ev, loop.node.target, member)
+    return lambda: loop.ev.assign(loop.node.target, member)
 
 
 def _unrolled(loop: ConvertedLoop, starts: Iterable[Start]) -> None:
@@ -312,7 +246,7 @@ def _truth_of_test(loop: ConvertedLoop) -> Residual:
 
 def _as_bool(ev: Evaluator, truth: Any) -> Residual:
     """Whether there is another round, as a value that can flow."""
-    if isinstance(truth, Residual) and truth.tensor is not None:
+    if is_of_graph(truth):
         return truth
     tensor = truth if isinstance(truth, tf.Tensor) else tf.constant(bool(ev.decide(truth)))
     return Residual("", tensor=tensor, late=True)
@@ -404,17 +338,17 @@ def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> Non
     loop.slots[loop.go] = Residual("", tensor=go, late=True)
     before = ProgramState(ev)
     patterns = _variables(ev, before, body)
-    if merging.grows(list(patterns.values())):
+    if any(pattern.grows for pattern in patterns.values()):
         ev.growing.add(("unrolled", ev.place_of("round", at=loop.node)))
     new = {slot for slot, pattern in patterns.items() if _is_new(before, slot, pattern)}
-    first = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
-    shapes = [hole.shape for p in patterns.values() for hole in merging.holes(p)]
+    first = [t for slot, p in patterns.items() for t in p.tensors(ev, before.get(slot))]
+    shapes = [hole.shape for p in patterns.values() for hole in p.holes()]
 
     def enter(flat: Iterable[tf.Tensor], at_end: bool = False) -> None:
         """A name that was not set before the loop is set only at its end, if there was a round."""
         values = iter(flat)
         for slot, pattern in patterns.items():
-            value, is_new = merging.filled(pattern, values), slot in new
+            value, is_new = pattern.filled(values), slot in new
             if at_end and is_new and not isinstance(value, Missing):
                 value = Unsure(value, go)
             before.set(slot, MISSING if is_new and not at_end else value)
@@ -430,9 +364,9 @@ def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> Non
         count = len(ev.assertions)
         body()
         randomness.refuse_draws(ev)
-        made = [t for slot, p in patterns.items() for t in merging.tensors(ev, p, before.get(slot))]
-        guarding.hold_back(tf_private.current_graph(), ev.assertions[count:])
-        number = tf.maximum(number, guarding.broken(ev.assertions[count:]))
+        made = [t for slot, p in patterns.items() for t in p.tensors(ev, before.get(slot))]
+        ordering.hold_back(tf_private.current_graph(), ev.assertions[count:])
+        number = tf.maximum(number, ordering.broken(ev.assertions[count:]))
         before.restore()
         return [number, *made]
 
@@ -443,14 +377,14 @@ def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> Non
     ev.assertions.append(number)
 
 
-def _variables(ev: Evaluator, before: ProgramState, body: Callable[[], None]) -> dict[Slot, Any]:
+def _variables(ev: Evaluator, before: ProgramState, body: Callable[[], None]) -> dict[Slot, Template]:
     """What the body changes, each with what it has in common from round to round."""
-    patterns: dict[Slot, Any] = {}
+    patterns: dict[Slot, Template] = {}
     for _ in range(_ROUNDS):
         with branches.scratch():
             for slot, pattern in patterns.items():
                 if not _is_new(before, slot, pattern):
-                    before.set(slot, merging.filled(pattern, _placeholders(pattern)))
+                    before.set(slot, pattern.filled(_placeholders(pattern)))
             body()
             changes = before.changes()
         before.restore()
@@ -458,31 +392,27 @@ def _variables(ev: Evaluator, before: ProgramState, body: Callable[[], None]) ->
         patterns = {slot: p for slot, p in patterns.items() if slot[0] not in wholes or slot[1] is WHOLE}
         more = {slot: _merged(ev, before, slot, value) for slot, value in changes.items()}
         grown = {slot: merging.wider(ev, patterns.get(slot), pattern) for slot, pattern in more.items()}
-        if all(slot in patterns and _alike(patterns[slot], pattern) for slot, pattern in grown.items()):
+        if all(slot in patterns and patterns[slot].holes() == pattern.holes() for slot, pattern in grown.items()):
             return patterns
         patterns.update(grown)
         before.check_opened(patterns)
     raise ev.refuse(Feature.LOOP, "a value that a loop changes has another shape or type in each iteration")
 
 
-def _is_new(before: ProgramState, slot: Slot, pattern: Any) -> bool:
+def _is_new(before: ProgramState, slot: Slot, pattern: Template) -> bool:
     """Whether a name that was not there before the loop is set in every round."""
     return isinstance(before.get(slot), Missing) and not isinstance(pattern, Maybe)
 
 
-def _merged(ev: Evaluator, before: ProgramState, slot: Slot, value: Any) -> Any:
+def _merged(ev: Evaluator, before: ProgramState, slot: Slot, value: Any) -> Template:
     first = before.get(slot)
     if isinstance(first, Missing) and before.is_name(slot) and not isinstance(value, Missing | Unsure):
         return merging.template(ev, DUMMY, value)
     return before.merged(slot, first, value)
 
 
-def _placeholders(pattern: Any) -> Any:
-    return (tf_private.placeholder(tf.TensorSpec(hole.shape, hole.dtype)) for hole in merging.holes(pattern))
-
-
-def _alike(one: Any, other: Any) -> bool:
-    return merging.holes(one) == merging.holes(other)
+def _placeholders(pattern: Template) -> Iterator[tf.Tensor]:
+    return (tf_private.placeholder(tf.TensorSpec(hole.shape, hole.dtype)) for hole in pattern.holes())
 
 
 def total(ev: Evaluator, rows: Rows, start: Any) -> Any:

@@ -1,21 +1,27 @@
-"""Statements: assignments, branches, loops, `with`, `try`, definitions, `assert`, `raise`, `match`."""
+"""Statements: assignments, branches, loops, definitions, `match`.
+
+Patterns are tried in their order. A name may be bound even where the pattern does not match in the end.
+"""
 
 from __future__ import annotations
 
 import ast
 import collections
-from typing import Any
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import tensorflow as tf
 
-from recgraph.speculate.evaluate import branches, loops, targets
+from recgraph.cpython import messages
+from recgraph.speculate.evaluate import branches, loops
 from recgraph.speculate.evaluate.expressions import IN_PLACE
-from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule
+from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule, target
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.stand_ins import MISSING, Residual, is_symbolic, is_unknown
 from recgraph.speculate.values import containers, objects
 from recgraph.speculate.values.functions import Closure
-from recgraph.speculate.values.methods import is_unknown
 
 
 @rule(ast.Expr)
@@ -46,34 +52,77 @@ def _continue(ev: Evaluator, node: ast.Continue) -> Signal:
 @rule(ast.Assign)
 def _assign(ev: Evaluator, node: ast.Assign) -> None:
     value = ev.value(node.value)
-    for target in node.targets:
-        targets.assign(ev, target, value)
+    for left in node.targets:
+        ev.assign(left, value)
 
 
 @rule(ast.AnnAssign)
 def _annotated(ev: Evaluator, node: ast.AnnAssign) -> None:
     if node.value is not None:
-        targets.assign(ev, node.target, ev.value(node.value))
+        ev.assign(node.target, ev.value(node.value))
+
+
+@target(ast.Name)
+def _to_name(ev: Evaluator, node: ast.Name, value: Any) -> None:
+    if value is MISSING:
+        ev.read_name(node)
+    ev.bind(node.id, value)
+
+
+@target(ast.Attribute)
+def _to_attribute(ev: Evaluator, node: ast.Attribute, value: Any) -> None:
+    with ev.at(node):
+        ev.put(ev.value(node.value), ev.frame.syntax.private(node.attr), value)
+
+
+@target(ast.Subscript)
+def _to_item(ev: Evaluator, node: ast.Subscript, value: Any) -> None:
+    container = ev.value(node.value)
+    with ev.at(node):
+        index = ev.value(node.slice)
+        if value is MISSING:
+            ev.delete_item(container, index)
+        else:
+            ev.set_item(container, index, value)
+
+
+@target(ast.Tuple, ast.List)
+def _to_pattern(ev: Evaluator, node: ast.Tuple | ast.List, value: Any) -> None:
+    """Each part gets a member, and one with a star those that are left."""
+    parts, count = node.elts, len(node.elts)
+    star = next((i for i, part in enumerate(parts) if isinstance(part, ast.Starred)), None)
+    needed = count - (star is not None)
+    with ev.at(node):
+        values = [MISSING] * count if value is MISSING else ev.members(value)
+        if len(values) < needed:
+            raise ev.raised(messages.too_few_values(needed, len(values), star is not None))
+        if star is not None:
+            end = len(values) - (needed - star)
+            values = [*values[:star], list(values[star:end]), *values[end:]]
+        elif len(values) > count:
+            raise ev.raised(messages.too_many_values(count))
+        for part, member in zip(parts, values, strict=True):
+            ev.assign(part.value if isinstance(part, ast.Starred) else part, member)
 
 
 @rule(ast.AugAssign)
 def _augmented(ev: Evaluator, node: ast.AugAssign) -> None:
     """The target's owner and index are evaluated once."""
     function = IN_PLACE[type(node.op)]
-    target = node.target
-    if isinstance(target, ast.Name):
-        current = ev.read_name(ast.copy_location(_load(target), target))
-        ev.bind(target.id, _in_place(ev, function, current, ev.value(node.value)))
-    elif isinstance(target, ast.Attribute):
-        owner, name = ev.value(target.value), ev.frame.syntax.private(target.attr)
-        with ev.at(target):
+    left = node.target
+    if isinstance(left, ast.Name):
+        current = ev.read_name(ast.copy_location(_load(left), left))
+        ev.bind(left.id, _in_place(ev, function, current, ev.value(node.value)))
+    elif isinstance(left, ast.Attribute):
+        owner, name = ev.value(left.value), ev.frame.syntax.private(left.attr)
+        with ev.at(left):
             current = ev.get(owner, name)
         ev.put(owner, name, _in_place(ev, function, current, ev.value(node.value)))
     else:
-        container = ev.value(target.value)
-        with ev.at(target):
-            index = containers.known_index(ev, container, ev.value(target.slice))
-        with ev.at(target):
+        container = ev.value(left.value)
+        with ev.at(left):
+            index = containers.known_index(ev, container, ev.value(left.slice))
+        with ev.at(left):
             current = ev.item(container, index)
         value = _in_place(ev, function, current, ev.value(node.value))
         ev.set_item(container, index, value)
@@ -121,8 +170,8 @@ def _in_place(ev: Evaluator, function: Any, current: Any, value: Any) -> Any:
 
 @rule(ast.Delete)
 def _delete(ev: Evaluator, node: ast.Delete) -> None:
-    for target in node.targets:
-        targets.delete(ev, target)
+    for left in node.targets:
+        ev.assign(left, MISSING)
 
 
 @rule(ast.If)
@@ -150,3 +199,164 @@ def _define(ev: Evaluator, node: ast.FunctionDef) -> None:
     for decorator in reversed(node.decorator_list):
         made = ev.call(ev.value(decorator), [made], {})
     ev.bind(node.name, made)
+
+
+# Classes whose only positional pattern is for the subject itself.
+_THEMSELVES: Final = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+_TEXTS: Final = (str, bytes, bytearray)
+
+
+@rule(ast.Match)
+def _match(ev: Evaluator, node: ast.Match) -> Signal | None:
+    return _cases(ev, node.cases, ev.value(node.subject), node)
+
+
+def _cases(ev: Evaluator, cases: list[ast.match_case], subject: Any, node: ast.Match) -> Signal | None:
+    """The first case that matches; what only the graph knows is compared with one value after the other there."""
+    for i, case in enumerate(cases):
+        first, place = case.pattern, _place(case.pattern)
+        if isinstance(subject, Residual) and _is_test(first):
+            matched = ev.decide(_test(ev, first, subject), at=place)
+        else:
+            matched = _matches(ev, first, subject)
+        if matched is True and case.guard is not None:
+            matched, place = ev.decide(ev.value(case.guard), at=case.guard), case.guard
+        elif isinstance(matched, tf.Tensor) and case.guard is not None:
+            matched = ev.follow_last(matched, at=place) and ev.decided(ev.value(case.guard), at=case.guard)
+        if isinstance(matched, tf.Tensor):
+            return _case_of_tensor(ev, matched, cases[i:], subject, node, place)
+        if matched:
+            return ev.run(case.body)
+    return None
+
+
+def _case_of_tensor(
+    ev: Evaluator, matches: tf.Tensor, cases: list[ast.match_case], subject: Any, node: ast.Match, place: ast.AST
+) -> Signal | None:
+    leaves = branches.may_leave(part for case in cases for part in case.body)
+    first, *others = cases
+    return branches.fork(
+        ev, matches, lambda: ev.run(first.body), lambda: _cases(ev, others, subject, node), leaves, at=place
+    )
+
+
+def _place(pattern: ast.pattern) -> ast.AST:
+    return pattern.value if isinstance(pattern, ast.MatchValue) else pattern
+
+
+def _is_test(pattern: ast.pattern) -> bool:
+    """Whether a pattern binds nothing and is a comparison, or several of which one has to hold."""
+    if isinstance(pattern, ast.MatchOr):
+        return all(map(_is_test, pattern.patterns))
+    return isinstance(pattern, ast.MatchValue | ast.MatchSingleton)
+
+
+def _test(ev: Evaluator, pattern: ast.pattern, subject: Any) -> Any:
+    if isinstance(pattern, ast.MatchValue):
+        with ev.at(pattern.value):
+            return ev.operate(operator.eq, [subject, ev.value(pattern.value)])
+    if isinstance(pattern, ast.MatchSingleton):
+        with ev.at(pattern):
+            return objects.identity(ev, subject, pattern.value)
+    assert isinstance(pattern, ast.MatchOr)
+    truths = [ev.truth(_test(ev, one, subject), at=pattern) for one in pattern.patterns]
+    if any(isinstance(truth, tf.Tensor) for truth in truths):
+        return Residual("", tensor=tf.reduce_any([ev.truth(truth, at=pattern) for truth in truths]), late=True)
+    return any(ev.decided(truth, at=pattern) for truth in truths)
+
+
+def _matches(ev: Evaluator, pattern: ast.pattern, subject: Any) -> bool:
+    how = _PATTERNS.get(type(pattern))
+    if how is None:
+        raise ev.refuse(Feature.MATCH, f"a {type(pattern).__name__} pattern")
+    return how(ev, pattern, subject)
+
+
+def _matches_any(ev: Evaluator, pattern: ast.MatchOr, subject: Any) -> bool:
+    return any(_matches(ev, one, subject) for one in pattern.patterns)
+
+
+def _matches_and_binds(ev: Evaluator, pattern: ast.MatchAs, subject: Any) -> bool:
+    matched = pattern.pattern is None or _matches(ev, pattern.pattern, subject)
+    if matched and pattern.name:
+        ev.bind(pattern.name, subject)
+    return matched
+
+
+def _matches_value(ev: Evaluator, pattern: ast.pattern, subject: Any) -> bool:
+    return ev.decided(_test(ev, pattern, subject), at=_place(pattern))
+
+
+def _matches_sequence(ev: Evaluator, pattern: ast.MatchSequence, subject: Any) -> bool:
+    kind = ev.type_of(subject)
+    if issubclass(kind, _TEXTS) or not issubclass(kind, Sequence):
+        return False
+    if not issubclass(kind, list | tuple | range | collections.deque):
+        raise ev.refuse(Feature.MATCH, f"a sequence pattern is matched against a {kind.__name__}")
+    members = ev.members(subject)
+    stars = [i for i, p in enumerate(pattern.patterns) if isinstance(p, ast.MatchStar)]
+    if not stars:
+        return len(members) == len(pattern.patterns) and all(
+            _matches(ev, p, m) for p, m in zip(pattern.patterns, members, strict=True)
+        )
+    star, after = stars[0], len(pattern.patterns) - stars[0] - 1
+    if len(members) < star + after:
+        return False
+    end = len(members) - after
+    whole = pattern.patterns[star]
+    if isinstance(whole, ast.MatchStar) and whole.name:
+        ev.bind(whole.name, members[star:end])
+    pairs = [*zip(pattern.patterns[:star], members[:star], strict=True)]
+    pairs += zip(pattern.patterns[star + 1 :], members[end:], strict=True)
+    return all(_matches(ev, p, m) for p, m in pairs)
+
+
+def _matches_mapping(ev: Evaluator, pattern: ast.MatchMapping, subject: Any) -> bool:
+    kind = ev.type_of(subject)
+    if not issubclass(kind, Mapping):
+        return False
+    if isinstance(subject, Residual) or not issubclass(kind, dict) or objects.is_object(subject):
+        raise ev.refuse(Feature.MATCH, f"a mapping pattern is matched against a {kind.__name__}")
+    keys = [ev.value(key) for key in pattern.keys]
+    if not all(ev.decided(ev.contains(subject, key)) for key in keys):
+        return False
+    if pattern.rest:
+        members = dict(ev.opened(subject))
+        ev.bind(pattern.rest, {k: v for k, v in members.items() if k not in keys})
+    values = [ev.item(subject, key) for key in keys]
+    return all(_matches(ev, p, v) for p, v in zip(pattern.patterns, values, strict=True))
+
+
+def _matches_class(ev: Evaluator, pattern: ast.MatchClass, subject: Any) -> bool:
+    kind = ev.value(pattern.cls)
+    is_tensor = is_symbolic(subject) and issubclass(ev.heap.eager_tensor_type, kind)
+    if not is_tensor and not objects.is_instance(ev, subject, kind):
+        return False
+    places = ev.of_class(kind, "__match_args__")
+    is_itself = places is None and issubclass(kind, _THEMSELVES)
+    allowed, given = 1 if is_itself else len(places or ()), len(pattern.patterns)
+    if given > allowed:
+        several = "" if allowed == 1 else "s"
+        text = f"{kind.__name__}() accepts {allowed} positional sub-pattern{several} ({given} given)"
+        raise ev.raised(TypeError(text))
+    if is_itself and given and not _matches(ev, pattern.patterns[0], subject):
+        return False
+    names = [*(() if is_itself else places or ())[:given], *pattern.kwd_attrs]
+    patterns = [*(() if is_itself else pattern.patterns), *pattern.kwd_patterns]
+    values = []
+    for name in names:
+        values.append(objects.read_or(ev, subject, name, MISSING))
+        if values[-1] is MISSING:
+            return False
+    return all(_matches(ev, p, v) for p, v in zip(patterns, values, strict=True))
+
+
+_PATTERNS: Final[dict[type[ast.pattern], Callable[[Evaluator, Any, Any], bool]]] = {
+    ast.MatchAs: _matches_and_binds,
+    ast.MatchOr: _matches_any,
+    ast.MatchSingleton: _matches_value,
+    ast.MatchValue: _matches_value,
+    ast.MatchSequence: _matches_sequence,
+    ast.MatchMapping: _matches_mapping,
+    ast.MatchClass: _matches_class,
+}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import collections
 import functools
-import inspect
 import math
 import operator
 import sys
@@ -17,33 +16,32 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.speculate.evaluate import loops
-from recgraph.speculate.library import frameworks, standard
-from recgraph.speculate.library.rules import SPECIAL, Arguments, Special, special
+from recgraph.speculate.library import SPECIAL, Arguments, Special, frameworks, special, standard
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES, PURE
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.assumptions import Presence, SameObject
+from recgraph.speculate.script.assumptions import SameObject
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
-    MISSING,
     LateCall,
     PartialShape,
     Residual,
+    is_of_graph,
     is_symbolic,
     is_tensor_like,
+    is_unknown,
     is_variable,
 )
-from recgraph.speculate.values import arithmetic, attributes, building, methods, objects, script_calls, texts
-from recgraph.speculate.values.functions import Super
-from recgraph.speculate.values.methods import HeapMethod
+from recgraph.speculate.values import arithmetic, attributes, building, containers, iterators, objects, texts
+from recgraph.speculate.values.containers import HeapMethod
 from recgraph.speculate.values.texts import shown
 
 
 def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A call of a function that is not the user's."""
-    how = SPECIAL.get(function) if frameworks._hashable(function) else None
+    how = SPECIAL.get(function) if known.is_hashable(function) else None
     if how is not None:
         return how(ev, arguments, named)
     how = SPECIAL.get(function.__func__) if isinstance(function, types.MethodType) else None
@@ -63,7 +61,7 @@ def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str,
         return ev.call(function.function, arguments, named)
     if isinstance(function, types.MethodType) and known.is_speculated(function.__func__):
         return ev.call(function.__func__, [function.__self__, *arguments], named)
-    if frameworks._hashable(function) and function in PURE:
+    if known.is_hashable(function) and function in PURE:
         if function in _OF_FLOATS:
             arguments = [_as_float(ev, a) for a in arguments]
         lifted = [ev.lift(a) for a in arguments]
@@ -108,13 +106,13 @@ def _method_of_data(ev: Evaluator, function: Any, owner: Any, arguments: Argumen
         owner[:] = _by_key(ev, sorted, list(owner), named)
         return None
     if isinstance(owner, list | dict | set | collections.deque):
-        return methods.applied(ev, owner, function.__name__, arguments, named)
+        return containers.applied(ev, owner, function.__name__, arguments, named)
     if isinstance(owner, str | bytes) and function.__name__ == "join":
         arguments = [ev.members(a) for a in arguments]
     as_given = texts.shown if isinstance(owner, str | bytes) else Evaluator.lift
     lifted = [as_given(ev, a) for a in arguments]
     named = {name: as_given(ev, a) for name, a in named.items()}
-    if any(methods.is_unknown(a) for a in stand_ins.leaves([*lifted, *named.values()])):
+    if any(is_unknown(a) for a in stand_ins.leaves([*lifted, *named.values()])):
         return ev.python(stand_ins.call_method, [owner, function.__name__, *lifted], named)
     return ev.python(function, lifted, named)
 
@@ -160,16 +158,11 @@ def _stream(ev: Evaluator, stream: Any) -> Any:
     return stream
 
 
-@special(builtins.len)
-def _len(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return ev.length(arguments[0])
-
-
 def _number_of(kind: type) -> Special:
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         if len(arguments) == 1 and isinstance(arguments[0], keras.Variable):
             ev.heap.given(arguments[0], ev.where())
-        if len(arguments) == 1 and isinstance(arguments[0], Residual) and arguments[0].tensor is not None:
+        if len(arguments) == 1 and is_of_graph(arguments[0]):
             return arithmetic.number_of(ev, kind, arguments[0].tensor)
         if len(arguments) == 1 and is_tensor_like(arguments[0]):
             return arithmetic.number_of(ev, kind, arguments[0])
@@ -184,11 +177,6 @@ def _number_of(kind: type) -> Special:
 SPECIAL.update({kind: _number_of(kind) for kind in (float, int, bool)})
 
 
-@special(builtins.isinstance)
-def _isinstance(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
-    return objects.is_instance(ev, arguments[0], ev.lift(arguments[1]))
-
-
 @special(builtins.issubclass)
 def _issubclass(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
     kinds = ev.lift(arguments[1])
@@ -201,7 +189,7 @@ def _issubclass(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> b
 def _type(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     if len(arguments) != 1:
         raise ev.refuse(Feature.CLASS, "type() with three arguments makes a class")
-    return ev.kind(arguments[0]).type()
+    return ev.type_of(arguments[0])
 
 
 @special(builtins.getattr)
@@ -209,73 +197,18 @@ def _getattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     owner, name, default = arguments[0], ev.concrete(arguments[1]), arguments[2:]
     if not default:
         return ev.get(owner, name)
-    if _runs_something(ev, owner, name):
+    if attributes.runs_something(ev, owner, name):
         return objects.read_or(ev, owner, name, default[0])
-    if not _hasattr(ev, [owner, name], {}):
-        return default[0]
-    return ev.get(owner, name)
+    return ev.get(owner, name) if ev.kind(owner).has(name) else default[0]
 
 
-@special(builtins.hasattr)
-def _hasattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
-    owner, name = arguments[0], ev.concrete(arguments[1])
-    if isinstance(owner, Super):
-        return owner.find(ev, name) is not None
-    if isinstance(owner, tf.Tensor):
-        return hasattr(ev.heap.eager_tensor_type, name)
-    key = ("attribute", id(owner), name)
-    if key in ev.heap.shadow:
-        return ev.heap.shadow[key] is not MISSING
-    if isinstance(owner, Residual):
-        return hasattr(script_calls.type_of(ev, owner), name)
-    if _runs_something(ev, owner, name):
-        return objects.read_or(ev, owner, name, MISSING) is not MISSING
-    found = hasattr(owner, name)
-    held = ev.heap.name_of(owner)
-    if held is not None:
-        ev.script.assume(f"hasattr({held}, {name!r}) is {found}", ev.noted(Presence, f".{name}"))
-    return found
-
-
-# What a class has that runs nothing when it is read.
-_SILENT = (
-    type(None),
-    int,
-    float,
-    str,
-    list,
-    dict,
-    tuple,
-    set,
-    types.FunctionType,
-    types.MemberDescriptorType,
-    staticmethod,
-)
-
-
-def _runs_something(ev: Evaluator, owner: Any, name: str) -> bool:
-    """Whether a method of the user's may run where an attribute is read."""
-    kind = owner if isinstance(owner, type) else type(owner)
-    if not objects.is_object(owner):
-        return False
-    found, hook = inspect.getattr_static(kind, name, None), objects.method(ev, kind, "__getattr__")
-    return hook is not None or not isinstance(found, _SILENT)
-
-
-@special(builtins.setattr)
-def _setattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> None:
-    ev.put(arguments[0], ev.concrete(arguments[1]), arguments[2])
-
-
-@special(builtins.delattr)
-def _delattr(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> None:
-    ev.put(arguments[0], ev.concrete(arguments[1]), MISSING)
+SPECIAL[hasattr] = lambda ev, arguments, named: ev.kind(arguments[0]).has(ev.concrete(arguments[1]))
 
 
 @special(builtins.sum)
 def _sum(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     total = arguments[1] if len(arguments) > 1 else named.get("start", 0)
-    rows = loops.graph_rows(ev, arguments[0])
+    rows = ev.rows(arguments[0])
     if rows is not None and not rows.begins:
         return loops.total(ev, rows, total)
     for member in ev.members(arguments[0]):
@@ -326,15 +259,15 @@ def _sorted(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 
 @special(builtins.range)
 def _range(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    if not any(is_symbolic(a) or (isinstance(a, Residual) and a.tensor is not None) for a in arguments):
+    if not any(is_symbolic(a) or is_of_graph(a) for a in arguments):
         return ev.python(range, arguments)
-    parts = [script_calls.as_tensor(ev, a) if isinstance(a, Residual) else tf.convert_to_tensor(a) for a in arguments]
+    parts = [ev.tensor(a) for a in arguments]
     if not all(part.dtype.is_integer for part in parts):
         raise ev.refuse(Feature.RAISES, "range() needs integer tensors")
     parts = [tf.cast(part, tf.int64) for part in parts]
     start = parts[0] if len(parts) > 1 else tf.constant(0, tf.int64)
     step = parts[2] if len(parts) > 2 else tf.constant(1, tf.int64)
-    return loops.range_rows([start, parts[min(1, len(parts) - 1)], step])
+    return iterators.range_rows([start, parts[min(1, len(parts) - 1)], step])
 
 
 @special(builtins.vars)
@@ -376,11 +309,6 @@ def _extreme_of(function: Any) -> Special:
 
 
 SPECIAL.update({function: _extreme_of(function) for function in (min, max)})
-
-
-@special(builtins.abs)
-def _abs(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return ev.operate(operator.abs, arguments)
 
 
 SPECIAL[list] = lambda ev, arguments, named: list(ev.pieces(arguments[0])) if arguments else []

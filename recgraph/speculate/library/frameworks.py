@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import keras
@@ -15,28 +18,19 @@ import tensorflow as tf
 
 from recgraph.core.subgraph import SubGraph
 from recgraph.speculate.evaluate import branches
-from recgraph.speculate.library import purity
-from recgraph.speculate.library.rules import Arguments, special
+from recgraph.speculate.library import SPECIAL, Arguments, Special, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
-from recgraph.speculate.observe.reasons import Feature
-from recgraph.speculate.passes import connections, effects
-from recgraph.speculate.passes.effects import subgraph_writes
+from recgraph.speculate.observe.reasons import Feature, Inconvertible
+from recgraph.speculate.observe.syntax import syntax_of
+from recgraph.speculate.passes import connections, ordering
+from recgraph.speculate.passes.ordering import subgraph_writes
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import NoException, SameDecision
 from recgraph.speculate.script.contexts import CalledBack
 from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
-from recgraph.speculate.values import building, lists, script_calls
+from recgraph.speculate.values import building, lists
 from recgraph.speculate.values.merging import Hole
-
-
-def _hashable(thing: Any) -> bool:
-    try:
-        hash(thing)
-    except TypeError:
-        return False
-    return True
-
 
 _REFUSED = {
     tf.py_function: "tf.py_function runs Python",
@@ -60,7 +54,7 @@ _SETTINGS = ("set_", "reset_", "enable_", "disable_", "clear_")
 
 def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A call of TensorFlow or Keras, which makes operations."""
-    if _hashable(function) and function in _REFUSED:
+    if known.is_hashable(function) and function in _REFUSED:
         raise ev.refuse(Feature.FRAMEWORK, _REFUSED[function])
     owner = getattr(function, "__self__", None)
     name = str(getattr(function, "__name__", ""))
@@ -73,8 +67,8 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         raise ev.refuse(Feature.FRAMEWORK, f"{name} runs Python of Keras's own around the model")
     if any(known.top_package(thing) == "keras" or keras_state.has_state(thing) for thing in (owner, function)):
         ev.heap.keras_called(ev.where())
-    inner = purity.wrapped(function)
-    if inner is not None and not purity.only_computes(inner):
+    inner = wrapped(function)
+    if inner is not None and not only_computes(inner):
         raise ev.refuse(Feature.WRAPPED_FUNCTION, f"{inner.__qualname__}, which {name} wraps, may do more than compute")
     if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in stand_ins.leaves(arguments)):
         raise ev.refuse(Feature.RAISES, f"{name}() needs tensors")
@@ -92,7 +86,7 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     if isinstance(owner, tf.GradientTape) and ev.contexts.forks > ev.tapes.get(id(owner), 0):
         raise ev.refuse(Feature.TAPE, "a tensor-dependent branch uses a tape that was opened around it")
     seen = building.converted(ev) if inner is None else contextlib.nullcontext()
-    with seen, effects.noted(owner, name, arguments, named):
+    with seen, ordering.noted(owner, name, arguments, named):
         result = building.build(ev, function, arguments, named)
     if isinstance(owner, tf.GradientTape):
         lifted = [ev.lift(a) for a in arguments]
@@ -108,10 +102,7 @@ def _is_tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bo
     return bool(building.build(ev, tf.is_tensor, arguments, named))
 
 
-@special(tf.executing_eagerly)
-def _executing_eagerly(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
-    return True
-
+SPECIAL[tf.executing_eagerly] = lambda ev, arguments, named: True
 
 # What a list of numbers becomes, by the types that are in it.
 _DTYPES: Final[dict[frozenset[type], tf.DType]] = {
@@ -124,32 +115,33 @@ _DTYPES: Final[dict[frozenset[type], tf.DType]] = {
 }
 
 
-@special(tf.constant)
-def _constant(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    given = dict(zip(("value", "dtype", "shape", "name"), arguments, strict=False)) | named
-    if (members := ev.with_runs(given.get("value"))) is not None:
-        return _of_grown(ev, members, given)
-    value = ev.lift(given.pop("value", None))
-    if not _has_numbers(value):
-        return framework(ev, tf.constant, arguments, named)
-    tensor = _converted(ev, value, _dtype(ev, given))
-    shape = given.get("shape")
-    if shape is None:
-        return tensor
-    if tensor.shape.rank != 0:
-        raise ev.refuse(Feature.VALUE, "tf.constant of several numbers that differ from call to call, in a shape")
-    return building.build(ev, tf.fill, [shape, tensor], {})
+def _making(function: Callable[..., Any], *names: str) -> Special:
+    """`tf.constant` or `tf.convert_to_tensor`, which have these parameters."""
+
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+        given = _by_name(names, arguments, named)
+        if (members := ev.with_runs(given.get("value"))) is not None:
+            return _of_grown(ev, members, given)
+        value = ev.lift(given.get("value"))
+        if not _has_numbers(value) or given.get("dtype_hint") is not None:
+            return framework(ev, function, arguments, named)
+        tensor = _converted(ev, value, _dtype(ev, given))
+        if given.get("shape") is None:
+            return tensor
+        if tensor.shape.rank != 0:
+            raise ev.refuse(Feature.VALUE, "tf.constant of several numbers that differ from call to call, in a shape")
+        return building.build(ev, tf.fill, [given["shape"], tensor], {})
+
+    return convert
 
 
-@special(tf.convert_to_tensor)
-def _tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    given = dict(zip(("value", "dtype", "dtype_hint", "name"), arguments, strict=False)) | named
-    if (members := ev.with_runs(given.get("value"))) is not None:
-        return _of_grown(ev, members, given)
-    value = ev.lift(given.pop("value", None))
-    if not _has_numbers(value) or given.get("dtype_hint") is not None:
-        return framework(ev, tf.convert_to_tensor, arguments, named)
-    return _converted(ev, value, _dtype(ev, given))
+SPECIAL[tf.constant] = _making(tf.constant, "value", "dtype", "shape", "name")
+SPECIAL[tf.convert_to_tensor] = _making(tf.convert_to_tensor, "value", "dtype", "dtype_hint", "name")
+
+
+def _by_name(names: Sequence[str], arguments: Arguments, named: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a function whose parameters have these names."""
+    return dict(zip(names, arguments, strict=False)) | named
 
 
 def _of_grown(ev: Evaluator, members: Any, given: dict[str, Any]) -> tf.Tensor:
@@ -190,13 +182,13 @@ def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
 
 def _kind(ev: Evaluator, one: Any) -> type:
     is_known = isinstance(one, Residual) and (one.late or one.tensor is not None)
-    return script_calls.type_of(ev, one) if is_known else type(stand_ins.example_of(one))
+    return ev.type_of(one) if is_known else type(stand_ins.example_of(one))
 
 
 def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
     if not isinstance(value, Residual):
         raise ev.refuse(Feature.ARRAY, "a list of arrays that differ from call to call")
-    tensor = script_calls.as_tensor(ev, value)
+    tensor = ev.tensor(value)
     if dtype is None or dtype == tensor.dtype:
         return tf.identity(tensor)
     if not (dtype.is_floating and tensor.dtype.is_floating):
@@ -224,7 +216,7 @@ def _packed(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor:
     elif dtype.is_integer and value.tensor is not None and dtype != tf.int64:
         fits = tf.logical_and(value.tensor >= dtype.min, value.tensor <= dtype.max)
         ev.assert_in_graph(fits, ev.noted(NoException, f"an integer within {dtype.name}"))
-    return tf.identity(script_calls.as_tensor(ev, value, dtype))  # the other stands for the number itself
+    return tf.identity(ev.tensor(value, dtype))  # the other stands for the number itself
 
 
 # What makes a tensor of a list that it is given first, and looks at that.
@@ -241,20 +233,16 @@ def _members(ev: Evaluator, arguments: Arguments, named: dict[str, Any], name: s
     return ev.with_runs(given)
 
 
-def _packing(function: Callable[..., Any]) -> None:
-    @special(function)
+def _packing(function: Callable[..., Any]) -> Special:
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         if arguments and (members := ev.with_runs(arguments[0])) is not None:
             arguments = [lists.packed(ev, members), *arguments[1:]]
         return framework(ev, function, arguments, named)
 
-
-for _function in _PACKING:
-    _packing(_function)
+    return convert
 
 
-def _bound(names: tuple[str, ...], arguments: Arguments, named: dict[str, Any]) -> dict[str, Any]:
-    return {**dict(zip(names, arguments, strict=False)), **named}
+SPECIAL.update({function: _packing(function) for function in _PACKING})
 
 
 @special(tf.stack)
@@ -262,7 +250,7 @@ def _stack(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     members = _members(ev, arguments, named, "values")
     if members is None:
         return framework(ev, tf.stack, arguments, named)
-    axis = _bound(("values", "axis"), arguments, named).get("axis", 0)
+    axis = _by_name(("values", "axis"), arguments, named).get("axis", 0)
     rows = lists.packed(ev, members)
     rank = rows.shape.rank
     if not isinstance(axis, int) or rank is None or not -rank <= axis < rank:
@@ -281,7 +269,7 @@ def _concat(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     members = _members(ev, arguments, named, "values")
     if members is None:
         return framework(ev, tf.concat, arguments, named)
-    axis, hole = _bound(("values", "axis"), arguments, named).get("axis"), lists.whole(ev, members).element
+    axis, hole = _by_name(("values", "axis"), arguments, named).get("axis"), lists.whole(ev, members).element
     rank = hole.shape.rank if isinstance(hole, Hole) else None
     if not isinstance(axis, int) or not rank or not -rank <= axis < rank:
         raise ev.refuse_runs("tf.concat() needs an axis that the list's tensors have")
@@ -306,13 +294,9 @@ def _add_n(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     return tf.reduce_sum(lists.packed(ev, members), 0)
 
 
-def _given(names: tuple[str, ...], arguments: Arguments, named: dict[str, Any]) -> dict[str, Any]:
-    return {**dict(zip(names, arguments, strict=False)), **named}
-
-
 @special(tf.cond)
 def _cond(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    given = _given(("pred", "true_fn", "false_fn"), arguments, named)
+    given = _by_name(("pred", "true_fn", "false_fn"), arguments, named)
     functions = [given.get("true_fn"), given.get("false_fn")]
     if ev.inside(CalledBack) or not is_symbolic(given.get("pred")) or not all(map(callable, functions)):
         return framework(ev, tf.cond, arguments, named)
@@ -325,7 +309,7 @@ def _cond(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 
 @special(tf.switch_case)
 def _switch_case(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    given = _given(("branch_index", "branch_fns", "default"), arguments, named)
+    given = _by_name(("branch_index", "branch_fns", "default"), arguments, named)
     index, functions = given.get("branch_index"), given.get("branch_fns")
     if ev.inside(CalledBack) or not is_symbolic(index) or not isinstance(functions, list | tuple):
         return framework(ev, tf.switch_case, arguments, named)
@@ -409,3 +393,57 @@ def _write(stream: int, text: tf.Tensor, end: bytes) -> None:
     rest = text.numpy() + end
     while rest:
         rest = rest[os.write(stream, rest) :]
+
+
+_FORBIDDEN = (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await, ast.Import, ast.ImportFrom, ast.ClassDef)
+_SAFE_BUILTINS = frozenset({"len", "range", "zip", "enumerate", "tuple", "list", "float", "int", "isinstance", "sum"})
+
+
+def wrapped(function: Any) -> types.FunctionType | None:
+    """The function of the user's that a library's decorator has wrapped; a `tf.function` is traced eagerly, too."""
+    inner = None if hasattr(function, "get_concrete_function") else getattr(function, "__wrapped__", None)
+    return inner if known.is_users_function(inner) else None
+
+
+def only_computes(function: types.FunctionType) -> bool:
+    """Whether it assigns to its own names only and reads nothing else that can change."""
+    try:
+        node = syntax_of(function).node
+    except Inconvertible:
+        return False
+    parts = list(_running_parts(node))
+    own = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    own |= {part.arg for part in parts if isinstance(part, ast.arg)}
+    own |= {part.name for part in parts if isinstance(part, ast.FunctionDef)}
+    return not any(_is_more(part, own, function) for part in parts[1:])
+
+
+def _running_parts(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but annotations and decorators."""
+    yield node
+    for name, field in ast.iter_fields(node):
+        if name not in ("annotation", "returns", "decorator_list"):
+            for child in field if isinstance(field, list) else [field]:
+                if isinstance(child, ast.AST):
+                    yield from _running_parts(child)
+
+
+def _is_more(part: ast.AST, own: set[str], function: types.FunctionType) -> bool:
+    if isinstance(part, _FORBIDDEN):
+        return True
+    if isinstance(part, ast.Attribute | ast.Subscript):
+        return not isinstance(part.ctx, ast.Load)
+    if not isinstance(part, ast.Name) or part.id in own:
+        return False
+    return not _stays(part.id, function)
+
+
+def _stays(name: str, function: types.FunctionType) -> bool:
+    """Whether a name from outside stands for a library's module, a variable, or a function that computes only."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    value = cells[name].cell_contents if name in cells else function.__globals__.get(name)
+    if value is None:
+        return name in _SAFE_BUILTINS and hasattr(builtins, name)
+    if isinstance(value, types.ModuleType):
+        return value.__name__.split(".")[0] in ("tensorflow", "keras")
+    return isinstance(value, tf.Variable | tf.DType)

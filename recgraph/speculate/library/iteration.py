@@ -13,12 +13,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate.evaluate import branches, loops
-from recgraph.speculate.library.rules import SPECIAL, Arguments, Special, special
+from recgraph.speculate.evaluate import branches
+from recgraph.speculate.library import SPECIAL, Arguments, Special, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.script.stand_ins import HELD, Generator, Iteration, Residual, Rows, is_symbolic
-from recgraph.speculate.values import iterators, lists, objects, script_calls, state
+from recgraph.speculate.values import iterators, lists, objects, state
 from recgraph.speculate.values.state import ProgramState
 
 
@@ -52,7 +52,7 @@ def _rows(ev: Evaluator, values: Arguments) -> Rows | None:
 
 def _columns(ev: Evaluator, values: Arguments) -> list[Rows] | None:
     """The members of each value, if only the graph knows how many one of them has."""
-    columns = [loops.graph_rows(ev, value) for value in values]
+    columns = [ev.rows(value) for value in values]
     if all(column is None or column.begins for column in columns):
         return None
     pairs = zip(columns, values, strict=True)
@@ -99,7 +99,7 @@ SPECIAL.update({f: _of_one(f) for f in (
 def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
     start = named.get("start", [*arguments, 0][1])
     if (rows := _rows(ev, arguments[:1])) is not None:
-        first = script_calls.as_tensor(ev, start) if isinstance(start, Residual) else tf.constant(start, tf.int64)
+        first = ev.tensor(start)
 
         def numbered(i: tf.Tensor) -> Any:
             return Residual("", tensor=first + i, late=True, limit=HELD), rows.row(i)[0]
@@ -129,9 +129,7 @@ def _repeat(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Itera
     return iterators.made(ev, itertools.repeat(arguments[0], *times))
 
 
-@special(itertools.cycle)
-def _cycle(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
-    return iterators.made(ev, itertools.cycle(ev.iterator(arguments[0])))
+SPECIAL[itertools.cycle] = lambda ev, arguments, named: iterators.made(ev, itertools.cycle(ev.iterator(arguments[0])))
 
 
 @special(itertools.accumulate)

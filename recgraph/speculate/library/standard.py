@@ -18,15 +18,14 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from recgraph.speculate.evaluate.managers import HELPER, Nothing, OfGenerator, Suppressing
-from recgraph.speculate.library import purity
-from recgraph.speculate.library.rules import SPECIAL, Arguments, Special, special
+from recgraph.speculate.evaluate.exceptions import HELPER, Nothing, OfGenerator, Suppressing
+from recgraph.speculate.library import SPECIAL, Arguments, Special, frameworks, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import SameDecision, SameObject
-from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
+from recgraph.speculate.script.stand_ins import MISSING, LateCall, Residual, is_symbolic
 from recgraph.speculate.values import objects, texts
 from recgraph.speculate.values.functions import Super
 
@@ -42,7 +41,7 @@ def call(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, An
     if isinstance(owner, type) and getattr(function, "__name__", "") == "_make" and hasattr(owner, "_fields"):
         return ev.call(owner, ev.members(arguments[0]), {})
     if getattr(function, "__code__", None) is _DISPATCHING:
-        kind = _type_of(ev, arguments[0])
+        kind = ev.type_of(arguments[0])
         chosen = function.dispatch(kind)
         names = [ev.script.constant(thing) for thing in (function, kind, chosen)]
         chooses = ev.noted(SameObject, f"what {function.__name__} does for a {kind.__name__}")
@@ -58,10 +57,6 @@ def call(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, An
 
 
 _DISPATCHING = getattr(functools.singledispatch(len), "__code__")  # noqa: B009
-
-
-def _type_of(ev: Evaluator, value: Any) -> Any:
-    return SPECIAL[type](ev, [value], {})
 
 
 def _of_items(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
@@ -96,7 +91,7 @@ def _of_descriptor(ev: Evaluator, function: Any, arguments: Arguments, named: di
 
 def _cached(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A function with a cache: called as it is, before the graph, where it only computes on plain data."""
-    if not isinstance(function.__wrapped__, types.FunctionType) or not purity.only_computes(function.__wrapped__):
+    if not isinstance(function.__wrapped__, types.FunctionType) or not frameworks.only_computes(function.__wrapped__):
         raise ev.refuse(Feature.CACHE, f"{function.__name__} has a cache and may do more than compute")
     plain = (*_IMMUTABLE, type(None))
     if not all(isinstance(stand_ins.example_of(a), plain) for a in [*arguments, *named.values()]):
@@ -149,7 +144,11 @@ SPECIAL[operator.setitem] = _with(Evaluator.set_item)
 SPECIAL[operator.delitem] = _with(Evaluator.delete_item)
 SPECIAL[operator.contains] = _with(Evaluator.contains)
 SPECIAL[operator.is_] = _with(objects.identity)
-SPECIAL[operator.is_not] = lambda ev, arguments, named: _not(ev, [_with(objects.identity)(ev, arguments, {})], {})
+SPECIAL[len] = _with(Evaluator.length)
+SPECIAL[abs] = _applied(operator.abs)
+SPECIAL[isinstance] = lambda ev, arguments, named: objects.is_instance(ev, arguments[0], ev.lift(arguments[1]))
+SPECIAL[setattr] = lambda ev, arguments, named: ev.put(arguments[0], ev.concrete(arguments[1]), arguments[2])
+SPECIAL[delattr] = lambda ev, arguments, named: ev.put(arguments[0], ev.concrete(arguments[1]), MISSING)
 SPECIAL[operator.truth] = lambda ev, arguments, named: SPECIAL[bool](ev, arguments, named)
 
 
@@ -161,10 +160,15 @@ def _not(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     return ev.operate(operator.not_, [truth])
 
 
-@special(builtins.super)
-def _super(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    after, owner = arguments
-    return Super(owner, after)
+SPECIAL[operator.is_not] = lambda ev, arguments, named: _not(ev, [_with(objects.identity)(ev, arguments, {})], {})
+
+
+SPECIAL[super] = lambda ev, arguments, named: Super(arguments[1], arguments[0])
+SPECIAL[typing.cast] = lambda ev, arguments, named: arguments[1]
+SPECIAL[callable] = lambda ev, arguments, named: callable(stand_ins.example_of(arguments[0]))
+SPECIAL[contextlib.suppress] = lambda ev, arguments, named: Suppressing(tuple(arguments))
+SPECIAL[contextlib.nullcontext] = lambda ev, arguments, named: Nothing(named.get("enter_result", [*arguments, None][0]))
+SPECIAL[copy.deepcopy] = lambda ev, arguments, named: deep_copy(ev, arguments[0], {})
 
 
 @special(collections.deque)
@@ -179,16 +183,7 @@ def _defaultdict(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> 
     return collections.defaultdict(factory, _items(ev, others, named))
 
 
-@special(collections.OrderedDict)
-def _ordered(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return collections.OrderedDict(_items(ev, arguments, named))
-
-
 @special(builtins.dict)
-def _dict(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return _items(ev, arguments, named)
-
-
 def _items(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> dict[Any, Any]:
     """What `dict` makes of its arguments."""
     made: dict[Any, Any] = {}
@@ -201,6 +196,9 @@ def _items(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> dict[A
             key, value = ev.members(pair)
             made[objects.check_key(ev, ev.concrete(key))] = value
     return {**made, **named}
+
+
+SPECIAL[collections.OrderedDict] = lambda ev, arguments, named: collections.OrderedDict(_items(ev, arguments, named))
 
 
 @special(collections.Counter)
@@ -229,37 +227,12 @@ SPECIAL.update({f: _class_method(f) for f in (
 )})  # fmt: skip
 
 
-@special(typing.cast)
-def _cast(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return arguments[1]
-
-
-@special(builtins.callable)
-def _callable(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bool:
-    return callable(stand_ins.example_of(arguments[0]))
-
-
-@special(contextlib.suppress)
-def _suppress(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return Suppressing(tuple(arguments))
-
-
-@special(contextlib.nullcontext)
-def _nullcontext(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return Nothing(named.get("enter_result", [*arguments, None][0]))
-
-
 @special(copy.copy)
 def _copy(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     value = ev.opened(arguments[0])
     if isinstance(value, list | dict | set | collections.deque):
         return value.copy()
     return _object_copy(ev, value, lambda member: member, "__copy__")
-
-
-@special(copy.deepcopy)
-def _deepcopy(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    return deep_copy(ev, arguments[0], {})
 
 
 def deep_copy(ev: Evaluator, value: Any, memo: dict[int, Any]) -> Any:
@@ -302,7 +275,7 @@ def _object_copy(ev: Evaluator, value: Any, member: Callable[[Any], Any], own: s
     if hasattr(kind, "__getstate__") and isinstance(kind.__getstate__, types.FunctionType) or objects.slots_of(kind):
         raise ev.refuse(Feature.COPY, f"a copy of a {kind.__name__}")
     made = objects.blank(ev, kind)
-    for name, found in ev.get(value, "__dict__").as_dict(ev).items():
+    for name, found in ev.opened(ev.get(value, "__dict__")).items():
         made.__dict__[name] = member(found)
     return made
 

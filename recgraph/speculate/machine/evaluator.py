@@ -1,7 +1,6 @@
-"""Runs a function on values that are known, tensors of a graph, and values known later: what is left is the graph.
+"""The evaluator: frames, names, sites and decisions of one conversion, and the protocol by which it asks values.
 
-Each construct of Python has a rule, a function in one of the files `on_*.py`; this file has the table and what the
-rules share: frames, names, sites and decisions.
+It knows no kind of value and no syntax: those come in from above, as `kinds`, `RULES` and `TARGETS`.
 """
 
 from __future__ import annotations
@@ -9,14 +8,12 @@ from __future__ import annotations
 import abc
 import ast
 import builtins
-import collections
 import contextlib
 import dataclasses
 import types
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
-import numpy as np
 import tensorflow as tf
 
 from recgraph.cpython import messages
@@ -39,25 +36,37 @@ from recgraph.speculate.script.assumptions import (
 from recgraph.speculate.script.contexts import CalledBack, Context, Contexts, RecursiveBody
 from recgraph.speculate.script.heap import Heap
 from recgraph.speculate.script.script import Script
-from recgraph.speculate.script.stand_ins import CONTAINERS, MISSING, Missing, Ref, Residual, Rows, Unsure
+from recgraph.speculate.script.stand_ins import MISSING, Missing, Ref, Residual, Rows, Unsure, is_symbolic
 
 # How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
 Signal: TypeAlias = tuple[str, Any]
+R = TypeVar("R")
 Rule: TypeAlias = Callable[["Evaluator", Any], Any]
 # How many members a loop may have and still be unrolled.
 UNROLL: Final = 2000
 RULES: dict[type[ast.AST], Rule] = {}
+# Puts a value, or `MISSING`, into what stands on the left of an assignment or after `del`.
+Target: TypeAlias = Callable[["Evaluator", Any, Any], None]
+TARGETS: dict[type[ast.AST], Target] = {}
 
 
-def rule(*kinds: type[ast.AST]) -> Callable[[Rule], Rule]:
-    """Registers how a kind of node is converted. Expressions give a value, statements a signal or None."""
+def registering(table: dict[Any, R]) -> Callable[..., Callable[[R], R]]:
+    """What registers a rule in a table, as a decorator: `rule(key, ...)`."""
 
-    def register(function: Rule) -> Rule:
-        for kind in kinds:
-            RULES[kind] = function
-        return function
+    def rule(*keys: Any) -> Callable[[R], R]:
+        def register(how: R) -> R:
+            table.update(dict.fromkeys(keys, how))
+            return how
 
-    return register
+        return register
+
+    return rule
+
+
+# Says how a kind of node is converted. Expressions give a value, statements a signal or None.
+rule = registering(RULES)
+# Says how a kind of node is assigned to and deleted.
+target = registering(TARGETS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +171,13 @@ class Evaluator(abc.ABC):
             self.heap.make(error)
         return Raised(error, self.where(at))
 
+    def attribute(self, owner: Any, name: str) -> Any:
+        """What an object has under a name, as Python finds it."""
+        try:
+            return getattr(owner, name)
+        except AttributeError as error:
+            raise self.refuse(Feature.RAISES, str(error)) from error
+
     def seen(self, what: str = "value", at: ast.AST | None = None) -> tuple[Seen, tuple[Any, int]]:
         """What eager calls saw at a node, this time; and the place in the profile, to relax."""
         site = site_of(self.frame.syntax, at or self.here, what)
@@ -198,6 +214,13 @@ class Evaluator(abc.ABC):
             if signal is not None:
                 return signal
         return None
+
+    def assign(self, node: ast.expr, value: Any) -> None:
+        """Assigns to a name, attribute, subscript or a pattern of them; `MISSING` deletes it."""
+        how = TARGETS.get(type(node))
+        if how is None:
+            raise self.refuse(Feature.TARGET, f"assignment to {type(node).__name__}", at=node)
+        how(self, node, value)
 
     def _rule(self, node: ast.AST) -> Rule:
         found = RULES.get(type(node))
@@ -303,35 +326,6 @@ class Evaluator(abc.ABC):
         if self.inside(CalledBack):
             raise self.refuse(Feature.EFFECT_IN_CALLBACK, f"{what} in a function that TensorFlow calls")
 
-    def code(self, value: Any) -> str:
-        """How the script writes a value that is known before the graph."""
-        if isinstance(value, Residual):
-            return value.name
-        if isinstance(value, list | tuple) and type(value) in (list, tuple):
-            parts = "".join(f"{self.code(v)}, " for v in value)
-            return f"[{parts}]" if isinstance(value, list) else f"({parts})"
-        if isinstance(value, dict) and type(value) is dict:
-            return "{" + "".join(f"{self.code(k)}: {self.code(v)}, " for k, v in value.items()) + "}"
-        if isinstance(value, slice):
-            return f"slice({self.code(value.start)}, {self.code(value.stop)}, {self.code(value.step)})"
-        if (name := self.heap.name_of(value)) is not None:
-            return name
-        if isinstance(value, np.ndarray):  # as it is now: the call may change it afterwards
-            return self.script.constant(value.copy("K"))
-        is_container = type(value) in CONTAINERS or (isinstance(value, tuple) and hasattr(value, "_make"))
-        return self._container_code(value) if is_container else self.script.constant(value)
-
-    def _container_code(self, value: Any) -> str:
-        """A set, deque, named tuple or special dict as the script makes it anew."""
-        kind = self.script.constant(type(value))
-        if isinstance(value, collections.defaultdict):
-            return f"{kind}({self.code(value.default_factory)}, {self.code(dict(value))})"
-        if isinstance(value, dict):
-            return f"{kind}({self.code(dict(value))})"
-        if isinstance(value, collections.deque):
-            return f"{kind}({self.code(list(value))}, {value.maxlen})"
-        return f"{kind}{'._make' if isinstance(value, tuple) else ''}({self.code(list(value))})"
-
     def noted(self, kind: type[Assumption], what: str, at: ast.AST | None = None) -> Assumption:
         """An assumption about something at a node."""
         return kind(what, self.where(at))
@@ -413,10 +407,12 @@ class Evaluator(abc.ABC):
         if isinstance(left, Residual) or isinstance(right, Residual):
             value, other = (left, right) if isinstance(left, Residual) else (right, left)
             return self._is_constant(value, other)
-        names = [self.heap.name_of(v) or self.heap.placeholders.get(id(v)) for v in (left, right)]
+        inputs = [self.heap.input_of(v) for v in (left, right)]
+        pairs = list(zip((left, right), inputs, strict=True))
+        names = [self.heap.name_of(v) or (fed.name if fed else None) for v, fed in pairs]
         if left is right or not all(names):
             return left is right
-        now = [self.heap.examples.get(id(v), v) for v in (left, right)]
+        now = [v if fed is None or fed.example is None else fed.example for v, fed in pairs]
         relation, kind = ("is", OneObject) if now[0] is now[1] else ("is not", TwoObjects)
         two = f"{type(now[0]).__name__} and {type(now[1]).__name__}"
         self.script.assume(f"{names[0]} {relation} {names[1]}", self.noted(kind, two))
@@ -481,6 +477,8 @@ class Evaluator(abc.ABC):
 
     def contains(self, container: Any, member: Any) -> Any:
         """`member in container`."""
+        if is_symbolic(member):
+            raise self.refuse(Feature.IN, "`in` is used with a tensor")
         return self.kind(container).contains(member)
 
     def length(self, container: Any) -> Any:
@@ -503,6 +501,16 @@ class Evaluator(abc.ABC):
         """The members of something, each as late as the program gets it."""
         return self.kind(iterable).iterator()
 
+    def rows(self, iterable: Any, varies: bool = False) -> Rows | None:
+        """What a loop in the graph goes through; None where the loop is unrolled.
+
+        Args:
+            iterable: of any kind.
+            varies: whether calls were seen with different numbers of rounds.
+        """
+        found: Rows | None = self.kind(iterable).rows(varies)
+        return found
+
     def opened(self, container: Any) -> Any:
         """A container whose members are values of the call; anything else as it is."""
         return self.kind(container).opened()
@@ -510,6 +518,18 @@ class Evaluator(abc.ABC):
     def lift(self, value: Any) -> Any:
         """A value as a function that is not converted may look at it, containers with all that they hold."""
         return self.kind(value).lift()
+
+    def type_of(self, value: Any) -> type:
+        """`type(value)`."""
+        return self.kind(value).type()
+
+    def tensor(self, value: Any, dtype: tf.DType | None = None) -> tf.Tensor:
+        """A value as a tensor of the graph: of numbers int64 or float64, unless another dtype is wanted."""
+        return self.kind(value).tensor(dtype)
+
+    def code(self, value: Any) -> str:
+        """How the script writes a value that is known before the graph."""
+        return self.kind(value).code()
 
     def operate(self, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
         """A Python operator on values of any kind."""
@@ -532,6 +552,12 @@ class Evaluator(abc.ABC):
         self, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any] | None = None
     ) -> Any:
         """A pure function of Python's: now, where its arguments are known; else in the script."""
+
+    @abc.abstractmethod
+    def in_script(
+        self, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any] | None = None
+    ) -> Residual:
+        """A call that the script makes: before the graph where all arguments are known then, else after it."""
 
     @abc.abstractmethod
     def inline(self, function: types.FunctionType, arguments: list[Any], named: dict[str, Any]) -> Any:

@@ -20,10 +20,12 @@ class Kind:
     Attributes:
         precedence: of several operands the one with the highest decides what an operator does.
         name: of the kind, in messages.
+        of: the classes whose objects are of this kind, if they are of none before.
     """
 
     precedence: ClassVar[int] = 0
     name: ClassVar[str] = "a value"
+    of: ClassVar[Any] = ()
 
     def __init__(self, ev: Any, it: Any) -> None:
         self.ev, self.it = ev, it
@@ -31,7 +33,7 @@ class Kind:
     @classmethod
     def takes(cls, value: Any) -> bool:
         """Whether a value is of this kind, if it is of none before."""
-        raise NotImplementedError
+        return isinstance(value, cls.of)
 
     def _cannot(self, what: str) -> Inconvertible:
         refused: Inconvertible = self.ev.refuse(Feature.OPERATION, f"{what} of {self.name}")
@@ -52,6 +54,10 @@ class Kind:
     def get(self, name: str) -> Any:
         """`value.name`."""
         raise self._cannot(f"the attribute {name}")
+
+    def has(self, name: str) -> bool:
+        """`hasattr(value, name)`."""
+        raise self._cannot(f"whether it has an attribute {name}")
 
     def put(self, name: str, value: Any) -> None:
         """`value.name = value`; `MISSING` deletes it."""
@@ -93,6 +99,14 @@ class Kind:
         """The members, each as late as the program gets it."""
         return iter(self.members())
 
+    def rows(self, varies: bool) -> Any:
+        """What a loop in the graph goes through, as `Rows`; None where the loop is unrolled.
+
+        Args:
+            varies: whether calls were seen with different numbers of rounds.
+        """
+        return None
+
     def operand(self) -> Any:
         """The value that operators see."""
         return self.it
@@ -100,6 +114,15 @@ class Kind:
     def operate(self, function: Any, operands: Sequence[Any]) -> Any:
         """A Python operator on operands of which this one decides."""
         raise self._cannot(f"{getattr(function, '__name__', 'an operator')}()")
+
+    def tensor(self, dtype: Any = None) -> Any:
+        """The value as a tensor of the graph: of numbers int64 or float64, unless another dtype is wanted."""
+        raise self._cannot("a tensor")
+
+    def code(self) -> str:
+        """How the script writes the value, which is known before the graph."""
+        code: str = self.ev.script.constant(self.it)
+        return code
 
     def opened(self) -> Any:
         """Of a container: one whose members are values of the call. Of anything else: itself."""

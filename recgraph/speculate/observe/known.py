@@ -118,6 +118,11 @@ def is_users_type(kind: type) -> bool:
     return is_written_in_python and (package.startswith(_PROGRAMS) or not _is_installed(filename))
 
 
+def is_users_function(value: Any) -> bool:
+    """Whether a value is a function that the user has written."""
+    return isinstance(value, types.FunctionType) and is_users(value)
+
+
 def is_users_method(method: types.MethodType) -> bool:
     """Whether a bound method is a function of the user's."""
     return isinstance(method.__func__, types.FunctionType) and is_users(method.__func__)
@@ -195,3 +200,12 @@ def _is_written(kind: type, names: tuple[str, ...]) -> bool:
             if type(inner) is types.FunctionType and is_users(inner):
                 return True
     return False
+
+
+def is_hashable(thing: Any) -> bool:
+    """Whether a thing can be looked up in a table."""
+    try:
+        hash(thing)
+    except TypeError:
+        return False
+    return True

@@ -50,7 +50,7 @@ def check(ev: Evaluator, method: str, arguments: Sequence[Any], named: dict[str,
         return found
     targets, sources = ((*arguments, *(named[k] for k in ("target", "sources", "source") if k in named)))[:2]
     for tensor in (*_flat(targets), *_flat(sources)):
-        ev.heap.identify(tensor)
+        ev.heap.tell(tensor)
     unconnected = (arguments[3:4] or [named.get("unconnected_gradients", tf.UnconnectedGradients.NONE)])[0]
     if tf.UnconnectedGradients(unconnected) is not tf.UnconnectedGradients.NONE:
         return found

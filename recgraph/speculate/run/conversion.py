@@ -1,42 +1,157 @@
-"""From one call to a graph and the script around it."""
+"""From one call to a graph and the script around it, and what runs the two: inputs become tensors, seeds are drawn, and
+what was done is undone where the graph fails.
+"""
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import contextlib
 import dataclasses
-import types
+import signal
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate.evaluate import exceptions, expressions, loops, managers, matching, statements
+from recgraph.speculate.evaluate import exceptions, expressions, loops, statements
 from recgraph.speculate.library import builtins, frameworks, iteration, standard
 from recgraph.speculate.machine.evaluator import ALL, ConversionSettings, Evaluator, Optimizations
 from recgraph.speculate.observe.profile import GeneralProfile, Profile, fits, same
 from recgraph.speculate.observe.reasons import PASSING, Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, names_of_parameters, syntax_of
-from recgraph.speculate.passes import connections, guarding, ordering
+from recgraph.speculate.passes import connections, ordering
 from recgraph.speculate.passes.connections import by_dependencies
 from recgraph.speculate.passes.randomness import RandomGraph
 from recgraph.speculate.passes.rewrites import choose_kernels, merge_reads, stack_products
-from recgraph.speculate.run import running
 from recgraph.speculate.run.rendering import Renderer
-from recgraph.speculate.run.running import runner
 from recgraph.speculate.script.assumptions import Assumption, Presence, SameDecision, SameObject
 from recgraph.speculate.script.heap import ALIASES
 from recgraph.speculate.script.script import Script
-from recgraph.speculate.script.stand_ins import Rows
 from recgraph.speculate.values import functions, later
 from recgraph.speculate.values.attributes import Namespace
 from recgraph.speculate.values.containers import Known, Object
 from recgraph.speculate.values.functions import Class, FunctionKind, Made, SuperKind, assume_code, enter
 from recgraph.speculate.values.iterators import GraphRows, Iterating, Suspended
 from recgraph.speculate.values.later import Later
-from recgraph.speculate.values.shapes import Shape
 from recgraph.speculate.values.tables import Row
-from recgraph.speculate.values.tensors import Tensor, Variable
+from recgraph.speculate.values.tensors import Composite, Shape, Tensor, Variable
+
+Run: TypeAlias = Callable[..., Any]
+
+
+def runner(
+    concrete: Any,
+    inputs: list[tf.Tensor],
+    draw: Callable[[], tf.Tensor] | None,
+    early: list[Any],
+    checked: bool = False,
+) -> Run:
+    """A function that runs a graph, all or nothing.
+
+    Args:
+        concrete: the graph as a function of `inputs`, then, with `draw`, of seeds.
+        inputs: its placeholders.
+        draw: gives the seeds of a call.
+        early: the handles of variables that are written before something that may fail.
+        checked: whether the function is given another, too, for the outputs: it may fail, and its result is given
+            beside them.
+    """
+    run = _with_tensors(tf_private.fast_call(concrete), [tensor.dtype for tensor in inputs])
+    run = _with_check(run) if checked else run
+    if draw is not None:
+        run = _with_seeds(run, draw)
+    return _with_undo(run, early) if early else run
+
+
+def _with_tensors(run: Run, dtypes: list[tf.DType]) -> Run:
+    """Python's numbers and arrays become tensors."""
+    eager, constant = tf_private.EagerTensor, tf_private.eager_constant
+
+    def call(feeds: Sequence[Any]) -> list[tf.Tensor]:
+        tensors = list(feeds)
+        for i, dtype in enumerate(dtypes):
+            if type(tensors[i]) is not eager:
+                tensors[i] = constant(tensors[i], dtype)
+        return run(tensors)
+
+    return call
+
+
+def _with_check(run: Run) -> Run:
+    def call(feeds: Sequence[Any], check: Callable[[Any], Any]) -> Any:
+        outputs = run(feeds)
+        return outputs, check(outputs)
+
+    return call
+
+
+def _with_seeds(run: Run, draw: Callable[[], tf.Tensor]) -> Run:
+    """The generator that eager operations draw seeds from is put back where the graph fails."""
+
+    def call(feeds: Sequence[Any], *check: Any) -> Any:
+        before = tf_private.seed_generator_state()
+        try:
+            return run([*feeds, draw()], *check)
+        except BaseException:
+            tf_private.set_seed_generator_state(before)
+            raise
+
+    return call
+
+
+def _with_undo(run: Run, handles: list[Any]) -> Run:
+    """Variables are read before the graph and put back where it fails; a buffer that was read is not overwritten."""
+    dtypes = [tf_private.variable_dtype(handle) for handle in handles]
+
+    def call(feeds: Sequence[Any], *check: Any) -> Any:
+        pairs = zip(handles, dtypes, strict=True)
+        values = [tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype) for handle, dtype in pairs]
+        try:
+            return run(feeds, *check)
+        except BaseException:
+            for handle, value in zip(handles, values, strict=True):
+                tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+            raise
+
+    return call
+
+
+_INTERRUPT: Final = int(signal.SIGINT)
+_RAISES: Final = signal.default_int_handler
+
+
+class _Wait(tf_private.Handler):
+    """Takes note of the first Ctrl-C, which cancels a graph that is running."""
+
+    def __init__(self) -> None:
+        self.has_come = False
+
+    def __call__(self, number: int, frame: Any) -> None:
+        if self.has_come:
+            _RAISES(number, frame)
+        self.has_come = True
+
+
+def whole(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The call, which Python's own Ctrl-C finds done as a whole or not at all. A second Ctrl-C does not wait."""
+
+    def uninterrupted(parameters: Any) -> Any:
+        # Only the main thread is interrupted; a program that handles the signal itself knows what it does.
+        if threading.get_ident() != threading.main_thread().ident or _signal.getsignal(_INTERRUPT) is not _RAISES:
+            return call(parameters)
+        wait = _Wait()
+        _signal.signal(_INTERRUPT, wait)
+        try:
+            result = call(parameters)
+        finally:
+            _signal.signal(_INTERRUPT, _RAISES)
+        if wait.has_come:
+            raise KeyboardInterrupt
+        return result
+
+    return uninterrupted
 
 
 @dataclasses.dataclass
@@ -68,27 +183,15 @@ class Conversion(Evaluator):
     """The evaluator with all kinds of values, and what the library of Python, TensorFlow, Keras and NumPy defines."""
 
     kinds = (
-        Later, Tensor, Variable, Made, Shape, Row, GraphRows, Iterating, Suspended, Namespace, SuperKind, Class,
-        FunctionKind, Object, Known,
+        Later, Tensor, Composite, Variable, Made, Shape, Row, GraphRows, Iterating, Suspended, Namespace, SuperKind,
+        Class, FunctionKind, Object, Known,
     )  # fmt: skip
 
-    def python(
-        self, function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any] | None = None
-    ) -> Any:
-        """A pure function of Python's: now, where its arguments are known; else in the script."""
-        return later.python(self, function, arguments, named)
-
-    def inline(self, function: types.FunctionType, arguments: list[Any], named: dict[str, Any]) -> Any:
-        """A call of a function that is written in Python, converted as a part of its caller."""
-        return functions.inline(self, function, arguments, named)
-
-    def collect(self, rows: Rows) -> list[Any]:
-        """All rows as members of a list, by a loop in the graph."""
-        return loops.collected(self, rows)
-
-    def library(self, function: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
-        """A call of a function that is not the user's."""
-        return builtins.library(self, function, arguments, named)
+    python = later.python
+    in_script = later.in_script
+    inline = functions.inline
+    collect = loops.collected
+    library = builtins.library
 
 
 def convert(
@@ -213,7 +316,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
         condition = f"(global_seed() is not None) is {graph.is_seeded}"
         script.scope["global_seed"] = tf_private.global_seed
         script.assume(condition, SameDecision("whether tf.random.set_seed was called"))
-    guarding.hold_back(graph, ev.assertions)
+    ordering.hold_back(graph, ev.assertions)
     early = ordering.hold_back_writes(graph, all_early=bool(script.checks))
     merge_reads(graph)
     stack_products(graph)
@@ -226,7 +329,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     def compiled(scope: dict[str, Any]) -> Callable[[Any], Any]:
         names = {"same": same, "fits": fits, "EagerTensor": tf_private.EagerTensor}
         call = script.compile({"graph": run, **names, **scope})
-        return running.whole(call) if script.after else call
+        return whole(call) if script.after else call
 
     kinds = script.owner(), ev.heap.is_specialised, ev.heap.keeps_shapes
     return Converted(script.text, script.assumptions, graph, compiled, script.watched, *kinds)
@@ -256,8 +359,8 @@ def _no_new_variables(ev: Evaluator) -> Any:
 def _assert(ev: Evaluator) -> None:
     """One operation checks all that the graph has to check."""
     if ev.assertions:
-        guarding.check(ev.assertions)
+        ordering.check(ev.assertions)
 
 
 # They register what they convert.
-_RULES = (builtins, exceptions, expressions, frameworks, iteration, managers, matching, standard, statements)
+_RULES = (builtins, exceptions, expressions, frameworks, iteration, standard, statements)

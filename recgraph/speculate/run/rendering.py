@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph.speculate.evaluate.managers import Nothing, OfGenerator, Suppressing, Traceback
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.profile import is_plain
@@ -18,9 +17,8 @@ from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.passes.connections import RECORDS
 from recgraph.speculate.script.assumptions import TwoObjects
 from recgraph.speculate.script.heap import check_plain
+from recgraph.speculate.script.script import Delete, Let, Perform, Write
 from recgraph.speculate.script.stand_ins import (
-    Generator,
-    Iteration,
     LateCall,
     MemberRun,
     Missing,
@@ -28,21 +26,10 @@ from recgraph.speculate.script.stand_ins import (
     Residual,
     Showing,
     Shown,
+    StandIn,
     is_symbolic,
 )
 from recgraph.speculate.values import lists, merging, objects
-from recgraph.speculate.values.attributes import NamespaceMethod as ObjectMethod
-from recgraph.speculate.values.attributes import ObjectDict
-from recgraph.speculate.values.building import Callback
-from recgraph.speculate.values.functions import Closure, Super
-from recgraph.speculate.values.later import Method
-from recgraph.speculate.values.methods import HeapMethod
-
-# What a call makes that cannot leave it.
-_PASSING = (
-    Closure, Callback, Super, Method, HeapMethod, ObjectDict, ObjectMethod, Traceback, Iteration, Generator, Nothing,
-    Suppressing, OfGenerator,
-)  # fmt: skip
 
 
 class Renderer:
@@ -71,13 +58,13 @@ class Renderer:
                 more = (
                     f"extend({self._run(member)})" if isinstance(member, MemberRun) else f"append({self.code(member)})"
                 )
-                self.script.effect(f"{self.heap.names[identity]}.{more}")
+                self.script.effect(Perform(f"{self.heap.names[identity]}.{more}"))
         for key, value in self.heap.shadow.items():
             self._slot(key, value)
         for identity, (_, before) in self.heap.originals.items():
             self._container(identity, before)
         for layer, losses in self.heap.losses.changed():
-            self.script.effect(f"{self.script.constant(weakref.ref(layer))}()._losses[:] = {self._list(losses)}")
+            self.script.effect(Write(f"{self.script.constant(weakref.ref(layer))}()._losses[:]", self._list(losses)))
         self.script.result = self.code(result)
 
     def _effects(self) -> list[LateCall]:
@@ -115,15 +102,14 @@ class Renderer:
     def _late(self, effect: LateCall) -> None:
         arguments = [self.code(a) for a in effect.arguments]
         arguments += [f"{name}={self.code(value)}" for name, value in effect.named.items()]
-        self.script.effect(f"{effect.name} = {effect.function}({', '.join(arguments)})")
+        self.script.effect(Let(effect.name, f"{effect.function}({', '.join(arguments)})"))
 
     def _slot(self, key: Any, value: Any) -> None:
         target = self.heap.targets[key]
         if key in self.heap.deleted:  # made during the call, perhaps: then nothing is there
-            self.script.effect(f"try: del {target}")
-            self.script.effect("except (AttributeError, LookupError, NameError): pass")
+            self.script.effect(Delete(target))
         if not isinstance(value, Missing):
-            self.script.effect(f"{target} = {self.code(value)}")
+            self.script.effect(Write(target, self.code(value)))
 
     def _container(self, identity: int, before: Any) -> None:
         now, name = self.heap.opened[identity], self.heap.names[identity]
@@ -135,21 +121,21 @@ class Renderer:
     def _changes(self, name: str, now: Any, before: Any) -> None:
         if isinstance(now, set):
             if now != before:
-                self.script.effect(f"replace({name}, {self.script.constant(now)})")
+                self.script.effect(Perform(f"replace({name}, {self.script.constant(now)})"))
         elif isinstance(now, list | collections.deque):
             if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
-                self.script.effect(f"replace({name}, {self._list(list(now))})")
+                self.script.effect(Perform(f"replace({name}, {self._list(list(now))})"))
         elif list(now) != list(before) or any(now[k] is not before[k] for k in now):
             self._dict_changes(name, now, before)
 
     def _dict_changes(self, name: str, now: dict[Any, Any], before: dict[Any, Any]) -> None:
         """Sets what has changed; where keys have gone or moved, all of them."""
         if list(now)[: len(before)] != list(before):
-            self.script.effect(f"replace({name}, {self._dict(now)})")
+            self.script.effect(Perform(f"replace({name}, {self._dict(now)})"))
             return
         for key, value in now.items():
             if key not in before or before[key] is not value:
-                self.script.effect(f"{name}[{self.heap.literal(key)}] = {self.code(value)}")
+                self.script.effect(Write(f"{name}[{self.heap.literal(key)}]", self.code(value)))
 
     def code(self, value: Any) -> str:
         """A value as an expression."""
@@ -175,7 +161,7 @@ class Renderer:
             code = self._fresh(value)
             if code is None:
                 return self.script.constant(value)
-            self.script.effect(f"{made} = {code}")
+            self.script.effect(Let(made, code))
             self._made[id(value)] = made
             self._fill(made, value)
         return self._made[id(value)]
@@ -185,12 +171,12 @@ class Renderer:
         if id(value) not in self._made:
             self._held.append(value)
             self._made[id(value)] = self.script.name()
-            self.script.effect(f"{self._made[id(value)]} = {self._output(value.tensor)}.numpy()")
+            self.script.effect(Let(self._made[id(value)], f"{self._output(value.tensor)}.numpy()"))
         return self._made[id(value)]
 
     def _fresh(self, value: Any) -> str | None:
         """What makes a value that the call has made; None for what was there before and stays the same."""
-        if isinstance(value, _PASSING):
+        if isinstance(value, StandIn):
             raise Inconvertible(Feature.ESCAPE, "the call returns or stores a function or method that it made")
         if isinstance(value, RECORDS):
             raise Inconvertible(Feature.ESCAPE, f"a {type(value).__name__} leaves the call, with tensors of the graph")
@@ -201,7 +187,6 @@ class Renderer:
         if isinstance(value, collections.deque):
             return f"{self.script.constant(collections.deque)}({self._list(list(value))}, {value.maxlen})"
         if isinstance(value, collections.defaultdict):
-            self._factory(value)
             made = f"{self.script.constant(type(value))}({self.code(value.default_factory)}"
             return f"{made}, {self._dict(value)})"
         if type(value) in (collections.OrderedDict, collections.Counter):
@@ -234,10 +219,6 @@ class Renderer:
             return f"set({constant})" if isinstance(value, set) else None
         return f"{type(value).__name__}({self._list(list(value))})"
 
-    def _factory(self, value: Any) -> None:
-        if isinstance(value.default_factory, Closure):
-            raise Inconvertible(Feature.ESCAPE, "the call returns or stores a function that it defined")
-
     def _exception(self, error: BaseException) -> str:
         if error.__cause__ is not None:
             raise Inconvertible(Feature.ESCAPE, "the call returns or stores an exception with a cause")
@@ -248,11 +229,11 @@ class Renderer:
         if not self.heap.is_made(value):
             return
         for name, member in getattr(value, "__dict__", {}).items():
-            self.script.effect(f"{made}.__dict__[{name!r}] = {self.code(member)}")
+            self.script.effect(Write(f"{made}.__dict__[{name!r}]", self.code(member)))
         self.script.scope["set_attribute"] = object.__setattr__
         for name in objects.slots_of(type(value)):
             if hasattr(value, name):
-                self.script.effect(f"set_attribute({made}, {name!r}, {self.code(getattr(value, name))})")
+                self.script.effect(Perform(f"set_attribute({made}, {name!r}, {self.code(getattr(value, name))})"))
 
     def _list(self, members: list[Any]) -> str:
         return f"[{self._parts(members)}]"
@@ -267,7 +248,7 @@ class Renderer:
             made = self._made[id(run)] = self.script.name()
             rows = ", ".join(map(self._output, [run.count, *merging.stacks(self.ev, merging.alike(self.ev, run))]))
             self.script.scope["members"] = lists.members
-            self.script.effect(f"{made} = members({self.script.constant(run.element)}, {rows})")
+            self.script.effect(Let(made, f"members({self.script.constant(run.element)}, {rows})"))
         return self._made[id(run)]
 
     def _dict(self, members: dict[Any, Any]) -> str:
@@ -275,7 +256,8 @@ class Renderer:
 
     def _tensor(self, value: Any) -> str:
         if isinstance(value, tf.Tensor):
-            return self.heap.placeholders.get(id(value)) or self._output(value)
+            fed = self.heap.input_of(value)
+            return self._output(value) if fed is None else fed.name
         components = tf.nest.flatten(value, expand_composites=True)
         spec = tf.type_spec_from_value(value)
         self.script.scope["pack"] = _pack

@@ -45,8 +45,8 @@ from recgraph.speculate.script.assumptions import (
     TwoObjects,
 )
 from recgraph.speculate.script.contexts import Contexts
-from recgraph.speculate.script.script import Script
-from recgraph.speculate.script.stand_ins import MISSING, Residual, fixed, has_run
+from recgraph.speculate.script.script import Condition, Script
+from recgraph.speculate.script.stand_ins import MISSING, Residual, fixed, has_run, rebuilt
 
 _IDENTITIES = (
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, tf.Variable, tf.DType, enum.Enum
@@ -74,6 +74,23 @@ _STRUCTURE = frozenset(
 }  # fmt: skip
 
 
+@dataclasses.dataclass(eq=False)
+class Input:
+    """What the script gives to the graph.
+
+    Attributes:
+        tensor: the placeholder.
+        name: of the value in the script.
+        example: the tensor that is fed in the call that is converted; None where a number is.
+        is_told: whether the program tells it apart from others: a tape is asked about it.
+    """
+
+    tensor: tf.Tensor
+    name: str
+    example: Any = None
+    is_told: bool = False
+
+
 class Heap:
     """The objects of one call.
 
@@ -91,12 +108,8 @@ class Heap:
         opened: containers as working copies, by id.
         originals: by id, those containers and their first members.
         losses: of Keras's layers.
-        inputs: the placeholders of what the script feeds.
-        placeholders: by id, the names of the values that are fed.
         sealed: by id, the containers in which items were set under keys that differ from call to call.
-        examples: by id of the placeholder, the tensor that is fed in the call that is converted.
         merges_tensors: whether one tensor that is read in two places is one placeholder.
-        identified: placeholders, by id, of tensors that the program tells apart: what a tape is asked about.
     """
 
     eager_tensor_type = tf_private.EagerTensor
@@ -113,17 +126,13 @@ class Heap:
         self.appended: dict[int, list[Any]] = {}
         self.opened: dict[int, Any] = {}
         self.originals: dict[int, tuple[Any, Any]] = {}
-        self.inputs: list[tf.Tensor] = []
-        self.placeholders: dict[int, str] = {}
-        self.examples: dict[int, Any] = {}
         self.merges_tensors = False
-        self.identified: dict[int, tf.Tensor] = {}
         self.losses = Losses()
         self._reads_settings = False
         self.sealed: dict[int, Any] = {}
         self._made: dict[int, Any] = {}
         self._given: set[int] = set()
-        self._feeds: dict[str, tf.Tensor] = {}
+        self._feeds: dict[str, Input] = {}
 
     def name_of(self, thing: Any) -> str | None:
         """The name of an object that was there before the call; None for others."""
@@ -155,7 +164,7 @@ class Heap:
     def admit(self, value: Any, name: str, what: str, seen: Seen, site: Any, where: str) -> Any:
         """What a value that the script has read is to the program. Makes the assumptions about it."""
 
-        def assume(kind: type[Assumption], condition: str) -> None:
+        def assume(kind: type[Assumption], condition: str | Condition) -> None:
             self.script.assume(condition, kind(what, where, site))
 
         if answers_itself(value):
@@ -261,24 +270,33 @@ class Heap:
             has_one_rank, shape = True, value.shape
         elif not has_one_rank:  # a graph for each rank
             shape = tf.TensorShape([None] * value.shape.rank)
-        if self.merges_tensors and (before := self._placeholder_of(value)) is not None:
-            assume(OneObject, f"{name} is {self.placeholders[id(before)]}")
-            return before
+        if self.merges_tensors and (before := self._input_with(value)) is not None:
+            assume(OneObject, f"{name} is {before.name}")
+            return before.tensor
         dtype, dims = value.dtype.as_datatype_enum, tuple(shape)
         assume(SameType, self.script.is_eager(name, dtype))  # a more general shape would not help where this breaks
         assume(FittingShape if has_one_rank else SameType, self.script.has_shape(name, dims))
-        tensor = self.fed(name, tf.TensorSpec(shape, value.dtype))
-        self.examples[id(tensor)] = value
-        return tensor
+        made = self._fed(name, tf.TensorSpec(shape, value.dtype))
+        made.example = value
+        return made.tensor
 
-    def _placeholder_of(self, value: Any) -> tf.Tensor | None:
-        """The placeholder of a tensor that has been read already."""
-        return next((known for known in self.inputs if self.examples.get(id(known)) is value), None)
+    def _input_with(self, value: Any) -> Input | None:
+        """The input for a tensor that has been read already."""
+        return next((known for known in self._feeds.values() if known.example is value), None)
 
-    def identify(self, tensor: Any) -> None:
+    @property
+    def inputs(self) -> list[tf.Tensor]:
+        """The placeholders of what the script gives to the graph, in order."""
+        return [known.tensor for known in self._feeds.values()]
+
+    def input_of(self, tensor: Any) -> Input | None:
+        """The input whose placeholder a tensor is."""
+        return next((known for known in self._feeds.values() if known.tensor is tensor), None)
+
+    def tell(self, tensor: Any) -> None:
         """The program can tell by what a tape gives whether a tensor is another one, too."""
-        if id(tensor) in self.examples:
-            self.identified[id(tensor)] = tensor
+        if (known := self.input_of(tensor)) is not None:
+            known.is_told = True
 
     def assume_distinct_tensors(self) -> None:
         """No tensor that the program tells apart is read in two places, or all are where they were in this call.
@@ -286,40 +304,36 @@ class Heap:
         Raises:
             Again: in this call one is, and its places have not been merged yet.
         """
-        fed = [tensor for tensor in self.inputs if id(tensor) in self.examples]
-        told = [tensor for tensor in fed if id(tensor) in self.identified]
-        others = [tensor for tensor in fed if id(tensor) not in self.identified]
+        fed = [known for known in self._feeds.values() if known.example is not None]
+        told, others = ([known for known in fed if known.is_told is wanted] for wanted in (True, False))
         if not told or len(fed) == 1:
             return
-        if not are_apart(*([self.examples[id(tensor)] for tensor in part] for part in (told, others))):
+        if not are_apart(*([known.example for known in part] for part in (told, others))):
             raise Again({ALIASES})
-        names = ("".join(f"{self.placeholders[id(tensor)]}, " for tensor in part) for part in (told, others))
+        names = ("".join(f"{known.name}, " for known in part) for part in (told, others))
         self.script.scope["are_apart"] = are_apart
         what = f"{len(fed)} tensors, {len(told)} of which a tape is asked about"
         self.script.assume(f"are_apart({', '.join(f'({part})' for part in names)})", TwoObjects(what))
 
     def fed(self, name: str, spec: tf.TensorSpec) -> tf.Tensor:
         """The placeholder for a value that the script gives to the graph."""
+        return self._fed(name, spec).tensor
+
+    def _fed(self, name: str, spec: tf.TensorSpec) -> Input:
         key = f"{name}:{spec.dtype.name}"
         if key not in self._feeds:
             with self.graph.as_default(), tf.control_dependencies(None):
-                tensor = tf_private.placeholder(spec)
-            self.inputs.append(tensor)
-            self._feeds[key] = tensor
-            self.placeholders[id(tensor)] = name
+                self._feeds[key] = Input(tf_private.placeholder(spec), name)
             self.script.feed(name)
         return self._feeds[key]
 
     def mark(self) -> Any:
         """What has been read so far, for `reset`."""
-        known = (self.names, self._feeds, self.placeholders, self.originals, self.previous)
-        return len(self.inputs), tuple(dict(part) for part in known)
+        return [dict(part) for part in (self.names, self._feeds, self.originals, self.previous)]
 
     def reset(self, mark: Any) -> None:
         """Forgets what was read since."""
-        inputs, known = mark
-        self.names, self._feeds, self.placeholders, self.originals, self.previous = (dict(part) for part in known)
-        del self.inputs[inputs:]
+        self.names, self._feeds, self.originals, self.previous = (dict(part) for part in mark)
 
     def unsealed(self, container: Any, where: str) -> None:
         """That nothing was set in a container under a key that differs from call to call.
@@ -455,7 +469,9 @@ class Heap:
             found = [self._member(container, i, v, where) for i, v in enumerate(container)]
             if isinstance(container, collections.deque):
                 return collections.deque(found, container.maxlen)
-            return _rebuilt(container, found) if isinstance(container, tuple) else found
+            if not isinstance(container, tuple):
+                return found
+            return rebuilt(container, found) if hasattr(container, "_make") else tuple(found)
         keys = tuple(container)
         if not is_plain(keys):
             raise Inconvertible(
@@ -558,11 +574,6 @@ def _put(opened: dict[Any, Any], key: Any, value: Any) -> None:
         del opened[key]
     else:
         opened[key] = value
-
-
-def _rebuilt(original: Any, members: list[Any]) -> Any:
-    """A tuple, or a named one, of other members."""
-    return type(original)._make(members) if hasattr(original, "_make") else tuple(members)
 
 
 # What a class gives as it holds it, so that asking the class itself is enough.

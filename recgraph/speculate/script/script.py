@@ -1,6 +1,6 @@
 """The Python function that a call becomes: check the assumptions, run the graph, then do to Python what the call does.
 
-It is written line by line while the graph is built, and compiled once::
+It is a program of nodes that grows while the graph is built, and is written and compiled once::
 
     def call(parameters):
         (v0, v1) = parameters
@@ -17,10 +17,11 @@ what is checked while the graph can still be undone.
 
 from __future__ import annotations
 
+import ast
 import contextlib
-import re
+import dataclasses
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
@@ -30,14 +31,147 @@ from recgraph.speculate.script.stand_ins import StandIn, stands_in
 _INDENT = "    "
 
 
+class Node:
+    """A statement of the function."""
+
+    @property
+    def lines(self) -> list[str]:
+        """Its source."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """What is checked before the graph.
+
+    Attributes:
+        code: an expression.
+        told: the name that stands for an object which is told by its address, if it is about one.
+    """
+
+    code: str
+    told: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Guard(Node):
+    """Goes on only where a condition holds; `number` is the assumption that it does."""
+
+    condition: Condition
+    number: int
+
+    @property
+    def lines(self) -> list[str]:
+        return [f"if not ({self.condition.code}): return broken({self.number})"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Let(Node):
+    """Gives names to what an expression gives.
+
+    Attributes:
+        target: one name, or several in parentheses.
+        expression: what is read, or called.
+        broken: for each exception that it may raise, the number of the assumption that it does not.
+    """
+
+    target: str
+    expression: str
+    broken: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        code = f"{self.target} = {self.expression}"
+        if not self.broken:
+            return [code]
+        return [f"try: {code}", *(f"except {kind}: return broken({number})" for kind, number in self.broken)]
+
+    @property
+    def names(self) -> set[str]:
+        """Those in the expression."""
+        return {node.id for node in ast.walk(ast.parse(self.expression, mode="eval")) if isinstance(node, ast.Name)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Raising(Let):
+    """Gives a name to the exception that a call raises, of the kind that it has always raised."""
+
+    kind: str = ""
+    number: int = 0
+
+    @property
+    def lines(self) -> list[str]:
+        return [
+            f"try: {self.target} = {self.expression}",
+            f"except Exception as error: {self.target} = error.with_traceback(None)",
+            f"if type({self.target}) is not {self.kind}: return broken({self.number})",
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunGraph(Node):
+    """Runs the graph, and then the checks: what may fail after it, while it can still be undone."""
+
+    feeds: Sequence[str]
+    checks: Sequence[Node]
+
+    @property
+    def lines(self) -> list[str]:
+        feeds = "".join(f"{feed}, " for feed in self.feeds)
+        failing = "except Exception as error: return failed(error)"
+        if not self.checks:
+            return [f"try: t = graph(({feeds}))", failing]
+        names = "".join(f"{check.target}, " for check in self.checks if isinstance(check, Let))
+        body = [_INDENT + line for line in [*_lines(self.checks), f"return ({names})"]]
+        return ["def check(t):", *body, f"try: t, ({names}) = graph(({feeds}), check)", failing]
+
+
+@dataclasses.dataclass(frozen=True)
+class Write(Node):
+    """Gives a place of the program's another value."""
+
+    target: str
+    value: str
+
+    @property
+    def lines(self) -> list[str]:
+        return [f"{self.target} = {self.value}"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Delete(Node):
+    """Deletes what is in a place, if something is."""
+
+    target: str
+
+    @property
+    def lines(self) -> list[str]:
+        return [f"try: del {self.target}", "except (AttributeError, LookupError, NameError): pass"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Perform(Node):
+    """Calls something for what it does."""
+
+    code: str
+
+    @property
+    def lines(self) -> list[str]:
+        return [self.code]
+
+
+def _lines(nodes: Iterable[Node]) -> list[str]:
+    return [line for node in nodes for line in node.lines]
+
+
 class Script:
-    """The lines of the function, and the objects that they name."""
+    """The statements of the function, and the objects that they name."""
 
     def __init__(self, parameters: int) -> None:
         self.parameters = [f"p{i}" for i in range(parameters)]
-        self.before: list[str] = []
-        self.after: list[str] = []
-        self.checks: list[str] = []
+        self.before: list[Node] = []
+        self.after: list[Node] = []
+        self.checks: list[Node] = []
         self.feeds: list[str] = []
         self.result = "None"
         self.assumptions: list[Assumption] = []
@@ -58,7 +192,7 @@ class Script:
             self.scope[name] = value
         return self._constants[id(value)]
 
-    def is_same(self, name: str, value: Any) -> str:
+    def is_same(self, name: str, value: Any) -> Condition:
         """The condition that a name stands for this very object, which the script does not keep alive.
 
         An address stands for it: when the object dies, so does the script, before another can have that address.
@@ -66,8 +200,8 @@ class Script:
         try:
             self.watched.append(weakref.ref(value))
         except TypeError:
-            return f"{name} is {self.constant(value)}"
-        return f"id({name}) == {id(value)}"
+            return Condition(f"{name} is {self.constant(value)}")
+        return Condition(f"id({name}) == {id(value)}", told=name)
 
     def is_equal(self, name: str, value: Any) -> str:
         """The condition that a name stands for equal plain data of the same type."""
@@ -92,11 +226,12 @@ class Script:
         self._count += 1
         return f"v{self._count}"
 
-    def assume(self, condition: str, assumption: Assumption) -> None:
+    def assume(self, condition: str | Condition, assumption: Assumption) -> None:
         """Goes on only where a condition holds."""
-        if condition not in self._assumed:
-            self._assumed.add(condition)
-            self.before.append(f"if not ({condition}): return broken({self.number(assumption)})")
+        condition = condition if isinstance(condition, Condition) else Condition(condition)
+        if condition.code not in self._assumed:
+            self._assumed.add(condition.code)
+            self.before.append(Guard(condition, self.number(assumption)))
 
     def number(self, assumption: Assumption) -> int:
         """The number of an assumption, by which the one that broke is told."""
@@ -106,14 +241,14 @@ class Script:
     def read(self, expression: str, assumption: Assumption | None = None) -> str:
         """The name of a value that is read before the graph runs, once. It may fail only with an assumption."""
         if expression not in self._read:
-            name = self.name()
-            if assumption is None:
-                self.before.append(f"{name} = {expression}")
-            else:
-                number = self.number(assumption)
-                self.before += [f"try: {name} = {expression}", f"except Exception: return broken({number})"]
-            self._read[expression] = name
+            self._read[expression] = self.name()
+            self.compute(self._read[expression], expression, assumption)
         return self._read[expression]
+
+    def compute(self, name: str, expression: str, assumption: Assumption | None = None) -> None:
+        """Gives a name to what is called before the graph runs. It may fail only with an assumption."""
+        broken = () if assumption is None else (("Exception", self.number(assumption)),)
+        self.before.append(Let(name, expression, broken))
 
     def feed(self, name: str) -> int:
         """Gives a value to the graph; the number of its input."""
@@ -130,9 +265,9 @@ class Script:
         self._read, self._assumed = dict(mark[3]), set(mark[4])
         del self.before[before:], self.feeds[feeds:], self.assumptions[assumptions:]
 
-    def effect(self, line: str) -> None:
+    def effect(self, node: Node) -> None:
         """Something to do after the graph, in order."""
-        self.after.append(line)
+        self.after.append(node)
 
     @contextlib.contextmanager
     def checking(self) -> Iterator[None]:
@@ -143,37 +278,25 @@ class Script:
         finally:
             self.after = after
 
-    def _running(self) -> list[str]:
-        """Runs the graph, and then what may fail."""
-        feeds = "".join(f"{feed}, " for feed in self.feeds)
-        failing = "except Exception as error: return failed(error)"
-        if not self.checks:
-            return [f"try: t = graph(({feeds}))", failing]
-        names = "".join(f"{found[1]}, " for line in self.checks if (found := re.match(r"(v\d+) = ", line)))
-        body = [_INDENT + line for line in [*self.checks, f"return ({names})"]]
-        return ["def check(t):", *body, f"try: t, ({names}) = graph(({feeds}), check)", failing]
-
     @property
     def text(self) -> str:
         """The source."""
         names = "".join(f"{name}, " for name in self.parameters)
         body = [f"({names}) = parameters"] if names else []
-        body += self.before
-        body += self._running()
-        body += [*self.after, f"return {self.result}"]
+        body += _lines([*self.before, RunGraph(self.feeds, self.checks), *self.after])
+        body.append(f"return {self.result}")
         return "\n".join(["def call(parameters):", *(_INDENT + line for line in body)]) + "\n"
 
     def owner(self) -> int | None:
         """The first parameter through which objects were found that must be these very ones; None if there is none."""
         roots: dict[str, set[str]] = {name: {name} for name in self.parameters}
         owners: set[str] = set()
-        for line in self.before:
-            read = re.match(r"(?:try: )?(v\d+) = (.*)", line)
-            if read:
-                roots[read[1]] = set().union(*(roots.get(name, set()) for name in re.findall(r"\b[pv]\d+\b", read[2])))
-            for name in re.findall(r"\bid\((\w+)\) == \d", line):
-                owners |= roots.get(name, set())
-        return min((int(name[1:]) for name in owners), default=None)
+        for node in self.before:
+            if isinstance(node, Let):
+                roots[node.target] = set().union(*(roots.get(name, set()) for name in node.names))
+            elif isinstance(node, Guard):
+                owners |= roots.get(node.condition.told, set())
+        return min((self.parameters.index(name) for name in owners), default=None)
 
     def compile(self, scope: dict[str, Any]) -> Callable[[Sequence[Any]], Any]:
         """The function. `scope` has `graph`, `broken` and `failed`."""

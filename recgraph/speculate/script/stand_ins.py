@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
 import keras
@@ -44,6 +44,24 @@ class MadeFunction(StandIn):
     def call(self, ev: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
         """What a call of it gives."""
         raise NotImplementedError
+
+
+class Giving(MadeFunction):
+    """A method without arguments of which the conversion knows what it gives."""
+
+    def __init__(self, give: Callable[[], Any]) -> None:
+        self._give = give
+
+    def call(self, ev: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
+        """What it gives."""
+        return self._give()
+
+
+class OwnersMethod(MadeFunction):
+    """A method that has been found, with the value that it belongs to."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -138,6 +156,16 @@ def is_symbolic(value: Any) -> bool:
     return isinstance(value, tf.Tensor | tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor | MemberRun)
 
 
+def is_of_graph(value: Any) -> bool:
+    """Whether a value is a number or array of Python's that comes out of the graph."""
+    return isinstance(value, Residual) and value.tensor is not None
+
+
+def is_unknown(value: Any) -> bool:
+    """Whether a value is one that only the script or the graph knows."""
+    return is_symbolic(value) or isinstance(value, Residual | Showing)
+
+
 def is_variable(value: Any) -> bool:
     """Whether a value is a variable, TensorFlow's or Keras's."""
     return isinstance(value, tf.Variable | keras.Variable)
@@ -214,6 +242,14 @@ class Ref(StandIn):
     table: Any
     row: tf.Tensor
     path: frozenset[str] = frozenset()
+
+
+def rebuilt(original: Any, members: Iterable[Any]) -> Any:
+    """A list, a tuple, perhaps a named one, or a dict with other members."""
+    if isinstance(original, dict):
+        return dict(zip(original, members, strict=True))
+    kind: Any = type(original)
+    return kind._make(members) if hasattr(kind, "_make") else kind(members)
 
 
 def mapped(function: Callable[[Any], Any], value: Any) -> Any:

@@ -14,12 +14,13 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.machine.evaluator import Evaluator, registering
+from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.assumptions import Assumption, FittingInteger, NoException
 from recgraph.speculate.script.contexts import RecursiveBody
 from recgraph.speculate.script.stand_ins import HELD, Residual, read_variable
-from recgraph.speculate.values import script_calls
+from recgraph.speculate.values import arrays
 
 _FULL: Final = 1 << 63
 _EXACT_IN_FLOAT: Final = 1 << 53
@@ -27,16 +28,8 @@ _EXACT_IN_FLOAT: Final = 1 << 53
 _STEP: Final = 1 << 32
 _Rule = Callable[["NumberOperation"], Residual]
 RULES: dict[Any, _Rule] = {}
-
-
-def rule(*functions: Any) -> Callable[[_Rule], _Rule]:
-    """Registers how a function of numbers is done in the graph."""
-
-    def register(how: _Rule) -> _Rule:
-        RULES.update(dict.fromkeys(functions, how))
-        return how
-
-    return register
+# Says how a function of numbers is done in the graph.
+rule = registering(RULES)
 
 
 class NumberOperation:
@@ -90,7 +83,7 @@ class NumberOperation:
 
 def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | None:
     """The value of a function of numbers in the graph; None where it is not done there."""
-    how = _rule_of(function)
+    how = RULES.get(function) if known.is_hashable(function) else None
     if how is not None and getattr(function, "__module__", "") == "math":
         arguments = [_as_number(ev, a) for a in arguments]
     if how is None or not all(_is_number(a) for a in arguments) or (how is _rounding and len(arguments) > 1):
@@ -119,17 +112,8 @@ def extreme(ev: Evaluator, function: Any, members: Sequence[Any]) -> Residual | 
 
 def _as_number(ev: Evaluator, value: Any) -> Any:
     """A number for the functions of `math`, which take those of NumPy's, too."""
-    is_float = (
-        isinstance(value, Residual) and value.is_array and value.tensor is not None and value.tensor.dtype.is_floating
-    )
+    is_float = arrays.is_array(value) and value.tensor.dtype.is_floating
     return number_of(ev, float, value.tensor) if is_float and value.tensor.shape.rank == 0 else value
-
-
-def _rule_of(function: Any) -> _Rule | None:
-    try:
-        return RULES.get(function)
-    except TypeError:
-        return None
 
 
 def _is_number(value: Any) -> bool:
@@ -142,9 +126,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _tensor(ev: Evaluator, value: Any) -> tf.Tensor:
-    if isinstance(value, Residual):
-        return script_calls.as_tensor(ev, value)
-    return tf.constant(value, {bool: tf.bool, int: tf.int64, float: tf.float64}[type(value)])
+    return ev.tensor(value)
 
 
 def _limit(value: Any, tensor: tf.Tensor) -> int | None:
@@ -157,7 +139,7 @@ def _limit(value: Any, tensor: tf.Tensor) -> int | None:
 
 def kept_in_loop(ev: Evaluator, value: Residual) -> tf.Tensor:
     """An integer that goes into a branch's or loop's variable: it is smaller than those may be."""
-    tensor = script_calls.as_tensor(ev, value)
+    tensor = ev.tensor(value)
     if (
         tensor.dtype == tf.int64
         and (value.limit is None or value.limit > HELD + _STEP)
@@ -269,16 +251,9 @@ def _with_sign(value: tf.Tensor, sign: tf.Tensor) -> tf.Tensor:
     return tf.where(is_negative, -value, value)
 
 
-_DIVISIONS: Final = frozenset(
-    {
-        operator.truediv,
-        operator.itruediv,
-        operator.floordiv,
-        operator.ifloordiv,
-        operator.mod,
-        operator.imod,
-    }
-)
+_DIVISIONS: Final = frozenset({
+    operator.truediv, operator.itruediv, operator.floordiv, operator.ifloordiv, operator.mod, operator.imod
+})  # fmt: skip
 
 
 @rule(math.isnan, math.isinf, math.isfinite)

@@ -15,12 +15,13 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import IN_PLACE
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.stand_ins import LateCall, MadeFunction, Residual, fixed, read_variable
+from recgraph.speculate.script.stand_ins import LateCall, Residual, fixed, is_of_graph
 
-_FLOATS: Final = (tf.float16, tf.float32, tf.float64)
-_INTEGERS: Final = (tf.int8, tf.int16, tf.int32, tf.int64)
+FLOATS: Final = (tf.float16, tf.float32, tf.float64)
+INTEGERS: Final = (tf.int8, tf.int16, tf.int32, tf.int64)
 _COMPARISONS: Final = frozenset({operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne})
 _OF_FLOATS: Final = frozenset({operator.add, operator.sub, operator.mul, operator.neg, operator.abs, abs})
 
@@ -32,7 +33,7 @@ def of(tensor: tf.Tensor) -> Residual:
 
 def is_array(value: Any) -> bool:
     """Whether a value is NumPy's and known in the graph."""
-    return isinstance(value, Residual) and value.is_array and value.tensor is not None
+    return is_of_graph(value) and value.is_array
 
 
 def apply(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residual | None:
@@ -49,7 +50,7 @@ def _operator(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Residua
     dtype = dtypes.pop()
     if dtype == tf.string:
         return _bytes(function, arguments)
-    kinds = (*_FLOATS, *_INTEGERS) if function in _COMPARISONS else _FLOATS
+    kinds = (*FLOATS, *INTEGERS) if function in _COMPARISONS else FLOATS
     if dtypes or dtype not in kinds:
         return None
     operands = [a.tensor if is_array(a) else _beside(ev, a, dtype) for a in arguments]
@@ -71,18 +72,18 @@ def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor | None:
     """A number of Python's beside an array: it takes the array's dtype."""
     if isinstance(value, Residual):
         is_number = value.tensor is not None and not value.is_array
-        if is_number and dtype in _FLOATS and value.tensor.dtype == tf.float64:
+        if is_number and dtype in FLOATS and value.tensor.dtype == tf.float64:
             return tf.cast(value.tensor, dtype)
         return None
-    if type(value) is float and dtype in _FLOATS:
+    if type(value) is float and dtype in FLOATS:
         return tf.constant(value, dtype)
-    if type(value) is int and (dtype in _FLOATS and abs(value) < 1 << 10 or _fits(value, dtype)):
+    if type(value) is int and (dtype in FLOATS and abs(value) < 1 << 10 or _fits(value, dtype)):
         return tf.constant(value, dtype)
     return None
 
 
 def _fits(value: int, dtype: tf.DType) -> bool:
-    return dtype in _INTEGERS and bool(dtype.min <= value <= dtype.max)
+    return dtype in INTEGERS and bool(dtype.min <= value <= dtype.max)
 
 
 def item(array: Residual, index: Any) -> Residual | None:
@@ -130,46 +131,28 @@ CHANGING: Final = frozenset(
 )  # fmt: skip
 METHODS_ON_COPIES: Final = frozenset({"sort", "fill", "put", "partition"})
 _ANY, _ALL = (lambda t: tf.reduce_any(tf.cast(t, tf.bool))), (lambda t: tf.reduce_all(tf.cast(t, tf.bool)))
-_METHODS: Final[dict[str, Any]] = {
+METHODS: Final[dict[str, Any]] = {
     "any": _ANY, "all": _ALL, "max": _extreme(True), "min": _extreme(False), "argmax": _place(True),
     "argmin": _place(False),
 }  # fmt: skip
 _FUNCTIONS: Final[dict[Any, Any]] = {
-    **{getattr(np, name): how for name, how in _METHODS.items()},
+    **{getattr(np, name): how for name, how in METHODS.items()},
     np.isnan: tf.math.is_nan, np.isinf: tf.math.is_inf, np.isfinite: tf.math.is_finite, np.abs: tf.abs,
 }  # fmt: skip
 
 
 def look(function: Any, arguments: Sequence[Any]) -> Residual | None:
     """A function of NumPy's on one array or tensor; None where it is not done in the graph."""
-    if len(arguments) != 1 or not _is_function(function):
+    if len(arguments) != 1 or not known.is_hashable(function) or function not in _FUNCTIONS:
         return None
     value = arguments[0]
     tensor = value.tensor if is_array(value) else value
     if not isinstance(tensor, tf.Tensor) or not tensor.shape.is_fully_defined() or not tensor.shape.num_elements():
         return None
-    wanted = (*_FLOATS, tf.bool) if function in (np.any, np.all) else _FLOATS
-    if tensor.dtype not in wanted and not (tensor.dtype in _INTEGERS and function not in (np.isnan, np.isinf, np.abs)):
+    wanted = (*FLOATS, tf.bool) if function in (np.any, np.all) else FLOATS
+    if tensor.dtype not in wanted and not (tensor.dtype in INTEGERS and function not in (np.isnan, np.isinf, np.abs)):
         return None
     return of(_FUNCTIONS[function](tensor))
-
-
-def _is_function(function: Any) -> bool:
-    try:
-        return function in _FUNCTIONS
-    except TypeError:
-        return False
-
-
-class Numpy(MadeFunction):
-    """`tensor.numpy`."""
-
-    def __init__(self, owner: tf.Tensor | tf.Variable) -> None:
-        self.owner = owner
-
-    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Residual:
-        """The array, with the value that a variable has now."""
-        return of(read_variable(self.owner))
 
 
 def is_changed_by(function: Any, arguments: Sequence[Any]) -> bool:

@@ -24,16 +24,15 @@ from recgraph.speculate.script.assumptions import Presence, SameKeys, SameObject
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     MISSING,
-    MadeFunction,
+    Giving,
     Missing,
+    OwnersMethod,
     Residual,
     StandIn,
-    is_symbolic,
     is_variable,
+    read_variable,
 )
-from recgraph.speculate.values import building, objects
-from recgraph.speculate.values.arrays import Numpy
-from recgraph.speculate.values.methods import HeapMethod
+from recgraph.speculate.values import arrays, building, objects
 
 _ABSENT = object()
 # What programs replace in a library's module.
@@ -50,7 +49,7 @@ class Attributes(Kind):
         ev, owner = self.ev, self.it
         if isinstance(owner, tuple) and name in getattr(owner, "_fields", ()):
             return ev.item(owner, owner._fields.index(name))  # type: ignore[attr-defined]
-        if _is_native(owner):
+        if is_native(owner):
             return _native(ev, owner, name)
         held = ev.heap.shadow.get(("attribute", id(owner), name), _ABSENT)
         if held is _ABSENT:
@@ -58,6 +57,19 @@ class Attributes(Kind):
         if isinstance(held, Missing):
             raise _no_attribute(ev, owner, name)
         return held
+
+    def has(self, name: str) -> bool:
+        """Assumed to stay so; where a method of the user's may run, it is found by reading the attribute."""
+        ev, owner = self.ev, self.it
+        key = ("attribute", id(owner), name)
+        if key in ev.heap.shadow:
+            return ev.heap.shadow[key] is not MISSING
+        if runs_something(ev, owner, name):
+            return objects.read_or(ev, owner, name, MISSING) is not MISSING
+        found, held = hasattr(owner, name), ev.heap.name_of(owner)
+        if held is not None:
+            ev.script.assume(f"hasattr({held}, {name!r}) is {found}", ev.noted(Presence, f".{name}"))
+        return found
 
     def put(self, name: str, value: Any) -> None:
         """By a property, a descriptor, or in the object itself."""
@@ -87,7 +99,22 @@ class Attributes(Kind):
         put_plainly(ev, owner, name, value)
 
 
-def _is_native(owner: Any) -> bool:
+# What a class has that runs nothing when it is read.
+_SILENT = (
+    type(None), int, float, str, list, dict, tuple, set, types.FunctionType, types.MemberDescriptorType, staticmethod
+)  # fmt: skip
+
+
+def runs_something(ev: Evaluator, owner: Any, name: str) -> bool:
+    """Whether a method of the user's may run where an attribute is read."""
+    kind = owner if isinstance(owner, type) else type(owner)
+    if not objects.is_object(owner):
+        return False
+    found, hook = inspect.getattr_static(kind, name, None), objects.method(ev, kind, "__getattr__")
+    return hook is not None or not isinstance(found, _SILENT)
+
+
+def is_native(owner: Any) -> bool:
     """Whether attributes are read as they are: of frameworks' objects, data, modules of frameworks."""
     if isinstance(owner, types.ModuleType):
         return known.is_library(owner.__name__)
@@ -101,16 +128,14 @@ def _is_native(owner: Any) -> bool:
 
 
 def _native(ev: Evaluator, owner: Any, name: str) -> Any:
-    name_in_script = ev.heap.name_of(owner)
-    if name_in_script is not None and isinstance(owner, COLLECTIONS):
-        is_method = callable(getattr(type(owner), name, None))
-        return HeapMethod(owner, name) if is_method else of_instance(ev, owner, name)
-    if name_in_script is not None and isinstance(owner, np.generic | np.random.Generator | np.random.RandomState):
+    if ev.heap.name_of(owner) is not None and isinstance(
+        owner, np.generic | np.random.Generator | np.random.RandomState
+    ):
         raise ev.refuse(Feature.LIBRARY_OBJECT, f"{type(owner).__name__} runs eagerly")
     if is_variable(owner) and name == "numpy":
         ev.heap.given(owner, ev.where())
-        return Numpy(owner)
-    if isinstance(owner, types.FunctionType) and known.is_users(owner) and not ev.heap.is_made(owner):
+        return Giving(lambda: arrays.of(read_variable(owner)))
+    if known.is_users_function(owner) and not ev.heap.is_made(owner):
         return _of_function(ev, owner, name)
     if owner is sys and name in _STREAMS:
         return Residual(ev.script.read(f"{ev.script.constant(sys)}.{name}"), getattr(sys, name))
@@ -130,10 +155,7 @@ def _native(ev: Evaluator, owner: Any, name: str) -> Any:
 
 def _of_function(ev: Evaluator, owner: types.FunctionType, name: str) -> Any:
     """What a function of the user's says of itself, or was given by a decorator."""
-    try:
-        value = getattr(owner, name)
-    except AttributeError as error:
-        raise ev.refuse(Feature.RAISES, str(error)) from error
+    value = ev.attribute(owner, name)
     if name not in vars(owner) and not isinstance(value, str):
         return value  # what it consists of is looked at where it is called
     expression = f"{ev.heap.name_of(owner) or ev.script.constant(owner)}.{name}"
@@ -167,7 +189,7 @@ def _of_object(ev: Evaluator, owner: Any, name: str) -> Any:
         return of_instance(ev, owner, name)
     if found is _ABSENT:
         fallback = ev.of_class(of_class, "__getattr__")
-        if isinstance(fallback, types.FunctionType) and known.is_users(fallback):
+        if known.is_users_function(fallback):
             _assume_absent(ev, owner, of_class, name)
             return ev.call(fallback, [owner, name], {})
         if known.is_frameworks_object(owner):
@@ -213,10 +235,7 @@ def of_instance(ev: Evaluator, owner: Any, name: str) -> Any:
     key = ("attribute", id(owner), name)
     if ev.heap.shadow.get(key, MISSING) is not MISSING:
         return ev.heap.shadow[key]
-    try:
-        value = getattr(owner, name)
-    except AttributeError as error:
-        raise ev.refuse(Feature.RAISES, str(error)) from error
+    value = ev.attribute(owner, name)
     if held is None:
         return value  # made during the call, or reached by no path
     seen, site = ev.seen()
@@ -267,10 +286,7 @@ def of_namespace(ev: Evaluator, owner: Any, name: str) -> Any:
     of_metaclass = ev.of_class(type(owner), name)
     if isinstance(of_metaclass, property):
         return ev.call(of_metaclass.fget, [owner], {})
-    try:
-        value = getattr(owner, name)
-    except AttributeError as error:
-        raise ev.refuse(Feature.RAISES, str(error)) from error
+    value = ev.attribute(owner, name)
     where = ev.where()
     expression = f"{ev.script.constant(owner)}.{name}"
     if isinstance(value, types.MethodType):
@@ -328,93 +344,40 @@ class ObjectDict(StandIn):
     def __init__(self, owner: Any) -> None:
         self.owner = owner
 
-    def contains(self, ev: Evaluator, name: Any) -> bool:
-        """`name in vars(owner)`."""
-        name = ev.concrete(name)
-        key = ("attribute", id(self.owner), name)
-        if key in ev.heap.shadow:
-            return ev.heap.shadow[key] is not MISSING
-        found, held = name in self.owner.__dict__, ev.heap.name_of(self.owner)
-        if held is not None:
-            ev.script.assume(f"({name!r} in {held}.__dict__) is {found}", ev.noted(Presence, f".{name}"))
-        return found
 
-    def item(self, ev: Evaluator, name: Any) -> Any:
-        """`vars(owner)[name]`."""
-        if not self.contains(ev, name):
-            raise ev.raised(KeyError(ev.concrete(name)))
-        return of_instance(ev, self.owner, ev.concrete(name))
-
-    def set_item(self, ev: Evaluator, name: Any, value: Any) -> None:
-        """`vars(owner)[name] = value`; `MISSING` deletes it."""
-        if value is MISSING:
-            self.item(ev, name)
-        put_plainly(ev, self.owner, ev.concrete(name), value)
-
-    def names(self, ev: Evaluator) -> list[str]:
-        """Its keys, in order."""
-        heap, held, now = ev.heap, ev.heap.name_of(self.owner), tuple(self.owner.__dict__)
-        if held is None:
-            return list(now)
-        ev.script.assume(f"tuple({held}.__dict__) == {now!r}", ev.noted(SameKeys, f"of a {type(self.owner).__name__}"))
-        slots = {key[2]: v for key, v in heap.shadow.items() if key[:2] == ("attribute", id(self.owner))}
-        gone = {name for name in slots if ("attribute", id(self.owner), name) in heap.deleted}
-        kept = [name for name in now if name not in gone]
-        return [*kept, *(name for name, value in slots.items() if name not in kept and value is not MISSING)]
-
-    def as_dict(self, ev: Evaluator) -> dict[str, Any]:
-        """A new dict with what it holds."""
-        return {name: of_instance(ev, self.owner, name) for name in self.names(ev)}
-
-
-class NamespaceMethod(MadeFunction):
+class NamespaceMethod(OwnersMethod):
     """A method of an `ObjectDict`."""
-
-    def __init__(self, owner: ObjectDict, name: str) -> None:
-        self.owner, self.name = owner, name
 
     def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Any:
         """Calls it."""
         owner, name = self.owner, self.name
         if name in ("keys", "values", "items", "copy"):
-            return getattr(owner.as_dict(ev), name)(*arguments, **named)
+            return getattr(ev.opened(owner), name)(*arguments, **named)
         if name == "get" and arguments:
-            found = owner.contains(ev, arguments[0])
-            return owner.item(ev, arguments[0]) if found else (arguments[1:] or [None])[0]
+            return ev.item(owner, arguments[0]) if ev.contains(owner, arguments[0]) else (arguments[1:] or [None])[0]
         if name == "setdefault" and len(arguments) == 2:
-            if not owner.contains(ev, arguments[0]):
-                owner.set_item(ev, arguments[0], arguments[1])
-            return owner.item(ev, arguments[0])
+            if not ev.contains(owner, arguments[0]):
+                ev.set_item(owner, *arguments)
+            return ev.item(owner, arguments[0])
         if name == "update":
-            for key, value in _updates(ev, arguments, named).items():
-                owner.set_item(ev, key, value)
+            for part in [*map(ev.opened, arguments), named]:
+                for key, value in dict(part).items():
+                    ev.set_item(owner, key, value)
             return None
-        if name == "pop" and arguments and (len(arguments) == 1 or owner.contains(ev, arguments[0])):
-            value = owner.item(ev, arguments[0])
-            owner.set_item(ev, arguments[0], MISSING)
+        if name == "pop" and arguments and (len(arguments) == 1 or ev.contains(owner, arguments[0])):
+            value = ev.item(owner, arguments[0])
+            ev.delete_item(owner, arguments[0])
             return value
         if name == "pop" and arguments:
             return arguments[1]
         raise ev.refuse(Feature.NAMESPACE, f"{name} of the attributes of an object")
 
 
-def _updates(ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> dict[str, Any]:
-    given = [a.as_dict(ev) if isinstance(a, ObjectDict) else ev.opened(a) for a in arguments]
-    made: dict[str, Any] = {}
-    for part in [*given, named]:
-        made.update(part)
-    return made
-
-
 class Namespace(Kind):
     """The `__dict__` of an object."""
 
     name = "the attributes of an object"
-
-    @classmethod
-    def takes(cls, value: Any) -> bool:
-        """Every `ObjectDict`."""
-        return isinstance(value, ObjectDict)
+    of = ObjectDict
 
     def type(self) -> type:
         """A dict."""
@@ -422,7 +385,7 @@ class Namespace(Kind):
 
     def truth(self) -> bool:
         """Whether the object has attributes."""
-        return bool(self.it.names(self.ev))
+        return bool(self.members())
 
     def get(self, name: str) -> Any:
         """A method of the dict."""
@@ -430,29 +393,47 @@ class Namespace(Kind):
 
     def item(self, index: Any) -> Any:
         """An attribute."""
-        return self.it.item(self.ev, index)
+        name = self.ev.concrete(index)
+        if not self.contains(name):
+            raise self.ev.raised(KeyError(name))
+        return of_instance(self.ev, self.it.owner, name)
 
     def set_item(self, index: Any, value: Any) -> None:
         """Sets an attribute."""
-        self.it.set_item(self.ev, index, value)
+        put_plainly(self.ev, self.it.owner, self.ev.concrete(index), value)
 
     def delete_item(self, index: Any) -> None:
         """Deletes an attribute."""
-        self.it.set_item(self.ev, index, MISSING)
+        self.item(index)
+        self.set_item(index, MISSING)
 
     def contains(self, member: Any) -> Any:
         """Whether the object itself has an attribute."""
-        if is_symbolic(member):
-            raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
-        return self.it.contains(self.ev, member)
+        ev, owner, name = self.ev, self.it.owner, self.ev.concrete(member)
+        key = ("attribute", id(owner), name)
+        if key in ev.heap.shadow:
+            return ev.heap.shadow[key] is not MISSING
+        found, held = name in owner.__dict__, ev.heap.name_of(owner)
+        if held is not None:
+            ev.script.assume(f"({name!r} in {held}.__dict__) is {found}", ev.noted(Presence, f".{name}"))
+        return found
 
     def members(self) -> list[Any]:
-        """The names."""
-        return self.it.names(self.ev)
+        """The names, in order."""
+        owner, heap = self.it.owner, self.ev.heap
+        held, now = heap.name_of(owner), tuple(owner.__dict__)
+        if held is None:
+            return list(now)
+        same = self.ev.noted(SameKeys, f"of a {type(owner).__name__}")
+        self.ev.script.assume(f"tuple({held}.__dict__) == {now!r}", same)
+        slots = {key[2]: v for key, v in heap.shadow.items() if key[:2] == ("attribute", id(owner))}
+        gone = {name for name in slots if ("attribute", id(owner), name) in heap.deleted}
+        kept = [name for name in now if name not in gone]
+        return [*kept, *(name for name, value in slots.items() if name not in kept and value is not MISSING)]
 
     def length(self) -> int:
         """How many attributes there are."""
-        return len(self.it.names(self.ev))
+        return len(self.members())
 
     def operate(self, function: Any, operands: Sequence[Any]) -> Any:
         """As of a dict with what it holds."""
@@ -460,8 +441,8 @@ class Namespace(Kind):
 
     def opened(self) -> Any:
         """A new dict with what it holds."""
-        return self.it.as_dict(self.ev)
+        return {name: of_instance(self.ev, self.it.owner, name) for name in self.members()}
 
     def lift(self) -> Any:
         """The same, lifted."""
-        return self.ev.lift(self.it.as_dict(self.ev))
+        return self.ev.lift(self.opened())

@@ -24,8 +24,15 @@ from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import SameDecision
 from recgraph.speculate.script.contexts import Building, CalledBack
-from recgraph.speculate.script.stand_ins import Iteration, MemberRun, PartialShape, Residual, StandIn, is_symbolic
-from recgraph.speculate.values import script_calls
+from recgraph.speculate.script.stand_ins import (
+    Iteration,
+    MemberRun,
+    PartialShape,
+    Residual,
+    StandIn,
+    is_symbolic,
+    rebuilt,
+)
 
 
 class Callback(StandIn):
@@ -59,7 +66,7 @@ def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], nam
         arguments = [_for_variable(ev, owner, a) for a in arguments]
         named = {name: _for_variable(ev, owner, a) if name in _VALUES else a for name, a in named.items()}
     if isinstance(named.get("step"), Residual) and _is_summary(function):
-        named = {**named, "step": script_calls.as_tensor(ev, named["step"], tf.int64)}
+        named = {**named, "step": ev.tensor(named["step"], tf.int64)}
     values = [argument(ev, a, others) for a in arguments]
     keywords = {name: argument(ev, a, others) for name, a in named.items()}
     try:
@@ -76,14 +83,14 @@ _VALUES = ("value", "delta")
 
 def _for_variable(ev: Evaluator, variable: tf.Variable, value: Any) -> Any:
     """What a variable is given: a number takes its dtype."""
-    if not isinstance(value, Residual) or value.is_array or script_calls.type_of(ev, value) not in (int, float):
+    if not isinstance(value, Residual) or value.is_array or ev.type_of(value) not in (int, float):
         return value
     dtype = variable.dtype
-    if script_calls.type_of(ev, value) is int and dtype.is_integer:
+    if ev.type_of(value) is int and dtype.is_integer:
         return _integer(ev, value, dtype)
     if not dtype.is_floating:
         raise ev.refuse(Feature.RAISES, f"a float that differs from call to call, for a variable of {dtype.name}")
-    return tf.identity(script_calls.as_tensor(ev, value, dtype))
+    return tf.identity(ev.tensor(value, dtype))
 
 
 def _is_summary(function: Any) -> bool:
@@ -131,19 +138,18 @@ def argument(ev: Evaluator, value: Any, others: list[Any]) -> Any:
 def _tensors_for_numbers(ev: Evaluator, value: Any, others: list[Any]) -> Any:
     if isinstance(value, Residual):
         return _number(ev, value, others)
-    if isinstance(value, types.FunctionType) and known.is_users(value):
+    if known.is_users_function(value):
         return Callback(ev, value)
     if isinstance(value, types.MethodType) and known.is_users_method(value):
         return Callback(ev, value)
     if isinstance(value, list | tuple) and any(isinstance(v, Residual | list | tuple) for v in value):
-        members = [_tensors_for_numbers(ev, v, others) for v in value]
-        return type(value)._make(members) if hasattr(value, "_make") else type(value)(members)
+        return rebuilt(value, [_tensors_for_numbers(ev, v, others) for v in value])
     return value
 
 
 def _number(ev: Evaluator, value: Residual, others: list[Any]) -> tf.Tensor:
     """A number for TensorFlow: beside tensors of floats it has their dtype, else what TensorFlow makes of it."""
-    tensor = script_calls.as_tensor(ev, value)
+    tensor = ev.tensor(value)
     if value.is_array or isinstance(value.example, np.ndarray | np.generic) or tensor.dtype in (tf.bool, tf.string):
         return tensor
     dtypes = [o.dtype for o in others if isinstance(o, tf.Tensor | tf.Variable)]
@@ -166,7 +172,7 @@ def _integer(ev: Evaluator, value: Residual, dtype: tf.DType | None) -> tf.Tenso
         is_sure = wanted == tf.int64 or (value.limit is not None and value.limit <= _SURELY)
         if not is_sure and not ev.inside(CalledBack):
             ev.assert_in_graph((value.tensor >= wanted.min) & (value.tensor <= wanted.max), what)
-    return tf.identity(script_calls.as_tensor(ev, value, wanted))  # the other stands for the number itself
+    return tf.identity(ev.tensor(value, wanted))  # the other stands for the number itself
 
 
 # Integers of the graph that are known not to exceed this are dimensions, or have been int32: they fit.

@@ -1,35 +1,51 @@
-"""Lists, tuples, dicts and sets: those made during the call are real, those that were there before are the heap's."""
+"""Lists, tuples, dicts and sets: those made during the call are real, those that were there before are the heap's.
+
+A method of one that was there before is called on its working copy.
+"""
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import operator
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from recgraph.cpython import messages
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.assumptions import SameDecision, SameKeys, SamePath
+from recgraph.speculate.script.assumptions import NoException, SameDecision, SameKeys, SamePath, SameType
 from recgraph.speculate.script.contexts import CalledBack, LoopRound
 from recgraph.speculate.script.heap import check_plain, like
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
+    CONTAINERS,
+    DICTS,
     MISSING,
+    LateCall,
     MemberRun,
+    OwnersMethod,
     Residual,
+    Rows,
     StandIn,
     has_run,
     how_many,
+    is_of_graph,
     is_symbolic,
     is_tensor_like,
+    is_unknown,
+    rebuilt,
 )
-from recgraph.speculate.values import iterators, later, lists, methods, objects, script_calls
+from recgraph.speculate.values import attributes, iterators, later, lists, objects
 from recgraph.speculate.values.attributes import Attributes
+
+_NATURAL = {bool: tf.bool, int: tf.int64, float: tf.float64}
 
 
 class Known(Attributes):
@@ -71,10 +87,20 @@ class Known(Attributes):
         found = [self.ev.of_class(type(self.it), name) for name in ("__bool__", "__len__")]
         return any(isinstance(method, types.FunctionType) for method in found)
 
+    def get(self, name: str) -> Any:
+        """Of a container that was there before, a method of its working copy."""
+        ev, owner = self.ev, self.it
+        if not isinstance(owner, COLLECTIONS) or ev.heap.name_of(owner) is None or not attributes.is_native(owner):
+            return super().get(name)
+        if name in getattr(owner, "_fields", ()):
+            return super().get(name)
+        is_method = callable(getattr(type(owner), name, None))
+        return HeapMethod(owner, name) if is_method else attributes.of_instance(ev, owner, name)
+
     def call(self, arguments: list[Any], named: dict[str, Any]) -> Any:
         """By its class's `__call__`, if that is the user's; else as what a library defines."""
-        own = self.ev.of_class(type(self.it), "__call__")
-        if isinstance(own, types.FunctionType) and known.is_users(own):
+        own = self._method("__call__")
+        if own is not None:
             return self.ev.call(own, [self.it, *arguments], named)
         return self.ev.library(self.it, arguments, named)
 
@@ -87,8 +113,8 @@ class Known(Attributes):
             index = ev.python(operator.index, [index])
         if hasattr(type(container), "__missing__"):
             index = objects.check_key(ev, ev.concrete(index))
-        if isinstance(container, dict) and methods.is_varying(ev, container, index):
-            return methods.read(ev, container, index)
+        if isinstance(container, dict) and is_varying(ev, container, index):
+            return read_varying(ev, container, index)
         if isinstance(index, Residual) and not index.late and _is_of_objects(container):
             index = ev.concrete(index)
         if isinstance(index, Residual) or is_symbolic(index):
@@ -121,8 +147,7 @@ class Known(Attributes):
 
     def _method(self, name: str) -> Any:
         """A method of the user's that its class has, None if it has none."""
-        method = self.ev.of_class(type(self.it), name)
-        return method if isinstance(method, types.FunctionType) and known.is_users(method) else None
+        return objects.method(self.ev, type(self.it), name)
 
     def set_item(self, index: Any, value: Any) -> None:
         """By a method of the user's; in a container that was there before after the graph."""
@@ -133,10 +158,10 @@ class Known(Attributes):
             ev.need_sequence("a write to a container")
             lists.set_item(ev, members, index, value)
             return
-        if isinstance(index, Residual) and index.tensor is not None:
+        if is_of_graph(index):
             index = _assumed_index(ev, index)
-        if methods.is_varying(ev, container, index):
-            methods.set_item(ev, container, index, value)
+        if is_varying(ev, container, index):
+            set_varying(ev, container, index, value)
             return
         index = objects.check_key(ev, ev.concrete(_known_slice(ev, index)))
         method = self._method("__setitem__")
@@ -181,13 +206,11 @@ class Known(Attributes):
     def contains(self, member: Any) -> Any:
         """By a method of the user's; of a dict that was there before whether the key is there is assumed."""
         ev, container = self.ev, self.it
-        if is_symbolic(member):
-            raise ev.refuse(Feature.IN, "`in` is used with a tensor")
         method = self._method("__contains__")
         if method is not None:
             return ev.call(method, [container, member], {})
-        if methods.is_varying(ev, container, member):
-            return methods.contains(ev, container, member)
+        if is_varying(ev, container, member):
+            return has_varying(ev, container, member)
         if isinstance(container, dict | set):
             member = objects.check_key(ev, ev.concrete(member))
         ev.heap.unsealed(container, ev.where())
@@ -245,6 +268,15 @@ class Known(Attributes):
         members = self.ev.with_runs(self.it)
         return self.members() if members is None else list(members)
 
+    def rows(self, varies: bool) -> Rows | None:
+        """Of a list whose length only the graph knows; of a range where loops are not unrolled."""
+        ev, members = self.ev, self.it
+        if type(members) is range and not ev.optimizations.unrolling and len(members) > 1:
+            parts = [tf.constant(part, tf.int64) for part in (members.start, members.stop, members.step)]
+            return dataclasses.replace(iterators.range_rows(parts, True), begins=True)
+        runs = ev.with_runs(members)
+        return None if runs is None else lists.rows(ev, runs)
+
     def length(self) -> Any:
         """By a method of the user's; of a container that was there before it is assumed, or read each time."""
         ev, container = self.ev, self.it
@@ -271,6 +303,37 @@ class Known(Attributes):
         """What moves the members of containers, or a pure function of Python's."""
         return later.operate(self.ev, function, operands)
 
+    def tensor(self, dtype: tf.DType | None = None) -> tf.Tensor:
+        """A constant."""
+        natural = _NATURAL.get(type(self.it)) if dtype is None else dtype
+        return tf.convert_to_tensor(self.it, natural)
+
+    def code(self) -> str:
+        """A name, a constant, or a container made anew of what it holds."""
+        ev, value = self.ev, self.it
+        kind = type(value)
+        if kind in (list, tuple):
+            parts = "".join(f"{ev.code(v)}, " for v in value)
+            return f"[{parts}]" if kind is list else f"({parts})"
+        if kind is dict:
+            return "{" + "".join(f"{ev.code(k)}: {ev.code(v)}, " for k, v in value.items()) + "}"
+        if kind is slice:
+            return f"slice({ev.code(value.start)}, {ev.code(value.stop)}, {ev.code(value.step)})"
+        if (name := ev.heap.name_of(value)) is not None:
+            return name
+        if isinstance(value, np.ndarray):  # as it is now: the call may change it afterwards
+            return ev.script.constant(value.copy("K"))
+        if kind not in CONTAINERS and not (issubclass(kind, tuple) and hasattr(kind, "_make")):
+            return ev.script.constant(value)
+        make = ev.script.constant(kind)
+        if kind is collections.defaultdict:
+            return f"{make}({ev.code(value.default_factory)}, {ev.code(dict(value))})"
+        if kind is collections.deque:
+            return f"{make}({ev.code(list(value))}, {value.maxlen})"
+        if kind in DICTS:
+            return f"{make}({ev.code(dict(value))})"
+        return f"{make}{'._make' if hasattr(kind, '_make') else ''}({ev.code(list(value))})"
+
     def opened(self) -> Any:
         """A container that was there before, as a working copy."""
         if self.ev.heap.name_of(self.it) is None or not isinstance(self.it, COLLECTIONS):
@@ -295,7 +358,7 @@ def lifted(ev: Evaluator, whole: Any, given: Any = None) -> Any:
         return given
     if isinstance(whole, collections.deque):
         return collections.deque(members, whole.maxlen)
-    return type(whole)._make(members) if hasattr(whole, "_make") else type(whole)(members)
+    return rebuilt(whole, members)
 
 
 class Object(Known):
@@ -310,8 +373,6 @@ class Object(Known):
 
     def contains(self, member: Any) -> Any:
         """By `__contains__`, else by its iterator."""
-        if is_symbolic(member):
-            raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
         if self._method("__contains__") is not None:
             return super().contains(member)
         return any(objects.is_or_equals(self.ev, one, member) for one in self.iterator())
@@ -398,7 +459,7 @@ def _check_key_known(ev: Evaluator, index: Any) -> None:
 def _by_unknown(ev: Evaluator, container: Any, index: Any) -> Any:
     """An index that differs from call to call: the one it has now is assumed, unless members are tensors alike."""
     if isinstance(index, Residual) and not index.late:
-        return script_calls.in_script(ev, stand_ins.get_item, [ev.lift(container), index], {})
+        return ev.in_script(stand_ins.get_item, [ev.lift(container), index])
     members = ev.opened(container)
     if isinstance(members, list | tuple) and members and all(isinstance(m, tf.Tensor) for m in members):
         number = index.tensor if isinstance(index, Residual) else index
@@ -408,14 +469,14 @@ def _by_unknown(ev: Evaluator, container: Any, index: Any) -> Any:
 
 def known_index(ev: Evaluator, container: Any, index: Any) -> Any:
     """An index into Python objects, the same for reading and writing."""
-    of_graph = isinstance(index, Residual) and index.tensor is not None and isinstance(container, list | dict)
+    of_graph = is_of_graph(index) and isinstance(container, list | dict)
     return _assumed_index(ev, index) if of_graph else index
 
 
 def _assumed_index(ev: Evaluator, index: Any) -> Any:
     """An index that comes out of the graph is taken to be that of the last call: a graph for each."""
     seen, site = ev.seen("index")
-    is_number = isinstance(index, Residual) and index.tensor is not None and not index.is_array
+    is_number = is_of_graph(index) and not index.is_array
     if (
         not is_number
         or type(seen.last) is not int
@@ -428,23 +489,166 @@ def _assumed_index(ev: Evaluator, index: Any) -> Any:
 
 
 _ITERABLES: Any = (
-    *(
-        list,
-        tuple,
-        dict,
-        set,
-        frozenset,
-        str,
-        bytes,
-        range,
-        collections.deque,
-        Mapping,
-        enumerate,
-        zip,
-        map,
-        filter,
-        reversed,
-        tf.TensorShape,
-    ),
-    *map(type, ({}.keys(), {}.values(), {}.items(), iter([]))),
-)
+    list, tuple, dict, set, frozenset, str, bytes, range, collections.deque, Mapping, enumerate, zip, map, filter,
+    reversed, tf.TensorShape, *map(type, ({}.keys(), {}.values(), {}.items(), iter([]))),
+)  # fmt: skip
+
+
+class HeapMethod(OwnersMethod):
+    """A method of a container that was there before the call."""
+
+    def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Any:
+        """Calls it on the working copy; an append needs none."""
+        owner, name = self.owner, self.name
+        if isinstance(owner, list | collections.deque) and name == "append" and len(arguments) == 1:
+            ev.need_sequence("an append")
+            ev.heap.append(owner, arguments[0])
+            return None
+        is_early = not isinstance(arguments[0], Residual) or is_varying(ev, owner, arguments[0]) if arguments else False
+        if isinstance(owner, set) and name == "add" and is_varying(ev, owner, arguments[0]):
+            set_later(ev, owner, set.add, [arguments[0]])
+            return None
+        if isinstance(owner, dict) and name == "get" and not named and is_early:
+            found = ev.contains(owner, arguments[0])
+            return ev.item(owner, arguments[0]) if found else (arguments[1:] or [None])[0]
+        if name not in _READING:
+            ev.need_sequence("a write to a container")
+        target = ev.opened(owner)
+        return applied(ev, target, name, arguments, named)
+
+
+_READING = frozenset({"get", "keys", "values", "items", "copy", "index", "count"})
+# Methods whose first argument decides what becomes of a list.
+_PLACED = frozenset({"pop", "insert", "rotate"})
+
+
+def decided_arguments(
+    ev: Evaluator, owner: Any, name: str, arguments: list[Any], named: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a method of a list, dict or set, with those known on which it depends what happens."""
+    if name == "sort":
+        return arguments, {key: ev.concrete(value) for key, value in named.items()}
+    if isinstance(owner, set) or (isinstance(owner, collections.Counter) and name in ("update", "subtract")):
+        return [_decided_members(ev, a) for a in arguments], named
+    if name in ("move_to_end", "popitem"):
+        return [ev.concrete(a) for a in arguments], {key: ev.concrete(a) for key, a in named.items()}
+    if isinstance(owner, dict) or name in _PLACED:
+        keys = [objects.check_key(ev, ev.concrete(a)) for a in arguments[:1]]
+        return [*keys, *arguments[1:]], named
+    return arguments, named
+
+
+def _decided_members(ev: Evaluator, value: Any) -> Any:
+    if isinstance(value, list | set | frozenset):
+        return [_decided_members(ev, member) for member in ev.members(value)]
+    if isinstance(value, dict):
+        whole = ev.opened(value)
+        return {key: ev.concrete(number) for key, number in whole.items()}
+    return objects.check_key(ev, ev.concrete(value))
+
+
+def applied(ev: Evaluator, target: Any, name: str, arguments: list[Any], named: dict[str, Any]) -> Any:
+    """Calls a method of a working copy, or of a container that the call has made."""
+    if name in ("extend", "__iadd__") and isinstance(target, list):
+        return target.extend(ev.pieces(arguments[0]))
+    arguments, named = decided_arguments(ev, target, name, arguments, named)
+    if has_run(target):
+        return lists.applied(ev, target, name, arguments)
+    if name == "sort":
+        target[:] = ev.call(sorted, [list(target)], named)
+        return None
+    if name in METHODS and not isinstance(target, dict | set):
+        return METHODS[name](ev, target, arguments)
+    lifted = [ev.opened(a) for a in arguments]
+    try:
+        return getattr(target, name)(*lifted, **named)
+    except Exception as error:
+        if any(map(is_unknown, stand_ins.leaves([*lifted, *named.values()]))):
+            raise ev.refuse(Feature.CONTAINER, f"{name} with a value that differs from call to call") from error
+        if any(map(is_unknown, stand_ins.leaves([target]))):
+            raise ev.refuse(Feature.RAISES, f"{name} of values that differ from call to call") from error
+        raise ev.raised(error) from error
+
+
+def _index(ev: Evaluator, target: Any, arguments: list[Any]) -> int:
+    first, end = (ev.concrete(a) for a in [*arguments[1:], 0, len(target)][:2])
+    for i in range(*slice(first, end).indices(len(target))):
+        if objects.is_or_equals(ev, target[i], arguments[0]):
+            return i
+    raise ev.raised(messages.not_in_sequence(target, arguments[0]))
+
+
+def _count(ev: Evaluator, target: Any, arguments: list[Any]) -> int:
+    return sum(objects.is_or_equals(ev, member, arguments[0]) for member in list(target))
+
+
+def _remove(ev: Evaluator, target: Any, arguments: list[Any]) -> None:
+    for i, member in enumerate(list(target)):
+        if objects.is_or_equals(ev, member, arguments[0]):
+            del target[i]
+            return
+    raise ev.raised(messages.nothing_to_remove())
+
+
+# What compares the members of a list with a value, one after the other.
+METHODS = {"index": _index, "count": _count, "remove": _remove}
+
+
+def is_varying(ev: Evaluator, container: Any, key: Any) -> bool:
+    """Whether a key that differs from call to call is looked up by the script, in a container as it was before."""
+    if type(container) not in (dict, set, list) or not isinstance(key, Residual) or key.late or key.tensor is not None:
+        return False
+    if not ev.heap.keys_may_vary:
+        return False
+    if ev.heap.name_of(container) is None or id(container) in ev.heap.opened or id(container) in ev.heap.appended:
+        return False
+    is_plain = isinstance(key.example, int | str | float)
+    return is_plain and not any(slot[:2] == ("item", id(container)) for slot in ev.heap.shadow)
+
+
+def _last_set(ev: Evaluator, container: Any, key: Residual) -> Any:
+    """What the program has set under this very key, if it has set no other since."""
+    last = ev.heap.sealed.get(id(container))
+    return last[1] if last is not None and last[0] == key.name else MISSING
+
+
+def has_varying(ev: Evaluator, container: Any, key: Residual) -> bool:
+    """Whether a key is there: that it is, or is not, is assumed."""
+    if _last_set(ev, container, key) is not MISSING:
+        return True
+    ev.heap.unsealed(container, ev.where())
+    found = key.example in container
+    condition = f"({key.name} in {ev.heap.name_of(container)}) is {found}"
+    ev.script.assume(condition, ev.noted(SameDecision, f"a key {'is' if found else 'is not'} there"))
+    return found
+
+
+def read_varying(ev: Evaluator, container: Any, key: Residual) -> Any:
+    """The item of a dict under a key."""
+    if (last := _last_set(ev, container, key)) is not MISSING:
+        return last
+    if not has_varying(ev, container, key):
+        raise ev.refuse(Feature.RAISES, f"KeyError: {key.example!r}")
+    seen, site = ev.seen()
+    slot, name = ("key", id(container), key.name), f"{ev.heap.name_of(container)}[{key.name}]"
+    what = f"an item of a {type(container).__name__}"
+    return ev.heap.read(slot, name, container[key.example], what, seen, site, ev.where())
+
+
+def set_varying(ev: Evaluator, container: Any, key: Residual, value: Any) -> None:
+    """After the graph, in order with what is printed; nobody may read the container in between."""
+    name = ev.heap.name_of(container)
+    if isinstance(container, list):
+        what = ev.noted(NoException, "an index is in range")
+        ev.script.assume(f"type({key.name}) is int and -len({name}) <= {key.name} < len({name})", what)
+    set_later(ev, container, operator.setitem, [key, value])
+
+
+def set_later(ev: Evaluator, container: Any, function: Any, arguments: list[Any]) -> None:
+    """Calls a method that takes a key first after the graph."""
+    ev.need_sequence("a write to a container")
+    key = arguments[0]
+    kind = f"type({key.name}) is {ev.script.constant(type(key.example))}"
+    ev.script.assume(kind, ev.noted(SameType, f"a key that is a {type(key.example).__name__}"))
+    ev.heap.sealed[id(container)] = (key.name, arguments[-1])
+    ev.effects.append(LateCall(ev.script.name(), ev.script.constant(function), [container, *arguments], {}))

@@ -190,33 +190,6 @@ class Super(StandIn):
         kind = frame.function.__closure__[code.co_freevars.index("__class__")].cell_contents
         return cls(frame.locals[code.co_varnames[0]], kind)
 
-    @property
-    def _kind(self) -> type:
-        """The class whose bases are asked: of a class method the class itself, in a metaclass its own class."""
-        is_of_class = isinstance(self.owner, type) and self.after in self.owner.__mro__
-        return self.owner if is_of_class else type(self.owner)
-
-    def find(self, ev: Evaluator, name: str) -> Any:
-        """What the first of the classes holds that has the name, unbound; None if none has."""
-        order = self._kind.__mro__
-        same = ev.noted(SameObject, f"the classes around {self._kind.__name__}")
-        ev.script.assume(f"{ev.script.constant(self._kind)}.__mro__ is {ev.script.constant(order)}", same)
-        after = order[order.index(self.after) + 1 :]
-        return next((found for base in after if (found := ev.own(base, name)) is not None), None)
-
-    def get(self, ev: Evaluator, name: str) -> Any:
-        """A method of a base class, bound."""
-        found = self.find(ev, name)
-        if found is None:
-            raise ev.refuse(Feature.RAISES, f"super() has no {name}")
-        if isinstance(found, types.FunctionType):
-            return types.MethodType(found, self.owner)
-        if isinstance(found, classmethod):
-            return types.MethodType(found.__func__, self._kind)
-        if isinstance(found, property) and found.fget is not None:
-            return ev.call(found.fget, [self.owner], {})
-        return getattr(super(self.after, self.owner), name)
-
 
 def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any]) -> Any:
     """An object of a class of the user's, made during the call."""
@@ -244,7 +217,7 @@ def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str
 
 def _is_written(method: Any) -> bool:
     """Whether the user has written a method, which the one of a named tuple is not."""
-    return isinstance(method, types.FunctionType) and known.is_users(method) and not known.is_generated(method)
+    return known.is_users_function(method) and not known.is_generated(method)
 
 
 def _dataclass(ev: Evaluator, made: Any, arguments: list[Any], named: dict[str, Any]) -> None:
@@ -266,11 +239,7 @@ class Made(Kind):
     """A function that the call has made, or a method that it has found."""
 
     name = "a function that the call has made"
-
-    @classmethod
-    def takes(cls, value: Any) -> bool:
-        """What can only be called."""
-        return isinstance(value, MadeFunction)
+    of = MadeFunction
 
     def truth(self) -> bool:
         """As of every function."""
@@ -286,6 +255,10 @@ class Made(Kind):
         """As it says."""
         return self.it.call(self.ev, arguments, named)
 
+    def has(self, name: str) -> bool:
+        """As functions have."""
+        return hasattr(self.it, name)
+
     def get(self, name: str) -> Any:
         """Its name."""
         if name != "__name__" or not isinstance(self.it, Closure):
@@ -297,19 +270,42 @@ class SuperKind(Kind):
     """`super()`."""
 
     name = "super()"
-
-    @classmethod
-    def takes(cls, value: Any) -> bool:
-        """Every `Super`."""
-        return isinstance(value, Super)
+    of = Super
 
     def truth(self) -> bool:
         """As every object without a length."""
         return True
 
+    @property
+    def _kind(self) -> type:
+        """The class whose bases are asked: of a class method the class itself, in a metaclass its own class."""
+        is_of_class = isinstance(self.it.owner, type) and self.it.after in self.it.owner.__mro__
+        return self.it.owner if is_of_class else type(self.it.owner)
+
+    def find(self, name: str) -> Any:
+        """What the first of the classes holds that has the name, unbound; None if none has."""
+        ev, order = self.ev, self._kind.__mro__
+        same = ev.noted(SameObject, f"the classes around {self._kind.__name__}")
+        ev.script.assume(f"{ev.script.constant(self._kind)}.__mro__ is {ev.script.constant(order)}", same)
+        after = order[order.index(self.it.after) + 1 :]
+        return next((found for base in after if (found := ev.own(base, name)) is not None), None)
+
+    def has(self, name: str) -> bool:
+        """Whether one of the classes does."""
+        return self.find(name) is not None
+
     def get(self, name: str) -> Any:
-        """A method of a base class."""
-        return self.it.get(self.ev, name)
+        """A method of a base class, bound."""
+        ev, found = self.ev, self.find(name)
+        if found is None:
+            raise ev.refuse(Feature.RAISES, f"super() has no {name}")
+        if isinstance(found, types.FunctionType):
+            return types.MethodType(found, self.it.owner)
+        if isinstance(found, classmethod):
+            return types.MethodType(found.__func__, self._kind)
+        if isinstance(found, property) and found.fget is not None:
+            return ev.call(found.fget, [self.it.owner], {})
+        return getattr(super(self.it.after, self.it.owner), name)
 
 
 class FunctionKind(Known):

@@ -105,19 +105,38 @@ def collected(ev: Evaluator, members: Iterator[Any]) -> list[Any]:
     return found
 
 
-class Iterating(Kind):
-    """An iterator that the program has made."""
+def range_rows(parts: list[tf.Tensor], is_known: bool = False) -> Rows:
+    """A `range` of numbers from the graph."""
+    start, stop, step = parts
+    count = tf.maximum((stop - start + step - tf.sign(step)) // step, 0)
+    return Rows(count, lambda i: Residual("", tensor=start + i * step, late=True, limit=HELD), is_known)
 
-    name = "an iterator"
 
-    @classmethod
-    def takes(cls, value: Any) -> bool:
-        """Every `Iteration`."""
-        return isinstance(value, Iteration)
+class Single(Kind):
+    """What can be gone through once: an iterator or a generator."""
 
     def truth(self) -> bool:
         """As every object without a length."""
         return True
+
+    def contains(self, member: Any) -> Any:
+        """Uses it up as far as the member."""
+        return any(objects.is_or_equals(self.ev, one, member) for one in self.iterator())
+
+    def opened(self) -> Any:
+        """A list of all that is left."""
+        return self.members()
+
+    def lift(self) -> Any:
+        """The same, lifted."""
+        return self.ev.lift(self.members())
+
+
+class Iterating(Single):
+    """An iterator that the program has made."""
+
+    name = "an iterator"
+    of = Iteration
 
     def item(self, index: Any) -> Any:
         """Raises in eager execution, too."""
@@ -126,12 +145,6 @@ class Iterating(Kind):
     def length(self) -> Any:
         """Raises in eager execution, too."""
         raise self.ev.refuse(Feature.RAISES, "an iterator has no length")
-
-    def contains(self, member: Any) -> Any:
-        """Uses it up as far as the member."""
-        if is_symbolic(member):
-            raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
-        return any(objects.is_or_equals(self.ev, one, member) for one in self.iterator())
 
     def members(self) -> list[Any]:
         """All that is left of it."""
@@ -143,6 +156,10 @@ class Iterating(Kind):
             return self.ev.collect(rows_of(self.ev, self.it))
         return self.members()
 
+    def rows(self, varies: bool) -> Rows | None:
+        """Where only the graph knows how many there are."""
+        return rows_of(self.ev, self.it) if isinstance(self.it.members, Rows) else None
+
     def iterator(self) -> Iterator[Any]:
         """Itself."""
         check_forks(self.ev, self.it)
@@ -150,24 +167,12 @@ class Iterating(Kind):
             raise self.ev.refuse_runs("the number of iterations is known only in the graph")
         return self.it.members
 
-    def opened(self) -> Any:
-        """A list of all that is left."""
-        return self.members()
-
-    def lift(self) -> Any:
-        """The same, lifted."""
-        return self.ev.lift(self.members())
-
 
 class GraphRows(Kind):
     """What a loop in the graph goes through: as many rows as the graph says."""
 
     name = "a sequence of which only the graph knows the length"
-
-    @classmethod
-    def takes(cls, value: Any) -> bool:
-        """All `Rows`."""
-        return isinstance(value, Rows)
+    of = Rows
 
     def truth(self) -> Any:
         """Whether there is a row."""
@@ -182,6 +187,11 @@ class GraphRows(Kind):
     def length(self) -> Any:
         """How many rows there are."""
         return Residual("", tensor=self.it.count, late=True, limit=HELD)
+
+    def rows(self, varies: bool) -> Rows:
+        """Itself."""
+        rows: Rows = self.it
+        return rows
 
     def pieces(self) -> list[Any]:
         """All rows, as a loop of the graph gives them."""
@@ -230,25 +240,11 @@ def _reads_constants(frame: Frame) -> bool:
     return frame.outer is None and not cells and not reads
 
 
-class Suspended(Kind):
+class Suspended(Single):
     """A call of a generator function of the user's."""
 
     name = "a generator"
-
-    @classmethod
-    def takes(cls, value: Any) -> bool:
-        """Every `Generator`."""
-        return isinstance(value, Generator)
-
-    def truth(self) -> bool:
-        """As every object without a length."""
-        return True
-
-    def contains(self, member: Any) -> Any:
-        """Uses it up as far as the member."""
-        if is_symbolic(member):
-            raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
-        return any(objects.is_or_equals(self.ev, one, member) for one in self.iterator())
+    of = Generator
 
     def members(self) -> list[Any]:
         """All that it yields."""
@@ -257,11 +253,3 @@ class Suspended(Kind):
     def iterator(self) -> Iterator[Any]:
         """The same, where neither side notices that all are made at once."""
         return iter(expanded(self.ev, self.it))
-
-    def opened(self) -> Any:
-        """A list of all that it yields."""
-        return self.members()
-
-    def lift(self) -> Any:
-        """The same, lifted."""
-        return self.ev.lift(self.members())

@@ -9,7 +9,7 @@ graph. Where it cannot, the loops and branches that made the runs are unrolled a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -18,8 +18,8 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.script.assumptions import NoException
 from recgraph.speculate.script.contexts import Catching
 from recgraph.speculate.script.stand_ins import MemberRun, Residual, Rows, has_run, how_many
-from recgraph.speculate.values import merging, script_calls
-from recgraph.speculate.values.merging import Hole
+from recgraph.speculate.values import merging
+from recgraph.speculate.values.merging import Hole, Template
 
 # No list is longer.
 LONGEST = 1 << 40
@@ -28,7 +28,7 @@ LONGEST = 1 << 40
 def of_tensor(tensor: tf.Tensor) -> MemberRun:
     """The rows of a tensor."""
     element = Hole(tensor.dtype, tensor.shape[1:], False)
-    return MemberRun(element, (merging._list_of(tensor),), tf.shape(tensor, tf.int64)[0])
+    return MemberRun(element, (merging.list_of(tensor),), tf.shape(tensor, tf.int64)[0])
 
 
 def member(run: MemberRun, number: tf.Tensor) -> Any:
@@ -36,11 +36,11 @@ def member(run: MemberRun, number: tf.Tensor) -> Any:
     place = tf.cast(_place(run, number), tf.int32)
     values = [
         tf.raw_ops.TensorListGetItem(
-            input_handle=handle, index=place, element_shape=merging._dims(hole.shape), element_dtype=hole.dtype
+            input_handle=handle, index=place, element_shape=merging.dims(hole.shape), element_dtype=hole.dtype
         )
-        for hole, handle in zip(merging.holes(run.element), run.lists, strict=True)
+        for hole, handle in zip(run.element.holes(), run.lists, strict=True)
     ]
-    return merging.filled(run.element, iter(values))
+    return run.element.filled(iter(values))
 
 
 def _view(run: MemberRun) -> tuple[tf.Tensor, tf.Tensor]:
@@ -76,7 +76,7 @@ def whole(ev: Evaluator, members: Sequence[Any]) -> MemberRun:
     """All members of a list as one run."""
     if len(members) == 1 and isinstance(members[0], MemberRun):
         return members[0]
-    return merging.joined(ev, members, merging.list_template(ev, members).element)
+    return merging.joined(ev, members, merging.list_template(ev, members).member)
 
 
 def length(members: Sequence[Any]) -> Residual:
@@ -130,9 +130,9 @@ def set_item(ev: Evaluator, members: Any, index: Any, value: Any) -> None:
     if isinstance(index, slice) or not isinstance(members, list):
         raise ev.refuse_runs("a slice is assigned in a list whose length only the graph knows")
     run = whole(ev, members)
-    element = merging.list_template(ev, members, [value]).element
+    element = merging.list_template(ev, members, [value]).member
     place = tf.cast(_place(run, _in_range(ev, run, index)), tf.int32)
-    values = merging.tensors(ev, element, value)
+    values = element.tensors(ev, value)
     lists = tuple(  # not `TensorListSetItem`, which fills an empty place: gradients do not come to what was there
         tf.raw_ops.TensorListScatterIntoExistingList(
             input_handle=handle, tensor=item[tf.newaxis], indices=place[tf.newaxis]
@@ -149,7 +149,7 @@ def _known_place(members: Sequence[Any], index: int) -> int | None:
 
 
 def _integer(ev: Evaluator, index: Any) -> tf.Tensor:
-    tensor = script_calls.as_tensor(ev, index) if isinstance(index, Residual) else index
+    tensor = ev.tensor(index) if isinstance(index, Residual) else index
     if isinstance(tensor, int):
         return tf.constant(int(tensor), tf.int64)
     if isinstance(tensor, tf.Tensor) and tensor.dtype.is_integer and tensor.shape.num_elements() == 1:
@@ -247,7 +247,7 @@ def concatenated(ev: Evaluator, members: Sequence[Any]) -> tf.Tensor:
     assume(ev, run.count > 0, "the list has members")
     made = tf.raw_ops.TensorListConcatV2(
         input_handle=run.lists[0],
-        element_shape=merging._dims(tf.TensorShape([None]).concatenate(hole.shape[1:])),
+        element_shape=merging.dims(tf.TensorShape([None]).concatenate(hole.shape[1:])),
         leading_dims=tf.constant([], tf.int64),
         element_dtype=hole.dtype,
     ).tensor
@@ -255,24 +255,15 @@ def concatenated(ev: Evaluator, members: Sequence[Any]) -> tf.Tensor:
     return made
 
 
-def members(element: Any, count: tf.Tensor, *columns: tf.Tensor) -> list[Any]:
+def members(element: Template, count: tf.Tensor, *columns: tf.Tensor) -> list[Any]:
     """The members of a run, once the graph has run: from the rows for each hole."""
-    taken = [_taken(*pair) for pair in zip(merging.holes(element), columns, strict=True)]
+    taken = [_taken(*pair) for pair in zip(element.holes(), columns, strict=True)]
     if not taken:
-        return [element] * int(count)
-    return [_member_of(element, iter(values)) for values in zip(*taken, strict=True)]
+        return [element.filled(iter(()))] * int(count)
+    return [element.filled(iter(values), plain=True) for values in zip(*taken, strict=True)]
 
 
 def _taken(hole: Hole, column: tf.Tensor) -> Sequence[Any]:
     if hole.is_number:
         return column.numpy().tolist()
     return [row.copy() for row in column.numpy()] if hole.is_array else tf.unstack(column)
-
-
-def _member_of(element: Any, values: Iterator[Any]) -> Any:
-    if isinstance(element, Hole):
-        return next(values)
-    if isinstance(element, tuple):
-        parts = [_member_of(p, values) for p in element]
-        return element._make(parts) if hasattr(element, "_make") else tuple(parts)
-    return element

@@ -7,31 +7,147 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.profile import common_shape, same
-from recgraph.speculate.observe.reasons import Feature
-from recgraph.speculate.script.stand_ins import DUMMY, HELD, MISSING, MemberRun, Missing, Residual, Unsure, has_run
+from recgraph.speculate.observe.reasons import Feature, Inconvertible
+from recgraph.speculate.script.stand_ins import (
+    DUMMY,
+    HELD,
+    MISSING,
+    MemberRun,
+    Missing,
+    Residual,
+    Unsure,
+    has_run,
+    rebuilt,
+)
 from recgraph.speculate.values import arithmetic
 
 _NUMBERS = {bool: tf.bool, int: tf.int64, float: tf.float64}
+# What is the same in all members of a run if it is in one: other objects could be changed or told apart.
+_CONSTANTS = (str, bytes, type(None))
 
 
-class Hole:
+class Template:
+    """What values have in common.
+
+    Attributes:
+        precedence: of two templates of one value the one with the higher decides what covers both.
+        grows: whether it has a list that varies in length.
+    """
+
+    precedence: ClassVar[int] = 0
+    grows: bool = False
+
+    def holes(self) -> list[Hole]:
+        """Its holes, in order."""
+        raise NotImplementedError
+
+    def tensors(self, ev: Evaluator, value: Any) -> list[tf.Tensor]:
+        """What a value has for the holes; `DUMMY` and `MISSING` have anything."""
+        raise NotImplementedError
+
+    def filled(self, values: Iterator[Any], plain: bool = False) -> Any:
+        """The value with tensors in the holes; or, if they are `plain`, with values as they are."""
+        raise NotImplementedError
+
+    def covering(self, ev: Evaluator, known: Template, found: Template) -> Template:
+        """A template of all that two have, of which this one has the higher precedence."""
+        raise NotImplementedError
+
+    def element(self, ev: Evaluator) -> Template:
+        """The template for it as a member of a list that grows.
+
+        Raises:
+            Inconvertible: a member cannot be of this kind.
+        """
+        raise _no_member(ev, self)
+
+    def elements(self, ev: Evaluator) -> list[Template]:
+        """Those of its members, if it is one of a list or tuple."""
+        raise _no_member(ev, self)
+
+    def common(self, ev: Evaluator, other: Template) -> Template:
+        """The template for members of which some have this one and some another.
+
+        Raises:
+            Inconvertible: they differ in structure.
+        """
+        raise ev.refuse(
+            Feature.MERGE,
+            "a list that grows inside a tensor-dependent branch or loop holds values of different structure",
+        )
+
+
+def _no_member(ev: Evaluator, value: Any) -> Inconvertible:
+    return ev.refuse(Feature.MERGE, f"a list that grows as a tensor decides, of {type(value).__name__}")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Constant(Template):
+    """A value that is the same on both ways."""
+
+    value: Any
+
+    @property
+    def precedence(self) -> int:  # type: ignore[override]
+        """A name that has no value on one way has none."""
+        return 5 if isinstance(self.value, Missing) else 0
+
+    def holes(self) -> list[Hole]:
+        """None."""
+        return []
+
+    def tensors(self, ev: Evaluator, value: Any) -> list[tf.Tensor]:
+        """None."""
+        return []
+
+    def filled(self, values: Iterator[Any], plain: bool = False) -> Any:
+        """The value."""
+        return self.value
+
+    def covering(self, ev: Evaluator, known: Template, found: Template) -> Template:
+        """The later one."""
+        return self if isinstance(self.value, Missing) else found
+
+    def element(self, ev: Evaluator) -> Template:
+        """The same for what is compared by value; else there is none."""
+        return element_of(ev, self.value)
+
+    def elements(self, ev: Evaluator) -> list[Template]:
+        """Of the members of a list or tuple."""
+        return [element_of(ev, member) for member in self.value]
+
+    def common(self, ev: Evaluator, other: Template) -> Template:
+        """The same value."""
+        is_one = isinstance(other, Constant) and type(other.value) is type(self.value) and other.value == self.value
+        return self if is_one else super().common(ev, other)
+
+
+@dataclasses.dataclass(frozen=True)
+class Hole(Template):
     """Where a tensor goes; a number or an array of NumPy's comes back as one."""
 
-    def __init__(self, dtype: tf.DType, shape: tf.TensorShape, is_number: bool, is_array: bool = False) -> None:
-        self.dtype, self.shape, self.is_number, self.is_array = dtype, shape, is_number, is_array
+    precedence = 2
+
+    dtype: tf.DType
+    shape: tf.TensorShape
+    is_number: bool
+    is_array: bool = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Hole) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self.dtype)
+
+    def _key(self) -> Any:
+        return self.dtype, self.is_number, self.is_array, None if self.shape.rank is None else self.shape.as_list()
 
     def takes(self, other: Hole) -> bool:
         """Whether what flows into both is of one kind."""
@@ -41,27 +157,190 @@ class Hole:
         """A hole of this kind for what flows into either."""
         if self.shape == other.shape:
             return self
-        return Hole(self.dtype, common_shape(self.shape, other.shape), self.is_number, self.is_array)
+        return dataclasses.replace(self, shape=common_shape(self.shape, other.shape))
 
-    def _key(self) -> Any:
-        return self.dtype, self.is_number, self.is_array, None if self.shape.rank is None else self.shape.as_list()
+    def holes(self) -> list[Hole]:
+        """Itself."""
+        return [self]
+
+    def tensors(self, ev: Evaluator, value: Any) -> list[tf.Tensor]:
+        """The tensor."""
+        if _is_absent(value):
+            return [tf.zeros([size or 0 for size in self.shape] if self.shape.rank is not None else [], self.dtype)]
+        if isinstance(value, tf.Tensor):
+            return [value]
+        if isinstance(value, Residual):
+            return [tf.cast(arithmetic.kept_in_loop(ev, value), self.dtype)]
+        return [tf.constant(value, self.dtype)]
+
+    def filled(self, values: Iterator[Any], plain: bool = False) -> Any:
+        """The tensor, or what Python has in its place."""
+        value = next(values)
+        if plain:
+            return value
+        if self.is_number:
+            return Residual("", tensor=value, late=True, limit=HELD if value.dtype == tf.int64 else None)
+        value.set_shape(self.shape)
+        return Residual("", tensor=value, late=True, is_array=True) if self.is_array else value
+
+    def covering(self, ev: Evaluator, known: Template, found: Template) -> Template:
+        """A hole for both."""
+        return known.wider(found) if isinstance(known, Hole) and isinstance(found, Hole) else self
+
+    def element(self, ev: Evaluator) -> Template:
+        """Itself."""
+        return self
+
+    def common(self, ev: Evaluator, other: Template) -> Template:
+        """A hole for both, if they are of one kind."""
+        return self.wider(other) if isinstance(other, Hole) and self.takes(other) else super().common(ev, other)
 
 
-class Maybe:
-    """A template of the value of a name that may have none: whether it has one flows, too."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Parts(Template):
+    """A list, tuple or dict with a template for each member.
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    Attributes:
+        like: one of its kind, with the keys of a dict.
+        members: their templates.
+    """
+
+    precedence = 1
+
+    like: Any
+    members: list[Template]
+
+    @property
+    def grows(self) -> bool:  # type: ignore[override]
+        """Whether a member does."""
+        return any(member.grows for member in self.members)
+
+    @classmethod
+    def of(cls, like: Any, members: list[Template]) -> Template:
+        """Without holes it is one value."""
+        whole = cls(like, members)
+        return whole if whole.holes() else Constant(whole.filled(iter(())))
+
+    def holes(self) -> list[Hole]:
+        """Those of all members."""
+        return [hole for member in self.members for hole in member.holes()]
+
+    def tensors(self, ev: Evaluator, value: Any) -> list[tf.Tensor]:
+        """Those of all members."""
+        parts = itertools.repeat(DUMMY, len(self.members)) if _is_absent(value) else _members(value)
+        return [t for member, part in zip(self.members, parts, strict=True) for t in member.tensors(ev, part)]
+
+    def filled(self, values: Iterator[Any], plain: bool = False) -> Any:
+        """A new container."""
+        return rebuilt(self.like, [member.filled(values, plain) for member in self.members])
+
+    def covering(self, ev: Evaluator, known: Template, found: Template) -> Template:
+        """Member by member."""
+        if not isinstance(known, Parts) or not isinstance(found, Parts) or len(known.members) != len(found.members):
+            return self
+        pairs = zip(known.members, found.members, strict=True)
+        return Parts(self.like, [wider(ev, one, other) for one, other in pairs])
+
+    def element(self, ev: Evaluator) -> Template:
+        """Of a tuple: others can change."""
+        if not isinstance(self.like, tuple):
+            raise _no_member(ev, self.like)
+        return Parts(self.like, self.elements(ev))
+
+    def elements(self, ev: Evaluator) -> list[Template]:
+        """Of its members."""
+        return [member.element(ev) for member in self.members]
+
+    def common(self, ev: Evaluator, other: Template) -> Template:
+        """Member by member."""
+        if not isinstance(other, Parts) or type(other.like) is not type(self.like) or len(other.like) != len(self.like):
+            return super().common(ev, other)
+        pairs = zip(self.members, other.members, strict=True)
+        return Parts(self.like, [one.common(ev, another) for one, another in pairs])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Grown(Template):
+    """Lists, or tuples, of different lengths.
+
+    Attributes:
+        kind: `list` or `tuple`.
+        member: the template of their members.
+    """
+
+    precedence = 3
+    grows = True
+
+    kind: type
+    member: Template
+
+    @classmethod
+    def of(cls, ev: Evaluator, kind: type, elements: Sequence[Template]) -> Grown:
+        """For members with these templates.
+
+        Raises:
+            Inconvertible: they differ in structure.
+        """
+        return cls(kind, functools.reduce(lambda one, other: one.common(ev, other), elements))
+
+    def holes(self) -> list[Hole]:
+        """How many members there are, and a TensorList for each hole of a member."""
+        number, variant = (Hole(dtype, tf.TensorShape([]), False) for dtype in (tf.int64, tf.variant))
+        return [number, *(variant for _ in self.member.holes())]
+
+    def tensors(self, ev: Evaluator, value: Any) -> list[tf.Tensor]:
+        """What flows for these members."""
+        run = joined(ev, () if _is_absent(value) else value, self.member)
+        return [run.count, *run.lists]
+
+    def filled(self, values: Iterator[Any], plain: bool = False) -> Any:
+        """A list with one run."""
+        count, *lists = itertools.islice(values, 1 + len(self.member.holes()))
+        return self.kind([MemberRun(self.member, tuple(lists), count)])
+
+    def covering(self, ev: Evaluator, known: Template, found: Template) -> Template:
+        """One with all members of both."""
+        return Grown.of(ev, self.kind, [*known.elements(ev), *found.elements(ev)])
+
+    def elements(self, ev: Evaluator) -> list[Template]:
+        """The one for all."""
+        return [self.member]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Maybe(Template):
+    """The value of a name that may have none: whether it has one flows, too."""
+
+    precedence = 4
+
+    value: Template
+
+    @property
+    def grows(self) -> bool:  # type: ignore[override]
+        """Whether the value does."""
+        return self.value.grows
 
     @classmethod
     def of(cls, ev: Evaluator, one: Any, other: Any) -> Maybe:
         """For two values."""
         return cls(template(ev, *(_plain(value) for value in (one, other))))
 
+    def holes(self) -> list[Hole]:
+        """Those of the value, and one for whether it is there."""
+        return [*self.value.holes(), Hole(tf.bool, tf.TensorShape([]), False)]
+
     def tensors(self, ev: Evaluator, value: Any) -> list[tf.Tensor]:
-        """The tensors of a value, and whether there is one."""
+        """Those of the value, and whether it is there."""
         there = value.condition if isinstance(value, Unsure) else tf.constant(not isinstance(value, Missing))
-        return [*tensors(ev, self.value, _plain(value)), there]
+        return [*self.value.tensors(ev, _plain(value)), there]
+
+    def filled(self, values: Iterator[Any], plain: bool = False) -> Any:
+        """A value with the condition that it is there."""
+        return Unsure(self.value.filled(values), next(values))
+
+    def covering(self, ev: Evaluator, known: Template, found: Template) -> Template:
+        """A value that may not be there."""
+        return Maybe(wider(ev, *(part.value if isinstance(part, Maybe) else part for part in (known, found))))
 
 
 def _plain(value: Any) -> Any:
@@ -70,195 +349,80 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Unsure) else value
 
 
-def template(ev: Evaluator, one: Any, other: Any) -> Any:
+def _is_absent(value: Any) -> bool:
+    return value is DUMMY or isinstance(value, Missing)
+
+
+def _members(value: Any) -> list[Any]:
+    return list(value.values() if isinstance(value, dict) else value)
+
+
+def wider(ev: Evaluator, known: Template | None, found: Template) -> Template:
+    """A template that covers two of the same value."""
+    if known is None:
+        return found
+    return max(known, found, key=lambda one: one.precedence).covering(ev, known, found)
+
+
+def template(ev: Evaluator, one: Any, other: Any) -> Template:
     """What both values have in common, with holes where they differ.
 
     Raises:
         Inconvertible: they differ in structure.
     """
     if isinstance(one, Missing | Unsure) or isinstance(other, Missing | Unsure):
-        return one if one is other else MISSING
+        return Constant(one if one is other else MISSING)
     if one is DUMMY or other is DUMMY:
         return _all_holes(ev, other if one is DUMMY else one)
-    if isinstance(one, tf.Tensor) or isinstance(other, tf.Tensor):
-        return _tensor_hole(ev, one, other)
     if vary_in_length(one, other):
         return list_template(ev, one, other)
-    if same(one, other):
-        return one
-    if _is_array(one) and _is_array(other) and one.tensor.dtype == other.tensor.dtype:
-        shape = common_shape(one.tensor.shape, other.tensor.shape)
-        return Hole(one.tensor.dtype, shape, False, True)
-    if _number_type(one) and _number_type(one) == _number_type(other):
-        return Hole(_number_type(one), tf.TensorShape([]), True)
-    if isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
-        members = [template(ev, a, b) for a, b in zip(one, other, strict=True)]
-        return type(one)._make(members) if hasattr(one, "_make") else type(one)(members)
-    if type(one) is dict and type(other) is dict and list(one) == list(other):
-        return {key: template(ev, one[key], other[key]) for key in one}
+    if not any(isinstance(value, tf.Tensor) for value in (one, other)) and same(one, other):
+        return Constant(one)
+    hole, another = hole_of(one), hole_of(other)
+    if hole is not None and another is not None and hole.takes(another):
+        return hole.wider(another)
+    if _are_alike(one, other):
+        pairs = zip(_members(one), _members(other), strict=True)
+        return Parts.of(one, [template(ev, *pair) for pair in pairs])
     raise ev.refuse(
         Feature.MERGE,
         f"a variable is {_describe(one)} after one branch or iteration and {_describe(other)} after another",
     )
 
 
+def _are_alike(one: Any, other: Any) -> bool:
+    """Whether two values are lists or tuples of one length, or dicts with the same keys in the same order."""
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other)
+    return type(one) is dict and type(other) is dict and list(one) == list(other)
+
+
 def hole_of(value: Any) -> Hole | None:
     """The hole for a tensor, an array or a number; None for what cannot flow."""
     if isinstance(value, tf.Tensor):
         return Hole(value.dtype, value.shape, False)
-    if _is_array(value):
-        return Hole(value.tensor.dtype, value.tensor.shape, False, True)
-    dtype = _number_type(value)
+    if not isinstance(value, Residual):
+        dtype = _NUMBERS.get(type(value))
+    elif value.is_array:
+        return None if value.tensor is None else Hole(value.tensor.dtype, value.tensor.shape, False, True)
+    else:
+        dtype = _NUMBERS.get(type(value.example)) if value.tensor is None else value.tensor.dtype
     return None if dtype is None else Hole(dtype, tf.TensorShape([]), True)
 
 
-def _all_holes(ev: Evaluator, value: Any) -> Any:
+def _all_holes(ev: Evaluator, value: Any) -> Template:
     """A template of a value that may not be there: holes for all that can flow."""
     if has_run(value):
         return list_template(ev, value)
-    if isinstance(value, tf.Tensor):
-        return Hole(value.dtype, value.shape, False)
-    if isinstance(value, Residual):
-        return template(ev, value, dataclasses.replace(value))
-    if isinstance(value, list | tuple):
-        members = [_all_holes(ev, v) for v in value]
-        return type(value)._make(members) if hasattr(value, "_make") else type(value)(members)
-    if isinstance(value, dict):
-        return {key: _all_holes(ev, v) for key, v in value.items()}
-    return value
-
-
-def _tensor_hole(ev: Evaluator, one: Any, other: Any) -> Hole:
-    dtypes = {v.dtype for v in (one, other) if isinstance(v, tf.Tensor)}
-    if not all(isinstance(v, tf.Tensor) for v in (one, other)) or len(dtypes) != 1:
-        raise ev.refuse(
-            Feature.MERGE,
-            f"a variable is {_describe(one)} after one branch or iteration and {_describe(other)} after another",
-        )
-    shape = one.shape if one.shape == other.shape else common_shape(one.shape, other.shape)
-    return Hole(dtypes.pop(), shape, False)
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, Residual) and value.is_array and value.tensor is not None
-
-
-def _number_type(value: Any) -> tf.DType | None:
-    if isinstance(value, Residual) and value.is_array:
-        return None
-    if isinstance(value, Residual) and value.tensor is not None:
-        return value.tensor.dtype
-    return _NUMBERS.get(type(value.example if isinstance(value, Residual) else value))
+    if isinstance(value, tf.Tensor | Residual):
+        return hole_of(value) or template(ev, value, dataclasses.replace(value))
+    if isinstance(value, list | tuple | dict):
+        return Parts.of(value, [_all_holes(ev, member) for member in _members(value)])
+    return Constant(value)
 
 
 def _describe(value: Any) -> str:
     return f"tensor {value.dtype.name}{value.shape}" if isinstance(value, tf.Tensor) else f"a {type(value).__name__}"
-
-
-def wider(ev: Evaluator, known: Any, found: Any) -> Any:
-    """A template that covers two of the same value."""
-    if isinstance(known, Missing) or isinstance(found, Missing):
-        return MISSING
-    if isinstance(known, Maybe) or isinstance(found, Maybe):
-        return Maybe(wider(ev, *(part.value if isinstance(part, Maybe) else part for part in (known, found))))
-    if isinstance(known, Hole) and isinstance(found, Hole):
-        return known.wider(found)
-    if isinstance(known, Grown) or isinstance(found, Grown):
-        return found if known is None else list_template(ev, known, found)
-    if isinstance(known, list | tuple) and isinstance(found, list | tuple) and len(known) == len(found):
-        members = [wider(ev, a, b) for a, b in zip(known, found, strict=True)]
-        return type(known)._make(members) if hasattr(known, "_make") else type(known)(members)
-    if isinstance(known, dict) and isinstance(found, dict) and list(known) == list(found):
-        return {key: wider(ev, known[key], found[key]) for key in known}
-    return known if isinstance(known, Hole) else found
-
-
-def tensors(ev: Evaluator, pattern: Any, value: Any) -> list[tf.Tensor]:
-    """The tensors that go into the holes of a template."""
-    if isinstance(pattern, Hole):
-        return [_for_hole(ev, pattern, value)]
-    if isinstance(pattern, Maybe):
-        return pattern.tensors(ev, value)
-    value = DUMMY if isinstance(value, Missing) else value
-    if isinstance(pattern, Grown):
-        return list_tensors(ev, pattern, () if value is DUMMY else value)
-    if isinstance(pattern, list | tuple):
-        parts = [DUMMY] * len(pattern) if value is DUMMY else value
-        return [t for p, v in zip(pattern, parts, strict=True) for t in tensors(ev, p, v)]
-    if isinstance(pattern, dict):
-        return [t for key in pattern for t in tensors(ev, pattern[key], DUMMY if value is DUMMY else value[key])]
-    return []
-
-
-def _for_hole(ev: Evaluator, hole: Hole, value: Any) -> tf.Tensor:
-    if value is DUMMY or isinstance(value, Missing):
-        return tf.zeros([size or 0 for size in hole.shape] if hole.shape.rank is not None else [], hole.dtype)
-    if isinstance(value, tf.Tensor):
-        return value
-    if isinstance(value, Residual):
-        return tf.cast(arithmetic.kept_in_loop(ev, value), hole.dtype)
-    return tf.constant(value, hole.dtype)
-
-
-def filled(pattern: Any, values: Iterator[tf.Tensor]) -> Any:
-    """A template with tensors in its holes."""
-    if isinstance(pattern, Hole):
-        value = next(values)
-        if pattern.is_number:
-            return Residual("", tensor=value, late=True, limit=HELD if value.dtype == tf.int64 else None)
-        value.set_shape(pattern.shape)
-        return Residual("", tensor=value, late=True, is_array=True) if pattern.is_array else value
-    if isinstance(pattern, Maybe):
-        return Unsure(filled(pattern.value, values), next(values))
-    if isinstance(pattern, Grown):
-        return list_filled(pattern, values)
-    if isinstance(pattern, list | tuple) and any(map(holes, pattern)):
-        members = [filled(p, values) for p in pattern]
-        return type(pattern)._make(members) if hasattr(pattern, "_make") else type(pattern)(members)
-    if isinstance(pattern, dict) and any(map(holes, pattern.values())):
-        return {key: filled(p, values) for key, p in pattern.items()}
-    return pattern
-
-
-def holes(pattern: Any) -> list[Hole]:
-    """The holes of a template, in order."""
-    if isinstance(pattern, Hole):
-        return [pattern]
-    if isinstance(pattern, Maybe):
-        return [*holes(pattern.value), Hole(tf.bool, tf.TensorShape([]), False)]
-    if isinstance(pattern, Grown):
-        return list_holes(pattern)
-    if isinstance(pattern, list | tuple):
-        return [hole for p in pattern for hole in holes(p)]
-    if isinstance(pattern, dict):
-        return [hole for p in pattern.values() for hole in holes(p)]
-    return []
-
-
-def grows(pattern: Any) -> bool:
-    """Whether a template has one of a list that varies in length."""
-    if isinstance(pattern, Maybe):
-        return grows(pattern.value)
-    if isinstance(pattern, list | tuple | dict):
-        return any(map(grows, pattern.values() if isinstance(pattern, dict) else pattern))
-    return isinstance(pattern, Grown)
-
-
-# What is the same in all members of a run if it is in one: other objects could be changed or told apart.
-_CONSTANTS = (str, bytes, type(None))
-
-
-@dataclasses.dataclass(frozen=True)
-class Grown:
-    """The template of lists, or of tuples, of different lengths.
-
-    Attributes:
-        kind: `list` or `tuple`.
-        element: the template of their members.
-    """
-
-    kind: type
-    element: Any
 
 
 def vary_in_length(one: Any, other: Any) -> bool:
@@ -269,77 +433,46 @@ def vary_in_length(one: Any, other: Any) -> bool:
 
 
 def list_template(ev: Evaluator, *sequences: Any) -> Grown:
-    """What lists, tuples or their templates have in common.
+    """What lists or tuples have in common.
 
     Raises:
         Inconvertible: their members differ in structure.
     """
-    kind = next(s.kind if isinstance(s, Grown) else type(s) for s in sequences)
-    elements = [e for s in sequences for e in ([s.element] if isinstance(s, Grown) else map(_element_of(ev), s))]
-    return Grown(kind, functools.reduce(lambda one, other: _common(ev, one, other), elements))
+    elements = [element_of(ev, member) for sequence in sequences for member in sequence]
+    return Grown.of(ev, type(sequences[0]), elements)
 
 
-def _element_of(ev: Evaluator) -> Any:
-    def find(value: Any) -> Any:
-        if isinstance(value, MemberRun):
-            return value.element
-        if isinstance(value, Hole) or value is None or isinstance(value, _CONSTANTS):
-            return value
-        if isinstance(value, tuple):
-            members = map(find, value)
-            return value._make(members) if hasattr(value, "_make") else tuple(members)
-        if isinstance(value, tf.Tensor | Residual | bool | int | float):
-            hole = hole_of(value)
-            if hole is not None and hole.dtype not in (tf.resource, tf.variant):
-                return hole
-        raise ev.refuse(Feature.MERGE, f"a list that grows as a tensor decides, of {type(value).__name__}")
+def element_of(ev: Evaluator, value: Any) -> Template:
+    """The template of a member of a list that grows.
 
-    return find
-
-
-def _common(ev: Evaluator, one: Any, other: Any) -> Any:
-    if isinstance(one, Hole) and isinstance(other, Hole) and one.takes(other):
-        return one.wider(other)
-    if isinstance(one, tuple) and type(one) is type(other) and len(one) == len(other):
-        members = [_common(ev, a, b) for a, b in zip(one, other, strict=True)]
-        return one._make(members) if hasattr(one, "_make") else tuple(members)
-    if isinstance(one, _CONSTANTS) and type(one) is type(other) and one == other:
-        return one
-    raise ev.refuse(
-        Feature.MERGE, "a list that grows inside a tensor-dependent branch or loop holds values of different structure"
-    )
+    Raises:
+        Inconvertible: such a list cannot hold it.
+    """
+    if isinstance(value, MemberRun):
+        found: Template = value.element
+        return found
+    if isinstance(value, _CONSTANTS):
+        return Constant(value)
+    if isinstance(value, tuple):
+        return Parts(value, [element_of(ev, member) for member in value])
+    hole = hole_of(value)
+    if hole is None or hole.dtype in (tf.resource, tf.variant):
+        raise _no_member(ev, value)
+    return hole
 
 
-def list_holes(grown: Grown) -> list[Hole]:
-    """What flows for a list: how many members, and a TensorList for each hole of a member."""
-    number, variant = (Hole(dtype, tf.TensorShape([]), False) for dtype in (tf.int64, tf.variant))
-    return [number, *(variant for _ in holes(grown.element))]
-
-
-def list_tensors(ev: Evaluator, grown: Grown, members: Sequence[Any]) -> list[tf.Tensor]:
-    """What flows for these members."""
-    run = joined(ev, members, grown.element)
-    return [run.count, *run.lists]
-
-
-def list_filled(grown: Grown, values: Iterable[tf.Tensor]) -> Any:
-    """A list of what has flown."""
-    count, *lists = itertools.islice(values, 1 + len(holes(grown.element)))
-    return grown.kind([MemberRun(grown.element, tuple(lists), count)])
-
-
-def joined(ev: Evaluator, members: Sequence[Any], element: Any) -> MemberRun:
+def joined(ev: Evaluator, members: Sequence[Any], element: Template) -> MemberRun:
     """One run of all members. To append to a run costs the same however long it is."""
     members = list(members)
     if members and isinstance(members[0], MemberRun) and members[0].is_whole:
         lists, count = members[0].lists, members[0].count
         members = members[1:]
     else:
-        lists, count = tuple(_empty(hole) for hole in holes(element)), tf.constant(0, tf.int64)
+        lists, count = tuple(_empty(hole) for hole in element.holes()), tf.constant(0, tf.int64)
     if has_run(members):
         return _stacked_anew(ev, [MemberRun(element, lists, count), *members], element)
     for member in members:
-        values = tensors(ev, element, member)
+        values = element.tensors(ev, member)
         lists = tuple(map(_pushed, lists, values))
     return MemberRun(element, lists, count + len(members))
 
@@ -353,34 +486,34 @@ def _empty(hole: Hole) -> tf.Tensor:
     return tf.raw_ops.EmptyTensorList(element_shape=-1, max_num_elements=-1, element_dtype=hole.dtype)
 
 
-def _stacked_anew(ev: Evaluator, members: list[Any], element: Any) -> MemberRun:
+def _stacked_anew(ev: Evaluator, members: list[Any], element: Template) -> MemberRun:
     """One run of several, whose members must have one shape."""
-    columns: list[list[tf.Tensor]] = [[] for _ in holes(element)]
+    columns: list[list[tf.Tensor]] = [[] for _ in element.holes()]
     count = tf.constant(0, tf.int64)
     for member in members:
         if isinstance(member, MemberRun):
             rows = stacks(ev, alike(ev, member))
             count += member.count
         else:
-            rows = [value[tf.newaxis] for value in tensors(ev, element, member)]
+            rows = [value[tf.newaxis] for value in element.tensors(ev, member)]
             count += 1
         for column, value in zip(columns, rows, strict=True):
             column.append(value)
-    return MemberRun(element, tuple(_list_of(tf.concat(column, 0)) for column in columns), count)
+    return MemberRun(element, tuple(list_of(tf.concat(column, 0)) for column in columns), count)
 
 
-def _list_of(tensor: tf.Tensor) -> tf.Tensor:
+def list_of(tensor: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.TensorListFromTensor(tensor=tensor, element_shape=tf.shape(tensor)[1:])
 
 
 def stacks(ev: Evaluator, run: MemberRun) -> list[tf.Tensor]:
     """For each hole the values of all members, as rows of a tensor."""
-    return [_stack(ev, run, *pair) for pair in zip(holes(run.element), run.lists, strict=True)]
+    return [_stack(ev, run, *pair) for pair in zip(run.element.holes(), run.lists, strict=True)]
 
 
 def alike(ev: Evaluator, run: MemberRun) -> MemberRun:
     """The run if all members are sure to have one shape, so that rows of a tensor can hold them."""
-    if not all(hole.shape.is_fully_defined() for hole in holes(run.element)):
+    if not all(hole.shape.is_fully_defined() for hole in run.element.holes()):
         raise ev.refuse_runs("a list whose length only the graph knows holds tensors of different shapes")
     return run
 
@@ -388,7 +521,7 @@ def alike(ev: Evaluator, run: MemberRun) -> MemberRun:
 def _stack(ev: Evaluator, run: MemberRun, hole: Hole, handle: tf.Tensor) -> tf.Tensor:
     if hole.shape.rank is None:
         raise ev.refuse_runs("a list whose length only the graph knows holds tensors of unknown rank")
-    shape = _dims(hole.shape)
+    shape = dims(hole.shape)
     if run.view is None:
         rows = tf.raw_ops.TensorListStack(input_handle=handle, element_shape=shape, element_dtype=hole.dtype)
         rows = tf.reverse(rows, [0]) if run.backwards else rows
@@ -402,7 +535,7 @@ def _stack(ev: Evaluator, run: MemberRun, hole: Hole, handle: tf.Tensor) -> tf.T
     return rows
 
 
-def _dims(shape: tf.TensorShape) -> Any:
+def dims(shape: tf.TensorShape) -> Any:
     if shape.rank is None:
         return -1
     return tf.constant([-1 if size is None else size for size in shape], tf.int32)

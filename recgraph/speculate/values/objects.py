@@ -32,8 +32,7 @@ from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature, Raised, matches
 from recgraph.speculate.script.assumptions import SameObject
 from recgraph.speculate.script.contexts import Catching
-from recgraph.speculate.script.stand_ins import PartialShape, Residual, StandIn, is_symbolic
-from recgraph.speculate.values import shapes
+from recgraph.speculate.script.stand_ins import Residual, StandIn, is_symbolic
 
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 _IN_PLACE = frozenset(function.__name__ for function in IN_PLACE)
@@ -73,7 +72,7 @@ def _is_slot(found: Any) -> bool:
 def method(ev: Evaluator, kind: type, name: str) -> Any:
     """A method that a class of the user's defines; None for what it has from builtin ones."""
     found = ev.of_class(kind, name)
-    return found if isinstance(found, types.FunctionType) and known.is_users(found) else None
+    return found if known.is_users_function(found) else None
 
 
 def is_inherited(ev: Evaluator, kind: type, name: str) -> bool:
@@ -253,7 +252,7 @@ def made(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any])
     """A new exception. Its arguments may be values of any kind."""
     if isinstance(kind.__new__, types.FunctionType):
         raise ev.refuse(Feature.EXCEPTION, f"{kind.__name__} makes its objects itself")
-    arguments = [shapes.as_value(ev, a) if _is_partial(a) else a for a in arguments]
+    arguments = [ev.kind(a).operand() for a in arguments]
     error = ev.heap.make(kind.__new__(kind, *arguments))
     initialize = inspect.getattr_static(kind, "__init__")
     if isinstance(initialize, types.FunctionType):
@@ -263,10 +262,6 @@ def made(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any])
     else:
         initialize(error, *arguments, **named)
     return error
-
-
-def _is_partial(value: Any) -> bool:
-    return isinstance(value, PartialShape)
 
 
 def text(ev: Evaluator, error: BaseException, function: Any) -> Any:
@@ -299,7 +294,7 @@ def is_or_equals(ev: Evaluator, one: Any, other: Any) -> bool:
 
 def is_instance(ev: Evaluator, value: Any, kinds: Any) -> bool:
     """What `isinstance(value, kinds)` is."""
-    is_one = is_subclass(ev, ev.kind(value).type(), kinds)
+    is_one = is_subclass(ev, ev.type_of(value), kinds)
     return is_one if isinstance(value, StandIn | tf.Tensor) else isinstance(value, kinds)
 
 

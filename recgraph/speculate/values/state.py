@@ -18,7 +18,7 @@ from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.script.stand_ins import MISSING, MadeFunction, Missing, Unsure, has_run
 from recgraph.speculate.values import merging
-from recgraph.speculate.values.merging import Maybe
+from recgraph.speculate.values.merging import Maybe, Template
 
 T = TypeVar("T")
 Slot: TypeAlias = tuple[int, Any]
@@ -239,7 +239,7 @@ class ProgramState:
         """Whether a slot is a local name."""
         return slot[0] in self._names
 
-    def merged(self, slot: Slot, one: Any, other: Any) -> Any:
+    def merged(self, slot: Slot, one: Any, other: Any) -> Template:
         """The template for both values of a slot. Only a local name may have none on one way."""
         if one is other or not any(isinstance(value, Missing | Unsure) for value in (one, other)):
             return merging.template(self._ev, one, other)

@@ -27,6 +27,7 @@ from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import syntax_of
 from recgraph.speculate.script.assumptions import ModerateCost, SameConstant, SameType
 from recgraph.speculate.script.contexts import RecursiveBody
+from recgraph.speculate.script.script import Let
 from recgraph.speculate.script.stand_ins import MISSING, Ref, Residual, Rows
 from recgraph.speculate.values import attributes
 
@@ -124,11 +125,8 @@ class Table:
         circle = script.number(ModerateCost(f"objects of {self.kind.__name__} form no circle"))
         script.scope["walk"] = walk
         names, roots = ("".join(f"{name}, " for name in group) for group in (self._names, self.roots))
-        script.before += [
-            f"try: ({names}) = walk({plan}, ({roots}))",
-            f"except RecursionError: return broken({circle})",
-            f"except Exception: return broken({number})",
-        ]
+        broken = ("RecursionError", circle), ("Exception", number)
+        script.before.append(Let(f"({names})", f"walk({plan}, ({roots}))", broken))
 
     def _no_circles(self) -> tuple[str, ...]:
         """The attributes along which no object may lead back to itself.
@@ -170,11 +168,7 @@ class Row(Kind):
     """An object that is a row of a table, or None."""
 
     name = "an object of a table"
-
-    @classmethod
-    def takes(cls, value: Any) -> bool:
-        """Every `Ref`."""
-        return isinstance(value, Ref)
+    of = Ref
 
     def truth(self) -> Any:
         """Whether it is an object."""

@@ -1,4 +1,7 @@
-"""Tensors of the graph and variables: what the program does with them is done in the graph."""
+"""Tensors of the graph, variables and shapes: what the program does with them is done in the graph.
+
+Of some shapes the graph does not know every dimension: Python sees a number where the graph has none.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -16,17 +20,77 @@ from recgraph.speculate.observe.known import IN_PLACE
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.stand_ins import (
-    MemberRun,
+    Giving,
+    PartialShape,
     Residual,
-    is_symbolic,
+    Rows,
     is_tensor_like,
-    is_variable,
     read_variable,
 )
-from recgraph.speculate.values import building, lists, script_calls, shapes
-from recgraph.speculate.values.arrays import Numpy
+from recgraph.speculate.values import arrays, building, lists, texts
 from recgraph.speculate.values.containers import Known
 from recgraph.speculate.values.later import Method
+
+
+def shape_of(ev: Evaluator, tensor: tf.Tensor) -> tf.TensorShape | PartialShape:
+    """The shape of a tensor of the graph as Python sees it."""
+    if tensor.shape.is_fully_defined():
+        return tensor.shape
+    if tensor.shape.rank is None:
+        raise ev.refuse(Feature.SHAPE, "the program reads the shape of a tensor of unknown rank")
+    return PartialShape([_dim(ev, tensor, i, size) for i, size in enumerate(tensor.shape)])
+
+
+def _dim(ev: Evaluator, tensor: tf.Tensor, index: int, size: int | None) -> int | Residual:
+    """A dimension; of a tensor that the script gives to the graph it is known before that runs."""
+    if size is not None:
+        return size
+    fed = ev.heap.input_of(tensor)
+    if fed is None:
+        return Residual("", tensor=tf.shape(tensor, tf.int64)[index], late=True, limit=1 << 40)
+    return Residual(ev.script.read(f"{fed.name}.shape[{index}]"), fed.example.shape[index])
+
+
+class Shape(Kind):
+    """A shape of which the graph does not know every dimension."""
+
+    name = "a shape that differs from call to call"
+    of = PartialShape
+
+    def type(self) -> type:
+        """What it is in eager execution."""
+        return tf.TensorShape
+
+    def truth(self) -> Any:
+        """Of one that is known: whatever its dimensions are."""
+        return True
+
+    def get(self, name: str) -> Any:
+        """Its rank, or its dimensions as a list."""
+        if name in ("rank", "ndims"):
+            return len(self.it.dims)
+        if name == "as_list":
+            return Giving(lambda: list(self.it.dims))
+        raise self.ev.refuse(Feature.SHAPE, f"{name} of a shape that differs from call to call")
+
+    def item(self, index: Any) -> Any:
+        """A dimension, or a part of the shape."""
+        found = self.ev.item(self.it.dims, index)
+        return PartialShape(found) if isinstance(index, slice) else found
+
+    def members(self) -> list[Any]:
+        """Its dimensions."""
+        return list(self.it.dims)
+
+    def length(self) -> int:
+        """Its rank."""
+        return len(self.it.dims)
+
+    def operand(self) -> Any:
+        """The shape as Python has it, if it is known before the graph."""
+        if not self.it.is_early:
+            raise self.ev.refuse(Feature.SHAPE, "a shape is known only after the graph has run")
+        return self.ev.in_script(tf.TensorShape, [list(self.it.dims)])
 
 
 @functools.cache
@@ -47,7 +111,7 @@ def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[
 def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> Any:
     """An operand of an operator whose other operand is a tensor: numbers take its dtype, as in eager."""
     if isinstance(value, Residual):
-        tensor = script_calls.as_tensor(ev, value)
+        tensor = ev.tensor(value)
         if isinstance(value.example, np.ndarray | np.generic) or tensor.dtype == dtype:
             return tensor
         if value.is_array:
@@ -58,134 +122,153 @@ def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> Any:
     return ev.lift(value)
 
 
-class Tensor(Kind):
-    """A tensor of the graph, or what is made of such: slices, ragged and sparse tensors."""
+class InGraph(Kind):
+    """What has its value in the graph: a tensor, what is made of tensors, a variable."""
 
     precedence = 2
+
+    def item(self, index: Any) -> Any:
+        """A slice of the value that it has now."""
+        ev, tensor = self.ev, self.it
+        if ev.heap.name_of(index) is not None:
+            index = ev.lift(index)
+        parts = index if isinstance(index, tuple) else (index,)
+        return building.build(ev, stand_ins.get_item, [tensor, tuple(_part(ev, p) for p in parts)], {})
+
+    def contains(self, member: Any) -> Any:
+        """Is refused."""
+        raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
+
+    def operate(self, function: Any, operands: Sequence[Any]) -> Any:
+        """In the graph, but for the text that `%` makes of it."""
+        if function in (operator.mod, operator.imod) and texts.is_text(operands[0]):
+            return self.ev.python(function, operands)
+        return _on_tensors(self.ev, function, operands)
+
+
+class Composite(InGraph):
+    """What is made of tensors of the graph: slices, ragged and sparse tensors."""
+
     name = "a tensor"
-
-    @classmethod
-    def takes(cls, value: Any) -> bool:
-        """Tensors and composites of them."""
-        return is_symbolic(value) and not isinstance(value, MemberRun)
-
-    def truth(self) -> Any:
-        """Of a tensor with one element."""
-        if not isinstance(self.it, tf.Tensor):
-            raise self._cannot("the truth")
-        if self.it.shape.num_elements() not in (None, 1):
-            raise self.ev.refuse(Feature.RAISES, "a tensor with several elements is used as a condition")
-        return tf.reshape(tf.cast(self.it, tf.bool), [])
+    of = (tf.IndexedSlices, tf.RaggedTensor, tf.SparseTensor)
 
     def type(self) -> type:
-        """That of an eager tensor, which it is in eager execution."""
-        return self.ev.heap.eager_tensor_type if isinstance(self.it, tf.Tensor) else type(self.it)
+        """Its own, which it is in eager execution."""
+        return type(self.it)
 
     def call(self, arguments: list[Any], named: dict[str, Any]) -> Any:
         """Raises in eager execution, too."""
         raise self.ev.refuse(Feature.RAISES, "a tensor is called")
 
     def get(self, name: str) -> Any:
-        """What eager tensors have. What only they have is made after the graph."""
-        ev, owner = self.ev, self.it
-        if name == "numpy" and isinstance(owner, tf.Tensor):
-            return Numpy(owner)
+        """What it has. What only eager tensors have is made after the graph."""
         if name in ("numpy", "tolist", "__str__", "__repr__", "__format__"):
-            return Method(owner, name)
-        if name == "shape" and isinstance(owner, tf.Tensor):
-            return shapes.of(ev, owner)
+            return Method(self.it, name)
         if name == "device":
-            raise ev.refuse(Feature.DEVICE, "the program reads the device of a tensor")
-        if isinstance(owner, tf.Tensor) and not hasattr(_eager_tensor(), name):
-            raise ev.refuse(Feature.RAISES, f"an eager tensor has no {name}")
-        try:
-            return getattr(owner, name)
-        except AttributeError as error:
-            raise ev.refuse(Feature.RAISES, str(error)) from error
+            raise self.ev.refuse(Feature.DEVICE, "the program reads the device of a tensor")
+        return self.ev.attribute(self.it, name)
+
+    def has(self, name: str) -> bool:
+        """As eager execution has."""
+        return hasattr(self.type(), name)
 
     def put(self, name: str, value: Any) -> None:
         """Is refused."""
         raise self.ev.refuse(Feature.ATTRIBUTE, "an attribute of a tensor or number is assigned")
 
-    def item(self, index: Any) -> Any:
-        """A slice of it."""
-        return _item(self.ev, self.it, index)
+    def members(self) -> list[Any]:
+        """Are refused."""
+        raise self.ev.refuse(Feature.ITERATOR, f"a loop iterates over a {type(self.it).__name__}")
 
-    def contains(self, member: Any) -> Any:
-        """Is refused."""
-        raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
+    def length(self) -> Any:
+        """As Python finds it."""
+        return self.ev.python(len, [self.it])
+
+
+class Tensor(Composite):
+    """A tensor of the graph."""
+
+    of = tf.Tensor
+
+    def truth(self) -> Any:
+        """Of a tensor with one element."""
+        if self.it.shape.num_elements() not in (None, 1):
+            raise self.ev.refuse(Feature.RAISES, "a tensor with several elements is used as a condition")
+        return tf.reshape(tf.cast(self.it, tf.bool), [])
+
+    def type(self) -> type:
+        """That of an eager tensor, which it is in eager execution."""
+        eager: type = self.ev.heap.eager_tensor_type
+        return eager
+
+    def get(self, name: str) -> Any:
+        """What eager tensors have."""
+        if name == "numpy":
+            return Giving(lambda: arrays.of(self.it))
+        if name == "shape":
+            return shape_of(self.ev, self.it)
+        if hasattr(_eager_tensor(), name) or name == "tolist":
+            return super().get(name)
+        raise self.ev.refuse(Feature.RAISES, f"an eager tensor has no {name}")
 
     def members(self) -> list[Any]:
         """As many as its static shape says."""
-        if not isinstance(self.it, tf.Tensor):
-            raise self.ev.refuse(Feature.ITERATOR, f"a loop iterates over a {type(self.it).__name__}")
         if self.it.shape.rank in (None, 0) or self.it.shape[0] is None:
             raise self.ev.refuse(Feature.TRIPS, "a loop iterates over a tensor of unknown length")
         return tf.unstack(self.it) if self.it.shape[0] else []
 
     def pieces(self) -> list[Any]:
         """Its rows as a run, if only the graph knows how many there are."""
+        is_run = self.it.shape.rank and self.it.shape[0] is None
+        return [lists.of_tensor(self.it)] if is_run else self.members()
+
+    def rows(self, varies: bool) -> Rows | None:
+        """Where its length is not known, or loops are not unrolled."""
         tensor = self.it
-        is_run = isinstance(tensor, tf.Tensor) and tensor.shape.rank and tensor.shape[0] is None
-        return [lists.of_tensor(tensor)] if is_run else self.members()
+        if tensor.shape.rank == 0:
+            return None
+        if tensor.shape.rank is None or tensor.shape[0] is None:
+            return Rows(tf.shape(tensor, tf.int64)[0], lambda i: tensor[i])
+        if self.ev.optimizations.unrolling or tensor.shape[0] < 2:
+            return None
+        return Rows(tf.constant(tensor.shape[0], tf.int64), lambda i: tensor[i], True, True)
 
     def length(self) -> Any:
         """Its first dimension."""
-        return shapes.length(self.ev, self.it) if isinstance(self.it, tf.Tensor) else self.ev.python(len, [self.it])
+        if self.it.shape.rank == 0:
+            raise self.ev.refuse(Feature.RAISES, "len() of a scalar tensor")
+        shape = shape_of(self.ev, self.it)
+        return shape.dims[0] if isinstance(shape, PartialShape) else int(shape[0])
 
-    def operate(self, function: Any, operands: Sequence[Any]) -> Any:
-        """In the graph, but for the text that `%` makes of it."""
-        return _operate(self.ev, function, operands)
+    def tensor(self, dtype: tf.DType | None = None) -> tf.Tensor:
+        """Itself."""
+        tensor: tf.Tensor = self.it
+        return tensor if dtype is None else tf.cast(tensor, dtype)
 
 
-class Variable(Known):
+class Variable(InGraph, Known):
     """A variable, TensorFlow's or Keras's: it is what it was in every call, and its value is in the graph."""
 
-    precedence = 2
     name = "a variable"
+    of = (tf.Variable, keras.Variable)
 
     @classmethod
     def takes(cls, value: Any) -> bool:
         """Variables of both libraries."""
-        return is_variable(value)
+        return isinstance(value, cls.of)
 
     def truth(self) -> Any:
         """Of its value now."""
         return self.ev.truth(read_variable(self.it))
 
-    def item(self, index: Any) -> Any:
-        """A slice of its value now."""
-        return _item(self.ev, self.it, index)
-
-    def contains(self, member: Any) -> Any:
-        """Is refused."""
-        raise self.ev.refuse(Feature.IN, "`in` is used with a tensor")
-
     def members(self) -> list[Any]:
         """Of its value now. One of Keras's cannot be gone through."""
         return self.ev.members(self.it.read_value()) if isinstance(self.it, tf.Variable) else super().members()
-
-    def operate(self, function: Any, operands: Sequence[Any]) -> Any:
-        """In the graph."""
-        return _operate(self.ev, function, operands)
-
-
-def _operate(ev: Evaluator, function: Any, operands: Sequence[Any]) -> Any:
-    if function in (operator.mod, operator.imod) and script_calls.is_text(operands[0]):
-        return ev.python(function, operands)
-    return _on_tensors(ev, function, operands)
-
-
-def _item(ev: Evaluator, tensor: Any, index: Any) -> Any:
-    if ev.heap.name_of(index) is not None:
-        index = ev.lift(index)
-    parts = index if isinstance(index, tuple) else (index,)
-    return building.build(ev, stand_ins.get_item, [tensor, tuple(_part(ev, p) for p in parts)], {})
 
 
 def _part(ev: Evaluator, part: Any) -> Any:
     if isinstance(part, slice):
         return slice(*(_part(ev, p) for p in (part.start, part.stop, part.step)))
     if isinstance(part, Residual):
-        return tf.cast(script_calls.as_tensor(ev, part), tf.int32)
+        return tf.cast(ev.tensor(part), tf.int32)
     return part

@@ -10,10 +10,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import json
+import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -23,6 +26,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES
 from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature
+from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import Presence, SameConstant, SameKeys
 from recgraph.speculate.script.stand_ins import (
     CONTAINERS,
@@ -34,10 +38,9 @@ from recgraph.speculate.script.stand_ins import (
     is_symbolic,
     mapped,
 )
-from recgraph.speculate.values import objects, script_calls, shapes
+from recgraph.speculate.values import arrays, objects
 from recgraph.speculate.values.attributes import ObjectDict
 from recgraph.speculate.values.objects import FROZEN
-from recgraph.speculate.values.script_calls import TO_TEXT, VARIABLES
 
 # Methods that a class writes to say what its objects look like.
 _WRITING: Final = ("__str__", "__repr__", "__format__")
@@ -47,6 +50,38 @@ _VIEWS: Final = {type(view): name for name in ("keys", "values", "items") for vi
 # What a container may hold for which it is copied in the script, however many members it has by then.
 _FLAT: Final = frozenset({int, float, complex, bool, str, bytes, type(None), tf_private.EagerTensor})
 _FACTORIES: Final = (None, int, float, str, list, dict, set, tuple)
+TO_TEXT: Final = (str, repr, format, ascii, print)
+# What text may be that is known only after the graph.
+TEXTS: Final = ("", "a", "tf.Tensor([1.5 2. ], shape=(2,), dtype=float32)")
+VARIABLES: Final = (tf.Variable, keras.Variable)
+
+
+def makes_text(function: Any, arguments: Sequence[Any]) -> bool:
+    """Whether a function of Python's makes text of what it is given."""
+    if function in TO_TEXT or function is json.dumps or isinstance(getattr(function, "__self__", None), str | bytes):
+        return True
+    takes_text = function in (operator.mod, operator.imod) or function is stand_ins.call_method
+    return takes_text and bool(arguments) and is_text(arguments[0])
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is a string, or may be one that is known only after the graph."""
+    if isinstance(value, Residual):
+        return value.tensor is None and (value.late or isinstance(value.example, str | bytes))
+    return isinstance(value, str | bytes)
+
+
+def escaped(text: str) -> str:
+    """What `ascii` makes of what `repr` gives."""
+    return text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+def gives_text(function: Any, arguments: Sequence[Any]) -> bool:
+    """Whether what a function gives is a string."""
+    if function in (operator.mod, operator.imod) or function is stand_ins.call_method:
+        is_format = function is not stand_ins.call_method or arguments[1] in ("format", "format_map", "join")
+        return is_format and isinstance(stand_ins.example_of(arguments[0]), str)
+    return function in (*TO_TEXT, json.dumps, escaped)
 
 
 def shown(ev: Evaluator, value: Any, around: tuple[int, ...] = ()) -> Any:
@@ -58,16 +93,16 @@ def shown(ev: Evaluator, value: Any, around: tuple[int, ...] = ()) -> Any:
     if isinstance(value, VARIABLES):
         return Showing(value)
     if isinstance(value, PartialShape):
-        return shapes.as_value(ev, value)
+        return ev.kind(value).operand()
     if isinstance(value, ObjectDict):
-        value = value.as_dict(ev)
+        value = ev.opened(value)
     kind = type(value)
     if kind in _VIEWS:
         members = shown(ev, value.mapping.copy(), around)
         return ev.python(_viewed, [_VIEWS[kind], members])
     if kind in CONTAINERS or (isinstance(value, tuple) and hasattr(kind, "_make")):
         return _container(ev, value, around)
-    if isinstance(value, Residual) and value.is_array and value.tensor is not None:
+    if arrays.is_array(value):
         return dataclasses.replace(value)  # what becomes of the array itself does not matter to it
     if isinstance(value, Residual | Showing) or is_plain(value) or kind is tf_private.EagerTensor:
         return value
@@ -177,7 +212,7 @@ def _copied(ev: Evaluator, value: Any) -> Any:
     added = ev.heap.appended.get(id(value), [])
     if not added:
         return copy
-    return script_calls.in_script(ev, _longer, [copy, [shown(ev, one, (id(value),)) for one in added]], {})
+    return ev.in_script(_longer, [copy, [shown(ev, one, (id(value),)) for one in added]])
 
 
 def flat(container: Any) -> Any:
