@@ -53,6 +53,13 @@ inline Vec Scale(Vec a, Vec n) {
   const __m256 second = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
   return {_mm256_mul_ps(_mm256_mul_ps(a.v, first), second)};
 }
+inline Vec ScaleNormal(Vec a, Vec n) {
+  const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n.v), 23);
+  return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.v), exponent))};
+}
+inline Vec ScaleDown(Vec a, Vec n) {
+  return ScaleNormal(a, n + Vec::Broadcast(64.0f)) * Vec::Broadcast(0x1p-64f);
+}
 inline Vec Less(Vec a, Vec b, Vec x, Vec y) {
   return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ))};
 }

@@ -43,6 +43,8 @@ inline Vec Abs(Vec a) { return {_mm512_abs_ps(a.v)}; }
 inline Vec Sqrt(Vec a) { return {_mm512_sqrt_ps(a.v)}; }
 inline Vec Round(Vec a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT)}; }
 inline Vec Scale(Vec a, Vec n) { return {_mm512_scalef_ps(a.v, n.v)}; }
+inline Vec ScaleDown(Vec a, Vec n) { return Scale(a, n); }
+inline Vec ScaleNormal(Vec a, Vec n) { return Scale(a, n); }
 inline Vec Less(Vec a, Vec b, Vec x, Vec y) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), y.v, x.v)};
 }
