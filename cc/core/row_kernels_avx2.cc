@@ -1,8 +1,18 @@
 // The row kernels for AVX2 with FMA: 8 floats at a time.
 #if defined(__x86_64__) && defined(__GNUC__)
 
-// Before anything is included: nothing compiled here may be shared with code for other machines.
+// Nothing compiled here may be shared with code for other machines. The pragma of g++ must come before what is included;
+// clang has one of its own, which must come after what others include too.
+#if defined(__clang__)
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "cc/core/row_kernels.h"
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
 #pragma GCC target("avx2,fma")
+#endif
 #include <immintrin.h>
 
 #include <cstdint>
@@ -82,5 +92,9 @@ extern const RowKernels kAvx2RowKernels;
 const RowKernels kAvx2RowKernels = MakeRowKernels("avx2");
 
 }  // namespace recgraph
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
 
 #endif

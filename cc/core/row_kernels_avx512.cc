@@ -1,11 +1,21 @@
 // The row kernels for AVX-512: 16 floats at a time, the last ones of a row by masks.
 #if defined(__x86_64__) && defined(__GNUC__)
 
-// Before anything is included: nothing compiled here may be shared with code for other machines.
+// Nothing compiled here may be shared with code for other machines. The pragma of g++ must come before what is included;
+// clang has one of its own, which must come after what others include too.
+#if defined(__clang__)
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "cc/core/row_kernels.h"
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512vl,fma"))), apply_to = function)
+#else
 #pragma GCC target("avx512f,avx512dq,avx512vl,fma")
 // The intrinsics of g++ 12 make undefined vectors on purpose.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 #include <immintrin.h>
 
 #include <cstdint>
@@ -67,5 +77,9 @@ extern const RowKernels kAvx512RowKernels;
 const RowKernels kAvx512RowKernels = MakeRowKernels("avx512");
 
 }  // namespace recgraph
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
 
 #endif
