@@ -240,7 +240,7 @@ SPECIAL_BINARY: list[Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = [
 
 
 def test_special_values_are_tensorflows() -> None:
-    """Infinities, NaN, minus zero and denormals, which TensorFlow's threads count as zeros: each with each, of every operation."""
+    """Infinities, NaN, minus zero, and denormals, which count as zeros: each with each, of every operation."""
     graph = tf_private.FuncGraph("special")
     with graph.as_default():
         a, b = (tf.compat.v1.placeholder(tf.float32, [None, len(SPECIAL)]) for _ in range(2))
@@ -256,4 +256,5 @@ def test_special_values_are_tensorflows() -> None:
     for output, wanted, got in zip(outputs, expected, found, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=0, err_msg=output.op.type)
         if output.op.type != "Relu":  # TensorFlow's of -0.0 is 0.0 or -0.0, by its place
-            np.testing.assert_array_equal(*(np.signbit(x[~np.isnan(wanted)]) for x in (got, wanted)), output.op.type)
+            signs = [np.signbit(x[~np.isnan(wanted)]) for x in (got, wanted)]
+            np.testing.assert_array_equal(*signs, err_msg=output.op.type)
