@@ -1,21 +1,44 @@
-// Which row kernels a machine runs, and those for any machine: one float at a time.
+// Which row kernels a machine runs, and those for any machine: 4 floats at a time by vectors of the compiler, which
+// are those of SSE2 or NEON.
 #include "cc/core/row_kernels.h"
 
 #include <cmath>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace recgraph {
 namespace {
 
-struct Vec {
-  static constexpr int kWidth = 1;
-  float v;
+using Floats = float __attribute__((vector_size(16)));
+using Ints = int32_t __attribute__((vector_size(16)));
+using Bits = uint32_t __attribute__((vector_size(16)));
 
-  static Vec Load(const float* from) { return {*from}; }
-  static Vec Load(const float* from, int64_t) { return {*from}; }
-  static Vec Gather(const float* from, int64_t, int64_t) { return {*from}; }
-  static Vec Broadcast(float value) { return {value}; }
-  void Store(float* to) const { *to = v; }
-  void Store(float* to, int64_t) const { *to = v; }
+inline Floats Choose(Ints mask, Floats a, Floats b) {
+  return (Floats)((mask & (Ints)a) | (~mask & (Ints)b));
+}
+
+struct Vec {
+  static constexpr int kWidth = 4;
+  Floats v;
+
+  static Vec Load(const float* from) {
+    Vec loaded;
+    __builtin_memcpy(&loaded.v, from, sizeof(loaded.v));
+    return loaded;
+  }
+  static Vec Load(const float* from, int64_t count) { return count >= kWidth ? Load(from) : Gather(from, 1, count); }
+  static Vec Gather(const float* from, int64_t stride, int64_t count) {
+    return {Floats{from[0], count > 1 ? from[stride] : 0.0f, count > 2 ? from[2 * stride] : 0.0f,
+                   count > 3 ? from[3 * stride] : 0.0f}};
+  }
+  static Vec Broadcast(float value) { return {Floats{value, value, value, value}}; }
+  void Store(float* to) const { __builtin_memcpy(to, &v, sizeof(v)); }
+  void Store(float* to, int64_t count) const {
+    if (count >= kWidth) return Store(to);
+    for (int64_t i = 0; i < count; ++i) to[i] = v[i];
+  }
 };
 
 inline Vec operator+(Vec a, Vec b) { return {a.v + b.v}; }
@@ -25,13 +48,33 @@ inline Vec operator/(Vec a, Vec b) { return {a.v / b.v}; }
 inline Vec Fma(Vec a, Vec b, Vec c) { return {a.v * b.v + c.v}; }
 inline Vec Max(Vec a, Vec b) { return {a.v > b.v ? a.v : b.v}; }
 inline Vec Min(Vec a, Vec b) { return {a.v < b.v ? a.v : b.v}; }
-inline Vec Abs(Vec a) { return {std::fabs(a.v)}; }
-inline Vec Sqrt(Vec a) { return {std::sqrt(a.v)}; }
-inline Vec Round(Vec a) { return {std::nearbyint(a.v)}; }
-inline Vec Scale(Vec a, Vec n) { return {std::isnan(n.v) ? n.v : std::ldexp(a.v, static_cast<int>(n.v))}; }
-inline Vec Less(Vec a, Vec b, Vec x, Vec y) { return a.v < b.v ? x : y; }
-inline Vec OrNan(Vec x, Vec a) { return std::isnan(a.v) ? a : x; }
-inline Vec CopySign(Vec magnitude, Vec sign) { return {std::copysign(magnitude.v, sign.v)}; }
+inline Vec Abs(Vec a) { return {(Floats)((Bits)a.v & 0x7fffffffu)}; }
+#if defined(__SSE2__)
+inline Vec Sqrt(Vec a) { return {_mm_sqrt_ps(a.v)}; }
+#else
+inline Vec Sqrt(Vec a) {
+  return {Floats{std::sqrt(a.v[0]), std::sqrt(a.v[1]), std::sqrt(a.v[2]), std::sqrt(a.v[3])}};
+}
+#endif
+// The sum has no bits for a fraction.
+inline Vec Round(Vec a) { return {(a.v + 12582912.0f) - 12582912.0f}; }
+inline Floats PowerOfTwo(Ints n) { return (Floats)((Bits)(n + 127) << 23); }
+// In two steps: 2^n itself may be out of range where the product is not.
+inline Vec Scale(Vec a, Vec n) {
+  const Ints whole = __builtin_convertvector(n.v, Ints), half = whole >> 1;
+  return {a.v * PowerOfTwo(half) * PowerOfTwo(whole - half)};
+}
+inline Vec ScaleNormal(Vec a, Vec n) {
+  return {(Floats)((Bits)a.v + ((Bits)__builtin_convertvector(n.v, Ints) << 23))};
+}
+inline Vec ScaleDown(Vec a, Vec n) {
+  return ScaleNormal(a, n + Vec::Broadcast(64.0f)) * Vec::Broadcast(0x1p-64f);
+}
+inline Vec Less(Vec a, Vec b, Vec x, Vec y) { return {Choose(a.v < b.v, x.v, y.v)}; }
+inline Vec OrNan(Vec x, Vec a) { return {Choose(a.v == a.v, x.v, a.v)}; }
+inline Vec CopySign(Vec magnitude, Vec sign) {
+  return {(Floats)(((Bits)magnitude.v & 0x7fffffffu) | ((Bits)sign.v & 0x80000000u))};
+}
 
 }  // namespace
 }  // namespace recgraph

@@ -51,10 +51,10 @@ struct Adagrad {
   float decay;
 };
 
-// What a row of probabilities was made of.
+// What a row of probabilities was made of. The sum of its powers is 1, of the largest, and `others`.
 struct Softmax {
   float largest;  // of the row
-  float sum;      // of e to the power of what each number is above it
+  double others;  // the sum of e to the power of what each other number is above it
 };
 
 struct RowKernels {

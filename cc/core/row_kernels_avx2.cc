@@ -1,8 +1,18 @@
 // The row kernels for AVX2 with FMA: 8 floats at a time.
 #if defined(__x86_64__) && defined(__GNUC__)
 
-// Before anything is included: nothing compiled here may be shared with code for other machines.
+// Nothing compiled here may be shared with code for other machines. The pragma of g++ must come before what is included;
+// clang has one of its own, which must come after what others include too.
+#if defined(__clang__)
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "cc/core/row_kernels.h"
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
 #pragma GCC target("avx2,fma")
+#endif
 #include <immintrin.h>
 
 #include <cstdint>
@@ -53,6 +63,13 @@ inline Vec Scale(Vec a, Vec n) {
   const __m256 second = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
   return {_mm256_mul_ps(_mm256_mul_ps(a.v, first), second)};
 }
+inline Vec ScaleNormal(Vec a, Vec n) {
+  const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n.v), 23);
+  return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.v), exponent))};
+}
+inline Vec ScaleDown(Vec a, Vec n) {
+  return ScaleNormal(a, n + Vec::Broadcast(64.0f)) * Vec::Broadcast(0x1p-64f);
+}
 inline Vec Less(Vec a, Vec b, Vec x, Vec y) {
   return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ))};
 }
@@ -75,5 +92,9 @@ extern const RowKernels kAvx2RowKernels;
 const RowKernels kAvx2RowKernels = MakeRowKernels("avx2");
 
 }  // namespace recgraph
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
 
 #endif

@@ -1,11 +1,21 @@
 // The row kernels for AVX-512: 16 floats at a time, the last ones of a row by masks.
 #if defined(__x86_64__) && defined(__GNUC__)
 
-// Before anything is included: nothing compiled here may be shared with code for other machines.
+// Nothing compiled here may be shared with code for other machines. The pragma of g++ must come before what is included;
+// clang has one of its own, which must come after what others include too.
+#if defined(__clang__)
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "cc/core/row_kernels.h"
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512vl,fma"))), apply_to = function)
+#else
 #pragma GCC target("avx512f,avx512dq,avx512vl,fma")
 // The intrinsics of g++ 12 make undefined vectors on purpose.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 #include <immintrin.h>
 
 #include <cstdint>
@@ -43,6 +53,8 @@ inline Vec Abs(Vec a) { return {_mm512_abs_ps(a.v)}; }
 inline Vec Sqrt(Vec a) { return {_mm512_sqrt_ps(a.v)}; }
 inline Vec Round(Vec a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT)}; }
 inline Vec Scale(Vec a, Vec n) { return {_mm512_scalef_ps(a.v, n.v)}; }
+inline Vec ScaleDown(Vec a, Vec n) { return Scale(a, n); }
+inline Vec ScaleNormal(Vec a, Vec n) { return Scale(a, n); }
 inline Vec Less(Vec a, Vec b, Vec x, Vec y) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), y.v, x.v)};
 }
@@ -65,5 +77,9 @@ extern const RowKernels kAvx512RowKernels;
 const RowKernels kAvx512RowKernels = MakeRowKernels("avx512");
 
 }  // namespace recgraph
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
 
 #endif

@@ -2,8 +2,15 @@
 // is in an anonymous namespace: code for one instruction set must not be merged with that for another.
 //
 // Vec: kWidth floats. Load/Store, with the number of floats that there are for the last ones of a row;
-// Gather, of floats a stride apart; Broadcast; + - * /; Fma(a, b, c) = a * b + c; Max, Min (the second operand where one is NaN); Abs; Sqrt;
-// Round; Less(a, b, x, y) = a < b ? x : y; OrNan(x, a) = a where that is NaN, else x; Scale(a, n) = a * 2^n; CopySign(magnitude, sign).
+// Gather, of floats a stride apart; Broadcast; + - * /; Fma(a, b, c) = a * b + c; Max, Min (the second operand where
+// one is NaN, or they are equal); Abs; Sqrt; Round, of less than 2^22; Less(a, b, x, y) = a < b ? x : y;
+// OrNan(x, a) = a where that is NaN, else x; CopySign(magnitude, sign); Scale(a, n) = a * 2^n, rounded once, for a
+// near 1; ScaleDown, the same for n from -160 to 0; ScaleNormal, where the result is not denormal.
+//
+// Accuracy: unary functions and softmax are within 4 units in the last place of the exact value, for any argument; tests
+// sweep all magnitudes. Infinities, NaN and minus zero give what TensorFlow's operations give. Denormals are as the thread
+// is set: TensorFlow's threads count them as zeros of their sign, in arguments and in results, and so do these kernels
+// there. On any other thread they are numbers like others.
 #ifndef RECGRAPH_CC_CORE_ROW_KERNELS_CODE_H_
 #define RECGRAPH_CC_CORE_ROW_KERNELS_CODE_H_
 
@@ -14,22 +21,34 @@ namespace {
 
 inline Vec Constant(float value) { return Vec::Broadcast(value); }
 
-// 2^n times a polynomial in what the nearest multiple n of log 2 leaves: relative error under 2e-7.
-inline Vec Exp(Vec x) {
-  x = Min(Constant(89.0f), Max(Constant(-104.0f), x));
+// x = n log 2 + r, n a whole number, |r| at most half of log 2.
+struct Reduced {
+  Vec n;
+  Vec r;
+};
+
+inline Reduced Reduce(Vec x) {
   const Vec n = Round(x * Constant(1.44269504f));
-  Vec r = Fma(n, Constant(-0.693359375f), x);  // log 2 in two parts, the first of few bits
-  r = Fma(n, Constant(2.12194440e-4f), r);
+  const Vec r = Fma(n, Constant(-0.693359375f), x);  // log 2 in two parts, the first of few bits
+  return {n, Fma(n, Constant(2.12194440e-4f), r)};
+}
+
+// e^r for such an r: a polynomial, 1 + r + ..., so that e^0 is 1.
+inline Vec ExpOfRest(Vec r) {
   Vec p = Constant(0.0013814465f);
   p = Fma(p, r, Constant(0.008368781f));
   p = Fma(p, r, Constant(0.041668393f));
   p = Fma(p, r, Constant(0.1666652f));
   p = Fma(p, r, Constant(0.49999994f));
-  p = Fma(p, r * r, r);
-  return Scale(p + Constant(1.0f), n);
+  return Fma(p, r * r, r) + Constant(1.0f);
 }
 
-// Near zero an odd polynomial, else by Exp; no cancellation in either.
+inline Vec Exp(Vec x) {
+  const Reduced reduced = Reduce(Min(Constant(89.0f), Max(Constant(-104.0f), x)));
+  return Scale(ExpOfRest(reduced.r), reduced.n);
+}
+
+// Near zero an odd polynomial, else by e^2|x|; no cancellation in either. From 10 on it is 1.
 inline Vec Tanh(Vec x) {
   const Vec size = Abs(x);
   const Vec square = x * x;
@@ -38,20 +57,25 @@ inline Vec Tanh(Vec x) {
   p = Fma(p, square, Constant(-0.053743497f));
   p = Fma(p, square, Constant(0.13331491f));
   p = Fma(p, square, Constant(-0.33333284f));
-  const Vec near = Fma(p * square, x, x);
-  const Vec far = Constant(1.0f) - Constant(2.0f) / (Exp(size + size) + Constant(1.0f));
-  return Less(size, Constant(0.625f), near, CopySign(far, x));
+  const Vec near = Fma(p * square, size, size);
+  const Reduced reduced = Reduce(Min(Constant(20.0f), size + size));
+  const Vec power = ScaleNormal(ExpOfRest(reduced.r), reduced.n);
+  const Vec far = Constant(1.0f) - Constant(2.0f) / (power + Constant(1.0f));
+  return CopySign(Less(size, Constant(0.625f), near, far), x);
 }
 
+// By e^-|x|, which is at most 1: 1 / (1 + e^-x) would be 0 where e^-x is infinite.
 inline Vec Sigmoid(Vec x) {
-  return Constant(1.0f) / (Constant(1.0f) + Exp(Constant(0.0f) - x));
+  const Reduced reduced = Reduce(Max(Constant(-104.0f), CopySign(x, Constant(-1.0f))));
+  const Vec power = ScaleDown(ExpOfRest(reduced.r), reduced.n);
+  return Less(x, Constant(0.0f), power, Constant(1.0f)) / (Constant(1.0f) + power);
 }
 
 template <Unary kOp>
 inline Vec Apply(Vec a) {
   const Vec zero = Constant(0.0f), one = Constant(1.0f);
   switch (kOp) {
-    case Unary::kNeg: return CopySign(a, zero - a);
+    case Unary::kNeg: return CopySign(a, Constant(-1.0f) * a);  // the sign of zeros and denormals too
     case Unary::kAbs: return Abs(a);
     case Unary::kSquare: return a * a;
     case Unary::kSqrt: return Sqrt(a);
@@ -77,8 +101,8 @@ inline Vec Apply(Vec a, Vec b) {
     case Binary::kMin: return OrNan(Min(a, b), a);
     case Binary::kSquaredDifference: return (a - b) * (a - b);
     case Binary::kTanhGrad: return b * (one - a * a);
-    case Binary::kSigmoidGrad: return b * a * (one - a);
-    case Binary::kReluGrad: return Less(Constant(0.0f), a, b, Constant(0.0f));
+    case Binary::kSigmoidGrad: return b * (a * (one - a));
+    case Binary::kReluGrad: return b * Less(Constant(0.0f), a, one, Constant(0.0f));  // NaN of an infinity
     default: return a;
   }
 }
@@ -137,7 +161,7 @@ struct UpTo<0, kOps...> {
 // A packed matrix is made of panels, kPanel vectors wide (the last as wide as it has to be), each the rows of
 // the matrix from first to last. A product keeps kTall rows of a panel's results in registers.
 constexpr int kPanel = 3;
-constexpr int kTall = Vec::kWidth == 1 ? 2 : Vec::kWidth == 8 ? 4 : 8;
+constexpr int kTall = Vec::kWidth == 16 ? 8 : 4;
 
 constexpr int64_t kPanelWidth = kPanel * Vec::kWidth;
 
@@ -416,32 +440,101 @@ void UpdateByAdagrad(int64_t count, Adagrad how, const float* gradient, float* a
   }
 }
 
-Softmax SoftmaxOfRow(int64_t width, const float* logits, float* probabilities) {
-  const int64_t whole = width - width % Vec::kWidth;
-  float lanes[Vec::kWidth];
-  Vec largest = Constant(logits[0]);
-  for (int64_t i = 0; i < whole; i += Vec::kWidth) largest = Max(largest, Vec::Load(logits + i));
-  largest.Store(lanes);
-  Softmax made{lanes[0], 0.0f};
-  for (const float lane : lanes) made.largest = lane > made.largest ? lane : made.largest;
-  for (int64_t i = whole; i < width; ++i) made.largest = logits[i] > made.largest ? logits[i] : made.largest;
-
-  const Vec shift = Constant(made.largest);
-  Vec sum = Constant(0.0f);
-  for (int64_t i = 0; i < whole; i += Vec::kWidth) {
-    const Vec power = Exp(Vec::Load(logits + i) - shift);
-    power.Store(probabilities + i);
-    sum = sum + power;
+// e^(x - largest) for the numbers of a row. The plain difference would be rounded, and the error of its power grow with
+// it. So from x is taken `largest` less a multiple of log 2, which is so near to x that almost nothing is rounded.
+//
+// That number itself is exact: of `largest` only a part of few bits, `first`, is added to a multiple of the first part of
+// log 2. From 8192 on there are too few bits left for that; but there, differences that matter are exact themselves.
+struct PowersAbove {
+  explicit PowersAbove(float largest) {
+    const bool large = !(__builtin_fabsf(largest) < 8192.0f);  // or no number
+    const float left = large ? 0.0f : largest;
+    const float coarse = (left + 24576.0f) - 24576.0f;  // a multiple of 1/512
+    shift = Constant(large ? largest : 0.0f);
+    least = Constant(left - 105.0f);
+    steps = Constant(coarse * -1.44269504f);
+    first = Constant(coarse);
+    second = Constant(left - coarse);
   }
-  if (whole < width) Exp(Vec::Load(logits + whole, width - whole) - shift).Store(probabilities + whole, width - whole);
-  sum.Store(lanes);
-  for (const float lane : lanes) made.sum += lane;
-  for (int64_t i = whole; i < width; ++i) made.sum += probabilities[i];
 
-  const Vec scale = Constant(1.0f / made.sum);
+  Vec Of(Vec x) const {
+    x = Max(least, x - shift);
+    const Vec n = Round(Fma(x, Constant(1.44269504f), steps));
+    const Vec r = Fma(n, Constant(2.12194440e-4f), x - Fma(n, Constant(0.693359375f), first)) - second;
+    return ScaleDown(ExpOfRest(r), n);
+  }
+
+  Vec shift, least, steps, first, second;
+};
+
+// The sum of powers that are at most 1, less one that is 1, with all digits of what is left.
+//
+// Each lane's sum begins with 1. So it is never less than what is added, and what rounding takes is easily found; and
+// it is a multiple of the least bit of 1, so that the lanes are added without rounding.
+struct SumOfPowers {
+  void Add(Vec power) {
+    const Vec next = sum + power;
+    rest = rest + (power - (next - sum));
+    sum = next;
+  }
+
+  // Of the first `lanes`, where nothing was added to others.
+  double LessOne(int64_t lanes) const {
+    float sums[Vec::kWidth], rests[Vec::kWidth];
+    sum.Store(sums);
+    rest.Store(rests);
+    double all = -1.0 - lanes, small = 0.0;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      all += sums[lane];
+      small += rests[lane];
+    }
+    return all + small;
+  }
+
+  Vec sum;
+  Vec rest;
+};
+
+// The last floats of a row, and `other` where there are no more.
+inline Vec LoadLast(const float* from, int64_t count, float other) {
+  static constexpr float kIndex[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return Less(Vec::Load(kIndex), Constant(static_cast<float>(count)), Vec::Load(from, count), Constant(other));
+}
+
+inline float LargestOf(int64_t width, const float* row) {
+  const int64_t whole = width - width % Vec::kWidth;
+  float found = row[0];
+  if (whole > 0) {
+    Vec largest = Constant(found);
+    for (int64_t i = 0; i < whole; i += Vec::kWidth) largest = Max(largest, Vec::Load(row + i));
+    float lanes[Vec::kWidth];
+    largest.Store(lanes);
+    for (const float lane : lanes) found = lane > found ? lane : found;
+  }
+  for (int64_t i = whole; i < width; ++i) found = row[i] > found ? row[i] : found;
+  return found;
+}
+
+Softmax SoftmaxOfRow(int64_t width, const float* logits, float* probabilities) {
+  const int64_t whole = width - width % Vec::kWidth, last = width - whole;
+  const float largest = LargestOf(width, logits);
+  const PowersAbove powers(largest);
+  SumOfPowers sum{Constant(1.0f), Constant(0.0f)};
+  for (int64_t i = 0; i < whole; i += Vec::kWidth) {
+    const Vec power = powers.Of(Vec::Load(logits + i));
+    power.Store(probabilities + i);
+    sum.Add(power);
+  }
+  Vec last_powers = Constant(0.0f);
+  if (last > 0) {
+    last_powers = powers.Of(LoadLast(logits + whole, last, -__builtin_inff()));
+    sum.Add(last_powers);
+  }
+  const double others = sum.LessOne(Least(width, Vec::kWidth));
+  const Vec scale = Constant(static_cast<float>(1.0 / (1.0 + others)));
   for (int64_t i = 0; i < whole; i += Vec::kWidth) (Vec::Load(probabilities + i) * scale).Store(probabilities + i);
-  for (int64_t i = whole; i < width; ++i) probabilities[i] *= 1.0f / made.sum;
-  return made;
+  if (last > 0) (last_powers * scale).Store(probabilities + whole, last);
+  return {largest, others};
 }
 
 template <int... kUnary, int... kBinary>

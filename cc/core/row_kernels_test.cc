@@ -5,11 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 namespace recgraph {
 namespace {
@@ -51,23 +56,31 @@ double Exact(Binary op, double a, double b) {
     case Binary::kSquaredDifference: return (a - b) * (a - b);
     case Binary::kTanhGrad: return b * (1 - a * a);
     case Binary::kSigmoidGrad: return b * a * (1 - a);
-    case Binary::kReluGrad: return a > 0 ? b : 0;
+    case Binary::kReluGrad: return b * (a > 0 ? 1 : 0);
     default: return a;
   }
 }
 
-// Equal to a few units in the last place of the exact value; `scale` where terms cancel.
-void ExpectClose(float got, double exact, double scale, const std::string& what) {
-  const float wanted = static_cast<float>(exact);
-  if (std::isnan(wanted)) {
-    EXPECT_TRUE(std::isnan(got)) << what;
-  } else if (std::isinf(wanted)) {
-    EXPECT_EQ(got, wanted) << what;
-  } else {
-    EXPECT_NEAR(got, exact, 4e-7 * (std::fabs(exact) + scale) + 2e-38) << what;
-  }
+// The difference in units in the last place of the exact value. What is too large for a float counts as 2^128.
+double UnitsApart(float got, double exact) {
+  if (std::isnan(got) || std::isnan(exact)) return std::isnan(got) && std::isnan(exact) ? 0 : kInf;
+  const double most = std::ldexp(1.0, 128);
+  const double wanted = std::fmin(std::fmax(exact, -most), most);
+  const double found = std::isinf(got) ? std::copysign(most, got) : got;
+  const int exponent = wanted == 0 ? -126 : std::max(std::ilogb(wanted), -126);
+  return std::fabs(found - wanted) / std::ldexp(1.0, exponent - 23);
 }
 
+constexpr double kUnits = 4;
+
+// Equal to a few units in the last place, of the exact value or of `scale` where terms cancel.
+void ExpectClose(float got, double exact, double scale, const std::string& what) {
+  if (std::isnan(exact) || std::isinf(static_cast<float>(exact)) || scale == 0) {
+    EXPECT_LE(UnitsApart(got, exact), kUnits) << what << " is " << got << ", not " << exact;
+  } else {
+    EXPECT_NEAR(got, exact, 4e-7 * (std::fabs(exact) + scale)) << what;
+  }
+}
 std::vector<float> Values(bool positive) {
   std::vector<float> values = {0.0f, -0.0f, 1.0f, -1.0f, 0.5f, 1e-6f, 88.0f, 90.0f, 200.0f, 1e30f, kInf, kNan};
   for (float x = -20.0f; x < 20.0f; x += 0.0173f) values.push_back(x);
@@ -127,6 +140,186 @@ TEST(RowKernelsTest, BinaryFunctionsAreRightWithStridesAndScalars) {
           }
         }
       }
+    }
+  }
+}
+
+// By how much the patterns of bits grow: a prime, so that the last bits differ too. Under sanitizers nothing is optimised.
+#if defined(__OPTIMIZE__)
+constexpr uint64_t kSweepStep = 4093;
+#else
+constexpr uint64_t kSweepStep = 131071;
+#endif
+
+// Floats of all magnitudes and both signs.
+std::vector<float> Sweep() {
+  std::vector<float> all;
+  for (uint64_t pattern = 0; pattern < uint64_t{1} << 32; pattern += kSweepStep) {
+    const auto bits = static_cast<uint32_t>(pattern);
+    float value;
+    std::memcpy(&value, &bits, sizeof(value));
+    all.push_back(value);
+  }
+  return all;
+}
+
+std::vector<float> Results(const RowKernels* kernels, Unary op, const std::vector<float>& in) {
+  std::vector<float> out(in.size());
+  kernels->unary[static_cast<int>(op)](1, in.size(), {in.data(), 0}, out.data(), 0);
+  return out;
+}
+
+// The farthest of `found` from the exact values, as what it is of.
+std::pair<double, float> Farthest(Unary op, const std::vector<float>& in, const std::vector<float>& found) {
+  std::pair<double, float> farthest{0, 0};
+  for (size_t i = 0; i < in.size(); ++i) {
+    const double apart = UnitsApart(found[i], Exact(op, in[i]));
+    if (apart > farthest.first) farthest = {apart, in[i]};
+  }
+  return farthest;
+}
+
+TEST(RowKernelsTest, UnaryFunctionsAreWithinAFewUnitsInTheLastPlaceOfAnyFloat) {
+  const std::vector<float> in = Sweep();
+  for (const RowKernels* kernels : AllKernels()) {
+    for (int op = 0; op < static_cast<int>(Unary::kCount); ++op) {
+      const auto which = static_cast<Unary>(op);
+      const auto [apart, where] = Farthest(which, in, Results(kernels, which, in));
+      EXPECT_LE(apart, kUnits) << kernels->name << " unary " << op << " of " << where;
+    }
+  }
+}
+
+TEST(RowKernelsTest, TheUnitsAreCounted) {
+  EXPECT_EQ(UnitsApart(1.0f, 1.0), 0);
+  EXPECT_EQ(UnitsApart(std::nextafter(1.0f, 2.0f), 1.0), 1);
+  EXPECT_EQ(UnitsApart(0.0f, 5e-45), UnitsApart(0.0f, -5e-45));
+  EXPECT_GT(UnitsApart(0.0f, 8e-45), kUnits);
+  EXPECT_EQ(UnitsApart(kInf, std::numeric_limits<float>::max()), 1);
+  EXPECT_EQ(UnitsApart(kInf, 1e300), 0);
+  EXPECT_GT(UnitsApart(-kInf, 1e300), kUnits);
+  EXPECT_GT(UnitsApart(kNan, 1.0), kUnits);
+  EXPECT_GT(UnitsApart(1.0f, kNan), kUnits);
+  const std::vector<float> in = {0.5f, 1.3e-3f}, wrong = {std::tanh(0.5f), 1.3e-3f + 1e-7f};
+  EXPECT_EQ(Farthest(Unary::kTanh, in, wrong).second, 1.3e-3f) << "an error that is small, but not of a small number";
+}
+
+#if defined(__SSE2__)
+// As TensorFlow sets its threads: denormals are zeros, before and after each instruction.
+class FlushDenormals {
+ public:
+  FlushDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
+  ~FlushDenormals() { _mm_setcsr(before_); }
+
+ private:
+  const unsigned before_;
+};
+
+float Flushed(float x) { return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x; }
+
+TEST(RowKernelsTest, WithoutDenormalsFunctionsAreThoseOfZeros) {
+  const std::vector<float> in = Sweep();
+  std::vector<float> flushed;
+  for (float x : in) flushed.push_back(Flushed(x));
+  for (const RowKernels* kernels : AllKernels()) {
+    for (Unary op : {Unary::kSquare, Unary::kSqrt, Unary::kRsqrt, Unary::kReciprocal, Unary::kExp, Unary::kTanh, Unary::kSigmoid}) {
+      std::vector<float> wanted = Results(kernels, op, flushed), found;
+      for (float& x : wanted) x = Flushed(x);
+      {
+        const FlushDenormals flush;
+        found = Results(kernels, op, in);
+      }
+      for (size_t i = 0; i < in.size(); ++i) {
+        // A result that rounding makes normal may have been flushed before.
+        if (found[i] == 0 && std::fabs(wanted[i]) == std::numeric_limits<float>::min()) continue;
+        ASSERT_LE(UnitsApart(found[i], wanted[i]), 0) << kernels->name << " unary " << static_cast<int>(op) << " of " << in[i];
+        if (std::isnan(found[i])) continue;
+        ASSERT_EQ(std::signbit(found[i]), std::signbit(wanted[i])) << kernels->name << " of " << in[i];
+      }
+    }
+  }
+}
+#endif
+
+constexpr float kTiny = std::numeric_limits<float>::denorm_min();
+constexpr float kLeast = std::numeric_limits<float>::min();
+constexpr float kMost = std::numeric_limits<float>::max();
+
+// What TensorFlow's operations give where results are not just rounded; tests/batch/test_fuse.py asks TensorFlow.
+// Denormals as on a thread that has them.
+struct SpecialUnary {
+  Unary op;
+  float of;
+  float result;
+};
+
+constexpr SpecialUnary kSpecialUnary[] = {
+    {Unary::kNeg, 0.0f, -0.0f},      {Unary::kNeg, -0.0f, 0.0f},      {Unary::kNeg, kTiny, -kTiny},     {Unary::kNeg, kInf, -kInf},
+    {Unary::kAbs, -0.0f, 0.0f},      {Unary::kAbs, -kInf, kInf},      {Unary::kAbs, kNan, kNan},        {Unary::kSquare, -kInf, kInf},
+    {Unary::kSquare, -0.0f, 0.0f},   {Unary::kSqrt, -0.0f, -0.0f},    {Unary::kSqrt, kInf, kInf},       {Unary::kSqrt, -kTiny, kNan},
+    {Unary::kRsqrt, 0.0f, kInf},     {Unary::kRsqrt, -0.0f, -kInf},   {Unary::kRsqrt, kInf, 0.0f},      {Unary::kRsqrt, -1.0f, kNan},
+    {Unary::kRsqrt, kNan, kNan},     {Unary::kReciprocal, 0.0f, kInf}, {Unary::kReciprocal, -0.0f, -kInf},
+    {Unary::kReciprocal, -kInf, -0.0f}, {Unary::kReciprocal, kTiny, kInf},
+    {Unary::kExp, kNan, kNan},       {Unary::kExp, kInf, kInf},       {Unary::kExp, -kInf, 0.0f},       {Unary::kExp, 0.0f, 1.0f},
+    {Unary::kExp, -0.0f, 1.0f},      {Unary::kExp, kTiny, 1.0f},      {Unary::kExp, 88.73f, kInf},      {Unary::kExp, kMost, kInf},
+    {Unary::kExp, -103.9f, kTiny},   {Unary::kExp, -103.98f, 0.0f},   {Unary::kExp, -kMost, 0.0f},
+    {Unary::kTanh, kNan, kNan},      {Unary::kTanh, kInf, 1.0f},      {Unary::kTanh, -kInf, -1.0f},     {Unary::kTanh, 0.0f, 0.0f},
+    {Unary::kTanh, -0.0f, -0.0f},    {Unary::kTanh, kTiny, kTiny},    {Unary::kTanh, -kLeast, -kLeast}, {Unary::kTanh, kMost, 1.0f},
+    {Unary::kSigmoid, kNan, kNan},   {Unary::kSigmoid, kInf, 1.0f},   {Unary::kSigmoid, -kInf, 0.0f},   {Unary::kSigmoid, 0.0f, 0.5f},
+    {Unary::kSigmoid, -0.0f, 0.5f},  {Unary::kSigmoid, kTiny, 0.5f},  {Unary::kSigmoid, -103.9f, kTiny}, {Unary::kSigmoid, -kMost, 0.0f},
+    {Unary::kRelu, kNan, kNan},      {Unary::kRelu, kInf, kInf},      {Unary::kRelu, -kInf, 0.0f},      {Unary::kRelu, kTiny, kTiny},
+    {Unary::kRelu, -kTiny, 0.0f},    {Unary::kRelu, 0.0f, 0.0f},
+};
+
+struct SpecialBinary {
+  Binary op;
+  float a, b;
+  float result;
+};
+
+constexpr SpecialBinary kSpecialBinary[] = {
+    {Binary::kMax, kNan, 1.0f, kNan},     {Binary::kMax, 1.0f, kNan, kNan},   {Binary::kMax, 0.0f, -0.0f, -0.0f},
+    {Binary::kMax, -0.0f, 0.0f, 0.0f},    {Binary::kMax, -kInf, kNan, kNan},  {Binary::kMax, -kInf, 1.0f, 1.0f},
+    {Binary::kMin, kNan, 1.0f, kNan},     {Binary::kMin, 1.0f, kNan, kNan},   {Binary::kMin, 0.0f, -0.0f, -0.0f},
+    {Binary::kMin, -0.0f, 0.0f, 0.0f},    {Binary::kMin, kInf, kNan, kNan},   {Binary::kMin, kInf, 1.0f, 1.0f},
+    {Binary::kDiv, 1.0f, -0.0f, -kInf},   {Binary::kDiv, 0.0f, 0.0f, kNan},   {Binary::kDiv, kInf, kInf, kNan},
+    {Binary::kMul, 0.0f, kInf, kNan},     {Binary::kSub, kInf, kInf, kNan},   {Binary::kSquaredDifference, kInf, kInf, kNan},
+    {Binary::kSquaredDifference, kInf, -kInf, kInf},
+    {Binary::kTanhGrad, 1.0f, kInf, kNan}, {Binary::kTanhGrad, 0.0f, kInf, kInf}, {Binary::kTanhGrad, kNan, 0.0f, kNan},
+    {Binary::kTanhGrad, kInf, 1.0f, -kInf}, {Binary::kTanhGrad, 1.0f, -1.0f, -0.0f},
+    {Binary::kSigmoidGrad, 0.0f, kInf, kNan}, {Binary::kSigmoidGrad, 1.0f, kInf, kNan}, {Binary::kSigmoidGrad, 0.5f, kInf, kInf},
+    {Binary::kSigmoidGrad, kInf, 1.0f, -kInf}, {Binary::kSigmoidGrad, 0.5f, kNan, kNan}, {Binary::kSigmoidGrad, 0.0f, -1.0f, -0.0f},
+    {Binary::kReluGrad, kNan, 1.0f, 0.0f}, {Binary::kReluGrad, 1.0f, kNan, kNan}, {Binary::kReluGrad, -1.0f, kNan, kNan},
+    {Binary::kReluGrad, -1.0f, kInf, kNan}, {Binary::kReluGrad, 0.0f, -1.0f, -0.0f}, {Binary::kReluGrad, kInf, kInf, kInf},
+};
+
+// In all lanes and in the last ones of a row.
+void ExpectAll(const std::vector<float>& got, float wanted, const std::string& what) {
+  for (float x : got) {
+    if (std::isnan(wanted)) {
+      ASSERT_TRUE(std::isnan(x)) << what << " is " << x;
+    } else {
+      ASSERT_EQ(x, wanted) << what;
+      ASSERT_EQ(std::signbit(x), std::signbit(wanted)) << what << ": the sign";
+    }
+  }
+}
+
+TEST(RowKernelsTest, SpecialValuesAreTensorFlows) {
+  for (const RowKernels* kernels : AllKernels()) {
+    for (const SpecialUnary& special : kSpecialUnary) {
+      const std::vector<float> in(37, special.of);
+      ExpectAll(Results(kernels, special.op, in), special.result,
+                std::string(kernels->name) + " unary " + std::to_string(static_cast<int>(special.op)) + " of " +
+                    std::to_string(special.of));
+    }
+    for (const SpecialBinary& special : kSpecialBinary) {
+      const std::vector<float> a(37, special.a), b(37, special.b);
+      std::vector<float> out(37);
+      kernels->binary[static_cast<int>(special.op)](1, 37, {a.data(), 0}, {b.data(), 0}, out.data(), 0);
+      ExpectAll(out, special.result,
+                std::string(kernels->name) + " binary " + std::to_string(static_cast<int>(special.op)) + " of " +
+                    std::to_string(special.a) + ", " + std::to_string(special.b));
     }
   }
 }
@@ -232,28 +425,50 @@ TEST(RowKernelsTest, AdagradIsRight) {
   }
 }
 
-TEST(RowKernelsTest, SoftmaxIsRight) {
+// Against the definition: each probability to a few units in its last place, and what the other numbers add to the largest.
+void ExpectSoftmax(const RowKernels* kernels, std::vector<float> logits) {
+  std::vector<float> found(logits.size() + 1, 77.0f);
+  const Softmax made = kernels->softmax(logits.size(), logits.data(), found.data());
+  const auto at = std::max_element(logits.begin(), logits.end());
+  const double largest = *at;
+  double others = 0;
+  for (auto logit = logits.begin(); logit != logits.end(); ++logit) others += logit == at ? 0 : std::exp(*logit - largest);
+  EXPECT_EQ(made.largest, *at) << kernels->name;
+  // Where many tiny ones are added, all they are is not a unit of 1.
+  EXPECT_NEAR(made.others, others, kUnits * std::ldexp(others, -24) + 1e-13 * logits.size()) << kernels->name;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double exact = std::exp(logits[i] - largest) / (1 + others);
+    ASSERT_LE(UnitsApart(found[i], exact), kUnits) << kernels->name << " of " << logits[i] << ", at most " << largest;
+  }
+  EXPECT_EQ(found.back(), 77.0f) << "written past the end";
+  found.pop_back();
+  kernels->softmax(logits.size(), logits.data(), logits.data());
+  EXPECT_EQ(logits, found) << "in place";
+}
+
+TEST(RowKernelsTest, SoftmaxIsWithinAFewUnitsInTheLastPlace) {
   std::mt19937 random(5);
-  std::normal_distribution<float> normal(-200.0f, 4.0f);  // as they are, no power of e is a number
   for (const RowKernels* kernels : AllKernels()) {
-    for (size_t width : {1u, 2u, 15u, 16u, 37u, 1000u}) {
-      std::vector<float> logits(width), found(width + 1, 77.0f);
-      for (float& logit : logits) logit = normal(random);
-      const Softmax made = kernels->softmax(width, logits.data(), found.data());
-      const double largest = *std::max_element(logits.begin(), logits.end());
-      double sum = 0;
-      for (float logit : logits) sum += std::exp(logit - largest);
-      EXPECT_EQ(made.largest, static_cast<float>(largest)) << kernels->name;
-      ExpectClose(made.sum, sum, 10 * sum, kernels->name);  // the sum of a thousand rounded numbers
-      for (size_t i = 0; i < width; ++i) {
-        const double exact = std::exp(logits[i] - largest) / sum;
-        ExpectClose(found[i], exact, 10 * exact, kernels->name);
+    for (size_t width : {1u, 2u, 5u, 15u, 16u, 37u, 1000u}) {
+      // At -200, as they are, no power of e is a number; from 8192 on differences are computed in another way.
+      for (float mean : {0.0f, 0.01f, 3.0f, -200.0f, 8190.0f, -8200.0f, 1e6f, 3e38f, -3e38f}) {
+        for (float deviation : {0.0f, 1e-3f, 1.0f, 4.0f, 60.0f}) {
+          std::normal_distribution<float> normal(mean, deviation);
+          std::vector<float> logits(width);
+          for (float& logit : logits) logit = deviation == 0 ? mean : normal(random);
+          ExpectSoftmax(kernels, logits);
+        }
       }
-      EXPECT_EQ(found.back(), 77.0f) << "written past the end";
-      found.pop_back();
-      kernels->softmax(width, logits.data(), logits.data());
-      EXPECT_EQ(logits, found) << "in place";
     }
+    std::vector<float> many(30000);
+    std::normal_distribution<float> normal(5.0f, 3.0f);
+    for (float& logit : many) logit = normal(random);
+    ExpectSoftmax(kernels, many);
+    ExpectSoftmax(kernels, {0.0f, -20.0f, -40.0f, -87.0f, -95.0f, -103.0f, -104.0f, -110.0f, -1e30f, -kInf});
+    ExpectSoftmax(kernels, {kMost, -kMost, 0.0f});
+    ExpectSoftmax(kernels, {-kMost, -kMost, -kInf});
+    ExpectSoftmax(kernels, {kTiny, -kTiny, 0.0f, -0.0f});
+    ExpectSoftmax(kernels, {100.0f, 0.0012345678f, 1e-30f, -1.1e-7f});
   }
 }
 
@@ -263,13 +478,16 @@ TEST(RowKernelsTest, SoftmaxOfWhatIsNoNumber) {
       for (size_t place : {0u, 5u, 16u, 20u}) {
         std::vector<float> logits(21, 1.0f);
         logits[place] = strange;
-        EXPECT_TRUE(std::isnan(kernels->softmax(logits.size(), logits.data(), logits.data()).sum)) << kernels->name;
-        EXPECT_TRUE(std::isnan(logits[3])) << kernels->name;
+        EXPECT_TRUE(std::isnan(kernels->softmax(logits.size(), logits.data(), logits.data()).others)) << kernels->name;
+        for (float probability : logits) EXPECT_TRUE(std::isnan(probability)) << kernels->name;
       }
     }
     std::vector<float> logits = {-kInf, 0.0f, -kInf};
-    EXPECT_EQ(kernels->softmax(3, logits.data(), logits.data()).sum, 1.0f) << kernels->name;
+    EXPECT_EQ(kernels->softmax(3, logits.data(), logits.data()).others, 0.0) << kernels->name;
     EXPECT_EQ(logits, (std::vector<float>{0.0f, 1.0f, 0.0f})) << kernels->name;
+    logits.assign(3, -kInf);
+    EXPECT_TRUE(std::isnan(kernels->softmax(3, logits.data(), logits.data()).others)) << kernels->name;
+    for (float probability : logits) EXPECT_TRUE(std::isnan(probability)) << kernels->name;
   }
 }
 

@@ -17,6 +17,15 @@ using tensorflow::Tensor;
 // Cycles for a logit, what Shard weighs against waking a thread.
 constexpr int64_t kCyclesEach = 4;
 
+// Minus the logarithm of the probability that `logit` has. Nothing cancels: a loss far below 1 has all its digits, where
+// TensorFlow's is 0.
+float LossOf(const Softmax& made, float logit) {
+  return static_cast<float>(std::log1p(made.others) + (static_cast<double>(made.largest) - logit));
+}
+
+// What the largest logit's probability leaves of 1.
+float LeftBy(const Softmax& made) { return static_cast<float>(made.others / (1.0 + made.others)); }
+
 template <typename Label>
 class SoftmaxLossOp final : public tensorflow::OpKernel {
  public:
@@ -58,8 +67,9 @@ class SoftmaxLossOp final : public tensorflow::OpKernel {
         const float logit = rows[row * classes + right[row]];  // read first: the gradient may take the logits' place
         float* const probabilities = gradient + row * classes;
         const Softmax made = BestRowKernels().softmax(classes, rows + row * classes, probabilities);
-        loss[row] = std::log(made.sum) - (logit - made.largest);
-        probabilities[right[row]] -= 1.0f;
+        loss[row] = LossOf(made, logit);
+        float& probability = probabilities[right[row]];
+        probability = logit == made.largest ? -LeftBy(made) : probability - 1.0f;
       }
     };
     const auto& threads = *ctx->device()->tensorflow_cpu_worker_threads();

@@ -227,3 +227,34 @@ def test_an_outer_product_is_a_few_loops() -> None:
     (found,) = _run(fusion.graph, fusion.inputs, rows, fusion.outputs)
     x = np.concatenate(rows, 1)
     np.testing.assert_array_equal(found, x[:, :, None] * x[:, None, :])
+
+
+SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1e-40, -1e-40, 89.0, -89.0, -104.0, 3e38, -3e38]
+SPECIAL_UNARY = [*UNARY, tf.exp, tf.sqrt, tf.math.rsqrt, tf.math.reciprocal]
+SPECIAL_BINARY: list[Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = [
+    *BINARY,
+    tf.divide,
+    *(lambda a, b, op=op: op(y=a, dy=b) for op in GRADIENTS),
+    lambda a, b: tf.raw_ops.ReluGrad(gradients=a, features=b),
+]
+
+
+def test_special_values_are_tensorflows() -> None:
+    """Infinities, NaN, minus zero, and denormals, which count as zeros: each with each, of every operation."""
+    graph = tf_private.FuncGraph("special")
+    with graph.as_default():
+        a, b = (tf.compat.v1.placeholder(tf.float32, [None, len(SPECIAL)]) for _ in range(2))
+        results = [*(op(a) for op in SPECIAL_UNARY), *(op(a, b) for op in SPECIAL_BINARY)]
+    outputs = [result for result in results if result is not a]
+    fusion = Fusion([a, b], {}, outputs, [a, b, *outputs], "fused")
+    assert "Recgraph>Expression" in {op.type for op in fusion.graph.get_operations()}
+    kept = {op.type for op in graph.get_operations()} & {op.type for op in fusion.graph.get_operations()}
+    assert kept <= {"Placeholder", "Identity", "Const"}
+    one, other = (grid.astype(np.float32) for grid in np.meshgrid(SPECIAL, SPECIAL))
+    expected = _run(graph, [a, b], [one, other], outputs)
+    found = _run(fusion.graph, fusion.inputs, [one, other], fusion.outputs)
+    for output, wanted, got in zip(outputs, expected, found, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=0, err_msg=output.op.type)
+        if output.op.type != "Relu":  # TensorFlow's of -0.0 is 0.0 or -0.0, by its place
+            numbers = ~np.isnan(wanted)
+            np.testing.assert_array_equal(np.signbit(got)[numbers], np.signbit(wanted)[numbers], output.op.type)

@@ -59,6 +59,28 @@ def test_rows_that_are_no_numbers_stay_so() -> None:
     assert found[3] == 0.0
 
 
+@pytest.mark.parametrize("scale", [0.1, 5.0, 40.0])
+@pytest.mark.parametrize("mean", [0.0, -300.0, 9000.0])
+def test_losses_and_gradients_have_all_digits(scale: float, mean: float) -> None:
+    """Also a loss that is almost zero, where TensorFlow's is zero."""
+    random = np.random.default_rng(5)
+    logits = random.normal(size=(50, 101), scale=scale, loc=mean).astype(np.float32)
+    labels = random.integers(0, 101, 50)
+    labels[::2] = logits[::2].argmax(1)
+    rows = np.arange(50)
+    above = logits.astype(np.float64) - logits[rows, labels].astype(np.float64)[:, None]
+    others = np.exp(above)
+    others[rows, labels] = 0.0
+    sums = others.sum(1)
+    gradient = others / (1.0 + sums)[:, None]
+    gradient[rows, labels] = -sums / (1.0 + sums)
+    for found, exact in zip(by_our_kernel(logits, labels), (np.log1p(sums), gradient), strict=True):
+        normal = np.abs(exact) > 1.2e-38  # TensorFlow's threads have no others
+        units = np.abs(found - exact) / np.spacing(np.abs(exact).astype(np.float32))
+        assert units[normal].max() <= 4.0
+        assert not np.any(np.abs(found)[~normal] > 1.2e-38)
+
+
 @pytest.mark.parametrize("label", [-1, 100])
 def test_a_label_that_is_no_class_is_an_error(label: int) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"label {label} of row 1 is outside of \[0, 100\)"):
