@@ -104,6 +104,16 @@ const RowKernels* RowKernelsAt(int index) {
   return index == 0 ? &kPlainRowKernels : nullptr;
 }
 
+// Nothing cancels: a loss far below 1 has all its digits, where TensorFlow's is 0.
+float CrossEntropy(int64_t classes, const float* logits, int64_t label, float* gradient) {
+  const float logit = logits[label];  // read first: the gradient may take the logits' place
+  const Softmax made = BestRowKernels().softmax(classes, logits, gradient);
+  // Of the largest logit, what its probability leaves of 1: the difference itself would lose all its digits.
+  gradient[label] =
+      logit == made.largest ? -static_cast<float>(made.others / (1.0 + made.others)) : gradient[label] - 1.0f;
+  return static_cast<float>(std::log1p(made.others) + (static_cast<double>(made.largest) - logit));
+}
+
 const RowKernels& BestRowKernels() {
   static const RowKernels& best = *RowKernelsAt(0);
   return best;

@@ -85,6 +85,9 @@ struct RowKernels {
   Softmax (*softmax)(int64_t width, const float* logits, float* probabilities);
 };
 
+// The cross entropy of one row of logits with the class `label`, and its gradient by them, which may take their place.
+float CrossEntropy(int64_t classes, const float* logits, int64_t label, float* gradient);
+
 // The fastest of this machine.
 const RowKernels& BestRowKernels();
 

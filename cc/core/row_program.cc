@@ -2,7 +2,6 @@
 #include "cc/core/row_program.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -272,11 +271,8 @@ class RowProgram::Tile {
         const int64_t label = IntegerAt(labels, what.element, i);
         if (static_cast<uint64_t>(label) >= static_cast<uint64_t>(what.classes)) return false;
         const float* const logits = As<float>(Read(what.logits, row)) + i * what.classes;
-        const float logit = logits[label];
-        float* const probabilities = reinterpret_cast<float*>(Write(what.gradient, row)) + i * what.classes;
-        const Softmax made = BestRowKernels().softmax(what.classes, logits, probabilities);
-        reinterpret_cast<float*>(Write(what.loss, row))[i] = std::log(made.sum) - (logit - made.largest);
-        probabilities[label] -= 1.0f;
+        float* const gradient = reinterpret_cast<float*>(Write(what.gradient, row)) + i * what.classes;
+        reinterpret_cast<float*>(Write(what.loss, row))[i] = CrossEntropy(what.classes, logits, label, gradient);
       }
     }
     return true;

@@ -1,6 +1,5 @@
 // TensorFlow's softmax cross entropy with the number of the right class, of float rows: a kernel beside TensorFlow's own,
 // for nodes that ask for it by the attribute `_kernel`. It reads a row three times and calls no generic code for it.
-#include <cmath>
 #include <cstdint>
 
 #include "cc/core/row_kernels.h"
@@ -16,15 +15,6 @@ using tensorflow::Tensor;
 
 // Cycles for a logit, what Shard weighs against waking a thread.
 constexpr int64_t kCyclesEach = 4;
-
-// Minus the logarithm of the probability that `logit` has. Nothing cancels: a loss far below 1 has all its digits, where
-// TensorFlow's is 0.
-float LossOf(const Softmax& made, float logit) {
-  return static_cast<float>(std::log1p(made.others) + (static_cast<double>(made.largest) - logit));
-}
-
-// What the largest logit's probability leaves of 1.
-float LeftBy(const Softmax& made) { return static_cast<float>(made.others / (1.0 + made.others)); }
 
 template <typename Label>
 class SoftmaxLossOp final : public tensorflow::OpKernel {
@@ -64,12 +54,7 @@ class SoftmaxLossOp final : public tensorflow::OpKernel {
     const Label* const right = labels.flat<Label>().data();
     const auto work = [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        const float logit = rows[row * classes + right[row]];  // read first: the gradient may take the logits' place
-        float* const probabilities = gradient + row * classes;
-        const Softmax made = BestRowKernels().softmax(classes, rows + row * classes, probabilities);
-        loss[row] = LossOf(made, logit);
-        float& probability = probabilities[right[row]];
-        probability = logit == made.largest ? -LeftBy(made) : probability - 1.0f;
+        loss[row] = CrossEntropy(classes, rows + row * classes, right[row], gradient + row * classes);
       }
     };
     const auto& threads = *ctx->device()->tensorflow_cpu_worker_threads();
