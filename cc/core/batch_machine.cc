@@ -6,6 +6,7 @@
 #include <new>
 
 #include "cc/core/call_path.h"
+#include "cc/core/schedule.h"
 
 namespace recgraph {
 namespace batch {
@@ -15,6 +16,8 @@ namespace {
 size_t SizeOf(const Function& function) {
   return sizeof(Activation) + function.slots * sizeof(Value) + function.nodes.size() * sizeof(uint16_t);
 }
+
+const StepFrame& StepOf(const Value& frame) { return *static_cast<const StepFrame*>(frame.holder.get()); }
 
 bool GroupsByShape(const Block& block) { return block.ragged && !block.by_row; }
 
@@ -32,7 +35,9 @@ void Record::SetJoined(Value whole) const {
 
 Machine::Machine(const Plan& plan, Backend* backend, BatchPolicy* policy, int64_t max_depth)
     : plan_(plan), backend_(backend), policy_(policy), max_depth_(max_depth),
-      free_(plan.functions.size()), queues_(plan.blocks.size()) {}
+      free_(plan.functions.size()), queues_(plan.blocks.size()), calls_(plan.functions.size()) {
+  for (size_t f = 0; f < plan.functions.size(); ++f) is_scheduled_.push_back(backend->IsScheduled(static_cast<int>(f)));
+}
 
 Machine::~Machine() {
   // Nothing is kept for later here, which would take memory: perhaps there is none.
@@ -51,7 +56,7 @@ void Machine::AddRoot(int function, std::vector<Value> arguments) {
   root->root = results_.size();
   results_.emplace_back(root->function->results.size());
   std::move(arguments.begin(), arguments.end(), root->slots);
-  Fire(root, 0);
+  Begin(root, true);
 }
 
 Machine::End Machine::Run() {
@@ -61,8 +66,62 @@ Machine::End Machine::Run() {
   return end == End::kDone ? RunBlocks() : end;
 }
 
+// Begins to run an activation, or has it wait for others that are scheduled with it.
+void Machine::Begin(Activation* activation, bool is_invocation) {
+  const size_t function = activation->function - plan_.functions.data();
+  if (is_invocation && is_scheduled_[function]) {
+    calls_[function].push_back(activation);
+  } else {
+    Fire(activation, 0);
+  }
+}
+
+// A function with waiting calls, where no block is ready that could lead to more of them; -1 otherwise. All that a
+// scheduled call does comes after the blocks that lead to it, so what is ready can wait for the calls.
+int Machine::PickCalls() const {
+  if (!with_rows_.empty()) {
+    for (const int block : with_rows_) {
+      if (!is_scheduled_[plan_.blocks[block].function]) return -1;
+    }
+  }
+  for (size_t f = 0; f < calls_.size(); ++f) {
+    if (!calls_[f].empty()) return static_cast<int>(f);
+  }
+  return -1;
+}
+
+Machine::End Machine::RunCalls(int function) {
+  std::vector<Activation*> calls;
+  calls.swap(calls_[function]);
+  int64_t invocations = 0;
+  switch (backend_->RunCalls(function, calls.data(), calls.size(), &invocations)) {
+    case Backend::Scheduled::kCancelled: return End::kCancelled;
+    case Backend::Scheduled::kFailed: return End::kFailed;
+    case Backend::Scheduled::kGaveUp:
+      is_scheduled_[function] = false;
+      for (size_t i = calls.size(); i-- > 0;) Fire(calls[i], 0);
+      return RunNative();
+    case Backend::Scheduled::kDone: break;
+  }
+  counts_.invocations += invocations;
+  counts_.peak = std::max(counts_.peak, counts_.live + invocations);
+  for (Activation* call : calls) {
+    const size_t groups = call->function->groups.size();
+    for (size_t group = 0; group < groups; ++group) Deliver(call, static_cast<int>(group));
+    call->outstanding = 1;
+    Retire(call);
+  }
+  return RunNative();
+}
+
 Machine::End Machine::RunBlocks() {
-  while (!with_rows_.empty()) {
+  while (true) {
+    if (const int function = PickCalls(); function >= 0) {
+      const End end = RunCalls(function);
+      if (end != End::kDone) return end;
+      continue;
+    }
+    if (with_rows_.empty()) return End::kDone;
     if (backend_->Cancelled()) return End::kCancelled;
     ready_.clear();
     for (int block : with_rows_) {
@@ -76,7 +135,6 @@ Machine::End Machine::RunBlocks() {
     const End end = RunOne(block);
     if (end != End::kDone) return end;
   }
-  return End::kDone;
 }
 
 Machine::End Machine::RunOne(int block) {
@@ -210,9 +268,12 @@ void Machine::Ready(Activation* activation, int index) {
       if (end_ != End::kDone) return;
       break;
     case NodeKind::kIsEmpty: {
-      const Record* const frame = FrameIn(slots[node.reads[0]]);
-      if (frame == nullptr) return Stop(End::kFailed, activation);
-      if (node.writes[0] >= 0) slots[node.writes[0]] = backend_->Bool(frame->values().empty());
+      const Value& frame = slots[node.reads[0]];
+      const bool of_step = frame.holder->kind == Holder::Kind::kStep;
+      const Record* const record = of_step ? nullptr : FrameIn(frame);
+      if (record == nullptr && !of_step) return Stop(End::kFailed, activation);
+      const bool is_empty = of_step ? StepOf(frame).SizeOf(StepFrame::FrameOf(frame)) == 0 : record->values().empty();
+      if (node.writes[0] >= 0) slots[node.writes[0]] = backend_->Bool(is_empty);
       break;
     }
     case NodeKind::kWait:
@@ -233,6 +294,7 @@ const Record* Machine::FrameIn(const Value& value) {
 void Machine::Unpack(Activation* activation, const Node& node) {
   Value* const slots = activation->slots;
   const Value frame = node.only_use[0] ? std::move(slots[node.reads[0]]) : slots[node.reads[0]];
+  if (frame.holder->kind == Holder::Kind::kStep) return UnpackFromStep(activation, node, frame);
   auto* const record = const_cast<Record*>(FrameIn(frame));
   if (record == nullptr) return Stop(End::kFailed, activation);
   for (const int index : node.indices) {
@@ -249,6 +311,18 @@ void Machine::Unpack(Activation* activation, const Node& node) {
   }
   for (size_t i = 0; i < node.writes.size(); ++i) {
     if (node.writes[i] >= 0) slots[node.writes[i]] = record->values()[node.indices[i]];
+  }
+}
+
+void Machine::UnpackFromStep(Activation* activation, const Node& node, const Value& frame) {
+  const StepFrame& step = StepOf(frame);
+  const RowRef ref = StepFrame::FrameOf(frame);
+  for (size_t i = 0; i < node.writes.size(); ++i) {
+    if (static_cast<size_t>(node.indices[i]) >= step.SizeOf(ref)) {
+      backend_->BadFrame(step.SizeOf(ref));
+      return Stop(End::kFailed, activation);
+    }
+    if (node.writes[i] >= 0) activation->slots[node.writes[i]] = step.ToValue(step.ValueOf(ref, node.indices[i]));
   }
 }
 
@@ -269,7 +343,7 @@ void Machine::Call(Activation* activation, const Node& node) {
     Value& value = activation->slots[node.reads[first + i]];
     child->slots[i] = node.only_use[first + i] ? std::move(value) : value;
   }
-  Fire(child, 0);
+  Begin(child, node.site != 0);
 }
 
 // Hands the results of a group to whoever called.
@@ -358,7 +432,7 @@ void Machine::BeginMap(Activation* map) {
     Activation* const child = NewActivation(&callee, map, &node);
     child->index = row;
     for (int i = 0; i < callee.arguments; ++i) child->slots[i] = std::move(arguments[i][row]);
-    Fire(child, 0);
+    Begin(child, true);
   }
   std::reverse(fired_.begin() + first, fired_.end());  // the first row begins first
   if (map->arriving == 0) EndMap(map);

@@ -25,8 +25,8 @@ namespace batch {
 // What values refer to. Reference-counted: a record may outlive its run, for the gradient.
 class Holder : public FrameBase {
  public:
-  // A stacked buffer; a frame's values; parts to be joined along their first dimension.
-  enum class Kind { kBuffer, kRecord, kJoin };
+  // A stacked buffer; a frame's values; parts to be joined along their first dimension; the frames of a whole step.
+  enum class Kind { kBuffer, kRecord, kJoin, kStep };
   explicit Holder(Kind kind) : kind(kind) {}
   RECGRAPH_POOLED_OBJECT
   const Kind kind;
@@ -100,6 +100,12 @@ class Backend {
   virtual bool Split(const Value& value, std::vector<Value>* rows) = 0;
   // The values along a new first dimension.
   virtual bool Stack(const std::vector<Value>& values, const MapResult& like, Value* whole) = 0;
+  // Whether calls of a function are scheduled as wholes: then they wait until they can be run together.
+  virtual bool IsScheduled(int function) = 0;
+  // Runs such calls, whose arguments are in the first slots, and sets the slots of their results. `invocations` are
+  // those below the calls.
+  enum class Scheduled { kDone, kGaveUp, kCancelled, kFailed };
+  virtual Scheduled RunCalls(int function, Activation** activations, size_t count, int64_t* invocations) = 0;
   virtual bool Cancelled() = 0;
   // Whether the process has so much memory that a run with very many live invocations should end.
   virtual bool MemoryIsShort() = 0;
@@ -171,6 +177,7 @@ class Machine {
   void Process(Activation* activation, int event);
   void Ready(Activation* activation, int node);
   void Unpack(Activation* activation, const Node& node);
+  void UnpackFromStep(Activation* activation, const Node& node, const Value& frame);
   const Record* FrameIn(const Value& value);
   void Enqueue(Activation* activation, const Node& node);
   Group* GroupFor(Queue* queue, const Activation& activation, const Node& node);
@@ -179,6 +186,9 @@ class Machine {
   void Deliver(Activation* activation, int group);
   void Forget(const Node& node, Activation** activations, size_t count);
   void Fire(Activation* activation, int event) { fired_.push_back({activation, event}); }
+  void Begin(Activation* activation, bool is_invocation);
+  int PickCalls() const;
+  End RunCalls(int function);
   void CallFromLoop(Activation* loop, int node);
   void ArriveInLoop(Activation* loop, const Node& node);
   void BeginMap(Activation* map);
@@ -194,6 +204,8 @@ class Machine {
   const int64_t max_depth_;
   std::vector<std::vector<Activation*>> free_;  // per function
   std::vector<Queue> queues_;                   // per block
+  std::vector<std::vector<Activation*>> calls_;  // per function, those that wait to be scheduled
+  std::vector<bool> is_scheduled_;              // per function
   std::vector<int> with_rows_;                  // blocks whose queue is not empty
   std::vector<ReadyBlock> ready_;
   std::vector<Fired> fired_;

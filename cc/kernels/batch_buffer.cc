@@ -61,7 +61,9 @@ absl::Status Parts(const Value& join, std::vector<const Value*>* parts) {
   while (!stack.empty()) {
     const Value* const value = stack.back();
     stack.pop_back();
-    if (value->holder->kind == Holder::Kind::kRecord) return errors::InvalidArgument("concat: a part is a frame");
+    if (value->holder->kind == Holder::Kind::kRecord || value->holder->kind == Holder::Kind::kStep) {
+      return errors::InvalidArgument("concat: a part is a frame");
+    }
     if (parts->size() + stack.size() > kMostParts) return errors::ResourceExhausted("concat: too many parts");
     if (value->holder->kind == Holder::Kind::kBuffer) {
       parts->push_back(value);
@@ -83,34 +85,12 @@ absl::Status DtypesDiffer(const char* what, DataType one, DataType other) {
                                  tensorflow::DataTypeString(other));
 }
 
-absl::Status Join(const Value& join, Tensor* whole) {
-  std::vector<const Value*> parts;
-  TF_RETURN_IF_ERROR(Parts(join, &parts));
-  const DataType dtype = static_cast<const Buffer*>(parts[0]->holder.get())->tensor().dtype();
-  TensorShape shape;
-  int64_t rows = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const Buffer* const buffer = static_cast<const Buffer*>(parts[i]->holder.get());
-    TensorShape own = buffer->shape();
-    if (own.dims() == 0) return errors::InvalidArgument("concat: a part is a scalar");
-    if (buffer->tensor().dtype() != dtype) return DtypesDiffer("parts", dtype, buffer->tensor().dtype());
-    rows += own.dim_size(0);
-    own.set_dim(0, 0);
-    if (i == 0) shape = own;
-    if (own != shape) {
-      return errors::InvalidArgument("concat: parts differ in more than their first dimension: ",
-                                     shape.DebugString(), " and ", own.DebugString());
-    }
-  }
-  TF_RETURN_IF_ERROR(shape.SetDimWithStatus(0, rows));
-  TF_RETURN_IF_ERROR(Allocate(dtype, shape, whole));
-  int64_t offset = 0;
-  for (const Value* part : parts) {
-    const auto* buffer = static_cast<const Buffer*>(part->holder.get());
-    CopyElements(*buffer, part->row, offset, whole);
-    offset += buffer->value_elements();
-  }
-  return absl::OkStatus();
+absl::Status JoinOf(const Value& join, Tensor* whole) {
+  std::vector<const Value*> values;
+  TF_RETURN_IF_ERROR(Parts(join, &values));
+  std::vector<JoinPart> parts;
+  for (const Value* value : values) parts.push_back({static_cast<const Buffer*>(value->holder.get()), value->row});
+  return Join(parts, whole);
 }
 
 // Whether the values are neighbouring rows of one buffer, and where that may be used in place.
@@ -134,6 +114,33 @@ Buffer::Buffer(Tensor tensor, bool shared)
   AccountFor(sizeof(Buffer) + tensor_.TotalBytes());
 }
 
+absl::Status Join(const std::vector<JoinPart>& parts, Tensor* whole) {
+  const DataType dtype = parts[0].buffer->tensor().dtype();
+  TensorShape shape;
+  int64_t rows = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Buffer* const buffer = parts[i].buffer;
+    TensorShape own = buffer->shape();
+    if (own.dims() == 0) return errors::InvalidArgument("concat: a part is a scalar");
+    if (buffer->tensor().dtype() != dtype) return DtypesDiffer("parts", dtype, buffer->tensor().dtype());
+    rows += own.dim_size(0);
+    own.set_dim(0, 0);
+    if (i == 0) shape = own;
+    if (own != shape) {
+      return errors::InvalidArgument("concat: parts differ in more than their first dimension: ",
+                                     shape.DebugString(), " and ", own.DebugString());
+    }
+  }
+  TF_RETURN_IF_ERROR(shape.SetDimWithStatus(0, rows));
+  TF_RETURN_IF_ERROR(Allocate(dtype, shape, whole));
+  int64_t offset = 0;
+  for (const JoinPart& part : parts) {
+    CopyElements(*part.buffer, part.row, offset, whole);
+    offset += part.buffer->value_elements();
+  }
+  return absl::OkStatus();
+}
+
 Value Whole(Tensor tensor) { return {FramePtr<Holder>(new Buffer(std::move(tensor), true)), -1}; }
 
 absl::Status BufferOf(const Value** value, const Buffer** buffer) {
@@ -141,7 +148,7 @@ absl::Status BufferOf(const Value** value, const Buffer** buffer) {
     const auto* record = static_cast<const Record*>((*value)->holder.get());
     if (record->joined() == nullptr) {
       Tensor whole;
-      TF_RETURN_IF_ERROR(Join(**value, &whole));
+      TF_RETURN_IF_ERROR(JoinOf(**value, &whole));
       record->SetJoined(Whole(std::move(whole)));
     }
     *value = record->joined();

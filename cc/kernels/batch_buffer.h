@@ -41,6 +41,15 @@ Value Whole(tensorflow::Tensor tensor);
 // points to that.
 absl::Status BufferOf(const Value** value, const Buffer** buffer);
 
+// A value that is part of a join: one row, or the whole where that is -1.
+struct JoinPart {
+  const Buffer* buffer;
+  int64_t row;
+};
+
+// The parts, of which there is one at least, along their first dimension.
+absl::Status Join(const std::vector<JoinPart>& parts, tensorflow::Tensor* whole);
+
 // The values stacked along a new first dimension; all of one shape. Rows that lie together already are
 // not copied: then `fresh` is false, and the tensor must not be written to.
 absl::Status Gather(std::vector<const Value*> values, tensorflow::Tensor* stacked, bool* fresh);

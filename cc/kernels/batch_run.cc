@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cc/core/call_path.h"
+#include "cc/kernels/batch_schedule.h"
 #include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
 #include "cc/kernels/rows.h"
@@ -92,15 +93,66 @@ void RunHere(std::function<void()> task) { task(); }
 
 Run::Run(const Scope& scope, int64_t max_depth, std::atomic<bool>* stop, bool alone, bool records)
     : scope_(scope), plan_(*scope.root->program()->plan()), max_depth_(max_depth),
-      policy_(MakeBatchPolicy(DefaultOrder())),
+      way_(DefaultWay()), policy_(MakeBatchPolicy(DefaultOrder())),
       machine_(std::make_unique<Machine>(plan_, this, policy_.get(), max_depth)), stop_(stop),
       alone_(alone), kept_(scope.sums == nullptr && !records ? scope.root->program()->packed() : nullptr),
-      way_(DefaultWay()), row_blocks_(scope.root->program()->row_blocks(), plan_, scope.environment, kept_,
+      row_blocks_(scope.root->program()->row_blocks(), plan_, scope.environment, kept_,
                   scope.root->program()->batch_device()) {}
 
 Run::~Run() {
   machine_.reset();
   Publish({published_.invocations, 0, published_.peak});
+}
+
+bool Run::IsScheduled(int function) {
+  return way_ == Way::kScheduled && scope_.root->program()->StructureOf(function) != nullptr;
+}
+
+Backend::Scheduled Run::RunCalls(int function, Activation** activations, size_t count, int64_t* invocations) {
+  Scheduled done = Scheduled::kGaveUp;
+  const absl::Status status = CatchingAll([&] {
+    done = ScheduleFor(function, activations, count, invocations);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) {
+    NoteError(status, nullptr);
+    return Scheduled::kFailed;
+  }
+  if (done == Scheduled::kGaveUp) scope_.root->program()->NoteGivenUp(function);
+  return done;
+}
+
+// What is given up has changed nothing: it is run again in another way, which finds errors and where they are.
+Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size_t count, int64_t* invocations) {
+  Program* const program = scope_.root->program();
+  const batch::Function& callee = plan_.functions[function];
+  FramePtr<StepFrame> step(new StepFrame(plan_));
+  step->program = scope_.root->shared_program();
+  TensorSchedule backend(program, &row_blocks_, scope_.sums, alone_ ? scope_.root->threads() : 1,
+                         [this] { return Cancelled(); }, [this] { return MemoryIsShort(); });
+  std::vector<const Value*> arguments;
+  std::vector<std::vector<Value>> results(count);
+  std::vector<std::vector<Value>*> targets;
+  int64_t depth = 0;
+  for (size_t i = 0; i < count; ++i) {
+    for (int argument = 0; argument < callee.arguments; ++argument) arguments.push_back(&activations[i]->slots[argument]);
+    targets.push_back(&results[i]);
+    depth = std::max<int64_t>(depth, activations[i]->depth);
+  }
+  Schedule schedule(plan_, *program->StructureOf(function), &backend, step, max_depth_ - depth + 1);
+  switch (schedule.Run(function, arguments, count, targets)) {
+    case Schedule::End::kGaveUp: return Scheduled::kGaveUp;
+    case Schedule::End::kCancelled: return Scheduled::kCancelled;
+    case Schedule::End::kDone: break;
+  }
+  if (!Succeeded(backend.AddSums())) return Scheduled::kFailed;
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t result = 0; result < callee.results.size(); ++result) {
+      activations[i]->slots[callee.results[result]] = results[i][result];
+    }
+  }
+  *invocations = schedule.invocations();
+  return Scheduled::kDone;
 }
 
 absl::Status Run::Check(const std::string& function, const std::vector<std::vector<Value>>& roots, size_t results,

@@ -44,6 +44,8 @@ class Run final : public Backend {
   void BadFrame(int64_t values) override;
   bool Split(const Value& value, std::vector<Value>* rows) override;
   bool Stack(const std::vector<Value>& values, const MapResult& like, Value* whole) override;
+  bool IsScheduled(int function) override;
+  Scheduled RunCalls(int function, Activation** activations, size_t count, int64_t* invocations) override;
   bool Cancelled() override {
     return stop_->load(std::memory_order_relaxed) || scope_.root->cancelled();
   }
@@ -66,6 +68,7 @@ class Run final : public Backend {
   // Whether the environment and the function are what the plan takes them for.
   absl::Status Check(const std::string& function, const std::vector<std::vector<Value>>& roots, size_t results,
                      int* index) const;
+  Scheduled ScheduleFor(int function, Activation** activations, size_t count, int64_t* invocations);
   // What a row program has computed, as values of the activations and as contributions to sums.
   absl::Status KeepResults(const Block& block, const Node& node, Activation** activations, size_t count,
                            const LoweredBlock& lowered, std::vector<tensorflow::Tensor> outputs);
@@ -78,6 +81,7 @@ class Run final : public Backend {
   const Scope scope_;
   const Plan& plan_;
   const int64_t max_depth_;
+  const Way way_;
   std::unique_ptr<BatchPolicy> policy_;
   std::unique_ptr<Machine> machine_;
   MachineCounts published_;  // what the counts of the process know of
@@ -85,7 +89,6 @@ class Run final : public Backend {
   std::atomic<bool>* const stop_;
   const bool alone_;
   PackedMatrices* const kept_;  // null where nothing is to be kept
-  const Way way_;
   RowBlockRunner row_blocks_;
   Value bools_[2];
 };

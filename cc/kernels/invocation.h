@@ -60,6 +60,7 @@ class RootCall {
   RootCall(tensorflow::OpKernelContext* ctx, std::shared_ptr<Program> program, Submit submit);
 
   Program* program() const { return program_.get(); }
+  const std::shared_ptr<Program>& shared_program() const { return program_; }
   Scheduler* scheduler() const { return scheduler_.get(); }
   // How many the executor has.
   int threads() const { return threads_; }

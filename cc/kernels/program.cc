@@ -239,6 +239,10 @@ absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
       batch::DecodePlan({code.begin(), code.end()}, {strings.begin(), strings.end()}, plan_.get());
   if (!wrong.empty()) return errors::DataLoss("the program of this SubGraph holds ", wrong);
   row_blocks_ = std::make_unique<batch::RowBlocks>(plan_.get(), definitions_.get());
+  scheduling_ = std::vector<Scheduling>(plan_->functions.size());
+  for (size_t f = 0; f < scheduling_.size(); ++f) {
+    scheduling_[f].structure = batch::Structure::Make(*plan_, static_cast<int>(f), &scheduling_[f].why);
+  }
   block_handles_ = std::vector<std::atomic<Handle>>(3 * plan_->blocks.size());
   for (auto& handle : block_handles_) handle.store(tensorflow::kInvalidHandle);
   block_types_.resize(block_handles_.size());
@@ -270,7 +274,21 @@ std::vector<std::shared_ptr<Program>> Program::InUse(const std::string& key) {
 
 std::string Program::ChoiceReport(const std::string& key) {
   std::string report;
-  for (const auto& program : InUse(key)) report += program->choice_.Report();
+  for (const auto& program : InUse(key)) report += program->choice_.Report() + program->ScheduleReport();
+  return report;
+}
+
+// Branches and loops are parts of other functions.
+std::string Program::ScheduleReport() const {
+  std::string report;
+  for (size_t f = 0; f < scheduling_.size(); ++f) {
+    const std::string& name = plan_->names[f];
+    if (name.find('/') != std::string::npos) continue;
+    const Scheduling& known = scheduling_[f];
+    const bool is_scheduled = StructureOf(static_cast<int>(f)) != nullptr;
+    const std::string why = known.structure != nullptr ? "a row or a block did not fit" : known.why;
+    report += absl::StrCat(name, is_scheduled ? ": scheduled" : ": not scheduled, ", is_scheduled ? "" : why, "\n");
+  }
   return report;
 }
 

@@ -15,6 +15,7 @@
 
 #include "cc/core/batch_plan.h"
 #include "cc/core/engine_choice.h"
+#include "cc/core/structure.h"
 #include "cc/kernels/packed_matrices.h"
 #include "cc/kernels/row_blocks.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
@@ -72,6 +73,13 @@ class Program {
   const batch::Plan* plan() const { return plan_.get(); }
   // Blocks that need no operation of TensorFlow; as `plan`.
   batch::RowBlocks* row_blocks() const { return row_blocks_.get(); }
+  // What calls of a function are scheduled by; null where they are not.
+  const batch::Structure* StructureOf(int function) const {
+    const Scheduling& known = scheduling_[function];
+    return known.given_up.load(std::memory_order_relaxed) < kMostGivenUp ? known.structure.get() : nullptr;
+  }
+  // A schedule of the function's calls was of no use: after some of those there are no more.
+  void NoteGivenUp(int function) { scheduling_[function].given_up.fetch_add(1, std::memory_order_relaxed); }
   // The device whose threads large batches are divided among.
   tensorflow::Device* batch_device() const { return batch_runtime_->device(); }
   // What its calls without a gradient have packed.
@@ -102,6 +110,7 @@ class Program {
   Program() = default;
   // The programs with this key, one for each device that has used it.
   static std::vector<std::shared_ptr<Program>> InUse(const std::string& key);
+  std::string ScheduleReport() const;
   absl::Status ReadPlan(tensorflow::FunctionLibraryRuntime* parent);
   size_t IndexOf(const batch::Block& block) const { return &block - plan_->blocks.data(); }
   static absl::Status Make(tensorflow::FunctionLibraryRuntime* parent, const std::string& library,
@@ -118,6 +127,13 @@ class Program {
   PackedMatrices packed_;
   std::unique_ptr<batch::Plan> plan_;
   std::unique_ptr<batch::RowBlocks> row_blocks_;
+  static constexpr int kMostGivenUp = 3;
+  struct Scheduling {
+    std::unique_ptr<const batch::Structure> structure;
+    std::string why;  // there is none
+    std::atomic<int> given_up{0};
+  };
+  std::vector<Scheduling> scheduling_;  // of each function of the plan
   std::unique_ptr<tensorflow::DeviceMgr> batch_device_;
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> batch_process_runtime_;
   tensorflow::FunctionLibraryRuntime* batch_runtime_ = nullptr;

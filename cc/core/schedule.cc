@@ -1,0 +1,443 @@
+// Finding the activations of a call, putting the rows of blocks in order, and running them.
+#include "cc/core/schedule.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace recgraph {
+namespace batch {
+namespace {
+
+// Activations between two looks at the memory of the process.
+constexpr int64_t kLook = 1 << 15;
+// From so many activations on, memory is looked at.
+constexpr int64_t kMany = 1 << 17;
+
+}  // namespace
+
+RowRef StepFrame::ValueOf(RowRef frame, size_t index) const {
+  const FrameSource& source = frames[frame.source & ~RowRef::kFrame];
+  RowRef ref = source.step->functions[source.function].of(frame.row)[(*source.packed)[index]];
+  if (ref.source & RowRef::kFrame) {
+    ref.source += source.frames;
+  } else if (!(ref.source & RowRef::kJoin)) {
+    ref.source += source.rows;
+  }
+  return ref;
+}
+
+Value StepFrame::ToValue(RowRef ref) const {
+  if (ref.source & RowRef::kFrame) {
+    auto* const self = const_cast<StepFrame*>(this);
+    self->Ref();  // for the value
+    return {FramePtr<Holder>(self), static_cast<int64_t>(ref.source) << 32 | ref.row};
+  }
+  const RowsOfStep& rows = sources[ref.source];
+  if (rows.bytes == 0) return {rows.holder, -1};
+  return {rows.holder, rows.order == nullptr ? ref.row : rows.order[ref.row]};
+}
+
+Schedule::Schedule(const Plan& plan, const Structure& structure, ScheduleBackend* backend, FramePtr<StepFrame> step,
+                   int64_t max_depth)
+    : plan_(plan), structure_(structure), backend_(backend), step_(std::move(step)), max_depth_(max_depth),
+      first_source_(plan.blocks.size()), frame_source_(plan.functions.size()), join_source_(plan.functions.size()),
+      functions_(plan.functions.size()), blocks_(plan.blocks.size()) {
+  step_->orders.resize(plan.blocks.size());
+  for (size_t f = 0; f < plan.functions.size(); ++f) {
+    if (!structure.functions[f].is_reached) continue;
+    const Function& function = plan.functions[f];
+    step_->functions[f].slots = function.slots;
+    frame_source_[f].resize(function.nodes.size());
+    join_source_[f].resize(function.nodes.size());
+    for (size_t n = 0; n < function.nodes.size(); ++n) {
+      const Node& node = function.nodes[n];
+      if (node.kind == NodeKind::kBlock) {
+        first_source_[node.block] = step_->sources.size();
+        step_->sources.resize(step_->sources.size() + node.writes.size());
+        block_of_.resize(step_->sources.size(), node.block);
+      } else if (node.kind == NodeKind::kPack) {
+        frame_source_[f][n] = RowRef::kFrame | static_cast<uint32_t>(step_->frames.size());
+        step_->frames.push_back({step_.get(), static_cast<int>(f), &node.reads, 0, 0});
+      } else if (node.kind == NodeKind::kJoin) {
+        join_source_[f][n] = RowRef::kJoin | static_cast<uint32_t>(joins_.size());
+        joins_.emplace_back(static_cast<int>(f), &node);
+      }
+    }
+  }
+}
+
+Schedule::End Schedule::Run(int function, const std::vector<const Value*>& arguments, size_t roots,
+                            const std::vector<std::vector<Value>*>& results) {
+  if (!AddRoots(function, arguments, roots)) return End::kGaveUp;
+  End end = Inspect();
+  if (end != End::kDone) return end;
+  GoUp();
+  end = Execute();
+  if (end != End::kDone) return end;
+  return Results(function, roots, results) ? End::kDone : End::kGaveUp;
+}
+
+// `arguments` has those of the first root, then those of the next.
+bool Schedule::AddRoots(int function, const std::vector<const Value*>& arguments, size_t roots) {
+  const size_t each = plan_.functions[function].arguments;
+  for (size_t root = 0; root < roots; ++root) {
+    const uint32_t activation = NewActivation(function, 1);
+    for (size_t i = 0; i < each; ++i) {
+      RowRef ref{};
+      if (!ImportValue(*arguments[root * each + i], &ref)) return false;
+      step_->functions[function].of(activation)[i] = ref;
+    }
+  }
+  return true;
+}
+
+bool Schedule::ImportValue(const Value& value, RowRef* ref) {
+  const Holder* const holder = value.holder.get();
+  if (holder->kind == Holder::Kind::kStep) return ImportFrame(value, ref);
+  if (holder->kind != Holder::Kind::kBuffer) return false;
+  const auto [known, is_new] = imported_.emplace(holder, static_cast<uint32_t>(step_->sources.size()));
+  RowsOfStep rows;
+  if (!backend_->Import(value, &rows, &ref->row)) return false;
+  if (is_new) {
+    step_->sources.push_back(std::move(rows));
+    block_of_.push_back(-1);
+  }
+  ref->source = known->second;
+  return true;
+}
+
+bool Schedule::ImportFrame(const Value& value, RowRef* ref) {
+  const auto* const earlier = static_cast<const StepFrame*>(value.holder.get());
+  const auto rows = static_cast<uint32_t>(step_->sources.size()), frames = static_cast<uint32_t>(step_->frames.size());
+  const auto [known, is_new] = imported_steps_.emplace(earlier, std::make_pair(rows, frames));
+  if (is_new) {
+    step_->sources.insert(step_->sources.end(), earlier->sources.begin(), earlier->sources.end());
+    block_of_.resize(step_->sources.size(), -1);
+    for (StepFrame::FrameSource source : earlier->frames) {
+      source.rows += rows;
+      source.frames += frames;
+      step_->frames.push_back(source);
+    }
+    step_->kept.push_back(value.holder);
+  }
+  *ref = StepFrame::FrameOf(value);
+  ref->source += known->second.second;
+  return true;
+}
+
+uint32_t Schedule::NewActivation(int function, int32_t depth) {
+  OfFunction& mine = functions_[function];
+  StepFrame::Activations& activations = step_->functions[function];
+  activations.values.resize(activations.values.size() + activations.slots);
+  mine.children.resize(mine.children.size() + structure_.functions[function].call_count);
+  mine.depths.push_back(depth);
+  ++activations_;
+  return mine.count++;
+}
+
+// Round by round: what the activations of one round call is the next.
+Schedule::End Schedule::Inspect() {
+  int64_t looked = 0;
+  for (bool any = true; any;) {
+    any = false;
+    std::vector<Segment> round;
+    for (size_t f = 0; f < functions_.size(); ++f) {
+      OfFunction& mine = functions_[f];
+      if (mine.begun == mine.count) continue;
+      round.push_back({static_cast<int>(f), mine.begun, mine.count});
+      mine.begun = mine.count;
+    }
+    for (const Segment& segment : round) {
+      any = true;
+      segments_.push_back(segment);
+      const End end = InspectSegment(segment);
+      if (end != End::kDone) return end;
+    }
+    if (backend_->IsCancelled()) return End::kCancelled;
+    if (activations_ >= kMany && activations_ - looked >= kLook) {
+      looked = activations_;
+      if (backend_->IsShortOfMemory()) return End::kGaveUp;
+    }
+  }
+  return End::kDone;
+}
+
+Schedule::End Schedule::InspectSegment(const Segment& segment) {
+  for (const int index : structure_.functions[segment.function].order) {
+    if (!InspectNode(segment, index)) return End::kGaveUp;
+  }
+  return End::kDone;
+}
+
+bool Schedule::InspectNode(const Segment& segment, int index) {
+  const Structure::OfFunction& known = structure_.functions[segment.function];
+  const Node& node = plan_.functions[segment.function].nodes[index];
+  StepFrame::Activations& mine = step_->functions[segment.function];
+  switch (node.kind) {
+    case NodeKind::kBlock: {
+      if (known.nodes[index] == Stage::kStructure && !RunNow(segment, node)) return false;
+      const uint32_t first = first_source_[node.block];
+      const bool is_down = known.nodes[index] == Stage::kDown;
+      if (is_down) blocks_[node.block].times.resize(segment.end);
+      for (uint32_t i = segment.begin; i < segment.end; ++i) {
+        RowRef* const slots = mine.of(i);
+        for (size_t w = 0; w < node.writes.size(); ++w) {
+          if (node.writes[w] >= 0) slots[node.writes[w]] = {first + static_cast<uint32_t>(w), i};
+        }
+        if (is_down) TimeOf(node, slots, i);
+      }
+      return true;
+    }
+    case NodeKind::kUnpack: {
+      bool fits = true;
+      Unpack(segment, node, &fits);
+      return fits;
+    }
+    case NodeKind::kPack:
+    case NodeKind::kJoin: {
+      const auto& sources = node.kind == NodeKind::kPack ? frame_source_ : join_source_;
+      const uint32_t source = sources[segment.function][index];
+      if (node.writes[0] < 0) return true;
+      for (uint32_t i = segment.begin; i < segment.end; ++i) mine.of(i)[node.writes[0]] = {source, i};
+      return true;
+    }
+    case NodeKind::kCall:
+      return Call(segment, node, known.calls[index]);
+    default:
+      return true;
+  }
+}
+
+bool Schedule::RunNow(const Segment& segment, const Node& node) {
+  std::vector<uint32_t> activations(segment.end - segment.begin);
+  for (uint32_t i = 0; i < activations.size(); ++i) activations[i] = segment.begin + i;
+  const auto count = static_cast<uint32_t>(activations.size());
+  return RunRows(node, segment.function, activations.data(), count, segment.begin, segment.end);
+}
+
+void Schedule::Unpack(const Segment& segment, const Node& node, bool* fits) {
+  for (uint32_t i = segment.begin; i < segment.end; ++i) {
+    RowRef* const slots = step_->functions[segment.function].of(i);
+    const RowRef frame = slots[node.reads[0]];
+    if (!(frame.source & RowRef::kFrame)) {
+      *fits = false;
+      return;
+    }
+    const size_t size = step_->SizeOf(frame);
+    for (size_t w = 0; w < node.writes.size(); ++w) {
+      if (static_cast<size_t>(node.indices[w]) >= size) {
+        *fits = false;
+        return;
+      }
+      if (node.writes[w] < 0) continue;
+      const RowRef value = step_->ValueOf(frame, node.indices[w]);
+      if (!(value.source & RowRef::kFrame) && (value.source & RowRef::kJoin)) {
+        *fits = false;
+        return;
+      }
+      slots[node.writes[w]] = value;
+    }
+  }
+}
+
+bool Schedule::Call(const Segment& segment, const Node& node, int call) {
+  const int first = node.selector == Selector::kNone ? 0 : 1;
+  const bool is_invocation = node.site != 0;
+  const auto last = static_cast<int>(node.targets.size()) - 1;
+  const int calls = structure_.functions[segment.function].call_count;
+  for (uint32_t i = segment.begin; i < segment.end; ++i) {
+    int branch = 0;
+    if (first == 1) {
+      const RowsOfStep* rows = nullptr;
+      const char* const data = Find(step_->functions[segment.function].of(i)[node.reads[0]], &rows);
+      if (data == nullptr || !backend_->SelectRow(node.selector, rows->kind, data, &branch)) return false;
+      if (branch < 0 || branch > last) branch = last;  // as TensorFlow's Case
+    }
+    const int target = node.targets[branch];
+    const int32_t depth = functions_[segment.function].depths[i] + (is_invocation ? 1 : 0);
+    if (depth > max_depth_) return false;
+    invocations_ += is_invocation ? 1 : 0;
+    const uint32_t child = NewActivation(target, depth);
+    functions_[segment.function].children[size_t{i} * calls + call] = {target, child};
+    const RowRef* const from = step_->functions[segment.function].of(i);
+    RowRef* const to = step_->functions[target].of(child);
+    for (int argument = 0; argument < plan_.functions[target].arguments; ++argument) {
+      to[argument] = from[node.reads[first + argument]];
+    }
+  }
+  return true;
+}
+
+// A block runs after those of its component that it reads from; other components have run before.
+void Schedule::TimeOf(const Node& node, const RowRef* slots, uint32_t activation) {
+  int32_t time = 0;
+  const int priority = plan_.blocks[node.block].priority;
+  for (const int slot : node.reads) {
+    const RowRef ref = slots[slot];
+    if (ref.source >= block_of_.size()) continue;  // a frame or a join, or from outside
+    const int block = block_of_[ref.source];
+    if (block < 0 || plan_.blocks[block].priority != priority) continue;
+    const std::vector<int32_t>& times = blocks_[block].times;
+    if (ref.row < times.size()) time = std::max(time, times[ref.row] + 1);
+  }
+  blocks_[node.block].times[activation] = time;
+}
+
+// What depends on results of calls, from the last activations to the first: those that are called come later.
+void Schedule::GoUp() {
+  for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+    const int f = segment->function;
+    const Structure::OfFunction& known = structure_.functions[f];
+    if (!known.has_up) continue;
+    const Function& function = plan_.functions[f];
+    for (const int index : known.order) {
+      if (known.nodes[index] != Stage::kUp) continue;
+      const Node& node = function.nodes[index];
+      if (node.kind == NodeKind::kBlock) {
+        auto& times = blocks_[node.block].times;
+        if (times.size() < functions_[f].count) times.resize(functions_[f].count);
+        for (uint32_t i = segment->begin; i < segment->end; ++i) TimeOf(node, step_->functions[f].of(i), i);
+      } else if (node.kind == NodeKind::kCall) {
+        for (uint32_t i = segment->begin; i < segment->end; ++i) {
+          const Child child = functions_[f].children[size_t{i} * known.call_count + known.calls[index]];
+          const RowRef* const from = step_->functions[child.function].of(child.activation);
+          const std::vector<int>& results = plan_.functions[child.function].results;
+          RowRef* const to = step_->functions[f].of(i);
+          for (size_t w = 0; w < node.writes.size(); ++w) {
+            if (node.writes[w] >= 0) to[node.writes[w]] = from[results[w]];
+          }
+        }
+      }
+    }
+  }
+}
+
+// The rows of a block by time, at equal times by activation.
+void Schedule::Sort(int block) {
+  OfBlock& mine = blocks_[block];
+  std::vector<uint32_t>& order = step_->orders[block];
+  int32_t latest = 0;
+  for (const int32_t time : mine.times) latest = std::max(latest, time);
+  mine.ends.assign(latest + 2, 0);
+  for (const int32_t time : mine.times) ++mine.ends[time + 1];
+  for (int32_t time = 0; time <= latest; ++time) mine.ends[time + 1] += mine.ends[time];
+  order.resize(mine.times.size());
+  mine.activations.resize(mine.times.size());
+  std::vector<uint32_t> next(mine.ends.begin(), mine.ends.end() - 1);
+  for (uint32_t i = 0; i < mine.times.size(); ++i) {
+    order[i] = next[mine.times[i]]++;
+    mine.activations[order[i]] = i;
+  }
+  mine.ends.erase(mine.ends.begin());
+  const Node& node = plan_.functions[plan_.blocks[block].function].nodes[plan_.blocks[block].node];
+  for (size_t w = 0; w < node.writes.size(); ++w) step_->sources[first_source_[block] + w].order = order.data();
+}
+
+Schedule::End Schedule::Execute() {
+  std::map<int, std::vector<int>> components;  // blocks by priority
+  for (size_t b = 0; b < plan_.blocks.size(); ++b) {
+    const Block& block = plan_.blocks[b];
+    const Structure::OfFunction& known = structure_.functions[block.function];
+    if (!known.is_reached || known.nodes[block.node] == Stage::kStructure || blocks_[b].times.empty()) continue;
+    Sort(static_cast<int>(b));
+    components[block.priority].push_back(static_cast<int>(b));
+  }
+  for (const auto& [priority, members] : components) {
+    size_t times = 0;
+    for (const int b : members) times = std::max(times, blocks_[b].ends.size());
+    for (size_t time = 0; time < times; ++time) {
+      if (backend_->IsCancelled()) return End::kCancelled;
+      for (const int b : members) {
+        if (time >= blocks_[b].ends.size()) continue;
+        const uint32_t first = time == 0 ? 0 : blocks_[b].ends[time - 1], last = blocks_[b].ends[time];
+        if (first < last && !RunBlock(b, first, last)) return End::kGaveUp;
+      }
+    }
+  }
+  return End::kDone;
+}
+
+bool Schedule::RunBlock(int block, uint32_t first, uint32_t last) {
+  const int function = plan_.blocks[block].function;
+  const Node& node = plan_.functions[function].nodes[plan_.blocks[block].node];
+  const auto total = static_cast<uint32_t>(blocks_[block].times.size());
+  return RunRows(node, function, blocks_[block].activations.data() + first, last - first, first, total);
+}
+
+bool Schedule::RunRows(const Node& node, int function, const uint32_t* activations, uint32_t count, uint32_t first,
+                       uint32_t total) {
+  const size_t reads = node.reads.size();
+  if (pointers_.size() < reads * count) pointers_.resize(reads * count);
+  std::vector<const char* const*> inputs(reads);
+  std::vector<const void*> kinds(reads);
+  const StepFrame::Activations& mine = step_->functions[function];
+  for (size_t r = 0; r < reads; ++r) {
+    const char** const to = pointers_.data() + r * count;
+    const int slot = node.reads[r];
+    const void* kind = nullptr;
+    for (uint32_t k = 0; k < count; ++k) {
+      const RowsOfStep* rows = nullptr;
+      to[k] = Find(mine.of(activations[k])[slot], &rows);
+      if (to[k] == nullptr) return false;
+      if (rows->kind == kind) continue;
+      if (k == 0) kinds[r] = rows->kind;
+      if (k > 0 && !backend_->IsSameKind(rows->kind, kinds[r])) return false;
+      kind = rows->kind;
+    }
+    inputs[r] = to;
+  }
+  // What is made of the results may move them.
+  RowsOfStep* const results = step_->sources.data() + first_source_[node.block];
+  return backend_->RunScheduled(node.block, count, first, total, inputs.data(), kinds, results);
+}
+
+// Where a row is; null for a frame or a join.
+const char* Schedule::Find(RowRef ref, const RowsOfStep** rows) const {
+  if (ref.source >= step_->sources.size()) return nullptr;
+  *rows = &step_->sources[ref.source];
+  if ((*rows)->data == nullptr) return nullptr;
+  const uint32_t row = (*rows)->order == nullptr ? ref.row : (*rows)->order[ref.row];
+  return (*rows)->data + row * (*rows)->bytes;
+}
+
+bool Schedule::Results(int function, size_t roots, const std::vector<std::vector<Value>*>& results) {
+  const std::vector<int>& slots = plan_.functions[function].results;
+  for (uint32_t root = 0; root < roots; ++root) {
+    results[root]->resize(slots.size());
+    for (size_t i = 0; i < slots.size(); ++i) {
+      const RowRef ref = step_->functions[function].of(root)[slots[i]];
+      Value* const value = &(*results[root])[i];
+      if (!(ref.source & RowRef::kFrame) && (ref.source & RowRef::kJoin)) {
+        if (!Join(ref, value)) return false;
+      } else {
+        *value = step_->ToValue(ref);
+      }
+    }
+  }
+  return true;
+}
+
+// Without recursion: joins may be as deep as the calls.
+bool Schedule::Join(RowRef join, Value* whole) {
+  std::vector<std::pair<const RowsOfStep*, uint32_t>> parts;
+  std::vector<RowRef> stack{join};
+  while (!stack.empty()) {
+    const RowRef ref = stack.back();
+    stack.pop_back();
+    if (ref.source & RowRef::kFrame) return false;
+    if (ref.source & RowRef::kJoin) {
+      const auto& [function, node] = joins_[ref.source & ~RowRef::kJoin];
+      const RowRef* const slots = step_->functions[function].of(ref.row);
+      for (size_t i = node->reads.size(); i-- > 0;) stack.push_back(slots[node->reads[i]]);
+      continue;
+    }
+    const RowsOfStep* rows = nullptr;
+    if (Find(ref, &rows) == nullptr) return false;
+    parts.emplace_back(rows, rows->order == nullptr ? ref.row : rows->order[ref.row]);
+  }
+  return backend_->JoinRows(parts, whole);
+}
+
+}  // namespace batch
+}  // namespace recgraph

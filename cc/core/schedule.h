@@ -1,0 +1,177 @@
+// A call whose structure is known before its values: first all its activations are found, then every block is run for
+// as many of them at once as can be, in an order that is worked out before. There are no events, no counted references
+// and no value that is handed on: a value is a row of what a block has computed in the whole step, and where it is
+// follows from the order. The gradient reads the same tables, so that nothing is recorded or looked up again.
+#ifndef RECGRAPH_CC_CORE_SCHEDULE_H_
+#define RECGRAPH_CC_CORE_SCHEDULE_H_
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cc/core/batch_machine.h"
+#include "cc/core/batch_plan.h"
+#include "cc/core/structure.h"
+
+namespace recgraph {
+namespace batch {
+
+// The rows that a block has computed for one of its results, of all its activations; or values from outside.
+struct RowsOfStep {
+  const char* data = nullptr;
+  int64_t bytes = 0;                // from a row to the next; 0 where all are one
+  const uint32_t* order = nullptr;  // the row of each activation; null where rows are numbered as they lie
+  const void* kind = nullptr;       // what the backend knows of them
+  FramePtr<Holder> holder;          // that has them
+};
+
+// A value of an activation: its number among the rows of a result, or a frame's or a join's activation.
+struct RowRef {
+  uint32_t source;
+  uint32_t row;
+
+  static constexpr uint32_t kFrame = 1u << 31;
+  static constexpr uint32_t kJoin = 1u << 30;
+};
+
+// All activations of a step. For one that records also the frame of each of them: the value of one is this object, and
+// the row `source << 32 | activation`.
+class StepFrame final : public Holder {
+ public:
+  struct Activations {
+    int slots = 0;
+    std::vector<RowRef> values;  // of each activation, all slots
+    const RowRef* of(uint32_t activation) const { return values.data() + size_t{activation} * slots; }
+    RowRef* of(uint32_t activation) { return values.data() + size_t{activation} * slots; }
+  };
+  // Where frames come from: a function's pack, in this step or in an earlier one.
+  struct FrameSource {
+    const StepFrame* step;
+    int function;
+    const std::vector<int>* packed;  // slots
+    uint32_t rows;    // added to the sources of its values
+    uint32_t frames;  // added to the sources of its frames
+  };
+
+  explicit StepFrame(const Plan& plan) : Holder(Kind::kStep), functions(plan.functions.size()) {}
+
+  // The values of a frame, by their number; what is no frame is a row of `sources`.
+  RowRef ValueOf(RowRef frame, size_t index) const;
+  size_t SizeOf(RowRef frame) const { return frames[frame.source & ~RowRef::kFrame].packed->size(); }
+  // A row as a value.
+  Value ToValue(RowRef ref) const;
+  static RowRef FrameOf(const Value& value) {
+    return {static_cast<uint32_t>(value.row >> 32), static_cast<uint32_t>(value.row)};
+  }
+
+  std::vector<Activations> functions;
+  std::vector<RowsOfStep> sources;
+  std::vector<FrameSource> frames;
+  std::vector<std::vector<uint32_t>> orders;  // by block
+  std::vector<FramePtr<Holder>> kept;         // earlier steps
+  std::shared_ptr<const void> program;        // has what FrameSource points to
+};
+
+// What a schedule needs of the world of tensors.
+class ScheduleBackend {
+ public:
+  virtual ~ScheduleBackend() = default;
+  // A value from outside as rows of which it is number `row`; false for one that cannot be.
+  virtual bool Import(const Value& value, RowsOfStep* rows, uint32_t* row) = 0;
+  virtual bool IsSameKind(const void* one, const void* other) = 0;
+  // Runs a block for `count` rows, the results of which are rows `first` and following of `results`. Those are made at
+  // the block's first run, for `total` rows, or made larger.
+  virtual bool RunScheduled(int block, int64_t count, int64_t first, int64_t total, const char* const* const* inputs,
+                            const std::vector<const void*>& kinds, RowsOfStep* results) = 0;
+  // The branch that a row picks; false where it is no selector.
+  virtual bool SelectRow(Selector selector, const void* kind, const char* data, int* branch) = 0;
+  // The parts of a join as one value.
+  virtual bool JoinRows(const std::vector<std::pair<const RowsOfStep*, uint32_t>>& parts, Value* whole) = 0;
+  virtual bool IsCancelled() = 0;
+  virtual bool IsShortOfMemory() = 0;
+};
+
+class Schedule {
+ public:
+  enum class End { kDone, kGaveUp, kCancelled };
+
+  // `step` is filled. Nothing is given up for but what another way of running the call finds out, too.
+  Schedule(const Plan& plan, const Structure& structure, ScheduleBackend* backend, FramePtr<StepFrame> step,
+           int64_t max_depth);
+
+  // Runs `function` for roots with such arguments, and gives their results.
+  End Run(int function, const std::vector<const Value*>& arguments, size_t roots,
+          const std::vector<std::vector<Value>*>& results);
+
+  // Activations that are no branches.
+  int64_t invocations() const { return invocations_; }
+
+ private:
+  struct Child {
+    int32_t function;
+    uint32_t activation;
+  };
+  struct OfFunction {
+    uint32_t count = 0;   // of activations
+    uint32_t begun = 0;   // of those, how many have been looked at
+    std::vector<Child> children;  // of each activation, all calls
+    std::vector<int32_t> depths;
+  };
+  struct Segment {
+    int function;
+    uint32_t begin, end;
+  };
+  struct OfBlock {
+    std::vector<int32_t> times;         // of each activation
+    std::vector<uint32_t> activations;  // in the order of the rows
+    std::vector<uint32_t> ends;         // of each time, the first row of the next
+    uint32_t done = 0;                  // rows of a block that decides the structure
+  };
+
+  bool AddRoots(int function, const std::vector<const Value*>& arguments, size_t roots);
+  bool ImportValue(const Value& value, RowRef* ref);
+  bool ImportFrame(const Value& value, RowRef* ref);
+  End Inspect();
+  End InspectSegment(const Segment& segment);
+  bool InspectNode(const Segment& segment, int index);
+  bool RunNow(const Segment& segment, const Node& node);
+  void Unpack(const Segment& segment, const Node& node, bool* fits);
+  bool Call(const Segment& segment, const Node& node, int call);
+  uint32_t NewActivation(int function, int32_t depth);
+  void TimeOf(const Node& node, const RowRef* slots, uint32_t activation);
+  void GoUp();
+  void Sort(int block);
+  End Execute();
+  bool RunBlock(int block, uint32_t first, uint32_t last);
+  bool RunRows(const Node& node, int function, const uint32_t* activations, uint32_t count, uint32_t first,
+               uint32_t total);
+  bool Results(int function, size_t roots, const std::vector<std::vector<Value>*>& results);
+  bool Join(RowRef join, Value* whole);
+  const char* Find(RowRef ref, const RowsOfStep** rows) const;
+
+  const Plan& plan_;
+  const Structure& structure_;
+  ScheduleBackend* const backend_;
+  const FramePtr<StepFrame> step_;
+  const int64_t max_depth_;
+  std::vector<uint32_t> first_source_;                   // of each block, its first result
+  std::vector<int> block_of_;                            // of each source that is a block's, the block
+  std::vector<std::vector<uint32_t>> frame_source_;      // of each function and node
+  std::vector<std::pair<int, const Node*>> joins_;       // by source
+  std::vector<std::vector<uint32_t>> join_source_;
+  std::vector<OfFunction> functions_;
+  std::vector<OfBlock> blocks_;
+  std::vector<Segment> segments_;                        // in the order in which they were found
+  std::unordered_map<const Holder*, uint32_t> imported_;
+  std::unordered_map<const Holder*, std::pair<uint32_t, uint32_t>> imported_steps_;
+  std::vector<const char*> pointers_;
+  int64_t invocations_ = 0;
+  int64_t activations_ = 0;
+};
+
+}  // namespace batch
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_CORE_SCHEDULE_H_

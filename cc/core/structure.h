@@ -1,0 +1,42 @@
+// Whether the structure of a call can be known before its values are: which calls there are, and what each block reads
+// of which other. That is so where no result of a call has a say in it, as in every network over given trees or graphs
+// (Cortex, MLSys 2021, and Cavs, ATC 2018, call it inspection). Worked out once for a program.
+#ifndef RECGRAPH_CC_CORE_STRUCTURE_H_
+#define RECGRAPH_CC_CORE_STRUCTURE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/core/batch_plan.h"
+
+namespace recgraph {
+namespace batch {
+
+// What a node or a slot depends on.
+enum class Stage {
+  kStructure,  // decides which calls there are, so that it is computed while these are found
+  kDown,       // on arguments, and on no result of a call
+  kUp,         // on results of calls
+};
+
+struct Structure {
+  struct OfFunction {
+    bool is_reached = false;
+    std::vector<int> order;    // of its nodes: after those whose slots they read
+    std::vector<Stage> nodes;  // of each node
+    std::vector<int> calls;    // of each node, its number among the calls; -1 for others
+    int call_count = 0;
+    bool has_up = false;       // a node of stage kUp
+  };
+  std::vector<OfFunction> functions;  // of the plan
+
+  // The structure of what `root` reaches; null where values decide it, where it has no recursion that would pay, or
+  // where a node has effects or cannot be run for many rows: then `why` says so.
+  static std::unique_ptr<const Structure> Make(const Plan& plan, int root, std::string* why);
+};
+
+}  // namespace batch
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_CORE_STRUCTURE_H_

@@ -1,0 +1,191 @@
+// The results of each block lie in one tensor, whose rows are in the order of the schedule.
+#include "cc/kernels/batch_schedule.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "cc/kernels/errors.h"
+#include "cc/kernels/pool_allocator.h"
+
+namespace recgraph {
+namespace batch {
+
+using tensorflow::Tensor;
+
+namespace {
+
+// Multiplications from which on a batch is worth the waking of other threads.
+constexpr int64_t kLarge = 4'000'000;
+
+const Buffer& BufferOfKind(const void* kind) { return *static_cast<const Buffer*>(kind); }
+
+// Rows of a tensor, or one value as a whole.
+void SetRows(const Tensor& tensor, bool shared, RowsOfStep* rows) {
+  auto* const buffer = new Buffer(tensor, shared);
+  rows->holder = FramePtr<Holder>(buffer);
+  rows->kind = buffer;
+  rows->data = buffer->data(0);
+  rows->bytes = shared ? 0 : buffer->value_bytes();
+}
+
+// Makes room in a tensor for more rows than it has.
+absl::Status Enlarge(int64_t kept, int64_t capacity, Tensor* tensor) {
+  tensorflow::TensorShape shape = tensor->shape();
+  const int64_t parts = shape.dim_size(0) == 0 ? 1 : shape.dim_size(0);
+  Tensor larger;
+  const int64_t each = shape.dim_size(0) == 0 ? 0 : tensor->TotalBytes() / parts;
+  TF_RETURN_IF_ERROR(shape.SetDimWithStatus(0, capacity));
+  TF_RETURN_IF_ERROR(Allocate(tensor->dtype(), shape, &larger));
+  if (kept * each > 0) std::memcpy(larger.data(), tensor->data(), kept * each);
+  *tensor = std::move(larger);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool TensorSchedule::Import(const Value& value, RowsOfStep* rows, uint32_t* row) {
+  const auto* const buffer = static_cast<const Buffer*>(value.holder.get());
+  if (!tensorflow::DataTypeCanUseMemcpy(buffer->tensor().dtype())) return false;
+  const bool whole = value.row < 0;
+  rows->data = buffer->data(0);
+  if (rows->data == nullptr) return false;  // no elements
+  rows->bytes = whole ? 0 : buffer->value_bytes();
+  rows->kind = buffer;
+  rows->holder = value.holder;
+  *row = whole ? 0 : static_cast<uint32_t>(value.row);
+  return true;
+}
+
+bool TensorSchedule::IsSameKind(const void* one, const void* other) {
+  const Buffer &mine = BufferOfKind(one), &theirs = BufferOfKind(other);
+  return mine.tensor().dtype() == theirs.tensor().dtype() && mine.shape() == theirs.shape();
+}
+
+bool TensorSchedule::RunScheduled(int number, int64_t count, int64_t first, int64_t total,
+                                  const char* const* const* inputs, const std::vector<const void*>& kinds,
+                                  RowsOfStep* results) {
+  const auto start = std::chrono::steady_clock::now();
+  const Block& block = plan_.blocks[number];
+  Arena& arena = arenas_[number];
+  std::vector<RowKind> shapes;
+  for (const void* kind : kinds) shapes.push_back({BufferOfKind(kind).tensor().dtype(), BufferOfKind(kind).shape()});
+  const LoweredBlock* const lowered = blocks_->Prepare(block, shapes);
+  if (lowered == nullptr || (arena.lowered != nullptr && arena.lowered != lowered)) return false;
+  arena.lowered = lowered;
+  Arena before;  // inputs may be rows of what is replaced by larger tensors
+  if (arena.capacity < total) {
+    before = arena;
+    if (!Grow(block, total, &arena, results)) return false;
+  }
+  const auto& sizes = lowered->program.outputs();
+  std::vector<char*> outputs(sizes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    outputs[i] = static_cast<char*>(arena.outputs[i].data()) + (sizes[i].shared ? 0 : first * sizes[i].bytes);
+  }
+  const int workers = static_cast<int64_t>(block.work) * count >= kLarge ? workers_ : 1;
+  if (!blocks_->Run(block, count, inputs, outputs.data(), workers)) return false;
+  for (size_t i = 0; i < arena.copies.size(); ++i) {
+    const int input = lowered->results[i].input;
+    if (input < 0) continue;
+    const int64_t bytes = results[i].bytes;
+    char* const to = static_cast<char*>(arena.copies[i].data()) + first * bytes;
+    for (int64_t row = 0; row < count; ++row) std::memcpy(to + row * bytes, inputs[input][row], bytes);
+  }
+  arena.rows = std::max(arena.rows, first + count);
+  BlockCounts* const counts = program_->counts(block);
+  const std::chrono::nanoseconds elapsed = std::chrono::steady_clock::now() - start;
+  counts->runs.fetch_add(1, std::memory_order_relaxed);
+  counts->rows.fetch_add(count, std::memory_order_relaxed);
+  counts->nanoseconds.fetch_add(elapsed.count(), std::memory_order_relaxed);
+  return true;
+}
+
+bool TensorSchedule::Grow(const Block& block, int64_t total, Arena* arena, RowsOfStep* results) {
+  const LoweredBlock& lowered = *arena->lowered;
+  const bool is_first = arena->capacity == 0;
+  const int64_t capacity = is_first ? total : std::max(total, 2 * arena->capacity);
+  const auto& sizes = lowered.program.outputs();
+  if (is_first) {
+    if (!lowered.Allocate(capacity, &arena->outputs).ok()) return false;
+    arena->copies.resize(block.shared.size());
+  }
+  for (size_t i = 0; i < lowered.results.size(); ++i) {
+    const LoweredBlock::Result& result = lowered.results[i];
+    if (!is_first && result.output >= 0 && !sizes[result.output].shared &&
+        !Enlarge(arena->rows * result.parts, capacity * result.parts, &arena->outputs[result.output]).ok()) {
+      return false;
+    }
+    if (i >= block.shared.size()) continue;
+    if (result.input >= 0) {
+      Tensor* const copy = &arena->copies[i];
+      tensorflow::TensorShape shape = result.kind.shape;
+      if (!shape.InsertDimWithStatus(0, is_first ? capacity : arena->capacity).ok()) return false;
+      if (is_first ? !Allocate(result.kind.dtype, shape, copy).ok() : !Enlarge(arena->rows, capacity, copy).ok()) {
+        return false;
+      }
+      SetRows(*copy, false, &results[i]);
+    } else if (result.output >= 0) {
+      if (result.shared) return false;  // it is another one in each run
+      SetRows(arena->outputs[result.output], false, &results[i]);
+    } else if (is_first) {
+      SetRows(result.constant, true, &results[i]);
+    }
+    if (results[i].data == nullptr) return false;  // no elements
+  }
+  arena->capacity = capacity;
+  return true;
+}
+
+bool TensorSchedule::SelectRow(Selector selector, const void* kind, const char* data, int* branch) {
+  const Buffer& buffer = BufferOfKind(kind);
+  if (buffer.shape().dims() != 0) return false;
+  const bool by_bool = selector == Selector::kBool;
+  if (buffer.tensor().dtype() != (by_bool ? tensorflow::DT_BOOL : tensorflow::DT_INT32)) return false;
+  if (by_bool) {
+    *branch = *data != 0 ? 0 : 1;
+  } else {
+    int32_t index;
+    std::memcpy(&index, data, sizeof(index));
+    *branch = index;
+  }
+  return true;
+}
+
+bool TensorSchedule::JoinRows(const std::vector<std::pair<const RowsOfStep*, uint32_t>>& parts, Value* whole) {
+  std::vector<JoinPart> found;
+  for (const auto& [rows, row] : parts) {
+    found.push_back({&BufferOfKind(rows->kind), rows->bytes == 0 ? -1 : static_cast<int64_t>(row)});
+  }
+  Tensor joined;
+  if (found.empty() || !Join(found, &joined).ok()) return false;
+  *whole = Whole(std::move(joined));
+  return true;
+}
+
+absl::Status TensorSchedule::AddSums() {
+  for (size_t b = 0; b < arenas_.size(); ++b) {
+    const Block& block = plan_.blocks[b];
+    if (arenas_[b].rows == 0) continue;
+    for (size_t i = 0; i < block.sums.size(); i += 3) {
+      const auto kind = static_cast<SumKind>(block.sums[i]);
+      TF_RETURN_IF_ERROR(AddSum(arenas_[b], kind, block.sums[i + 1], block.sums[i + 2]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TensorSchedule::AddSum(const Arena& arena, SumKind kind, int slot, int first) {
+  if (sums_ == nullptr) return errors::InvalidArgument("a block adds to sums in a forward call");
+  const auto rows_of = [&arena](int result) {
+    const LoweredBlock::Result& what = arena.lowered->results[result];
+    const Tensor& all = arena.outputs[what.output];
+    return arena.rows == arena.capacity ? all : all.Slice(0, arena.rows * what.parts);
+  };
+  if (kind == SumKind::kDense) return sums_->AddDense(slot, arena.outputs[arena.lowered->results[first].output]);
+  return sums_->AddPair(kind, slot, rows_of(first), rows_of(first + 1));
+}
+
+}  // namespace batch
+}  // namespace recgraph

@@ -1,0 +1,65 @@
+// Scheduled calls of the batched engine: their rows as tensors, their blocks as row programs.
+#ifndef RECGRAPH_CC_KERNELS_BATCH_SCHEDULE_H_
+#define RECGRAPH_CC_KERNELS_BATCH_SCHEDULE_H_
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cc/core/schedule.h"
+#include "cc/kernels/batch_buffer.h"
+#include "cc/kernels/environment.h"
+#include "cc/kernels/program.h"
+#include "cc/kernels/row_blocks.h"
+
+namespace recgraph {
+namespace batch {
+
+class TensorSchedule final : public ScheduleBackend {
+ public:
+  // `sums` is null in a forward run; large batches are divided among `workers` threads.
+  TensorSchedule(Program* program, RowBlockRunner* blocks, Sums* sums, int workers, std::function<bool()> is_cancelled,
+                 std::function<bool()> is_short_of_memory)
+      : program_(program), plan_(*program->plan()), blocks_(blocks), sums_(sums), workers_(workers),
+        is_cancelled_(std::move(is_cancelled)), is_short_of_memory_(std::move(is_short_of_memory)),
+        arenas_(plan_.blocks.size()) {}
+
+  bool Import(const Value& value, RowsOfStep* rows, uint32_t* row) override;
+  bool IsSameKind(const void* one, const void* other) override;
+  bool RunScheduled(int block, int64_t count, int64_t first, int64_t total, const char* const* const* inputs,
+                    const std::vector<const void*>& kinds, RowsOfStep* results) override;
+  bool SelectRow(Selector selector, const void* kind, const char* data, int* branch) override;
+  bool JoinRows(const std::vector<std::pair<const RowsOfStep*, uint32_t>>& parts, Value* whole) override;
+  bool IsCancelled() override { return is_cancelled_(); }
+  bool IsShortOfMemory() override { return is_short_of_memory_(); }
+
+  // Adds what the blocks have contributed to the sums, once all have run.
+  absl::Status AddSums();
+
+ private:
+  // What a block has computed.
+  struct Arena {
+    const LoweredBlock* lowered = nullptr;
+    std::vector<tensorflow::Tensor> outputs;  // of its program
+    std::vector<tensorflow::Tensor> copies;   // of each result of the block that is an input as it is
+    int64_t capacity = 0;                     // rows
+    int64_t rows = 0;                         // so far
+  };
+  bool Grow(const Block& block, int64_t total, Arena* arena, RowsOfStep* results);
+  absl::Status AddSum(const Arena& arena, SumKind kind, int slot, int first);
+
+  Program* const program_;
+  const Plan& plan_;
+  RowBlockRunner* const blocks_;
+  Sums* const sums_;
+  const int workers_;
+  const std::function<bool()> is_cancelled_;
+  const std::function<bool()> is_short_of_memory_;
+  std::vector<Arena> arenas_;
+};
+
+}  // namespace batch
+}  // namespace recgraph
+
+#endif  // RECGRAPH_CC_KERNELS_BATCH_SCHEDULE_H_
