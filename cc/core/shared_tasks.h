@@ -33,7 +33,7 @@ class SharedTasks : public std::enable_shared_from_this<SharedTasks> {
     if (!helps_) return;
     std::lock_guard<std::mutex> lock(mutex_);
     waiter_ = Waiter::kFree;
-    threads_ = std::max(1, threads_ - 1);
+    threads_ = std::max(0, threads_ - 1);
   }
 
   // For a scheduler: puts a task where both find it. Keeps this object alive.
