@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -143,7 +144,8 @@ def _check_integers(subject: str, value: Any, dtype: tf.DType, wanted: str) -> N
         if numbers.dtype.kind in "fc":
             found, next_step = f"{numbers.dtype.name} numbers", f"convert them: tf.cast(value, tf.{dtype.name})"
         else:
-            outside = [number for number in (numbers.min(), numbers.max()) if not dtype.min <= number <= dtype.max]
+            least, most = _range_of(dtype)
+            outside = [number for number in (numbers.min(), numbers.max()) if not least <= number <= most]
             if not outside:
                 continue
             found, next_step = str(outside[0]), "declare the input as tf.int64, or change the argument"
@@ -156,15 +158,21 @@ def _check_integers(subject: str, value: Any, dtype: tf.DType, wanted: str) -> N
         )
 
 
+@functools.cache
+def _range_of(dtype: tf.DType) -> tuple[int, int]:
+    """The least and the largest integer; TensorFlow finds them anew each time."""
+    return dtype.min, dtype.max
+
+
 def _to_tensor(name: str, index: int, value: Any, spec: tf.TensorSpec, rows: bool) -> tf.Tensor:
     shape = _rows_of(spec.shape) if rows else spec.shape
     wanted = f"{spec.dtype.name} of shape {shape}"
     argument = f"argument {index + 1}" + (f" ('{spec.name}')" if spec.name else "")
-    if spec.dtype.is_integer and not tf.is_tensor(value):
+    is_tensor = tf.is_tensor(value)
+    if spec.dtype.is_integer and not is_tensor:
         _check_integers(f"{name}: {argument}", value, spec.dtype, wanted)
     try:
-        tensor = value if tf.is_tensor(value) else tf.convert_to_tensor(value, dtype=spec.dtype)
-        tensor = tf.convert_to_tensor(tensor)
+        tensor = tf.convert_to_tensor(value) if is_tensor else tf.convert_to_tensor(value, dtype=spec.dtype)
     except (TypeError, ValueError) as error:
         raise SignatureError(
             f"{name}: {argument} cannot be converted to a tensor",
