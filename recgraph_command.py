@@ -320,7 +320,7 @@ def stats(folder: Path, as_json: bool) -> None:
 
 # The module of each.
 BENCHMARKS = {"sst": "throughput"} | {
-    name: name for name in ("balance", "generation", "invocation", "depth", "speculate", "coexec")
+    name: name for name in ("balance", "generation", "invocation", "machinery", "depth", "speculate", "coexec")
 }
 
 

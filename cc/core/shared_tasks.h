@@ -3,6 +3,7 @@
 #ifndef RECGRAPH_CC_CORE_SHARED_TASKS_H_
 #define RECGRAPH_CC_CORE_SHARED_TASKS_H_
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -19,6 +20,22 @@ class SharedTasks : public std::enable_shared_from_this<SharedTasks> {
  public:
   explicit SharedTasks(Submit pool) : pool_(std::move(pool)) {}
 
+  // At most `threads` of the pool's run tasks at once; `helps` is whether the thread that waits may run any. Before the
+  // first task.
+  void Prepare(int threads, bool helps) {
+    threads_ = threads;
+    helps_ = helps;
+  }
+
+  // To be called before the first task where the thread that waits is about to do so: if it may run tasks, the first one
+  // is left to it, and one thread less of the pool is woken.
+  void LeaveFirst() {
+    if (!helps_) return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    waiter_ = Waiter::kFree;
+    threads_ = std::max(0, threads_ - 1);
+  }
+
   // For a scheduler: puts a task where both find it. Keeps this object alive.
   Submit submit() {
     return [self = shared_from_this()](Task task) { self->Add(std::move(task)); };
@@ -34,20 +51,24 @@ class SharedTasks : public std::enable_shared_from_this<SharedTasks> {
     changed_.notify_all();
   }
 
-  // Returns after End. Runs tasks meanwhile: at once or, where `patience` is above zero, from when the pool has taken
-  // none for so long. One thread calls this, once.
+  // Returns after End. Runs tasks meanwhile: at once if it may or, else, when the pool has taken none for so long as
+  // `patience`. One thread calls this, once.
   void RunUntilEnd(std::chrono::milliseconds patience) {
     std::unique_lock<std::mutex> lock(mutex_);
-    if (patience.count() > 0) WaitForPool(&lock, patience);
-    helps_ = true;
+    if (patience.count() > 0 && !helps_) WaitForPool(&lock, patience);
     while (true) {
+      waiter_ = Waiter::kFree;
       changed_.wait(lock, [this] { return ended_ || !tasks_.empty(); });
-      if (ended_) return;
+      if (tasks_.empty()) return;
+      waiter_ = Waiter::kBusy;
       RunOne(&lock);
     }
   }
 
  private:
+  // What the thread that waits does: it leaves tasks to the pool, takes the next one, or runs one.
+  enum class Waiter { kAway, kFree, kBusy };
+
   // Until the end, or until a task has waited for long. The wait is bounded, as tasks that the pool takes, and that it
   // does not take, tell nobody: the pool runs most calls all by itself, and waking this thread would cost them.
   void WaitForPool(std::unique_lock<std::mutex>* lock, std::chrono::milliseconds patience) {
@@ -59,17 +80,23 @@ class SharedTasks : public std::enable_shared_from_this<SharedTasks> {
   }
 
   void Add(Task task) {
-    bool helps;
+    bool by_waiter, by_pool;
     {
       std::lock_guard<std::mutex> lock(mutex_);
       tasks_.push_back(std::move(task));
-      helps = helps_;
+      by_waiter = waiter_ == Waiter::kFree && tasks_.size() == 1;
+      by_pool = !by_waiter && workers_ < threads_;
+      if (by_pool) ++workers_;
     }
-    if (helps) changed_.notify_one();
-    pool_([self = shared_from_this()] {
-      std::unique_lock<std::mutex> lock(self->mutex_);
-      if (!self->tasks_.empty()) self->RunOne(&lock);
-    });
+    if (by_waiter) changed_.notify_one();
+    if (by_pool) pool_([self = shared_from_this()] { self->Work(); });
+  }
+
+  // Whoever adds a task sees that somebody is here who takes it, or takes it to the pool.
+  void Work() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!tasks_.empty()) RunOne(&lock);
+    --workers_;
   }
 
   void RunOne(std::unique_lock<std::mutex>* lock) {
@@ -85,9 +112,12 @@ class SharedTasks : public std::enable_shared_from_this<SharedTasks> {
   const Submit pool_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Task> tasks_;  // each also counts as one of the pool's, which may find it gone
+  std::deque<Task> tasks_;
   int64_t taken_ = 0;
+  int threads_ = 1;
   bool helps_ = false;
+  int workers_ = 0;  // of the pool, there or on their way
+  Waiter waiter_ = Waiter::kAway;
   bool ended_ = false;
 };
 

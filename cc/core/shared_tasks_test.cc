@@ -64,10 +64,12 @@ TEST(SharedTasks, AreRunOnceWhereBothTakeThem) {
   std::atomic<int> left{kTasks};
   std::mutex mutex;
   std::vector<Task> pool;
-  const auto tasks = std::make_shared<SharedTasks>([&](Task task) {
+  const auto add_to_pool = [&](Task task) {
     std::lock_guard<std::mutex> lock(mutex);
     pool.push_back(std::move(task));
-  });
+  };
+  const auto tasks = std::make_shared<SharedTasks>(add_to_pool);
+  tasks->Prepare(kTasks, false);
   for (int i = 0; i < kTasks; ++i) {
     tasks->submit()([&, i] {
       ++runs[i];
@@ -83,6 +85,44 @@ TEST(SharedTasks, AreRunOnceWhereBothTakeThem) {
   tasks->RunUntilEnd(kAtOnce);
   for (std::thread& thread : workers) thread.join();
   for (const auto& count : runs) EXPECT_EQ(count, 1);
+}
+
+TEST(SharedTasks, WakeNoMoreThreadsThanThereAre) {
+  std::vector<Task> pool;
+  const auto tasks = std::make_shared<SharedTasks>([&](Task task) { pool.push_back(std::move(task)); });
+  tasks->Prepare(2, false);
+  int ran = 0;
+  for (int i = 0; i < 100; ++i) tasks->submit()([&] { ++ran; });
+  EXPECT_EQ(pool.size(), 2);
+  for (const Task& worker : std::exchange(pool, {})) worker();
+  EXPECT_EQ(ran, 100);
+  tasks->submit()([&] { tasks->End(); });
+  EXPECT_EQ(pool.size(), 1);  // both have gone
+  pool[0]();
+  tasks->RunUntilEnd(std::chrono::minutes(1));
+}
+
+TEST(SharedTasks, AreBegunByTheOneThatWaitsWhereItHasNothingElseToDo) {
+  std::vector<Task> pool;
+  const auto tasks = std::make_shared<SharedTasks>([&](Task task) { pool.push_back(std::move(task)); });
+  tasks->Prepare(2, true);
+  tasks->LeaveFirst();
+  std::atomic<int> ran{0};
+  Chain(tasks, tasks->submit(), 1000, &ran);
+  EXPECT_TRUE(pool.empty());
+  tasks->RunUntilEnd(std::chrono::minutes(1));
+  EXPECT_EQ(ran, 1000);
+  EXPECT_LE(pool.size(), 1);  // what the chain adds while it runs goes to the pool
+}
+
+TEST(SharedTasks, AreTakenByTheOneThatWaitsWhereThePoolIsLate) {
+  std::vector<Task> pool;
+  const auto tasks = std::make_shared<SharedTasks>([&](Task task) { pool.push_back(std::move(task)); });
+  tasks->Prepare(2, true);
+  tasks->submit()([&] { tasks->End(); });
+  EXPECT_EQ(pool.size(), 1);
+  tasks->RunUntilEnd(std::chrono::minutes(1));
+  pool[0]();
 }
 
 TEST(SharedTasks, MayEndBeforeAnybodyWaits) {

@@ -1,6 +1,7 @@
 // How a call begins and ends.
 #include "cc/kernels/call_op.h"
 
+#include <cfenv>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/platform/hash.h"
+#include "tsl/platform/denormal.h"
+#include "tsl/platform/setround.h"
 
 namespace recgraph {
 
@@ -110,13 +113,15 @@ void CallOp::ComputeAsync(OpKernelContext* ctx, DoneCallback done) {
 }
 
 void CallOp::Compute(OpKernelContext* ctx) {
+  // As on TensorFlow's threads: which one an invocation runs on must not show in its results.
+  const tsl::port::ScopedFlushDenormal flush;
+  const tsl::port::ScopedSetRound round(FE_TONEAREST);
   const auto tasks = std::make_shared<SharedTasks>(Pool(ctx));
   Call* const call = new Call;
   call->ctx = ctx;
   call->tasks = tasks;
   call->done = [] {};
   Run(call);
-  // Python functions in bodies would see the tapes and scopes of a thread that is not TensorFlow's own.
   tasks->RunUntilEnd(IsPoolThread() ? std::chrono::milliseconds(0) : kPatience);
 }
 
@@ -165,6 +170,8 @@ absl::Status CallOp::Begin(Call* call) {
   if (!key_.empty()) {
     std::shared_ptr<Program> program;
     TF_RETURN_IF_ERROR(FindProgram(call->ctx, &program));
+    // Python functions in bodies would see the tapes and scopes of a thread that is not TensorFlow's own.
+    if (call->tasks != nullptr) call->tasks->Prepare(program->threads(), !program->runs_python());
     call->own_root = std::make_unique<RootCall>(
         call->ctx, std::move(program), call->tasks == nullptr ? Pool(call->ctx) : call->tasks->submit());
     scope.root = call->own_root.get();
@@ -201,16 +208,39 @@ Scope CallOp::NextScope(const Call& call) const {
   return scope;
 }
 
-absl::Status CallOp::Function(Call* call, const char* suffix, Program::Handle* handle) const {
-  return call->scope.root->program()->Function(entry_ + suffix, handle);
+std::string CallOp::FunctionName(BodyKind kind) const {
+  constexpr const char* kSuffixes[] = {"", ".rec", ".grad"};
+  return entry_ + kSuffixes[static_cast<int>(kind)];
 }
 
-void CallOp::StartAll(Call* call, const char* suffix, Program::Handle body) const {
+absl::Status CallOp::FindBody(Call* call, BodyKind kind, Body* body) {
+  const auto place = static_cast<int>(kind);
+  if (knows_body_[place].load(std::memory_order_acquire)) {
+    *body = bodies_[place];
+    return absl::OkStatus();
+  }
+  Program* const program = call->scope.root->program();
+  const std::string name = FunctionName(kind);
+  TF_RETURN_IF_ERROR(program->Function(name, &body->handle));
+  body->runs_in_order = program->RunsInOrder(name);
+  if (key_.empty() || !library_.empty()) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!knows_body_[place].load(std::memory_order_relaxed)) bodies_[place] = *body;
+    knows_body_[place].store(true, std::memory_order_release);
+  }
+  return absl::OkStatus();
+}
+
+void CallOp::StartAll(Call* call, BodyKind kind) {
+  Body body;
+  call->Update(FindBody(call, kind, &body));
   const size_t count = call->invocations.size();
-  if (count > 1 && call->scope.root->program()->RunsInOrder(entry_ + suffix)) return StartInOrder(call, 0, body);
+  if (count == 0 || !call->Status().ok()) return AllDone(call);
+  if (call->tasks != nullptr) call->tasks->LeaveFirst();
+  if (count > 1 && body.runs_in_order) return StartInOrder(call, 0, body.handle);
   call->pending.store(count, std::memory_order_relaxed);
   for (size_t i = 0; i < count; ++i) {
-    call->invocations[i]->Start(body, [this, call](const absl::Status& status) { OneDone(call, status); });
+    call->invocations[i]->Start(body.handle, [this, call](const absl::Status& status) { OneDone(call, status); });
   }
 }
 

@@ -56,6 +56,9 @@ struct Call {
   void Finish();
 };
 
+// What an invocation runs of a SubGraph: its body, the one that also yields a frame, or the gradient.
+enum class BodyKind { kPlain = 0, kRecorded = 1, kGradient = 2 };
+
 class CallOp : public tensorflow::AsyncOpKernel {
  public:
   explicit CallOp(tensorflow::OpKernelConstruction* ctx);
@@ -75,11 +78,11 @@ class CallOp : public tensorflow::AsyncOpKernel {
 
   // Of the call's next invocation.
   Scope NextScope(const Call& call) const;
-  // A function of the call's program: the entry's name with `suffix`.
-  absl::Status Function(Call* call, const char* suffix, Program::Handle* handle) const;
+  // The function's name in the program.
+  std::string FunctionName(BodyKind kind) const;
   // Starts all invocations at once or, where the program says so, each when the one before has ended: bodies that read
-  // and write the same state. The call is over when the last one is.
-  void StartAll(Call* call, const char* suffix, Program::Handle body) const;
+  // and write the same state. The call is over when the last one is; also where there are none.
+  void StartAll(Call* call, BodyKind kind);
   // One invocation less to wait for.
   void OneDone(Call* call, const absl::Status& status) const;
   // Sets the outputs and ends the call.
@@ -92,6 +95,12 @@ class CallOp : public tensorflow::AsyncOpKernel {
   const std::string& entry() const { return entry_; }
 
  private:
+  // A function of a program.
+  struct Body {
+    Program::Handle handle = tensorflow::kInvalidHandle;
+    bool runs_in_order = false;
+  };
+  absl::Status FindBody(Call* call, BodyKind kind, Body* body);
   // Starts invocation `row` and, when it has ended well, the next one.
   void StartInOrder(Call* call, size_t row, Program::Handle body) const;
   void Run(Call* call);
@@ -110,6 +119,10 @@ class CallOp : public tensorflow::AsyncOpKernel {
   std::shared_ptr<Program> program_;  // of a call that carries it; guarded by mutex_
   // Of one that does not: TensorFlow keeps the kernels of eager calls for ever. Guarded by mutex_.
   std::weak_ptr<Program> registered_;
+  // The functions of a program that stays the same as long as the kernel is there, by kind: the one that the kernel
+  // belongs to, or carries. Set before `knows_body_` is.
+  Body bodies_[3];
+  std::atomic<bool> knows_body_[3] = {};
 };
 
 }  // namespace recgraph

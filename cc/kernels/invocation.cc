@@ -9,10 +9,8 @@
 #include "cc/core/call_path.h"
 #include "cc/core/process_memory.h"
 #include "cc/core/thread_counts.h"
-#include "tensorflow/core/platform/cpu_info.h"
 #include "tensorflow/core/platform/env.h"
 #include "cc/kernels/errors.h"
-#include "tensorflow/core/protobuf/config.pb.h"
 
 namespace recgraph {
 
@@ -31,12 +29,6 @@ struct InvocationRunner {
 };
 
 LiveCount all_invocations;
-
-int InterOpThreads(FunctionLibraryRuntime* runtime) {
-  const tensorflow::ConfigProto* config = runtime->config_proto();
-  const int configured = config == nullptr ? 0 : config->inter_op_parallelism_threads();
-  return configured > 0 ? configured : tensorflow::port::MaxParallelism();
-}
 
 // The node that TensorFlow's message says an error came from: "... {{node NAME}} ...".
 std::string FailedNode(const std::string& message) {
@@ -89,8 +81,8 @@ absl::Status CheckMemory() {
 
 RootCall::RootCall(OpKernelContext* ctx, std::shared_ptr<Program> program, Submit submit)
     : program_(std::move(program)), cancellation_(ctx->cancellation_manager()),
-      threads_(InterOpThreads(program_->runtime())), options_(ctx->step_id()) {
-  scheduler_ = MakeScheduler(DefaultPolicy(), threads_, std::move(submit));
+      options_(ctx->step_id()) {
+  scheduler_ = MakeScheduler(DefaultPolicy(), threads(), std::move(submit));
   options_.rendezvous = ctx->rendezvous();
   options_.cancellation_manager = &cancellation_;
   options_.collective_executor = ctx->collective_executor();

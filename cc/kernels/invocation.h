@@ -63,7 +63,7 @@ class RootCall {
   const std::shared_ptr<Program>& shared_program() const { return program_; }
   Scheduler* scheduler() const { return scheduler_.get(); }
   // How many the executor has.
-  int threads() const { return threads_; }
+  int threads() const { return program_->threads(); }
   const tensorflow::FunctionLibraryRuntime::Options& options() const { return options_; }
   // Has invocations counted from now on. Only before any has begun.
   void BeginToCount() { invocations_ = std::make_unique<ThreadCounts<1>>(); }
@@ -89,7 +89,6 @@ class RootCall {
   tensorflow::CancellationManager cancellation_;
   std::shared_ptr<Scheduler> scheduler_;
   std::unique_ptr<ThreadCounts<1>> invocations_;  // null where nobody wants to know
-  const int threads_;
   tensorflow::FunctionLibraryRuntime::Options options_;
   std::mutex mutex_;
   absl::Status first_error_;

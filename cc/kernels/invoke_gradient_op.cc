@@ -79,14 +79,7 @@ class InvokeGradientOp : public CallOp {
       LaunchBatched(call);
       return;
     }
-    Program::Handle body;
-    const absl::Status found = Function(call, ".grad", &body);
-    if (!found.ok() || call->invocations.empty()) {
-      call->Update(found);
-      AllDone(call);
-      return;
-    }
-    StartAll(call, ".grad", body);
+    StartAll(call, BodyKind::kGradient);
   }
 
  private:
@@ -158,7 +151,7 @@ class InvokeGradientOp : public CallOp {
       return call->Finish();
     }
     auto* runs = new batch::Runs(call->scope, std::numeric_limits<int64_t>::max(), true);
-    runs->Start(entry() + ".grad", std::move(roots), results_shapes_.size(),
+    runs->Start(FunctionName(BodyKind::kGradient), std::move(roots), results_shapes_.size(),
                 [this, call](batch::Runs* ended, const absl::Status& status) {
                   call->Update(status);
                   if (status.ok()) {

@@ -97,14 +97,7 @@ class InvokeOp : public CallOp {
       LaunchBatched(call);
       return;
     }
-    Program::Handle body;
-    const absl::Status found = Function(call, Records(call) ? ".rec" : "", &body);
-    if (!found.ok() || call->invocations.empty()) {
-      call->Update(found);
-      AllDone(call);
-      return;
-    }
-    StartAll(call, Records(call) ? ".rec" : "", body);
+    StartAll(call, Kind(call));
   }
 
  private:
@@ -112,6 +105,8 @@ class InvokeOp : public CallOp {
   bool Records(Call* call) const {
     return record_ && call->ctx->output_required(frame_output_);
   }
+
+  BodyKind Kind(Call* call) const { return Records(call) ? BodyKind::kRecorded : BodyKind::kPlain; }
 
   Engine ChooseEngine(Call* call) const {
     Program* const program = call->scope.root->program();
@@ -139,10 +134,9 @@ class InvokeOp : public CallOp {
       call->Update(status);
       return call->Finish();
     }
-    const std::string function = entry() + (Records(call) ? ".rec" : "");
     auto* runs = new batch::Runs(call->scope, max_depth_, Records(call));
     const size_t results = frame_output_ + (Records(call) ? 1 : 0);
-    runs->Start(function, std::move(roots), results, [this, call](batch::Runs* ended, const absl::Status& status) {
+    runs->Start(FunctionName(Kind(call)), std::move(roots), results, [this, call](batch::Runs* ended, const absl::Status& status) {
       call->Update(status.ok() ? CatchingAll([&] { return SetBatchedOutputs(call, *ended); }) : status);
       delete ended;
       call->Finish();

@@ -13,6 +13,8 @@
 #include "tensorflow/core/common_runtime/function_body.h"
 #include "tensorflow/core/framework/function.pb.h"
 #include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/platform/cpu_info.h"
+#include "tensorflow/core/protobuf/config.pb.h"
 #include "tensorflow/core/public/version.h"
 #include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
@@ -90,6 +92,30 @@ absl::Status CheckCounts(const tensorflow::FunctionDef& function) {
     }
   }
   return absl::OkStatus();
+}
+
+int InterOpThreads(FunctionLibraryRuntime* runtime) {
+  const tensorflow::ConfigProto* config = runtime->config_proto();
+  const int configured = config == nullptr ? 0 : config->inter_op_parallelism_threads();
+  return configured > 0 ? configured : tensorflow::port::MaxParallelism();
+}
+
+// Whether a node may run Python code: itself, by a dataset, or by a program of its own.
+bool MayRunPython(const tensorflow::NodeDef& node) {
+  for (const char* part : {"PyFunc", "Iterator", "Dataset"}) {
+    if (node.op().find(part) != std::string::npos) return true;
+  }
+  const auto program = node.attr().find("program");
+  return program != node.attr().end() && !program->second.s().empty();
+}
+
+bool MayRunPython(const FunctionDefLibrary& functions) {
+  for (const tensorflow::FunctionDef& function : functions.function()) {
+    for (const tensorflow::NodeDef& node : function.node_def()) {
+      if (MayRunPython(node)) return true;
+    }
+  }
+  return false;
 }
 
 // TensorFlow takes memory by the numbers that it finds in a function, before it has looked whether they make sense.
@@ -204,6 +230,8 @@ absl::Status Program::Make(FunctionLibraryRuntime* parent, const std::string& li
   if (made->runtime_ == nullptr) {
     return errors::Internal("no function runtime for device ", parent->device()->name());
   }
+  made->threads_ = InterOpThreads(made->runtime_);
+  made->runs_python_ = MayRunPython(functions);
   TF_RETURN_IF_ERROR(made->ReadPlan(parent));
   *program = std::move(made);
   return absl::OkStatus();

@@ -68,6 +68,10 @@ class Program {
   std::string Origin(const std::string& node) const;
 
   tensorflow::FunctionLibraryRuntime* runtime() const { return runtime_; }
+  // How many inter-op threads there are.
+  int threads() const { return threads_; }
+  // Whether a function may run Python code, which must not see what belongs to the thread that calls from outside.
+  bool runs_python() const { return runs_python_; }
 
   // What the batched engine runs; null for a program without it.
   const batch::Plan* plan() const { return plan_.get(); }
@@ -121,6 +125,8 @@ class Program {
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> process_runtime_;
   tensorflow::FunctionLibraryRuntime* runtime_ = nullptr;  // owned by process_runtime_
 
+  int threads_ = 1;
+  bool runs_python_ = false;
   std::string key_;
   const void* parent_device_ = nullptr;  // set once it is known by its key
   EngineChoice choice_;

@@ -45,6 +45,7 @@ class Definition:
         programs: the linked programs, by whether they have gradients and whether they are for the batched engine.
         is_wide: whether there is something to batch in a single call, once that was found out.
         followed: functions that make eager calls which accumulators follow.
+        reached: the bodies of all SubGraphs that a call can reach, once that was found out.
     """
 
     def __init__(
@@ -80,6 +81,8 @@ class Definition:
         self.programs: dict[tuple[bool, bool], Any] = {}
         self.is_wide: bool | None = None
         self.followed: dict[Any, Any] = {}
+        self.reached: list[Any] | None = None
+        self._forms: dict[bool, list[signature.Form] | None] = {}
         _by_identity[self.identity] = self
 
     def __enter__(self) -> Any:
@@ -113,6 +116,7 @@ class Definition:
                 raise explained from error
             return
         self._body.control_outputs.extend(self._control.ops_which_must_run)
+        self._declared_inputs, self._declared_outputs = self.inputs, self.outputs  # from now on they stay
         self._finished = True
 
     def _abandon(self) -> None:
@@ -243,6 +247,15 @@ class Definition:
             specs = [signature.spec_of(tensor) for tensor in self._body.outputs]
             return tf.nest.pack_sequence_as(self._output_structure, specs)
         return _ASSUMED_OUTPUT
+
+    def fitting(self, args: tuple[Any, ...], rows: bool) -> list[tf.Tensor] | None:
+        """The arguments of a call, flat, if it is plain that they fit: eager tensors like the inputs."""
+        if rows not in self._forms:
+            if not self._finished:
+                return None
+            self._forms[rows] = signature.forms(self.inputs, rows)
+        wanted = self._forms[rows]
+        return None if wanted is None else signature.fitting(args, wanted)
 
     def body_outputs(self) -> Any:
         """The nest of TensorSpecs of what the body gives, whatever was declared."""

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import native, tf_private
-from recgraph.core import origin, program, signature
+from recgraph.core import eager, origin, program, signature
 from recgraph.core.body import BodyGraph, can_reach, enclosing_body, is_local
 from recgraph.core.definition import Definition
 from recgraph.core.environment import Slots
@@ -19,14 +19,18 @@ AttrValue = tf.compat.v1.AttrValue
 def call(subgraph: Definition, args: tuple[Any, ...], name: str | None, rows: bool) -> Any:
     """Calls `subgraph`, from wherever this is executed."""
     subgraph.note_assumed_call()
-    tensors = signature.to_tensors(subgraph.name, _nest_like(subgraph.inputs, args), subgraph.inputs, rows)
-    label = name or origin.call_label() or subgraph.name
-    body = None if tf_private.executing_eagerly() else enclosing_body(tf.compat.v1.get_default_graph())
+    is_eager = tf_private.executing_eagerly()
+    tensors = subgraph.fitting(args, rows) if is_eager else None
+    if tensors is None:
+        tensors = signature.to_tensors(subgraph.name, _nest_like(subgraph.inputs, args), subgraph.inputs, rows)
+    body = None if is_eager else enclosing_body(tf.compat.v1.get_default_graph())
+    label = subgraph.name if body is None else name or origin.call_label() or subgraph.name
     if body is not None and not _needs_own_environment(subgraph):
         flat = call_inside(subgraph, body, tensors, label, rows)
     else:
-        flat = _call_from_outside(subgraph, tensors, subgraph.name if body is None else label, rows)
-    return tf.nest.pack_sequence_as(subgraph.outputs, flat)
+        flat = _call_from_outside(subgraph, tensors, label, rows)
+    outputs = subgraph.outputs
+    return flat[0] if isinstance(outputs, tf.TensorSpec) else tf.nest.pack_sequence_as(outputs, flat)
 
 
 def _nest_like(inputs: Any, args: tuple[Any, ...]) -> Any:
@@ -89,11 +93,12 @@ def call_inside(
 
 def _call_from_outside(subgraph: Definition, tensors: list[tf.Tensor], label: str, rows: bool) -> list[tf.Tensor]:
     """A call that opens an environment: it brings the program and the captured tensors along."""
-    for member in program.reachable(subgraph):
-        tf_private.watch_variables(member.finished_body())
-    eager = tf_private.executing_eagerly()
-    outer = slots_of(program.of(subgraph, gradient=False)).tensors if eager else []
-    record = eager and tf_private.tape_is_recording([*tensors, *outer])
+    for body in program.bodies(subgraph):
+        tf_private.watch_variables(body)
+    record = False
+    if tf_private.a_tape_is_listening() and tf_private.executing_eagerly():
+        outer = slots_of(program.of(subgraph, gradient=False)).tensors
+        record = tf_private.tape_is_recording([*tensors, *outer])
     linked = _program_for(subgraph, record, program.may_be_batched(subgraph, rows))
     if tf_private.a_tape_is_listening():
         captures = _captures(subgraph, linked)
@@ -119,8 +124,8 @@ def _call_under_accumulators(
     Raises:
         GradientError: the SubGraph has no second derivative.
     """
-    eager, count = tf_private.executing_eagerly(), len(tensors)
-    handed = [] if eager else captures
+    is_eager, count = tf_private.executing_eagerly(), len(tensors)
+    handed = [] if is_eager else captures
 
     def function(*given: tf.Tensor) -> list[tf.Tensor]:
         inside = list(given[count:]) if handed else None
@@ -130,7 +135,7 @@ def _call_under_accumulators(
         return list(invoke_program(subgraph, linked, list(given[:count]), label, rows, inside).results)
 
     traced = tf.function(function, autograph=False, reduce_retracing=True)
-    if eager:
+    if is_eager:
         traced = subgraph.followed.setdefault((linked.key, label, rows), traced)
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in [*tensors, *handed]]
     try:
@@ -196,13 +201,8 @@ def gradient_of_rows(
     if isinstance(made, tf.Operation):
         return []
     if linked is not None:
-        note_gradient(made, linked)
+        note_gradient([*made.results, *made.sums], linked)
     return [*made.results, *made.sums]
-
-
-def operation_of(name: str, eager: bool) -> Any:
-    """What adds an operation to the graph, or runs it, so that Ctrl-C ends it."""
-    return tf_private.cancellable_operation(native.ops(), name) if eager else getattr(native.ops(), name)
 
 
 def invoke_program(
@@ -214,28 +214,22 @@ def invoke_program(
     captures: list[tf.Tensor] | None = None,
 ) -> Any:
     """The operation; `captures` are those tensors of this graph, where they are known."""
-    eager = tf_private.executing_eagerly()
-    if eager:
-        linked.register()
-    made = operation_of("recgraph_invoke", eager)(
-        captures=_captures(subgraph, linked) if captures is None else captures,
+    if captures is None:
+        captures = _captures(subgraph, linked)
+    if tf_private.executing_eagerly():
+        return eager.call_of(subgraph, linked, label, rows)(tensors, captures)
+    made = native.ops().recgraph_invoke(
+        captures=captures,
         reads=slots_of(linked).reads,
         entry=linked.entry,
         key=linked.key,
-        program=b"" if eager else linked.library,
-        record=linked.contract is not None or not eager,
+        program=linked.library,
+        record=True,
         engine=subgraph.engine if linked.plan is not None else "parallel",
         site=label,
         **_common(subgraph, tensors, rows),
     )
-    if eager:
-        variants = [tensor for tensor in tensors if tensor.dtype == tf.variant]
-        handles = [i for i, tensor in enumerate(tensors) if tensor.dtype == tf.resource]
-        made.frame.recgraph_watched_handles = [i for i in handles if tf_private.tape_is_recording([tensors[i]])]
-        made.frame.recgraph_watched_variants = bool(variants) and tf_private.tape_is_recording(variants)
-        made.frame.recgraph_program = linked  # a tape keeps the frame, the frame what its gradient needs
-    else:
-        _mark_in_graph(made.frame.op, linked)
+    _mark_in_graph(made.frame.op, linked)
     return made
 
 
@@ -302,9 +296,8 @@ def set_read_only(op: tf.Operation, first: int, slots: Slots) -> None:
         tf_private.run_independently(op)
 
 
-def note_gradient(made: Any, linked: program.Program) -> None:
-    """Lets the gradient of the gradient find its program."""
-    tensors = [*made.results, *made.sums]
+def note_gradient(tensors: list[tf.Tensor], linked: program.Program) -> None:
+    """Lets the gradient of the gradient, whose outputs these are, find its program."""
     if not tensors:
         return
     if tf_private.executing_eagerly():

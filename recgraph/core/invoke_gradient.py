@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import native, tf_private
-from recgraph.core import gradient, invoke, program, pullback
+from recgraph.core import eager, gradient, invoke, program, pullback
 from recgraph.core.body import enclosing_body
 from recgraph.core.definition import Definition, by_identity
 from recgraph.core.environment import is_differentiable
@@ -149,9 +149,13 @@ def _results(made: Any) -> list[tf.Tensor]:
 
 
 def _seed_gradients(op: tf.Operation, positions: Sequence[int], gradients: Any) -> list[tf.Tensor]:
-    return [
-        tf.zeros_like(op.outputs[i]) if gradients[i] is None else tf.convert_to_tensor(gradients[i]) for i in positions
-    ]
+    return [_seed(op.outputs[i], gradients[i]) for i in positions]
+
+
+def _seed(output: tf.Tensor, gradient: Any) -> tf.Tensor:
+    if isinstance(gradient, tf_private.EagerTensor):
+        return gradient
+    return tf.zeros_like(output) if gradient is None else tf.convert_to_tensor(gradient)
 
 
 def _outer_rule(op: Any, *gradients: Any) -> list[Any]:
@@ -159,17 +163,41 @@ def _outer_rule(op: Any, *gradients: Any) -> list[Any]:
     linked = _gradient_program(op)
     contract = linked.contract
     assert contract is not None
-    _check_variants(op, contract.arguments, gradients)
-    _check_handles(op, contract.arguments, linked.subgraph)
+    call: eager.EagerCall | None = getattr(op.outputs[-1], "recgraph_call", None)
+    if call is None or not call.is_plain:
+        _check_variants(op, contract.arguments, gradients)
+        _check_handles(op, contract.arguments, linked.subgraph)
+    seeds = _seed_gradients(op, contract.seeds, gradients)
+    if call is None or not tf_private.executing_eagerly():
+        made, sums = _gradient_in_graph(op, seeds, linked)
+    else:
+        made, sums = call.gradient(op.outputs[-1], seeds, list(op.inputs), linked)
+    results: list[Any] = [None] * len(op.inputs)
+    if not made and not sums:
+        return results
+    invoke.note_gradient([*made, *sums], linked)
+    for i, result in zip(contract.targets, made, strict=True):
+        results[i] = result
+    captures = list(op.inputs)[contract.arguments :]
+    for slot, total in _slot_gradients(contract, sums, captures).items():
+        results[contract.arguments + slot] = total
+    return results
+
+
+def _gradient_in_graph(
+    op: Any, seeds: list[tf.Tensor], linked: program.Program
+) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    """The operation of the gradient in a graph: gradients of arguments, and sums."""
+    contract = linked.contract
+    assert contract is not None
     specs = [spec for total in contract.sums for spec in total.specs]
-    eager = tf_private.executing_eagerly()
-    made = invoke.operation_of("recgraph_invoke_gradient", eager)(
+    made = native.ops().recgraph_invoke_gradient(
         frame=op.outputs[-1],
-        grads=_seed_gradients(op, contract.seeds, gradients),
+        grads=seeds,
         primals=list(op.inputs),
         entry=linked.entry,
         key=linked.key,
-        program=b"" if eager else linked.library,
+        program=linked.library,
         site=op.get_attr("site"),
         map=op.get_attr("map"),
         slots=[total.slot for total in contract.sums],
@@ -179,26 +207,15 @@ def _outer_rule(op: Any, *gradients: Any) -> list[Any]:
         results_shapes=[op.inputs[i].shape for i in contract.targets],
         sums_shapes=[spec.shape for spec in specs],
     )
-    results: list[Any] = [None] * len(op.inputs)
-    if isinstance(made, tf.Operation):
-        return results
-    invoke.note_gradient(made, linked)
-    for i, result in zip(contract.targets, made.results, strict=True):
-        results[i] = result
-    captures = list(op.inputs)[contract.arguments :]
-    for slot, total in _slot_gradients(contract, list(made.sums), captures).items():
-        results[contract.arguments + slot] = total
-    return results
+    return ([], []) if isinstance(made, tf.Operation) else (list(made.results), list(made.sums))
 
 
 def _gradient_program(op: Any) -> program.Program:
     """The program with gradients for a forward call; one in a graph is made to carry it."""
     frame = op.outputs[-1]
-    linked = getattr(frame, "recgraph_program", None)
-    if linked is not None:
-        with_gradient: program.Program = linked.with_gradient()
-        with_gradient.register()
-        return with_gradient
+    call: eager.EagerCall | None = getattr(frame, "recgraph_call", None)
+    if call is not None:
+        return call.linked.with_gradient()
     real = frame.op
     key = real.get_attr("key").decode()
     linked = invoke.program_in(real.graph, key)

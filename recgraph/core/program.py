@@ -49,6 +49,7 @@ class Program:
         plan: what that runs; None where it cannot.
         unbatchable: why it cannot.
         is_registered: whether the kernels of this process know it by its key.
+        calls: its eager calls, by label and whether they are of rows (`eager.py`).
     """
 
     subgraph: Definition | None
@@ -62,6 +63,7 @@ class Program:
     plan: engines.EnginePlan | None = None
     unbatchable: Unbatchable | None = None
     is_registered: bool = False
+    calls: dict[tuple[str, bool], Any] = dataclasses.field(default_factory=dict)
 
     def register(self) -> None:
         """Makes the program known to the kernels of this process."""
@@ -218,6 +220,13 @@ def _hands_on_resources(library: Any) -> bool:
     signatures = [function.signature for function in library.function]
     arguments = (argument for signature in signatures for argument in (*signature.input_arg, *signature.output_arg))
     return any(argument.type == tf.resource.as_datatype_enum for argument in arguments)
+
+
+def bodies(root: Definition) -> list[Any]:
+    """The bodies of all SubGraphs that a call of `root` can reach."""
+    if root.reached is None:
+        root.reached = [member.finished_body() for member in reachable(root)]
+    return root.reached
 
 
 def reachable(root: Definition) -> Iterator[Definition]:

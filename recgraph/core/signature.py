@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,6 +63,34 @@ def to_tensors(name: str, values: Any, specs: Any, rows: bool = False) -> list[t
     return [_to_tensor(name, i, value, spec, rows) for i, (value, spec) in enumerate(zip(parts, flat, strict=True))]
 
 
+# A spec as eager tensors are compared with it: dtype, and shape, where None fits all.
+Form = tuple[tf.DType, tuple[int | None, ...] | None]
+
+
+def forms(nest: Any, rows: bool) -> list[Form] | None:
+    """The specs of `nest`, each with one more leading dimension if `rows`; None if it is more than a list of them."""
+    leaves = [nest] if isinstance(nest, tf.TensorSpec) else nest
+    if not isinstance(leaves, tuple | list) or not all(isinstance(leaf, tf.TensorSpec) for leaf in leaves):
+        return None
+    lead = [None] if rows else []
+    return [(s.dtype, None if s.shape.rank is None else (*lead, *s.shape.as_list())) for s in leaves]
+
+
+def fitting(values: tuple[Any, ...], wanted: list[Form]) -> list[tf.Tensor] | None:
+    """The values, if each is an eager tensor of the form that is wanted; None if somebody has to look closer."""
+    if len(values) != len(wanted):
+        return None
+    for value, (dtype, shape) in zip(values, wanted, strict=True):
+        if not isinstance(value, tf_private.EagerTensor) or value.dtype != dtype or shape is None:
+            return None
+        found = tf_private.shape_of(value)
+        if found != shape and (
+            len(found) != len(shape) or any(w is not None and w != f for w, f in zip(shape, found, strict=True))
+        ):
+            return None
+    return list(values)
+
+
 def in_order(
     name: str, inputs: Sequence[Any], names: Sequence[str | None], args: tuple[Any, ...], named: Mapping[str, Any]
 ) -> tuple[Any, ...]:
@@ -115,7 +144,8 @@ def _check_integers(subject: str, value: Any, dtype: tf.DType, wanted: str) -> N
         if numbers.dtype.kind in "fc":
             found, next_step = f"{numbers.dtype.name} numbers", f"convert them: tf.cast(value, tf.{dtype.name})"
         else:
-            outside = [number for number in (numbers.min(), numbers.max()) if not dtype.min <= number <= dtype.max]
+            least, most = _range_of(dtype)
+            outside = [number for number in (numbers.min(), numbers.max()) if not least <= number <= most]
             if not outside:
                 continue
             found, next_step = str(outside[0]), "declare the input as tf.int64, or change the argument"
@@ -128,14 +158,21 @@ def _check_integers(subject: str, value: Any, dtype: tf.DType, wanted: str) -> N
         )
 
 
+@functools.cache
+def _range_of(dtype: tf.DType) -> tuple[int, int]:
+    """The least and the largest integer; TensorFlow finds them anew each time."""
+    return dtype.min, dtype.max
+
+
 def _to_tensor(name: str, index: int, value: Any, spec: tf.TensorSpec, rows: bool) -> tf.Tensor:
-    wanted = f"{spec.dtype.name} of shape {_rows_of(spec.shape) if rows else spec.shape}"
+    shape = _rows_of(spec.shape) if rows else spec.shape
+    wanted = f"{spec.dtype.name} of shape {shape}"
     argument = f"argument {index + 1}" + (f" ('{spec.name}')" if spec.name else "")
-    if spec.dtype.is_integer and not tf.is_tensor(value):
+    is_tensor = tf.is_tensor(value)
+    if spec.dtype.is_integer and not is_tensor:
         _check_integers(f"{name}: {argument}", value, spec.dtype, wanted)
     try:
-        tensor = value if tf.is_tensor(value) else tf.convert_to_tensor(value, dtype=spec.dtype)
-        tensor = tf.convert_to_tensor(tensor)
+        tensor = tf.convert_to_tensor(value) if is_tensor else tf.convert_to_tensor(value, dtype=spec.dtype)
     except (TypeError, ValueError) as error:
         raise SignatureError(
             f"{name}: {argument} cannot be converted to a tensor",
@@ -143,7 +180,6 @@ def _to_tensor(name: str, index: int, value: Any, spec: tf.TensorSpec, rows: boo
             found=str(error),
             expected=wanted,
         ) from None
-    shape = _rows_of(spec.shape) if rows else spec.shape
     if tensor.dtype != spec.dtype or not shape.is_compatible_with(tensor.shape):
         raise SignatureError(
             f"{name}: {argument} has the wrong dtype or shape",

@@ -2,7 +2,7 @@
 
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
-from recgraph.tf_private.cancelling import Handler, Interrupted, cancellable_operation, execute, is_of_handler
+from recgraph.tf_private.cancelling import Handler, Interrupted, attributes_of, execute, is_of_handler, run_operation
 from recgraph.tf_private.graphs import (
     TRACING,
     AutomaticControlDependencies,
@@ -64,6 +64,7 @@ from recgraph.tf_private.runtime import (
     raise_status,
     seed_generator_state,
     set_seed_generator_state,
+    shape_of,
     stay_on_device,
     tape_is_recording,
     variable_dtype,
@@ -91,10 +92,10 @@ __all__ = [
     "add_control_inputs",
     "add_operation",
     "attributes_in_function",
+    "attributes_of",
     "branch_graph",
     "call_options",
     "capture_by_placeholder",
-    "cancellable_operation",
     "captured_values",
     "concrete_function",
     "conditional",
@@ -141,9 +142,11 @@ __all__ = [
     "replace_input",
     "run_grappler",
     "run_independently",
+    "run_operation",
     "seed_generator_state",
     "set_attribute",
     "set_seed_generator_state",
+    "shape_of",
     "stacked",
     "stay_on_device",
     "tape_is_recording",

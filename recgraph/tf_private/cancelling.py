@@ -8,15 +8,12 @@ where the call can be made in another way, after a time in which most graphs end
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import tensorflow as tf
@@ -199,33 +196,36 @@ def execute(
     return made
 
 
-class _Cancellable:
-    """TensorFlow's module `execute`, but for what runs an operation."""
+def run_operation(name: str, count: int, inputs: list[tf.Tensor], attributes: tuple[Any, ...]) -> list[tf.Tensor]:
+    """Runs an operation eagerly, so that Ctrl-C cancels it in the main thread, and tells tapes of it.
 
-    execute = staticmethod(execute)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_execute, name)
-
-
-@functools.cache
-def cancellable_operation(wrappers: ModuleType, name: str) -> Callable[..., Any]:
-    """The generated wrapper of an operation of ours, which runs eagerly so that Ctrl-C cancels it in the main thread.
-
-    The way that TensorFlow takes first, written in C, cannot be cancelled. The wrapper's other way, in Python, can.
+    Generated wrappers do the same, but take the way that cannot be cancelled first, and convert the attributes anew for
+    each call.
 
     Args:
-        wrappers: the module of the generated wrappers.
-        name: of the wrapper.
+        name: the operation's type.
+        count: the number of its outputs.
+        inputs: eager tensors.
+        attributes: see `attributes_of`.
     """
-    plain, slow = getattr(wrappers, name), getattr(wrappers, f"{name}_eager_fallback")
-    vars(wrappers)["_execute"] = _Cancellable()
-    parameters = inspect.signature(plain).parameters.values()
-    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    outputs = execute(name, count, inputs, attributes, _context.context())
+    if _execute.must_record_gradient():
+        _execute.record_gradient(name, inputs, attributes, outputs)
+    return outputs
 
-    def call(**named: Any) -> Any:
-        if _watch() is None:
-            return plain(**named)
-        return slow(**{**defaults, **named}, ctx=_context.context())
 
-    return call
+def attributes_of(**named: Any) -> tuple[Any, ...]:
+    """An operation's attributes, by name, as the eager runtime takes them and tapes keep them."""
+    return tuple(part for name, value in named.items() for part in (name, _attribute(value)))
+
+
+def _attribute(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_attribute(part) for part in value]
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, tf.DType):
+        return value.as_datatype_enum
+    if isinstance(value, tf.TensorShape):
+        return None if value.rank is None else value.as_list()
+    return value

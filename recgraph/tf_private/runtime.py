@@ -114,6 +114,12 @@ def eager_constant(value: Any, dtype: tf.DType) -> tf.Tensor:
     return EagerTensor(value, context.device_name, dtype.as_datatype_enum)
 
 
+def shape_of(tensor: tf.Tensor) -> tuple[int, ...]:
+    """The shape of an eager tensor; `tensor.shape` is an object that takes ten times as long to compare."""
+    shape: tuple[int, ...] = tensor._shape_tuple()
+    return shape
+
+
 def fast_call(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
     """Calls a concrete function with tensors alone, past everything that is for tapes where there are none.
 

@@ -100,6 +100,18 @@ def test_balance_measures_shapes_and_depths(trees: Path, tmp_path: Path) -> None
     assert {"balance-shapes.png", "balance-depths.png"} <= files
 
 
+def test_machinery_compares_calls_with_those_of_tensorflow(tmp_path: Path) -> None:
+    """Eager and in a graph, with and without a gradient, by both engines; and times of invocations and blocks."""
+    options = ["--rounds", 2, "--calls", 2, "--depth", 2, "--trees", 2, "-n", 4]
+    results, files = run("machinery", tmp_path, *options)
+    assert len(results["calls"]) == 2 * 2 * 2 * 3
+    assert all(min(*r["us"], *r["tensorflow_us"]) > 0.0 for r in results["calls"])
+    assert len(results["invocations"]) == 2 * 3
+    assert all(min(r["us"]) > 0.0 for r in results["invocations"])
+    assert len(results["blocks"]["us"]) == 2
+    assert files == {"machinery.json", "machinery.md"}
+
+
 @pytest.mark.slow
 def test_generation_compares_engines_and_the_loop(tmp_path: Path) -> None:
     """All make the same trees, or it would not get that far."""

@@ -15,6 +15,7 @@ from core import programs
 
 import recgraph as rg
 from recgraph import testing
+from recgraph.errors import SignatureError
 
 INT = tf.TensorSpec([], tf.int32)
 FLOAT = tf.TensorSpec([])
@@ -298,3 +299,31 @@ def test_a_process_ends_quietly() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert "destroyed" not in done.stderr
+
+
+def test_eager_calls_with_any_number_of_rows_are_one_kernel() -> None:
+    """TensorFlow keeps a kernel for each set of attributes for ever."""
+    with rg.SubGraph("kernel", outputs=tf.TensorSpec([2])) as double:
+        double.output(2.0 * double.input(tf.float32, [2]))
+    for rows in (0, 1, 3):
+        x = tf.ones([rows, 2])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = double.map(x)
+        np.testing.assert_array_equal(y, 2.0 * np.ones([rows, 2]))
+        np.testing.assert_array_equal(tape.gradient(y, x), 2.0 * np.ones([rows, 2]))
+    (call,) = double.program(gradient=True, batched=True).calls.values()
+    assert len(call.gradients) == 1
+
+
+def test_an_eager_argument_that_does_not_fit_is_refused_however_it_is_checked() -> None:
+    """What plainly fits is not looked at again; the rest is, and the error is the same."""
+    with rg.SubGraph("narrow", outputs=tf.TensorSpec([None])) as narrow:
+        narrow.output(narrow.input(tf.float32, [None]) + 1.0)
+    np.testing.assert_array_equal(narrow(tf.ones([3])), 2.0 * np.ones([3]))
+    np.testing.assert_array_equal(narrow([1.0]), [2.0])
+    for wrong in (tf.ones([]), tf.ones([2, 2]), tf.ones([2], tf.float64)):
+        with pytest.raises(SignatureError, match="argument 1 has the wrong dtype or shape"):
+            narrow(wrong)
+    with pytest.raises(SignatureError, match="argument 1 has the wrong dtype or shape"):
+        narrow.map(tf.ones([2]))
