@@ -206,6 +206,34 @@ class RowProgram::Tile {
     return true;
   }
 
+  bool operator()(const Select& what) const {
+    for (int64_t row = 0; row < rows_; ++row) {
+      const bool* const condition = As<bool>(Read(what.condition, row));
+      const char* const a = Read(what.a, row);
+      const char* const b = Read(what.b, row);
+      char* const out = Write(what.out, row);
+      for (int64_t i = 0; i < what.count; ++i) {
+        const char* const from = condition[i * what.step_condition] ? a + i * what.step_a * what.bytes
+                                                                    : b + i * what.step_b * what.bytes;
+        std::memcpy(out + i * what.bytes, from, what.bytes);
+      }
+    }
+    return true;
+  }
+
+  bool operator()(const Size& what) const {
+    const int64_t size = At(what.shared).bytes / what.bytes;
+    for (int64_t row = 0; row < rows_; ++row) {
+      char* const out = Write(what.out, row);
+      if (what.element == Element::kInt32) {
+        *reinterpret_cast<int32_t*>(out) = static_cast<int32_t>(size);
+      } else {
+        *reinterpret_cast<int64_t*>(out) = size;
+      }
+    }
+    return true;
+  }
+
   bool operator()(const Cast& what) const {
     ForElement(what.from, [&](auto source) {
       ForElement(what.to, [&](auto target) {

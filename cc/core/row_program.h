@@ -87,6 +87,21 @@ class RowProgram {
     int64_t step_a, step_b;
     Place out;
   };
+  // `a` where the condition holds, else `b`: `count` elements of so many bytes.
+  struct Select {
+    int64_t bytes;
+    int64_t count;
+    Place condition, a, b;
+    int64_t step_condition, step_a, step_b;
+    Place out;
+  };
+  // How many rows of so many bytes something shared has.
+  struct Size {
+    int shared;
+    int64_t bytes;
+    Element element;  // of the number
+    Place out;
+  };
   struct Cast {
     Element from, to;
     int64_t count;
@@ -129,8 +144,8 @@ class RowProgram {
     Place in;
     int output;
   };
-  using Step = std::variant<Gather, Product, Matrices, Elementwise, Compare, Integers, Cast, Copy, Arrange, Softmaxes, SumWithin,
-                            SoftmaxLoss, Sum>;
+  using Step = std::variant<Gather, Product, Matrices, Elementwise, Compare, Integers, Select, Size, Cast, Copy, Arrange,
+                            Softmaxes, SumWithin, SoftmaxLoss, Sum>;
 
   struct Output {
     int64_t bytes;  // of a row or, shared, of all

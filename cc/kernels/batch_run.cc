@@ -125,6 +125,8 @@ Backend::Scheduled Run::RunCalls(int function, Activation** activations, size_t 
 // What is given up has changed nothing: it is run again in another way, which finds errors and where they are.
 Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size_t count, int64_t* invocations) {
   Program* const program = scope_.root->program();
+  const Structure* const structure = program->StructureOf(function);
+  if (structure == nullptr) return Scheduled::kGaveUp;  // meanwhile, by another thread
   const batch::Function& callee = plan_.functions[function];
   FramePtr<StepFrame> step(new StepFrame(plan_));
   step->program = scope_.root->shared_program();
@@ -139,7 +141,7 @@ Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size
     targets.push_back(&results[i]);
     depth = std::max<int64_t>(depth, activations[i]->depth);
   }
-  Schedule schedule(plan_, *program->StructureOf(function), &backend, step, max_depth_ - depth + 1);
+  Schedule schedule(plan_, *structure, &backend, step, max_depth_ - depth + 1);
   switch (schedule.Run(function, arguments, count, targets)) {
     case Schedule::End::kGaveUp: return Scheduled::kGaveUp;
     case Schedule::End::kCancelled: return Scheduled::kCancelled;

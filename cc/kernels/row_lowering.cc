@@ -61,6 +61,8 @@ struct Symbol {
   std::shared_ptr<const Tensor> constant;  // where its elements are known
   int sum = -1;                            // an output that is a sum over rows
   bool is_shape_of_rows = false;           // a shape that is known but for the number of rows
+  int capture = -1;                        // whose sizes these are
+  Dims sizes;                              // of the capture, the dimensions
 
   int64_t count() const { return lead * Product(dims); }  // elements, of a row where it has rows
   int64_t bytes() const { return count() * BytesOf(element); }
@@ -81,7 +83,7 @@ class Lowering {
     results_.resize(body.ret_types.size());
     for (const Node* node : order) {
       if (!node->IsOp() || node->type_string() == "NoOp") continue;
-      if (!Visit(*node)) {
+      if (!Visit(*node) || reads_shape_) {
         why_ = node->type_string() + (node->name().empty() ? "" : " ('" + node->name() + "')");
         return false;
       }
@@ -134,6 +136,7 @@ class Lowering {
         {"Tile", &Lowering::Tile},
         {"MatrixDiagV3", &Lowering::MatrixDiag},
         {"MatrixDiagPartV3", &Lowering::MatrixDiagPart},
+        {"SelectV2", &Lowering::SelectV2},
         {"Softmax", &Lowering::Softmax},
         {"Shape", &Lowering::Shape},
         {"StridedSliceGrad", &Lowering::StridedSliceGrad},
@@ -185,6 +188,10 @@ class Lowering {
 
   // A symbol's one place; where it is pieces, they are copied together.
   Place PlaceOf(const Symbol& symbol) {
+    if (symbol.pieces.empty()) {  // a shape: what reads it as numbers has no step
+      reads_shape_ = true;
+      return {Space::kShared, 0};
+    }
     Note(symbol, LoweredBlock::Need::kShape);
     if (symbol.pieces.size() == 1) return symbol.pieces[0].place;
     const Place whole = program_.AddScratch(symbol.bytes());
@@ -260,7 +267,7 @@ class Lowering {
       return true;
     }
     if (!in->has_rows) {
-      if (in->constant == nullptr || in->is_shape_of_rows) return false;
+      if (in->constant == nullptr || in->is_shape_of_rows || in->capture >= 0) return false;
       result.constant = *in->constant;
       return true;
     }
@@ -507,6 +514,7 @@ class Lowering {
   bool StridedSlice(const Node& node) {
     const Symbol* const in = In(node, 0);
     const auto begin = Known(node, 1), end = Known(node, 2), strides = Known(node, 3);
+    if (in != nullptr && in->capture >= 0) return SliceOfSizes(node, *in, begin, end, strides);
     if (in == nullptr || !in->has_rows || !begin || !end || !strides) return false;
     const int begin_mask = Attribute<int>(node, "begin_mask", 0), end_mask = Attribute<int>(node, "end_mask", 0);
     const int new_axes = Attribute<int>(node, "new_axis_mask", 0), shrink = Attribute<int>(node, "shrink_axis_mask", 0);
@@ -539,6 +547,50 @@ class Lowering {
       ++dim;
     }
     return Set(node, 0, std::move(current));
+  }
+
+  bool SliceOfSizes(const Node& node, const Symbol& in, const std::optional<Dims>& begin, const std::optional<Dims>& end,
+                    const std::optional<Dims>& strides) {
+    if (!begin || !end || !strides || begin->size() != 1 || (*strides)[0] != 1) return false;
+    for (const char* mask : {"new_axis_mask", "ellipsis_mask"}) {
+      if (Attribute<int>(node, mask, 0) != 0) return false;
+    }
+    const auto size = static_cast<int64_t>(in.sizes.size());
+    const bool one = Attribute<int>(node, "shrink_axis_mask", 0) != 0;
+    const auto clamped = [size](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
+    const int64_t from = Attribute<int>(node, "begin_mask", 0) && !one ? 0 : clamped((*begin)[0]);
+    const int64_t to = one ? from + 1 : Attribute<int>(node, "end_mask", 0) ? size : clamped((*end)[0]);
+    if (from >= to || to > size) return false;
+    Symbol out = in;
+    out.sizes = Dims(in.sizes.begin() + from, in.sizes.begin() + to);
+    out.dims = one ? Dims() : Dims{to - from};
+    return Set(node, 0, std::move(out));
+  }
+
+  // Sizes as numbers: those that are known, or the number of rows of a captured tensor, which each row is given.
+  std::optional<Symbol> Settled(const Symbol& symbol) {
+    if (symbol.capture < 0) return symbol;
+    if (symbol.sizes.size() != 1) return std::nullopt;
+    const TensorShape& shape = captures_[symbol.capture].tensor.shape();
+    if (symbol.sizes[0] > 0) {
+      needs_[symbol.capture] = std::max(needs_[symbol.capture], LoweredBlock::Need::kRow);
+      Symbol known = symbol;
+      known.capture = -1;
+      const int64_t wide = shape.dim_size(static_cast<int>(symbol.sizes[0]));
+      const auto narrow = static_cast<int32_t>(wide);
+      const bool is_narrow = symbol.element == Element::kInt32;
+      const int number = program_.AddConstant(is_narrow ? static_cast<const void*>(&narrow) : &wide, symbol.bytes());
+      known.pieces = {{Place{Space::kShared, number}, symbol.bytes()}};
+      return known;
+    }
+    const auto element = ElementOf(captures_[symbol.capture].tensor.dtype());
+    int64_t bytes = element ? BytesOf(*element) : 0;
+    for (int dim = 1; dim < shape.dims(); ++dim) bytes *= shape.dim_size(dim);
+    if (bytes == 0 || captures_[symbol.capture].is_packed) return std::nullopt;
+    needs_[symbol.capture] = std::max(needs_[symbol.capture], LoweredBlock::Need::kRow);
+    Symbol made = Made(symbol.dtype, 1, symbol.dims);
+    program_.Add(RowProgram::Size{symbol.capture, bytes, symbol.element, made.pieces[0].place});
+    return made;
   }
 
   bool Slice(const Node& node) {
@@ -669,8 +721,8 @@ class Lowering {
   // Steps.
 
   bool Gather(const Node& node, const Symbol* table, const Symbol* numbers) {
-    if (table == nullptr || numbers == nullptr || table->has_rows || !numbers->has_rows || table->dims.empty() ||
-        !IsInteger(numbers->element)) {
+    if (table == nullptr || numbers == nullptr || table->has_rows || table->pieces.empty() || !numbers->has_rows ||
+        table->dims.empty() || !IsInteger(numbers->element)) {
       return false;
     }
     const Symbol source = *table, wanted = *numbers;
@@ -687,8 +739,44 @@ class Lowering {
 
   bool GatherV2(const Node& node) {
     const auto axis = Known(node, 2);
-    if (!axis || axis->size() != 1 || (*axis)[0] != 0 || Attribute<int>(node, "batch_dims", 0) != 0) return false;
-    return Gather(node, In(node, 0), In(node, 1));
+    if (!axis || axis->size() != 1 || Attribute<int>(node, "batch_dims", 0) != 0) return false;
+    const Symbol* const table = In(node, 0);
+    if (table == nullptr) return false;
+    if (const auto numbers = Known(node, 1)) return GatherKnown(node, *table, *numbers, (*axis)[0]);
+    return (*axis)[0] == 0 && Gather(node, table, In(node, 1));
+  }
+
+  // Parts of each row, or sizes, by numbers that are known.
+  bool GatherKnown(const Node& node, const Symbol& in, const Dims& numbers, int64_t axis) {
+    const bool one = In(node, 1)->dims.empty();
+    if (numbers.empty() || In(node, 1)->dims.size() > 1) return false;
+    if (in.capture >= 0) {
+      if (axis != 0) return false;
+      Symbol out = in;
+      out.sizes.clear();
+      for (const int64_t number : numbers) {
+        if (number < 0 || number >= static_cast<int64_t>(in.sizes.size())) return false;
+        out.sizes.push_back(in.sizes[number]);
+      }
+      out.dims = one ? Dims() : Dims{static_cast<int64_t>(numbers.size())};
+      return Set(node, 0, std::move(out));
+    }
+    const int64_t dim = axis < 0 ? axis + static_cast<int64_t>(in.dims.size()) : axis - 1;
+    if (!in.has_rows || dim < 0 || dim >= static_cast<int64_t>(in.dims.size())) return false;
+    for (const int64_t number : numbers) {
+      if (number < 0 || number >= in.dims[dim]) return false;
+    }
+    const Symbol source = in;
+    if (numbers.size() == 1) return SetPart(node, 0, source, dim, numbers[0], 1, !one);
+    Dims dims = source.dims;
+    dims[dim] = static_cast<int64_t>(numbers.size());
+    if (Product(dims) > kMostArranged) return false;
+    std::vector<int32_t> from;
+    ForPositions(dims, [&](Dims at) {
+      at[dim] = numbers[at[dim]];
+      from.push_back(NumberOf(at, source.dims));
+    });
+    return Set(node, 0, Arranged(source, dims, std::move(from)));
   }
 
   bool ResourceGather(const Node& node) {
@@ -933,12 +1021,12 @@ class Lowering {
     int64_t step_a = 1, step_b = 1;
     Symbol like;
   };
-  std::optional<Pair> PairOf(const Node& node) const {
-    const Symbol* const a = In(node, 0);
-    const Symbol* const b = In(node, 1);
-    if (a == nullptr || b == nullptr || a->element != b->element || (!a->has_rows && !b->has_rows)) return std::nullopt;
+  std::optional<Pair> PairOf(const Node& node, int first = 0) {
+    if (In(node, first) == nullptr || In(node, first + 1) == nullptr) return std::nullopt;
+    const auto a = Settled(*In(node, first)), b = Settled(*In(node, first + 1));
+    if (!a || !b || a->element != b->element || (!a->has_rows && !b->has_rows)) return std::nullopt;
     Pair pair{*a, *b, 1, 1, a->has_rows ? *a : *b};
-    for (const auto& [symbol, step] : {std::make_pair(a, &pair.step_a), std::make_pair(b, &pair.step_b)}) {
+    for (const auto& [symbol, step] : {std::make_pair(&*a, &pair.step_a), std::make_pair(&*b, &pair.step_b)}) {
       if (symbol->has_rows) {
         if (symbol->lead != pair.like.lead || symbol->dims != pair.like.dims) return std::nullopt;
       } else {
@@ -977,6 +1065,18 @@ class Lowering {
     Symbol out = Made(pair->like.dtype, pair->like.lead, pair->like.dims);
     program_.Add(RowProgram::Integers{found->second, pair->a.element, pair->like.count(), PlaceOf(pair->a),
                                       PlaceOf(pair->b), pair->step_a, pair->step_b, out.pieces[0].place});
+    return Set(node, 0, std::move(out));
+  }
+
+  bool SelectV2(const Node& node) {
+    const Symbol* const given = In(node, 0);
+    if (given == nullptr || given->element != Element::kBool || !given->has_rows) return false;
+    const Symbol condition = *given;
+    const auto pair = PairOf(node, 1);
+    if (!pair || condition.lead != pair->like.lead || condition.dims != pair->like.dims) return false;
+    Symbol out = Made(pair->like.dtype, pair->like.lead, pair->like.dims);
+    program_.Add(RowProgram::Select{BytesOf(out.element), out.count(), PlaceOf(condition), PlaceOf(pair->a),
+                                    PlaceOf(pair->b), 1, pair->step_a, pair->step_b, out.pieces[0].place});
     return Set(node, 0, std::move(out));
   }
 
@@ -1021,9 +1121,20 @@ class Lowering {
   // The first number is that of the rows: -1, which is what reshapes and slices take for it.
   bool Shape(const Node& node) {
     const Symbol* const in = In(node, 0);
-    if (in == nullptr || !in->has_rows || in->lead != 1) return false;
-    if (Attribute<DataType>(node, "out_type", tensorflow::DT_INT32) != tensorflow::DT_INT32) return false;
+    if (in == nullptr) return false;
+    const auto dtype = Attribute<DataType>(node, "out_type", tensorflow::DT_INT32);
     Symbol out;
+    if (!in->has_rows) {
+      const Place& place = in->pieces[0].place;
+      if (place.space != Space::kShared || static_cast<size_t>(place.index) >= captures_.size()) return false;
+      out.dtype = dtype;
+      out.element = dtype == tensorflow::DT_INT64 ? Element::kInt64 : Element::kInt32;
+      out.dims = {static_cast<int64_t>(in->dims.size())};
+      out.capture = place.index;
+      for (size_t dim = 0; dim < in->dims.size(); ++dim) out.sizes.push_back(dim);
+      return Set(node, 0, std::move(out));
+    }
+    if (in->lead != 1 || dtype != tensorflow::DT_INT32) return false;
     out.dtype = tensorflow::DT_INT32;
     out.element = Element::kInt32;
     out.dims = {static_cast<int64_t>(in->dims.size()) + 1};
@@ -1123,6 +1234,7 @@ class Lowering {
   const std::vector<LoweredCapture>& captures_;
   RowProgram program_;
   std::vector<LoweredBlock::Need> needs_;  // of each capture
+  bool reads_shape_ = false;
   std::map<std::pair<int, int>, Symbol> symbols_;
   std::vector<LoweredBlock::Result> results_;
   std::string why_;
