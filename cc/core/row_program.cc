@@ -79,7 +79,7 @@ T Combined(IntegerOperation operation, T a, T b) {
 
 RowProgram::Place RowProgram::AddScratch(int64_t bytes) {
   const int64_t before = scratch_.empty() ? 0 : scratch_.back().before + scratch_.back().bytes;
-  scratch_.push_back({Aligned(bytes), before});
+  scratch_.push_back({bytes, Aligned(bytes), before});
   return {Space::kScratch, static_cast<int>(scratch_.size()) - 1};
 }
 
@@ -92,6 +92,69 @@ int RowProgram::AddConstant(const void* data, int64_t bytes) {
 RowProgram::Place RowProgram::AddOutput(int64_t bytes, bool shared) {
   outputs_.push_back({bytes, shared});
   return {Space::kOutput, static_cast<int>(outputs_.size()) - 1};
+}
+
+namespace {
+
+// Calls `visit` with every place that a step reads or writes.
+template <typename Visit>
+void ForPlaces(RowProgram::Step* step, const Visit& visit) {
+  struct {
+    const Visit& visit;
+    void operator()(RowProgram::Gather& what) const { visit(&what.numbers), visit(&what.out); }
+    void operator()(RowProgram::Product& what) const {
+      for (RowProgram::Part& part : what.parts) visit(&part.place);
+      visit(&what.out);
+    }
+    void operator()(RowProgram::Matrices& what) const { visit(&what.a), visit(&what.b), visit(&what.out); }
+    void operator()(RowProgram::Elementwise& what) const {
+      for (RowProgram::Place& place : what.inputs) visit(&place);
+      for (RowProgram::Place& place : what.outputs) visit(&place);
+    }
+    void operator()(RowProgram::Compare& what) const { visit(&what.a), visit(&what.b), visit(&what.out); }
+    void operator()(RowProgram::Integers& what) const { visit(&what.a), visit(&what.b), visit(&what.out); }
+    void operator()(RowProgram::Select& what) const {
+      visit(&what.condition), visit(&what.a), visit(&what.b), visit(&what.out);
+    }
+    void operator()(RowProgram::Size& what) const { visit(&what.out); }
+    void operator()(RowProgram::Cast& what) const { visit(&what.in), visit(&what.out); }
+    void operator()(RowProgram::Copy& what) const { visit(&what.in), visit(&what.out); }
+    void operator()(RowProgram::Arrange& what) const { visit(&what.in), visit(&what.out); }
+    void operator()(RowProgram::Softmaxes& what) const { visit(&what.in), visit(&what.out); }
+    void operator()(RowProgram::SumWithin& what) const { visit(&what.in), visit(&what.out); }
+    void operator()(RowProgram::SoftmaxLoss& what) const {
+      visit(&what.logits), visit(&what.labels), visit(&what.loss), visit(&what.gradient);
+    }
+    void operator()(RowProgram::Sum& what) const { visit(&what.in); }
+  } places{visit};
+  std::visit(places, *step);
+}
+
+}  // namespace
+
+void RowProgram::WriteOutputsDirectly() {
+  std::vector<int> moved(scratch_.size(), -1);
+  std::vector<bool> is_taken(outputs_.size(), false);
+  std::vector<Step> kept;
+  for (Step& step : steps_) {
+    const auto* const copy = std::get_if<Copy>(&step);
+    const bool is_all = copy != nullptr && copy->in.space == Space::kScratch && copy->in.offset == 0 &&
+                        copy->out.space == Space::kOutput && copy->out.offset == 0 &&
+                        copy->bytes == scratch_[copy->in.index].used && copy->bytes == outputs_[copy->out.index].bytes;
+    if (is_all && moved[copy->in.index] < 0 && !is_taken[copy->out.index]) {
+      moved[copy->in.index] = copy->out.index;
+      is_taken[copy->out.index] = true;
+    } else {
+      kept.push_back(std::move(step));
+    }
+  }
+  steps_ = std::move(kept);
+  for (Step& step : steps_) {
+    ForPlaces(&step, [&](Place* place) {
+      if (place->space != Space::kScratch || moved[place->index] < 0) return;
+      *place = {Space::kOutput, moved[place->index], place->offset};
+    });
+  }
 }
 
 // One run over rows `first` to `first + rows`.

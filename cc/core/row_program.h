@@ -165,6 +165,9 @@ class RowProgram {
   Place AddOutput(int64_t bytes, bool shared);
   void Add(Step step) { steps_.push_back(std::move(step)); }
 
+  // To be called when all steps are there: what is made only to be copied to an output is made there.
+  void WriteOutputsDirectly();
+
   const std::vector<Output>& outputs() const { return outputs_; }
   int captures() const { return captures_; }
 
@@ -179,7 +182,8 @@ class RowProgram {
   const int inputs_;
   const int captures_;
   struct ScratchRows {
-    int64_t bytes;   // of a row
+    int64_t used;    // bytes of a row
+    int64_t bytes;   // the same, aligned
     int64_t before;  // of a row of those before it
   };
   std::vector<ScratchRows> scratch_;

@@ -147,7 +147,7 @@ Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size
     case Schedule::End::kCancelled: return Scheduled::kCancelled;
     case Schedule::End::kDone: break;
   }
-  if (!Succeeded(backend.AddSums())) return Scheduled::kFailed;
+  if (!Succeeded(backend.AddSums(step))) return Scheduled::kFailed;
   for (size_t i = 0; i < count; ++i) {
     for (size_t result = 0; result < callee.results.size(); ++result) {
       activations[i]->slots[callee.results[result]] = results[i][result];
@@ -322,14 +322,19 @@ absl::Status Run::TryRowProgram(const Block& block, const Node& node, Activation
     return absl::OkStatus();  // TensorFlow's operations say what is wrong
   }
   *is_done = true;
-  return KeepResults(block, node, activations, count, *lowered, std::move(outputs));
+  return KeepResults(block, node, activations, count, *lowered, inputs.data(), std::move(outputs));
 }
 
 absl::Status Run::KeepResults(const Block& block, const Node& node, Activation** activations, size_t count,
-                              const LoweredBlock& lowered, std::vector<Tensor> outputs) {
+                              const LoweredBlock& lowered, const char* const* const* inputs,
+                              std::vector<Tensor> outputs) {
   std::vector<Tensor> results(lowered.results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     const LoweredBlock::Result& result = lowered.results[i];
+    if (result.input >= 0 && i >= node.writes.size()) {
+      TF_RETURN_IF_ERROR(lowered.CopyOfInput(result, count, inputs[result.input], &results[i]));
+      continue;
+    }
     if (result.input >= 0) {
       const int from = node.reads[result.input], to = node.writes[i];
       for (size_t row = 0; row < count; ++row) activations[row]->slots[to] = activations[row]->slots[from];

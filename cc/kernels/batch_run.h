@@ -71,7 +71,8 @@ class Run final : public Backend {
   Scheduled ScheduleFor(int function, Activation** activations, size_t count, int64_t* invocations);
   // What a row program has computed, as values of the activations and as contributions to sums.
   absl::Status KeepResults(const Block& block, const Node& node, Activation** activations, size_t count,
-                           const LoweredBlock& lowered, std::vector<tensorflow::Tensor> outputs);
+                           const LoweredBlock& lowered, const char* const* const* inputs,
+                           std::vector<tensorflow::Tensor> outputs);
   absl::Status RunMachine(int index, std::vector<std::vector<Value>> roots);
   absl::Status AddSums(const Block& block, const std::vector<tensorflow::Tensor>& outputs);
   void Publish(const MachineCounts& counts);

@@ -8,6 +8,7 @@
 
 #include "cc/kernels/errors.h"
 #include "cc/kernels/pool_allocator.h"
+#include "tsl/profiler/lib/traceme.h"
 
 namespace recgraph {
 namespace batch {
@@ -68,6 +69,9 @@ bool TensorSchedule::RunScheduled(int number, int64_t count, int64_t first, int6
                                   RowsOfStep* results) {
   const auto start = std::chrono::steady_clock::now();
   const Block& block = plan_.blocks[number];
+  const tsl::profiler::TraceMe trace(
+      [&] { return tsl::profiler::TraceMeEncode("recgraph: " + block.name, {{"rows", count}}); },
+      tsl::profiler::kInfo);
   Arena& arena = arenas_[number];
   std::vector<RowKind> shapes;
   for (const void* kind : kinds) shapes.push_back({BufferOfKind(kind).tensor().dtype(), BufferOfKind(kind).shape()});
@@ -92,6 +96,16 @@ bool TensorSchedule::RunScheduled(int number, int64_t count, int64_t first, int6
     const int64_t bytes = results[i].bytes;
     char* const to = static_cast<char*>(arena.copies[i].data()) + first * bytes;
     for (int64_t row = 0; row < count; ++row) std::memcpy(to + row * bytes, inputs[input][row], bytes);
+  }
+  arena.factors.resize(lowered->results.size());
+  for (size_t i = arena.copies.size(); i < lowered->results.size(); ++i) {
+    const LoweredBlock::Result& result = lowered->results[i];
+    if (result.input < 0) continue;
+    const int64_t width = result.kind.shape.num_elements();
+    for (int64_t row = 0; row < count; ++row) {
+      const float* const from = reinterpret_cast<const float*>(inputs[result.input][row]);
+      for (int64_t part = 0; part < result.parts; ++part) arena.factors[i].push_back(from + part * width);
+    }
   }
   arena.rows = std::max(arena.rows, first + count);
   BlockCounts* const counts = program_->counts(block);
@@ -164,19 +178,20 @@ bool TensorSchedule::JoinRows(const std::vector<std::pair<const RowsOfStep*, uin
   return true;
 }
 
-absl::Status TensorSchedule::AddSums() {
+absl::Status TensorSchedule::AddSums(const FramePtr<StepFrame>& step) {
   for (size_t b = 0; b < arenas_.size(); ++b) {
     const Block& block = plan_.blocks[b];
     if (arenas_[b].rows == 0) continue;
     for (size_t i = 0; i < block.sums.size(); i += 3) {
       const auto kind = static_cast<SumKind>(block.sums[i]);
-      TF_RETURN_IF_ERROR(AddSum(arenas_[b], kind, block.sums[i + 1], block.sums[i + 2]));
+      TF_RETURN_IF_ERROR(AddSum(step, arenas_[b], kind, block.sums[i + 1], block.sums[i + 2]));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status TensorSchedule::AddSum(const Arena& arena, SumKind kind, int slot, int first) {
+absl::Status TensorSchedule::AddSum(const FramePtr<StepFrame>& step, const Arena& arena, SumKind kind, int slot,
+                                    int first) {
   if (sums_ == nullptr) return errors::InvalidArgument("a block adds to sums in a forward call");
   const auto rows_of = [&arena](int result) {
     const LoweredBlock::Result& what = arena.lowered->results[result];
@@ -184,7 +199,26 @@ absl::Status TensorSchedule::AddSum(const Arena& arena, SumKind kind, int slot, 
     return arena.rows == arena.capacity ? all : all.Slice(0, arena.rows * what.parts);
   };
   if (kind == SumKind::kDense) return sums_->AddDense(slot, arena.outputs[arena.lowered->results[first].output]);
-  return sums_->AddPair(kind, slot, rows_of(first), rows_of(first + 1));
+  const auto& results = arena.lowered->results;
+  if (results[first].input < 0 && results[first + 1].input < 0) {
+    return sums_->AddPair(kind, slot, rows_of(first), rows_of(first + 1));
+  }
+  ScatteredFactors factors;
+  factors.width_a = results[first].kind.shape.num_elements();
+  factors.width_b = results[first + 1].kind.shape.num_elements();
+  for (const auto& [result, rows] : {std::make_pair(first, &factors.a), std::make_pair(first + 1, &factors.b)}) {
+    if (results[result].input >= 0) {
+      *rows = arena.factors[result];
+      continue;
+    }
+    const Tensor all = rows_of(result);
+    const int64_t width = results[result].kind.shape.num_elements();
+    for (int64_t row = 0; row < all.dim_size(0); ++row) rows->push_back(all.flat<float>().data() + row * width);
+  }
+  step->Ref();
+  factors.keeps = FramePtr<FrameBase>(step.get());
+  factors.tensors = arena.outputs;
+  return sums_->AddFactors(slot, std::move(factors));
 }
 
 }  // namespace batch

@@ -34,8 +34,8 @@ class TensorSchedule final : public ScheduleBackend {
   bool IsCancelled() override { return is_cancelled_(); }
   bool IsShortOfMemory() override { return is_short_of_memory_(); }
 
-  // Adds what the blocks have contributed to the sums, once all have run.
-  absl::Status AddSums();
+  // Adds what the blocks have contributed to the sums, once all have run; `step` has the rows that they read.
+  absl::Status AddSums(const FramePtr<StepFrame>& step);
 
  private:
   // What a block has computed.
@@ -43,11 +43,12 @@ class TensorSchedule final : public ScheduleBackend {
     const LoweredBlock* lowered = nullptr;
     std::vector<tensorflow::Tensor> outputs;  // of its program
     std::vector<tensorflow::Tensor> copies;   // of each result of the block that is an input as it is
+    std::vector<std::vector<const float*>> factors;  // of each result that is an input and a factor, its rows
     int64_t capacity = 0;                     // rows
     int64_t rows = 0;                         // so far
   };
   bool Grow(const Block& block, int64_t total, Arena* arena, RowsOfStep* results);
-  absl::Status AddSum(const Arena& arena, SumKind kind, int slot, int first);
+  absl::Status AddSum(const FramePtr<StepFrame>& step, const Arena& arena, SumKind kind, int slot, int first);
 
   Program* const program_;
   const Plan& plan_;

@@ -166,8 +166,28 @@ absl::Status Sums::AddPair(SumKind kind, int slot, const Tensor& first, const Te
   return sums_.AddPair(PairKind(kind), slot, first, second, fits);
 }
 
+absl::Status Sums::AddFactors(int slot, ScatteredFactors factors) {
+  if (slot < 0 || slot >= slots()) return NoSlot(slot, slots());
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<ScatteredFactors>& known = scattered_[slot];
+  if (!known.empty() && (known[0].width_a != factors.width_a || known[0].width_b != factors.width_b)) {
+    return errors::InvalidArgument("gradients of one captured tensor (slot ", slot, ") have rows of different width");
+  }
+  known.push_back(std::move(factors));
+  return absl::OkStatus();
+}
+
+std::vector<ScatteredFactors> Sums::TakeScattered(int slot) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = scattered_.find(slot);
+  return found == scattered_.end() ? std::vector<ScatteredFactors>() : std::exchange(found->second, {});
+}
+
 absl::Status Sums::Absorb(Sums* others) {
   for (int slot = 0; slot < others->sums_.slots(); ++slot) {
+    for (ScatteredFactors& factors : others->TakeScattered(slot)) {
+      TF_RETURN_IF_ERROR(AddFactors(slot, std::move(factors)));
+    }
     Tensor total;
     if (others->sums_.TakeTotal(slot, &total)) TF_RETURN_IF_ERROR(AddDense(slot, total));
     for (const SumKind kind : {SumKind::kOuter, SumKind::kRows}) {

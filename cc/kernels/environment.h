@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/core/frame_base.h"
 #include "cc/core/slot_sums.h"
 #include "cc/kernels/packed_matrices.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -49,6 +50,14 @@ class Environment {
   mutable std::map<std::pair<int, bool>, tensorflow::Tensor> packed_;
 };
 
+// Rows of floats wherever they lie that stand for transpose(a) b, and what they lie in.
+struct ScatteredFactors {
+  std::vector<const float*> a, b;
+  int64_t width_a = 0, width_b = 0;
+  FramePtr<FrameBase> keeps;
+  std::vector<tensorflow::Tensor> tensors;
+};
+
 // How the contributions to one slot's gradient are kept until the call ends.
 enum class SumKind {
   // The running total.
@@ -73,6 +82,9 @@ class Sums {
   absl::Status AddPair(SumKind kind, int slot, const tensorflow::Tensor& first,
                        const tensorflow::Tensor& second);
 
+  // As a pair of kind kOuter; a slot's rows are all of one width.
+  absl::Status AddFactors(int slot, ScatteredFactors factors);
+
   // Adds all that `others` has, which is given up.
   absl::Status Absorb(Sums* others);
 
@@ -83,12 +95,15 @@ class Sums {
                          const tensorflow::TensorShape& like, tensorflow::Tensor* total);
   // The pairs of kind kOuter.
   SlotSums<tensorflow::Tensor>::Pairs TakeFactors(int slot);
+  std::vector<ScatteredFactors> TakeScattered(int slot);
   // The pairs of kind kRows, each half stacked along its first dimension; `indices` and `rows` come with dtype and
   // shape (of zero rows) for the case that nothing was added.
   absl::Status TakeRows(int slot, tensorflow::Tensor* indices, tensorflow::Tensor* rows);
 
  private:
   SlotSums<tensorflow::Tensor> sums_;
+  std::mutex mutex_;
+  std::map<int, std::vector<ScatteredFactors>> scattered_;  // by slot; guarded by mutex_
 };
 
 }  // namespace recgraph

@@ -239,14 +239,17 @@ class InvokeGradientOp : public CallOp {
         break;
       case SumKind::kOuter: {
         auto factors = sums->TakeFactors(slot);
-        if (factors.first.empty()) {
+        auto scattered = sums->TakeScattered(slot);
+        if (!scattered.empty()) {
+          like = TensorShape({scattered[0].width_a, scattered[0].width_b});
+        } else if (factors.first.empty()) {
           TF_RETURN_IF_ERROR(SlotShape(ctx, call->scope.environment->slots()[slot], &like));
         } else {
           like = TensorShape({RowSize(factors.first[0]), RowSize(factors.second[0])});
         }
         TF_RETURN_IF_ERROR(CheckDtype(dtype));
         TF_RETURN_IF_ERROR(Allocate(dtype, like, &sum));
-        TF_RETURN_IF_ERROR(products->Add(std::move(factors), &sum));
+        TF_RETURN_IF_ERROR(products->Add(std::move(factors), std::move(scattered), &sum));
         break;
       }
       case SumKind::kRows: {

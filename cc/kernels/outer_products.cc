@@ -37,7 +37,8 @@ void AddAllProducts(const std::vector<Tensor>& a, const std::vector<Tensor>& b, 
 
 }  // namespace
 
-absl::Status OuterProducts::Add(SlotSums<Tensor>::Pairs pairs, Tensor* product) {
+absl::Status OuterProducts::Add(SlotSums<Tensor>::Pairs pairs, std::vector<ScatteredFactors> scattered,
+                                Tensor* product) {
   const auto& [a, b] = pairs;
   for (size_t i = 0; i < a.size(); ++i) {
     if (product->dims() == 2 && a[i].dims() == 2 && b[i].dims() == 2 && a[i].dtype() == product->dtype() &&
@@ -49,12 +50,20 @@ absl::Status OuterProducts::Add(SlotSums<Tensor>::Pairs pairs, Tensor* product) 
                                    " is made of factors of shapes ", a[i].shape().DebugString(), " and ",
                                    b[i].shape().DebugString());
   }
-  if (a.empty()) {
+  for (const ScatteredFactors& factors : scattered) {
+    if (product->dtype() == tensorflow::DT_FLOAT && product->dims() == 2 && factors.a.size() == factors.b.size() &&
+        factors.width_a == product->dim_size(0) && factors.width_b == product->dim_size(1)) {
+      continue;
+    }
+    return errors::InvalidArgument("the gradient of a captured tensor of shape ", product->shape().DebugString(),
+                                   " is made of rows of ", factors.width_a, " and of ", factors.width_b, " floats");
+  }
+  if (a.empty() && scattered.empty()) {
     if (product->TotalBytes() > 0) std::memset(product->data(), 0, product->TotalBytes());
     return absl::OkStatus();
   }
   if (product->dtype() == tensorflow::DT_FLOAT) {
-    Keep(std::move(pairs), product);
+    Keep(std::move(pairs), std::move(scattered), product);
     return absl::OkStatus();
   }
   if (product->TotalBytes() > 0) std::memset(product->data(), 0, product->TotalBytes());
@@ -71,10 +80,15 @@ absl::Status OuterProducts::Add(SlotSums<Tensor>::Pairs pairs, Tensor* product) 
   }
 }
 
-void OuterProducts::Keep(SlotSums<Tensor>::Pairs pairs, Tensor* out) {
+void OuterProducts::Keep(SlotSums<Tensor>::Pairs pairs, std::vector<ScatteredFactors> scattered, Tensor* out) {
   Product product;
   RowsOf(pairs.first, &product.a);
   RowsOf(pairs.second, &product.b);
+  for (const ScatteredFactors& factors : scattered) {
+    product.a.insert(product.a.end(), factors.a.begin(), factors.a.end());
+    product.b.insert(product.b.end(), factors.b.begin(), factors.b.end());
+  }
+  product.scattered = std::move(scattered);
   if (product.a.empty()) {
     if (out->TotalBytes() > 0) std::memset(out->data(), 0, out->TotalBytes());
     return;

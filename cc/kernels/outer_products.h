@@ -8,6 +8,7 @@
 
 #include "cc/core/row_kernels.h"
 #include "cc/core/slot_sums.h"
+#include "cc/kernels/environment.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -17,20 +18,23 @@ namespace recgraph {
 class OuterProducts {
  public:
   // The sum over the pairs (a [m, k], b [m, n]) of transpose(a) b, in `product`, which is [k, n] and of their dtype;
-  // zero where there are no rows. Floats are there after Run, all others at once.
-  absl::Status Add(SlotSums<tensorflow::Tensor>::Pairs pairs, tensorflow::Tensor* product);
+  // zero where there are no rows. Floats are there after Run, all others at once. `scattered` are more such rows.
+  absl::Status Add(SlotSums<tensorflow::Tensor>::Pairs pairs, std::vector<ScatteredFactors> scattered,
+                   tensorflow::Tensor* product);
   // On the worker threads of the kernel's device and the calling one. ResourceExhausted where there is no memory.
   absl::Status Run(tensorflow::OpKernelContext* ctx);
 
  private:
   struct Product {
     SlotSums<tensorflow::Tensor>::Pairs pairs;
+    std::vector<ScatteredFactors> scattered;
     std::vector<const float*> a, b;  // by row
     PackedShape shape;
     tensorflow::Tensor out;
   };
 
-  void Keep(SlotSums<tensorflow::Tensor>::Pairs pairs, tensorflow::Tensor* out);
+  void Keep(SlotSums<tensorflow::Tensor>::Pairs pairs, std::vector<ScatteredFactors> scattered,
+            tensorflow::Tensor* out);
   // False where there is no memory.
   bool RunPanels(size_t begin, size_t end) const;
 

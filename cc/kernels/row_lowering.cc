@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cc/kernels/environment.h"
 #include "cc/kernels/pool_allocator.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/graph/algorithm.h"
@@ -94,6 +95,7 @@ class Lowering {
   const std::string& why() const { return why_; }
 
   std::unique_ptr<const LoweredBlock> Take() {
+    program_.WriteOutputsDirectly();
     std::vector<LoweredBlock::CaptureKind> kinds;
     for (size_t i = 0; i < captures_.size(); ++i) {
       kinds.push_back({captures_[i].tensor.shape(), needs_[i]});
@@ -274,8 +276,8 @@ class Lowering {
     const bool is_slot = static_cast<size_t>(index) < block_.shared.size();
     if (is_slot && (in->lead != 1 || block_.shared[index])) return false;
     const Piece& first = in->pieces[0];
-    if (in->pieces.size() == 1 && first.place.space == Space::kInput && first.place.offset == 0 && is_slot &&
-        inputs_[first.place.index] == result.kind) {
+    const bool is_input = in->pieces.size() == 1 && first.place.space == Space::kInput && first.place.offset == 0;
+    if (is_input && (is_slot ? inputs_[first.place.index] == result.kind : IsFactor(index))) {
       result.input = first.place.index;
       return true;
     }
@@ -287,6 +289,15 @@ class Lowering {
     }
     result.output = out.index;
     return true;
+  }
+
+  // Whether a result is a factor of a weight's gradient.
+  bool IsFactor(int result) const {
+    for (size_t i = 0; i + 2 < block_.sums.size(); i += 3) {
+      const int first = block_.sums[i + 2];
+      if (block_.sums[i] == static_cast<int>(SumKind::kOuter) && (result == first || result == first + 1)) return true;
+    }
+    return false;
   }
 
   // Other shapes of the same elements.
@@ -1263,6 +1274,16 @@ absl::Status LoweredBlock::Allocate(int64_t rows, std::vector<Tensor>* outputs) 
     TF_RETURN_IF_ERROR(recgraph::Allocate(result.kind.dtype, shape, output));
     if (result.shared && output->TotalBytes() > 0) std::memset(output->data(), 0, output->TotalBytes());
   }
+  return absl::OkStatus();
+}
+
+absl::Status LoweredBlock::CopyOfInput(const Result& result, int64_t rows, const char* const* input, Tensor* copy) {
+  TensorShape shape = result.kind.shape;
+  TF_RETURN_IF_ERROR(shape.InsertDimWithStatus(0, rows * result.parts));
+  TF_RETURN_IF_ERROR(recgraph::Allocate(result.kind.dtype, shape, copy));
+  const int64_t bytes = rows == 0 ? 0 : copy->TotalBytes() / rows;
+  char* const to = static_cast<char*>(copy->data());
+  for (int64_t row = 0; bytes > 0 && row < rows; ++row) std::memcpy(to + row * bytes, input[row], bytes);
   return absl::OkStatus();
 }
 

@@ -45,6 +45,10 @@ struct LoweredBlock {
   // Tensors for the outputs of the program, sums filled with zeros.
   absl::Status Allocate(int64_t rows, std::vector<tensorflow::Tensor>* outputs) const;
 
+  // The rows of a result that is an input, in a tensor of their own.
+  static absl::Status CopyOfInput(const Result& result, int64_t rows, const char* const* input,
+                                  tensorflow::Tensor* copy);
+
   RowProgram program;
   std::vector<RowKind> inputs;
   // What must be the same of a captured tensor's shape: of one whose rows are looked up, the shape of a row.
