@@ -20,7 +20,7 @@ class EnginePlan(Protocol):
         """A FunctionDef that carries the plan to the kernels."""
 
     def costs(self, counts: Sequence[Sequence[int]], reasons: Sequence[str]) -> list[str]:
-        """What its blocks have done so far, as lines of a table; the arguments are what `Recgraph>BlockCounts` gives."""
+        """What its blocks have done so far, as lines of a table, from what `Recgraph>BlockCounts` gives."""
 
     def __str__(self) -> str:
         """The plan, readable."""
