@@ -115,7 +115,8 @@ class Trial {
   }
   template <typename T>
   void AddCapture(const std::vector<T>& values) {
-    captures_.push_back({reinterpret_cast<const char*>(values.data()), static_cast<int64_t>(values.size() * sizeof(T))});
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
+    captures_.push_back({reinterpret_cast<const char*>(values.data()), bytes});
   }
   float Normal() { return std::normal_distribution<float>()(random); }
   int64_t Below(int64_t end) { return std::uniform_int_distribution<int64_t>(0, end - 1)(random); }
@@ -225,7 +226,8 @@ std::vector<float> DenseProduct(PackedShape shape, const std::vector<float>& fac
 }
 
 struct Matrix {
-  Matrix(PackedShape shape, Trial* run) : values(Made<float>(shape.inner * shape.width, [run] { return run->Normal(); })) {
+  Matrix(PackedShape shape, Trial* run) {
+    values = Made<float>(shape.inner * shape.width, [run] { return run->Normal(); });
     packed.resize(shape.floats());
     BestRowKernels().pack(shape, values.data(), false, packed.data());
   }
@@ -242,7 +244,8 @@ TEST(RowProgramTest, ProductsOfPartsSideBySide) {
     const Place scratch = program.AddScratch(12);
     const Place out = program.AddOutput(21 * 4, false);
     program.Add(RowProgram::Copy{12, In(1, 4), scratch});
-    program.Add(RowProgram::Product{{{In(0, 4), 2}, {SharedAt(constant), 5}, {scratch, 3}}, 1, shape, 0, After(out, 4)});
+    const std::vector<RowProgram::Part> parts{{In(0, 4), 2}, {SharedAt(constant), 5}, {scratch, 3}};
+    program.Add(RowProgram::Product{parts, 1, shape, 0, After(out, 4)});
     Input& x = run.AddInput(12).Fill<float>(0, 3, [&] { return run.Normal(); });
     Input& y = run.AddInput(16).Fill<float>(0, 4, [&] { return run.Normal(); });
     run.AddCapture(matrix.packed);
@@ -408,7 +411,8 @@ TEST(RowProgramTest, AnExpressionOfTooManyArraysIsRefused) {
   for (const int64_t inputs : {64, 65}) {
     std::vector<int64_t> code{inputs};
     for (int64_t i = 0; i < inputs; ++i) code.insert(code.end(), {1, 0});
-    code.insert(code.end(), {0, 1, 1, 1, 1, static_cast<int64_t>(Unary::kCopy), 1, 1, 2, 0, 0, 0, 0, 0, inputs - 1, 0, 0, 0});
+    const int64_t copy = static_cast<int64_t>(Unary::kCopy);
+    code.insert(code.end(), {0, 1, 1, 1, 1, copy, 1, 1, 2, 0, 0, 0, 0, 0, inputs - 1, 0, 0, 0});
     Expression expression;
     ASSERT_EQ(Expression::Decode(code, &expression), "");
     RowProgram program(static_cast<int>(inputs), 0);
@@ -720,7 +724,8 @@ TEST(RowProgramTest, LossesAndTheirGradients) {
 
 TEST(RowProgramTest, ALabelOutOfRangeIsRefused) {
   for (const int64_t row_of_label : {0, 256, 299}) {
-    for (const auto& [label, done] : {std::pair<int64_t, bool>{4, true}, {5, false}, {-1, false}, {int64_t{1} << 32, false}}) {
+    constexpr std::pair<int64_t, bool> kLabels[] = {{4, true}, {5, false}, {-1, false}, {int64_t{1} << 32, false}};
+    for (const auto& [label, done] : kLabels) {
       RowProgram program(2, 0);
       const Place loss = program.AddOutput(4, false), gradient = program.AddOutput(20, false);
       program.Add(RowProgram::SoftmaxLoss{5, 1, In(0), In(1), Element::kInt64, loss, gradient});

@@ -127,9 +127,10 @@ class NumberBackend final : public ScheduleBackend {
   }
   bool RunScheduled(int block, int64_t count, int64_t first, int64_t total, const char* const* const* inputs,
                     const std::vector<const void*>& kinds, RowsOfStep* results) override {
-    const std::string& name = program_.plan.blocks[block].name;
+    const Block& what = program_.plan.blocks[block];
+    const std::string& name = what.name;
     if (name == fails) return false;
-    const Node& node = program_.plan.functions[program_.plan.blocks[block].function].nodes[program_.plan.blocks[block].node];
+    const Node& node = program_.plan.functions[what.function].nodes[what.node];
     EXPECT_EQ(first, rows[block]) << name << ": each row once, one after the other";
     EXPECT_LE(first + count, total);
     EXPECT_GT(count, 0);
@@ -138,6 +139,7 @@ class NumberBackend final : public ScheduleBackend {
     ++runs[name];
     const std::vector<RowsOfStep> before(results, results + node.writes.size());  // inputs may be rows of these
     for (size_t w = 0; w < node.writes.size() && name != leaves_a_hole; ++w) Grow(total, &results[w]);
+    if (name == is_constant) results[0].bytes = 0;
     for (int64_t row = 0; row < count; ++row) {
       Numbers numbers;
       for (size_t r = 0; r < node.reads.size(); ++r) {
@@ -170,7 +172,7 @@ class NumberBackend final : public ScheduleBackend {
     return short_of_memory;
   }
 
-  std::string fails, leaves_a_hole;
+  std::string fails, leaves_a_hole, is_constant;
   bool import_fails = false, select_fails = false, join_fails = false, short_of_memory = false;
   int64_t looks = 0, cancelled_at = -1, looks_at_memory = 0;
   std::map<int, int64_t> rows;          // of each block
@@ -180,10 +182,11 @@ class NumberBackend final : public ScheduleBackend {
   static constexpr int64_t kNotComputed = int64_t{0x5A5A5A5A} << 32 | 0x5A5A5A5A;
 
   static void Grow(int64_t total, RowsOfStep* to) {
+    const int64_t size = to->holder ? static_cast<const NumberRows&>(*to->holder).numbers.size() : 0;
+    if (size >= total) return;
     Numbers numbers;
-    if (to->holder) numbers = static_cast<const NumberRows&>(*to->holder).numbers;
-    if (static_cast<int64_t>(numbers.size()) >= total) return;
-    numbers.resize(total, kNotComputed);
+    if (size > 0) numbers = static_cast<const NumberRows&>(*to->holder).numbers;
+    numbers.resize(size == 0 ? total : std::max(total, 2 * size), kNotComputed);
     auto* const larger = new NumberRows(std::move(numbers));
     to->holder = FramePtr<Holder>(larger);
     to->kind = larger;
@@ -299,7 +302,9 @@ Forest Chain(int64_t inner) {
 // Arithmetic that tells all its operands apart; it may wrap around.
 int64_t Mixed(const Numbers& numbers) {
   uint64_t mixed = 17;
-  for (const int64_t number : numbers) mixed = (mixed ^ (mixed >> 29)) * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(number);
+  for (const int64_t number : numbers) {
+    mixed = (mixed ^ (mixed >> 29)) * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(number);
+  }
   return static_cast<int64_t>(mixed);
 }
 Numbers MixedOnce(const Numbers& numbers) { return {Mixed(numbers)}; }
@@ -353,6 +358,19 @@ TEST(Schedule, ResultsUpAndArgumentsDown) {
   });
 }
 
+TEST(Schedule, AResultMayBeOneForAllRows) {
+  ForForests([](const Forest& forest) {
+    Program program = Trees(forest);
+    program.operations["leaf"] = [](const Numbers&) { return Numbers{42}; };
+    Step step(program);
+    step.backend.is_constant = "leaf";
+    ExpectAsRecursion(program, forest, &step);
+    for (size_t root = 0; root < forest.roots.size(); ++root) {
+      EXPECT_EQ(step.results[root][0].row < 0, forest.IsLeaf(forest.roots[root])) << "no row, but the whole";
+    }
+  });
+}
+
 // Two functions that call each other and themselves.
 Program MutualTrees(const Forest& forest) {
   Program program{EmptyPlan(6), {}};
@@ -388,7 +406,9 @@ TEST(Schedule, FunctionsThatCallEachOther) {
     const Program program = MutualTrees(forest);
     Step step(program);
     ExpectAsRecursion(program, forest, &step);
-    for (const char* name : {"up0", "up1", "down0", "down1"}) EXPECT_LE(step.backend.runs[name], forest.Height()) << name;
+    for (const char* name : {"up0", "up1", "down0", "down1"}) {
+      EXPECT_LE(step.backend.runs[name], forest.Height()) << name;
+    }
   });
 }
 
@@ -415,8 +435,8 @@ Program EarlyAndLate(const Forest& forest) {
     inner.Return({early, inner.Block("up", {middle, a[1], b[1]}, 1, 5)[0]});
   }
   FindOnlyUses(&program.plan);
-  program.operations = {{"look", Look(forest)},       {"early of leaf", MixedOnce}, {"leaf", MixedOnce}, {"down", MixedTwice},
-                        {"early", MixedOnce}, {"middle", MixedOnce},        {"up", MixedOnce}};
+  program.operations = {{"look", Look(forest)}, {"down", MixedTwice}};
+  for (const char* name : {"early of leaf", "leaf", "early", "middle", "up"}) program.operations[name] = MixedOnce;
   return program;
 }
 
@@ -432,7 +452,7 @@ TEST(Schedule, AnEarlyResultDoesNotWaitForALateOne) {
   });
 }
 
-// All numbers of a tree, in their order; leaves have one that the backend did not compute.
+// All numbers of a tree, in their order, with what comes from above.
 Program Joins(const Forest& forest) {
   Program program{EmptyPlan(3), {}};
   FunctionMaker tree(&program.plan, 0), leaf(&program.plan, 1), inner(&program.plan, 2);
@@ -474,7 +494,7 @@ TEST(Schedule, JoinsMayBeAsDeepAsCalls) {
   EXPECT_EQ(joined[0], 3);
 }
 
-// A selector that is a number: walk(n, d) takes n % 4 - 1 as its branch; out of range is the last one.
+// walk(n, d): a selector that is a number from -1 to 3, of three branches.
 TEST(Schedule, ABranchOutOfRangeIsTheLastOne) {
   Program program{EmptyPlan(4), {}};
   FunctionMaker walk(&program.plan, 0), end(&program.plan, 1), by_one(&program.plan, 2), by_two(&program.plan, 3);
@@ -491,8 +511,9 @@ TEST(Schedule, ABranchOutOfRangeIsTheLastOne) {
   }
   program.plan.blocks[2].name = "up two";
   FindOnlyUses(&program.plan);
+  const auto branch = [](int64_t n) { return n <= 0 ? 0 : n % 4 == 0 ? -1 : n % 4; };
   program.operations = {
-      {"look", [](const Numbers& in) { return Numbers{in[0] <= 0 ? 0 : (in[0] % 4 == 0 ? -1 : in[0] % 4), in[0] - 1, in[0] - 2}; }},
+      {"look", [branch](const Numbers& in) { return Numbers{branch(in[0]), in[0] - 1, in[0] - 2}; }},
       {"up", MixedOnce},
       {"up two", [](const Numbers& in) { return Numbers{in[0] - in[1]}; }}};
   Forest roots;
@@ -620,7 +641,7 @@ TEST(Schedule, ChainsMayBeDeep) {
     ASSERT_EQ(first.Run(0, {{Row(forest.roots[0]), Row(1)}}), Schedule::End::kDone);
     EXPECT_EQ(first.calls, 2 * kDepth);
     EXPECT_EQ(first.backend.runs["up"], kDepth);
-    std::vector<int64_t> above{1}, values;  // from the root on, and of each node from the last one on
+    std::vector<int64_t> above{1};  // from the root on
     for (int64_t node = forest.roots[0]; !forest.IsLeaf(node); node = forest.left[node]) {
       above.push_back(MixedTwice({node, above.back()})[0]);
     }

@@ -99,7 +99,8 @@ TEST(Structure, PlansAreRefusedWithTheirReasons) {
     std::function<void(Plan*)> change;
     std::string why;
   } kCases[] = {
-      {"no recursion", [](Plan* plan) { plan->functions[2].nodes[1].targets = plan->functions[2].nodes[2].targets = {1}; },
+      {"no recursion",
+       [](Plan* plan) { plan->functions[2].nodes[1].targets = plan->functions[2].nodes[2].targets = {1}; },
        "no recursion"},
       {"effects", [](Plan* plan) { plan->functions[1].has_effects = true; }, "effects"},
       {"an effect of a block", [](Plan* plan) { plan->blocks[3].has_effect = true; }, "up runs row by row"},
@@ -108,7 +109,8 @@ TEST(Structure, PlansAreRefusedWithTheirReasons) {
       {"a block without inputs", [](Plan* plan) { plan->functions[1].nodes[0].reads = {}; }, "leaf reads nothing"},
       {"a loop", [](Plan* plan) { plan->functions[1].kind = FunctionKind::kLoop; }, "a loop or a map in a body"},
       {"a map", [](Plan* plan) { plan->functions[2].kind = FunctionKind::kMap; }, "a loop or a map in a body"},
-      {"a slot that nobody writes", [](Plan* plan) { plan->functions[2].nodes[3].reads[2] = plan->functions[2].slots++; },
+      {"a slot that nobody writes",
+       [](Plan* plan) { plan->functions[2].nodes[3].reads[2] = plan->functions[2].slots++; },
        "its nodes wait for one another"},
       {"a result that nobody writes", [](Plan* plan) { plan->functions[1].results = {plan->functions[1].slots++}; },
        "its nodes wait for one another"},
