@@ -783,6 +783,68 @@ TEST(Schedule, EndsWhereverItIsCancelled) {
   }
 }
 
+// Replaces one number of a plan by another one.
+void Damage(Plan* plan, std::mt19937* random) {
+  const auto any = [random](auto* list) -> auto& { return (*list)[(*random)() % list->size()]; };
+  Function& function = any(&plan->functions);
+  if (function.nodes.empty()) return;
+  Node& node = any(&function.nodes);
+  const int slot = static_cast<int>((*random)() % function.slots);
+  switch ((*random)() % 8) {
+    case 0: any(&plan->blocks).priority = static_cast<int>((*random)() % 9); break;
+    case 1: any(&function.results) = slot; break;
+    case 2:
+      if (!node.targets.empty()) any(&node.targets) = static_cast<int>((*random)() % plan->functions.size());
+      break;
+    case 3:
+      if (!node.indices.empty()) any(&node.indices) = static_cast<int>((*random)() % 7);
+      break;
+    case 4:
+      if (!node.writes.empty()) any(&node.writes) = (*random)() % 2 == 0 ? -1 : slot;
+      break;
+    default:
+      if (!node.reads.empty()) any(&node.reads) = slot;
+  }
+}
+
+// What a verified plan with a known structure gives is what recursion gives, or it is given up.
+TEST(Schedule, DamagedPlansAreRefusedGivenUpOrRight) {
+  std::mt19937 random(14);
+  const Forest forest = RandomForest(1, 6, &random);
+  const auto near = [&forest](int64_t n) { return static_cast<int64_t>(static_cast<uint64_t>(n) % forest.left.size()); };
+  int done = 0, given_up = 0;
+  for (int round = 0; round < 4000; ++round) {
+    Program program = round % 2 == 0 ? ForwardAndBack(forest) : round % 4 == 1 ? EarlyAndLate(forest) : Joins(forest);
+    program.operations["look"] = [&](const Numbers& in) { return Look(forest)({near(in[0])}); };
+    for (unsigned changes = 1 + random() % 2; changes-- > 0;) Damage(&program.plan, &random);
+    std::string why;
+    if (!VerifyPlan(program.plan).empty() || Structure::Make(program.plan, 0, &why) == nullptr) continue;
+    Step step(program);
+    step.backend.short_of_memory = true;
+    if (step.Run(0, {{Row(forest.roots[0]), Row(1)}}, 12) != Schedule::End::kDone) {
+      ++given_up;
+      continue;
+    }
+    ++done;
+    Recursion recursion(program);
+    const std::vector<Plain> wanted = recursion.Call(0, {{forest.roots[0], nullptr}, {1, nullptr}});
+    SCOPED_TRACE("round " + std::to_string(round));
+    ExpectSame(program, step, recursion, {wanted});
+    if (round % 2 == 0 && step.results[0].size() == 2 && Structure::Make(program.plan, 3, &why) != nullptr) {
+      Step second(program);
+      second.backend.short_of_memory = true;
+      if (second.Run(3, {{step.results[0][1], Row(1)}}, 12) != Schedule::End::kDone) continue;
+      Recursion back(program);
+      const std::vector<Plain> wanted_back = back.Call(3, {wanted[1], {1, nullptr}});
+      ExpectSame(program, second, back, {wanted_back});
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(done, 100);
+  EXPECT_GT(given_up, 5);
+  EXPECT_EQ(FrameBase::Live().entries, 0);
+}
+
 // A wrong operation, a row that is computed twice, or results in another order would be seen.
 TEST(Schedule, TheComparisonSeesWrongResults) {
   std::mt19937 random(13);
