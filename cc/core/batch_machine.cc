@@ -218,7 +218,7 @@ Machine::End Machine::RunNative() {
     if (end_ != End::kDone) return end_;
     if (++events_ % kEventsPerLook == 0 && backend_->Cancelled()) return End::kCancelled;
   }
-  return End::kDone;
+  return end_;  // what scheduled calls deliver may end the run without an event
 }
 
 void Machine::Stop(End end, const Activation* culprit) {

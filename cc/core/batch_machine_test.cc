@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "cc/core/schedule.h"
 #include "gtest/gtest.h"
 
 namespace recgraph {
@@ -22,7 +25,9 @@ class Number final : public Holder {
 Value Of(int64_t number) { return {FramePtr<Holder>(new Number(number)), -1}; }
 int64_t In(const Value& value) { return static_cast<const Number*>(value.holder.get())->number; }
 
-// Blocks are named; each does one thing to the numbers it reads.
+int64_t FibonacciOf(int64_t n) { return n < 2 ? n : FibonacciOf(n - 1) + FibonacciOf(n - 2); }
+
+// Blocks are named; each does one thing to the numbers it reads. Calls that are scheduled as wholes are of Fibonacci.
 class Numbers : public Backend {
  public:
   bool RunBlock(const Block& block, const Node& node, Activation** activations, size_t count) override {
@@ -65,13 +70,29 @@ class Numbers : public Backend {
     int64_t sum = 0;
     for (const Value& value : values) sum = sum * 10 + In(value);
     *whole = Of(sum);
-    return true;
+    return !stack_fails;
+  }
+  bool IsScheduled(int function) override { return scheduled.count(function) > 0; }
+  Scheduled RunCalls(int function, Activation** activations, size_t count, int64_t* invocations) override {
+    EXPECT_TRUE(IsScheduled(function));
+    batches.push_back({"calls", count});
+    if (ends_as != Scheduled::kDone) return ends_as;
+    for (size_t i = 0; i < count; ++i) {
+      const Function& callee = *activations[i]->function;
+      Value* const slots = activations[i]->slots;
+      slots[callee.results[0]] = Of(FibonacciOf(In(slots[0])));
+    }
+    *invocations = 1000;
+    return Scheduled::kDone;
   }
   bool Cancelled() override { return batches.size() >= cancel_after; }
   bool MemoryIsShort() override { return ++looks > 2; }
 
   int64_t shapes = 1;
   bool select_fails = false;
+  bool stack_fails = false;
+  std::set<int> scheduled;
+  Scheduled ends_as = Scheduled::kDone;
   int64_t bad_frame = -2;
   int looks = 0;
   size_t cancel_after = 1 << 20;
@@ -424,6 +445,204 @@ TEST(Machine, ALoopWithoutBlocksCanBeCancelled) {
   Machine machine(plan, &numbers, policy.get(), 10);
   machine.AddRoot(0, {Of(1)});
   EXPECT_EQ(machine.Run(), Machine::End::kCancelled);
+}
+
+// above(n) = fib(n - 1) + fib(n - 2), as function 3, after a block of its own.
+Plan AboveFibonacci() {
+  Plan plan = Fibonacci();
+  Function above{};
+  above.arguments = 1;
+  above.slots = 7;
+  above.results = {6};
+  above.groups = {{0}};
+  above.nodes = {BlockNode(2, {0}, {1, 2, 3}, 1, 1), CallNode({0}, {2}, {4}, 2, Selector::kNone, 1),
+                 CallNode({0}, {3}, {5}, 3, Selector::kNone, 1), BlockNode(3, {4, 5}, {6}, 2, 4)};
+  above.events = {{{0}, {}}, {{1, 2}, {}}, {{3}, {}}, {{3}, {}}, {{}, {0}}};
+  plan.functions.push_back(above);
+  plan.names.push_back("above");
+  plan.blocks.push_back(Named("split", 3, 0, 2));
+  plan.blocks.push_back(Named("add", 3, 3, 3));
+  for (Function& function : plan.functions) {
+    for (Node& node : function.nodes) node.only_use.clear();
+    function.only_use.clear();
+  }
+  FindOnlyUses(&plan);
+  return plan;
+}
+
+using Batches = std::vector<std::pair<std::string, size_t>>;
+
+int64_t RunsOf(const std::string& what, const Batches& batches) {
+  return std::count_if(batches.begin(), batches.end(), [&](const auto& batch) { return batch.first == what; });
+}
+
+TEST(Machine, CallsThatAreScheduledWaitForOneAnother) {
+  const Plan plan = AboveFibonacci();
+  Numbers numbers;
+  numbers.scheduled = {0};
+  const auto policy = MakeBatchPolicy(Order::kRandom);
+  {
+    Machine machine(plan, &numbers, policy.get(), 1000);
+    for (int i = 0; i < 100; ++i) machine.AddRoot(i % 2 == 0 ? 3 : 0, {Of(10 + i % 3)});
+    ASSERT_EQ(machine.Run(), Machine::End::kDone);
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(In(machine.results(i)[0]), FibonacciOf(10 + i % 3));
+    EXPECT_EQ(numbers.batches, (Batches{{"split", 50}, {"calls", 50 + 2 * 50}, {"add", 50}}));
+    EXPECT_EQ(machine.counts().invocations, 100 + 2 * 50 + 1000) << "those below the calls, too";
+    EXPECT_EQ(machine.counts().peak, 100 + 2 * 50 + 1000);
+    EXPECT_EQ(machine.counts().live, 0);
+  }
+  EXPECT_EQ(FrameBase::Live().entries, 0);
+}
+
+// A branch is no invocation: what is scheduled is the call of the function that it belongs to.
+TEST(Machine, BranchesAreNotScheduled) {
+  const Plan plan = Fibonacci();
+  Numbers numbers;
+  numbers.scheduled = {1, 2};
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  Machine machine(plan, &numbers, policy.get(), 1000);
+  machine.AddRoot(0, {Of(10)});
+  ASSERT_EQ(machine.Run(), Machine::End::kDone);
+  EXPECT_EQ(In(machine.results(0)[0]), 55);
+  EXPECT_EQ(RunsOf("calls", numbers.batches), 0);
+}
+
+TEST(Machine, CallsThatAreGivenUpRunAsOthers) {
+  const Plan plan = AboveFibonacci();
+  Numbers numbers;
+  numbers.scheduled = {0};
+  numbers.ends_as = Backend::Scheduled::kGaveUp;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  {
+    Machine machine(plan, &numbers, policy.get(), 1000);
+    for (int i = 0; i < 10; ++i) machine.AddRoot(3, {Of(10 + i)});
+    ASSERT_EQ(machine.Run(), Machine::End::kDone);
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(In(machine.results(i)[0]), FibonacciOf(10 + i));
+    EXPECT_EQ(RunsOf("calls", numbers.batches), 1) << "tried once";
+    EXPECT_EQ(machine.counts().live, 0);
+  }
+  EXPECT_EQ(FrameBase::Live().entries, 0);
+}
+
+TEST(Machine, EndsAsItsScheduledCallsDo) {
+  const Plan plan = AboveFibonacci();
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  for (const auto& [calls, end] : {std::pair(Backend::Scheduled::kFailed, Machine::End::kFailed),
+                                   std::pair(Backend::Scheduled::kCancelled, Machine::End::kCancelled)}) {
+    Numbers numbers;
+    numbers.scheduled = {0};
+    numbers.ends_as = calls;
+    {
+      Machine machine(plan, &numbers, policy.get(), 1000);
+      for (int i = 0; i < 10; ++i) machine.AddRoot(3, {Of(10)});
+      EXPECT_EQ(machine.Run(), end);
+    }
+    EXPECT_EQ(numbers.batches, (Batches{{"split", 10}, {"calls", 20}}));
+    EXPECT_EQ(FrameBase::Live().entries, 0);
+  }
+}
+
+// Its rows are the calls.
+TEST(Machine, TheRowsOfAMapAreScheduledTogether) {
+  Plan plan = Fibonacci();
+  Function map{};
+  map.kind = FunctionKind::kMap;
+  map.arguments = 1;
+  map.slots = 2;
+  map.results = {1};
+  map.groups = {{0}};
+  map.events = {{{}, {}}};
+  map.nodes = {CallNode({0}, {0}, {1}, -1, Selector::kNone, 1)};
+  map.nodes[0].only_use = {false};
+  map.only_use = {false};
+  map.map_results = {MapResult{false, 1, {}}};
+  plan.functions.push_back(map);
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  for (const bool stack_fails : {false, true}) {
+    Numbers numbers;
+    numbers.scheduled = {0};
+    numbers.stack_fails = stack_fails;
+    {
+      Machine machine(plan, &numbers, policy.get(), 10);
+      machine.AddRoot(3, {Of(7)});
+      EXPECT_EQ(machine.Run(), stack_fails ? Machine::End::kFailed : Machine::End::kDone);
+      if (!stack_fails) {
+        EXPECT_EQ(In(machine.results(0)[0]), 112358);
+      }
+    }
+    EXPECT_EQ(numbers.batches, (Batches{{"calls", 7}}));
+    EXPECT_EQ(FrameBase::Live().entries, 0);
+  }
+}
+
+// A frame of a step: a whole value, row 1 of a table, the same where another order has put it, and an empty frame.
+Value FrameOfStep(const Plan& plan) {
+  static const std::vector<int> packed{0, 1, 2, 3}, nothing;
+  static const std::vector<uint32_t> order{5, 4};
+  FramePtr<StepFrame> step(new StepFrame(plan));
+  step->functions[0].slots = 4;
+  step->functions[0].values = {{9, 9}, {9, 9}, {9, 9}, {9, 9}, {0, 0}, {1, 1}, {2, 1}, {RowRef::kFrame | 1, 0}};
+  step->sources.resize(3);
+  for (int64_t i = 0; i < 3; ++i) step->sources[i].holder = Of(10 + i).holder;
+  step->sources[1].bytes = step->sources[2].bytes = 8;
+  step->sources[2].order = order.data();
+  step->frames = {{step.get(), 0, &packed, 0, 0}, {step.get(), 0, &nothing, 0, 0}};
+  return step->ToValue({RowRef::kFrame, 1});
+}
+
+TEST(Machine, UnpacksFramesOfSteps) {
+  Plan plan = Unpacking();
+  Node& unpack = plan.functions[0].nodes[0];
+  unpack.writes = {1, -1, 2, 3, 4};
+  unpack.indices = {0, 0, 1, 2, 3};
+  plan.functions[0].slots = 5;
+  plan.functions[0].results = {1, 2, 3, 4};
+  plan.functions[0].only_use.assign(4, true);
+  plan.functions[0].groups = {{0, 1, 2, 3}};
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  {
+    Numbers numbers;
+    Machine machine(plan, &numbers, policy.get(), 10);
+    machine.AddRoot(0, {FrameOfStep(plan)});
+    ASSERT_EQ(machine.Run(), Machine::End::kDone);
+    const std::vector<Value>& results = machine.results(0);
+    EXPECT_EQ(In(results[0]), 10);
+    EXPECT_EQ(results[0].row, -1);
+    EXPECT_EQ(In(results[1]), 11);
+    EXPECT_EQ(results[1].row, 1);
+    EXPECT_EQ(In(results[2]), 12);
+    EXPECT_EQ(results[2].row, 4);
+    EXPECT_EQ(results[3].holder->kind, Holder::Kind::kStep);
+    const Value nested = results[3];
+    Machine again(plan, &numbers, policy.get(), 10);
+    again.AddRoot(0, {nested});
+    EXPECT_EQ(again.Run(), Machine::End::kFailed);
+    EXPECT_EQ(numbers.bad_frame, 0) << "the nested frame is empty";
+  }
+  EXPECT_EQ(FrameBase::Live().entries, 0);
+}
+
+TEST(Machine, SeesWhetherAFrameOfAStepIsEmpty) {
+  Plan plan = Unpacking();
+  Node& node = plan.functions[0].nodes[0];
+  node.kind = NodeKind::kIsEmpty;
+  node.writes = {1};
+  node.indices = {};
+  plan.functions[0].results = {1};
+  plan.functions[0].only_use = {true};
+  plan.functions[0].groups = {{0}};
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  const Value frame = FrameOfStep(plan);
+  const auto& step = static_cast<const StepFrame&>(*frame.holder);
+  Numbers numbers;
+  Machine machine(plan, &numbers, policy.get(), 10);
+  machine.AddRoot(0, {frame});
+  machine.AddRoot(0, {step.ToValue(step.ValueOf(StepFrame::FrameOf(frame), 3))});
+  machine.AddRoot(0, {Value{FramePtr<Holder>(new Record(Holder::Kind::kRecord, {})), 0}});
+  ASSERT_EQ(machine.Run(), Machine::End::kDone);
+  EXPECT_EQ(In(machine.results(0)[0]), 0);
+  EXPECT_EQ(In(machine.results(1)[0]), 1);
+  EXPECT_EQ(In(machine.results(2)[0]), 1);
 }
 
 }  // namespace

@@ -364,6 +364,113 @@ TEST(RowKernelsTest, ProductsAreRightAndTheSameWithOtherRows) {
   }
 }
 
+// Rows in parts that lie anywhere, the last of them at the very end of its memory.
+class Scattered {
+ public:
+  Scattered(int64_t rows, const std::vector<int64_t>& widths, const std::vector<float>& dense, std::mt19937* random) {
+    int64_t inner = 0, first = 0;
+    for (const int64_t width : widths) inner += width;
+    for (const int64_t width : widths) {
+      std::vector<int64_t> places(rows);
+      for (int64_t row = 0; row < rows; ++row) places[row] = row * width;
+      std::shuffle(places.begin(), places.end(), *random);
+      memory_.emplace_back(rows * width);
+      pointers_.emplace_back();
+      for (int64_t row = 0; row < rows; ++row) {
+        std::copy_n(dense.begin() + row * inner + first, width, memory_.back().begin() + places[row]);
+        pointers_.back().push_back(memory_.back().data() + places[row]);
+      }
+      first += width;
+    }
+    for (size_t i = 0; i < widths.size(); ++i) parts.push_back({pointers_[i].data(), widths[i]});
+  }
+
+  std::vector<ScatteredRows> parts;
+
+ private:
+  std::vector<std::vector<float>> memory_;
+  std::vector<std::vector<const float*>> pointers_;
+};
+
+// `inner` as it is, in two parts, and in many of which one is empty.
+std::vector<std::vector<int64_t>> Partitions(int64_t inner) {
+  std::vector<std::vector<int64_t>> all = {{inner}, {inner / 3, inner - inner / 3}, {0}};
+  for (int64_t left = inner, next = 1; left > 0; next = next * 2 + 1) {
+    all.back().push_back(std::min(left, next));
+    left -= all.back().back();
+  }
+  return all;
+}
+
+TEST(RowKernelsTest, ProductsOfScatteredRowsAreThoseOfRowsTogether) {
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal;
+  std::vector<std::pair<int64_t, int64_t>> sizes(std::begin(kSizes), std::end(kSizes));
+  for (int64_t width = 1; width <= 50; ++width) sizes.emplace_back(4, width);
+  for (const RowKernels* kernels : AllKernels()) {
+    for (const auto& [inner, width] : sizes) {
+      const PackedShape shape{inner, width};
+      std::vector<float> matrix(inner * width), packed(shape.floats());
+      for (float& x : matrix) x = normal(random);
+      kernels->pack(shape, matrix.data(), false, packed.data());
+      for (const int64_t rows : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 30}) {
+        std::vector<float> a(rows * inner), wanted(rows * width);
+        for (float& x : a) x = normal(random);
+        kernels->product(rows, shape, a.data(), packed.data(), wanted.data());
+        for (const std::vector<int64_t>& widths : Partitions(inner)) {
+          const Scattered scattered(rows, widths, a, &random);
+          const int64_t stride = width + 3;
+          std::vector<float> out(rows * stride + 1, 77.0f);
+          kernels->product_of_rows(rows, shape, scattered.parts.data(), static_cast<int>(widths.size()), packed.data(),
+                                   out.data(), stride);
+          for (int64_t row = 0; row < rows; ++row) {
+            ASSERT_EQ(std::memcmp(&out[row * stride], &wanted[row * width], width * sizeof(float)), 0)
+                << kernels->name << " of " << rows << " rows, [" << inner << ", " << width << "]";
+            for (int64_t j = width; j < stride; ++j) ASSERT_EQ(out[row * stride + j], 77.0f) << "written past a row";
+          }
+          ASSERT_EQ(out.back(), 77.0f) << "written past the end";
+        }
+      }
+    }
+  }
+}
+
+TEST(RowKernelsTest, ProductsOfMatricesAreRightForAllTranspositions) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  for (const RowKernels* kernels : AllKernels()) {
+    for (const int64_t m : {1, 2, 7, 16, 33}) {
+      for (const int64_t k : {0, 1, 3, 8, 16, 37}) {
+        for (const int64_t n : {1, 2, 5, 16, 35}) {
+          std::vector<float> a(m * k), b(k * n);
+          for (float& x : a) x = normal(random);
+          for (float& x : b) x = normal(random);
+          for (const bool transposed_a : {false, true}) {
+            for (const bool transposed_b : {false, true}) {
+              std::vector<float> out(m * n + 1, 77.0f);
+              kernels->matrix_product({m, k, n, transposed_a, transposed_b}, a.data(), b.data(), out.data());
+              EXPECT_EQ(out.back(), 77.0f) << "written past the end";
+              for (int64_t i = 0; i < m; ++i) {
+                for (int64_t j = 0; j < n; ++j) {
+                  double exact = 0, scale = 0;
+                  for (int64_t p = 0; p < k; ++p) {
+                    const double x = transposed_a ? a[p * m + i] : a[i * k + p];
+                    const double y = transposed_b ? b[j * k + p] : b[p * n + j];
+                    exact += x * y;
+                    scale += std::fabs(x * y);
+                  }
+                  ASSERT_NEAR(out[i * n + j], exact, 1e-6 * scale)
+                      << kernels->name << ": " << m << ", " << k << ", " << n << ", " << transposed_a << ", " << transposed_b;
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(RowKernelsTest, OuterProductsAreRightAndNoMatterHowDivided) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
@@ -488,6 +595,34 @@ TEST(RowKernelsTest, SoftmaxOfWhatIsNoNumber) {
     logits.assign(3, -kInf);
     EXPECT_TRUE(std::isnan(kernels->softmax(3, logits.data(), logits.data()).others)) << kernels->name;
     for (float probability : logits) EXPECT_TRUE(std::isnan(probability)) << kernels->name;
+  }
+}
+
+// Against the definition, in doubles; the gradient may take the logits' place.
+TEST(RowKernelsTest, CrossEntropiesAndTheirGradientsAreRight) {
+  std::mt19937 random(8);
+  for (const int64_t classes : {1, 2, 5, 16, 37, 1000}) {
+    for (const float deviation : {0.0f, 1.0f, 30.0f}) {
+      std::normal_distribution<float> normal(2.0f, deviation);
+      std::vector<float> logits(classes), gradient(classes + 1, 77.0f);
+      for (float& logit : logits) logit = deviation == 0 ? 2.0f : normal(random);
+      const int64_t most = std::max_element(logits.begin(), logits.end()) - logits.begin();
+      for (const int64_t label : {int64_t{0}, classes / 2, classes - 1, most}) {
+        const float loss = CrossEntropy(classes, logits.data(), label, gradient.data());
+        double others = 0;  // of all but the label's: no 1 that swallows their digits
+        for (int64_t i = 0; i < classes; ++i) others += i == label ? 0 : std::exp(double{logits[i]} - logits[label]);
+        EXPECT_NEAR(loss, std::log1p(others), 1e-6 * std::log1p(others)) << classes << " classes, label " << label;
+        for (int64_t i = 0; i < classes; ++i) {
+          const double probability = std::exp(double{logits[i]} - logits[label]) / (1 + others);
+          const double exact = i == label ? -others / (1 + others) : probability;
+          ASSERT_NEAR(gradient[i], exact, 1e-6 * std::fabs(exact) + (label == most ? kTiny : 1e-7)) << classes << ", " << label;
+        }
+        EXPECT_EQ(gradient.back(), 77.0f) << "written past the end";
+        std::vector<float> in_place = logits;
+        EXPECT_EQ(CrossEntropy(classes, in_place.data(), label, in_place.data()), loss);
+        EXPECT_EQ(std::memcmp(in_place.data(), gradient.data(), classes * sizeof(float)), 0) << "in place";
+      }
+    }
   }
 }
 

@@ -203,9 +203,9 @@ class RowProgram::Tile {
       return true;
     }
     for (int64_t row = 0; row < rows_; ++row) {  // the results of a row lie apart from those of the next
-      const ScatteredRows own{parts[0].rows + row * what.count, parts[0].width};
-      BestRowKernels().product_of_rows(what.count, what.shape, &own, 1, As<float>(packed.data), out + row * stride,
-                                       what.shape.width);
+      BestRowKernels().product_of_rows(what.count, what.shape, parts.data(), static_cast<int>(parts.size()),
+                                       As<float>(packed.data), out + row * stride, what.shape.width);
+      for (ScatteredRows& part : parts) part.rows += what.count;
     }
     return true;
   }

@@ -189,16 +189,12 @@ class Analysis {
       if (!mine.is_reached) continue;
       for (const int n : mine.order) {
         const Node& node = plan_.functions[f].nodes[n];
-        bool up = node.kind == NodeKind::kCall;
-        if (node.kind == NodeKind::kBlock || node.kind == NodeKind::kJoin) {
-          for (const int slot : node.reads) up = up || writers_[f].is_up[slot];
-        }
-        if (node.kind == NodeKind::kCall) {
-          for (const int slot : node.reads) {
-            if (writers_[f].is_up[slot]) return Refuse("a call is given results of another one");
-          }
-        }
-        if (!up) continue;
+        bool reads_up = false;
+        for (const int slot : node.reads) reads_up = reads_up || writers_[f].is_up[slot];
+        if (reads_up && node.kind == NodeKind::kCall) return Refuse("a call is given results of another one");
+        // Calls are found before they have results, and what is unpacked is found with them.
+        if (reads_up && node.kind == NodeKind::kUnpack) return Refuse("a frame of results is read where it is made");
+        if (!reads_up && node.kind != NodeKind::kCall) continue;
         mine.nodes[n] = Stage::kUp;
         mine.has_up = true;
         for (const int slot : node.writes) {
