@@ -169,8 +169,8 @@ BUGS = [
     Bug(
         "inference_records",
         "A call whose gradient nobody can ask for records what a gradient would need.",
-        INVOKE,
-        "record=linked.contract is not None or not eager,",
+        "recgraph/core/eager.py",
+        "record=linked.contract is not None,",
         "record=True,",
         (f"{SHARED}[fibonacci-cache]",),
     ),

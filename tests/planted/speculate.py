@@ -10,7 +10,7 @@ from __future__ import annotations
 from tests.planted import Bug
 
 HEAP, RENDERING = "recgraph/speculate/script/heap.py", "recgraph/speculate/run/rendering.py"
-ORDERING, RUNNING = "recgraph/speculate/passes/ordering.py", "recgraph/speculate/run/running.py"
+ORDERING, CONVERSION = "recgraph/speculate/passes/ordering.py", "recgraph/speculate/run/conversion.py"
 RANDOMNESS, PROFILE = "recgraph/speculate/passes/randomness.py", "recgraph/speculate/observe/profile.py"
 BRANCHES, LOOPS = "recgraph/speculate/evaluate/branches.py", "recgraph/speculate/evaluate/loops.py"
 EVALUATOR, GRAPHS = "recgraph/speculate/machine/evaluator.py", "recgraph/speculate/run/graphs.py"
@@ -50,7 +50,7 @@ BUGS = [
     Bug(
         "not_put_back",
         "What is written early is not put back where the graph fails.",
-        RUNNING,
+        CONVERSION,
         "                tf.raw_ops.AssignVariableOp(resource=handle, value=value)\n",
         "                pass\n",
         _by("fails_on_what_was_written"),
@@ -66,7 +66,7 @@ BUGS = [
     Bug(
         "seeds_are_gone",
         "Seeds are not given back where a graph fails.",
-        RUNNING,
+        CONVERSION,
         "            tf_private.set_seed_generator_state(before)\n",
         "",
         _by("random_numbers_and_a_failure"),
@@ -138,7 +138,7 @@ BUGS = [
     Bug(
         "ranges_that_count_down",
         "A range that counts down has a round too few.",
-        LOOPS,
+        "recgraph/speculate/values/iterators.py",
         "count = tf.maximum((stop - start + step - tf.sign(step)) // step, 0)",
         "count = tf.maximum((stop - start + step - 1) // step, 0)",
         _by("a_range_from_a_tensor_that_counts_down"),
@@ -194,8 +194,8 @@ BUGS = [
     Bug(
         "any_shape_of_an_array",
         "The shape of an array is not checked.",
-        "recgraph/speculate/values/script_calls.py",
-        '        ev.script.assume(f"{value.name}.shape == {array.shape}", kind)\n',
+        "recgraph/speculate/values/later.py",
+        '            ev.script.assume(f"{value.name}.shape == {array.shape}", same)\n',
         "",
         _by("an_array_of_another_shape"),
     ),
