@@ -514,7 +514,8 @@ class Lowering {
   bool StridedSlice(const Node& node) {
     const Symbol* const in = In(node, 0);
     const auto begin = Known(node, 1), end = Known(node, 2), strides = Known(node, 3);
-    if (in != nullptr && (in->capture >= 0 || in->is_shape_of_rows)) return SliceOfSizes(node, *in, begin, end, strides);
+    const bool is_sizes = in != nullptr && (in->capture >= 0 || in->is_shape_of_rows);
+    if (is_sizes) return SliceOfSizes(node, *in, begin, end, strides);
     if (in == nullptr || !in->has_rows || !begin || !end || !strides) return false;
     const int begin_mask = Attribute<int>(node, "begin_mask", 0), end_mask = Attribute<int>(node, "end_mask", 0);
     const int new_axes = Attribute<int>(node, "new_axis_mask", 0), shrink = Attribute<int>(node, "shrink_axis_mask", 0);
