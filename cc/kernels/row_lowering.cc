@@ -525,7 +525,8 @@ class Lowering {
   bool StridedSlice(const Node& node) {
     const Symbol* const in = In(node, 0);
     const auto begin = Known(node, 1), end = Known(node, 2), strides = Known(node, 3);
-    if (in != nullptr && in->capture >= 0) return SliceOfSizes(node, *in, begin, end, strides);
+    const bool is_sizes = in != nullptr && (in->capture >= 0 || in->is_shape_of_rows);
+    if (is_sizes) return SliceOfSizes(node, *in, begin, end, strides);
     if (in == nullptr || !in->has_rows || !begin || !end || !strides) return false;
     const int begin_mask = Attribute<int>(node, "begin_mask", 0), end_mask = Attribute<int>(node, "end_mask", 0);
     const int new_axes = Attribute<int>(node, "new_axis_mask", 0), shrink = Attribute<int>(node, "shrink_axis_mask", 0);
@@ -566,16 +567,59 @@ class Lowering {
     for (const char* mask : {"new_axis_mask", "ellipsis_mask"}) {
       if (Attribute<int>(node, mask, 0) != 0) return false;
     }
-    const auto size = static_cast<int64_t>(in.sizes.size());
+    if (in.dims.size() != 1) return false;
+    const int64_t size = in.dims[0];
     const bool one = Attribute<int>(node, "shrink_axis_mask", 0) != 0;
     const auto clamped = [size](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
     const int64_t from = Attribute<int>(node, "begin_mask", 0) && !one ? 0 : clamped((*begin)[0]);
     const int64_t to = one ? from + 1 : Attribute<int>(node, "end_mask", 0) ? size : clamped((*end)[0]);
     if (from >= to || to > size) return false;
+    if (in.is_shape_of_rows) {
+      const auto known = Known(node, 0);
+      if (!known) return false;
+      return Set(node, 0, Numbers(in.dtype, {known->begin() + from, known->begin() + to}, one, from == 0));
+    }
     Symbol out = in;
     out.sizes = Dims(in.sizes.begin() + from, in.sizes.begin() + to);
     out.dims = one ? Dims() : Dims{to - from};
     return Set(node, 0, std::move(out));
+  }
+
+  // Integers that are known; where the first is the number of rows, it is -1, and nothing reads them as numbers.
+  Symbol Numbers(DataType dtype, const Dims& numbers, bool is_scalar, bool is_shape_of_rows) {
+    const auto size = static_cast<int64_t>(numbers.size());
+    auto value = std::make_shared<Tensor>(dtype, is_scalar ? TensorShape({}) : TensorShape({size}));
+    for (int64_t i = 0; i < size; ++i) {
+      if (dtype == tensorflow::DT_INT32) {
+        value->flat<int32_t>()(i) = static_cast<int32_t>(numbers[i]);
+      } else {
+        value->flat<int64_t>()(i) = numbers[i];
+      }
+    }
+    Symbol out;
+    out.dtype = dtype;
+    out.element = *ElementOf(dtype);
+    if (!is_scalar) out.dims = {size};
+    if (!is_shape_of_rows) {
+      const int number = program_.AddConstant(value->data(), value->TotalBytes());
+      out.pieces = {{Place{Space::kShared, number}, out.bytes()}};
+    }
+    out.constant = std::move(value);
+    out.is_shape_of_rows = is_shape_of_rows;
+    return out;
+  }
+
+  // A shape that is put together: the number of rows can only be its first number.
+  bool JoinNumbers(const Node& node, int count) {
+    Dims joined;
+    bool is_shape_of_rows = false;
+    for (int i = 0; i < count; ++i) {
+      const auto numbers = Known(node, i);
+      if (!numbers || In(node, i)->has_rows || (In(node, i)->is_shape_of_rows && !joined.empty())) return false;
+      is_shape_of_rows = is_shape_of_rows || In(node, i)->is_shape_of_rows;
+      joined.insert(joined.end(), numbers->begin(), numbers->end());
+    }
+    return !joined.empty() && Set(node, 0, Numbers(In(node, 0)->dtype, joined, false, is_shape_of_rows));
   }
 
   // Sizes as numbers: those that are known, or the number of rows of a captured tensor, which each row is given.
@@ -721,12 +765,16 @@ class Lowering {
 
   bool Concat(const Node& node) {
     const auto axis = Known(node, node.num_inputs() - 1);
-    return axis && axis->size() == 1 && (*axis)[0] != 0 && Join(node, node.num_inputs() - 1, (*axis)[0], false);
+    if (!axis || axis->size() != 1) return false;
+    const int count = node.num_inputs() - 1;
+    return (*axis)[0] == 0 ? JoinNumbers(node, count) : Join(node, count, (*axis)[0], false);
   }
 
   bool Pack(const Node& node) {
     const int64_t axis = Attribute<int64_t>(node, "axis", 0);
-    return axis != 0 && Join(node, node.num_inputs(), axis, true);
+    if (axis != 0) return Join(node, node.num_inputs(), axis, true);
+    const Symbol* const first = In(node, 0);
+    return first != nullptr && first->dims.empty() && JoinNumbers(node, node.num_inputs());
   }
 
   // Steps.
@@ -1136,6 +1184,7 @@ class Lowering {
     const auto dtype = Attribute<DataType>(node, "out_type", tensorflow::DT_INT32);
     Symbol out;
     if (!in->has_rows) {
+      if (in->pieces.empty()) return false;
       const Place& place = in->pieces[0].place;
       if (place.space != Space::kShared || static_cast<size_t>(place.index) >= captures_.size()) return false;
       out.dtype = dtype;
