@@ -36,7 +36,7 @@ void Record::SetJoined(Value whole) const {
 Machine::Machine(const Plan& plan, Backend* backend, BatchPolicy* policy, int64_t max_depth)
     : plan_(plan), backend_(backend), policy_(policy), max_depth_(max_depth),
       free_(plan.functions.size()), queues_(plan.blocks.size()), calls_(plan.functions.size()) {
-  for (size_t f = 0; f < plan.functions.size(); ++f) is_scheduled_.push_back(backend->IsScheduled(static_cast<int>(f)));
+  FindScheduled();
 }
 
 Machine::~Machine() {
@@ -64,6 +64,11 @@ Machine::End Machine::Run() {
   std::reverse(fired_.begin(), fired_.end());
   const End end = RunNative();
   return end == End::kDone ? RunBlocks() : end;
+}
+
+void Machine::FindScheduled() {
+  is_scheduled_.clear();
+  for (size_t f = 0; f < plan_.functions.size(); ++f) is_scheduled_.push_back(backend_->IsScheduled(static_cast<int>(f)));
 }
 
 // Begins to run an activation, or has it wait for others that are scheduled with it.
@@ -98,7 +103,8 @@ Machine::End Machine::RunCalls(int function) {
     case Backend::Scheduled::kCancelled: return End::kCancelled;
     case Backend::Scheduled::kFailed: return End::kFailed;
     case Backend::Scheduled::kGaveUp:
-      is_scheduled_[function] = false;
+      // As if it had not been tried: the order, and so the last bits of sums, are the same when it is tried no more.
+      FindScheduled();
       for (size_t i = calls.size(); i-- > 0;) Fire(calls[i], 0);
       return RunNative();
     case Backend::Scheduled::kDone: break;

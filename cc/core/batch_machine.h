@@ -100,7 +100,8 @@ class Backend {
   virtual bool Split(const Value& value, std::vector<Value>* rows) = 0;
   // The values along a new first dimension.
   virtual bool Stack(const std::vector<Value>& values, const MapResult& like, Value* whole) = 0;
-  // Whether calls of a function are scheduled as wholes: then they wait until they can be run together.
+  // Whether calls of a function are scheduled as wholes: then they wait until they can be run together. Not those of
+  // a function whose schedule was given up in this run, nor of what that calls.
   virtual bool IsScheduled(int function) = 0;
   // Runs such calls, whose arguments are in the first slots, and sets the slots of their results. `invocations` are
   // those below the calls.
@@ -186,6 +187,7 @@ class Machine {
   void Deliver(Activation* activation, int group);
   void Forget(const Node& node, Activation** activations, size_t count);
   void Fire(Activation* activation, int event) { fired_.push_back({activation, event}); }
+  void FindScheduled();
   void Begin(Activation* activation, bool is_invocation);
   int PickCalls() const;
   End RunCalls(int function);

@@ -105,7 +105,10 @@ Run::~Run() {
 }
 
 bool Run::IsScheduled(int function) {
-  return way_ == Way::kScheduled && scope_.root->program()->StructureOf(function) != nullptr;
+  const Program* const program = scope_.root->program();
+  return way_ == Way::kScheduled && program->StructureOf(function) != nullptr &&
+         std::none_of(given_up_.begin(), given_up_.end(),
+                      [&](int caller) { return program->Reaches(caller, function); });
 }
 
 Backend::Scheduled Run::RunCalls(int function, Activation** activations, size_t count, int64_t* invocations) {
@@ -118,7 +121,7 @@ Backend::Scheduled Run::RunCalls(int function, Activation** activations, size_t 
     NoteError(status, nullptr);
     return Scheduled::kFailed;
   }
-  if (done == Scheduled::kGaveUp) scope_.root->program()->NoteGivenUp(function);
+  if (done == Scheduled::kGaveUp) given_up_.push_back(function);
   return done;
 }
 
@@ -195,6 +198,8 @@ absl::Status Run::RunMachine(int index, std::vector<std::vector<Value>> roots) {
   Publish(machine_->counts());
   switch (end) {
     case Machine::End::kDone:
+      // What fails in every way says nothing against schedules.
+      for (const int function : given_up_) scope_.root->program()->NoteGivenUp(function);
       return absl::OkStatus();
     case Machine::End::kCancelled:
       return errors::Cancelled("the step was cancelled");

@@ -83,6 +83,7 @@ class Run final : public Backend {
   const Plan& plan_;
   const int64_t max_depth_;
   const Way way_;
+  std::vector<int> given_up_;  // functions whose calls could not be scheduled in this run
   std::unique_ptr<BatchPolicy> policy_;
   std::unique_ptr<Machine> machine_;
   MachineCounts published_;  // what the counts of the process know of

@@ -82,8 +82,18 @@ class Program {
     const Scheduling& known = scheduling_[function];
     return known.given_up.load(std::memory_order_relaxed) < kMostGivenUp ? known.structure.get() : nullptr;
   }
-  // A schedule of the function's calls was of no use: after some of those there are no more.
-  void NoteGivenUp(int function) { scheduling_[function].given_up.fetch_add(1, std::memory_order_relaxed); }
+  // Whether calls of a function that has a structure lead to calls of another one.
+  bool Reaches(int function, int other) const {
+    return scheduling_[function].structure->functions[other].is_reached;
+  }
+  // A schedule of the function's calls was of no use: after some of those there are no more, of what it calls neither.
+  void NoteGivenUp(int function) {
+    for (size_t other = 0; other < scheduling_.size(); ++other) {
+      if (Reaches(function, static_cast<int>(other))) {
+        scheduling_[other].given_up.fetch_add(1, std::memory_order_relaxed);
+      }
+    }
+  }
   // The device whose threads large batches are divided among.
   tensorflow::Device* batch_device() const { return batch_runtime_->device(); }
   // What its calls without a gradient have packed.

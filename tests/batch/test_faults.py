@@ -114,6 +114,17 @@ def test_a_tree_of_nan_touches_no_other() -> None:
     np.testing.assert_array_equal(poisoned[~touched], states[~touched])
 
 
+def test_wrong_input_says_nothing_against_schedules() -> None:
+    """However often it comes: what is right afterwards is scheduled."""
+    forest = Forest(3)
+    roots = forest.roots
+    for _ in range(5):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="out of range|not in"):
+            forest.tree.map(roots + 10_000)
+    forest.tree.map(roots)
+    assert "\ntree: scheduled" in forest.tree.explain()
+
+
 def test_a_failing_row_names_its_tree_and_path() -> None:
     """Of many trees in one batch; also inside of a map that a body makes."""
     with rg.SubGraph("walk", outputs=INT, engine="batched") as walk:
