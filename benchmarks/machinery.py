@@ -123,9 +123,9 @@ def blocks(rounds: int, depth: int = 100, width: int = 64, most: int = 256) -> d
 
     def run(rows: int) -> Any:
         """Rows and microseconds of a run in the mean."""
-        before = native.ops().recgraph_block_counts(key).numpy().sum(0)
+        before = native.ops().recgraph_block_counts(key).counts.numpy().sum(0)
         halve.map(tf.fill([rows], depth), tf.ones([rows, width]))
-        counts = native.ops().recgraph_block_counts(key).numpy().sum(0) - before
+        counts = native.ops().recgraph_block_counts(key).counts.numpy().sum(0) - before
         return counts[1:] / (counts[0], 1e3 * counts[0])
 
     halve.map(tf.fill([1], depth), tf.ones([1, width]))  # now there is a program that counts
