@@ -366,7 +366,7 @@ _LIBRARY: Final[_Rows] = (
         Facts(state=OURS),
         """
         Recgraph>BlockCounts Recgraph>CountPrograms Recgraph>Counters Recgraph>EngineReport Recgraph>ForgetPrograms
-        Recgraph>RegisterProgram Recgraph>SetBatchPolicy Recgraph>SetPolicy
+        Recgraph>RegisterProgram Recgraph>SetBatchPolicy Recgraph>SetBatchWay Recgraph>SetPolicy
         """,
     ),
 )
