@@ -84,10 +84,8 @@ void Machine::Begin(Activation* activation, bool is_invocation) {
 // A function with waiting calls, where no block is ready that could lead to more of them; -1 otherwise. All that a
 // scheduled call does comes after the blocks that lead to it, so what is ready can wait for the calls.
 int Machine::PickCalls() const {
-  if (!with_rows_.empty()) {
-    for (const int block : with_rows_) {
-      if (!is_scheduled_[plan_.blocks[block].function]) return -1;
-    }
+  for (const int block : with_rows_) {
+    if (!is_scheduled_[plan_.blocks[block].function]) return -1;
   }
   for (size_t f = 0; f < calls_.size(); ++f) {
     if (!calls_[f].empty()) return static_cast<int>(f);

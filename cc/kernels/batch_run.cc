@@ -57,9 +57,6 @@ class BlockFrame final : public tensorflow::CallFrameInterface {
   std::vector<Tensor> outputs_;
 };
 
-// Multiplications from which on a batch is worth the waking of other threads.
-constexpr int64_t kLarge = 4'000'000;
-
 // Results of a map, stacked: an error where they differ in shape.
 absl::Status GatherAlike(std::vector<const Value*> values, Tensor* stacked) {
   const Buffer* first = nullptr;

@@ -17,9 +17,6 @@ using tensorflow::Tensor;
 
 namespace {
 
-// Multiplications from which on a batch is worth the waking of other threads.
-constexpr int64_t kLarge = 4'000'000;
-
 const Buffer& BufferOfKind(const void* kind) { return *static_cast<const Buffer*>(kind); }
 
 // Rows of a tensor, or one value as a whole.

@@ -16,6 +16,9 @@
 namespace recgraph {
 namespace batch {
 
+// Multiplications from which on a batch is worth the waking of other threads.
+constexpr int64_t kLarge = 4'000'000;
+
 class TensorSchedule final : public ScheduleBackend {
  public:
   // `sums` is null in a forward run; large batches are divided among `workers` threads.
