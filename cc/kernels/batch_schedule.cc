@@ -75,11 +75,7 @@ bool TensorSchedule::RunScheduled(int number, int64_t count, int64_t first, int6
   const LoweredBlock* const lowered = blocks_->Prepare(block, shapes);
   if (lowered == nullptr || (arena.lowered != nullptr && arena.lowered != lowered)) return false;
   arena.lowered = lowered;
-  Arena before;  // inputs may be rows of what is replaced by larger tensors
-  if (arena.capacity < total) {
-    before = arena;
-    if (!Grow(block, total, &arena, results)) return false;
-  }
+  if (arena.capacity < total && !Grow(block, total, &arena, results)) return false;
   const auto& sizes = lowered->program.outputs();
   std::vector<char*> outputs(sizes.size());
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -113,6 +109,11 @@ bool TensorSchedule::RunScheduled(int number, int64_t count, int64_t first, int6
   return true;
 }
 
+bool TensorSchedule::Replace(int64_t kept, int64_t capacity, Tensor* tensor) {
+  replaced_.push_back(*tensor);
+  return Enlarge(kept, capacity, tensor).ok();
+}
+
 bool TensorSchedule::Grow(const Block& block, int64_t total, Arena* arena, RowsOfStep* results) {
   const LoweredBlock& lowered = *arena->lowered;
   const bool is_first = arena->capacity == 0;
@@ -125,7 +126,7 @@ bool TensorSchedule::Grow(const Block& block, int64_t total, Arena* arena, RowsO
   for (size_t i = 0; i < lowered.results.size(); ++i) {
     const LoweredBlock::Result& result = lowered.results[i];
     if (!is_first && result.output >= 0 && !sizes[result.output].shared &&
-        !Enlarge(arena->rows * result.parts, capacity * result.parts, &arena->outputs[result.output]).ok()) {
+        !Replace(arena->rows * result.parts, capacity * result.parts, &arena->outputs[result.output])) {
       return false;
     }
     if (i >= block.shared.size()) continue;
@@ -133,7 +134,7 @@ bool TensorSchedule::Grow(const Block& block, int64_t total, Arena* arena, RowsO
       Tensor* const copy = &arena->copies[i];
       tensorflow::TensorShape shape = result.kind.shape;
       if (!shape.InsertDimWithStatus(0, is_first ? capacity : arena->capacity).ok()) return false;
-      if (is_first ? !Allocate(result.kind.dtype, shape, copy).ok() : !Enlarge(arena->rows, capacity, copy).ok()) {
+      if (is_first ? !Allocate(result.kind.dtype, shape, copy).ok() : !Replace(arena->rows, capacity, copy)) {
         return false;
       }
       SetRows(*copy, false, &results[i]);
@@ -215,6 +216,7 @@ absl::Status TensorSchedule::AddSum(const FramePtr<StepFrame>& step, const Arena
   step->Ref();
   factors.keeps = FramePtr<FrameBase>(step.get());
   factors.tensors = arena.outputs;
+
   return sums_->AddFactors(slot, std::move(factors));
 }
 

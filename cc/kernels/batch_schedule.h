@@ -51,6 +51,7 @@ class TensorSchedule final : public ScheduleBackend {
     int64_t rows = 0;                         // so far
   };
   bool Grow(const Block& block, int64_t total, Arena* arena, RowsOfStep* results);
+  bool Replace(int64_t kept, int64_t capacity, tensorflow::Tensor* tensor);
   absl::Status AddSum(const FramePtr<StepFrame>& step, const Arena& arena, SumKind kind, int slot, int first);
 
   Program* const program_;
@@ -61,6 +62,8 @@ class TensorSchedule final : public ScheduleBackend {
   const std::function<bool()> is_cancelled_;
   const std::function<bool()> is_short_of_memory_;
   std::vector<Arena> arenas_;
+  // What has become too small: inputs of the block that runs, and factors of a weight's gradient, are rows of it.
+  std::vector<tensorflow::Tensor> replaced_;
 };
 
 }  // namespace batch

@@ -468,6 +468,22 @@ def make_down(g: Graph, **options: Any) -> rg.SubGraph:
     return top
 
 
+def make_linear(g: Graph, **options: Any) -> rg.SubGraph:
+    """What comes from above is a factor of the weight's gradient as it is."""
+    with rg.SubGraph("linear", NODE, (STATE, STATE), engine="batched", **options) as linear:
+        node = linear.declared_arguments()
+
+        def inner() -> tuple[tf.Tensor, tf.Tensor]:
+            (a, x), (b, y) = linear(g.left[node]), linear(g.right[node])
+            return tf.concat([a, b], 1) @ g.kernel, tf.tanh(tf.concat([x * b, y * a], 1) @ g.kernel + g.bias)
+
+        linear.output(tf.cond(g.left[node] < 0, lambda: (g.leaf(node), 0.5 * g.leaf(node)), inner))
+    with rg.SubGraph("both", NODE, STATE, engine="batched", **options) as both:
+        a, x = linear(both.declared_arguments())
+        both.output(a + x)
+    return both
+
+
 def make_decided(g: Graph, **options: Any) -> rg.SubGraph:
     """The left result decides whether the right child is visited, so that no structure is known before."""
     with rg.SubGraph("decided", NODE, STATE, engine="batched", **options) as decided:
@@ -508,7 +524,7 @@ def make_mapped(g: Graph, **options: Any) -> rg.SubGraph:
     return mapped
 
 
-MAKERS = {"up": make_up, "mutual": make_mutual, "down": make_down}
+MAKERS = {"up": make_up, "mutual": make_mutual, "down": make_down, "linear": make_linear}
 MAKERS |= {"decided": make_decided, "called": make_called, "mapped": make_mapped}
 
 
@@ -540,7 +556,7 @@ def test_only_what_no_result_decides_is_scheduled(name: str) -> None:
     g.draw(0)
     subgraph.map(g.roots)
     scheduled = {*re.findall(r"^ *(\w+): scheduled", subgraph.explain(), re.M)}
-    expected = {"up": {"up"}, "mutual": {"even", "odd"}, "down": {"down"}, "called": {"up"}}
+    expected = {"up": {"up"}, "mutual": {"even", "odd"}, "down": {"down"}, "linear": {"both", "linear"}, "called": {"up"}}
     assert scheduled == expected.get(name, set()), subgraph.explain()
 
 
