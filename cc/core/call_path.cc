@@ -20,7 +20,7 @@ std::string WithRow(const std::string& label, int64_t row) {
   return row < 0 ? label : label + "[" + std::to_string(row) + "]";
 }
 
-std::string FormatCallPath(const std::vector<std::string>& labels) {
+std::string JoinLabels(const std::vector<std::string>& labels) {
   std::string text;
   const size_t count = labels.size();
   const bool abbreviate = count > kHead + kTail + 1;
@@ -33,7 +33,12 @@ std::string FormatCallPath(const std::vector<std::string>& labels) {
     }
     Append(labels[i], &text);
   }
-  return text + ", " + std::to_string(count) + (count == 1 ? " level" : " levels");
+  return text;
+}
+
+std::string FormatCallPath(const std::vector<std::string>& labels) {
+  const size_t count = labels.size();
+  return JoinLabels(labels) + ", " + std::to_string(count) + (count == 1 ? " level" : " levels");
 }
 
 }  // namespace recgraph

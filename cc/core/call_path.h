@@ -11,8 +11,10 @@ namespace recgraph {
 // "trees[3]", the label of a row of a mapped call; the label alone where `row` is -1.
 std::string WithRow(const std::string& label, int64_t row);
 
-// "tree_lstm > right > left, 3 levels". `labels` run from the root to the invocation. A long path
-// keeps its first and last labels and says how many it leaves out.
+// "tree_lstm > right > left". A long path keeps its first and last labels and says how many it leaves out.
+std::string JoinLabels(const std::vector<std::string>& labels);
+
+// "tree_lstm > right > left, 3 levels". `labels` run from the root to the invocation.
 std::string FormatCallPath(const std::vector<std::string>& labels);
 
 }  // namespace recgraph

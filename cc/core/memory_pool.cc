@@ -23,6 +23,12 @@ struct Block {
 static_assert(sizeof(Block) <= MemoryPool::kAlignment, "the header fits");
 
 constexpr int64_t kUnpooled = -1;
+// Without a pool a sanitizer sees what is read after it was freed.
+#ifdef RECGRAPH_NO_POOL
+constexpr bool kPools = false;
+#else
+constexpr bool kPools = true;
+#endif
 constexpr size_t kSmallest = 64;
 constexpr int kSteps = 8;   // classes between powers of two
 constexpr int kPowers = 20;  // up to 64 * 2^20 bytes = 64 MiB
@@ -237,7 +243,7 @@ Block* New(int size_class) {
 
 void* MemoryPool::Allocate(size_t bytes) {
   Block* block = nullptr;
-  if (bytes <= SizeOf(kBlockClasses - 1)) {
+  if (kPools && bytes <= SizeOf(kBlockClasses - 1)) {
     const int size_class = ClassOf(bytes);
     block = Take(size_class);
     if (block == nullptr) block = New(size_class);
@@ -259,7 +265,7 @@ void MemoryPool::Free(void* memory) {
 }
 
 void* MemoryPool::AllocateObject(size_t bytes) {
-  if (bytes > kLargestObject) return ::operator new(bytes);
+  if (!kPools || bytes > kLargestObject) return ::operator new(bytes);
   const int size_class = ObjectClassOf(bytes);
   Block* block = Take(size_class);
   if (block == nullptr) block = New(size_class);
@@ -269,7 +275,7 @@ void* MemoryPool::AllocateObject(size_t bytes) {
 
 void MemoryPool::FreeObject(void* memory, size_t bytes) {
   if (memory == nullptr) return;
-  if (bytes > kLargestObject) return ::operator delete(memory);
+  if (!kPools || bytes > kLargestObject) return ::operator delete(memory);
   Give(ObjectClassOf(bytes), static_cast<Block*>(memory));
 }
 

@@ -13,6 +13,10 @@ namespace {
 constexpr int64_t kLook = 1 << 15;
 // From so many activations on, memory is looked at.
 constexpr int64_t kMany = 1 << 17;
+// From so many on, and each time that they have doubled, a cycle is looked for.
+constexpr int64_t kSearch = 1 << 16;
+// Invocations of each function from which the way up is searched.
+constexpr uint32_t kSearched = 8;
 
 }  // namespace
 
@@ -42,7 +46,7 @@ Schedule::Schedule(const Plan& plan, const Structure& structure, ScheduleBackend
                    int64_t max_depth)
     : plan_(plan), structure_(structure), backend_(backend), step_(std::move(step)), max_depth_(max_depth),
       first_source_(plan.blocks.size()), frame_source_(plan.functions.size()), join_source_(plan.functions.size()),
-      functions_(plan.functions.size()), blocks_(plan.blocks.size()) {
+      functions_(plan.functions.size()), blocks_(plan.blocks.size()), next_search_(kSearch) {
   step_->orders.resize(plan.blocks.size());
   for (size_t f = 0; f < plan.functions.size(); ++f) {
     if (!structure.functions[f].is_reached) continue;
@@ -71,6 +75,7 @@ Schedule::End Schedule::Run(int function, const std::vector<const Value*>& argum
                             const std::vector<std::vector<Value>*>& results) {
   if (!AddRoots(function, arguments, roots)) return End::kGaveUp;
   End end = Inspect();
+  if (end == End::kGaveUp && may_be_endless_ && FindCycle()) end = End::kEndless;
   if (end != End::kDone) return end;
   GoUp();
   end = Execute();
@@ -157,7 +162,12 @@ Schedule::End Schedule::Inspect() {
     if (backend_->IsCancelled()) return End::kCancelled;
     if (activations_ >= kMany && activations_ - looked >= kLook) {
       looked = activations_;
-      if (backend_->IsShortOfMemory()) return End::kGaveUp;
+      may_be_endless_ = backend_->IsShortOfMemory();
+      if (may_be_endless_) return End::kGaveUp;
+    }
+    if (activations_ >= next_search_) {
+      next_search_ = 2 * activations_;
+      if (FindCycle()) return End::kEndless;
     }
   }
   return End::kDone;
@@ -256,7 +266,10 @@ bool Schedule::Call(const Segment& segment, const Node& node, int call) {
     }
     const int target = node.targets[branch];
     const int32_t depth = functions_[segment.function].depths[i] + (is_invocation ? 1 : 0);
-    if (depth > max_depth_) return false;
+    if (depth > max_depth_) {
+      may_be_endless_ = true;
+      return false;
+    }
     invocations_ += is_invocation ? 1 : 0;
     const uint32_t child = NewActivation(target, depth);
     functions_[segment.function].children[size_t{i} * calls + call] = {target, child};
@@ -267,6 +280,87 @@ bool Schedule::Call(const Segment& segment, const Node& node, int call) {
     }
   }
   return true;
+}
+
+// Looks up from some of the last invocations: what ends has ended before, so that they are in the circle if there is one.
+bool Schedule::FindCycle() {
+  const Callers callers = FindCallers();
+  for (size_t f = 0; f < functions_.size(); ++f) {
+    const uint32_t count = functions_[f].count;
+    for (uint32_t k = 0; k < std::min(count, kSearched); ++k) {
+      if (FindCycleAbove(callers, static_cast<int>(f), count - 1 - k * (count / kSearched / 4))) return true;
+    }
+  }
+  return false;
+}
+
+Schedule::Callers Schedule::FindCallers() const {
+  Callers callers(functions_.size());
+  for (size_t f = 0; f < functions_.size(); ++f) callers[f].resize(functions_[f].count);
+  for (size_t f = 0; f < functions_.size(); ++f) {
+    const Structure::OfFunction& known = structure_.functions[f];
+    for (size_t n = 0; n < known.calls.size(); ++n) {
+      if (known.calls[n] < 0) continue;
+      for (uint32_t i = 0; i < functions_[f].count; ++i) {
+        const Child& child = functions_[f].children[size_t{i} * known.call_count + known.calls[n]];
+        if (child.function < 0) continue;
+        callers[child.function][child.activation] = {static_cast<int32_t>(f), i, &plan_.functions[f].nodes[n]};
+      }
+    }
+  }
+  return callers;
+}
+
+bool Schedule::FindCycleAbove(const Callers& callers, int function, uint32_t activation) {
+  std::vector<Child> path;  // invocations, upwards
+  for (Child at{function, activation}; at.function >= 0;) {
+    const Caller& caller = callers[at.function][at.activation];
+    if (caller.node == nullptr || caller.node->site != 0) path.push_back(at);
+    at = {caller.function, caller.activation};
+  }
+  std::reverse(path.begin(), path.end());
+  std::unordered_map<std::string, size_t> seen;
+  for (size_t end = 0; end < path.size(); ++end) {
+    const auto [known, is_new] = seen.emplace(KeyOf(path[end].function, path[end].activation), end);
+    if (is_new) continue;
+    cycle_.root = path.front().activation;
+    for (size_t i = 0; i <= end; ++i) {
+      auto& part = i < known->second ? cycle_.above : cycle_.calls;
+      part.push_back(Describe(callers, path[i].function, path[i].activation));
+    }
+    return true;
+  }
+  return false;
+}
+
+// The same for activations that call the same.
+std::string Schedule::KeyOf(int function, uint32_t activation) const {
+  std::string key = std::to_string(function);
+  const std::vector<bool>& decides = structure_.functions[function].decides;
+  for (size_t i = 0; i < decides.size(); ++i) {
+    if (!decides[i]) continue;
+    const RowRef ref = step_->functions[function].of(activation)[i];
+    const RowsOfStep* rows = nullptr;
+    const char* const data = Find(ref, &rows);
+    const std::string bytes = data == nullptr ? "frame " + std::to_string(ref.source) + " " + std::to_string(ref.row)
+                                              : backend_->BytesOf(rows->kind, data);
+    key += " " + std::to_string(bytes.size()) + " " + bytes;
+  }
+  return key;
+}
+
+Schedule::Cycle::Call Schedule::Describe(const Callers& callers, int function, uint32_t activation) const {
+  Cycle::Call call{0, ""};
+  const Caller& caller = callers[function][activation];
+  if (caller.node != nullptr) call.site = caller.node->site;
+  const std::vector<bool>& decides = structure_.functions[function].decides;
+  for (size_t i = 0; i < decides.size(); ++i) {
+    const RowsOfStep* rows = nullptr;
+    const char* const data = decides[i] ? Find(step_->functions[function].of(activation)[i], &rows) : nullptr;
+    if (data == nullptr) continue;
+    call.arguments += (call.arguments.empty() ? "" : ", ") + backend_->TextOf(rows->kind, data);
+  }
+  return call;
 }
 
 // A block runs after those of its component that it reads from; other components have run before.

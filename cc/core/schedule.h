@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -87,6 +88,9 @@ class ScheduleBackend {
                             const std::vector<const void*>& kinds, RowsOfStep* results) = 0;
   // The branch that a row picks; false where it is no selector.
   virtual bool SelectRow(Selector selector, const void* kind, const char* data, int* branch) = 0;
+  // The bytes of a row, and how they are told to people.
+  virtual std::string BytesOf(const void* kind, const char* data) = 0;
+  virtual std::string TextOf(const void* kind, const char* data) = 0;
   // The parts of a join as one value.
   virtual bool JoinRows(const std::vector<std::pair<const RowsOfStep*, uint32_t>>& parts, Value* whole) = 0;
   virtual bool IsCancelled() = 0;
@@ -95,7 +99,19 @@ class ScheduleBackend {
 
 class Schedule {
  public:
-  enum class End { kDone, kGaveUp, kCancelled };
+  // kEndless: an invocation is given what it was given before, and nothing else decides what it calls.
+  enum class End { kDone, kGaveUp, kEndless, kCancelled };
+
+  // How a call goes round in a circle.
+  struct Cycle {
+    struct Call {
+      int site;  // 0 for a root
+      std::string arguments;  // those that decide
+    };
+    uint32_t root = 0;
+    std::vector<Call> above;  // from the root to the first invocation of the circle
+    std::vector<Call> calls;  // from that to the one that is given the same
+  };
 
   // `step` is filled. Nothing is given up for but what another way of running the call finds out, too.
   Schedule(const Plan& plan, const Structure& structure, ScheduleBackend* backend, FramePtr<StepFrame> step,
@@ -107,12 +123,21 @@ class Schedule {
 
   // Activations that are no branches.
   int64_t invocations() const { return invocations_; }
+  // Where a run is endless.
+  const Cycle& cycle() const { return cycle_; }
 
  private:
   struct Child {
-    int32_t function;
-    uint32_t activation;
+    int32_t function = -1;  // -1: not called yet
+    uint32_t activation = 0;
   };
+  // Who has called an activation: one of `function`, by its node.
+  struct Caller {
+    int32_t function = -1;  // -1: it is a root
+    uint32_t activation = 0;
+    const Node* node = nullptr;
+  };
+  using Callers = std::vector<std::vector<Caller>>;  // of each function and activation
   struct OfFunction {
     uint32_t count = 0;   // of activations
     uint32_t begun = 0;   // of those, how many have been looked at
@@ -140,6 +165,11 @@ class Schedule {
   void Unpack(const Segment& segment, const Node& node, bool* fits);
   bool Call(const Segment& segment, const Node& node, int call);
   uint32_t NewActivation(int function, int32_t depth);
+  bool FindCycle();
+  Callers FindCallers() const;
+  bool FindCycleAbove(const Callers& callers, int function, uint32_t activation);
+  std::string KeyOf(int function, uint32_t activation) const;
+  Cycle::Call Describe(const Callers& callers, int function, uint32_t activation) const;
   void TimeOf(const Node& node, const RowRef* slots, uint32_t activation);
   void GoUp();
   void Sort(int block);
@@ -169,6 +199,9 @@ class Schedule {
   std::vector<const char*> pointers_;
   int64_t invocations_ = 0;
   int64_t activations_ = 0;
+  int64_t next_search_;  // for a cycle: at so many activations
+  bool may_be_endless_ = false;
+  Cycle cycle_;
 };
 
 }  // namespace batch

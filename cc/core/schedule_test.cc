@@ -158,6 +158,10 @@ class NumberBackend final : public ScheduleBackend {
     *branch = selector == Selector::kBool ? (number != 0 ? 0 : 1) : static_cast<int>(number);
     return !select_fails;
   }
+  std::string BytesOf(const void*, const char* data) override { return std::string(data, sizeof(int64_t)); }
+  std::string TextOf(const void*, const char* data) override {
+    return std::to_string(*reinterpret_cast<const int64_t*>(data));
+  }
   bool JoinRows(const std::vector<std::pair<const RowsOfStep*, uint32_t>>& parts, Value* whole) override {
     Numbers numbers;
     for (const auto& [from, row] : parts) {
@@ -221,12 +225,14 @@ class Step {
     for (auto& root : results) targets.push_back(&root);
     const Schedule::End end = schedule.Run(function, arguments, roots.size(), targets);
     calls = schedule.invocations();
+    cycle = schedule.cycle();
     return end;
   }
 
   NumberBackend backend;
   Roots results;
   int64_t calls = 0;
+  Schedule::Cycle cycle;
 
  private:
   const Program& program_;
@@ -750,6 +756,47 @@ TEST(Schedule, GivesUpWhatIsTooDeep) {
     }
   }
   EXPECT_EQ(FrameBase::Live().entries, 0);
+}
+
+std::string TextOf(const std::vector<Schedule::Cycle::Call>& calls) {
+  std::string text;
+  for (const auto& call : calls) text += (text.empty() ? "" : " ") + call.arguments;
+  return text;
+}
+
+// Whether it is found by its depth, or before by the number of invocations, down one path or down all of them.
+TEST(Schedule, NamesTheCircleThatHasNoEnd) {
+  for (const bool both : {false, true}) {
+    for (const int64_t max_depth : {30, 1 << 30}) {
+      if (both && max_depth == 30) continue;  // 2^30 invocations
+      Forest forest = Chain(5);
+      std::vector<int64_t> down{forest.roots[0]};
+      while (!forest.IsLeaf(down.back())) down.push_back(forest.left[down.back()]);
+      forest.left[down[3]] = down[1];
+      if (both) forest.right[down[3]] = down[1];
+      const Program program = Trees(forest);
+      Step step(program);
+      ASSERT_EQ(step.Run(0, {{Row(0), Row(1)}, {Row(down[0]), Row(1)}}, max_depth), Schedule::End::kEndless);
+      EXPECT_EQ(step.cycle.root, 1);
+      ASSERT_EQ(step.cycle.calls.size(), 4);
+      EXPECT_EQ(TextOf(step.cycle.calls), [&] {
+        std::string text;
+        for (const int i : {1, 2, 3, 1}) text += (text.empty() ? "" : " ") + std::to_string(down[i]);
+        return text;
+      }());
+      EXPECT_EQ(TextOf(step.cycle.above), std::to_string(down[0]));
+      EXPECT_EQ(step.cycle.above[0].site, 0);
+    }
+  }
+  EXPECT_EQ(FrameBase::Live().entries, 0);
+}
+
+// The argument that comes from above is another one each time, and decides nothing.
+TEST(Schedule, WhatEndsIsNoCircle) {
+  const Forest forest = Chain(60000);
+  const Program program = Trees(forest);
+  EXPECT_EQ(Step(program).Run(0, {{Row(forest.roots[0]), Row(1)}}), Schedule::End::kDone);
+  EXPECT_EQ(Step(program).Run(0, {{Row(forest.roots[0]), Row(1)}}, 50000), Schedule::End::kGaveUp);
 }
 
 TEST(Schedule, GivesUpWhenMemoryIsShort) {

@@ -22,6 +22,11 @@ class Analysis {
       wanted_.pop_back();
       if (!Want(function, slot)) return why_;
     }
+    for (size_t f = 0; f < plan_.functions.size(); ++f) {
+      if (!structure_.functions[f].is_reached) continue;
+      const std::vector<bool>& wanted = writers_[f].is_wanted;
+      structure_.functions[f].decides.assign(wanted.begin(), wanted.begin() + plan_.functions[f].arguments);
+    }
     return FindUp() ? "" : why_;
   }
 
@@ -74,7 +79,6 @@ class Analysis {
         const Block& block = plan_.blocks[node.block];
         if (block.by_row || block.has_effect) return Refuse(block.name + " runs row by row");
         if (block.ragged) return Refuse("rows of " + block.name + " may differ in shape");
-        if (node.reads.empty()) return Refuse(block.name + " reads nothing");
         return true;
       }
       case NodeKind::kCall:

@@ -28,6 +28,7 @@ struct Structure {
     std::vector<int> calls;    // of each node, its number among the calls; -1 for others
     int call_count = 0;
     bool has_up = false;       // a node of stage kUp
+    std::vector<bool> decides;  // of each argument, whether the structure depends on it
   };
   std::vector<OfFunction> functions;  // of the plan
 

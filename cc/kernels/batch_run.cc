@@ -122,6 +122,22 @@ Backend::Scheduled Run::RunCalls(int function, Activation** activations, size_t 
   return done;
 }
 
+Backend::Scheduled Run::Endless(const Schedule::Cycle& cycle, const Activation* root) {
+  const auto label_of = [this](const Schedule::Cycle::Call& call) {
+    const bool has_label = call.site > 0 && static_cast<size_t>(call.site) < plan_.labels.size();
+    return has_label ? plan_.labels[call.site] : *scope_.label;
+  };
+  std::vector<std::string> above, around;
+  for (const auto& call : cycle.above) {
+    if (call.site > 0) above.push_back(label_of(call));
+  }
+  for (const auto& call : cycle.calls) around.push_back(label_of(call) + "(" + call.arguments + ")");
+  NoteError(errors::InvalidArgument("the recursion never ends, since it goes round in a circle: ",
+                                    JoinLabels(around), ". No node of a tree or graph may be below itself"),
+            root, above);
+  return Scheduled::kFailed;
+}
+
 // What is given up has changed nothing: it is run again in another way, which finds errors and where they are.
 Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size_t count, int64_t* invocations) {
   Program* const program = scope_.root->program();
@@ -130,7 +146,13 @@ Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size
   const batch::Function& callee = plan_.functions[function];
   FramePtr<StepFrame> step(new StepFrame(plan_));
   step->program = scope_.root->shared_program();
-  TensorSchedule backend(program, &row_blocks_, scope_.sums, alone_ ? scope_.root->threads() : 1,
+  const auto run_operations = [this](const Block& block, bool is_large, std::vector<Tensor> inputs,
+                                     std::vector<Tensor>* outputs) {
+    std::vector<bool> fresh(inputs.size(), true);
+    const auto mode = is_large ? Program::BlockMode::kLarge : Program::BlockMode::kSmall;
+    return RunOperations(block, mode, std::move(inputs), std::move(fresh), outputs);
+  };
+  TensorSchedule backend(program, &row_blocks_, run_operations, scope_.sums, alone_ ? scope_.root->threads() : 1,
                          [this] { return Cancelled(); }, [this] { return MemoryIsShort(); });
   std::vector<const Value*> arguments;
   std::vector<std::vector<Value>> results(count);
@@ -145,6 +167,7 @@ Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size
   switch (schedule.Run(function, arguments, count, targets)) {
     case Schedule::End::kGaveUp: return Scheduled::kGaveUp;
     case Schedule::End::kCancelled: return Scheduled::kCancelled;
+    case Schedule::End::kEndless: return Endless(schedule.cycle(), activations[schedule.cycle().root]);
     case Schedule::End::kDone: break;
   }
   if (!Succeeded(backend.AddSums(step))) return Scheduled::kFailed;
@@ -278,18 +301,36 @@ absl::Status Run::TryBlock(const Block& block, const Node& node, Activation** ac
   std::vector<Tensor> inputs;
   std::vector<bool> fresh;
   TF_RETURN_IF_ERROR(Inputs(block, node, activations, count, &inputs, &fresh));
-  size_t outputs = block.shared.size();
+  std::vector<Tensor> outputs;
+  TF_RETURN_IF_ERROR(RunOperations(block, mode, std::move(inputs), std::move(fresh), &outputs));
+  TF_RETURN_IF_ERROR(Keep(block, node, activations, count, &outputs));
+  return AddSums(block, outputs);
+}
+
+absl::Status Run::RunOperations(const Block& block, Program::BlockMode mode, std::vector<Tensor> inputs,
+                                std::vector<bool> fresh, std::vector<Tensor>* outputs) {
+  for (const Capture& capture : block.captures) {
+    inputs.emplace_back();
+    fresh.push_back(false);
+    if (capture.form == Form::kRaw) {
+      inputs.back() = scope_.environment->slots()[capture.slot];
+    } else {
+      const bool transposed = capture.form == Form::kPackedTransposed;
+      TF_RETURN_IF_ERROR(scope_.environment->Packed(capture.slot, transposed, kept_, &inputs.back()));
+    }
+  }
+  size_t count = block.shared.size();
   for (size_t i = 0; i < block.sums.size(); i += 3) {
     const bool pair = block.sums[i] != static_cast<int>(SumKind::kDense);
-    outputs = std::max<size_t>(outputs, block.sums[i + 2] + (pair ? 2 : 1));
+    count = std::max<size_t>(count, block.sums[i + 2] + (pair ? 2 : 1));
   }
-  BlockFrame frame(std::move(inputs), std::move(fresh), outputs);
+  BlockFrame frame(std::move(inputs), std::move(fresh), count);
   FunctionLibraryRuntime::Options options = scope_.root->options();
   std::function<void(std::function<void()>)> runner = RunHere;
   options.runner = &runner;
   TF_RETURN_IF_ERROR(scope_.root->program()->RunBlock(block, mode, std::move(options), &frame));
-  TF_RETURN_IF_ERROR(Keep(block, node, activations, count, frame.outputs()));
-  return AddSums(block, *frame.outputs());
+  *outputs = std::move(*frame.outputs());
+  return absl::OkStatus();
 }
 
 absl::Status Run::TryRowProgram(const Block& block, const Node& node, Activation** activations, size_t count,
@@ -365,16 +406,6 @@ absl::Status Run::Inputs(const Block& block, const Node& node, Activation** acti
       TF_RETURN_IF_ERROR(Gather(values, &(*inputs)[i], &copied));
     }
     fresh->push_back(copied);
-  }
-  for (const Capture& capture : block.captures) {
-    inputs->emplace_back();
-    fresh->push_back(false);
-    if (capture.form == Form::kRaw) {
-      inputs->back() = scope_.environment->slots()[capture.slot];
-    } else {
-      const bool transposed = capture.form == Form::kPackedTransposed;
-      TF_RETURN_IF_ERROR(scope_.environment->Packed(capture.slot, transposed, kept_, &inputs->back()));
-    }
   }
   return absl::OkStatus();
 }
@@ -639,10 +670,11 @@ absl::Status SetResults(tensorflow::OpKernelContext* ctx, const Runs& runs, bool
   return absl::OkStatus();
 }
 
-void Run::NoteError(const absl::Status& status, const Activation* activation) {
+void Run::NoteError(const absl::Status& status, const Activation* activation, const std::vector<std::string>& below) {
   status_ = status;
-  const auto call_path = [this, activation] {
+  const auto call_path = [this, activation, &below] {
     std::vector<std::string> path = machine_->CallPath(activation);
+    path.insert(path.end(), below.begin(), below.end());
     const bool has_row = scope_.row >= 0 && activation != nullptr;
     path.insert(path.begin(), WithRow(*scope_.label, has_row ? scope_.row + activation->root : -1));
     return path;

@@ -12,6 +12,7 @@
 
 #include "cc/core/batch_machine.h"
 #include "cc/core/process_memory.h"
+#include "cc/core/schedule.h"
 #include "cc/kernels/batch_buffer.h"
 #include "cc/kernels/environment.h"
 #include "cc/kernels/invocation.h"
@@ -63,11 +64,15 @@ class Run final : public Backend {
                    const absl::Status& status);
   absl::Status Inputs(const Block& block, const Node& node, Activation** activations, size_t count,
                       std::vector<tensorflow::Tensor>* inputs, std::vector<bool>* fresh);
+  // The block's function for stacked rows; `fresh` ones may be written to. Captured tensors are added to the inputs.
+  absl::Status RunOperations(const Block& block, Program::BlockMode mode, std::vector<tensorflow::Tensor> inputs,
+                             std::vector<bool> fresh, std::vector<tensorflow::Tensor>* outputs);
   absl::Status Keep(const Block& block, const Node& node, Activation** activations, size_t count,
                     std::vector<tensorflow::Tensor>* outputs);
   // Whether the environment and the function are what the plan takes them for.
   absl::Status Check(const std::string& function, const std::vector<std::vector<Value>>& roots, size_t results,
                      int* index) const;
+  Scheduled Endless(const Schedule::Cycle& cycle, const Activation* root);
   Scheduled ScheduleFor(int function, Activation** activations, size_t count, int64_t* invocations);
   // What a row program has computed, as values of the activations and as contributions to sums.
   absl::Status KeepResults(const Block& block, const Node& node, Activation** activations, size_t count,
@@ -76,7 +81,8 @@ class Run final : public Backend {
   absl::Status RunMachine(int index, std::vector<std::vector<Value>> roots);
   absl::Status AddSums(const Block& block, const std::vector<tensorflow::Tensor>& outputs);
   void Publish(const MachineCounts& counts);
-  void NoteError(const absl::Status& status, const Activation* activation);
+  // `below` are labels of call sites below the activation.
+  void NoteError(const absl::Status& status, const Activation* activation, const std::vector<std::string>& below = {});
   bool Succeeded(const absl::Status& status);
 
   const Scope scope_;

@@ -73,32 +73,11 @@ bool TensorSchedule::RunScheduled(int number, int64_t count, int64_t first, int6
   std::vector<RowKind> shapes;
   for (const void* kind : kinds) shapes.push_back({BufferOfKind(kind).tensor().dtype(), BufferOfKind(kind).shape()});
   const LoweredBlock* const lowered = blocks_->Prepare(block, shapes);
-  if (lowered == nullptr || (arena.lowered != nullptr && arena.lowered != lowered)) return false;
+  if (arena.rows > 0 && arena.lowered != lowered) return false;
   arena.lowered = lowered;
-  if (arena.capacity < total && !Grow(block, total, &arena, results)) return false;
-  const auto& sizes = lowered->program.outputs();
-  std::vector<char*> outputs(sizes.size());
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    outputs[i] = static_cast<char*>(arena.outputs[i].data()) + (sizes[i].shared ? 0 : first * sizes[i].bytes);
-  }
-  const int workers = static_cast<int64_t>(block.work) * count >= kLarge ? workers_ : 1;
-  if (!blocks_->Run(block, count, inputs, outputs.data(), workers)) return false;
-  for (size_t i = 0; i < arena.copies.size(); ++i) {
-    const int input = lowered->results[i].input;
-    if (input < 0) continue;
-    const int64_t bytes = results[i].bytes;
-    char* const to = static_cast<char*>(arena.copies[i].data()) + first * bytes;
-    for (int64_t row = 0; row < count; ++row) std::memcpy(to + row * bytes, inputs[input][row], bytes);
-  }
-  arena.factors.resize(lowered->results.size());
-  for (size_t i = arena.copies.size(); i < lowered->results.size(); ++i) {
-    const LoweredBlock::Result& result = lowered->results[i];
-    if (result.input < 0) continue;
-    const int64_t width = result.kind.shape.num_elements();
-    for (int64_t row = 0; row < count; ++row) {
-      const float* const from = reinterpret_cast<const float*>(inputs[result.input][row]);
-      for (int64_t part = 0; part < result.parts; ++part) arena.factors[i].push_back(from + part * width);
-    }
+  if (lowered != nullptr ? !RunProgram(block, count, first, total, inputs, &arena, results)
+                         : !RunByOperations(block, count, first, total, inputs, shapes, &arena, results)) {
+    return false;
   }
   arena.rows = std::max(arena.rows, first + count);
   BlockCounts* const counts = program_->counts(block);
@@ -106,6 +85,86 @@ bool TensorSchedule::RunScheduled(int number, int64_t count, int64_t first, int6
   counts->runs.fetch_add(1, std::memory_order_relaxed);
   counts->rows.fetch_add(count, std::memory_order_relaxed);
   counts->nanoseconds.fetch_add(elapsed.count(), std::memory_order_relaxed);
+  return true;
+}
+
+bool TensorSchedule::RunProgram(const Block& block, int64_t count, int64_t first, int64_t total,
+                                const char* const* const* inputs, Arena* arena, RowsOfStep* results) {
+  const LoweredBlock& lowered = *arena->lowered;
+  if (arena->capacity < total && !Grow(block, total, arena, results)) return false;
+  const auto& sizes = lowered.program.outputs();
+  std::vector<char*> outputs(sizes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    outputs[i] = static_cast<char*>(arena->outputs[i].data()) + (sizes[i].shared ? 0 : first * sizes[i].bytes);
+  }
+  if (!blocks_->Run(block, count, inputs, outputs.data(), IsLarge(block, count) ? workers_ : 1)) return false;
+  for (size_t i = 0; i < arena->copies.size(); ++i) {
+    const int input = lowered.results[i].input;
+    if (input < 0) continue;
+    const int64_t bytes = results[i].bytes;
+    char* const to = static_cast<char*>(arena->copies[i].data()) + first * bytes;
+    for (int64_t row = 0; row < count; ++row) std::memcpy(to + row * bytes, inputs[input][row], bytes);
+  }
+  arena->factors.resize(lowered.results.size());
+  for (size_t i = arena->copies.size(); i < lowered.results.size(); ++i) {
+    const LoweredBlock::Result& result = lowered.results[i];
+    if (result.input < 0) continue;
+    const int64_t width = result.kind.shape.num_elements();
+    for (int64_t row = 0; row < count; ++row) {
+      const float* const from = reinterpret_cast<const float*>(inputs[result.input][row]);
+      for (int64_t part = 0; part < result.parts; ++part) arena->factors[i].push_back(from + part * width);
+    }
+  }
+  return true;
+}
+
+bool TensorSchedule::RunByOperations(const Block& block, int64_t count, int64_t first, int64_t total,
+                                     const char* const* const* inputs, const std::vector<RowKind>& kinds, Arena* arena,
+                                     RowsOfStep* results) {
+  std::vector<Tensor> stacked(kinds.size()), outputs;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    tensorflow::TensorShape shape = kinds[i].shape;
+    if (!shape.InsertDimWithStatus(0, count).ok() || !Allocate(kinds[i].dtype, shape, &stacked[i]).ok()) return false;
+    const int64_t bytes = stacked[i].TotalBytes() / count;
+    char* const to = static_cast<char*>(stacked[i].data());
+    for (int64_t row = 0; row < count; ++row) std::memcpy(to + row * bytes, inputs[i][row], bytes);
+  }
+  if (!run_operations_(block, IsLarge(block, count), std::move(stacked), &outputs).ok()) return false;
+  arena->outputs.resize(block.shared.size());
+  for (size_t i = 0; i < block.shared.size(); ++i) {
+    if (!tensorflow::DataTypeCanUseMemcpy(outputs[i].dtype())) return false;
+    if (!block.shared[i]) {
+      if (!KeepRows(outputs[i], count, first, total, *arena, &arena->outputs[i], &results[i])) return false;
+    } else if (arena->rows == 0) {
+      arena->outputs[i] = outputs[i];
+      SetRows(outputs[i], true, &results[i]);
+    }
+    if (results[i].data == nullptr) return false;  // no elements
+  }
+  arena->capacity = std::max(arena->capacity, total);
+  if (!block.sums.empty()) arena->to_sum.push_back(std::move(outputs));
+  return true;
+}
+
+bool TensorSchedule::KeepRows(const Tensor& output, int64_t count, int64_t first, int64_t total, const Arena& arena,
+                              Tensor* all, RowsOfStep* result) {
+  if (output.dims() == 0 || output.dim_size(0) != count) return false;
+  tensorflow::TensorShape shape = output.shape();
+  shape.set_dim(0, total);
+  if (arena.rows == 0 && count == total) {
+    *all = output;
+  } else if (arena.rows == 0) {
+    if (!Allocate(output.dtype(), shape, all).ok()) return false;
+  } else {
+    tensorflow::TensorShape known = all->shape();
+    known.set_dim(0, total);
+    if (all->dtype() != output.dtype() || known != shape) return false;
+    if (arena.capacity < total && !Replace(arena.rows, std::max(total, 2 * arena.capacity), all)) return false;
+  }
+  if (!result->holder || arena.capacity < total) SetRows(*all, false, result);
+  if (all->data() != output.data() && result->data != nullptr) {
+    std::memcpy(static_cast<char*>(all->data()) + first * result->bytes, output.data(), count * result->bytes);
+  }
   return true;
 }
 
@@ -165,6 +224,18 @@ bool TensorSchedule::SelectRow(Selector selector, const void* kind, const char* 
   return true;
 }
 
+std::string TensorSchedule::BytesOf(const void* kind, const char* data) {
+  return std::string(data, BufferOfKind(kind).value_bytes());
+}
+
+std::string TensorSchedule::TextOf(const void* kind, const char* data) {
+  const Buffer& buffer = BufferOfKind(kind);
+  constexpr int64_t kMost = 8;
+  Tensor copy(buffer.tensor().dtype(), buffer.shape());
+  std::memcpy(copy.data(), data, buffer.value_bytes());
+  return copy.SummarizeValue(kMost);
+}
+
 bool TensorSchedule::JoinRows(const std::vector<std::pair<const RowsOfStep*, uint32_t>>& parts, Value* whole) {
   std::vector<JoinPart> found;
   for (const auto& [rows, row] : parts) {
@@ -182,10 +253,18 @@ absl::Status TensorSchedule::AddSums(const FramePtr<StepFrame>& step) {
     if (arenas_[b].rows == 0) continue;
     for (size_t i = 0; i < block.sums.size(); i += 3) {
       const auto kind = static_cast<SumKind>(block.sums[i]);
-      TF_RETURN_IF_ERROR(AddSum(step, arenas_[b], kind, block.sums[i + 1], block.sums[i + 2]));
+      const int slot = block.sums[i + 1], first = block.sums[i + 2];
+      for (const auto& outputs : arenas_[b].to_sum) TF_RETURN_IF_ERROR(AddOwnSum(outputs, kind, slot, first));
+      if (arenas_[b].lowered != nullptr) TF_RETURN_IF_ERROR(AddSum(step, arenas_[b], kind, slot, first));
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status TensorSchedule::AddOwnSum(const std::vector<Tensor>& outputs, SumKind kind, int slot, int first) {
+  if (sums_ == nullptr) return errors::InvalidArgument("a block adds to sums in a forward call");
+  if (kind == SumKind::kDense) return sums_->AddDense(slot, outputs[first]);
+  return sums_->AddPair(kind, slot, outputs[first], outputs[first + 1]);
 }
 
 absl::Status TensorSchedule::AddSum(const FramePtr<StepFrame>& step, const Arena& arena, SumKind kind, int slot,

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,10 +22,15 @@ constexpr int64_t kLarge = 4'000'000;
 
 class TensorSchedule final : public ScheduleBackend {
  public:
+  // Runs a block's function for stacked rows, which it may write to.
+  using RunOperations = std::function<absl::Status(const Block& block, bool is_large, std::vector<tensorflow::Tensor> inputs,
+                                                   std::vector<tensorflow::Tensor>* outputs)>;
+
   // `sums` is null in a forward run; large batches are divided among `workers` threads.
-  TensorSchedule(Program* program, RowBlockRunner* blocks, Sums* sums, int workers, std::function<bool()> is_cancelled,
-                 std::function<bool()> is_short_of_memory)
-      : program_(program), plan_(*program->plan()), blocks_(blocks), sums_(sums), workers_(workers),
+  TensorSchedule(Program* program, RowBlockRunner* blocks, RunOperations run_operations, Sums* sums, int workers,
+                 std::function<bool()> is_cancelled, std::function<bool()> is_short_of_memory)
+      : program_(program), plan_(*program->plan()), blocks_(blocks), run_operations_(std::move(run_operations)),
+        sums_(sums), workers_(workers),
         is_cancelled_(std::move(is_cancelled)), is_short_of_memory_(std::move(is_short_of_memory)),
         arenas_(plan_.blocks.size()) {}
 
@@ -33,6 +39,8 @@ class TensorSchedule final : public ScheduleBackend {
   bool RunScheduled(int block, int64_t count, int64_t first, int64_t total, const char* const* const* inputs,
                     const std::vector<const void*>& kinds, RowsOfStep* results) override;
   bool SelectRow(Selector selector, const void* kind, const char* data, int* branch) override;
+  std::string BytesOf(const void* kind, const char* data) override;
+  std::string TextOf(const void* kind, const char* data) override;
   bool JoinRows(const std::vector<std::pair<const RowsOfStep*, uint32_t>>& parts, Value* whole) override;
   bool IsCancelled() override { return is_cancelled_(); }
   bool IsShortOfMemory() override { return is_short_of_memory_(); }
@@ -41,15 +49,25 @@ class TensorSchedule final : public ScheduleBackend {
   absl::Status AddSums(const FramePtr<StepFrame>& step);
 
  private:
-  // What a block has computed.
+  // What a block has computed: by its row program or, where it has none, by operations.
   struct Arena {
     const LoweredBlock* lowered = nullptr;
-    std::vector<tensorflow::Tensor> outputs;  // of its program
+    std::vector<tensorflow::Tensor> outputs;  // of its program, or its results
+    std::vector<std::vector<tensorflow::Tensor>> to_sum;  // of each run by operations, its results
     std::vector<tensorflow::Tensor> copies;   // of each result of the block that is an input as it is
     std::vector<std::vector<const float*>> factors;  // of each result that is an input and a factor, its rows
     int64_t capacity = 0;                     // rows
     int64_t rows = 0;                         // so far
   };
+  bool RunProgram(const Block& block, int64_t count, int64_t first, int64_t total, const char* const* const* inputs,
+                  Arena* arena, RowsOfStep* results);
+  bool RunByOperations(const Block& block, int64_t count, int64_t first, int64_t total,
+                       const char* const* const* inputs, const std::vector<RowKind>& kinds, Arena* arena,
+                       RowsOfStep* results);
+  bool KeepRows(const tensorflow::Tensor& output, int64_t count, int64_t first, int64_t total, const Arena& arena,
+                tensorflow::Tensor* all, RowsOfStep* result);
+  bool IsLarge(const Block& block, int64_t count) const { return block.work * count >= kLarge && workers_ > 1; }
+  absl::Status AddOwnSum(const std::vector<tensorflow::Tensor>& outputs, SumKind kind, int slot, int first);
   bool Grow(const Block& block, int64_t total, Arena* arena, RowsOfStep* results);
   bool Replace(int64_t kept, int64_t capacity, tensorflow::Tensor* tensor);
   absl::Status AddSum(const FramePtr<StepFrame>& step, const Arena& arena, SumKind kind, int slot, int first);
@@ -57,6 +75,7 @@ class TensorSchedule final : public ScheduleBackend {
   Program* const program_;
   const Plan& plan_;
   RowBlockRunner* const blocks_;
+  const RunOperations run_operations_;
   Sums* const sums_;
   const int workers_;
   const std::function<bool()> is_cancelled_;

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from sanitizers import OPERATIONS, sanitized
 
 REPOSITORY: Final = Path(__file__).parents[2]
 CHILD: Final = "tests/core/hostile.py"
@@ -24,14 +24,6 @@ FIRST: Final = int(os.environ.get("RECGRAPH_TEST_SEED", "1")) * 1_000_000
 SILENCE: Final = 90.0  # seconds without a word from the child: it hangs
 LIMIT_GB: Final = 12  # of addresses; what asks for more gets none
 ENVIRONMENT: Final = {"RECGRAPH_MEMORY_GB": "3", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-LIBRARY: Final = "build/native/_librecgraph.so"
-BUILD: Final = f"""
-import runpy, subprocess, sys
-sys.argv = ["setup.py", "--version"]
-setup = runpy.run_path("setup.py")
-setup["write_ninja"](setup["installed_tensorflow"](), setup["sources_of"]("core", "ops", "kernels"))
-subprocess.run([sys.executable, "-m", "ninja", "-f", "build/native/build.ninja", {LIBRARY!r}], check=True)
-"""
 
 
 def watched(command: list[str], log: Path, folder: Path, output: Path, environment: dict[str, str]) -> str:
@@ -107,16 +99,7 @@ if os.environ.get("RECGRAPH_TEST_SANITIZERS"):
     @pytest.mark.slow
     def test_under_address_sanitizer(tmp_path: Path) -> None:
         """Nothing is written or read where it should not be."""
-        from coexec.test_sanitized import SANITIZERS, found, run
-
-        copy = tmp_path / "recgraph"
-        ignored = shutil.ignore_patterns(".*", "build", "demo", "__pycache__")
-        shutil.copytree(REPOSITORY, copy, ignore=ignored)
-        address = SANITIZERS["address"]
-        flags = f"-O1 -g -fsanitize=address {address.flags}"
-        run([sys.executable, "-c", BUILD], copy, CXXFLAGS=flags, LDFLAGS="-fsanitize=address", RECGRAPH_WERROR="0")
-        shutil.copy(copy / LIBRARY, copy / "recgraph/native")
-        preloaded = " ".join(map(found, address.libraries))
-        options = f"{address.options}:allocator_may_return_null=1"
-        failures, lines = survivors(MUTANTS, copy, tmp_path, LD_PRELOAD=preloaded, ASAN_OPTIONS=options)
+        copy, environment = sanitized("address", OPERATIONS, tmp_path)
+        environment["ASAN_OPTIONS"] += ":allocator_may_return_null=1"
+        failures, lines = survivors(MUTANTS, copy, tmp_path, **environment)
         judge(MUTANTS, failures, lines)

@@ -1,11 +1,7 @@
-"""The device under ThreadSanitizer and AddressSanitizer: with `RECGRAPH_TEST_SANITIZERS=1`, as it takes some minutes.
-
-TensorFlow itself is not compiled with them, so its threads are told apart by `cc/core/stretch.h`.
-"""
+"""How a library of ours is compiled with a sanitizer and used; TensorFlow itself is not compiled with it."""
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import shutil
 import subprocess
@@ -13,9 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import pytest
-
-REPOSITORY: Final = Path(__file__).parents[2]
+REPOSITORY: Final = Path(__file__).parents[1]
 # Where TensorFlow copies and destroys a closure of ours, makes and destroys a kernel, and lets go of a tensor: how it
 # counts who uses them cannot be seen.
 SUPPRESSED: Final = (
@@ -28,7 +22,7 @@ SUPPRESSED: Final = (
 
 
 class Sanitizer(NamedTuple):
-    """How the device is compiled with one, and run.
+    """How a library is compiled with one, and run.
 
     Attributes:
         flags: of the compiler. TensorFlow's headers would describe other classes than its libraries have if they knew.
@@ -51,28 +45,21 @@ SANITIZERS: Final = {
         "ignore_noninstrumented_modules=1 exitcode=0",
     ),
     "address": Sanitizer(
-        "-fno-omit-frame-pointer -U__SANITIZE_ADDRESS__",
+        "-fno-omit-frame-pointer -U__SANITIZE_ADDRESS__ -DRECGRAPH_NO_POOL",
         ("libasan.so", "libstdc++.so"),  # the second has what the first looks for: how exceptions are thrown
         "ASAN_OPTIONS",
         "detect_leaks=0",  # what Python and TensorFlow still have at the end is not lost
     ),
 }
-LIBRARY: Final = "build/native/_coexec.so"
-BUILD: Final = f"""
+BUILD: Final = """
 import runpy, subprocess, sys
+library = sys.argv[1]
 sys.argv = ["setup.py", "--version"]
 setup = runpy.run_path("setup.py")
 setup["write_ninja"](setup["installed_tensorflow"](), setup["sources_of"]("core", "ops", "kernels"))
-subprocess.run([sys.executable, "-m", "ninja", "-f", "build/native/build.ninja", {LIBRARY!r}], check=True)
+subprocess.run([sys.executable, "-m", "ninja", "-f", "build/native/build.ninja", library], check=True)
 """
-TESTS: Final = (
-    "test_threads.py",
-    "test_bystanders.py",
-    "test_execution.py",
-    "test_steps.py",
-    "test_run_ahead_errors.py",
-    "test_mid_step.py",
-)
+DEVICE, OPERATIONS = "build/native/_coexec.so", "build/native/_librecgraph.so"
 
 
 def run(command: list[str], folder: Path, **environment: str) -> str:
@@ -89,25 +76,21 @@ def found(library: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-if os.environ.get("RECGRAPH_TEST_SANITIZERS"):
+def sanitized(name: str, library: str, folder: Path) -> tuple[Path, dict[str, str]]:
+    """A copy of the repository in `folder` whose `library` is compiled so, and the environment to run it in.
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize("name", SANITIZERS)
-    def test_steps_under_a_sanitizer(name: str, tmp_path: Path) -> None:
-        """Nothing is reported, and the tests pass."""
-        faulthandler.cancel_dump_traceback_later()
-        copy = tmp_path / "recgraph"
-        shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(".*", "build", "demo", "__pycache__"))
-        sanitizer, flag = SANITIZERS[name], f"-fsanitize={name}"
-        flags = f"-O1 -g {flag} {sanitizer.flags}"
-        run([sys.executable, "-c", BUILD], copy, CXXFLAGS=flags, LDFLAGS=flag, RECGRAPH_WERROR="0")
-        shutil.copy(copy / LIBRARY, copy / "recgraph/native")
-        suppressed, reports = tmp_path / "suppressed", tmp_path / "report"
+    Reports are files `report.*` in `folder`.
+    """
+    copy = folder / "recgraph"
+    shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(".*", "build", "demo", "__pycache__"))
+    sanitizer, flag = SANITIZERS[name], f"-fsanitize={name}"
+    flags = f"-O1 -g {flag} {sanitizer.flags}"
+    run([sys.executable, "-c", BUILD, library], copy, CXXFLAGS=flags, LDFLAGS=flag, RECGRAPH_WERROR="0")
+    shutil.copy(copy / library, copy / "recgraph/native")
+    options = f"{sanitizer.options} log_path={folder / 'report'}"
+    if name == "thread":
+        suppressed = folder / "suppressed"
         suppressed.write_text("\n".join(SUPPRESSED), encoding="utf-8")
-        options = f"{sanitizer.options} log_path={reports}"
-        options += f" suppressions={suppressed}" if name == "thread" else ""
-        tests = [f"tests/coexec/{name}" for name in TESTS]
-        command = ["setarch", "-R", sys.executable, "-m", "pytest", "-q", "-o", "faulthandler_timeout=0", *tests]
-        preloaded = " ".join(map(found, sanitizer.libraries))
-        assert "passed" in run(command, copy, LD_PRELOAD=preloaded, **{sanitizer.variable: options})
-        assert [path.read_text(encoding="utf-8") for path in tmp_path.glob("report.*")] == []
+        options += f" suppressions={suppressed}"
+    preloaded = " ".join(map(found, sanitizer.libraries))
+    return copy, {"LD_PRELOAD": preloaded, sanitizer.variable: options}
