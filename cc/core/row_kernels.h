@@ -71,13 +71,14 @@ struct RowKernels {
                           float* out, int64_t stride);
   // One product of two matrices that are not packed, for small ones.
   void (*matrix_product)(const MatrixProduct& what, const float* a, const float* b, float* out);
-  // Columns `first` to `last` of out[inner, width] = transpose(a[rows, inner]) * b[rows, width], of rows that lie
-  // anywhere; `rows` is not 0. Work is best divided at multiples of `panel`. `scratch` has room for `outer_rows`
-  // rows of the first factor.
-  int64_t panel;
+  // out[last - first, width] = transpose(floats `first` to `last` of a) * b[rows, width], of rows that lie anywhere;
+  // `rows` is not 0. `scratch` has room for `outer_rows` times as many floats of the first factor. The results do not
+  // depend on how they are divided.
   int64_t outer_rows;
-  void (*outer_product)(int64_t rows, PackedShape shape, const float* const* a, const float* const* b, int64_t first,
+  void (*outer_product)(int64_t rows, int64_t width, const float* const* a, const float* const* b, int64_t first,
                         int64_t last, float* scratch, float* out);
+  // to += factor * from.
+  void (*add_scaled)(int64_t count, float factor, const float* from, float* to);
   // Adagrad with decay, in one pass: g = gradient + decay * variable; accumulator += g^2;
   // variable -= rate * g / (sqrt(accumulator) + epsilon).
   void (*adagrad)(int64_t count, Adagrad how, const float* gradient, float* accumulator, float* variable);

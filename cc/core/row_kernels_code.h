@@ -397,10 +397,9 @@ void PackRows(int64_t rows, const float* const* from, int64_t first, int64_t col
   }
 }
 
-// The transpose of the rows, as a factor of `width` rows.
-void PackFactor(int64_t rows, const float* const* from, int64_t width, float* packed) {
+// The transpose of floats `first` to `first + width` of the rows, as a factor of `width` rows.
+void PackFactor(int64_t rows, const float* const* from, int64_t first, int64_t width, float* packed) {
   const int64_t tiles = Tiles(width);
-  int64_t first = 0;
   for (int64_t tile = 0; tile < tiles; ++tile) {
     const int64_t height = HeightOf(tile, tiles, width);
     for (int64_t row = 0; row < rows; ++row, packed += height) {
@@ -413,17 +412,17 @@ void PackFactor(int64_t rows, const float* const* from, int64_t width, float* pa
   }
 }
 
-void OuterProduct(int64_t rows, PackedShape shape, const float* const* a, const float* const* b, int64_t first,
+void OuterProduct(int64_t rows, int64_t width, const float* const* a, const float* const* b, int64_t first,
                   int64_t last, float* scratch, float* out) {
   alignas(64) float panel[kOuterRows * kPanelWidth];
   for (int64_t row = 0; row < rows; row += kOuterRows) {
     const int64_t now = Least(rows - row, kOuterRows);
-    PackFactor(now, a + row, shape.inner, scratch);
-    for (int64_t column = first; column < last; column += kPanelWidth) {
-      const int64_t columns = Least(last - column, kPanelWidth);
+    PackFactor(now, a + row, first, last - first, scratch);
+    for (int64_t column = 0; column < width; column += kPanelWidth) {
+      const int64_t columns = Least(width - column, kPanelWidth);
       PackRows(now, b + row, column, columns, panel);
       const auto run = row == 0 ? PanelProduct<false, true> : PanelProduct<true, true>;
-      run(shape.inner, now, {scratch, 1, 0}, panel, columns, out + column, shape.width);
+      run(last - first, now, {scratch, 1, 0}, panel, columns, out + column, width);
     }
   }
 }
@@ -546,9 +545,9 @@ constexpr RowKernels Make(const char* name, Numbers<kUnary...>, Numbers<kBinary.
           Product,
           ProductOfRows,
           ProductOfMatrices,
-          kPanelWidth,
           kOuterRows,
           OuterProduct,
+          AddScaled,
           UpdateByAdagrad,
           SoftmaxOfRow};
 }

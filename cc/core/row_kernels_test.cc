@@ -477,7 +477,6 @@ TEST(RowKernelsTest, OuterProductsAreRightAndNoMatterHowDivided) {
   for (const RowKernels* kernels : AllKernels()) {
     for (const auto& [inner, width] : kSizes) {
       for (int64_t rows : {1, 2, 30, 128, 129, 300}) {
-        const PackedShape shape{inner, width};
         std::vector<float> a(rows * inner), b(rows * width), out(inner * width + 1, 77.0f);
         for (float& x : a) x = normal(random);
         for (float& x : b) x = normal(random);
@@ -486,11 +485,14 @@ TEST(RowKernelsTest, OuterProductsAreRightAndNoMatterHowDivided) {
           rows_a.push_back(a.data() + row * inner);
           rows_b.push_back(b.data() + row * width);
         }
-        const int64_t middle = width / 2 / kernels->panel * kernels->panel;
-        std::vector<float> scratch(kernels->outer_rows * inner);
-        for (const auto& [first, last] : {std::pair(int64_t{0}, middle), std::pair(middle, width)}) {
-          kernels->outer_product(rows, shape, rows_a.data(), rows_b.data(), first, last, scratch.data(), out.data());
+        const int64_t middle = inner / 3;
+        std::vector<float> scratch(kernels->outer_rows * inner), whole(inner * width);
+        kernels->outer_product(rows, width, rows_a.data(), rows_b.data(), 0, inner, scratch.data(), whole.data());
+        for (const auto& [first, last] : {std::pair(int64_t{0}, middle), std::pair(middle, inner)}) {
+          kernels->outer_product(rows, width, rows_a.data(), rows_b.data(), first, last, scratch.data(),
+                                 out.data() + first * width);
         }
+        EXPECT_TRUE(std::equal(whole.begin(), whole.end(), out.begin())) << kernels->name;
         EXPECT_EQ(out.back(), 77.0f) << "written past the end";
         for (int64_t i = 0; i < inner; i += 1 + inner / 40) {
           for (int64_t j = 0; j < width; ++j) {

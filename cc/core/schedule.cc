@@ -42,6 +42,24 @@ Value StepFrame::ToValue(RowRef ref) const {
   return {rows.holder, rows.order == nullptr ? ref.row : rows.order[ref.row]};
 }
 
+void StepFrame::KeepFramesOnly() {
+  std::vector<bool> is_kept(own_sources, false);
+  for (const FrameSource& source : frames) {
+    if (source.step != this) continue;
+    const Activations& mine = functions[source.function];
+    const size_t count = mine.slots == 0 ? 0 : mine.values.size() / mine.slots;
+    for (size_t i = 0; i < count; ++i) {
+      for (const int slot : *source.packed) {
+        const RowRef ref = mine.of(static_cast<uint32_t>(i))[slot];
+        if (ref.source < own_sources) is_kept[ref.source] = true;
+      }
+    }
+  }
+  for (size_t source = 0; source < own_sources; ++source) {
+    if (!is_kept[source]) sources[source] = {};
+  }
+}
+
 Schedule::Schedule(const Plan& plan, const Structure& structure, ScheduleBackend* backend, FramePtr<StepFrame> step,
                    int64_t max_depth)
     : plan_(plan), structure_(structure), backend_(backend), step_(std::move(step)), max_depth_(max_depth),
@@ -69,6 +87,7 @@ Schedule::Schedule(const Plan& plan, const Structure& structure, ScheduleBackend
       }
     }
   }
+  step_->own_sources = step_->sources.size();
 }
 
 Schedule::End Schedule::Run(int function, const std::vector<const Value*>& arguments, size_t roots,

@@ -63,12 +63,15 @@ class StepFrame final : public Holder {
   size_t SizeOf(RowRef frame) const { return frames[frame.source & ~RowRef::kFrame].packed->size(); }
   // A row as a value.
   Value ToValue(RowRef ref) const;
+  // Lets go of the rows of blocks that no frame refers to.
+  void KeepFramesOnly();
   static RowRef FrameOf(const Value& value) {
     return {static_cast<uint32_t>(value.row >> 32), static_cast<uint32_t>(value.row)};
   }
 
   std::vector<Activations> functions;
   std::vector<RowsOfStep> sources;
+  size_t own_sources = 0;  // the first ones are of blocks, those after them are from outside
   std::vector<FrameSource> frames;
   std::vector<std::vector<uint32_t>> orders;  // by block
   std::vector<FramePtr<Holder>> kept;         // earlier steps

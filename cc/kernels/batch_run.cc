@@ -122,6 +122,16 @@ Backend::Scheduled Run::RunCalls(int function, Activation** activations, size_t 
   return done;
 }
 
+// Counts what a schedule has found so far.
+bool Run::Look(const Schedule* schedule) {
+  MachineCounts counts = machine_->counts();
+  counts.invocations += schedule->invocations();
+  counts.live += schedule->invocations();
+  counts.peak = std::max(counts.peak, counts.live);
+  Publish(counts);
+  return Cancelled();
+}
+
 Backend::Scheduled Run::Endless(const Schedule::Cycle& cycle, const Activation* root) {
   const auto label_of = [this](const Schedule::Cycle::Call& call) {
     const bool has_label = call.site > 0 && static_cast<size_t>(call.site) < plan_.labels.size();
@@ -131,7 +141,17 @@ Backend::Scheduled Run::Endless(const Schedule::Cycle& cycle, const Activation* 
   for (const auto& call : cycle.above) {
     if (call.site > 0) above.push_back(label_of(call));
   }
-  for (const auto& call : cycle.calls) around.push_back(label_of(call) + "(" + call.arguments + ")");
+  bool is_decided = false;
+  for (const auto& call : cycle.calls) {
+    around.push_back(label_of(call) + "(" + call.arguments + ")");
+    is_decided = is_decided || !call.arguments.empty();
+  }
+  if (!is_decided) {
+    NoteError(errors::InvalidArgument("the recursion never ends: there is a call whatever the arguments are. Give the "
+                                      "SubGraph a branch that calls nothing"),
+              root, above);
+    return Scheduled::kFailed;
+  }
   NoteError(errors::InvalidArgument("the recursion never ends, since it goes round in a circle: ",
                                     JoinLabels(around), ". No node of a tree or graph may be below itself"),
             root, above);
@@ -146,6 +166,7 @@ Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size
   const batch::Function& callee = plan_.functions[function];
   FramePtr<StepFrame> step(new StepFrame(plan_));
   step->program = scope_.root->shared_program();
+  const Schedule* running = nullptr;
   const auto run_operations = [this](const Block& block, bool is_large, std::vector<Tensor> inputs,
                                      std::vector<Tensor>* outputs) {
     std::vector<bool> fresh(inputs.size(), true);
@@ -153,7 +174,7 @@ Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size
     return RunOperations(block, mode, std::move(inputs), std::move(fresh), outputs);
   };
   TensorSchedule backend(program, &row_blocks_, run_operations, scope_.sums, alone_ ? scope_.root->threads() : 1,
-                         [this] { return Cancelled(); }, [this] { return MemoryIsShort(); });
+                         [this, &running] { return Look(running); }, [this] { return MemoryIsShort(); });
   std::vector<const Value*> arguments;
   std::vector<std::vector<Value>> results(count);
   std::vector<std::vector<Value>*> targets;
@@ -164,6 +185,7 @@ Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size
     depth = std::max<int64_t>(depth, activations[i]->depth);
   }
   Schedule schedule(plan_, *structure, &backend, step, max_depth_ - depth + 1);
+  running = &schedule;
   switch (schedule.Run(function, arguments, count, targets)) {
     case Schedule::End::kGaveUp: return Scheduled::kGaveUp;
     case Schedule::End::kCancelled: return Scheduled::kCancelled;
@@ -171,6 +193,7 @@ Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size
     case Schedule::End::kDone: break;
   }
   if (!Succeeded(backend.AddSums(step))) return Scheduled::kFailed;
+  if (scope_.sums == nullptr) step->KeepFramesOnly();  // sums may have factors anywhere
   for (size_t i = 0; i < count; ++i) {
     for (size_t result = 0; result < callee.results.size(); ++result) {
       activations[i]->slots[callee.results[result]] = results[i][result];
@@ -374,8 +397,8 @@ absl::Status Run::KeepResults(const Block& block, const Node& node, Activation**
   std::vector<Tensor> results(lowered.results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     const LoweredBlock::Result& result = lowered.results[i];
-    if (result.input >= 0 && i >= node.writes.size()) {
-      TF_RETURN_IF_ERROR(lowered.CopyOfInput(result, count, inputs[result.input], &results[i]));
+    if (!result.factor.empty()) {
+      TF_RETURN_IF_ERROR(lowered.CopyOfFactor(result, count, inputs, &results[i]));
       continue;
     }
     if (result.input >= 0) {

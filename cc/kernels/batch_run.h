@@ -72,6 +72,7 @@ class Run final : public Backend {
   // Whether the environment and the function are what the plan takes them for.
   absl::Status Check(const std::string& function, const std::vector<std::vector<Value>>& roots, size_t results,
                      int* index) const;
+  bool Look(const Schedule* schedule);
   Scheduled Endless(const Schedule::Cycle& cycle, const Activation* root);
   Scheduled ScheduleFor(int function, Activation** activations, size_t count, int64_t* invocations);
   // What a row program has computed, as values of the activations and as contributions to sums.

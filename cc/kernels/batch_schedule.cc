@@ -108,11 +108,13 @@ bool TensorSchedule::RunProgram(const Block& block, int64_t count, int64_t first
   arena->factors.resize(lowered.results.size());
   for (size_t i = arena->copies.size(); i < lowered.results.size(); ++i) {
     const LoweredBlock::Result& result = lowered.results[i];
-    if (result.input < 0) continue;
-    const int64_t width = result.kind.shape.num_elements();
-    for (int64_t row = 0; row < count; ++row) {
-      const float* const from = reinterpret_cast<const float*>(inputs[result.input][row]);
-      for (int64_t part = 0; part < result.parts; ++part) arena->factors[i].push_back(from + part * width);
+    arena->factors[i].resize(result.factor.size());
+    for (size_t k = 0; k < result.factor.size(); ++k) {
+      const auto& [input, offset, width] = result.factor[k];
+      for (int64_t row = 0; row < count; ++row) {
+        const float* const from = reinterpret_cast<const float*>(inputs[input][row]) + offset;
+        for (int64_t part = 0; part < result.parts; ++part) arena->factors[i][k].push_back(from + part * width);
+      }
     }
   }
   return true;
@@ -277,26 +279,36 @@ absl::Status TensorSchedule::AddSum(const FramePtr<StepFrame>& step, const Arena
   };
   if (kind == SumKind::kDense) return sums_->AddDense(slot, arena.outputs[arena.lowered->results[first].output]);
   const auto& results = arena.lowered->results;
-  if (results[first].input < 0 && results[first + 1].input < 0) {
+  if (results[first].factor.empty() && results[first + 1].factor.empty()) {
     return sums_->AddPair(kind, slot, rows_of(first), rows_of(first + 1));
   }
-  ScatteredFactors factors;
-  factors.width_a = results[first].kind.shape.num_elements();
-  factors.width_b = results[first + 1].kind.shape.num_elements();
-  for (const auto& [result, rows] : {std::make_pair(first, &factors.a), std::make_pair(first + 1, &factors.b)}) {
-    if (results[result].input >= 0) {
-      *rows = arena.factors[result];
-      continue;
-    }
+  const auto parts_of = [&](int result) {
+    if (!results[result].factor.empty()) return arena.factors[result];
+    std::vector<std::vector<const float*>> parts(1);
     const Tensor all = rows_of(result);
     const int64_t width = results[result].kind.shape.num_elements();
-    for (int64_t row = 0; row < all.dim_size(0); ++row) rows->push_back(all.flat<float>().data() + row * width);
+    for (int64_t row = 0; row < all.dim_size(0); ++row) parts[0].push_back(all.flat<float>().data() + row * width);
+    return parts;
+  };
+  const auto parts = parts_of(first);
+  const std::vector<const float*> rows = parts_of(first + 1)[0];
+  int64_t done = 0;
+  for (size_t k = 0; k < parts.size(); ++k) {
+    ScatteredFactors factors;
+    factors.a = parts[k];
+    factors.b = rows;
+    factors.height = results[first].kind.shape.num_elements();
+    factors.first = done;
+    factors.width_a = parts.size() == 1 ? factors.height : results[first].factor[k].width;
+    factors.width_b = results[first + 1].kind.shape.num_elements();
+    done += factors.width_a;
+    step->Ref();
+    factors.keeps = FramePtr<FrameBase>(step.get());
+    factors.tensors = arena.outputs;
+    factors.tensors.insert(factors.tensors.end(), replaced_.begin(), replaced_.end());
+    TF_RETURN_IF_ERROR(sums_->AddFactors(slot, std::move(factors)));
   }
-  step->Ref();
-  factors.keeps = FramePtr<FrameBase>(step.get());
-  factors.tensors = arena.outputs;
-
-  return sums_->AddFactors(slot, std::move(factors));
+  return absl::OkStatus();
 }
 
 }  // namespace batch

@@ -55,7 +55,7 @@ class TensorSchedule final : public ScheduleBackend {
     std::vector<tensorflow::Tensor> outputs;  // of its program, or its results
     std::vector<std::vector<tensorflow::Tensor>> to_sum;  // of each run by operations, its results
     std::vector<tensorflow::Tensor> copies;   // of each result of the block that is an input as it is
-    std::vector<std::vector<const float*>> factors;  // of each result that is an input and a factor, its rows
+    std::vector<std::vector<std::vector<const float*>>> factors;  // of each result that is one, the rows of its parts
     int64_t capacity = 0;                     // rows
     int64_t rows = 0;                         // so far
   };

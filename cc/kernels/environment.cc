@@ -170,7 +170,7 @@ absl::Status Sums::AddFactors(int slot, ScatteredFactors factors) {
   if (slot < 0 || slot >= slots()) return NoSlot(slot, slots());
   std::lock_guard<std::mutex> lock(mutex_);
   std::vector<ScatteredFactors>& known = scattered_[slot];
-  if (!known.empty() && (known[0].width_a != factors.width_a || known[0].width_b != factors.width_b)) {
+  if (!known.empty() && (known[0].height != factors.height || known[0].width_b != factors.width_b)) {
     return errors::InvalidArgument("gradients of one captured tensor (slot ", slot, ") have rows of different width");
   }
   known.push_back(std::move(factors));

@@ -54,6 +54,8 @@ class Environment {
 struct ScatteredFactors {
   std::vector<const float*> a, b;
   int64_t width_a = 0, width_b = 0;
+  // The product's rows, and the one that the first float of `a` counts for: the other rows are of other factors.
+  int64_t height = 0, first = 0;
   FramePtr<FrameBase> keeps;
   std::vector<tensorflow::Tensor> tensors;
 };

@@ -241,7 +241,7 @@ class InvokeGradientOp : public CallOp {
         auto factors = sums->TakeFactors(slot);
         auto scattered = sums->TakeScattered(slot);
         if (!scattered.empty()) {
-          like = TensorShape({scattered[0].width_a, scattered[0].width_b});
+          like = TensorShape({scattered[0].height, scattered[0].width_b});
         } else if (factors.first.empty()) {
           TF_RETURN_IF_ERROR(SlotShape(ctx, call->scope.environment->slots()[slot], &like));
         } else {

@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
-#include <memory>
+#include <iterator>
+#include <set>
+#include <utility>
 
 #include "cc/core/memory_pool.h"
+#include "cc/core/row_kernels.h"
 #include "cc/kernels/errors.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tsl/profiler/lib/traceme.h"
@@ -17,9 +21,14 @@ using tensorflow::Tensor;
 
 namespace {
 
-void RowsOf(const std::vector<Tensor>& parts, std::vector<const float*>* rows) {
+// What a part multiplies at least, unless all is less: it is to pay for the waking of a thread.
+constexpr double kLeast = 500'000;
+// Rows that the kernel takes at once.
+constexpr int64_t kRows = 8;
+
+void AddRows(const std::vector<Tensor>& parts, int64_t offset, std::vector<const float*>* rows) {
   for (const Tensor& part : parts) {
-    const float* const data = part.flat<float>().data();
+    const float* const data = part.flat<float>().data() + offset;
     for (int64_t row = 0; row < part.dim_size(0); ++row) rows->push_back(data + row * part.dim_size(1));
   }
 }
@@ -52,11 +61,12 @@ absl::Status OuterProducts::Add(SlotSums<Tensor>::Pairs pairs, std::vector<Scatt
   }
   for (const ScatteredFactors& factors : scattered) {
     if (product->dtype() == tensorflow::DT_FLOAT && product->dims() == 2 && factors.a.size() == factors.b.size() &&
-        factors.width_a == product->dim_size(0) && factors.width_b == product->dim_size(1)) {
+        factors.height == product->dim_size(0) && factors.first >= 0 &&
+        factors.first + factors.width_a <= factors.height && factors.width_b == product->dim_size(1)) {
       continue;
     }
     return errors::InvalidArgument("the gradient of a captured tensor of shape ", product->shape().DebugString(),
-                                   " is made of rows of ", factors.width_a, " and of ", factors.width_b, " floats");
+                                   " is made of rows of ", factors.height, " and of ", factors.width_b, " floats");
   }
   if (a.empty() && scattered.empty()) {
     if (product->TotalBytes() > 0) std::memset(product->data(), 0, product->TotalBytes());
@@ -81,62 +91,71 @@ absl::Status OuterProducts::Add(SlotSums<Tensor>::Pairs pairs, std::vector<Scatt
 }
 
 void OuterProducts::Keep(SlotSums<Tensor>::Pairs pairs, std::vector<ScatteredFactors> scattered, Tensor* out) {
-  Product product;
-  RowsOf(pairs.first, &product.a);
-  RowsOf(pairs.second, &product.b);
-  for (const ScatteredFactors& factors : scattered) {
-    product.a.insert(product.a.end(), factors.a.begin(), factors.a.end());
-    product.b.insert(product.b.end(), factors.b.begin(), factors.b.end());
+  std::set<int64_t> bounds{0, out->dim_size(0)};
+  for (const ScatteredFactors& factors : scattered) bounds.insert({factors.first, factors.first + factors.width_a});
+  const int64_t width = out->dim_size(1);
+  for (auto first = bounds.begin(); std::next(first) != bounds.end(); ++first) {
+    Segment segment{*first, *std::next(first), width, {}, {}, out->flat<float>().data() + *first * width};
+    AddRows(pairs.first, segment.first, &segment.a);
+    AddRows(pairs.second, 0, &segment.b);
+    for (const ScatteredFactors& factors : scattered) {
+      if (factors.first > segment.first || factors.first + factors.width_a < segment.last) continue;
+      for (const float* const row : factors.a) segment.a.push_back(row + segment.first - factors.first);
+      segment.b.insert(segment.b.end(), factors.b.begin(), factors.b.end());
+    }
+    if (!segment.a.empty()) {
+      segments_.push_back(std::move(segment));
+    } else {
+      std::fill_n(segment.out, (segment.last - segment.first) * width, 0.0f);
+    }
   }
-  product.scattered = std::move(scattered);
-  if (product.a.empty()) {
-    if (out->TotalBytes() > 0) std::memset(out->data(), 0, out->TotalBytes());
-    return;
+  products_.push_back({std::move(pairs), std::move(scattered), *out});
+}
+
+// Parts of the same size: each packs its own part of the first factor, and reads all of the second.
+std::vector<OuterProducts::Part> OuterProducts::Divided(double multiplications) const {
+  std::vector<Part> parts;
+  for (const Segment& segment : segments_) {
+    const int64_t rows = segment.last - segment.first;
+    const double wanted = std::ceil(segment.multiplications() / std::max(multiplications, kLeast));
+    const int64_t count = std::clamp<int64_t>(static_cast<int64_t>(wanted), 1, (rows + kRows - 1) / kRows);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto bound = [&](int64_t part) { return part == count ? rows : rows * part / count / kRows * kRows; };
+      if (bound(i) < bound(i + 1)) parts.push_back({&segment, bound(i), bound(i + 1)});
+    }
   }
-  product.pairs = std::move(pairs);
-  product.shape = {out->dim_size(0), out->dim_size(1)};
-  product.out = *out;
-  for (int64_t column = 0; column < product.shape.width; column += BestRowKernels().panel) {
-    panels_.emplace_back(products_.size(), column);
-  }
-  products_.push_back(std::move(product));
+  return parts;
 }
 
 absl::Status OuterProducts::Run(tensorflow::OpKernelContext* ctx) {
-  if (panels_.empty()) return absl::OkStatus();
-  const auto no_memory = [] { return errors::ResourceExhausted("no memory for the products of a gradient"); };
+  if (segments_.empty()) return absl::OkStatus();
   const tsl::profiler::TraceMe trace("recgraph: outer products", tsl::profiler::kInfo);
-  double multiplications = 0;
-  for (const Product& product : products_) {
-    multiplications += static_cast<double>(product.a.size()) * product.shape.inner * product.shape.width;
-  }
-  if (multiplications < 1'000'000) return RunPanels(0, panels_.size()) ? absl::OkStatus() : no_memory();
-  // Each part packs the first factor for itself, so there are few.
   const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
-  const int64_t parts = threads->num_threads;
-  const auto few = tsl::thread::ThreadPool::SchedulingParams::Fixed((panels_.size() + parts - 1) / parts);
+  double multiplications = 0;
+  for (const Segment& segment : segments_) multiplications += segment.multiplications();
+  const std::vector<Part> parts = Divided(multiplications / (2 * threads->num_threads));
   std::atomic<bool> done{true};
-  threads->workers->ParallelFor(panels_.size(), few, [&](int64_t begin, int64_t end) {
-    if (!RunPanels(begin, end)) done.store(false, std::memory_order_relaxed);
-  });
-  return done.load() ? absl::OkStatus() : no_memory();
+  const auto run = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (!RunPart(parts[i])) done.store(false, std::memory_order_relaxed);
+    }
+  };
+  if (multiplications < 2 * kLeast) {
+    run(0, static_cast<int64_t>(parts.size()));
+  } else {
+    threads->workers->ParallelFor(parts.size(), tsl::thread::ThreadPool::SchedulingParams::Fixed(1), run);
+  }
+  return done.load() ? absl::OkStatus() : errors::ResourceExhausted("no memory for the products of a gradient");
 }
 
-bool OuterProducts::RunPanels(size_t begin, size_t end) const {
+bool OuterProducts::RunPart(const Part& part) {
   const RowKernels& kernels = BestRowKernels();
-  while (begin < end) {
-    const auto [index, first] = panels_[begin];
-    const Product& product = products_[index];
-    size_t next = begin;
-    while (next < end && panels_[next].first == index) ++next;
-    const int64_t last = std::min<int64_t>(panels_[next - 1].second + kernels.panel, product.shape.width);
-    void* const scratch = MemoryPool::Allocate(kernels.outer_rows * product.shape.inner * sizeof(float));
-    if (scratch == nullptr) return false;
-    kernels.outer_product(product.a.size(), product.shape, product.a.data(), product.b.data(), first, last,
-                          static_cast<float*>(scratch), const_cast<Tensor&>(product.out).flat<float>().data());
-    MemoryPool::Free(scratch);
-    begin = next;
-  }
+  const Segment& segment = *part.segment;
+  void* const scratch = MemoryPool::Allocate(kernels.outer_rows * (part.end - part.begin) * sizeof(float));
+  if (scratch == nullptr) return false;
+  kernels.outer_product(segment.a.size(), segment.width, segment.a.data(), segment.b.data(), part.begin, part.end,
+                        static_cast<float*>(scratch), segment.out + part.begin * segment.width);
+  MemoryPool::Free(scratch);
   return true;
 }
 

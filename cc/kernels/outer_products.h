@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "cc/core/row_kernels.h"
 #include "cc/core/slot_sums.h"
 #include "cc/kernels/environment.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -28,18 +27,30 @@ class OuterProducts {
   struct Product {
     SlotSums<tensorflow::Tensor>::Pairs pairs;
     std::vector<ScatteredFactors> scattered;
-    std::vector<const float*> a, b;  // by row
-    PackedShape shape;
     tensorflow::Tensor out;
+  };
+  // Rows `first` to `last` of a product, which are of the same factors; `a` points to the floats for `first`.
+  struct Segment {
+    int64_t first, last;
+    int64_t width;
+    std::vector<const float*> a, b;
+    float* out;
+    double multiplications() const { return static_cast<double>(a.size()) * (last - first) * width; }
+  };
+  // Part of a segment.
+  struct Part {
+    const Segment* segment;
+    int64_t begin, end;  // rows, from `first`
   };
 
   void Keep(SlotSums<tensorflow::Tensor>::Pairs pairs, std::vector<ScatteredFactors> scattered,
             tensorflow::Tensor* out);
+  std::vector<Part> Divided(double multiplications) const;
   // False where there is no memory.
-  bool RunPanels(size_t begin, size_t end) const;
+  static bool RunPart(const Part& part);
 
   std::vector<Product> products_;
-  std::vector<std::pair<int, int64_t>> panels_;  // product, first column
+  std::vector<Segment> segments_;
 };
 
 }  // namespace recgraph

@@ -275,9 +275,11 @@ class Lowering {
     }
     const bool is_slot = static_cast<size_t>(index) < block_.shared.size();
     if (is_slot && (in->lead != 1 || block_.shared[index])) return false;
+    if (IsFactor(index, in->pieces.size())) SetFactor(*in, &result);
+    if (!result.factor.empty()) return true;
     const Piece& first = in->pieces[0];
     const bool is_input = in->pieces.size() == 1 && first.place.space == Space::kInput && first.place.offset == 0;
-    if (is_input && (is_slot ? inputs_[first.place.index] == result.kind : IsFactor(index))) {
+    if (is_slot && is_input && inputs_[first.place.index] == result.kind) {
       result.input = first.place.index;
       return true;
     }
@@ -291,13 +293,27 @@ class Lowering {
     return true;
   }
 
-  // Whether a result is a factor of a weight's gradient.
-  bool IsFactor(int result) const {
+  // Whether a result of so many pieces is a factor of a weight's gradient, and nothing else; of the second one alone.
+  bool IsFactor(int result, size_t pieces) const {
+    if (static_cast<size_t>(result) < block_.shared.size()) return false;
     for (size_t i = 0; i + 2 < block_.sums.size(); i += 3) {
       const int first = block_.sums[i + 2];
-      if (block_.sums[i] == static_cast<int>(SumKind::kOuter) && (result == first || result == first + 1)) return true;
+      if (block_.sums[i] != static_cast<int>(SumKind::kOuter)) continue;
+      if (result == first || (result == first + 1 && pieces == 1)) return true;
     }
     return false;
+  }
+
+  // If it is floats of inputs.
+  static void SetFactor(const Symbol& in, LoweredBlock::Result* result) {
+    if (in.element != Element::kFloat || (in.lead != 1 && in.pieces.size() > 1)) return;
+    const int64_t each = BytesOf(Element::kFloat);
+    std::vector<LoweredBlock::FactorPart> factor;
+    for (const Piece& piece : in.pieces) {
+      if (piece.place.space != Space::kInput) return;
+      factor.push_back({piece.place.index, piece.place.offset / each, piece.bytes / each / in.lead});
+    }
+    result->factor = std::move(factor);
   }
 
   // Other shapes of the same elements.
@@ -1326,13 +1342,18 @@ absl::Status LoweredBlock::Allocate(int64_t rows, std::vector<Tensor>* outputs) 
   return absl::OkStatus();
 }
 
-absl::Status LoweredBlock::CopyOfInput(const Result& result, int64_t rows, const char* const* input, Tensor* copy) {
+absl::Status LoweredBlock::CopyOfFactor(const Result& result, int64_t rows, const char* const* const* inputs,
+                                        Tensor* copy) {
   TensorShape shape = result.kind.shape;
   TF_RETURN_IF_ERROR(shape.InsertDimWithStatus(0, rows * result.parts));
   TF_RETURN_IF_ERROR(recgraph::Allocate(result.kind.dtype, shape, copy));
-  const int64_t bytes = rows == 0 ? 0 : copy->TotalBytes() / rows;
-  char* const to = static_cast<char*>(copy->data());
-  for (int64_t row = 0; bytes > 0 && row < rows; ++row) std::memcpy(to + row * bytes, input[row], bytes);
+  float* to = static_cast<float*>(copy->data());
+  for (int64_t row = 0; row < rows; ++row) {
+    for (const FactorPart& part : result.factor) {
+      const float* const from = reinterpret_cast<const float*>(inputs[part.input][row]) + part.offset;
+      to = std::copy_n(from, part.width * result.parts, to);
+    }
+  }
   return absl::OkStatus();
 }
 

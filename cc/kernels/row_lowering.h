@@ -32,9 +32,16 @@ struct LoweredCapture {
 };
 
 struct LoweredBlock {
-  // A result of the function: an input as it is, an output of the program, or the same tensor in every run.
+  // Floats of an input's row.
+  struct FactorPart {
+    int input;
+    int64_t offset, width;
+  };
+  // A result of the function: an input as it is, the factor of a weight's gradient that inputs are side by side, an
+  // output of the program, or the same tensor in every run.
   struct Result {
     int input = -1;
+    std::vector<FactorPart> factor;
     int output = -1;
     tensorflow::Tensor constant;
     RowKind kind;            // of a row or, shared, of the whole
@@ -45,9 +52,9 @@ struct LoweredBlock {
   // Tensors for the outputs of the program, sums filled with zeros.
   absl::Status Allocate(int64_t rows, std::vector<tensorflow::Tensor>* outputs) const;
 
-  // The rows of a result that is an input, in a tensor of their own.
-  static absl::Status CopyOfInput(const Result& result, int64_t rows, const char* const* input,
-                                  tensorflow::Tensor* copy);
+  // The rows of a result that is a factor, in a tensor of their own.
+  static absl::Status CopyOfFactor(const Result& result, int64_t rows, const char* const* const* inputs,
+                                   tensorflow::Tensor* copy);
 
   RowProgram program;
   std::vector<RowKind> inputs;

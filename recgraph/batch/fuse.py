@@ -227,6 +227,9 @@ class Fusion:
             array = value[0].array
             if len(value) == 1 and array in inputs and not array.shared and value[0].width == array.width:
                 self._alias(self._tensor(inputs[array].deref()), tensors)
+            elif all(piece.array in inputs and not piece.array.shared for piece in value):
+                self._copy(tensors[0].op)  # nothing is computed: a row program reads the parts where they lie
+                self._alias(self._tensor(tensors[0]), tensors[1:])
             else:
                 expression.output(value)
                 computed.append(tensors)

@@ -11,6 +11,9 @@ from recgraph.core.environment import EnvironmentMap
 # What is cheaper to make again than to keep, where nothing has to be kept for it.
 _CHEAP = frozenset({"Const", "Identity", "Shape", "ShapeN", "Size", "Rank", "VariableShape"})
 
+# Only places of what is there anyway: what they are made of is kept instead, which is often kept by others, too.
+_PLACES = frozenset({"ConcatV2", "ExpandDims", "Pack", "Reshape", "Squeeze"})
+
 # What is never made again, but kept: inputs, what calls gave, and variables, which may be written meanwhile. Where
 # nobody writes one, its value is a slot of the environment, and no item of the frame.
 _KEPT = frozenset({"Recgraph>Invoke", "Placeholder", "ReadVariableOp"})
@@ -36,7 +39,12 @@ def is_remade(op: tf.Operation, environment: EnvironmentMap, recompute: bool) ->
     if recompute:
         kept = op.type in _KEPT or regions.region_of(op) is not None
         return not kept and _stands_alone(op) and does_the_same_again(op)
-    if op.type not in _CHEAP or op.control_inputs:
+    if op.control_inputs:
+        return False
+    if op.type in _PLACES:
+        places = [s for s in op.inputs if s.dtype.is_integer] if op.type != "Pack" else []
+        return all(is_remade(s.op, environment, recompute) for s in places)
+    if op.type not in _CHEAP:
         return False
     known = (environment.outer(s) is not None or s.op.type == "ReadVariableOp" for s in op.inputs)
     return all(there or is_remade(s.op, environment, recompute) for there, s in zip(known, op.inputs, strict=True))

@@ -338,6 +338,7 @@ _ARRAYS_AND_QUEUES: Final[_Rows] = (
 
 _LIBRARY: Final[_Rows] = (
     (Facts(UPDATES, WRITES, (0, 1), VARIABLE), "Recgraph>ApplyAdagrad"),
+    (Facts(ROWS, WRITES, (0,), VARIABLE, rows=1), "Recgraph>DescendRows"),
     (Facts(state=OURS, is_endless=True), "Recgraph>Invoke Recgraph>While"),
     (
         Facts(state=OURS),

@@ -34,9 +34,7 @@ class TreeOptimizer(tf.Module):
             self._adagrad(model, weight, accumulator, gradient)
         rate = model.hyper.embedding_rate
         if isinstance(embedding, tf.IndexedSlices):
-            tf.raw_ops.ResourceScatterSub(
-                resource=model.embedding.handle, indices=embedding.indices, updates=rate * embedding.values
-            )
+            native.ops().recgraph_descend_rows(model.embedding.handle, embedding.indices, embedding.values, rate=rate)
         elif embedding is not None:
             model.embedding.assign_sub(rate * embedding)
 

@@ -323,10 +323,15 @@ def test_nan_in_one_tree_touches_no_other() -> None:
 
 
 def test_a_recursion_without_end() -> None:
-    """Stops at max_depth with the call path."""
-    with rg.SubGraph("endless", outputs=FLOAT, engine="batched", max_depth=1000) as endless:
-        x = endless.input()
-        endless.output(endless(x + 1.0))
+    """Stops at max_depth with the call path; where nothing decides what is called, it says so."""
+    for has_branch in (False, True):
+        with rg.SubGraph("endless", outputs=FLOAT, engine="batched", max_depth=1000) as endless:
+            x = endless.input()
+            deeper = lambda: endless(x + 1.0)  # noqa: B023, E731
+            endless.output(tf.cond(x < 0.0, lambda: x, deeper) if has_branch else deeper())  # noqa: B023
+        if not has_branch:
+            with pytest.raises(tf.errors.InvalidArgumentError, match="there is a call whatever the arguments are"):
+                endless(0.0)
     with pytest.raises(tf.errors.ResourceExhaustedError, match=r"(?s)max_depth = 1000.*call path: endless > x > x"):
         endless(0.0)
 
@@ -336,10 +341,10 @@ def test_a_recursion_without_end_that_branches(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("RECGRAPH_MEMORY_GB", "0.6")
     with rg.SubGraph("endless", outputs=FLOAT, engine="batched") as endless:
         x = endless.input()
-        endless.output(endless(x + 1.0) + endless(2.0 * x))
+        endless.output(tf.cond(x < 0.0, lambda: x, lambda: endless(x + 1.0) + endless(2.0 * x)))
     message = r"(?s)may never end: \d+ invocations are live.* of the 0.6 GB.*call path: endless > x > x"
     with pytest.raises(tf.errors.ResourceExhaustedError, match=message):
-        endless(0.0)
+        endless(1.0)
 
 
 def test_counters_while_it_runs() -> None:

@@ -211,3 +211,33 @@ def test_an_update_of_the_wrong_shape() -> None:
             weight.handle, accumulator.handle, tf.ones([3, 2]), rate=0.1, epsilon=0.0, decay=0.0
         )
     np.testing.assert_array_equal(weight, tf.ones([2, 3]))
+
+
+@pytest.mark.parametrize("dtype", [tf.int32, tf.int64])
+def test_rows_that_occur_twice_are_updated_twice(dtype: tf.DType) -> None:
+    """As TensorFlow's scattering does; who has read the variable keeps what was read."""
+    rng = np.random.default_rng(5)
+    start, gradient = (rng.normal(size=shape).astype(np.float32) for shape in ([7, 5, 3], [2, 4, 5, 3]))
+    ours, theirs = tf.Variable(start), tf.Variable(start)
+    indices = tf.constant([[0, 6, 0, 2], [2, 3, 0, 6]], dtype)
+    before = ours.read_value()
+    native.ops().recgraph_descend_rows(ours.handle, indices, gradient, rate=0.3)
+    tf.raw_ops.ResourceScatterSub(resource=theirs.handle, indices=indices, updates=np.float32(0.3) * gradient)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(before, start)
+
+
+@pytest.mark.parametrize(
+    ("indices", "shape", "message"),
+    [
+        ([0, 7], [2, 3], r"indices\[1\] = 7 is not in \[0, 7\)"),
+        ([-1, 0], [2, 3], r"indices\[0\] = -1 is not in \[0, 7\)"),
+        ([0, 1], [3, 2], r"must be \[2,3\], found \[3,2\]"),
+    ],
+)
+def test_rows_that_cannot_be_updated(indices: list[int], shape: list[int], message: str) -> None:
+    """Nothing is written."""
+    table = tf.Variable(tf.ones([7, 3]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        native.ops().recgraph_descend_rows(table.handle, indices, tf.ones(shape), rate=1.0)
+    np.testing.assert_array_equal(table, tf.ones([7, 3]))

@@ -1,4 +1,4 @@
-// Adagrad with decay: every number of the variable is read and written once.
+// Updates of variables: every number is read and written once.
 #include <algorithm>
 #include <cstdint>
 
@@ -84,6 +84,61 @@ class ApplyAdagradOp final : public tensorflow::OpKernel {
 
   Adagrad how_;
 };
+
+template <typename Index>
+class DescendRowsOp final : public tensorflow::OpKernel {
+ public:
+  explicit DescendRowsOp(OpKernelConstruction* ctx) : OpKernel(ctx) { OP_REQUIRES_OK(ctx, ctx->GetAttr("rate", &rate_)); }
+
+  void Compute(OpKernelContext* ctx) override {
+    tensorflow::core::RefCountPtr<Var> variable;
+    const tensorflow::ResourceHandle* handle = nullptr;
+    OP_REQUIRES_OK(ctx, ScalarOf(ctx->input(0), &handle));
+    OP_REQUIRES_OK(ctx, LookupResource(ctx, *handle, &variable));
+    tensorflow::mutex_lock lock(*variable->mu());
+    const Tensor &indices = ctx->input(1), &gradient = ctx->input(2);
+    OP_REQUIRES_OK(ctx, Check(*variable, indices, gradient));
+    OP_REQUIRES_OK(ctx, OwnMemory(ctx, variable.get()));
+    const auto rows = indices.flat<Index>();
+    const int64_t width = rows.size() == 0 ? 0 : gradient.NumElements() / rows.size();
+    float* const weights = variable->tensor()->flat<float>().data();
+    const float* from = gradient.flat<float>().data();
+    for (int64_t i = 0; i < rows.size(); ++i, from += width) {
+      BestRowKernels().add_scaled(width, -rate_, from, weights + rows(i) * width);
+    }
+  }
+
+ private:
+  static absl::Status Check(const Var& variable, const Tensor& indices, const Tensor& gradient) {
+    const Tensor& tensor = *const_cast<Var&>(variable).tensor();
+    if (!variable.is_initialized || tensor.dtype() != tensorflow::DT_FLOAT || tensor.dims() < 1) {
+      return errors::InvalidArgument("the variable must be float and have rows, found ",
+                                     tensorflow::DataTypeString(tensor.dtype()), tensor.shape().DebugString());
+    }
+    tensorflow::TensorShape wanted = indices.shape();
+    for (int dim = 1; dim < tensor.dims(); ++dim) wanted.AddDim(tensor.dim_size(dim));
+    if (gradient.shape() != wanted) {
+      return errors::InvalidArgument("the gradient of rows must be ", wanted.DebugString(), ", found ",
+                                     gradient.shape().DebugString());
+    }
+    const auto rows = indices.flat<Index>();
+    for (int64_t i = 0; i < rows.size(); ++i) {
+      if (rows(i) < 0 || rows(i) >= tensor.dim_size(0)) {
+        return errors::InvalidArgument("indices[", i, "] = ", rows(i), " is not in [0, ", tensor.dim_size(0), ")");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  float rate_;
+};
+
+#define REGISTER_DESCEND_ROWS(Index)                                                                               \
+  REGISTER_KERNEL_BUILDER(                                                                                         \
+      Name("Recgraph>DescendRows").Device(tensorflow::DEVICE_CPU).TypeConstraint<Index>("index"), DescendRowsOp<Index>)
+REGISTER_DESCEND_ROWS(int32_t);
+REGISTER_DESCEND_ROWS(int64_t);
+#undef REGISTER_DESCEND_ROWS
 
 REGISTER_KERNEL_BUILDER(Name("Recgraph>ApplyAdagrad").Device(tensorflow::DEVICE_CPU), ApplyAdagradOp);
 
