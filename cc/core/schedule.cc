@@ -22,13 +22,7 @@ constexpr uint32_t kSearched = 8;
 
 RowRef StepFrame::ValueOf(RowRef frame, size_t index) const {
   const FrameSource& source = frames[frame.source & ~RowRef::kFrame];
-  RowRef ref = source.step->functions[source.function].of(frame.row)[(*source.packed)[index]];
-  if (ref.source & RowRef::kFrame) {
-    ref.source += source.frames;
-  } else if (!(ref.source & RowRef::kJoin)) {
-    ref.source += source.rows;
-  }
-  return ref;
+  return source.InThisStep(source.step->functions[source.function].of(frame.row)[(*source.packed)[index]]);
 }
 
 Value StepFrame::ToValue(RowRef ref) const {
@@ -106,7 +100,8 @@ Schedule::End Schedule::Run(int function, const std::vector<const Value*>& argum
 bool Schedule::AddRoots(int function, const std::vector<const Value*>& arguments, size_t roots) {
   const size_t each = plan_.functions[function].arguments;
   for (size_t root = 0; root < roots; ++root) {
-    const uint32_t activation = NewActivation(function, 1);
+    const uint32_t activation = NewActivations(function, 1);
+    functions_[function].depths[activation] = 1;
     for (size_t i = 0; i < each; ++i) {
       RowRef ref{};
       if (!ImportValue(*arguments[root * each + i], &ref)) return false;
@@ -150,14 +145,16 @@ bool Schedule::ImportFrame(const Value& value, RowRef* ref) {
   return true;
 }
 
-uint32_t Schedule::NewActivation(int function, int32_t depth) {
+uint32_t Schedule::NewActivations(int function, uint32_t count) {
   OfFunction& mine = functions_[function];
   StepFrame::Activations& activations = step_->functions[function];
-  activations.values.resize(activations.values.size() + activations.slots);
-  mine.children.resize(mine.children.size() + structure_.functions[function].call_count);
-  mine.depths.push_back(depth);
-  ++activations_;
-  return mine.count++;
+  activations.values.resize(activations.values.size() + size_t{count} * activations.slots);
+  mine.children.resize(mine.children.size() + size_t{count} * structure_.functions[function].call_count);
+  mine.depths.resize(mine.depths.size() + count);
+  activations_ += count;
+  const uint32_t first = mine.count;
+  mine.count += count;
+  return first;
 }
 
 // Round by round: what the activations of one round call is the next.
@@ -246,57 +243,65 @@ bool Schedule::RunNow(const Segment& segment, const Node& node) {
 }
 
 void Schedule::Unpack(const Segment& segment, const Node& node, bool* fits) {
+  *fits = false;
   for (uint32_t i = segment.begin; i < segment.end; ++i) {
     RowRef* const slots = step_->functions[segment.function].of(i);
     const RowRef frame = slots[node.reads[0]];
-    if (!(frame.source & RowRef::kFrame)) {
-      *fits = false;
-      return;
-    }
-    const size_t size = step_->SizeOf(frame);
+    if (!(frame.source & RowRef::kFrame)) return;
+    const StepFrame::FrameSource& source = step_->frames[frame.source & ~RowRef::kFrame];
+    const RowRef* const values = source.step->functions[source.function].of(frame.row);
     for (size_t w = 0; w < node.writes.size(); ++w) {
-      if (static_cast<size_t>(node.indices[w]) >= size) {
-        *fits = false;
-        return;
-      }
+      const auto index = static_cast<size_t>(node.indices[w]);
+      if (index >= source.packed->size()) return;
       if (node.writes[w] < 0) continue;
-      const RowRef value = step_->ValueOf(frame, node.indices[w]);
-      if (!(value.source & RowRef::kFrame) && (value.source & RowRef::kJoin)) {
-        *fits = false;
-        return;
-      }
+      const RowRef value = source.InThisStep(values[(*source.packed)[index]]);
+      if (!(value.source & RowRef::kFrame) && (value.source & RowRef::kJoin)) return;
       slots[node.writes[w]] = value;
     }
   }
+  *fits = true;
+}
+
+// Which branch each activation picks, in `branches_`; false where a row is no selector.
+bool Schedule::Select(const Segment& segment, const Node& node) {
+  const auto last = static_cast<int>(node.targets.size()) - 1;
+  branches_.assign(segment.end - segment.begin, 0);
+  if (node.selector == Selector::kNone) return true;
+  for (uint32_t i = segment.begin; i < segment.end; ++i) {
+    const RowsOfStep* rows = nullptr;
+    const char* const data = Find(step_->functions[segment.function].of(i)[node.reads[0]], &rows);
+    int branch = 0;
+    if (data == nullptr || !backend_->SelectRow(node.selector, rows->kind, data, &branch)) return false;
+    branches_[i - segment.begin] = branch < 0 || branch > last ? last : branch;  // as TensorFlow's Case
+  }
+  return true;
 }
 
 bool Schedule::Call(const Segment& segment, const Node& node, int call) {
+  if (!Select(segment, node)) return false;
   const int first = node.selector == Selector::kNone ? 0 : 1;
-  const bool is_invocation = node.site != 0;
-  const auto last = static_cast<int>(node.targets.size()) - 1;
+  const int deeper = node.site != 0 ? 1 : 0;
+  OfFunction& mine = functions_[segment.function];
+  const auto depths = mine.depths.begin();
+  may_be_endless_ = *std::max_element(depths + segment.begin, depths + segment.end) + deeper > max_depth_;
+  if (may_be_endless_) return false;
+  std::vector<uint32_t> counts(node.targets.size(), 0);
+  for (const int branch : branches_) ++counts[branch];
+  std::vector<uint32_t> next;  // of each branch
+  for (size_t branch = 0; branch < counts.size(); ++branch) {
+    next.push_back(counts[branch] == 0 ? 0 : NewActivations(node.targets[branch], counts[branch]));
+  }
+  if (deeper != 0) invocations_ += segment.end - segment.begin;
   const int calls = structure_.functions[segment.function].call_count;
   for (uint32_t i = segment.begin; i < segment.end; ++i) {
-    int branch = 0;
-    if (first == 1) {
-      const RowsOfStep* rows = nullptr;
-      const char* const data = Find(step_->functions[segment.function].of(i)[node.reads[0]], &rows);
-      if (data == nullptr || !backend_->SelectRow(node.selector, rows->kind, data, &branch)) return false;
-      if (branch < 0 || branch > last) branch = last;  // as TensorFlow's Case
-    }
-    const int target = node.targets[branch];
-    const int32_t depth = functions_[segment.function].depths[i] + (is_invocation ? 1 : 0);
-    if (depth > max_depth_) {
-      may_be_endless_ = true;
-      return false;
-    }
-    invocations_ += is_invocation ? 1 : 0;
-    const uint32_t child = NewActivation(target, depth);
-    functions_[segment.function].children[size_t{i} * calls + call] = {target, child};
+    const int branch = branches_[i - segment.begin], target = node.targets[branch];
+    const uint32_t child = next[branch]++;
+    functions_[target].depths[child] = mine.depths[i] + deeper;
+    mine.children[size_t{i} * calls + call] = {target, child};
     const RowRef* const from = step_->functions[segment.function].of(i);
     RowRef* const to = step_->functions[target].of(child);
-    for (int argument = 0; argument < plan_.functions[target].arguments; ++argument) {
-      to[argument] = from[node.reads[first + argument]];
-    }
+    const int arguments = plan_.functions[target].arguments;
+    for (int argument = 0; argument < arguments; ++argument) to[argument] = from[node.reads[first + argument]];
   }
   return true;
 }

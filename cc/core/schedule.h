@@ -54,6 +54,16 @@ class StepFrame final : public Holder {
     const std::vector<int>* packed;  // slots
     uint32_t rows;    // added to the sources of its values
     uint32_t frames;  // added to the sources of its frames
+
+    // A value of that step as one of the step that has this source.
+    RowRef InThisStep(RowRef ref) const {
+      if (ref.source & RowRef::kFrame) {
+        ref.source += frames;
+      } else if (!(ref.source & RowRef::kJoin)) {
+        ref.source += rows;
+      }
+      return ref;
+    }
   };
 
   explicit StepFrame(const Plan& plan) : Holder(Kind::kStep), functions(plan.functions.size()) {}
@@ -167,7 +177,9 @@ class Schedule {
   bool RunNow(const Segment& segment, const Node& node);
   void Unpack(const Segment& segment, const Node& node, bool* fits);
   bool Call(const Segment& segment, const Node& node, int call);
-  uint32_t NewActivation(int function, int32_t depth);
+  // The first of so many.
+  uint32_t NewActivations(int function, uint32_t count);
+  bool Select(const Segment& segment, const Node& node);
   bool FindCycle();
   Callers FindCallers() const;
   bool FindCycleAbove(const Callers& callers, int function, uint32_t activation);
@@ -200,6 +212,7 @@ class Schedule {
   std::unordered_map<const Holder*, uint32_t> imported_;
   std::unordered_map<const Holder*, std::pair<uint32_t, uint32_t>> imported_steps_;
   std::vector<const char*> pointers_;
+  std::vector<int> branches_;  // of the activations of a segment
   int64_t invocations_ = 0;
   int64_t activations_ = 0;
   int64_t next_search_;  // for a cycle: at so many activations
