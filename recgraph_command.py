@@ -6,8 +6,10 @@ command sets TensorFlow's log level first.
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import importlib
+import json
 import math
 import os
 import re
@@ -19,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+
+import recgraph_doctor
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -107,7 +111,7 @@ def _import_quietly(name: str) -> None:
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="recgraph")
+@click.version_option(package_name="recgraph", message=f"%(prog)s %(version)s ({recgraph_doctor.versions()})")
 def main() -> None:
     """Recursive neural networks on TensorFlow: train, evaluate, draw and serve them."""
 
@@ -385,6 +389,23 @@ def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture
         click.echo(str(picture))
     if status:
         raise SystemExit(status)
+
+
+@main.command(cls=click.Command)
+@json_option
+def doctor(as_json: bool) -> None:
+    """Look whether Python, TensorFlow and recgraph's libraries fit together; the exit status is 1 where they do not."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    is_good = True
+    for finding in recgraph_doctor.examine():
+        is_good = is_good and finding.is_good
+        if as_json:
+            click.echo(json.dumps(dataclasses.asdict(finding)))
+        else:
+            mark = click.style("ok", fg="green") if finding.is_good else click.style("WRONG", fg="red")
+            click.echo(f"{finding.what:<12} {mark:<5} {finding.found}")
+    if not is_good:
+        raise click.exceptions.Exit(1)
 
 
 @main.command()

@@ -192,7 +192,7 @@ class BuildLibrary(build_ext):
 setup(
     packages=list(packages()),
     package_dir=packages(),
-    py_modules=["recgraph_command"],
+    py_modules=["recgraph_command", "recgraph_doctor"],
     ext_modules=[
         Extension("recgraph.native._librecgraph", sources_of("core", "ops", "kernels")),
         *(Extension(f"recgraph.native._{name}", [f"cc/interpreter/{name}.cc"]) for name in INTERPRETER),
