@@ -295,13 +295,15 @@ class Lowering {
 
   // Whether a result of so many pieces is a factor of a weight's gradient, and nothing else; of the second one alone.
   bool IsFactor(int result, size_t pieces) const {
-    if (static_cast<size_t>(result) < block_.shared.size()) return false;
+    bool is_factor = false;
     for (size_t i = 0; i + 2 < block_.sums.size(); i += 3) {
       const int first = block_.sums[i + 2];
-      if (block_.sums[i] != static_cast<int>(SumKind::kOuter)) continue;
-      if (result == first || (result == first + 1 && pieces == 1)) return true;
+      const bool is_outer = block_.sums[i] == static_cast<int>(SumKind::kOuter);
+      if (result != first && (result != first + 1 || block_.sums[i] == static_cast<int>(SumKind::kDense))) continue;
+      if (!is_outer || (result == first + 1 && pieces > 1)) return false;
+      is_factor = true;
     }
-    return false;
+    return is_factor && static_cast<size_t>(result) >= block_.shared.size();
   }
 
   // If it is floats of inputs.
