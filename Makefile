@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find cc -name '*.cc' -o -name '*.h' -o -name '*.lds')
-CHECKED := recgraph recgraph_command.py recgraph_doctor.py models data benchmarks tests setup.py
+CHECKED := recgraph recgraph_command.py recgraph_doctor.py models data benchmarks examples tests setup.py
 # An editable install: Python is taken from the tree, the library is compiled again where cc/ has changed.
 INSTALL := $(BIN)/python -m pip install --no-build-isolation --editable
 

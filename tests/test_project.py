@@ -56,7 +56,11 @@ def python_files(*folders: str) -> Iterator[Path]:
 
 
 PACKAGE = [path for path in python_files("recgraph", "models", "data", "benchmarks") if path.name != "_build_info.py"]
-EVERYTHING = [*PACKAGE, *python_files("tests"), *map(Path, ("recgraph_command.py", "recgraph_doctor.py", "setup.py"))]
+EVERYTHING = [
+    *PACKAGE,
+    *python_files("tests", "examples"),
+    *map(Path, ("recgraph_command.py", "recgraph_doctor.py", "setup.py")),
+]
 NATIVE = sorted(p.relative_to(REPOSITORY) for p in (REPOSITORY / "cc").rglob("*") if p.suffix in {".cc", ".h"})
 
 

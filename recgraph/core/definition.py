@@ -176,7 +176,7 @@ class Definition:
         return tf.nest.pack_sequence_as(self._declared_inputs, self.placeholders)
 
     @tf.autograph.experimental.do_not_convert
-    def output(self, value: Any, check: bool = True) -> None:
+    def output(self, value: Any, *more: Any, check: bool = True) -> None:
         """Sets the result of the body, which completes the definition.
 
         Args:
@@ -184,11 +184,17 @@ class Definition:
             check: whether the result must match the declared outputs.
 
         Raises:
-            DefinitionError: called outside the `with` block, or a second time.
+            DefinitionError: called outside the `with` block, a second time, or with several results that are no nest.
             SignatureError: the result does not match the declared outputs, or what an earlier recursive call was
                 assumed to return.
         """
         body = self._open_body("output")
+        if more:
+            raise DefinitionError(
+                f"{self.name}: output() takes one nest of results, found {1 + len(more)} arguments",
+                where=origin.here(),
+                next_step="give them as a tuple: output((first, second))",
+            )
         if self._output_structure is not None:
             raise DefinitionError(f"{self.name}: output() was called twice", where=origin.here())
         tensors = tf.nest.map_structure(lambda leaf: self._control.mark_as_return(_as_tensor(self, leaf)), value)

@@ -47,6 +47,16 @@ def test_output_set_twice() -> None:
     check_text(caught.value, where, "twice: output() was called twice")
 
 
+def test_several_results_that_are_no_nest() -> None:
+    """The second is not taken for anything else."""
+    with pytest.raises(DefinitionError) as caught:  # noqa: SIM117
+        with rg.SubGraph("pair") as pair:
+            x = pair.input()
+            pair.output(x, x)
+    assert "pair: output() takes one nest of results, found 2 arguments" in str(caught.value)
+    assert "output((first, second))" in str(caught.value)
+
+
 def test_called_before_its_body_exists() -> None:
     """Without declared outputs nobody can know what a call gives."""
     vague = rg.SubGraph("vague", inputs=INT)
