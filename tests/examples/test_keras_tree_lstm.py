@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -12,19 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
 
 @pytest.fixture(scope="module")
-def example() -> Any:
-    """The module, which is in no package."""
-    spec = importlib.util.spec_from_file_location("keras_tree_lstm", EXAMPLES / "keras_tree_lstm.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def example(load: Callable[[str], Any]) -> Any:
+    return load("keras_tree_lstm")
 
 
 def test_it_learns_to_evaluate_formulas(example: Any) -> None:
