@@ -96,7 +96,9 @@ def _tensorflow() -> str:
 def _library() -> str:
     native = importlib.import_module("recgraph.native")
     count = sum(name.startswith("recgraph_") and not name.endswith("_eager_fallback") for name in dir(native.ops()))
-    return f"{native.LIBRARY} for TensorFlow {native.built_for()}, {count} operations"
+    home = native.folder()
+    others = " or ".join(sorted(native.built_for().values()))
+    return f"{home}, {count} operations (built for TensorFlow {others})"
 
 
 def _extensions() -> str:

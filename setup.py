@@ -1,6 +1,8 @@
 """Builds the libraries of `recgraph/native` and maps the folders to packages.
 
-`_librecgraph.so` has the ops, and TensorFlow loads it; the others are extension modules of Python.
+`tensorflow_<minor>/_librecgraph.so` has the ops, and TensorFlow loads it; the others are extension modules of Python,
+of which `_coexec` belongs to a TensorFlow, too. So one folder can serve several Pythons and TensorFlows, and a wheel has
+the libraries of every TensorFlow that recgraph supports (`tools/wheels.py`).
 
 Everything that needs no code is in pyproject.toml. The compiler is run by ninja: in parallel, and only for
 what has changed since the last build (`build/native` is kept between editable installs).
@@ -22,22 +24,35 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import PlatformError
 
-TENSORFLOW = "2.21"  # the minor version of the range in pyproject.toml
-TENSORFLOW_RANGE = "tensorflow>=2.21,<2.22"
+TENSORFLOWS = ("2.20", "2.21")  # the minor versions of the range in pyproject.toml
+TENSORFLOW_RANGE = "tensorflow>=2.20,<2.22"
 OBJECTS = Path("build/native")
+NATIVE = Path("recgraph/native")
 INTERPRETER = ("frames", "objects", "snapshots")  # modules of one file each in cc/interpreter
 EXPORTS = "cc/exports.lds"
 COEXEC_EXPORTS = "cc/module_exports.lds"
 MAPPED = ("models", "data", "benchmarks")  # folder -> recgraph.<folder>
+SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))  # of extension modules, with the interpreter's version
 
 
 @dataclass(frozen=True)
 class TensorFlow:
-    """What the compiler has to know about the installed TensorFlow."""
+    """What the compiler has to know about the installed TensorFlow.
+
+    Attributes:
+        version: such as `2.21.0`.
+        compile_flags: without where its headers are.
+        folder: of its package.
+    """
 
     version: str
     compile_flags: tuple[str, ...]
-    link_flags: tuple[str, ...]
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """Of the folder for what belongs to its minor version."""
+        return "tensorflow_" + "_".join(self.version.split(".")[:2])
 
 
 def installed_tensorflow() -> TensorFlow:
@@ -48,16 +63,11 @@ def installed_tensorflow() -> TensorFlow:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
-    if not tf.__version__.startswith(TENSORFLOW + "."):
-        raise PlatformError(f"recgraph needs TensorFlow {TENSORFLOW}, found {tf.__version__}. {advice}")
-    # As system headers, TensorFlow's own warnings are not counted among ours.
-    compile_flags = [
-        "-isystem " + flag[2:] if flag.startswith("-I") else flag for flag in tf.sysconfig.get_compile_flags()
-    ]
+    if ".".join(tf.__version__.split(".")[:2]) not in TENSORFLOWS:
+        raise PlatformError(f"recgraph needs TensorFlow {' or '.join(TENSORFLOWS)}, found {tf.__version__}. {advice}")
+    compile_flags = [flag for flag in tf.sysconfig.get_compile_flags() if not flag.startswith("-I")]
     compile_flags.append("-DNDEBUG")  # as TensorFlow is built: without it the nodes of its graphs have other members
-    # Of the second library (the eager C interface) only what is used is recorded.
-    link_flags = [*tf.sysconfig.get_link_flags(), "-Wl,--as-needed", "-l:libtensorflow_cc.so.2"]
-    return TensorFlow(tf.__version__, tuple(compile_flags), tuple(link_flags))
+    return TensorFlow(tf.__version__, tuple(compile_flags), Path(tf.sysconfig.get_lib()))
 
 
 def compiler() -> str:
@@ -78,7 +88,8 @@ def python_headers() -> Path:
     """The folder of Python.h and of the headers about frames, which come with it."""
     folder = Path(sysconfig.get_paths()["include"])
     if not (folder / "internal/pycore_frame.h").exists():
-        raise PlatformError(f"there is no Python.h below {folder}. Install Python's headers (Debian: python3.11-dev).")
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        raise PlatformError(f"there is no Python.h below {folder}. Install Python's headers (Debian: {version}-dev).")
     return folder
 
 
@@ -93,110 +104,149 @@ def packages() -> dict[str, str]:
     return own
 
 
-def write_ninja(tensorflow: TensorFlow, sources: list[str]) -> None:
-    """Writes the build file for all libraries."""
-    from ninja.ninja_syntax import Writer
+class NinjaFile:
+    """The build file for all libraries: those of one TensorFlow and one Python.
 
-    OBJECTS.mkdir(parents=True, exist_ok=True)
-    library = OBJECTS / "_librecgraph.so"
-    warnings = ["-Wall", "-Wextra"]
-    if os.environ.get("RECGRAPH_WERROR", "1") != "0":
-        warnings.append("-Werror")
-    flags = ["-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-I.", *warnings, *tensorflow.compile_flags]
-    link = [f"-Wl,--version-script={EXPORTS}", "-Wl,-z,defs", "-pthread", *tensorflow.link_flags]
-    with open(OBJECTS / "build.ninja", "w", encoding="utf-8") as file:
-        writer: Any = Writer  # releases of ninja differ in what types they declare
-        ninja = writer(file)
-        ninja.variable("builddir", str(OBJECTS))
-        ninja.variable("cxx", compiler())
-        ninja.variable("flags", [*flags, os.environ.get("CXXFLAGS", "")])
-        ninja.variable("link", [*link, os.environ.get("LDFLAGS", "")])
-        ninja.rule("compile", "$cxx $flags -MMD -MF $out.d -c $in -o $out", depfile="$out.d", deps="gcc")
-        ninja.rule("link", "$cxx -shared $in -o $out $link")
-        objects = [str(OBJECTS / source) + ".o" for source in sources]
+    Args:
+        tensorflow: what is compiled against. Its folder is reached by a link of ours, so that other environments with
+            the same version need not compile again what does not depend on Python.
+    """
+
+    def __init__(self, tensorflow: TensorFlow) -> None:
+        from ninja.ninja_syntax import Writer
+
+        self.objects = OBJECTS / f"tensorflow-{tensorflow.version}"
+        self.modules = self.objects / SUFFIX.split(".")[1]
+        self.path = self.modules / "build.ninja"
+        self.library = OBJECTS / tensorflow.name / "_librecgraph.so"
+        self.module = OBJECTS / tensorflow.name / f"_coexec{SUFFIX}"
+        self.modules.mkdir(parents=True, exist_ok=True)
+        link = self.objects / "tensorflow"
+        link.unlink(missing_ok=True)
+        link.symlink_to(tensorflow.folder, target_is_directory=True)
+        # As system headers, TensorFlow's own warnings are not counted among ours. Of the second library (the eager C
+        # interface) only what is used is recorded.
+        self.headers = ["-isystem", str(link / "include"), *tensorflow.compile_flags]
+        self.libraries = [f"-L{link}", "-l:libtensorflow_framework.so.2"]
+        self.libraries += ["-Wl,--as-needed", "-l:libtensorflow_cc.so.2", "-pthread", os.environ.get("LDFLAGS", "")]
+        self.common = ["-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-I.", "-Wall", "-Wextra"]
+        if os.environ.get("RECGRAPH_WERROR", "1") != "0":
+            self.common.append("-Werror")
+        self.portable: list[str] = []
+        if os.environ.get("RECGRAPH_PORTABLE", "0") != "0":  # the libraries are for older systems than this one
+            self.common += ["-include", "cc/portable/portable.h"]
+            self.portable = ["cc/portable/portable.cc"]
+        with open(self.path, "w", encoding="utf-8") as file:
+            writer: Any = Writer  # releases of ninja differ in what types they declare
+            self.ninja = writer(file)
+            self.ninja.variable("builddir", str(self.objects))
+            self.ninja.variable("cxx", compiler())
+            self._write_library()
+            self._write_coexec()
+            self._write_interpreter()
+            self.ninja.close()
+
+    def targets(self) -> list[Path]:
+        """The libraries, below OBJECTS as they are to be below NATIVE."""
+        return [self.library, self.module, *(OBJECTS / f"_{name}{SUFFIX}" for name in INTERPRETER)]
+
+    def _write_library(self) -> None:
+        """The op library, which does not depend on Python."""
+        flags = [*self.common, *self.headers]
+        self._compile_rule("compile", flags)
+        parsed = self._precompile("compile", "cc/kernels/precompiled.h", self.objects)
+        objects = self._objects("compile", [*sources_of("core"), *self.portable], self.objects, "")
+        objects += self._objects("compile", sources_of("ops", "kernels"), self.objects, parsed)
+        link = [f"-Wl,--version-script={EXPORTS}", "-Wl,-z,defs", *self.libraries]
+        self.ninja.variable("link", link)
+        self.ninja.rule("link", "$cxx -shared $in -o $out $link", description="link $out")
+        self.ninja.build(str(self.library), "link", objects, implicit=[EXPORTS])
+
+    def _write_coexec(self) -> None:
+        """The extension module of co-execution. What it needs of Python is there when Python loads it."""
+        python = ["-isystem", "cc/python/shim", "-isystem", str(python_headers())]
+        self._compile_rule("compile_coexec", [*self.common, *self.headers, *python])
+        parsed = self._precompile("compile_coexec", "cc/python/precompiled.h", self.modules)
+        objects = self._objects("compile_coexec", sources_of("python"), self.modules, parsed)
+        objects += self._objects("compile_coexec", self.portable, self.modules, "")
+        self.ninja.variable("link_coexec", [f"-Wl,--version-script={COEXEC_EXPORTS}", *self.libraries])
+        self.ninja.rule("link_coexec", "$cxx -shared $in -o $out $link_coexec", description="link $out")
+        self.ninja.build(str(self.module), "link_coexec", objects, implicit=[COEXEC_EXPORTS])
+
+    def _write_interpreter(self) -> None:
+        """The extension modules that need Python's headers and no TensorFlow."""
+        flags = ["-std=c++17", *self.common, "-isystem", str(python_headers()), os.environ.get("CXXFLAGS", "")]
+        self.ninja.variable("module_flags", flags)
+        self.ninja.variable("link_module", os.environ.get("LDFLAGS", ""))
+        command = "$cxx $module_flags -MMD -MF $out.d -shared $in -o $out $link_module"
+        self.ninja.rule("extension", command, depfile="$out.d", description="compile $out")
+        for name in INTERPRETER:
+            sources = [f"cc/interpreter/{name}.cc", *self.portable]
+            self.ninja.build(str(OBJECTS / f"_{name}{SUFFIX}"), "extension", sources)
+
+    def _compile_rule(self, rule: str, flags: list[str]) -> None:
+        self.ninja.variable(f"{rule}_flags", [*flags, os.environ.get("CXXFLAGS", "")])
+        command = f"$cxx ${rule}_flags $parsed -MMD -MF $out.d -c $in -o $out"
+        self.ninja.rule(rule, command, depfile="$out.d", deps="gcc", description="compile $in")
+
+    def _precompile(self, rule: str, header: str, folder: Path) -> str:
+        """Has TensorFlow's headers parsed once: most of the time of a small file is theirs. Gives the header's name."""
+        copy = folder / Path(header).name
+        self.ninja.rule(f"copy_{rule}", "cp $in $out", description="copy $in")
+        self.ninja.build(str(copy), f"copy_{rule}", header)
+        self.ninja.build(f"{copy}.gch", rule, str(copy), variables={"parsed": "-x c++-header"})
+        return str(copy)
+
+    def _objects(self, rule: str, sources: list[str], folder: Path, parsed: str) -> list[str]:
+        objects = [str(folder / source) + ".o" for source in sources]
         for source, target in zip(sources, objects, strict=True):
-            ninja.build(target, "compile", source)
-        ninja.build(str(library), "link", objects, implicit=[EXPORTS])
-        _write_interpreter(ninja, warnings)
-        _write_coexec(ninja, [*flags, "-isystem cc/python/shim", f"-isystem {python_headers()}"], tensorflow)
-        ninja.close()
+            needed = [f"{parsed}.gch"] if parsed else []
+            variables = {"parsed": f"-Winvalid-pch -include {parsed}"} if parsed else {}
+            self.ninja.build(target, rule, source, implicit=needed, variables=variables)
+        return objects
 
 
-def _write_interpreter(ninja: Any, warnings: list[str]) -> None:
-    """The extension modules that need Python's headers and no TensorFlow."""
-    flags = ["-std=c++17", "-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-I.", *warnings]
-    ninja.variable("module_flags", [*flags, "-isystem", str(python_headers()), os.environ.get("CXXFLAGS", "")])
-    ninja.rule("extension", "$cxx $module_flags -MMD -MF $out.d -shared $in -o $out $link_module", depfile="$out.d")
-    ninja.variable("link_module", os.environ.get("LDFLAGS", ""))
-    for name in INTERPRETER:
-        ninja.build(str(OBJECTS / f"_{name}.so"), "extension", f"cc/interpreter/{name}.cc")
-
-
-def _write_coexec(ninja: Any, flags: list[str], tensorflow: TensorFlow) -> None:
-    """The extension module of co-execution. What it needs of Python is there when Python loads it."""
-    link = [f"-Wl,--version-script={COEXEC_EXPORTS}", "-pthread", *tensorflow.link_flags, os.environ.get("LDFLAGS", "")]
-    ninja.variable("coexec_flags", [*flags, os.environ.get("CXXFLAGS", "")])
-    ninja.variable("link_coexec", link)
-    ninja.rule("compile_coexec", "$cxx $coexec_flags -MMD -MF $out.d -c $in -o $out", depfile="$out.d", deps="gcc")
-    ninja.rule("link_coexec", "$cxx -shared $in -o $out $link_coexec")
-    sources = sources_of("python")
-    objects = [str(OBJECTS / source) + ".o" for source in sources]
-    for source, target in zip(sources, objects, strict=True):
-        ninja.build(target, "compile_coexec", source)
-    ninja.build(str(OBJECTS / "_coexec.so"), "link_coexec", objects, implicit=[COEXEC_EXPORTS])
-
-
-def run_ninja() -> None:
+def run_ninja(path: Path) -> None:
     """Compiles what has changed; RECGRAPH_JOBS limits the compilers that run at once (1.5 GB each)."""
     jobs = os.environ.get("RECGRAPH_JOBS") or str(len(os.sched_getaffinity(0)))
-    command = [sys.executable, "-m", "ninja", "-f", str(OBJECTS / "build.ninja"), "-j", jobs]
-    if subprocess.run(command).returncode != 0:
+    if subprocess.run([sys.executable, "-m", "ninja", "-f", str(path), "-j", jobs]).returncode != 0:
         raise PlatformError(
             "the op library did not compile, see above. If a newer compiler only has new warnings, "
             "RECGRAPH_WERROR=0 lets them pass."
         )
 
 
-class BuildLibrary(build_ext):
-    """Makes the op library, which is no extension module, and the modules beside it."""
+class BuildLibraries(build_ext):
+    """Makes all libraries, of which setuptools knows no more than that there are some."""
 
-    def get_ext_filename(self, fullname: str) -> str:
-        """The library is loaded by TensorFlow, not imported: no interpreter tag in its name."""
-        return fullname.replace(".", "/") + ".so"
-
-    def build_extension(self, ext: Extension) -> None:
-        """Compiles the library and writes beside it which TensorFlow it was built for."""
-        if not ext.sources:
+    def run(self) -> None:
+        """Compiles the libraries, and writes beside those of a TensorFlow which one it was."""
+        if not Path("cc/core").is_dir():
             raise PlatformError("there are no C++ sources under cc/; is the source tree complete?")
-        target = Path(self.get_ext_fullpath(ext.name))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.stem == "_librecgraph":
-            self.build_all(ext.sources, target)
-        self.copy_file(str(OBJECTS / target.name), str(target))
-
-    def build_all(self, sources: list[str], target: Path) -> None:
-        """Compiles all libraries, and says beside `target` what for."""
         tensorflow = installed_tensorflow()
-        write_ninja(tensorflow, sources)
-        run_ninja()
-        text = f'"""Written by setup.py."""\n\nTENSORFLOW_VERSION = "{tensorflow.version}"\n'
-        (target.parent / "_build_info.py").write_text(text, encoding="utf-8")
+        file = NinjaFile(tensorflow)
+        run_ninja(file.path)
+        native = NATIVE if self.inplace else Path(self.build_lib) / NATIVE
+        for library in file.targets():
+            target = native / library.relative_to(OBJECTS)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self.copy_file(str(library), str(target))
+        (native / tensorflow.name / "BUILT_FOR").write_text(f"{tensorflow.version}\n", encoding="utf-8")
 
-    def copy_extensions_to_source(self) -> None:
-        """For an editable install the library and its note go into the source folder."""
-        super().copy_extensions_to_source()
-        native = Path("recgraph/native")
-        self.copy_file(str(Path(self.build_lib, native, "_build_info.py")), str(native))
+    def get_outputs(self) -> list[str]:
+        """What a wheel has of them: all that is there, by this run or by one for another TensorFlow."""
+        native = Path(self.build_lib) / NATIVE
+        return sorted(str(path) for path in native.rglob("*") if path.suffix == ".so" or path.name == "BUILT_FOR")
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """None: an editable install has them in the source folder."""
+        return {}
 
 
 setup(
     packages=list(packages()),
     package_dir=packages(),
     py_modules=["recgraph_command", "recgraph_doctor"],
-    ext_modules=[
-        Extension("recgraph.native._librecgraph", sources_of("core", "ops", "kernels")),
-        *(Extension(f"recgraph.native._{name}", [f"cc/interpreter/{name}.cc"]) for name in INTERPRETER),
-        Extension("recgraph.native._coexec", sources_of("python")),
-    ],
-    cmdclass={"build_ext": BuildLibrary},
+    ext_modules=[Extension("recgraph.native", sources_of("core", "ops", "kernels", "python", "interpreter"))],
+    cmdclass={"build_ext": BuildLibraries},
 )

@@ -52,14 +52,16 @@ SANITIZERS: Final = {
     ),
 }
 BUILD: Final = """
-import runpy, subprocess, sys
+import runpy, shutil, subprocess, sys
 library = sys.argv[1]
 sys.argv = ["setup.py", "--version"]
 setup = runpy.run_path("setup.py")
-setup["write_ninja"](setup["installed_tensorflow"](), setup["sources_of"]("core", "ops", "kernels"))
-subprocess.run([sys.executable, "-m", "ninja", "-f", "build/native/build.ninja", library], check=True)
+file = setup["NinjaFile"](setup["installed_tensorflow"]())
+(target,) = [path for path in file.targets() if path.name.split(".")[0] == library]
+subprocess.run([sys.executable, "-m", "ninja", "-f", str(file.path), str(target)], check=True)
+shutil.copy(target, setup["NATIVE"] / target.relative_to(setup["OBJECTS"]))
 """
-DEVICE, OPERATIONS = "build/native/_coexec.so", "build/native/_librecgraph.so"
+DEVICE, OPERATIONS = "_coexec", "_librecgraph"
 
 
 def run(command: list[str], folder: Path, **environment: str) -> str:
@@ -86,7 +88,6 @@ def sanitized(name: str, library: str, folder: Path) -> tuple[Path, dict[str, st
     sanitizer, flag = SANITIZERS[name], f"-fsanitize={name}"
     flags = f"-O1 -g {flag} {sanitizer.flags}"
     run([sys.executable, "-c", BUILD, library], copy, CXXFLAGS=flags, LDFLAGS=flag, RECGRAPH_WERROR="0")
-    shutil.copy(copy / library, copy / "recgraph/native")
     options = f"{sanitizer.options} log_path={folder / 'report'}"
     if name == "thread":
         suppressed = folder / "suppressed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,10 +78,10 @@ def ninja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.delenv("LDFLAGS", raising=False)
     setup = _setup_py(monkeypatch)
     monkeypatch.setattr(setup, "OBJECTS", tmp_path)
+    monkeypatch.setattr(setup, "SUFFIX", ".cpython-311-x86_64-linux-gnu.so")
     monkeypatch.setattr(setup, "python_headers", lambda: Path("/python"))
-    tensorflow = setup.TensorFlow("2.21.0", ("-isystem /tensorflow", *TENSORFLOW_COPTS, "-DNDEBUG"), ())
-    setup.write_ninja(tensorflow, setup.sources_of("core", "ops", "kernels"))
-    return re.sub(r" *\$\n *", " ", (tmp_path / "build.ninja").read_text(encoding="utf-8"))
+    tensorflow = setup.TensorFlow("2.21.0", (*TENSORFLOW_COPTS, "-DNDEBUG"), Path("/tensorflow"))
+    return re.sub(r" *\$\n *", " ", setup.NinjaFile(tensorflow).path.read_text(encoding="utf-8"))
 
 
 def _setup_py(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
@@ -111,21 +112,22 @@ def from_ninja(text: str) -> dict[str, Library]:
         names = inputs.split()
         if target.endswith(".o"):
             compiled[target] = (names[0], flags_of(rule, "compile"))
+        if not target.endswith(".so"):
             continue
         sources = dict(compiled[name] if name in compiled else (name, flags_of(rule, "compile")) for name in names)
-        made[Path(target).name] = Library(sources, flags_of(rule, "link"))
+        made[f"{Path(target).name.split('.')[0]}.so"] = Library(sources, flags_of(rule, "link"))
     return made
 
 
 def _flags(text: str) -> Iterator[str]:
     """Without where headers are, and what Bazel itself adds for a shared library."""
     text = re.sub(r"-isystem \S+", "", text)
-    yield from (flag for flag in text.split() if flag not in {"-I.", "-fPIC"})
+    yield from (flag for flag in text.split() if flag not in {"-I.", "-fPIC"} and not flag.startswith(("-L", "-l")))
 
 
 def as_in_ninja(link: frozenset[str]) -> frozenset[str]:
     """Flags for the linker, with files where Bazel has labels."""
-    return frozenset(re.sub(r"\$\(location (.*)\)", r"\1", flag) for flag in link) - {"-Wl,--as-needed"}
+    return frozenset(re.sub(r"\$\(location (.*)\)", r"\1", flag) for flag in link)
 
 
 def test_the_same_libraries_from_the_same_sources_with_the_same_flags(ninja: str) -> None:
@@ -146,9 +148,16 @@ def test_every_header_that_a_library_may_include_is_declared() -> None:
 
 
 def test_the_same_tensorflow_is_asked_for() -> None:
-    """By setup.py and by the repository rule."""
-    (minor,) = re.findall(r'^TENSORFLOW = "(.*)"', (REPOSITORY / "setup.py").read_text(encoding="utf-8"), re.MULTILINE)
-    assert f'_MINOR = "{minor}."' in (REPOSITORY / "tensorflow.bzl").read_text(encoding="utf-8")
+    """By setup.py, the metadata and the repository rule, which takes the newest."""
+    text = (REPOSITORY / "setup.py").read_text(encoding="utf-8")
+    (minors,) = re.findall(r"^TENSORFLOWS = \((.*)\)", text, re.MULTILINE)
+    oldest, *_, newest = re.findall(r'"([0-9.]+)"', minors)
+    assert f'_MINOR = "{newest}."' in (REPOSITORY / "tensorflow.bzl").read_text(encoding="utf-8")
+    major, minor = newest.split(".")
+    wanted = f"tensorflow>={oldest},<{major}.{int(minor) + 1}"
+    assert f'TENSORFLOW_RANGE = "{wanted}"' in text
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    assert wanted in project["build-system"]["requires"]
 
 
 @pytest.mark.parametrize(

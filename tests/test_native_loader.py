@@ -25,7 +25,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def message(error: pytest.ExceptionInfo[NativeLibraryError]) -> str:
     """What the user reads, without the place of this installation."""
-    return str(error.value).replace(str(native.LIBRARY), "LIBRARY")
+    return str(error.value).replace(str(native.FOLDER), "FOLDER")
 
 
 def test_the_installed_library_loads_once_and_gives_its_ops() -> None:
@@ -49,7 +49,7 @@ def test_eight_threads_that_come_first_load_it_once(fresh: pytest.MonkeyPatch) -
         thread.start()
     for thread in threads:
         thread.join()
-    assert loads == [native.LIBRARY]
+    assert loads == [native.folder() / "_librecgraph.so"]
 
 
 def test_importing_the_package_opens_the_door() -> None:
@@ -59,24 +59,40 @@ def test_importing_the_package_opens_the_door() -> None:
     assert result.stdout.strip() == "1"
 
 
-def test_another_tensorflow_is_named_with_what_to_install(fresh: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("installed", "wanted"), [("2.99.3", "2.21"), ("2.19.1", "2.20")])
+def test_another_tensorflow_is_named_with_what_to_install(
+    fresh: pytest.MonkeyPatch, installed: str, wanted: str
+) -> None:
     """Between minor versions of TensorFlow the library would crash rather than fail."""
-    fresh.setattr(native, "built_for", lambda: "2.99.1")
-    fresh.setattr(native, "_installed_version", lambda built: "2.21.0")
+    fresh.setattr(native, "built_for", lambda: {"2.20": "2.20.0", "2.21": "2.21.1"})
+    fresh.setattr(native, "_installed_version", lambda built: installed)
     with pytest.raises(NativeLibraryError) as error:
         native.ops()
     assert message(error) == (
-        "the op library was built for another TensorFlow [native-library]\n"
-        "  where:     LIBRARY\n"
-        "  found:     TensorFlow 2.21.0 is installed\n"
-        "  expected:  TensorFlow 2.99 (built for 2.99.1)\n"
-        "  next step: pip install 'tensorflow==2.99.*' (or tensorflow-cpu)"
+        "the op library was not built for this TensorFlow [native-library]\n"
+        "  where:     FOLDER\n"
+        f"  found:     TensorFlow {installed} is installed\n"
+        "  expected:  TensorFlow 2.20 or 2.21 (built for 2.20.0, 2.21.1)\n"
+        f"  next step: pip install 'tensorflow=={wanted}.*' (or tensorflow-cpu)"
     )
 
 
 def test_another_patch_release_of_the_same_minor_is_accepted() -> None:
     """A security release of TensorFlow must not ask for a new recgraph."""
-    native._check_version("2.21.0", "2.21.3")
+    assert native._fitting({"2.20": "2.20.0", "2.21": "2.21.0"}, "2.21.3") == native.FOLDER / "tensorflow_2_21"
+
+
+def test_of_several_libraries_the_one_that_fits_is_taken(tmp_path: Path, fresh: pytest.MonkeyPatch) -> None:
+    """2.9 comes before 2.10, and a folder without a note is none of ours."""
+    fresh.setattr(native, "FOLDER", tmp_path)
+    for version in ("2.10.1", "2.9.0"):
+        home = tmp_path / f"tensorflow_{version.rsplit('.', 1)[0].replace('.', '_')}"
+        home.mkdir()
+        (home / "BUILT_FOR").write_text(f"{version}\n", encoding="utf-8")
+    (tmp_path / "tensorflow_2_11").mkdir()
+    assert list(native.built_for().items()) == [("2.9", "2.9.0"), ("2.10", "2.10.1")]
+    fresh.setattr(native, "_installed_version", lambda built: "2.9.4")
+    assert native.folder() == tmp_path / "tensorflow_2_9"
 
 
 def test_no_tensorflow_at_all_is_said_so(fresh: pytest.MonkeyPatch) -> None:
@@ -90,7 +106,7 @@ def test_no_tensorflow_at_all_is_said_so(fresh: pytest.MonkeyPatch) -> None:
 
     fresh.setattr("builtins.__import__", without_tensorflow)
     with pytest.raises(NativeLibraryError, match="recgraph needs TensorFlow, and none is installed") as error:
-        native._installed_version("2.21.0")
+        native._installed_version({"2.20": "2.20.0", "2.21": "2.21.0"})
     assert error.value.next_step == "pip install 'tensorflow==2.21.*'"
 
 

@@ -11,8 +11,8 @@
 
 #include <unordered_map>
 
-#if PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030c0000
-#error "the layout of frames is that of CPython 3.11"
+#if PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030e0000
+#error "the layout of frames is that of CPython 3.11 to 3.13"
 #endif
 
 namespace {
@@ -32,15 +32,46 @@ _PyFrameEvalFunction evaluate_before = nullptr;
 PyObject* plain = nullptr;        // what a handler gives to let the call happen
 PyObject* own_folder = nullptr;  // frames of files in it are left out of tracebacks
 
+// What a frame has, whatever the interpreter's version calls it. Both are borrowed.
+PyCodeObject* CodeOf(_PyInterpreterFrame* frame) {
+#if PY_VERSION_HEX < 0x030d0000
+  return frame->f_code;
+#else
+  return _PyFrame_GetCode(frame);
+#endif
+}
+
+PyObject* FunctionOf(_PyInterpreterFrame* frame) {
+#if PY_VERSION_HEX < 0x030c0000
+  return reinterpret_cast<PyObject*>(frame->f_func);
+#else
+  return frame->f_funcobj;
+#endif
+}
+
 PyObject* Plainly(PyThreadState* thread, _PyInterpreterFrame* frame, int throws) {
   _PyFrameEvalFunction evaluate = evaluate_before != nullptr ? evaluate_before : _PyEval_EvalFrameDefault;
   return evaluate(thread, frame, throws);
 }
 
+// Takes a frame that is not evaluated off the stack. Until CPython 3.11 the caller of the hook does that; since 3.12 who
+// evaluates a frame clears it, and what clears it is not exported. So the interpreter is told that the frame has raised
+// before its first instruction, where no handler is.
+#if PY_VERSION_HEX < 0x030c0000
+void Discard(PyThreadState*, _PyInterpreterFrame*) {}
+#else
+void Discard(PyThreadState* thread, _PyInterpreterFrame* frame) {
+  PyObject* raised = PyErr_GetRaisedException();
+  PyErr_SetNone(PyExc_GeneratorExit);
+  Py_XDECREF(_PyEval_EvalFrameDefault(thread, frame, 1));
+  PyErr_SetRaisedException(raised);  // in place of ours
+}
+#endif
+
 // The values of a function's parameters, in the order of its signature: here `*args` comes after names to be given by
 // keyword.
 PyObject* Parameters(_PyInterpreterFrame* frame) {
-  const PyCodeObject* code = frame->f_code;
+  const PyCodeObject* code = CodeOf(frame);
   const Py_ssize_t positional = code->co_argcount, named = code->co_kwonlyargcount;
   const bool star = (code->co_flags & CO_VARARGS) != 0, stars = (code->co_flags & CO_VARKEYWORDS) != 0;
   PyObject* values = PyTuple_New(positional + named + star + stars);
@@ -77,32 +108,33 @@ void LeaveUsOut() {
 
 // Calls a handler in place of a function.
 PyObject* Handled(PyThreadState* thread, _PyInterpreterFrame* frame, PyObject* handler) {
-  PyObject* parameters = Parameters(frame);
-  if (parameters == nullptr) return nullptr;
-  Py_INCREF(handler);
-  PyObject* result =
-      PyObject_CallFunctionObjArgs(handler, reinterpret_cast<PyObject*>(frame->f_func), parameters, nullptr);
-  Py_DECREF(handler);
-  Py_DECREF(parameters);
-  if (result == plain) {
-    Py_DECREF(result);
-    return Plainly(thread, frame, 0);
+  PyObject* result = nullptr;
+  if (PyObject* parameters = Parameters(frame)) {
+    Py_INCREF(handler);
+    result = PyObject_CallFunctionObjArgs(handler, FunctionOf(frame), parameters, nullptr);
+    Py_DECREF(handler);
+    Py_DECREF(parameters);
+    if (result == plain) {
+      Py_DECREF(result);
+      return Plainly(thread, frame, 0);
+    }
+    if (result == nullptr) LeaveUsOut();
   }
-  if (result == nullptr) LeaveUsOut();
+  Discard(thread, frame);
   return result;
 }
 
 // The handler of a function's calls, borrowed; None if they are left alone, null if asking for it has failed.
 PyObject* HandlerOf(_PyInterpreterFrame* frame, Watch* watch) {
-  auto found = watch->handlers->find(frame->f_code);
+  auto found = watch->handlers->find(CodeOf(frame));
   if (found == watch->handlers->end() && watch->met != nullptr && !watch->is_meeting) {
     Py_INCREF(watch);
     watch->is_meeting = true;
     PyObject* met = Py_NewRef(watch->met);
-    PyObject* ignored = PyObject_CallFunctionObjArgs(met, reinterpret_cast<PyObject*>(frame->f_func), nullptr);
+    PyObject* ignored = PyObject_CallFunctionObjArgs(met, FunctionOf(frame), nullptr);
     Py_DECREF(met);
     watch->is_meeting = false;
-    found = watch->handlers->find(frame->f_code);
+    found = watch->handlers->find(CodeOf(frame));
     PyObject* handler = found != watch->handlers->end() && current == watch ? found->second : Py_None;
     Py_DECREF(watch);
     Py_XDECREF(ignored);
@@ -115,7 +147,10 @@ PyObject* Evaluate(PyThreadState* thread, _PyInterpreterFrame* frame, int throws
   // With a debugger the program runs as it is written.
   if (current == nullptr || throws || thread->c_tracefunc != nullptr) return Plainly(thread, frame, throws);
   PyObject* handler = HandlerOf(frame, current);
-  if (handler == nullptr) return nullptr;
+  if (handler == nullptr) {
+    Discard(thread, frame);
+    return nullptr;
+  }
   return handler == Py_None ? Plainly(thread, frame, 0) : Handled(thread, frame, handler);
 }
 

@@ -2,10 +2,11 @@
 // are compared before each call of a graph that holds for them (`recgraph/speculate/observe/keras_state.py`).
 //
 // What is the very object that it was is told here; of the rest, Python is asked. A dictionary that has not been written
-// since it was compared, which its version tells (PEP 509), is not gone through again. Threading: all under the
-// interpreter's lock. Python that is asked may change whatever it likes: nothing borrowed is used after it.
+// since it was compared, which its version tells, is not gone through again. Threading: all under the interpreter's lock.
+// Python that is asked may change whatever it likes: nothing borrowed is used after it.
 
 #include <cstdint>
+#include <unordered_map>
 
 #include "cc/interpreter/owned.h"
 
@@ -39,7 +40,60 @@ struct Versions {
   Py_buffer buffer = {};
 };
 
+#if PY_VERSION_HEX < 0x030c0000
+
+// The interpreter counts (PEP 509).
 uint64_t VersionOf(PyObject* dictionary) { return reinterpret_cast<PyDictObject*>(dictionary)->ma_version_tag; }
+bool CanTellVersions() { return true; }
+
+#else
+
+// We count, as the interpreter tells us of each change of a dictionary that it watches for us. Of attributes that an
+// object holds beside its dictionary neither this nor the interpreter's own count tells (3.13): these dictionaries have
+// no version.
+class DictionaryVersions {
+ public:
+  static bool Begin() { return (watcher_ = PyDict_AddWatcher(Changed)) >= 0; }
+
+  static uint64_t Of(PyObject* dictionary) {
+    if (reinterpret_cast<PyDictObject*>(dictionary)->ma_values != nullptr) return ++last_;  // never again the same
+    uint64_t& version = versions_[dictionary];
+    if (version != 0) return version;
+    if (PyDict_Watch(watcher_, dictionary) < 0) {
+      PyErr_Clear();
+      versions_.erase(dictionary);
+      return ++last_;
+    }
+    return version = ++last_;
+  }
+
+ private:
+  static int Changed(PyDict_WatchEvent, PyObject* dictionary, PyObject*, PyObject*) {
+    versions_.erase(dictionary);
+    return 0;
+  }
+
+  static inline int watcher_ = -1;
+  static inline uint64_t last_ = 0;
+  static inline std::unordered_map<PyObject*, uint64_t> versions_;  // of what has not changed since it was asked for
+};
+
+uint64_t VersionOf(PyObject* dictionary) { return DictionaryVersions::Of(dictionary); }
+bool CanTellVersions() { return DictionaryVersions::Begin(); }
+
+#endif
+
+// The object of a weak reference, null if it has died.
+Owned Alive(PyObject* reference) {
+#if PY_VERSION_HEX < 0x030d0000
+  PyObject* thing = PyWeakref_GetObject(reference);
+  return Owned(thing == Py_None ? nullptr : Py_XNewRef(thing));
+#else
+  PyObject* thing = nullptr;
+  PyWeakref_GetRef(reference, &thing);  // fails only for what is no weak reference
+  return Owned(thing);
+#endif
+}
 
 // Whether an object that may have died has the attributes `names`, in its dictionary, with `values`; none of a name
 // whose value is `...`.
@@ -48,8 +102,8 @@ Answer HasAttributes(PyObject* reference, PyObject* names, PyObject* values, PyO
     PyErr_SetString(PyExc_TypeError, "an owner of attributes has to be a weak reference");
     return Answer::kError;
   }
-  const Owned thing(Py_XNewRef(PyWeakref_GetObject(reference)));
-  if (thing.get() == Py_None) return Answer::kNo;
+  const Owned thing = Alive(reference);
+  if (thing == nullptr) return Answer::kNo;
   const Owned attributes(PyObject_GenericGetDict(thing.get(), nullptr));
   if (attributes == nullptr) return Answer::kError;
   if (VersionOf(attributes.get()) == *version) return Answer::kYes;
@@ -72,6 +126,20 @@ Answer HasAttributes(PyObject* reference, PyObject* names, PyObject* values, PyO
   return Answer::kYes;
 }
 
+// Whether a set, which is as large as `values`, has just these objects in this order.
+bool HasTheSameInOrder(PyObject* set, PyObject* values) {
+  const Owned members(PyObject_GetIter(set));
+  for (Py_ssize_t i = 0; members != nullptr && i < PyTuple_GET_SIZE(values); ++i) {
+    const Owned member(PyIter_Next(members.get()));
+    if (member.get() != PyTuple_GET_ITEM(values, i)) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  PyErr_Clear();
+  return members != nullptr;
+}
+
 // Whether a list, set or dictionary that is gone through as Python's own are has just these objects, in this order. No
 // Python runs.
 bool IsTheSame(PyObject* container, PyObject* values, uint64_t* version) {
@@ -84,12 +152,7 @@ bool IsTheSame(PyObject* container, PyObject* values, uint64_t* version) {
   }
   if (PyAnySet_Check(container) && Py_TYPE(container)->tp_iter == PySet_Type.tp_iter) {
     if (PySet_GET_SIZE(container) != PyTuple_GET_SIZE(values)) return false;
-    PyObject* member;
-    Py_hash_t hash;
-    for (Py_ssize_t place = 0, i = 0; _PySet_NextEntry(container, &place, &member, &hash); ++i) {
-      if (member != PyTuple_GET_ITEM(values, i)) return false;
-    }
-    return true;
+    return HasTheSameInOrder(container, values);
   }
   if (!PyDict_Check(container) || Py_TYPE(container)->tp_iter != PyDict_Type.tp_iter) return false;
   if (VersionOf(container) == *version) return true;
@@ -156,4 +219,4 @@ PyModuleDef module = {
 
 }  // namespace
 
-PyMODINIT_FUNC PyInit__snapshots() { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__snapshots() { return CanTellVersions() ? PyModule_Create(&module) : nullptr; }

@@ -79,6 +79,15 @@ void DeletePlan(PyObject* capsule) {
   Py_END_ALLOW_THREADS;
 }
 
+// Whether Python is ending, when its lock is no longer to be had.
+bool PythonEnds() {
+#if PY_VERSION_HEX < 0x030d0000
+  return _Py_IsFinalizing() != 0;
+#else
+  return Py_IsFinalizing() != 0;
+#endif
+}
+
 // plan(description, kept): the second is let go of when no step needs the plan any more.
 PyObject* MakePlan(PyObject*, PyObject* arguments) {
   PyObject *described, *kept;
@@ -87,7 +96,7 @@ PyObject* MakePlan(PyObject*, PyObject* arguments) {
   if (*plan == nullptr) return nullptr;
   Py_INCREF(kept);
   (*plan)->kept = std::shared_ptr<PyObject>(kept, [](PyObject* object) {
-    if (_Py_IsFinalizing()) return;
+    if (PythonEnds()) return;
     const PyGILState_STATE state = PyGILState_Ensure();
     Py_DECREF(object);
     PyGILState_Release(state);

@@ -1,4 +1,4 @@
-"""The door to the op library: finds it, checks that it fits the installed TensorFlow, loads it on first use."""
+"""The door to the compiled libraries: finds those that fit the installed TensorFlow, and loads them on first use."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from types import ModuleType
 
 from recgraph.errors import NativeLibraryError
 
-LIBRARY = Path(__file__).with_name("_librecgraph.so")
-
+FOLDER = Path(__file__).parent
 _REBUILD = "install recgraph again for this TensorFlow: pip install --force-reinstall --no-deps recgraph"
 _lock = threading.Lock()
 
@@ -22,7 +21,7 @@ def ops() -> ModuleType:
     The first call, which `import recgraph` makes, loads the library, once per process.
 
     Raises:
-        NativeLibraryError: the library was not built, is broken, or was built for another TensorFlow.
+        NativeLibraryError: the library was not built, is broken, or was built for other TensorFlows.
     """
     with _lock:
         return _loaded()
@@ -58,54 +57,55 @@ def snapshots() -> ModuleType:
     return _module("_snapshots")
 
 
-def _module(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(f"recgraph.native.{name}")
-    except ImportError as error:
-        raise NativeLibraryError("the extension module was not built", found=str(error), next_step=_REBUILD) from error
-
-
 def coexec() -> ModuleType:
     """The extension module by which co-execution sees eager operations; loaded on first use.
 
     Raises:
-        NativeLibraryError: it was not built, is broken, or was built for another TensorFlow.
+        NativeLibraryError: it was not built, is broken, or was built for other TensorFlows or another Python.
     """
     with _lock:
-        return _loaded_coexec()
+        return _module(f"{folder().name}._coexec")
 
 
-def built_for() -> str:
-    """The version of TensorFlow that the op library was compiled against, e.g. `"2.21.0"`."""
+def folder() -> Path:
+    """The folder of the libraries that fit the installed TensorFlow.
+
+    Raises:
+        NativeLibraryError: there is none, or no TensorFlow.
+    """
+    built = built_for()
+    return _fitting(built, _installed_version(built))
+
+
+def built_for() -> dict[str, str]:
+    """The versions of TensorFlow that the libraries here were compiled against, by minor: `{"2.21": "2.21.0"}`.
+
+    Raises:
+        NativeLibraryError: none were built.
+    """
+    notes = FOLDER.glob("tensorflow_*/BUILT_FOR")
+    versions = sorted((note.read_text(encoding="utf-8").strip() for note in notes), key=_number)
+    if not versions:
+        raise _not_built(FOLDER)
+    return {_minor(version): version for version in versions}
+
+
+def _module(name: str) -> ModuleType:
     try:
-        info = importlib.import_module("recgraph.native._build_info")
-    except ModuleNotFoundError:
-        raise _not_built() from None
-    return str(info.TENSORFLOW_VERSION)
+        return importlib.import_module(f"recgraph.native.{name}")
+    except ImportError as error:
+        # One file that is there for another Python is not there for this one.
+        what = "was not built for this Python" if isinstance(error, ModuleNotFoundError) else "could not be loaded"
+        raise NativeLibraryError(f"the extension module {what}", found=str(error), next_step=_REBUILD) from error
 
 
 @functools.cache
 def _loaded() -> ModuleType:
-    built = built_for()
-    _check_version(built, _installed_version(built))
-    return _load(LIBRARY, built)
+    home = folder()
+    return _load(home / "_librecgraph.so", built_for()[_version_of(home)])
 
 
-@functools.cache
-def _loaded_coexec() -> ModuleType:
-    built = built_for()
-    _check_version(built, _installed_version(built))
-    try:
-        return importlib.import_module("recgraph.native._coexec")
-    except ModuleNotFoundError:
-        raise _not_built() from None
-    except ImportError as error:
-        raise NativeLibraryError(
-            "the extension module of co-execution could not be loaded", found=str(error), next_step=_REBUILD
-        ) from error
-
-
-def _installed_version(built: str) -> str:
+def _installed_version(built: dict[str, str]) -> str:
     try:
         import tensorflow as tf
     except ModuleNotFoundError as error:
@@ -113,29 +113,31 @@ def _installed_version(built: str) -> str:
             raise
         raise NativeLibraryError(
             "recgraph needs TensorFlow, and none is installed",
-            expected=f"tensorflow or tensorflow-cpu {_minor(built)}",
-            next_step=f"pip install 'tensorflow=={_minor(built)}.*'",
+            expected=f"tensorflow or tensorflow-cpu {' or '.join(built)}",
+            next_step=f"pip install 'tensorflow=={list(built)[-1]}.*'",
         ) from None
     return str(tf.__version__)
 
 
-def _check_version(built: str, installed: str) -> None:
+def _fitting(built: dict[str, str], installed: str) -> Path:
     """Any patch release of the same minor version fits: only between minors TensorFlow's C++ changes."""
-    if _minor(built) != _minor(installed):
+    if _minor(installed) not in built:
+        wanted = list(built)[-1 if _number(installed) > _number(list(built)[-1]) else 0]
         raise NativeLibraryError(
-            "the op library was built for another TensorFlow",
-            where=str(LIBRARY),
+            "the op library was not built for this TensorFlow",
+            where=str(FOLDER),
             found=f"TensorFlow {installed} is installed",
-            expected=f"TensorFlow {_minor(built)} (built for {built})",
-            next_step=f"pip install 'tensorflow=={_minor(built)}.*' (or tensorflow-cpu)",
+            expected=f"TensorFlow {' or '.join(built)} (built for {', '.join(built.values())})",
+            next_step=f"pip install 'tensorflow=={wanted}.*' (or tensorflow-cpu)",
         )
+    return FOLDER / f"tensorflow_{_minor(installed).replace('.', '_')}"
 
 
 def _load(library: Path, built: str) -> ModuleType:
     import tensorflow as tf
 
     if not library.exists():
-        raise _not_built()
+        raise _not_built(library)
     try:
         module: ModuleType = tf.load_op_library(str(library))
     except (tf.errors.OpError, OSError) as error:
@@ -153,9 +155,17 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _not_built() -> NativeLibraryError:
+def _version_of(home: Path) -> str:
+    return home.name.removeprefix("tensorflow_").replace("_", ".")
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
+
+
+def _not_built(where: Path) -> NativeLibraryError:
     return NativeLibraryError(
         "the op library was never built",
-        where=str(LIBRARY),
+        where=str(where),
         next_step="install recgraph (pip install .) rather than running it from its source folder",
     )
