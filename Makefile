@@ -1,21 +1,27 @@
-# One command each: demo, test, lint, bench, clean. Needs Python 3.11 with venv, g++, and a package index for pip.
+# One command each: demo, test, lint, bench, wheels, clean. Needs Python 3.11 with venv, g++, and a package index for pip.
 
 PYTHON ?= python3.11
+# Another Python, and another TensorFlow, on which `make test` runs a part of the tests; empty for none.
+OTHER_PYTHON ?= $(shell for each in python3.13 $(HOME)/.pyenv/versions/3.13*/bin/python3.13; do \
+	$$each -c '' 2>/dev/null && { echo $$each; break; }; done)
+OTHER_TENSORFLOW ?= 2.20
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find cc -name '*.cc' -o -name '*.h' -o -name '*.lds')
-CHECKED := recgraph recgraph_command.py recgraph_doctor.py models data benchmarks examples tests setup.py
+CHECKED := recgraph recgraph_command.py recgraph_doctor.py models data benchmarks examples tests tools setup.py
 # An editable install: Python is taken from the tree, the library is compiled again where cc/ has changed.
-INSTALL := $(BIN)/python -m pip install --no-build-isolation --editable
+INSTALL := -m pip install --quiet --no-build-isolation --editable
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench wheels clean
 
 # The main job, end to end: a generated treebank, a TreeLSTM trained on it, its evaluation, pictures in demo/.
 demo: $(VENV)/.installed
 	$(BIN)/recgraph demo --out demo
 
-test: lint
+test: lint $(if $(OTHER_PYTHON),.venv-python/.installed) $(if $(OTHER_TENSORFLOW),.venv-tensorflow/.installed)
 	$(BIN)/python -m pytest -n 2
+	$(if $(OTHER_PYTHON),.venv-python/bin/python -m pytest -n 2 -m "not slow" $(ELSEWHERE))
+	$(if $(OTHER_TENSORFLOW),.venv-tensorflow/bin/python -m pytest -n 2 -m "not slow" $(ELSEWHERE))
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check $(wildcard $(CHECKED))
@@ -27,8 +33,12 @@ bench: $(VENV)/.installed-bench
 
 clean:
 	rm -rf build dist demo *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -f recgraph/native/*.so recgraph/native/_build_info.py $(VENV)/.installed*
+	rm -rf recgraph/native/*.so recgraph/native/tensorflow_* .venv-*
+	rm -f $(VENV)/.installed*
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+wheels:
+	$(PYTHON) tools/wheels.py $(PYTHON) $(OTHER_PYTHON)
 
 $(VENV)/.created:
 	$(PYTHON) -m venv --clear $(VENV)
@@ -36,14 +46,32 @@ $(VENV)/.created:
 
 # The build requirements go in first and into the same environment, so that TensorFlow is unpacked only once.
 $(VENV)/.build-tools: pyproject.toml $(VENV)/.created
+	@echo 'installing TensorFlow and the build tools into $(VENV)'
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' > $(VENV)/build-requires.txt
-	$(BIN)/python -m pip install --requirement $(VENV)/build-requires.txt
+	$(BIN)/python -m pip install --quiet --requirement $(VENV)/build-requires.txt
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.build-tools setup.py $(NATIVE)
-	$(INSTALL) .
+	@echo 'compiling for the TensorFlow in $(VENV)'
+	$(BIN)/python $(INSTALL) .
 	touch $@
 
 $(VENV)/.installed-%: $(VENV)/.installed
-	$(INSTALL) '.[$*]'
+	$(BIN)/python $(INSTALL) '.[$*]'
+	touch $@
+
+# What depends on the interpreter's bytecode, frames and messages, and on TensorFlow's C++.
+ELSEWHERE := $(addprefix tests/, cpython speculate coexec/test_corpus.py coexec/test_loops.py coexec/test_random_programs.py \
+	core/test_random_trees.py core/test_python_functions.py core/test_labels.py batch/test_ways.py test_native_loader.py)
+
+.venv-python/.installed: setup.py pyproject.toml $(NATIVE)
+	$(OTHER_PYTHON) -m venv .venv-python
+	.venv-python/bin/python -m pip install --quiet 'setuptools>=77' ninja 'tensorflow>=2.20,<2.22'
+	.venv-python/bin/python $(INSTALL) '.[test]'
+	touch $@
+
+.venv-tensorflow/.installed: setup.py pyproject.toml $(NATIVE)
+	$(PYTHON) -m venv .venv-tensorflow
+	.venv-tensorflow/bin/python -m pip install --quiet 'setuptools>=77' ninja 'tensorflow==$(OTHER_TENSORFLOW).*'
+	.venv-tensorflow/bin/python $(INSTALL) '.[test]'
 	touch $@

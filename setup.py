@@ -1,11 +1,11 @@
 """Builds the libraries of `recgraph/native` and maps the folders to packages.
 
 `tensorflow_<minor>/_librecgraph.so` has the ops, and TensorFlow loads it; the others are extension modules of Python,
-of which `_coexec` belongs to a TensorFlow, too. So one folder can serve several Pythons and TensorFlows, and a wheel has
-the libraries of every TensorFlow that recgraph supports (`tools/wheels.py`).
+of which `_coexec` belongs to a TensorFlow, too. So one folder can serve several Pythons and TensorFlows, and a wheel
+has the libraries of every TensorFlow that recgraph supports (`tools/wheels.py`).
 
 Everything that needs no code is in pyproject.toml. The compiler is run by ninja: in parallel, and only for
-what has changed since the last build (`build/native` is kept between editable installs).
+what has changed since the last build (`build/native`, or $RECGRAPH_OBJECTS, is kept between installs).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from setuptools.errors import PlatformError
 
 TENSORFLOWS = ("2.20", "2.21")  # the minor versions of the range in pyproject.toml
 TENSORFLOW_RANGE = "tensorflow>=2.20,<2.22"
-OBJECTS = Path("build/native")
+OBJECTS = Path(os.environ.get("RECGRAPH_OBJECTS", "build/native"))
 NATIVE = Path("recgraph/native")
 INTERPRETER = ("frames", "objects", "snapshots")  # modules of one file each in cc/interpreter
 EXPORTS = "cc/exports.lds"

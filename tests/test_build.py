@@ -84,6 +84,18 @@ def ninja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return re.sub(r" *\$\n *", " ", setup.NinjaFile(tensorflow).path.read_text(encoding="utf-8"))
 
 
+def test_libraries_for_older_systems_have_what_those_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """A wheel that one file was compiled for this system in would not load on the older ones."""
+    monkeypatch.setenv("RECGRAPH_PORTABLE", "1")
+    libraries = from_ninja(request.getfixturevalue("ninja"))
+    assert sorted(libraries) == LIBRARIES
+    for name, library in libraries.items():
+        assert "cc/portable/portable.cc" in library.sources, name
+        assert all("cc/portable/portable.h" in flags for flags in library.sources.values()), name
+
+
 def _setup_py(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr("setuptools.setup", lambda **_: None)
     spec = importlib.util.spec_from_file_location("setup_py", REPOSITORY / "setup.py")

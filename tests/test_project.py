@@ -58,7 +58,7 @@ def python_files(*folders: str) -> Iterator[Path]:
 PACKAGE = list(python_files("recgraph", "models", "data", "benchmarks"))
 EVERYTHING = [
     *PACKAGE,
-    *python_files("tests", "examples"),
+    *python_files("tests", "examples", "tools"),
     *map(Path, ("recgraph_command.py", "recgraph_doctor.py", "setup.py")),
 ]
 NATIVE = sorted(p.relative_to(REPOSITORY) for p in (REPOSITORY / "cc").rglob("*") if p.suffix in {".cc", ".h"})

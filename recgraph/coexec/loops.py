@@ -18,7 +18,7 @@ from recgraph.coexec.trace import Trip
 
 Stack: TypeAlias = tuple[tuple[CodeType, int], ...]  # code and offset of each call site, the innermost first
 
-_NEVER_GO_ON = {"RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD"}
+_NEVER_GO_ON = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD"}
 
 
 @dataclasses.dataclass(frozen=True)

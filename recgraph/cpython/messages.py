@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 
@@ -29,7 +30,8 @@ def no_attribute(kind: type, name: str) -> AttributeError:
 def no_place_for_attribute(owner: Any, name: str) -> AttributeError:
     """An attribute that is set on an object that has no place for it."""
     kind = type(owner)
-    why = f"attribute {name!r} is read-only" if hasattr(kind, name) else f"has no attribute {name!r}"
+    nowhere = " and no __dict__ for setting new attributes" if sys.version_info >= (3, 13) else ""
+    why = f"attribute {name!r} is read-only" if hasattr(kind, name) else f"has no attribute {name!r}{nowhere}"
     return AttributeError(f"{kind.__name__!r} object {why}", name=name, obj=owner)
 
 

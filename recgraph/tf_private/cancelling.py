@@ -81,7 +81,8 @@ class _Watch:
             self._used = self._manager  # what fails cancels what runs beside it, by this manager
             if _LOST in str(error):
                 self._handle_again()
-            if self._cancelled == number and may_repeat:
+            # Another class is that of a handler's exception, raised while TensorFlow made its own (CPython 3.12).
+            if self._cancelled == number and may_repeat and isinstance(error, tf.errors.OpError):
                 raise Interrupted from None
             raise
         finally:
