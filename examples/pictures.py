@@ -1,0 +1,64 @@
+"""Draws the pictures of the gallery: `python examples/pictures.py` all of them, with names of examples only theirs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+matplotlib.use("Agg")
+IMAGES = Path(__file__).parents[1] / "docs/images"
+BLUE, ORANGE, GREY = "#3b6ea8", "#d9822b", "#9aa3ad"
+
+
+def axes(count: int, width: float = 8.0, height: float = 3.0) -> tuple[Figure, list[Axes]]:
+    """A figure with so many plots side by side, without frames above and to the right."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    plots = np.atleast_1d(figure.subplots(1, count))
+    for plot in plots:
+        plot.spines[["top", "right"]].set_visible(False)
+    return figure, list(plots)
+
+
+def interpreter() -> Figure:
+    """The ball's way under the program with the first and the last constants, and how these were found."""
+    from interpreter import main
+
+    found = main()
+    figure, (way, constants) = axes(2)
+    times = np.arange(len(found["measured"])) * 0.08
+    way.plot(times, found["curves"][0], color=GREY, label="first constants")
+    way.plot(times, found["curves"][-1], color=BLUE, label="fitted constants")
+    way.plot(times, found["measured"], "o", color=ORANGE, markersize=4, label="measured")
+    way.set(xlabel="seconds", ylabel="height (m)", title="what the program computes")
+    way.legend(frameon=False)
+    for values, true, name, color in zip(
+        found["constants"].T, (9.81, 0.8), ("gravity", "bounce"), (BLUE, ORANGE), strict=True
+    ):
+        constants.plot(values / true, color=color, label=name)
+    constants.axhline(1, color=GREY, linewidth=0.8)
+    constants.set(xlabel="step of gradient descent", ylabel="found / true", title="constants of the program")
+    constants.legend(frameon=False)
+    return figure
+
+
+PICTURES: list[Callable[[], Figure]] = [interpreter]
+
+
+def main(names: list[str]) -> None:
+    """Writes the pictures of the named examples, or of all."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    for picture in PICTURES:
+        if not names or picture.__name__ in names:
+            path = IMAGES / f"gallery_{picture.__name__}.png"
+            picture().savefig(path, dpi=110)
+            print(path.relative_to(IMAGES.parents[1]), path.stat().st_size // 1024, "KB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
