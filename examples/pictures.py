@@ -47,7 +47,30 @@ def interpreter() -> Figure:
     return figure
 
 
-PICTURES: list[Callable[[], Figure]] = [interpreter]
+def nested_records() -> Figure:
+    """A record with the answer beside how often the network is right, with the nesting and without."""
+    import json
+
+    from nested_records import main, records
+
+    texts, answers = records(40, [2], seed=3)
+    text, answer = min(zip(texts, answers, strict=True), key=lambda each: len(each[0]) + 1000 * (1 - each[1]))
+    figure, (record, bars) = axes(2, height=3.4)
+    lines = json.dumps(json.loads(text), indent=2).replace('"', "")
+    record.axis("off")
+    record.text(0, 1, lines, family="monospace", fontsize=7.5, va="top", transform=record.transAxes)
+    record.set_title("a record: " + ("overloaded" if answer else "not overloaded"))
+    for shift, nested, label, color in ((-0.2, True, "as nested", BLUE), (0.2, False, "as one list", GREY)):
+        found = main(nested=nested)
+        shown = bars.bar(np.arange(2) + shift, list(found.values()), 0.38, color=color, label=label)
+        bars.bar_label(shown, fmt="{:.3f}", fontsize=8)
+    bars.set(ylim=(0.5, 1.12), ylabel="accuracy", title="records that it has not seen")
+    bars.set_xticks(range(2), list(found))
+    bars.legend(frameon=False, ncols=2, loc="upper center")
+    return figure
+
+
+PICTURES: list[Callable[[], Figure]] = [interpreter, nested_records]
 
 
 def main(names: list[str]) -> None:
