@@ -70,7 +70,47 @@ def nested_records() -> Figure:
     return figure
 
 
-PICTURES: list[Callable[[], Figure]] = [interpreter, nested_records]
+def syntax_trees() -> Figure:
+    """A small function's tree with a hole, and how often each model knows what belongs there."""
+    import ast
+
+    from syntax_trees import HOLE, TYPES, main, rows
+
+    function = ast.parse("def f(a, b):\n    if a < b:\n        return 1\n    return a.x").body[0]
+    table = rows(function, function.body[0].test)
+    places: dict[int, tuple[float, float]] = {}
+
+    def put(node: int, level: int, left: float) -> float:
+        """Gives where the next leaf goes."""
+        inner, end = int(table[node, 1]), left
+        while inner >= 0:
+            end = put(inner, level + 1, end)
+            inner = int(table[inner, 2])
+        end = max(end, left + 1)
+        places[node] = (left + end) / 2, -level
+        return end
+
+    put(0, 0, 0)
+    figure, (tree, bars) = axes(2, 9)
+    tree.axis("off")
+    for node, place in places.items():
+        inner = int(table[node, 1])
+        while inner >= 0:
+            tree.plot(*zip(place, places[inner], strict=True), color=GREY, zorder=0)
+            inner = int(table[inner, 2])
+        hole = table[node, 0] == HOLE
+        text = "?" if hole else {"FunctionDef": "def"}.get(TYPES[table[node, 0]], TYPES[table[node, 0]])
+        box = {"facecolor": ORANGE if hole else "white", "edgecolor": GREY, "boxstyle": "round"}
+        tree.text(*place, text, ha="center", va="center", fontsize=7, bbox=box)
+    tree.set(title="which type of node belongs here?", xlim=(-0.3, 5.6), ylim=(-3.4, 0.4))
+    found = main()
+    shown = bars.barh(list(found), list(found.values()), color=[GREY, GREY, BLUE])
+    bars.bar_label(shown, fmt="{:.3f}", padding=3, fontsize=8)
+    bars.set(xlim=(0, 1), title="accuracy on modules that it has not seen")
+    return figure
+
+
+PICTURES: list[Callable[[], Figure]] = [interpreter, nested_records, syntax_trees]
 
 
 def main(names: list[str]) -> None:
