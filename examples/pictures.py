@@ -110,7 +110,24 @@ def syntax_trees() -> Figure:
     return figure
 
 
-PICTURES: list[Callable[[], Figure]] = [interpreter, nested_records, syntax_trees]
+def adaptive_depth() -> Figure:
+    """Steps that ways of each length take, and the time of a batch."""
+    from adaptive_depth import main
+
+    found = main()
+    figure, (steps, seconds) = axes(2)
+    lengths = np.arange(1, len(found["steps"]) + 1)
+    shown = steps.bar(lengths, found["steps"], color=BLUE)
+    steps.bar_label(shown, [f"{100 * each:.1f} %" for each in found["accuracy"]], fontsize=8)
+    steps.set(xlabel="pointers on the way", ylabel="steps of thought", title="steps that it takes, and right answers")
+    names = ["one by one", "batched"]
+    shown = seconds.barh(names, [found[f"seconds {name}"] * 1000 for name in names], color=[GREY, BLUE])
+    seconds.bar_label(shown, fmt="{:.0f} ms", padding=3, fontsize=8)
+    seconds.set(title="512 problems", xlabel="milliseconds")
+    return figure
+
+
+PICTURES: list[Callable[[], Figure]] = [interpreter, nested_records, syntax_trees, adaptive_depth]
 
 
 def main(names: list[str]) -> None:
