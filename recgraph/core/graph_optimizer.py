@@ -10,6 +10,7 @@ import tensorflow as tf
 from recgraph import tf_private
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
+_REWRITTEN = "_tfg_region_specialized"  # follows the name of a branch in that of what the optimizer has made of it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,19 +39,31 @@ class Report:
 
 def optimize(library: Any) -> tuple[Any, Report]:
     """The library with every function optimized, and what that did. The given one is left as it is."""
-    optimized = _run(library, device=_CPU)  # operations are fused for a device that is known
-    given = {function.signature.name: function for function in library.function}
-    failing = {function.signature.name for function in optimized.function if not _has_kernels(function, given)}
+    given = _families(library)
+    chosen = _families(_run(library, device=_CPU))  # operations are fused for a device that is known
+    failing = {name for name, functions in chosen.items() if not _have_kernels(functions, given.get(name, []))}
     if failing:
-        plain = {function.signature.name: function for function in _run(library, device="").function}
-        for function in optimized.function:
-            if function.signature.name in failing:
-                function.CopyFrom(plain[function.signature.name])
-    for function in optimized.function:
-        if not _is_faithful(function, given.get(function.signature.name, function)):
-            function.CopyFrom(given[function.signature.name])
+        plain = _families(_run(library, device=""))
+        chosen |= {name: plain[name] for name in failing}
+    chosen |= {name: before for name, before in given.items() if not _are_faithful(chosen[name], before)}
+    optimized = tf.compat.v1.GraphDef().library
+    optimized.CopyFrom(library)
+    del optimized.function[:]
+    optimized.function.extend(function for functions in chosen.values() for function in functions)
     before = _sizes(library)
     return optimized, Report(before, _sizes(optimized, set(before)))
+
+
+def _families(library: Any) -> dict[str, list[Any]]:
+    """The functions of a library by the body that they belong to.
+
+    The optimizer writes branches anew, with the arguments in another order, and changes whatever calls them. So what
+    one run has made of a body and of its branches belongs together.
+    """
+    families: dict[str, list[Any]] = {}
+    for function in library.function:
+        families.setdefault(function.signature.name.split("/")[0], []).append(function)
+    return families
 
 
 def _run(library: Any, device: str) -> Any:
@@ -77,10 +90,15 @@ def _place(library: Any, device: str) -> None:
             node.device = device
 
 
-def _has_kernels(function: Any, given: dict[str, Any]) -> bool:
+def _have_kernels(functions: list[Any], given: list[Any]) -> bool:
     """Whether all fusions have a kernel of TensorFlow's own: some are for oneDNN, which a later pass would put in."""
-    fused = [node for node in function.node_def if node.op.startswith(("_Fused", "_Mkl", "_OneDnn"))]
-    return all(_has_kernel(node, given.get(function.signature.name)) for node in fused)
+    before = {function.signature.name: function for function in given}
+    return all(
+        _has_kernel(node, before.get(function.signature.name.split(_REWRITTEN)[0]))
+        for function in functions
+        for node in function.node_def
+        if node.op.startswith(("_Fused", "_Mkl", "_OneDnn"))
+    )
 
 
 def _has_kernel(node: Any, given: Any) -> bool:
@@ -107,11 +125,11 @@ def _adds_a_vector(node: Any, given: Any) -> bool:
     return bias is not None and bias.op == "Recgraph>Capture" and len(bias.attr["shape"].shape.dim) == 1
 
 
-def _is_faithful(function: Any, given: Any) -> bool:
+def _are_faithful(functions: list[Any], given: list[Any]) -> bool:
     """Whether no maximum was taken for a leaky rectifier that it is not (see `cc/kernels/faithfulness.cc`)."""
-    maxima = {node.name for node in given.node_def if node.op == "Maximum"}
-    rectifiers = [node for node in function.node_def if node.op == "LeakyRelu" and node.name in maxima]
-    return all(0.0 < node.attr["alpha"].f <= 1.0 for node in rectifiers)
+    maxima = {node.name for function in given for node in function.node_def if node.op == "Maximum"}
+    nodes = [node for function in functions for node in function.node_def]
+    return all(0.0 < node.attr["alpha"].f <= 1.0 for node in nodes if node.op == "LeakyRelu" and node.name in maxima)
 
 
 def _is_root(function: Any) -> bool:

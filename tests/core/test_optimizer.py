@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -75,3 +76,40 @@ def test_constants_and_common_subexpressions_are_removed_and_reported() -> None:
     assert report is not None
     assert report.removed > 0
     assert "wasteful" in f.report()
+
+
+def test_a_body_and_its_branches_are_of_one_run() -> None:
+    """The optimizer reorders the arguments of branches, in each run in another way; this body was made of two runs.
+
+    The products of the cell in the branch are fused in a way that has no kernel, so they are optimized once more.
+    """
+    cell, kernel, size = keras.layers.GRUCell(4), tf.Variable(tf.ones([4, 3]) * 0.1), 4
+    cell.build([1, size])
+    table, embedding = tf.constant([[0, 1, -1], [1, -1, 2], [2, -1, -1]]), tf.Variable(tf.ones([3, size]) * 0.2)
+    specs = tf.TensorSpec([], tf.int32), tf.TensorSpec([1, size])
+
+    def loss(word: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(word[None], state @ kernel)[0]
+
+    def values_and_gradients(engine: str) -> list[tf.Tensor]:
+        one, more = (rg.SubGraph(name, specs, tf.TensorSpec([]), engine=engine) for name in ("one", "more"))
+        with one:
+            row, state = one.declared_arguments()
+            word, first, _ = tf.unstack(tf.gather(table, row), num=3)
+            one.output(loss(word, state) + more(first, state))
+        with more:
+            row, state = more.declared_arguments()
+            word, _, following = tf.unstack(tf.gather(table, tf.maximum(row, 0)), num=3)
+
+            def behind() -> tf.Tensor:
+                down, on = (cell(tf.gather(embedding, word[None]), [state])[0] for _ in range(2))
+                return one(row, down) + more(following, on)
+
+            more.output(loss(word, state) + tf.cond(row < 0, lambda: 0.0, behind))
+        weights = [embedding, kernel, *(weight.value for weight in cell.weights)]
+        with tf.GradientTape() as tape:
+            result = one(0, tf.ones([1, size]))
+        return [result, *map(tf.convert_to_tensor, tape.gradient(result, weights))]
+
+    for parallel, batched in zip(values_and_gradients("parallel"), values_and_gradients("batched"), strict=True):
+        np.testing.assert_allclose(parallel, batched, rtol=1e-4, atol=1e-5)
