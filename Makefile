@@ -64,14 +64,14 @@ $(VENV)/.installed-%: $(VENV)/.installed
 ELSEWHERE := $(addprefix tests/, cpython speculate coexec/test_corpus.py coexec/test_loops.py coexec/test_random_programs.py \
 	core/test_random_trees.py core/test_python_functions.py core/test_labels.py batch/test_ways.py test_native_loader.py)
 
-.venv-python/.installed: setup.py pyproject.toml $(NATIVE)
-	$(OTHER_PYTHON) -m venv .venv-python
-	.venv-python/bin/python -m pip install --quiet 'setuptools>=77' ninja 'tensorflow>=2.20,<2.22'
-	.venv-python/bin/python $(INSTALL) '.[test]'
-	touch $@
+.venv-python/.installed: PYTHON_THERE = $(OTHER_PYTHON)
+.venv-python/.installed: TENSORFLOW_THERE = tensorflow>=2.20,<2.22
+.venv-tensorflow/.installed: PYTHON_THERE = $(PYTHON)
+.venv-tensorflow/.installed: TENSORFLOW_THERE = tensorflow==$(OTHER_TENSORFLOW).*
 
-.venv-tensorflow/.installed: setup.py pyproject.toml $(NATIVE)
-	$(PYTHON) -m venv .venv-tensorflow
-	.venv-tensorflow/bin/python -m pip install --quiet 'setuptools>=77' ninja 'tensorflow==$(OTHER_TENSORFLOW).*'
-	.venv-tensorflow/bin/python $(INSTALL) '.[test]'
+.venv-%/.installed: setup.py pyproject.toml $(NATIVE)
+	$(PYTHON_THERE) -m venv .venv-$*
+	@echo 'installing and compiling for $(TENSORFLOW_THERE) on $(PYTHON_THERE)'
+	.venv-$*/bin/python -m pip install --quiet 'setuptools>=77' ninja '$(TENSORFLOW_THERE)'
+	.venv-$*/bin/python $(INSTALL) '.[test]'
 	touch $@

@@ -122,7 +122,7 @@ def train(steps: int) -> Thinker:
 def main(steps: int = 3000) -> dict[str, np.ndarray]:
     """By length of the way, 1 to `LONGEST`: how often the answer is right, and steps; seconds for 512."""
     solve = make_solve(train(steps))
-    pointers, starts, ends, lengths = problems(2048, LONGEST, seed=10**6)
+    pointers, starts, ends, lengths = problems(2048, LONGEST, seed=2 * 10**6)
     answers, taken = (each.numpy() for each in solve(pointers, starts))
     by_length = [lengths == length for length in range(1, LONGEST + 1)]
     found = {"accuracy": np.array([np.mean((answers == ends)[each]) for each in by_length])}

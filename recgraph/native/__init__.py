@@ -101,8 +101,9 @@ def _module(name: str) -> ModuleType:
 
 @functools.cache
 def _loaded() -> ModuleType:
-    home = folder()
-    return _load(home / "_librecgraph.so", built_for()[_version_of(home)])
+    built = built_for()
+    installed = _installed_version(built)
+    return _load(_fitting(built, installed) / "_librecgraph.so", built[_minor(installed)])
 
 
 def _installed_version(built: dict[str, str]) -> str:
@@ -120,7 +121,7 @@ def _installed_version(built: dict[str, str]) -> str:
 
 
 def _fitting(built: dict[str, str], installed: str) -> Path:
-    """Any patch release of the same minor version fits: only between minors TensorFlow's C++ changes."""
+    """The folder for a TensorFlow. Any patch release fits: only between minor versions its C++ changes."""
     if _minor(installed) not in built:
         wanted = list(built)[-1 if _number(installed) > _number(list(built)[-1]) else 0]
         raise NativeLibraryError(
@@ -153,10 +154,6 @@ def _load(library: Path, built: str) -> ModuleType:
 
 def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
-
-
-def _version_of(home: Path) -> str:
-    return home.name.removeprefix("tensorflow_").replace("_", ".")
 
 
 def _number(version: str) -> tuple[int, ...]:
