@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,54 @@ def test_random_programs(tmp_path: Path) -> None:
     check()
     assert count["converted"] >= CONVERTED * count["programs"], count
     assert count["graph"] >= IN_GRAPHS * (count["graph"] + count["eager"] + count["fallback"]), count
+
+
+# Beside what all programs have; the calls draw, too, so that it shows where a call leaves the generators.
+DRAWING = random_programs.More(
+    expressions={
+        "F": ("random.random()", "float(np.random.rand())", "rng.uniform({F}, 2.0)", "random.choice([{F}, {F}])"),
+        "I": ("random.randrange(4)", "np.random.randint(1, 5)", "int(rng.integers(5))", "random.choice(MEMORY)[1]"),
+        "R": (
+            "tf.constant(np.random.rand(3), tf.float32)",
+            "random.choice(MEMORY)[0]",
+            "{R} * rng.normal(size=3)",
+            "tf.gather({R}, np.random.permutation(3))",
+        ),
+        "S": ("tf.add_n([row[1] for row, _ in random.sample(MEMORY, {few})])",),
+    },
+    statements=("np.random.seed({few})", "rng.random({few})", "if random.random() < 0.5:\n    {block}"),
+    definitions="""
+import random
+
+import numpy as np
+
+random.seed(1)
+np.random.seed(2)
+rng = np.random.default_rng(3)
+MEMORY = [(tf.fill([3], 0.25 * i), i) for i in range(7)]
+
+
+class Generators(dict):
+    def items(self):
+        states = random.getstate(), np.random.get_state()[1:], rng.bit_generator.state
+        return [("states", states)]
+""",
+    state="Generators()",
+)
+
+
+@pytest.mark.slow
+def test_random_programs_that_draw_from_pythons_and_numpys_generators(tmp_path: Path) -> None:
+    """What a call draws is what it draws eagerly, and the generators are left where they are then."""
+    count: collections.Counter[str] = collections.Counter()
+    choices = random.Random(SEED)
+    while count["programs"] < EXAMPLES // 3:
+        text = random_programs.write(choices.randint, DRAWING)
+        count["programs"] += 1
+        found, speculated = differences(text, tmp_path / f"drawing_{SEED}_{count['programs']}.py")
+        assert not found, "\n".join([text, *found, speculated.explain()])
+        count["converted"] += speculated.calls["graph"] > 0 and "random" in text
+    assert count["converted"] >= 0.3 * count["programs"], count
 
 
 def test_the_comparison_finds_a_program_that_differs(tmp_path: Path) -> None:

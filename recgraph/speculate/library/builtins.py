@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.speculate.evaluate import loops
-from recgraph.speculate.library import SPECIAL, Arguments, Special, frameworks, special, standard
+from recgraph.speculate.library import SPECIAL, Arguments, Special, draws, frameworks, special, standard
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES, PURE
@@ -41,6 +41,8 @@ from recgraph.speculate.values.texts import shown
 
 def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A call of a function that is not the user's."""
+    if draws.generator_of(function) is not None:
+        return draws.call(ev, function, arguments, named)
     how = SPECIAL.get(function) if known.is_hashable(function) else None
     if how is not None:
         return how(ev, arguments, named)
@@ -119,10 +121,8 @@ def _method_of_data(ev: Evaluator, function: Any, owner: Any, arguments: Argumen
 
 def _numpy(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """NumPy runs in the script: before the graph or, on what comes out of it, after it."""
-    if "random" in str(getattr(function, "__module__", "")) or isinstance(
-        getattr(function, "__self__", None), np.random.RandomState | np.random.Generator
-    ):
-        raise ev.refuse(Feature.RANDOM, "NumPy's random numbers")
+    if "random" in str(getattr(function, "__module__", "")):
+        raise ev.refuse(Feature.RANDOM, f"{function.__name__} of NumPy's random numbers")
     lifted = [ev.lift(a) for a in arguments]
     keywords = {k: ev.lift(v) for k, v in named.items()}
     if isinstance(getattr(function, "__self__", None), np.ndarray):

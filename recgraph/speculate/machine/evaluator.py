@@ -104,7 +104,8 @@ class Evaluator(abc.ABC):
         reached: how often each site was reached in this call.
         paths: places where a tensor decides and only one way is converted, because two do not fit together or because
             gradients depend on the way; ("entered", place) where a loop is assumed to have a round or none, and
-            ("unrolled", place) where it cannot be a loop of the graph.
+            ("unrolled", place) where it cannot be a loop of the graph; ("changed", place) where an array is made that
+            the script changes.
         growing: those places that would not be assumed, where lists became longer.
         conditionals: the operations that decide between two ways, each with what `paths` may have for it.
         contexts: what is around us.

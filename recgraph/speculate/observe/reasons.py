@@ -86,7 +86,10 @@ class Feature(enum.StrEnum):
     PRINT = "print", "print to sys.stdout or sys.stderr, with tensors as they are"
     RAGGED = "ragged", "pass ragged tensors without a uniform row length"
     RAISES = "raises", "if this is no error of the program, test for it before it raises"
-    RANDOM = "random", "draw random numbers with tf.random"
+    RANDOM = (
+        "random",
+        "draw with tf.random, or where no tensor decides about it and from what is known before the function is called",
+    )
     RECURSION = "recursion", "let the function return tensors and write nothing"
     SCRIPT = "script", "report this: it is a defect of recgraph"
     SHAPE = "shape", "use tf.shape, or give the tensor a static shape"

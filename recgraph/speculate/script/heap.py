@@ -109,6 +109,7 @@ class Heap:
         originals: by id, those containers and their first members.
         losses: of Keras's layers.
         sealed: by id, the containers in which items were set under keys that differ from call to call.
+        places: by id, of arrays that the call has made, what `Evaluator.paths` has where the script has to make them.
         merges_tensors: whether one tensor that is read in two places is one placeholder.
     """
 
@@ -130,6 +131,7 @@ class Heap:
         self.losses = Losses()
         self._reads_settings = False
         self.sealed: dict[int, Any] = {}
+        self.places: dict[int, Any] = {}
         self._made: dict[int, Any] = {}
         self._given: set[int] = set()
         self._feeds: dict[str, Input] = {}
@@ -138,9 +140,15 @@ class Heap:
         """The name of an object that was there before the call; None for others."""
         return self.names.get(id(thing))
 
-    def make(self, thing: Any) -> Any:
-        """Takes note of an object that the call has made: only such a one is changed while it is converted."""
+    def make(self, thing: Any, place: Any = None) -> Any:
+        """Takes note of an object that the call has made: only such a one is changed while it is converted.
+
+        Args:
+            thing: the object.
+            place: of an array, what `Evaluator.paths` has where the script has to make it.
+        """
         self._made[id(thing)] = thing
+        self.places[id(thing)] = place
         return thing
 
     def reached(self, thing: Any) -> None:

@@ -26,6 +26,7 @@ from typing import Any
 
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.script.assumptions import Assumption
+from recgraph.speculate.script.draws import Draws, Rehearsal
 from recgraph.speculate.script.stand_ins import StandIn, stands_in
 
 _INDENT = "    "
@@ -108,6 +109,10 @@ class Raising(Let):
         ]
 
 
+class Draw(Let):
+    """Gives a name to what is drawn from a generator of Python's or NumPy's."""
+
+
 @dataclasses.dataclass(frozen=True)
 class RunGraph(Node):
     """Runs the graph, and then the checks: what may fail after it, while it can still be undone."""
@@ -165,7 +170,11 @@ def _lines(nodes: Iterable[Node]) -> list[str]:
 
 
 class Script:
-    """The statements of the function, and the objects that they name."""
+    """The statements of the function, and the objects that they name.
+
+    Attributes:
+        rehearsal: draws what the call that is converted will draw from Python's and NumPy's generators.
+    """
 
     def __init__(self, parameters: int) -> None:
         self.parameters = [f"p{i}" for i in range(parameters)]
@@ -177,6 +186,7 @@ class Script:
         self.assumptions: list[Assumption] = []
         self.scope: dict[str, Any] = {}
         self.watched: list[Any] = []
+        self.rehearsal = Rehearsal()
         self._constants: dict[int, str] = {}
         self._assumed: set[str] = set()
         self._read: dict[str, str] = {}
@@ -250,6 +260,10 @@ class Script:
         broken = () if assumption is None else (("Exception", self.number(assumption)),)
         self.before.append(Let(name, expression, broken))
 
+    def draw(self, name: str, expression: str, assumption: Assumption) -> None:
+        """Gives a name to what is drawn by `draws`, which is put back where the call is not made."""
+        self.before.append(Draw(name, expression, (("Exception", self.number(assumption)),)))
+
     def feed(self, name: str) -> int:
         """Gives a value to the graph; the number of its input."""
         self.feeds.append(name)
@@ -257,12 +271,14 @@ class Script:
 
     def mark(self) -> Any:
         """What has been read and assumed so far, for `reset`."""
-        return len(self.before), len(self.feeds), len(self.assumptions), dict(self._read), set(self._assumed)
+        lengths = len(self.before), len(self.feeds), len(self.assumptions)
+        return *lengths, dict(self._read), set(self._assumed), self.rehearsal.mark()
 
     def reset(self, mark: Any) -> None:
         """Takes back what was read and assumed since."""
         before, feeds, assumptions = mark[:3]
         self._read, self._assumed = dict(mark[3]), set(mark[4])
+        self.rehearsal.reset(mark[5])
         del self.before[before:], self.feeds[feeds:], self.assumptions[assumptions:]
 
     def effect(self, node: Node) -> None:
@@ -279,12 +295,19 @@ class Script:
             self.after = after
 
     @property
+    def has_draws(self) -> bool:
+        """Whether a call draws numbers."""
+        return any(isinstance(node, Draw) for node in self.before)
+
+    @property
     def text(self) -> str:
         """The source."""
         names = "".join(f"{name}, " for name in self.parameters)
         body = [f"({names}) = parameters"] if names else []
-        body += _lines([*self.before, RunGraph(self.feeds, self.checks), *self.after])
-        body.append(f"return {self.result}")
+        until_run = _lines([*self.before, RunGraph(self.feeds, self.checks)])
+        if self.has_draws:
+            until_run = ["with Draws() as draws:", *(_INDENT + line for line in [*until_run, "draws.keep()"])]
+        body += [*until_run, *_lines(self.after), f"return {self.result}"]
         return "\n".join(["def call(parameters):", *(_INDENT + line for line in body)]) + "\n"
 
     def owner(self) -> int | None:
@@ -300,7 +323,7 @@ class Script:
 
     def compile(self, scope: dict[str, Any]) -> Callable[[Sequence[Any]], Any]:
         """The function. `scope` has `graph`, `broken` and `failed`."""
-        names = {**self.scope, **scope}
+        names = {"Draws": Draws, **self.scope, **scope}
         if any(map(stands_in, self.scope.values())):
             raise Inconvertible(Feature.TEXT, "what the conversion made of a value would reach the program")
         try:

@@ -177,6 +177,11 @@ def may_change(function: Any, arguments: Sequence[Any], named: dict[str, Any]) -
     return "out" in named or named.get("copy") is False or getattr(function, "__name__", "") in CHANGING
 
 
+def converts(of: np.dtype, to: tf.DType) -> bool:
+    """Whether TensorFlow makes a tensor of a dtype of an array that has another, beside a tensor of that dtype."""
+    return bool(to in FLOATS and of.kind in "fi")
+
+
 def is_early(value: Any) -> bool:
     """Whether a value is an array that the script has before the graph runs."""
     return isinstance(value, Residual) and value.tensor is None and isinstance(value.example, np.ndarray)

@@ -21,6 +21,7 @@ from recgraph.speculate.observe.known import DATA_TYPES
 from recgraph.speculate.observe.profile import Seen
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.script.assumptions import Presence, SameKeys, SameObject
+from recgraph.speculate.script.draws import GENERATORS
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     MISSING,
@@ -128,6 +129,8 @@ def is_native(owner: Any) -> bool:
 
 
 def _native(ev: Evaluator, owner: Any, name: str) -> Any:
+    if type(owner) in GENERATORS:
+        return getattr(owner, name)
     if ev.heap.name_of(owner) is not None and isinstance(
         owner, np.generic | np.random.Generator | np.random.RandomState
     ):

@@ -115,6 +115,8 @@ class Known(Attributes):
             index = objects.check_key(ev, ev.concrete(index))
         if isinstance(container, dict) and is_varying(ev, container, index):
             return read_varying(ev, container, index)
+        if is_place_varying(ev, container, index):
+            return read_place(ev, container, index)
         if isinstance(index, Residual) and not index.late and _is_of_objects(container):
             index = ev.concrete(index)
         if isinstance(index, Residual) or is_symbolic(index):
@@ -293,7 +295,7 @@ class Known(Attributes):
         ev.heap.unsealed(container, ev.where())
         check_plain(container, ev.where())
         seen, _ = ev.seen()
-        if not isinstance(container, list) or not (seen.varies and seen.count > 1):
+        if not isinstance(container, list | collections.deque) or not (seen.varies and seen.count > 1):
             whole = ev.opened(container)
             return lists.length(whole) if has_run(whole) else len(whole)
         now = Residual(ev.script.read(f"len({name})"), len(container))
@@ -633,6 +635,30 @@ def read_varying(ev: Evaluator, container: Any, key: Residual) -> Any:
     slot, name = ("key", id(container), key.name), f"{ev.heap.name_of(container)}[{key.name}]"
     what = f"an item of a {type(container).__name__}"
     return ev.heap.read(slot, name, container[key.example], what, seen, site, ev.where())
+
+
+def is_place_varying(ev: Evaluator, sequence: Any, index: Any) -> bool:
+    """Whether an index that differs from call to call is looked up by the script, in a sequence as it was before."""
+    if not isinstance(index, Residual) or index.late or index.tensor is not None or type(index.example) is bool:
+        return False
+    if type(sequence) not in (list, tuple, collections.deque) or not isinstance(index.example, int | np.integer):
+        return False
+    if ev.heap.name_of(sequence) is None or id(sequence) in ev.heap.opened or id(sequence) in ev.heap.appended:
+        return False
+    return not any(slot[:2] == ("item", id(sequence)) for slot in ev.heap.shadow)
+
+
+def read_place(ev: Evaluator, sequence: Any, index: Residual) -> Any:
+    """The member of a sequence at a place that the script knows."""
+    ev.heap.unsealed(sequence, ev.where())
+    name = ev.heap.name_of(sequence)
+    if not -len(sequence) <= index.example < len(sequence):
+        raise ev.refuse(Feature.RAISES, f"IndexError: {index.example!r}")
+    inside = f"-len({name}) <= {index.name} < len({name})"
+    ev.script.assume(inside, ev.noted(NoException, "an index is in range"))
+    seen, site = ev.seen()
+    slot, what = ("place", id(sequence), index.name), f"a member of a {type(sequence).__name__}"
+    return ev.heap.read(slot, f"{name}[{index.name}]", sequence[index.example], what, seen, site, ev.where())
 
 
 def set_varying(ev: Evaluator, container: Any, key: Residual, value: Any) -> None:

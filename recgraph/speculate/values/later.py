@@ -240,7 +240,7 @@ def is_large(function: Callable[..., Any], *arguments: Any, **named: Any) -> boo
     if function in (math.factorial, math.comb, math.perm):
         return any(type(value) is int and value > _FACTORIAL for value in values)
     if known.is_numpy(function):
-        return _product(values) > MODERATE
+        return product(values) > MODERATE
     return _is_padded(arguments)
 
 
@@ -285,7 +285,7 @@ def _percent(text: Any, values: Any) -> bool:
     """`%` with a width that is given."""
     if not isinstance(text, str | bytes):
         return False
-    return _product(values if isinstance(values, tuple) else (values,)) > MODERATE if "*" in str(text) else False
+    return product(values if isinstance(values, tuple) else (values,)) > MODERATE if "*" in str(text) else False
 
 
 _SIZES: Final[dict[Any, Callable[[Any, Any], bool]]] = {
@@ -301,12 +301,12 @@ _SIZES: Final[dict[Any, Callable[[Any, Any], bool]]] = {
 }
 
 
-def _product(values: Any) -> int:
+def product(values: Any) -> int:
     """What sizes that are given multiply to."""
     total = 1
     for value in values:
         if isinstance(value, tuple | list):
-            total *= max(_product(value), 1) if len(value) < MODERATE else MODERATE + 1
+            total *= max(product(value), 1) if len(value) < MODERATE else MODERATE + 1
         elif isinstance(value, int | np.integer) and not isinstance(value, bool):
             total *= max(abs(int(value)), 1)
     return total
@@ -423,9 +423,11 @@ def python(
         if arrays.may_change(function, arguments, named):
             _check_made(ev, flat)
         _check_size(ev, function, arguments, named)
+        if (place := ("changed", ev.place_of("array"))) in ev.paths:
+            return ev.in_script(function, arguments, named)
         try:
             found = function(*arguments, **named)
-            return ev.heap.make(found) if isinstance(found, np.ndarray) else found
+            return ev.heap.make(found, place) if isinstance(found, np.ndarray) else found
         except Exception as error:
             raise ev.raised(error) from error
     of_graph = any(is_symbolic(a) or is_of_graph(a) for a in flat)
@@ -516,7 +518,8 @@ class Later(Kind):
             array, same = np.asarray(example), ev.noted(SameType, "dtype and rank of an array")
             ev.script.assume(f"{value.name}.dtype == {ev.script.constant(array.dtype)}", same)
             ev.script.assume(f"{value.name}.shape == {array.shape}", same)
-            return ev.heap.fed(value.name, tf.TensorSpec(array.shape, array.dtype))
+            becomes = dtype if dtype is not None and arrays.converts(array.dtype, dtype) else array.dtype
+            return ev.heap.fed(value.name, tf.TensorSpec(array.shape, becomes))
         kind = type(example)
         if kind not in _NATURAL:
             raise ev.refuse(Feature.VALUE, f"a {kind.__name__} varies from call to call")

@@ -110,9 +110,11 @@ def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[
 
 def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> Any:
     """An operand of an operator whose other operand is a tensor: numbers take its dtype, as in eager."""
+    if isinstance(value, Residual) and isinstance(value.example, np.ndarray | np.generic):
+        return ev.tensor(value, dtype)
     if isinstance(value, Residual):
         tensor = ev.tensor(value)
-        if isinstance(value.example, np.ndarray | np.generic) or tensor.dtype == dtype:
+        if tensor.dtype == dtype:
             return tensor
         if value.is_array:
             raise ev.refuse(Feature.ARRAY, f"an array of {tensor.dtype.name} beside a tensor of {dtype.name}")

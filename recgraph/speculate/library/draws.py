@@ -1,0 +1,148 @@
+"""Calls of methods of Python's and NumPy's random generators: the script draws before the graph (`script/draws.py`)."""
+
+from __future__ import annotations
+
+import collections
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from recgraph.speculate.library import Arguments
+from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
+from recgraph.speculate.observe.reasons import Again, Feature
+from recgraph.speculate.passes import ordering
+from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.assumptions import ModerateCost, NoException
+from recgraph.speculate.script.draws import GENERATORS
+from recgraph.speculate.script.stand_ins import Residual
+from recgraph.speculate.values import arrays, later
+
+# Methods that change the generator only.
+_DISTRIBUTIONS: Final = """
+beta binomial chisquare dirichlet exponential f gamma geometric gumbel hypergeometric laplace logistic lognormal
+logseries multinomial multivariate_hypergeometric multivariate_normal negative_binomial noncentral_chisquare
+noncentral_f normal pareto poisson power rayleigh standard_cauchy standard_exponential standard_gamma standard_normal
+standard_t triangular uniform vonmises wald weibull zipf bytes choice permutation random
+"""
+_OLD: Final = "rand randint randn random_integers random_sample seed tomaxint"
+_OF_PYTHON: Final = """
+betavariate binomialvariate choice choices expovariate gammavariate gauss getrandbits lognormvariate normalvariate
+paretovariate randbytes randint random randrange sample seed triangular uniform vonmisesvariate weibullvariate
+"""
+
+
+def _names(*texts: str) -> frozenset[str]:
+    return frozenset(name for text in texts for name in text.split())
+
+
+_METHODS: Final[dict[type, frozenset[str]]] = {
+    np.random.Generator: _names(_DISTRIBUTIONS, "integers permuted"),
+    np.random.RandomState: _names(_DISTRIBUTIONS, _OLD),
+    random.Random: _names(_OF_PYTHON),
+}
+# Of Python's generators, those that only pick: members of a sequence that may be anything.
+_PICKING: Final = frozenset({"choice", "choices", "sample"})
+# Those whose integers say how much is drawn.
+_COUNTING: Final = _names(
+    "bytes choice permutation permuted rand randbytes randn random random_sample sample shuffle standard_normal"
+)
+
+
+def generator_of(function: Any) -> Any:
+    """The generator that a function is a method of; None for any other function."""
+    owner = np.random.mtrand._rand if function is np.random.seed else getattr(function, "__self__", None)
+    return owner if type(owner) in GENERATORS else None
+
+
+def call(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
+    """A call of a method of a generator."""
+    generator, method = generator_of(function), function.__name__
+    if ev.contexts.forks:
+        raise ev.refuse(
+            Feature.RANDOM, "a tensor decides whether a number is drawn from a generator of Python's or NumPy's"
+        )
+    ev.need_sequence("a random number of Python's or NumPy's")
+    if method == "shuffle" and len(arguments) == 1 and not named:
+        return _shuffle(ev, generator, arguments[0])
+    if method not in _METHODS[type(generator)] or named.get("out") is not None:
+        raise ev.refuse(Feature.RANDOM, f"{type(generator).__name__}.{method} with these arguments runs eagerly")
+    if type(generator) is random.Random and method in _PICKING and arguments and _is_sequence(arguments[0]):
+        return _pick(ev, generator, method, arguments, named)
+    found = _drawn(ev, generator, method, [ev.lift(a) for a in arguments], {k: ev.lift(v) for k, v in named.items()})
+    return None if found.example is None else found
+
+
+def _drawn(
+    ev: Evaluator, generator: Any, method: str, arguments: Arguments, named: dict[str, Any], how: str = ""
+) -> Residual:
+    """What a method gives, or the method of `Draws` that is named `how`."""
+    given = list(stand_ins.leaves([*arguments, *named.values()]))
+    if any(stand_ins.is_symbolic(a) or (isinstance(a, Residual) and (a.late or a.tensor is not None)) for a in given):
+        raise ev.refuse(Feature.RANDOM, "what is drawn depends on a value that is known only after the graph has run")
+    code = [ev.heap.name_of(generator) or ev.script.constant(generator), repr(method)]
+    code += [*map(ev.code, arguments), *(f"{name}={ev.code(value)}" for name, value in named.items())]
+    examples = [stand_ins.example_of(a) for a in arguments]
+    keywords = {name: stand_ins.example_of(value) for name, value in named.items()}
+    if ordering.is_guarded(ev):
+        if is_large(method, *examples, **keywords):
+            raise ev.refuse(
+                Feature.SIZE, "many numbers are drawn where a tensor decides whether the program gets there"
+            )
+        if any(isinstance(a, Residual) for a in given):
+            ev.script.scope["is_large_draw"] = is_large
+            size = ev.noted(ModerateCost, "a moderate count of random numbers")
+            ev.script.assume(f"not is_large_draw({', '.join(code[1:])})", size)
+    rehearsal: Callable[..., Any] = getattr(ev.script.rehearsal, how) if how else ev.script.rehearsal
+    try:
+        example = rehearsal(generator, method, *examples, **keywords)
+    except Exception as error:
+        raise ev.refuse(Feature.RAISES, f"{type(error).__name__}: {error}") from error
+    name = ev.script.name()
+    ev.script.draw(name, f"draws{how and '.'}{how}({', '.join(code)})", ev.noted(NoException, method))
+    return Residual(name, example)
+
+
+def is_large(method: str, *arguments: Any, **named: Any) -> bool:
+    """Whether a method gives more than a moderate number of members."""
+    sizes = [named.get("size"), named.get("k"), *(a for a in arguments if isinstance(a, tuple | list))]
+    if method in _COUNTING:
+        sizes += [*arguments, arguments]
+    elif len(arguments) > 2:
+        sizes.append(arguments[-1])
+    return any(later.product([size]) > later.MODERATE for size in sizes)
+
+
+def _is_sequence(value: Any) -> bool:
+    """Whether members are picked by their numbers: the script does not hold them all."""
+    return isinstance(value, list | tuple | collections.deque)
+
+
+def _pick(ev: Evaluator, generator: Any, method: str, arguments: Arguments, named: dict[str, Any]) -> Any:
+    """Members of a sequence: their numbers are drawn, and each is read as the program would by its index."""
+    sequence, *others = arguments
+    numbers = ev.python(range, [ev.length(sequence)])
+    others, named = [ev.lift(a) for a in others], {name: ev.lift(value) for name, value in named.items()}
+    found = _drawn(ev, generator, method, [numbers, *others], named)
+    if not isinstance(found.example, list):
+        return ev.item(sequence, found)
+    return [ev.item(sequence, number) for number in ev.members(found)]
+
+
+def _shuffle(ev: Evaluator, generator: Any, members: Any) -> None:
+    """An array or a list that the call has made gets its members in another order."""
+    if isinstance(members, np.ndarray) and ev.heap.places.get(id(members)) is not None:
+        raise Again({ev.heap.places[id(members)]})
+    if arrays.is_early(members) and members.example.flags.writeable:
+        after = _drawn(ev, generator, "shuffle", [members], {}, "shuffled")
+        members.name, members.example = after.name, after.example
+    elif type(members) is list and ev.heap.name_of(members) is None and _are_numbers(members):
+        after = _drawn(ev, generator, "shuffle", [members], {}, "shuffled")
+        members[:] = [ev.in_script(stand_ins.get_item, [after, i]) for i in range(len(members))]
+    else:
+        raise ev.refuse(Feature.RANDOM, "what the call shuffles is no array and no list of numbers that it has made")
+
+
+def _are_numbers(members: list[Any]) -> bool:
+    return len(members) <= UNROLL and all(isinstance(stand_ins.example_of(m), int | float) for m in members)
