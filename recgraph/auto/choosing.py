@@ -5,18 +5,17 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import statistics
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from recgraph import logs
-from recgraph.auto.contest import Contest
+from recgraph.auto.contest import Contest, are_mixed, cost_of
 from recgraph.auto.ways import EAGER, WHAT, Way
 
 # Steps that a way gets to become ready; if that was not enough it is measured as it is.
-MAX_WARMING = 24
+MAX_WARMING = 12
 # The ways are compared again where this many steps in a row took so many times as long as in the comparison.
 WINDOW = 16
 DRIFT = 1.5
@@ -33,7 +32,7 @@ class Decision:
 
     Attributes:
         way: the one that is taken from now on.
-        costs: the median seconds of a step, by way.
+        costs: the seconds of a step, by way.
         steps: how many steps took turns.
         why: what made it necessary.
     """
@@ -45,7 +44,7 @@ class Decision:
 
     def __str__(self) -> str:
         costs = ", ".join(f"{duration(cost)} {WHAT[way]}" for way, cost in self.costs.items())
-        measured = f"; median time per step over {self.steps} steps taken in turn: {costs}" if costs else ""
+        measured = f"; time per step over {self.steps} steps taken in turn: {costs}" if costs else ""
         return f"steps run {WHAT[self.way]} ({self.why}{measured})"
 
 
@@ -85,6 +84,7 @@ class Choosing:
         self._contest: Contest | None = None
         self._why = "the first comparison"
         self._recent: list[float] = []
+        self._is_mixed = False
         self._lock = threading.Lock()
         self._local = threading.local()
         self._thread, self._is_shared, self._alone = 0, False, threading.Lock()
@@ -144,7 +144,7 @@ class Choosing:
                 self.ways[way.name] = way
             self._follow(way)
         if self._contest is None:
-            self._contest = Contest(sorted(self.ways, key=lambda name: name != self.preferred))
+            self._contest = Contest(sorted(self.ways, key=lambda name: name != self.preferred), self._is_mixed)
             self._note()
         return self.ways[self._contest.way]
 
@@ -188,7 +188,8 @@ class Choosing:
             return
         self._recent.append(seconds)
         if len(self._recent) == WINDOW:
-            self._look_back(statistics.median(self._recent), contest.cost(way.name))
+            self._is_mixed = self._is_mixed or contest.is_mixed or are_mixed(self._recent)
+            self._look_back(cost_of(self._recent, self._is_mixed), contest.cost(way.name))
             self._recent.clear()
 
     def _look_back(self, now: float, before: float) -> None:

@@ -5,15 +5,26 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-# Steps that one way takes before it is another's turn. The first is not measured: it pays for the change.
-BLOCK = 4
-# Turns of each way.
-ROUNDS = 4
-# After this many rounds a way leaves that takes so many times as long as the fastest.
-EARLY_ROUNDS = 2
-HOPELESS = 1.3
+# Steps that one way takes before it is another's turn, round by round. The first is not measured: it pays for the
+# change. The lengths differ, so that what is done in every fourth step is not always in the first, or in another's.
+BLOCKS = (3, 4, 5, 4)
+# After the first round, and after each later one, a way leaves that takes so many times as long as the fastest.
+HOPELESS = (2.0, 1.3)
 # A way is preferred to those before it if it takes this part of their time at most.
 MARGIN = 0.97
+# A step that takes so many times as long as the median is of another kind. Where several are, kinds come in turn.
+SLOW = 3.0
+SEVERAL = 2
+
+
+def are_mixed(seconds: Sequence[float]) -> bool:
+    """Whether steps are of several kinds, of which some take much longer; a single one may be chance."""
+    return bool(seconds) and sum(one > SLOW * statistics.median(seconds) for one in seconds) >= SEVERAL
+
+
+def cost_of(seconds: Sequence[float], mixed: bool) -> float:
+    """The seconds of a step: the mean where kinds of steps differ, else the median; 0 if there are none."""
+    return (statistics.fmean if mixed else statistics.median)(seconds) if seconds else 0.0
 
 
 class Contest:
@@ -21,15 +32,17 @@ class Contest:
 
     Args:
         ways: their names, the one that is preferred where there is no difference first.
+        is_mixed: whether steps are known to be of several kinds.
 
     Attributes:
         ways: those that can be taken.
         steps: how many steps took turns.
         winner: the way that was found to be the best; "" as long as it lasts.
+        is_mixed: whether steps are of several kinds: then all time counts, and each way gets twice as many turns.
     """
 
-    def __init__(self, ways: Sequence[str]) -> None:
-        self.ways = list(ways)
+    def __init__(self, ways: Sequence[str], is_mixed: bool = False) -> None:
+        self.ways, self.is_mixed = list(ways), is_mixed
         self.steps = 0
         self.winner = ways[0] if len(ways) == 1 else ""
         self._seconds: dict[str, list[float]] = {way: [] for way in ways}
@@ -49,7 +62,7 @@ class Contest:
         if self._in_block > 0:
             self._seconds[self.way].append(seconds)
         self._in_block += 1
-        if self._in_block == BLOCK:
+        if self._in_block == BLOCKS[self._round % len(BLOCKS)]:
             self._turn += 1
             self._begin_turn()
 
@@ -72,24 +85,33 @@ class Contest:
             self._decide(self._turns)
 
     def cost(self, way: str) -> float:
-        """The seconds of a step, the median of those measured; 0 if there are none."""
-        seconds = self._seconds.get(way)
-        return statistics.median(seconds) if seconds else 0.0
+        """The seconds of a step; 0 if none was measured."""
+        return cost_of(self._seconds.get(way, []), self.is_mixed)
 
     def costs(self) -> dict[str, float]:
         """The same of all ways that were measured."""
-        return {way: statistics.median(seconds) for way, seconds in self._seconds.items() if seconds}
+        return {way: self.cost(way) for way, seconds in self._seconds.items() if seconds}
 
     def _begin_turn(self) -> None:
         self._in_block = 0
         if self._turn < len(self._turns):
             return
         self._turn, self._round = 0, self._round + 1
-        if self._round >= EARLY_ROUNDS:
-            best = {way: min(self._seconds[way], default=0.0) for way in self._turns}  # single slow steps would count
-            self._turns = [way for way in self._turns if best[way] <= HOPELESS * min(best.values())]
-        if len(self._turns) == 1 or self._round == ROUNDS:
+        self.is_mixed = self.is_mixed or any(map(are_mixed, self._seconds.values()))
+        rounds = len(BLOCKS) * (2 if self.is_mixed else 1)
+        if self._round < rounds and not (self.is_mixed and self._round < len(BLOCKS)):
+            times = HOPELESS[min(self._round, len(HOPELESS)) - 1]
+            self._turns = [way for way in self._turns if not self._is_hopeless(way, times)]
+        if len(self._turns) == 1 or self._round == rounds:
             self._decide(self._turns)
+
+    def _is_hopeless(self, way: str, times: float) -> bool:
+        """Whether a way is slower than another both in its fastest step, since single slow ones come by chance, and on
+        the whole, since steps of one kind may be faster and others slower.
+        """
+        fastest = {other: min(self._seconds[other], default=0.0) for other in self._turns}
+        better = [other for other in self._turns if times * fastest[other] < fastest[way]]
+        return any(self.cost(other) < self.cost(way) for other in better)
 
     def _decide(self, ways: list[str]) -> None:
         best = ways[0]

@@ -26,9 +26,8 @@ STEPS = 60
 @pytest.fixture(autouse=True)
 def short_contests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rounds of two steps: what is decided does not matter here."""
-    monkeypatch.setattr(contest, "BLOCK", 2)
-    monkeypatch.setattr(contest, "ROUNDS", 2)
-    monkeypatch.setattr(contest, "HOPELESS", 1e9)
+    monkeypatch.setattr(contest, "BLOCKS", (2, 2))
+    monkeypatch.setattr(contest, "HOPELESS", (1e9, 1e9))
 
 
 def parts(x: Any) -> Iterator[Any]:
@@ -121,7 +120,7 @@ def test_explain_has_the_reason_the_costs_and_the_parts() -> None:
     line = first + next(i for i, one in enumerate(lines) if "no converter" in one)
     assert f"cannot be converted as a whole: {__file__}:{line}: " in text
     assert "steps run " in text
-    assert "(the first comparison; median time per step over " in text
+    assert "(the first comparison; time per step over " in text
     assert "Model.gradient: 3 eager, " in text
     page = called.explain(html=True)
     assert page == text.html()

@@ -25,9 +25,8 @@ SIZES = ((3, 4), (4, 2), (2,))
 @pytest.fixture(autouse=True)
 def short_contests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rounds of two steps: what is decided does not matter here."""
-    monkeypatch.setattr(contest, "BLOCK", 2)
-    monkeypatch.setattr(contest, "ROUNDS", 2)
-    monkeypatch.setattr(contest, "HOPELESS", 1e9)
+    monkeypatch.setattr(contest, "BLOCKS", (2, 2))
+    monkeypatch.setattr(contest, "HOPELESS", (1e9, 1e9))
 
 
 class Training:

@@ -295,7 +295,8 @@ class Known(Attributes):
         ev.heap.unsealed(container, ev.where())
         check_plain(container, ev.where())
         seen, _ = ev.seen()
-        if not isinstance(container, list | collections.deque) or not (seen.varies and seen.count > 1):
+        is_read = isinstance(container, list) or (isinstance(container, collections.deque) and not more)
+        if not is_read or not (seen.varies and seen.count > 1):  # a deque that is full does not grow
             whole = ev.opened(container)
             return lists.length(whole) if has_run(whole) else len(whole)
         now = Residual(ev.script.read(f"len({name})"), len(container))
