@@ -103,6 +103,54 @@ def test_a_tape_at_the_top_of_a_module(tmp_path: Any) -> None:
     assert found.functions["loss_of"].calls["graph"] == 4, found.explain()
 
 
+class Regression:
+    """A program whose gradients are computed by a function of their own."""
+
+    def __init__(self) -> None:
+        keras.utils.set_random_seed(1)
+        self.model = keras.Sequential([keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
+        self.model.build((None, 3))
+        self.optimizer = keras.optimizers.Adam(0.01)
+        self.optimizer.build(self.model.trainable_variables)
+
+    def gradients(self, x: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self.model(x) - 1.0) ** 2)
+        return loss, tape.gradient(loss, self.model.trainable_variables)
+
+    def update(self, x: tf.Tensor) -> tf.Tensor:
+        loss, gradients = self.gradients(x)
+        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+        return loss
+
+    def epoch(self, steps: int) -> list[float]:
+        losses = []
+        for i in range(steps):
+            loss, gradients = self.gradients(tf.fill([2, 3], float(i)))
+            self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+            losses.append(float(loss))
+        return losses
+
+
+def test_what_calls_a_function_with_a_tape_once_becomes_a_graph() -> None:
+    """So the update of the optimizer is in the graph, too."""
+    expected, program = Regression(), Regression()
+    with rg.speculation() as found:
+        losses = [float(program.update(tf.fill([2, 3], float(i)))) for i in range(20)]
+    assert losses == pytest.approx([float(expected.update(tf.fill([2, 3], float(i)))) for i in range(20)], rel=1e-4)
+    assert found.functions["Regression.update"].calls["graph"] >= 5, found.explain()
+
+
+def test_what_calls_it_in_a_loop_stays_and_the_optimizer_has_a_graph() -> None:
+    """An epoch is no step: nothing would be gained by waiting for the next."""
+    expected, program = Regression(), Regression()
+    with rg.speculation() as found:
+        losses = [loss for _ in range(3) for loss in program.epoch(6)]
+    assert losses == pytest.approx([loss for _ in range(3) for loss in expected.epoch(6)], rel=1e-4)
+    assert set(found.functions) == {"Regression.gradients", "optimizer_update"}
+    assert found.functions["optimizer_update"].calls["graph"] >= 10, found.explain()
+
+
 def test_the_call_of_a_model_in_a_loop() -> None:
     """A class of the user's, called by Keras, trained from outside."""
 
@@ -128,7 +176,9 @@ def test_the_call_of_a_model_in_a_loop() -> None:
     expected = program()
     with rg.speculation() as found:
         assert program() == pytest.approx(expected)
-    (call,) = found.functions.values()
+    call, update = sorted(found.functions.values(), key=lambda one: one.name == "optimizer_update")
+    assert update.name == "optimizer_update"
+    assert update.calls["graph"] > 0, found.explain()
     assert call.name.endswith("Net.call")
     assert call.calls["graph"] >= 4, found.explain()
 

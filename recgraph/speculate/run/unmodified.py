@@ -8,6 +8,7 @@ one of them: see `updates.py`.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import runpy
 import sys
@@ -84,6 +85,8 @@ class Found(SpeculatedCalls):
 
 
 _LOG = logs.logger("speculate")
+_UPDATE: Final = tf.keras.optimizers.Optimizer.apply.__code__
+_STAND_IN: Final = cast(types.FunctionType, optimizer_update)
 # How many of the last places of tapes are remembered, to find loops.
 _PLACES = 64
 _local = threading.local()
@@ -171,6 +174,78 @@ class _Body:
     frame: types.FrameType
 
 
+class _Updates:
+    """Takes the updates of Keras's optimizers, each as a call of `optimizer_update`.
+
+    Args:
+        of: gives what became of a function.
+    """
+
+    def __init__(self, of: Callable[[types.FunctionType], Found]) -> None:
+        self._of, self._local = of, threading.local()
+
+    def __call__(self, _: types.FunctionType, values: tuple[Any, ...]) -> Any:
+        """An optimizer is to update variables. The stand-in calls the method again, which is then let through.
+
+        Where the optimizer has a method of its own, this one is a part of it.
+        """
+        optimizer = values[0]
+        is_own = getattr(type(optimizer).apply, "__code__", None) is not _UPDATE or "apply" in vars(optimizer)
+        if is_own or getattr(self._local, "is_updating", False) or _is_profiled(sys._getframe(1)):
+            return native.frames().PLAIN
+        self._local.is_updating = True
+        try:
+            return self._of(_STAND_IN)(_STAND_IN, values)
+        finally:
+            self._local.is_updating = False
+
+
+# Calls in a row, each of which had one call of a function with a graph in it.
+SURE = 3
+
+
+class _Callers:
+    """Finds functions that call what was converted once in each of their calls: they may be converted whole.
+
+    Args:
+        watch: of the thread.
+        found: takes the code of such a function.
+    """
+
+    def __init__(self, watch: Any, found: Callable[[types.CodeType], None]) -> None:
+        self._watch, self._found = watch, found
+        self._seen: dict[types.CodeType, types.CodeType] = {}  # by the function that is called, the one that calls it
+        self._began: set[types.CodeType] = set()  # callers that have been called since
+        self._times: collections.Counter[types.CodeType] = collections.Counter()
+        self._done: set[types.CodeType] = set()
+
+    def called(self, code: types.CodeType, frame: types.FrameType) -> None:
+        """A function that has graphs is called by a frame."""
+        caller = frame.f_code
+        if code in self._done:
+            return
+        if self._seen.get(code) is not caller:
+            if code in self._seen or not self._may_be_converted(frame):
+                self._done.add(code)  # called from several places, or from where there is nothing to convert
+                return
+            self._seen[code] = caller
+            self._watch.handle(caller, _never_raising(lambda function, values: self._began.add(caller)))
+            return
+        if caller not in self._began:  # again in the same call: a loop
+            self._done.add(code)
+            self._watch.handle(caller, None)
+            return
+        self._began.discard(caller)
+        self._times[code] += 1
+        if self._times[code] == SURE:
+            self._done.add(code)
+            self._found(caller)
+
+    def _may_be_converted(self, frame: types.FrameType) -> bool:
+        is_users = next(users_frames(frame), None) is frame
+        return is_users and may_be_called(frame.f_code) and not is_ours(frame)
+
+
 class _Block:
     """One `with` block in one thread."""
 
@@ -179,6 +254,8 @@ class _Block:
         self.watch = native.frames().Watch()
         self._bodies: list[_Body] = []
         self._places: dict[tuple[int, int], None] = {}  # frames and places in them where tapes were entered last
+        self._callers = _Callers(self.watch, self._take)
+        self.watch.handle(_UPDATE, _Updates(owner.of))
         self.watch.handle(tf.GradientTape.__enter__.__code__, _never_raising(self._begins))
         self.watch.handle(tf.GradientTape.__exit__.__code__, _never_raising(self._ends))
         for code in owner.codes():
@@ -190,7 +267,16 @@ class _Block:
         self.watch.meet(None)
 
     def _called(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
-        return self.owner.of(function)(function, values)
+        found = self.owner.of(function)
+        if found.calls["graph"]:
+            self._callers.called(function.__code__, sys._getframe(1))
+        return found(function, values)
+
+    def _take(self, code: types.CodeType) -> None:
+        """The next calls of some code are ours."""
+        if self.owner.add(code):
+            _LOG.info("%s calls what differentiates", code.co_qualname)
+        self.watch.handle(code, self._called)
 
     def _begins(self, _: types.FunctionType, values: tuple[Any, ...]) -> None:
         """A tape is entered."""
@@ -255,8 +341,9 @@ def speculation(strict: bool = False) -> Speculation:
     """Runs programs as graphs that know nothing of it, where that gives the same results.
 
     In the block the function that is differentiated is treated as `rg.function(mode="speculate")` treats a decorated
-    one: the function that enters a `tf.GradientTape`, or whose optimizer does, from its next call on. Where the tape
-    stands in a loop or at the top of a module, the functions that its body calls are. Nothing of the program is
+    one: the function that enters a `tf.GradientTape`, or whose optimizer does, from its next call on; then the function
+    that calls it, if it does so once in each of its calls. Where the tape stands in a loop or at the top of a module,
+    the functions that its body calls are treated so, and the updates of Keras's optimizers. Nothing of the program is
     changed, and only this thread's calls are looked at. While a debugger or a coverage tool traces, the program runs
     as it is written.
 
@@ -310,8 +397,6 @@ def run_script(file: Path, arguments: list[str], found: Speculation | None = Non
 MIN_OPERATIONS = 4
 # Runs in which nothing changed, after which no more callees are expected.
 QUIET_RUNS = 2
-_UPDATE: Final = tf.keras.optimizers.Optimizer.apply.__code__
-_STAND_IN: Final = cast(types.FunctionType, optimizer_update)
 
 
 class Callees:
@@ -337,6 +422,7 @@ class Callees:
         self._lock = threading.Lock()
         self._local = threading.local()
         self._last_change = 0
+        self._updates = _Updates(self._of)
 
     def __enter__(self) -> Callees:
         self.runs += 1
@@ -383,7 +469,7 @@ class Callees:
         """A function is called whose code has not been seen in this thread."""
         code, watch = function.__code__, self._watch()
         if code is _UPDATE:
-            watch.handle(code, self._updated)
+            watch.handle(code, self._updates)
             return
         if code.co_name in PARTS or not tf_private.is_plainly_eager():
             return
@@ -413,21 +499,6 @@ class Callees:
             self._watch().handle(function.__code__, None)
             self._last_change = self.runs  # what it calls is found from now on
         return result
-
-    def _updated(self, _: types.FunctionType, values: tuple[Any, ...]) -> Any:
-        """An optimizer is to update variables. The stand-in calls the method again, which is then let through.
-
-        Where the optimizer has a method of its own, this one is a part of it.
-        """
-        optimizer = values[0]
-        is_own = getattr(type(optimizer).apply, "__code__", None) is not _UPDATE or "apply" in vars(optimizer)
-        if is_own or getattr(self._local, "is_updating", False) or _is_profiled(sys._getframe(1)):
-            return self._frames.PLAIN
-        self._local.is_updating = True
-        try:
-            return self._of(_STAND_IN)(_STAND_IN, values)
-        finally:
-            self._local.is_updating = False
 
 
 def _is_profiled(frame: types.FrameType) -> bool:
