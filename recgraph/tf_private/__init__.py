@@ -43,6 +43,7 @@ from recgraph.tf_private.graphs import (
     variable_names,
     wrapped_gradient_functions,
 )
+from recgraph.tf_private.iterators import give_back, is_iterator
 from recgraph.tf_private.keras_settings import keras_settings
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
@@ -119,6 +120,7 @@ __all__ = [
     "function_name",
     "gradient_code",
     "function_of_graph",
+    "give_back",
     "global_seed",
     "gradient_function",
     "handle_data",
@@ -126,6 +128,7 @@ __all__ = [
     "has_tangents",
     "in_function_graph",
     "is_graph_tensor",
+    "is_iterator",
     "is_of_handler",
     "is_plainly_eager",
     "known_functions",

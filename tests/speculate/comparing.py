@@ -80,6 +80,7 @@ def run_wrapped(
 # Operations that a converted call may run beside its graph, and why.
 BESIDE: dict[str, str] = {
     "Unpack": "a list of which only the graph knew the length becomes one of tensors",
+    "IteratorGetNext": "elements of a dataset are taken before the graph",
     "ReadVariableOp": "variables that are written before something that may fail are read first, to be put back",
 }
 

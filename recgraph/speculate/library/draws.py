@@ -1,4 +1,6 @@
-"""Calls of methods of Python's and NumPy's random generators: the script draws before the graph (`script/draws.py`)."""
+"""Random numbers of Python's and NumPy's generators, and elements of datasets: the script takes them before the graph
+(`script/draws.py`).
+"""
 
 from __future__ import annotations
 
@@ -112,6 +114,24 @@ def is_large(method: str, *arguments: Any, **named: Any) -> bool:
     elif len(arguments) > 2:
         sizes.append(arguments[-1])
     return any(later.product([size]) > later.MODERATE for size in sizes)
+
+
+def take(ev: Evaluator, iterator: Any) -> Any:
+    """The next element of an iterator over a dataset that was there before the call."""
+    held = ev.heap.name_of(iterator)
+    if held is None:
+        raise ev.refuse(Feature.ITERATOR, "the call makes an iterator over a dataset, or reaches one by no path")
+    if ev.contexts.forks:
+        raise ev.refuse(Feature.ITERATOR, "a tensor decides whether an iterator over a dataset goes on")
+    ev.need_sequence("an iterator over a dataset")
+    seen, site = ev.seen()
+    try:
+        example = ev.script.rehearsal.take(iterator)
+    except Exception as error:  # its end, or what a function of the dataset's raises
+        raise ev.refuse(Feature.RAISES, f"{type(error).__name__}: {error}") from error
+    name, what = ev.script.name(), "an element of a dataset"
+    ev.script.draw(name, f"draws.take({held})", ev.noted(NoException, "the iterator has another element"))
+    return ev.heap.admit(example, name, what, seen, site, ev.where())
 
 
 def _is_sequence(value: Any) -> bool:

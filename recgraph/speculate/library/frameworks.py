@@ -16,9 +16,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from recgraph import tf_private
 from recgraph.core.subgraph import SubGraph
 from recgraph.speculate.evaluate import branches
-from recgraph.speculate.library import SPECIAL, Arguments, Special, special
+from recgraph.speculate.library import SPECIAL, Arguments, Special, draws, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
@@ -58,6 +59,10 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         raise ev.refuse(Feature.FRAMEWORK, _REFUSED[function])
     owner = getattr(function, "__self__", None)
     name = str(getattr(function, "__name__", ""))
+    if tf_private.is_iterator(owner):
+        if name not in ("get_next", "next", "__next__"):
+            raise ev.refuse(Feature.ITERATOR, f"{name} of an iterator over a dataset")
+        return draws.take(ev, owner)
     if owner is None and name.startswith(_SETTINGS):
         raise ev.refuse(Feature.FRAMEWORK, f"{name} is a setting of a library")
     called = next((thing for thing in (owner, function) if isinstance(thing, SubGraph)), None)

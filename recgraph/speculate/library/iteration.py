@@ -13,8 +13,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from recgraph import tf_private
 from recgraph.speculate.evaluate import branches
-from recgraph.speculate.library import SPECIAL, Arguments, Special, special
+from recgraph.speculate.library import SPECIAL, Arguments, Special, draws, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.script.stand_ins import HELD, Generator, Iteration, Residual, Rows, is_symbolic
@@ -226,6 +227,8 @@ def _next(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         return ev.call(following, [owner], {})
     if isinstance(owner, Generator) and isinstance(ev.here, ast.Call) and isinstance(ev.here.args[0], ast.Call):
         return _first(ev, owner, arguments[1:])
+    if tf_private.is_iterator(owner) and len(arguments) == 1:
+        return draws.take(ev, owner)
     if not isinstance(owner, Iteration):
         raise ev.refuse(Feature.ITERATOR, f"next() of a {type(owner).__name__}")
     for member in ev.iterator(arguments[0]):

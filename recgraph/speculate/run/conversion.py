@@ -267,7 +267,8 @@ def _convert(
         _no_new_variables(ev)
     ):  # fmt: skip
         try:
-            outputs = _built(ev, syntax, function, parameters)
+            with script.rehearsal:
+                outputs = _built(ev, syntax, function, parameters)
         finally:
             ev.heap.losses.restore()
         outputs = [control.mark_as_return(tensor) for tensor in outputs]

@@ -1,7 +1,8 @@
-"""Random numbers of Python's and NumPy's generators, which a script draws before its graph, in the program's order.
+"""What a script takes before its graph, in the program's order: random numbers of Python's and NumPy's generators, and
+elements of iterators over datasets.
 
-A call that is not made after all, because an assumption breaks or an operation fails, leaves the generators as they
-were: the eager call draws the same numbers.
+A call that is not made after all, because an assumption breaks or an operation fails, leaves them as they were: the
+eager call draws the same numbers and gets the same elements.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ import random
 from typing import Any, Final
 
 import numpy as np
+import tensorflow as tf
+
+from recgraph import tf_private
 
 # Classes of generators, exactly these: one of the program's may do more than draw.
 GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
 
 
 class Draws:
-    """What a call draws: `draws(generator, method, ...)`. A `with` block puts all generators back, but after `keep`."""
+    """What a call draws: `draws(generator, method, ...)`. A `with` block puts everything back, but after `keep`."""
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, Any]] = []
+        self._taken: list[tuple[Any, Any]] = []
 
     def __enter__(self) -> Draws:
         return self
@@ -28,6 +33,18 @@ class Draws:
     def __exit__(self, *error: object) -> None:
         for generator, state in reversed(self._before):  # two may have what they draw from in common
             _put_back(generator, state)
+        self._give_back(0)
+
+    def _give_back(self, number: int) -> None:
+        """Gives back all elements but this number of first ones."""
+        while len(self._taken) > number:
+            tf_private.give_back(*self._taken.pop())
+
+    def take(self, iterator: Any) -> Any:
+        """The next element of an iterator over a dataset."""
+        element = next(iterator)
+        self._taken.append((iterator, element))
+        return element
 
     def __call__(self, generator: Any, method: str, *arguments: Any, **named: Any) -> Any:
         """What a method of a generator gives."""
@@ -43,11 +60,14 @@ class Draws:
 
     def keep(self) -> None:
         """What was drawn stays drawn."""
-        self._before = []
+        self._before, self._taken = [], []
 
 
 class Rehearsal(Draws):
-    """What the call that is converted will draw, found by copies of the generators: other threads may use them."""
+    """What the call that is converted will draw, by copies of the generators: other threads may use them.
+
+    A `with` block gives the elements back that were taken.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,15 +79,22 @@ class Rehearsal(Draws):
             self._copies[id(generator)] = generator, copy.deepcopy(generator)
         return getattr(self._copies[id(generator)][1], method)(*arguments, **named)
 
-    def mark(self) -> dict[int, Any]:
-        """Where the copies are, for `reset`."""
-        return {key: _state(copied) for key, (_, copied) in self._copies.items()}
+    def take(self, iterator: Any) -> Any:
+        """The element of an iterator that will be the next one."""
+        with tf.init_scope():
+            return super().take(iterator)
 
-    def reset(self, mark: dict[int, Any]) -> None:
-        """Takes back what was drawn since."""
-        self._copies = {key: pair for key, pair in self._copies.items() if key in mark}
-        for key, state in mark.items():
+    def mark(self) -> tuple[dict[int, Any], int]:
+        """Where the copies are, and how many elements were taken, for `reset`."""
+        return {key: _state(copied) for key, (_, copied) in self._copies.items()}, len(self._taken)
+
+    def reset(self, mark: tuple[dict[int, Any], int]) -> None:
+        """Takes back what was drawn and taken since."""
+        states, taken = mark
+        self._copies = {key: pair for key, pair in self._copies.items() if key in states}
+        for key, state in states.items():
             _put_back(self._copies[key][1], state)
+        self._give_back(taken)
 
 
 def _state(generator: Any) -> Any:

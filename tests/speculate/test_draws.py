@@ -1,0 +1,104 @@
+"""What a call takes before its graph is given back where the call is not made: random numbers, elements of datasets."""
+
+from __future__ import annotations
+
+import gc
+import random
+import weakref
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from recgraph import tf_private
+from recgraph.speculate import Speculated
+from recgraph.speculate.script.draws import Draws, Rehearsal
+
+
+def test_elements_that_were_given_back_come_again_in_their_order() -> None:
+    """By every way of taking one; then the iterator goes on by itself and is freed like any other."""
+    iterator = iter(tf.data.Dataset.range(9))
+    with Draws() as draws:
+        assert [int(draws.take(iterator)) for _ in range(4)] == [0, 1, 2, 3]
+    assert int(next(iterator)) == 0
+    assert int(iterator.get_next()) == 1
+    assert int(iterator.get_next_as_optional().get_value()) == 2
+    assert [int(element) for element in iterator] == [3, 4, 5, 6, 7, 8]
+    with Draws() as draws, pytest.raises(StopIteration):
+        draws.take(iterator)
+    reference = weakref.ref(iterator)
+    del iterator
+    gc.collect()
+    assert reference() is None
+
+
+def test_elements_that_are_kept_do_not_come_again() -> None:
+    """The call was made."""
+    iterator = iter(tf.data.Dataset.range(9))
+    with Draws() as draws:
+        draws.take(iterator)
+        draws.keep()
+    assert int(next(iterator)) == 1
+
+
+def test_a_graph_that_would_miss_an_element_is_refused() -> None:
+    """A `tf.function` takes from the iterator itself, past what was given back."""
+    iterator = iter(tf.data.Dataset.range(9))
+    with Draws() as draws:
+        draws.take(iterator)
+    taking = tf.function(lambda: next(iterator))
+    with pytest.raises(RuntimeError, match="take them with next"):
+        taking()
+    assert int(next(iterator)) == 0
+    assert int(taking()) == 1
+
+
+def test_generators_that_share_their_bits_are_put_back() -> None:
+    """And each draws what it would have drawn."""
+    bits = np.random.PCG64(3)
+    one, other = np.random.Generator(bits), np.random.Generator(bits)
+    before = bits.state
+    with Draws() as draws:
+        draws(one, "random")
+        draws(other, "integers", 10)
+    assert bits.state == before
+
+
+def test_a_rehearsal_leaves_generators_to_other_threads() -> None:
+    """It draws what they are about to draw, without them."""
+    generator, copied = random.Random(5), random.Random(5)
+    rehearsal = Rehearsal()
+    with rehearsal:
+        first = rehearsal(generator, "random")
+        mark = rehearsal.mark()
+        second = rehearsal(generator, "random")
+        rehearsal.reset(mark)
+        assert rehearsal(generator, "random") == second
+    assert [first, second] == [copied.random(), copied.random()]
+    assert generator.random() == first
+
+
+def test_an_exception_of_the_call_leaves_the_generator_where_eager_execution_does() -> None:
+    """The eager call draws anew, and raises."""
+    generator = np.random.default_rng(1)
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        noise = generator.random()
+        tf.debugging.assert_less(x, 5.0)
+        return x * noise
+
+    called = Speculated(step)
+    for i in range(6):
+        called(tf.constant(float(i) / 2.0))
+    assert called.calls["graph"] > 0
+    expected = np.random.default_rng(1)
+    drawn = [expected.random() for _ in range(8)]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        called(tf.constant(7.0))
+    assert generator.random() == drawn[7]
+
+
+def test_whether_a_value_is_an_iterator_over_a_dataset() -> None:
+    """One of the program's classes is not: it may do more than take."""
+    assert tf_private.is_iterator(iter(tf.data.Dataset.range(3)))
+    assert not tf_private.is_iterator(iter([1, 2, 3]))
