@@ -26,7 +26,7 @@ class Tree:
         ValueError: there are no nodes, lengths differ, the order is not post-order, or the word of a leaf is empty or
             contains a blank or a bracket (`recgraph.data.escape` makes such words safe).
 
-    Example:
+    Examples:
         >>> from recgraph.data import parse_tree
         >>> tree = parse_tree("(3 (2 quite) (3 good))")
         >>> tree.left, tree.right, tree.labels, tree.tokens

@@ -30,7 +30,7 @@ class Vocabulary:
     Raises:
         ValueError: the first word is not `<unk>`, or a word occurs twice.
 
-    Example:
+    Examples:
         >>> from recgraph.data import Vocabulary
         >>> vocabulary = Vocabulary(("<unk>", "film", "US"))
         >>> [vocabulary.id(word) for word in ("film", "Film", "US", "us")]

@@ -107,7 +107,7 @@ def function(
     Raises:
         SignatureError: the mode is unknown, `xla` is used with another mode than "coexec", or `fn` is not callable.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf, recgraph as rg
         >>> @rg.function
         ... def double(x):

@@ -270,7 +270,7 @@ def speculation(strict: bool = False) -> Speculation:
     Raises:
         NativeLibraryError: the extension module was not built.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf, recgraph as rg
         >>> w = tf.Variable(3.0)
         >>> def step(x):
