@@ -24,7 +24,7 @@ import figures
 
 REPOSITORY = Path(__file__).parents[1]
 WRITTEN = (".", "docs", "data", "benchmarks", "cc", "recgraph/*")  # folders with pages that people write
-ALONE = ("README.md", "docs/tour.md", "docs/gallery.md")  # pages without others in their part of the site
+ALONE = ("README.md", "docs/tour.md")  # pages without others in their part of the site
 ASSETS = ("docs/images", "docs/site")
 CONFIGURATION = "docs/site/mkdocs.yml"
 MAPPED = ("models", "data", "benchmarks")  # folders of packages that are installed below recgraph
@@ -59,6 +59,7 @@ OPTIONS = {
     "speculate.Speculation": "members: [functions, explain]\nmerge_init_into_class: false",
     "coexec.steps.Steps": "members: [explain, timing]",
     "coexec.profile.StepProfile": "members: [python, graph, python_stalls, graph_stalls]\nmerge_init_into_class: false",
+    "data.SOURCES": "show_attribute_values: false",
     "errors": "show_bases: true\nshow_signature: false",
     "models.TreeModel": "",
     "models.PairModel": "",
@@ -115,12 +116,13 @@ class Sources:
             return found[0]
 
         text = LINK.sub(on_site, (REPOSITORY / path).read_text(encoding="utf-8"))
-        return f"---\nhide: [navigation]\n---\n\n{text}" if str(path) in ALONE else text
+        return hiding("navigation") + text if str(path) in ALONE else text
 
     def _put_listing(self, path: Path) -> None:
         """A file of code as a page."""
         code = (REPOSITORY / path).read_text(encoding="utf-8")
-        self.put(f"{path}.md", f"# {path.name}\n\n`{path}`\n\n~~~~~~ {LANGUAGES[path.suffix]}\n{code}~~~~~~\n")
+        listing = f"# {path.name}\n\n`{path}`\n\n~~~~~~ {LANGUAGES[path.suffix]}\n{code}~~~~~~\n"
+        self.put(f"{path}.md", hiding("navigation, toc") + listing)
 
     def _put_examples(self) -> None:
         """All programs of the gallery, each with what it is."""
@@ -147,6 +149,11 @@ def written() -> Iterator[Path]:
     """The pages that people write, relative to the repository."""
     for folder in WRITTEN:
         yield from (path.relative_to(REPOSITORY) for path in sorted(REPOSITORY.glob(f"{folder}/*.md")))
+
+
+def hiding(what: str) -> str:
+    """The beginning of a page that leaves out what is beside others."""
+    return f"---\nhide: [{what}]\n---\n\n"
 
 
 def summary(path: Path) -> str:
