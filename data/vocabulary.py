@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 UNKNOWN = "<unk>"
+"""The word with the id 0, which stands for all that are in no vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
