@@ -1,4 +1,4 @@
-# One command each: demo, test, lint, bench, wheels, clean. Needs Python 3.11 with venv, g++, and a package index for pip.
+# One command each: demo, test, lint, docs, bench, wheels, clean. Needs Python 3.11 with venv, g++, and a package index for pip.
 
 PYTHON ?= python3.11
 # Another Python, and another TensorFlow, on which `make test` runs a part of the tests; empty for none.
@@ -12,13 +12,13 @@ CHECKED := recgraph recgraph_command.py recgraph_doctor.py models data benchmark
 # An editable install: Python is taken from the tree, the library is compiled again where cc/ has changed.
 INSTALL := -m pip install --quiet --no-build-isolation --editable
 
-.PHONY: demo test lint bench wheels clean
+.PHONY: demo test lint docs bench wheels clean
 
 # The main job, end to end: a generated treebank, a TreeLSTM trained on it, its evaluation, pictures in demo/.
 demo: $(VENV)/.installed
 	$(BIN)/recgraph demo --out demo
 
-test: lint $(if $(OTHER_PYTHON),.venv-python/.installed) $(if $(OTHER_TENSORFLOW),.venv-tensorflow/.installed)
+test: lint $(VENV)/.installed-docs $(if $(OTHER_PYTHON),.venv-python/.installed) $(if $(OTHER_TENSORFLOW),.venv-tensorflow/.installed)
 	$(BIN)/python -m pytest -n 2
 	$(if $(OTHER_PYTHON),.venv-python/bin/python -m pytest -n 2 -m "not slow" $(ELSEWHERE))
 	$(if $(OTHER_TENSORFLOW),.venv-tensorflow/bin/python -m pytest -n 2 -m "not slow" $(ELSEWHERE))
@@ -28,11 +28,14 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check $(wildcard $(CHECKED))
 	$(BIN)/mypy
 
+docs: $(VENV)/.installed-docs
+	$(BIN)/python tools/documentation.py --out site
+
 bench: $(VENV)/.installed-bench
 	$(BIN)/recgraph bench
 
 clean:
-	rm -rf build dist demo *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist demo site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf recgraph/native/*.so recgraph/native/tensorflow_* .venv-*
 	rm -f $(VENV)/.installed*
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -61,6 +61,7 @@ SHAPES: dict[str, Callable[[Sequence[str], np.random.Generator], Tree]] = {
     "moderate": moderate,
     "linear": lambda tokens, rng: linear(tokens),
 }
+"""What makes a tree of words, by the name of its shape."""
 
 
 def binarize(tokens: Sequence[str], shape: str = "balanced", rng: np.random.Generator | int = 0) -> Tree:
@@ -73,6 +74,10 @@ def binarize(tokens: Sequence[str], shape: str = "balanced", rng: np.random.Gene
 
     Raises:
         ValueError: the sentence is empty, or the shape is unknown.
+
+    Examples:
+        >>> binarize("not a bad film".split()).left
+        (-1, -1, 0, -1, -1, 3, 2)
     """
     if shape not in SHAPES:
         raise ValueError(f"shape must be one of {', '.join(SHAPES)}; found {shape!r}")

@@ -87,7 +87,15 @@ def head_tree(tree: Tree, rank: Callable[[str], int]) -> DependencyTree:
 
 
 def generate_dependencies(count: int, seed: int = 0) -> list[DependencyTree]:
-    """Dependency trees of the distinct sentences that `generate_treebank` draws."""
+    """Makes dependency trees of the distinct sentences that `generate_treebank` draws.
+
+    Args:
+        count: number of trees that are drawn.
+        seed: equal seeds give equal trees.
+
+    Returns:
+        So many trees.
+    """
 
     def rank(word: str) -> int:
         return next((i for i, names in enumerate(_RANKS) if _CLASS[word] in names), len(_RANKS))
@@ -96,7 +104,16 @@ def generate_dependencies(count: int, seed: int = 0) -> list[DependencyTree]:
 
 
 def completion_questions(trees: Sequence[DependencyTree], seed: int = 0, candidates: int = 5) -> list[Question]:
-    """A question for each sentence, at a place drawn at random; the same for the same seed."""
+    """Makes a question of each sentence, at a place drawn at random.
+
+    Args:
+        trees: the sentences.
+        seed: equal seeds give equal questions.
+        candidates: how many words there are to choose from.
+
+    Returns:
+        The questions, in the order of the sentences.
+    """
     rng = np.random.default_rng(seed)
     return [_question(tree, rng, candidates) for tree in trees]
 

@@ -19,7 +19,7 @@ class DependencyTree:
     Raises:
         ValueError: no words, lengths that differ, a head outside of the sentence, no root or several, a circle.
 
-    Example:
+    Examples:
         >>> from recgraph.data import DependencyTree
         >>> tree = DependencyTree(("the", "dog", "barks"), (1, 2, -1))
         >>> tree.root, tree.children

@@ -83,6 +83,7 @@ SOURCES = {
         },
     ),
 }
+"""The data sets that `fetch` knows, by name: `sst` and `imdb`."""
 
 
 def fetch(name: str | Source, data_dir: PathLike, *, url: str | None = None, progress: Progress | None = None) -> Path:

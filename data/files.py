@@ -14,6 +14,7 @@ from typing import IO
 PathLike = str | os.PathLike[str]
 
 DATA_VARIABLE = "RECGRAPH_DATA"
+"""The environment variable that names the data folder, where none is given."""
 
 # What Python makes of a byte that is not UTF-8, where it is told to let it pass (`errors="surrogateescape"`).
 _ESCAPED = re.compile("[\ud800-\udfff]")

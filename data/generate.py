@@ -168,6 +168,11 @@ def generate_treebank(count: int, seed: int = 0) -> list[Tree]:
 
     Raises:
         ValueError: `count` is negative.
+
+    Examples:
+        >>> trees = generate_treebank(3, seed=1)
+        >>> len(trees), len(trees[0].labels) == len(trees[0].words)
+        (3, True)
     """
     if count < 0:
         raise ValueError(f"count must be at least 0; found {count}")

@@ -19,6 +19,7 @@ SPLITS = ("train", "test", "unsup")
 
 _RATINGS = {"neg": range(1, 5), "pos": range(7, 11), "unsup": range(0, 1)}
 REVIEW_LABELS = {"neg": 0, "pos": 4, "unsup": NO_LABEL}
+"""The label of the root of a review's trees, by the folder that the review is from."""
 _FILE_NAME = re.compile(r"(\d+)_(\d+)\.txt", re.ASCII)
 _BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)
 _BRACKETS = {"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}

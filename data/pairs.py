@@ -46,7 +46,15 @@ def pair_dataset(
     first_epoch: int = 0,
     epochs: int = 1,
 ) -> tf.data.Dataset:
-    """A dataset of `PairBatch`; order and arguments as in `tree_dataset`.
+    """Makes a dataset of `PairBatch`, of known cardinality; the last batch of an epoch may be smaller.
+
+    Args:
+        pairs: the pairs.
+        vocabulary: maps their words to ids.
+        batch_size: pairs per batch.
+        shuffle_seed: seed of the order, which depends on it and the epoch alone; None keeps the given order.
+        first_epoch: number of the first epoch.
+        epochs: number of epochs.
 
     Raises:
         ValueError: a batch size below 1, an epoch below 0.

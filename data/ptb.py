@@ -43,12 +43,25 @@ def parse_tree(text: str, *, classes: int = CLASSES, file: PathLike = "<string>"
 
     Raises:
         TreeFormatError: anything else than one binary tree, with file, line and column.
+
+    Examples:
+        >>> tree = parse_tree("(3 (2 quite) (3 good))")
+        >>> tree.words, tree.labels
+        (('quite', 'good', ''), (2, 3, 3))
     """
     return _Parser(text, classes, file, line).parse()
 
 
 def parse_lines(lines: Iterable[str], *, classes: int = CLASSES, file: PathLike = "<string>") -> Iterator[Tree]:
     """Parses one tree per line, for instance of an open text file or of standard input.
+
+    Args:
+        lines: trees, one each.
+        classes: labels are 0 .. classes-1, or `?` for none.
+        file: name of the source, for errors.
+
+    Yields:
+        The trees, in the order of the lines.
 
     Raises:
         TreeFormatError: a line, an empty one included, that is not a tree.
@@ -60,6 +73,13 @@ def parse_lines(lines: Iterable[str], *, classes: int = CLASSES, file: PathLike 
 def read_trees(path: PathLike, *, classes: int = CLASSES) -> list[Tree]:
     """Reads a UTF-8 file, plain or `.xz`, with one tree per line.
 
+    Args:
+        path: of the file.
+        classes: labels are 0 .. classes-1, or `?` for none.
+
+    Returns:
+        The trees, in the order of the lines.
+
     Raises:
         TreeFormatError: a line that is not a tree or not UTF-8.
         OSError: the file cannot be read.
@@ -69,7 +89,15 @@ def read_trees(path: PathLike, *, classes: int = CLASSES) -> list[Tree]:
 
 
 def write_trees(path: PathLike, trees: Iterable[Tree]) -> None:
-    """Writes one tree per line; the file appears whole or not at all."""
+    """Writes one tree per line; the file appears whole or not at all.
+
+    Args:
+        path: of the file.
+        trees: in the order of the lines.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     with atomic_file(path) as stream:
         for tree in trees:
             stream.write(f"{tree}\n".encode())
@@ -161,7 +189,7 @@ class _Parser:
 
 
 def to_nltk(tree: Tree) -> nltk.Tree:
-    """The same tree as nltk's; labels become strings, words its leaves."""
+    """Converts a tree to one of nltk: labels become strings, words its leaves."""
     from nltk.tree import Tree as NltkTree
 
     built: list[NltkTree] = []
@@ -172,7 +200,14 @@ def to_nltk(tree: Tree) -> nltk.Tree:
 
 
 def from_nltk(tree: nltk.Tree, *, classes: int = CLASSES) -> Tree:
-    """The same tree as ours.
+    """Converts a tree of nltk.
+
+    Args:
+        tree: its words are leaves and its labels strings, as `to_nltk` gives them.
+        classes: labels are 0 .. classes-1, or `?` for none.
+
+    Returns:
+        The same tree.
 
     Raises:
         TreeFormatError: a node that is not binary, a label out of range; line and column are those of `str(result)`

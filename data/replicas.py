@@ -35,7 +35,7 @@ class TreeRows(NamedTuple):
         labels: int32 [B, M]; class of the node, -1 where it has none.
         sizes: int32 [B]; how many nodes a tree has.
 
-    Example:
+    Examples:
         >>> from recgraph.data import TreeRows, Vocabulary, generate_treebank, tree_dataset
         >>> trees = generate_treebank(8, seed=1)
         >>> rows = tree_dataset(trees, Vocabulary.build(trees), batch_size=4).map(TreeRows.of)

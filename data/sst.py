@@ -11,6 +11,7 @@ from recgraph.data.trees import Tree
 
 SPLITS = ("train", "dev", "test")
 SENTIMENTS = ("very negative", "negative", "neutral", "positive", "very positive")
+"""The names of the labels 0 to 4."""
 
 
 class Treebank(NamedTuple):

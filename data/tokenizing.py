@@ -99,7 +99,7 @@ def tokenize_all(sentences: list[str]) -> list[list[str]]:
 def tokenize(sentence: str) -> list[str]:
     """The tokens of one sentence: Treebank rules, spelt as in the Stanford treebank. May be empty.
 
-    Example:
+    Examples:
         >>> from recgraph.data import tokenize
         >>> tokenize("It didn't work (at all).")
         ['It', 'did', "n't", 'work', '-LRB-', 'at', 'all', '-RRB-', '.']

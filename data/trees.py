@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 NO_LABEL = -1
+"""The label of a node that has none."""
 NO_CHILD = -1
 
 _BAD_WORD = re.compile(r"[ ()\t\r\n]|^$")
@@ -26,7 +27,7 @@ class Tree:
         ValueError: there are no nodes, lengths differ, the order is not post-order, or the word of a leaf is empty or
             contains a blank or a bracket (`recgraph.data.escape` makes such words safe).
 
-    Example:
+    Examples:
         >>> from recgraph.data import parse_tree
         >>> tree = parse_tree("(3 (2 quite) (3 good))")
         >>> tree.left, tree.right, tree.labels, tree.tokens
@@ -116,7 +117,14 @@ def _check_order(tree: Tree) -> None:
 
 
 class TreeBuilder:
-    """Collects nodes in post-order; `build` returns the `Tree`."""
+    """Collects nodes in post-order; `build` returns the `Tree`.
+
+    Examples:
+        >>> builder = TreeBuilder()
+        >>> root = builder.node(builder.leaf("not"), builder.leaf("bad"), label=3)
+        >>> builder.build().left
+        (-1, -1, 0)
+    """
 
     def __init__(self) -> None:
         self.words: list[str] = []

@@ -74,6 +74,10 @@ def read_vectors(path: PathLike, wanted: Container[str] | None = None) -> Iterat
     A first line of two numbers (count and dimension, as word2vec writes) is passed over. Words may hold spaces: the
     values are counted from the right.
 
+    Args:
+        path: of the file, plain or `.xz`.
+        wanted: the words whose vectors to read; all by default.
+
     Raises:
         VectorFormatError: see `load_embeddings`.
     """

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 UNKNOWN = "<unk>"
+"""The word with the id 0, which stands for all that are in no vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Vocabulary:
     Raises:
         ValueError: the first word is not `<unk>`, or a word occurs twice.
 
-    Example:
+    Examples:
         >>> from recgraph.data import Vocabulary
         >>> vocabulary = Vocabulary(("<unk>", "film", "US"))
         >>> [vocabulary.id(word) for word in ("film", "Film", "US", "us")]

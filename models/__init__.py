@@ -27,8 +27,11 @@ MODELS: dict[str, type[TreeModel]] = {
     "tree_gru": TreeGRU,
     "tree_lstm": TreeLSTM,
 }
+"""The models for sentiment, by their names in the command."""
 PAIR_MODELS: dict[str, type[PairModel]] = {"child_sum": ChildSum, "child_attention": ChildAttention}
+"""The models for relatedness, by their names in the command."""
 PARSERS: dict[str, type[SpanParser]] = {"parser": SpanParser}
+"""The parsers, by their names in the command."""
 
 __all__ = [
     "DRNN",

@@ -17,7 +17,7 @@ class RecgraphError(Exception):
         expected: what was expected.
         next_step: what the user can do about it.
 
-    Example:
+    Examples:
         >>> print(RecgraphError("no such tree", where="trees.txt:3", next_step="check the file"))
         no such tree [recgraph]
           where:     trees.txt:3

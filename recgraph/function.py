@@ -25,7 +25,14 @@ class Function(Protocol[P, R_co]):
         """Calls the function."""
 
     def explain(self, html: bool = False) -> Any:
-        """What was assumed about the function, how it runs, and why."""
+        """Explains what was assumed about the function, how it runs, and why.
+
+        Args:
+            html: whether to return a part of an HTML page instead of text.
+
+        Returns:
+            A `str`. The text also has a method `html()`, and renders itself in a notebook.
+        """
 
     @overload
     def __get__(self, instance: None, owner: Any = None) -> Self: ...
@@ -107,7 +114,7 @@ def function(
     Raises:
         SignatureError: the mode is unknown, `xla` is used with another mode than "coexec", or `fn` is not callable.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf, recgraph as rg
         >>> @rg.function
         ... def double(x):

@@ -13,8 +13,11 @@ import tensorflow as tf
 from recgraph import native, tf_private
 
 POLICIES = ("fifo", "depth_first", "random")
+"""The orders in which the parallel engine may start ready invocations."""
 BATCH_POLICIES = ("agenda", "depth", "height", "random")
+"""The orders in which the batched engine may run blocks that have rows."""
 BATCH_WAYS = ("scheduled", "row_programs", "operations")
+"""How the batched engine may compute: by schedules, by row programs alone, by TensorFlow's operations."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +47,7 @@ def counters(reset_peak: bool = False) -> Counters:
         reset_peak: whether to reset `peak_invocations` to the live number after reading.
 
     Returns:
-        A `Counters`.
+        The counts of this process.
     """
     with tf_private.eagerly():
         values = native.ops().recgraph_counters(reset_peak=reset_peak).numpy()
@@ -115,6 +118,9 @@ def check_gradients(
 
     Raises:
         AssertionError: a gradient differs; the message names the argument and the element.
+
+    Examples:
+        >>> check_gradients(lambda x, y: tf.tanh(x) * y, [[0.5, -1.0], 2.0])
     """
     points = [np.array(argument, np.float64) for argument in arguments]
     tensors = [tf.constant(point) for point in points]
@@ -154,9 +160,13 @@ def random_tree(leaves: int, rng: np.random.Generator, words: int = 100) -> tupl
         words: size of the vocabulary.
 
     Returns:
-        word: int32 [N], in [0, words) at leaves and -1 at inner nodes.
-        left: int32 [N], the number of the left child, -1 at leaves.
-        right: int32 [N], likewise. The root is node N - 1.
+        `(word, left, right)`, int32 `[N]` each: the words, in `[0, words)` at leaves and -1 at inner nodes, and the
+        numbers of the children, -1 at leaves. The root is node N - 1.
+
+    Examples:
+        >>> word, left, right = random_tree(2, np.random.default_rng(0))
+        >>> left, right
+        (array([-1, -1,  0], dtype=int32), array([-1, -1,  1], dtype=int32))
     """
     word, left, right = [], [], []
     stack: list[tuple[str, int]] = [("grow", leaves)]

@@ -148,7 +148,7 @@ class StepProfile:
 
     @property
     def graph(self) -> tuple[float, float]:
-        """The same of the graph; zeros if none was timed."""
+        """Seconds of a step, the median, in which the graph was busy and in which it waited; zeros if not timed."""
         return (
             _median(step.graph - sum(step.graph_stalls.values()) for step in self.steps),
             _median(sum(step.graph_stalls.values()) for step in self.steps),

@@ -119,7 +119,7 @@ def steps(items: Iterable[T], window: int = WINDOW, xla: bool = False) -> Steps[
     Returns:
         An iterable over the same items; its `explain()` says what happened.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf, recgraph as rg
         >>> total = tf.Variable(0.0)
         >>> for x in rg.steps([1.0, 2.0, 3.0, 4.0]):

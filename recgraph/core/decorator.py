@@ -67,7 +67,7 @@ def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         DefinitionError: on a call, if the outputs cannot be inferred; the message says what to declare.
         SignatureError: on a call, if the arguments do not match the function's parameters.
 
-    Example:
+    Examples:
         >>> @subgraph
         ... def factorial(n):
         ...     if n < 2:

@@ -33,7 +33,7 @@ class SubGraph(Definition):
         DefinitionError: an option has an invalid value.
         SignatureError: `inputs` or `outputs` contain anything but TensorSpecs.
 
-    Example:
+    Examples:
         >>> with SubGraph("factorial", outputs=tf.TensorSpec([], tf.int64)) as factorial:
         ...     n = factorial.input(tf.int64)
         ...     factorial.output(tf.cond(n < 2, lambda: tf.constant(1, tf.int64), lambda: n * factorial(n - 1)))

@@ -61,7 +61,7 @@ def draw(
         TypeError: `what` is none of these, or values were given for a SubGraph.
         ValueError: the arrays are not a tree in post-order, or the number of values is not N.
 
-    Example:
+    Examples:
         >>> figure = draw((["not", "bad", ""], [-1, -1, 0], [-1, -1, 1]), values=[1, 0, 3])
         >>> figure.savefig("/dev/null", format="png")
     """

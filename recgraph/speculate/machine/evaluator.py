@@ -582,7 +582,9 @@ def _contents(cell: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Optimizations:
-    """Switches. Results are the same whatever they say; where a general rule cannot convert, the special one does.
+    """Switches of the conversion, on which results do not depend.
+
+    Where a general rule cannot convert, the special one does.
 
     Callees have no switch: what they do to Python objects belongs to the caller's call, so they are always inlined.
 

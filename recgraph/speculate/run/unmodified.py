@@ -93,7 +93,7 @@ _local = threading.local()
 
 
 class Speculation:
-    """Finds functions that compute gradients, and runs them as graphs. To be entered with `with`, also again.
+    """What `rg.speculation()` gives: finds functions that compute gradients, and runs them as graphs.
 
     Attributes:
         functions: what was found, by name.
@@ -156,10 +156,13 @@ class Speculation:
             return any(found.given_up for (other, _), found in self._found.items() if other is code)
 
     def explain(self, html: bool = False) -> Any:
-        """What was found, and what `explain()` of each says.
+        """Explains what was found, what was assumed about each function, how it runs, and why.
 
         Args:
-            html: whether to give a part of a page in place of text.
+            html: whether to return a part of an HTML page instead of text.
+
+        Returns:
+            A `str`. The text also has a method `html()`, and renders itself in a notebook.
         """
         parts = [one.explain() for one in self.functions.values()]
         made = joined(parts, "no function was found that enters a tf.GradientTape")
@@ -338,9 +341,9 @@ def _never_raising(notice: Callable[..., None]) -> Callable[..., Any]:
 
 
 def speculation(strict: bool = False) -> Speculation:
-    """Runs programs as graphs that know nothing of it, where that gives the same results.
+    """Runs functions without a decorator as graphs, where that gives the same results.
 
-    In the block the function that is differentiated is treated as `rg.function(mode="speculate")` treats a decorated
+    In the block, the function that is differentiated is treated as `rg.function(mode="speculate")` treats a decorated
     one: the function that enters a `tf.GradientTape`, or whose optimizer does, from its next call on; then the function
     that calls it, if it does so once in each of its calls. Where the tape stands in a loop or at the top of a module,
     the functions that its body calls are treated so, and the updates of Keras's optimizers. Nothing of the program is
@@ -357,7 +360,7 @@ def speculation(strict: bool = False) -> Speculation:
     Raises:
         NativeLibraryError: the extension module was not built.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf, recgraph as rg
         >>> w = tf.Variable(3.0)
         >>> def step(x):
