@@ -2,7 +2,8 @@
 
 Nothing in them knows of graphs. `program.train_step(...)` runs eagerly; `rg.function(program.train_step)` is the same
 program converted, or co-executed. `ZOO` has those of the JANUS paper by name, `TERRA` those of the Terra
-paper, `THESIS` those that chapter 4 of the thesis adds to them, `COEXECUTED` both and `PROGRAMS` all.
+paper, `THESIS` those that chapter 4 of the thesis adds to them, `COEXECUTED` both, `EAGER` those of the TensorFlow
+Eager paper and `PROGRAMS` all.
 """
 
 from recgraph.models.zoo.a3c import A3C_CART_POLE
@@ -17,6 +18,7 @@ from recgraph.models.zoo.faster_rcnn import FASTER_RCNN
 from recgraph.models.zoo.gcn import GCN_CORA
 from recgraph.models.zoo.gpt2 import GPT2_TEXT
 from recgraph.models.zoo.inception_v3 import INCEPTION_V3
+from recgraph.models.zoo.l2hmc import L2HMC_GAUSSIAN
 from recgraph.models.zoo.lenet import LENET
 from recgraph.models.zoo.lm import LM_1B
 from recgraph.models.zoo.lstm import LSTM_PTB
@@ -67,7 +69,12 @@ THESIS: dict[str, Program] = {
     "slimmable": SLIMMABLE,
 }
 
-COEXECUTED: dict[str, Program] = {**TERRA, **THESIS}
-PROGRAMS: dict[str, Program] = {**ZOO, **COEXECUTED}
+EAGER: dict[str, Program] = {
+    "resnet50": RESNET50,
+    "l2hmc": L2HMC_GAUSSIAN,
+}
 
-__all__ = ["COEXECUTED", "PROGRAMS", "TERRA", "THESIS", "ZOO", "Program"]
+COEXECUTED: dict[str, Program] = {**TERRA, **THESIS}
+PROGRAMS: dict[str, Program] = {**ZOO, **COEXECUTED, **EAGER}
+
+__all__ = ["COEXECUTED", "EAGER", "PROGRAMS", "TERRA", "THESIS", "ZOO", "Program"]

@@ -7,16 +7,16 @@ import pytest
 import tensorflow as tf
 
 from recgraph.auto import Automatic
-from recgraph.models.zoo import COEXECUTED
+from recgraph.models.zoo import PROGRAMS
 
 STEPS = 10
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["dropblock", "slimmable"])
+@pytest.mark.parametrize("name", ["dropblock", "slimmable", "l2hmc"])
 def test_a_program_does_the_same(name: str) -> None:
     """Layers in lists of tuples, numbers that a schedule changes, branches on both."""
-    program = COEXECUTED[name]
+    program = PROGRAMS[name]
     epoch = program.steps(program.small_batch, True)
     expected, found = program.make(True), program.make(True)
     called = Automatic(found.train_step)

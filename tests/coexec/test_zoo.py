@@ -1,4 +1,4 @@
-"""The programs of the paper and of the thesis: co-executed they do what they do eagerly, by `tf.function` not all."""
+"""The programs of the papers and of the thesis: co-executed they do what they do eagerly, by `tf.function` not all."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph.benchmarks import programs
-from recgraph.models.zoo import COEXECUTED, TERRA, Program
+from recgraph.models.zoo import COEXECUTED, EAGER, TERRA, Program
 from tests.speculate import comparing
 
+ALL = {**COEXECUTED, **EAGER}
 STEPS = 26
 # All steps after so many are co-executed.
 SETTLED = 20
@@ -79,16 +80,16 @@ class Taken:
 @functools.cache
 def eagerly(name: str) -> Taken:
     """The steps of a program as it is."""
-    taken = Taken(COEXECUTED[name])
+    taken = Taken(ALL[name])
     taken.call(taken.made.train_step)
     return taken
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", COEXECUTED)
+@pytest.mark.parametrize("name", ALL)
 def test_a_program_is_coexecuted_and_does_the_same(name: str) -> None:
     """Losses, variables, Python's numbers and printed text after each step; and soon no step is eager any more."""
-    taken = Taken(COEXECUTED[name])
+    taken = Taken(ALL[name])
     step = rg.function(taken.made.train_step, mode="coexec", strict=True)
     counts = []
 
@@ -103,10 +104,10 @@ def test_a_program_is_coexecuted_and_does_the_same(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", COEXECUTED)
+@pytest.mark.parametrize("name", ALL)
 def test_a_loop_over_a_program_does_the_same(name: str) -> None:
     """As iterations of `rg.steps`, in which what is looked at is part of the step."""
-    expected, taken = Taken(COEXECUTED[name]), Taken(COEXECUTED[name])
+    expected, taken = Taken(ALL[name]), Taken(ALL[name])
     expected.iterate(iter)
     loop = taken.iterate(rg.steps)
     assert comparing.far_apart(expected.seen, taken.seen, TOLERANCE) == []
@@ -131,7 +132,7 @@ def test_tf_function_is_wrong_about_five_of_the_ten(name: str) -> None:
 
 def test_the_comparison_finds_a_step_that_learns_faster() -> None:
     """A comparison that finds nothing would agree with anything."""
-    taken = Taken(COEXECUTED["sdpoint"])
+    taken = Taken(ALL["sdpoint"])
     optimizer = taken.made.pairs[0][1]
     optimizer.learning_rate = float(optimizer.learning_rate) * 1.1
     taken.call(taken.made.train_step)

@@ -1,4 +1,4 @@
-"""The programs of the paper: what they compute eagerly they compute as graphs, step by step."""
+"""The programs of the papers: what they compute eagerly they compute as graphs, step by step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import recgraph as rg
 from recgraph.data import write_treebank
-from recgraph.models.zoo import ZOO, Program, cart_pole, pong, real
+from recgraph.models.zoo import EAGER, ZOO, Program, cart_pole, pong, real
 from recgraph.models.zoo.a3c import A3C, arguments
 from tests.speculate import comparing
 
@@ -41,12 +41,13 @@ def run(program: Program, speculated: bool, count: int = STEPS) -> tuple[list[An
     return [seen(made, step(*arguments)) for arguments in itertools.islice(steps, count)], step
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", {**ZOO, **EAGER})
 def test_a_program_computes_the_same_as_eagerly(name: str) -> None:
     """Losses, weights and what is kept in Python, after each step; the last batch of an epoch is smaller."""
     count = FEWER_STEPS.get(name, STEPS)
-    expected, _ = run(ZOO[name], False, count)
-    found, step = run(ZOO[name], True, count)
+    program = {**ZOO, **EAGER}[name]
+    expected, _ = run(program, False, count)
+    found, step = run(program, True, count)
     assert comparing.far_apart(expected, found, 1e-4) == []
     assert step.calls["graph"] >= FEWER_GRAPHS.get(name, count // 2), step.explain()
 
