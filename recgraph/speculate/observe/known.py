@@ -25,7 +25,7 @@ import numpy as np
 # Packages whose functions build operations.
 _FRAMEWORKS: Final = frozenset({"tensorflow", "keras", "tf_keras", "tensorflow_probability", "recgraph"})
 # Programs as users write them, though they come with a framework.
-_PROGRAMS: Final = ("recgraph.models.imperative", "recgraph.models.zoo", "recgraph.speculate.run.updates")
+_PROGRAMS: Final = ("recgraph.models.imperative", "recgraph.models.zoo", "recgraph.speculate.run.keras_calls")
 _LIBRARIES: Final = tuple(
     path for key in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_paths().get(key))
 )

@@ -3,7 +3,7 @@
 One may be a function that is run unmodified. Others are what a function calls that cannot be converted whole: the
 largest parts of it that can be are the user's functions that it calls. They are found when they are called. One that
 cannot be converted either is left alone, and what it calls is found in turn. The update of a Keras optimizer counts as
-one of them: see `updates.py`.
+one of them, and so do calls of its models, losses and metrics: see `keras_calls.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
+import keras
 import tensorflow as tf
 
 from recgraph import defects, logs, native, tf_private
@@ -28,7 +29,7 @@ from recgraph.speculate.observe.instrument import is_observed
 from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.run.function import Misses, PreparedCall, SpeculatedCalls
 from recgraph.speculate.run.graphs import CachedGraph
-from recgraph.speculate.run.updates import optimizer_update
+from recgraph.speculate.run.keras_calls import loss_call, metric_update, model_call, optimizer_update
 
 
 class Found(SpeculatedCalls):
@@ -85,10 +86,10 @@ class Found(SpeculatedCalls):
 
 
 _LOG = logs.logger("speculate")
-_UPDATE: Final = tf.keras.optimizers.Optimizer.apply.__code__
-_STAND_IN: Final = cast(types.FunctionType, optimizer_update)
 # How many of the last places of tapes are remembered, to find loops.
 _PLACES = 64
+# A call that enters a tape in a loop more often is no step but an epoch: its rounds are the steps.
+ROUNDS = 16
 _local = threading.local()
 
 
@@ -102,6 +103,7 @@ class Speculation:
     def __init__(self, strict: bool = False) -> None:
         self.strict = strict
         self._codes: dict[types.CodeType, None] = {}
+        self._left: set[types.CodeType] = set()
         self._found: dict[tuple[types.CodeType, int], Found] = {}
         self._lock = threading.Lock()
 
@@ -141,6 +143,16 @@ class Speculation:
             self._codes[code] = None
             return is_new
 
+    def leave(self, code: types.CodeType) -> None:
+        """Takes no more calls of some code."""
+        with self._lock:
+            self._left.add(code)
+            self._codes.pop(code, None)
+
+    def has_left(self, code: types.CodeType) -> bool:
+        """Whether no more calls of some code are taken."""
+        return code in self._left
+
     def of(self, function: types.FunctionType) -> Found:
         """The calls of a function."""
         code = function.__code__
@@ -177,8 +189,30 @@ class _Body:
     frame: types.FrameType
 
 
-class _Updates:
-    """Takes the updates of Keras's optimizers, each as a call of `optimizer_update`.
+_UPDATE: Final = keras.Optimizer.apply.__code__
+_CALL: Final = getattr(keras.layers.Layer.__call__, "__wrapped__", keras.layers.Layer.__call__).__code__
+# The methods whose calls are taken, by their code, with what is speculated on in their place.
+_ENTRIES: Final[dict[types.CodeType, Any]] = {
+    _UPDATE: optimizer_update,
+    _CALL: model_call,
+    keras.losses.Loss.__call__.__code__: loss_call,
+    keras.metrics.MeanMetricWrapper.update_state.__code__: metric_update,
+}
+# Models that are made of layers.
+_MODELS: Final = frozenset({"Sequential", "Functional"})
+
+
+def _is_librarys(code: types.CodeType, owner: Any) -> bool:
+    """Whether the object of a method in `_ENTRIES` is Keras's, so that nothing of the program's is in the call."""
+    kind = type(owner)
+    if code is _UPDATE:  # a class of the program's may do so before and after; a method of its own has this one in it
+        return getattr(kind.apply, "__code__", None) is _UPDATE and "apply" not in vars(owner)
+    is_keras = kind.__module__.partition(".")[0] == "keras"
+    return is_keras and (code is not _CALL or kind.__name__ in _MODELS)
+
+
+class _Entries:
+    """Takes calls of Keras's models, losses, metrics and optimizers, each as one of its function in `keras_calls.py`.
 
     Args:
         of: gives what became of a function.
@@ -187,20 +221,18 @@ class _Updates:
     def __init__(self, of: Callable[[types.FunctionType], Found]) -> None:
         self._of, self._local = of, threading.local()
 
-    def __call__(self, _: types.FunctionType, values: tuple[Any, ...]) -> Any:
-        """An optimizer is to update variables. The stand-in calls the method again, which is then let through.
-
-        Where the optimizer has a method of its own, this one is a part of it.
-        """
-        optimizer = values[0]
-        is_own = getattr(type(optimizer).apply, "__code__", None) is not _UPDATE or "apply" in vars(optimizer)
-        if is_own or getattr(self._local, "is_updating", False) or _is_profiled(sys._getframe(1)):
+    def __call__(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+        """One of them is called. The stand-in calls it again, which is then let through, with all that it calls."""
+        code = function.__code__
+        is_inside = getattr(self._local, "is_inside", False)
+        if is_inside or not _is_librarys(code, values[0]) or _is_profiled(sys._getframe(1)):
             return native.frames().PLAIN
-        self._local.is_updating = True
+        self._local.is_inside = True
         try:
-            return self._of(_STAND_IN)(_STAND_IN, values)
+            stand_in = cast(types.FunctionType, _ENTRIES[code])
+            return self._of(stand_in)(stand_in, values)
         finally:
-            self._local.is_updating = False
+            self._local.is_inside = False
 
 
 # Calls in a row, each of which had one call of a function with a graph in it.
@@ -256,9 +288,12 @@ class _Block:
         self.owner = owner
         self.watch = native.frames().Watch()
         self._bodies: list[_Body] = []
-        self._places: dict[tuple[int, int], None] = {}  # frames and places in them where tapes were entered last
+        # How often tapes were entered at the last places, each a frame and where it is in it.
+        self._places: dict[tuple[int, int], int] = {}
         self._callers = _Callers(self.watch, self._take)
-        self.watch.handle(_UPDATE, _Updates(owner.of))
+        entries = _Entries(owner.of)
+        for code in _ENTRIES:
+            self.watch.handle(code, entries)
         self.watch.handle(tf.GradientTape.__enter__.__code__, _never_raising(self._begins))
         self.watch.handle(tf.GradientTape.__exit__.__code__, _never_raising(self._ends))
         for code in owner.codes():
@@ -287,15 +322,17 @@ class _Block:
         if frame is None or not tf_private.is_plainly_eager() or is_ours(frame):
             return
         code, place = frame.f_code, (id(frame), frame.f_lasti)
-        is_again = place in self._places
-        self._places[place] = None
+        rounds = self._places[place] = self._places.get(place, 0) + 1
         if len(self._places) > _PLACES:
             del self._places[next(iter(self._places))]
-        if may_be_called(code):
+        if rounds > ROUNDS:
+            self.owner.leave(code)
+            self.watch.handle(code, None)
+        elif may_be_called(code) and not self.owner.has_left(code):
             if self.owner.add(code):
                 _LOG.info("%s differentiates", code.co_qualname)
             self.watch.handle(code, self._called)
-        if is_again or not may_be_called(code) or self.owner.given_up(code):
+        if rounds > 1 or not may_be_called(code) or self.owner.given_up(code):
             self._bodies.append(_Body(values[0], frame))
             self.watch.meet(self._met)
 
@@ -425,7 +462,7 @@ class Callees:
         self._lock = threading.Lock()
         self._local = threading.local()
         self._last_change = 0
-        self._updates = _Updates(self._of)
+        self._entries = _Entries(self._of)
 
     def __enter__(self) -> Callees:
         self.runs += 1
@@ -471,8 +508,8 @@ class Callees:
     def _met(self, function: types.FunctionType) -> None:
         """A function is called whose code has not been seen in this thread."""
         code, watch = function.__code__, self._watch()
-        if code is _UPDATE:
-            watch.handle(code, self._updates)
+        if code in _ENTRIES:
+            watch.handle(code, self._entries)
             return
         if code.co_name in PARTS or not tf_private.is_plainly_eager():
             return

@@ -165,6 +165,13 @@ class Heap:
         self.script.watched.append(reference)
         self.names[id(thing)] = self.script.read(f"{self.script.constant(reference)}()")
 
+    def is_changed(self, sequence: Any) -> bool:
+        """Whether the working copy of a sequence that was there before has other members than it had."""
+        if id(sequence) not in self.opened:
+            return False
+        now, before = self.opened[id(sequence)], self.originals[id(sequence)][1]
+        return len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True))
+
     def is_made(self, thing: Any) -> bool:
         """Whether the call has made an object."""
         return id(thing) in self._made

@@ -644,7 +644,7 @@ def is_place_varying(ev: Evaluator, sequence: Any, index: Any) -> bool:
         return False
     if type(sequence) not in (list, tuple, collections.deque) or not isinstance(index.example, int | np.integer):
         return False
-    if ev.heap.name_of(sequence) is None or id(sequence) in ev.heap.opened or id(sequence) in ev.heap.appended:
+    if ev.heap.name_of(sequence) is None or id(sequence) in ev.heap.appended or ev.heap.is_changed(sequence):
         return False
     return not any(slot[:2] == ("item", id(sequence)) for slot in ev.heap.shadow)
 
@@ -659,7 +659,10 @@ def read_place(ev: Evaluator, sequence: Any, index: Residual) -> Any:
     ev.script.assume(inside, ev.noted(NoException, "an index is in range"))
     seen, site = ev.seen()
     slot, what = ("place", id(sequence), index.name), f"a member of a {type(sequence).__name__}"
-    return ev.heap.read(slot, f"{name}[{index.name}]", sequence[index.example], what, seen, site, ev.where())
+    member = sequence[index.example]
+    if type(member) is tuple:  # two places may have one tuple in this call; nobody can tell that from two equal ones
+        member = (*member,)
+    return ev.heap.read(slot, f"{name}[{index.name}]", member, what, seen, site, ev.where())
 
 
 def set_varying(ev: Evaluator, container: Any, key: Residual, value: Any) -> None:

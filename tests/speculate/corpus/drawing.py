@@ -110,6 +110,18 @@ def members_of_a_queue_that_grows() -> Any:
 
 
 @program
+def a_member_is_picked_twice() -> Any:
+    np.random.seed(3)
+    memory: collections.deque[Any] = collections.deque([(tf.fill([2], float(i)), i) for i in range(4)], maxlen=9)
+
+    def step(x: tf.Tensor) -> Any:
+        rows = [memory[i] for i in np.random.randint(len(memory), size=3)]
+        return x + tf.add_n([row for row, _ in rows]), [number for _, number in rows]
+
+    return step, lambda i: (tf.fill([2], np.random.rand()),), None
+
+
+@program
 def an_order_is_drawn() -> Any:
     np.random.seed(1)
     random.seed(1)
