@@ -13,6 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import recgraph as rg
+
 Make = Callable[..., "Fitted"]
 FITTED: dict[str, Make] = {}
 
@@ -44,7 +46,7 @@ def integers(most: int, *shape: int) -> np.ndarray:
 
 def classified(model: keras.Model, size: int, x: Any, classes: int, fit: dict[str, Any], **options: Any) -> Fitted:
     """A model with logits of classes, with labels, Adam, and a part of the data for validation."""
-    count = len(keras.tree.flatten(x)[0])
+    count = keras.tree.flatten(x)[0].shape[0]
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(**{"optimizer": keras.optimizers.Adam(1e-3), "loss": loss, "metrics": ["accuracy"], **options})
     return Fitted(model, {"x": x, "y": integers(classes, count), "batch_size": 8 * size, **fit}, x)
@@ -111,7 +113,9 @@ def wide_and_deep(size: int = 1, **options: Any) -> Fitted:
     """Functional; several inputs, by name."""
     layers = keras.layers
     numbers, words = keras.Input([5], name="numbers"), keras.Input([3], dtype="int32", name="words")
-    deep = layers.Dense(8 * size, "relu")(layers.concatenate([numbers, layers.Flatten()(layers.Embedding(20, 4)(words))]))
+    deep = layers.Dense(8 * size, "relu")(
+        layers.concatenate([numbers, layers.Flatten()(layers.Embedding(20, 4)(words))])
+    )
     model = keras.Model({"numbers": numbers, "words": words}, layers.Dense(3)(layers.concatenate([numbers, deep])))
     count = 40 * size
     x = {"numbers": normal(count, 5), "words": integers(20, count, 3)}
@@ -139,7 +143,11 @@ def several_outputs(size: int = 1, **options: Any) -> Fitted:
     )
     x = normal(40 * size, 6)
     y = {"kind": integers(3, 40 * size), "amount": normal(40 * size, 1)}
-    return Fitted(model, {"x": x, "y": y, "batch_size": 8 * size, "validation_data": (x[:10], {k: v[:10] for k, v in y.items()})}, x)
+    return Fitted(
+        model,
+        {"x": x, "y": y, "batch_size": 8 * size, "validation_data": (x[:10], {k: v[:10] for k, v in y.items()})},
+        x,
+    )
 
 
 @program
@@ -525,3 +533,73 @@ def mixed_bfloat16(size: int = 1, **options: Any) -> Fitted:
 def mixed_float16(size: int = 1, **options: Any) -> Fitted:
     """Computation in float16, with loss scaling."""
     return _mixed(size, "mixed_float16", **options)
+
+
+def _trees(count: int) -> tf.RaggedTensor:
+    """Random trees: a word and two children for each node, the root first."""
+    rng = np.random.default_rng(count)
+
+    def tree() -> list[list[int]]:
+        rows: list[list[int]] = []
+
+        def add(depth: int) -> int:
+            rows.append([int(rng.integers(20)), -1, -1])
+            place = len(rows) - 1
+            if depth < 4 and rng.random() < 0.7:
+                rows[place][1:] = add(depth + 1), add(depth + 1)
+            return place
+
+        add(0)
+        return rows
+
+    return tf.ragged.constant([tree() for _ in range(count)], ragged_rank=1, inner_shape=(3,), dtype=tf.int32)
+
+
+class TreeRnn(rg.keras.TreeLayer):
+    """A state for each phrase, from its word and its parts."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.output_size = width
+        self.embedding, self.dense = keras.layers.Embedding(20, width), keras.layers.Dense(width, "tanh")
+        self.dropout = keras.layers.Dropout(0.1, seed=9)
+
+    def node(self, inputs: Any, child: Any) -> Any:
+        word, left, right = tf.unstack(inputs, axis=1)
+        return self.dropout(self.dense(tf.concat([self.embedding(word), child(left), child(right)], 1)))
+
+
+@program
+def trees(size: int = 1, **options: Any) -> Fitted:
+    """A recursion over ragged trees, from a data set."""
+    model = keras.Sequential([TreeRnn(16 * size), keras.layers.Dense(3)])
+    made = classified(model, size, _trees(20 * size), 3, {}, **options)
+    data = tf.data.Dataset.from_tensor_slices((made.inputs, made.arguments["y"])).ragged_batch(8 * size)
+    return Fitted(model, {"x": data}, made.inputs)
+
+
+class Siblings(keras.Model):
+    """A recursion in a functional part of a model, under a `train_step` of the model's own."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.tree, self.last = TreeRnn(width), keras.layers.Dense(1)
+        self.kept: list[float] = []
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        one, other = (self.tree(x, training=training) for x in inputs)
+        return self.last(tf.abs(one - other))
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        logs = super().train_step(data)
+        self.kept.append(float(logs["loss"]))
+        return {**logs, "worst": max(self.kept)}
+
+
+@program
+def pairs_of_trees(size: int = 1, **options: Any) -> Fitted:
+    """Two trees filled up to one size, and Python in the step."""
+    model = Siblings(16 * size)
+    model.compile(**{"optimizer": "adam", "loss": "mse", **options})
+    x = tuple(_trees(16 * size + i)[: 16 * size].to_tensor(-1, shape=[None, 31, 3]).numpy() for i in range(2))
+    return Fitted(model, {"x": x, "y": normal(16 * size, 1), "batch_size": 8 * size}, x)

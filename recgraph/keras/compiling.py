@@ -24,8 +24,7 @@ class CompiledModel:
 
     def __init__(self, model: keras.Model, mode: str, strict: bool) -> None:
         self.train, self.test, self.predict = (
-            function(step, mode=mode, strict=strict)
-            for step in (model.train_step, model.test_step, model.predict_step)
+            function(step, mode=mode, strict=strict) for step in (model.train_step, model.test_step, model.predict_step)
         )
 
     def explain(self, html: bool = False) -> Any:
@@ -84,7 +83,7 @@ def compile(model: keras.Model, *, mode: str = "auto", strict: bool = False) -> 
             "call model.compile(..., jit_compile=False)",
         ),
         (
-            model.distribute_strategy.num_replicas_in_sync > 1 or tf.distribute.has_strategy(),
+            tf.distribute.has_strategy() or model.distribute_strategy is not tf.distribute.get_strategy(),
             "belongs to a distribution strategy, whose replicas run graphs of their own",
             "make the model outside of strategy.scope(), or train it without rg.keras.compile",
         ),

@@ -15,6 +15,7 @@ from recgraph.errors import DefinitionError
 from recgraph.keras.tracing import Body, Nest, Seeds, Trace
 
 
+@keras.saving.register_keras_serializable("recgraph")
 class SubGraphLayer(keras.layers.Layer):
     """A recursive function as a layer.
 
@@ -152,7 +153,7 @@ class SubGraphLayer(keras.layers.Layer):
         if variables:
             raise DefinitionError(
                 f"the function of layer '{self.name}' uses variables, which the layer could not train or save",
-                found=str(variables[0].name),
+                found=f"{len(variables)} variables that it closes over",
                 next_step="write the function as the `call` of a Keras layer, or as a method of a subclass",
             )
 

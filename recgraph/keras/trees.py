@@ -13,6 +13,7 @@ from recgraph.keras.layer import SubGraphLayer, converted
 from recgraph.keras.tracing import Nest
 
 
+@keras.saving.register_keras_serializable("recgraph")
 class TreeLayer(SubGraphLayer):
     """A recursion over trees as a layer: what happens at one node, for all nodes of all trees of a batch.
 

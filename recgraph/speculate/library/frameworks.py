@@ -67,7 +67,9 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     if isinstance(owner, keras.Model) and name in _RUNNING:
         raise ev.refuse(Feature.FRAMEWORK, f"{name} runs Python of Keras's own around the model")
     if isinstance(owner, keras.Model) and name in _LOSSES and keras_state.weighs_by_shape(owner, arguments, named):
-        raise ev.refuse(Feature.SHAPE, "Keras weighs the loss of each output by the number of examples, if it is static")
+        raise ev.refuse(
+            Feature.SHAPE, "Keras weighs the loss of each output by the number of examples, if it is static"
+        )
     if any(known.top_package(thing) == "keras" or keras_state.has_state(thing) for thing in (owner, function)):
         ev.heap.keras_called(ev.where())
     inner = wrapped(function)

@@ -491,7 +491,9 @@ class Heap:
         read = self.script.read(f"{name}[{self.literal(index)}]", Presence(what, where))
         return self._noted(value, read, what, ("members", where, index), where, isinstance(container, tuple | dict))
 
-    def _noted(self, value: Any, name: str, what: str, place: tuple[Any, ...], where: str, is_part: bool = False) -> Any:
+    def _noted(
+        self, value: Any, name: str, what: str, place: tuple[Any, ...], where: str, is_part: bool = False
+    ) -> Any:
         """What was read where the profile saw nothing; what is assumed of one at a line is given up for all.
 
         A part is one of a few that belong together, as a batch does: for each, assumptions are its own.
