@@ -119,7 +119,7 @@ def _all_of(step: Callable[[Any], Any], batches: Sequence[Any]) -> Any:
 
 def _concatenated(*parts: Any) -> Any:
     if isinstance(parts[0], tf.SparseTensor):
-        return tf.sparse.concat(0, parts)
+        return tf.sparse.concat(0, list(parts))
     return tf.stack(parts) if parts[0].shape.rank == 0 else tf.concat(parts, 0)
 
 

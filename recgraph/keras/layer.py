@@ -159,14 +159,20 @@ class SubGraphLayer(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """What the layer was made with; what a subclass sets itself is for its own `get_config`."""
-        given = {**self._given, **({} if self.function is None else {"function": self.function})}
-        return {**super().get_config(), **{k: keras.saving.serialize_keras_object(v) for k, v in given.items()}}
+        config = {**super().get_config(), **self._given}
+        if self.function is not None:
+            config["function"] = self.function
+        for name in config.keys() & {"function", "output_size"}:
+            config[name] = keras.saving.serialize_keras_object(config[name])
+        return config
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
         """The layer that `get_config` describes."""
-        nested = [name for name in ("function", "output_size") if name in config]
-        return cls(**{**config, **{name: keras.saving.deserialize_keras_object(config[name]) for name in nested}})
+        config = dict(config)
+        for name in config.keys() & {"function", "output_size"}:
+            config[name] = keras.saving.deserialize_keras_object(config[name])
+        return cls(**config)
 
     def get_build_config(self) -> dict[str, Any]:
         """Shapes and dtypes of the inputs."""

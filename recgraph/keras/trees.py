@@ -138,7 +138,7 @@ class _Forest:
                 "the nodes of a tree have entries of different lengths",
                 found=f"a ragged tensor of ragged rank {tensor.ragged_rank}",
                 expected="ragged rank 1: trees of different sizes",
-                next_step="fill the entries up, tensor.to_tensor(-1), and give the trees by tf.RaggedTensor.from_tensor",
+                next_step="fill the entries up to one length, or join them in one tensor for each tree",
             )
         return tensor.values
 
