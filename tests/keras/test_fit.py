@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import http.server
 import pdb
+import threading
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +57,33 @@ def test_histories_weights_and_predictions_are_those_of_eager_execution(name: st
             np.testing.assert_allclose(other, one, rtol=50 * tolerance, atol=5 * tolerance)
 
 
-def callbacks(folder: Path, seen: list[Any]) -> list[Any]:
-    """All that Keras has, but OrbaxCheckpoint, which needs another package, and RemoteMonitor, which needs a server."""
+class Received(http.server.BaseHTTPRequestHandler):
+    """Takes what RemoteMonitor sends."""
+
+    def do_POST(self) -> None:
+        self.server.received.append(self.rfile.read(int(self.headers["Content-Length"])))  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    """A server that keeps what it is sent, as `received`."""
+    made: Any = http.server.HTTPServer(("127.0.0.1", 0), Received)
+    made.received = []
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def callbacks(folder: Path, seen: list[Any], server: Any) -> list[Any]:
+    """All that Keras has, but OrbaxCheckpoint, which needs another package."""
     kinds = keras.callbacks
     return [
         kinds.BackupAndRestore(folder / "backup"),
@@ -66,6 +94,7 @@ def callbacks(folder: Path, seen: list[Any]) -> list[Any]:
         kinds.ModelCheckpoint(folder / "best.keras", "loss", save_best_only=True),
         kinds.ModelCheckpoint(folder / "weights-{epoch}.weights.h5", save_weights_only=True, save_freq=2),
         kinds.ReduceLROnPlateau("loss", patience=1, min_delta=0.1),
+        kinds.RemoteMonitor(f"http://127.0.0.1:{server.server_port}"),
         kinds.SwapEMAWeights(swap_on_epoch=True),
         kinds.TensorBoard(folder / "board", histogram_freq=1, update_freq="batch"),
         kinds.TerminateOnNaN(),
@@ -73,7 +102,7 @@ def callbacks(folder: Path, seen: list[Any]) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_callbacks_do_what_they_do(tmp_path: Path) -> None:
+def test_callbacks_do_what_they_do(tmp_path: Path, server: Any) -> None:
     histories, seen, files = [], [], []
     for compiled in (False, True):
         keras.utils.set_random_seed(3)
@@ -85,7 +114,7 @@ def test_callbacks_do_what_they_do(tmp_path: Path) -> None:
         made = FITTED["perceptron"]()
         folder, batches = tmp_path / str(compiled), []
         folder.mkdir()
-        done = model.fit(**made.arguments, epochs=8, verbose=0, callbacks=callbacks(folder, batches))
+        done = model.fit(**made.arguments, epochs=8, verbose=0, callbacks=callbacks(folder, batches, server))
         histories.append(done.history)
         seen.append(batches)
         files.append({str(path.relative_to(folder)) for path in folder.rglob("*") if "events" not in path.name})
@@ -93,6 +122,7 @@ def test_callbacks_do_what_they_do(tmp_path: Path) -> None:
     assert seen[0] == seen[1]
     assert files[0] == files[1]
     assert len(histories[0]["loss"]) < 8  # it was stopped early
+    assert len(server.received) == 2 * len(histories[0]["loss"])
     assert steps is not None
     assert steps.train.calls["fallback"] == 0
     assert steps.train.way == "graph"
