@@ -15,6 +15,7 @@ from typing import Any
 import click
 import keras
 import numpy as np
+import tensorflow as tf
 from matplotlib.figure import Figure
 
 import recgraph as rg
@@ -29,8 +30,19 @@ STYLES = {kind: pictures.Style(LABELS[kind], COLOURS[kind], kind == "eager") for
 # Histories that differ by more than this from eager ones are wrong; numbers with few digits are rounded otherwise.
 TOLERANCE = 2e-3
 TOLERANCES = {"mixed_bfloat16": 0.05, "mixed_float16": 0.02}
+# So often an epoch has the data of the program.
+REPEATS = 8
 # Seconds for which a measurement goes on, epoch after epoch.
 MIN_ROUND = 1.0
+
+
+def longer(data: Any) -> Any:
+    """The same data so often that an epoch has some dozens of steps; anything else as it is."""
+    if isinstance(data, tf.data.Dataset):
+        return data.repeat(REPEATS)
+    if all(isinstance(part, np.ndarray) for part in keras.tree.flatten(data)):
+        return keras.tree.map_structure(lambda part: np.concatenate([part] * REPEATS), data)
+    return data
 
 
 class Clock(keras.callbacks.Callback):
@@ -69,7 +81,7 @@ class Fitting:
         self._made = FITTED[name](size, run_eagerly=kind == "eager")
         self.steps = rg.keras.compile(self._made.model) if kind == "converted" else None
         left_out = ("validation_data", "validation_split")
-        self._arguments = {name: value for name, value in self._made.arguments.items() if name not in left_out}
+        self._arguments = {name: longer(value) for name, value in self._made.arguments.items() if name not in left_out}
         self.history: dict[str, list[float]] = {}
 
     def fit(self, epochs: int, *callbacks: keras.callbacks.Callback) -> dict[str, list[float]]:
@@ -83,7 +95,7 @@ class Fitting:
         try:
             self.history = self.fit(epochs)
         except Exception as error:  # a graph of Keras's own may raise anything
-            return f"{type(error).__name__}: {next((line for line in str(error).splitlines() if line.strip()), '')}"
+            return f"{type(error).__name__}: {str(error).strip().splitlines()[0].split('. ')[0]}"
         return ""
 
     def __call__(self) -> float:
@@ -178,7 +190,7 @@ def picture(results: Sequence[dict[str, Any]]) -> Figure:
 @click.command()
 @click.option("--programs", type=Several(FITTED), default=",".join(FITTED), show_default=True, help="Names.")
 @click.option("--sizes", type=Several(click.IntRange(1)), default="1,4", show_default=True, help="Of widths, batches.")
-@click.option("--warm-up", default=6, show_default=True, help="Epochs before the clock starts.")
+@click.option("--warm-up", default=2, show_default=True, help="Epochs before the clock starts.")
 @click.option("--rounds", default=11, show_default=True)
 @report.out_option
 def main(programs: list[str], sizes: list[int], warm_up: int, rounds: int, out: Path | None) -> None:
