@@ -323,7 +323,7 @@ def stats(folder: Path, as_json: bool) -> None:
 
 
 # The module of each.
-BENCHMARKS = {"sst": "throughput"} | {
+BENCHMARKS = {"sst": "throughput", "keras": "fitting"} | {
     name: name for name in ("balance", "generation", "invocation", "machinery", "depth", "speculate", "coexec")
 }
 

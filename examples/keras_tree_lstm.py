@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ FALSE, TRUE, NOT, AND, OR, XOR = range(len(WORDS))
 
 
 @keras.saving.register_keras_serializable("recgraph_examples")
-class TreeLSTM(keras.layers.Layer):
+class TreeLSTM(rg.keras.TreeLayer):
     """The state at the root of each tree: float32 `[B, units]`.
 
     Trees are int32 `[B, N, 3]`, a row for each node: its word, its left and its right child or -1. The root is row 0.
@@ -35,39 +36,22 @@ class TreeLSTM(keras.layers.Layer):
 
     def __init__(self, words: int, units: int, **options: Any) -> None:
         super().__init__(**options)
-        self.words, self.units = words, units
+        self.words, self.units, self.output_size = words, units, (units, units)
         self.embedding = keras.layers.Embedding(words, units)
         self.gates = keras.layers.Dense(5 * units)
 
-    def build(self, shape: Any) -> None:
-        """The weights do not depend on the shape of the trees."""
-        self.embedding.build()
-        self.gates.build((None, 3 * self.units))
+    def node(self, inputs: tf.Tensor, child: Callable[[tf.Tensor], Any]) -> tuple[tf.Tensor, tf.Tensor]:
+        word, left, right = tf.unstack(inputs, axis=1)
+        (hidden_left, cell_left), (hidden_right, cell_right) = child(left), child(right)
+        gates = self.gates(tf.concat([self.embedding(word), hidden_left, hidden_right], 1))
+        i, forget_left, forget_right, o, new = tf.split(gates, 5, 1)
+        cell = tf.sigmoid(i) * tf.tanh(new)
+        cell += tf.sigmoid(forget_left + 1.0) * cell_left + tf.sigmoid(forget_right + 1.0) * cell_right
+        return tf.sigmoid(o) * tf.tanh(cell), cell
 
     def call(self, trees: tf.Tensor) -> tf.Tensor:
-        trees = tf.cast(trees, tf.int32)
-        first = tf.range(tf.shape(trees)[0]) * tf.shape(trees)[1]
-        words, below = trees[..., :1], trees[..., 1:]
-        below = tf.where(below < 0, -1, below + first[:, None, None])  # numbers in the whole batch
-        table = tf.reshape(tf.concat([words, below], 2), [-1, 3])
-        state = tf.TensorSpec([1, self.units])
-        with rg.SubGraph("tree_lstm", tf.TensorSpec([], tf.int32), (state, state), engine="batched") as tree:
-            word, left, right = tf.unstack(tf.gather(table, tree.declared_arguments()), num=3)
-            nothing = tf.zeros([1, self.units])
-
-            def child(node: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                return tf.cond(node < 0, lambda: (nothing, nothing), lambda: tuple(tree(node)))
-
-            (hidden_left, cell_left), (hidden_right, cell_right) = child(left), child(right)
-            gates = self.gates(tf.concat([self.embedding(word[None]), hidden_left, hidden_right], 1))
-            i, forget_left, forget_right, o, new = tf.split(gates, 5, 1)
-            cell = tf.sigmoid(i) * tf.tanh(new)
-            cell += tf.sigmoid(forget_left + 1.0) * cell_left + tf.sigmoid(forget_right + 1.0) * cell_right
-            tree.output((tf.sigmoid(o) * tf.tanh(cell), cell))
-        return tf.reshape(tree.map(first)[0], [-1, self.units])
-
-    def compute_output_shape(self, shape: Any) -> tuple[int | None, int]:
-        return shape[0], self.units
+        hidden, _ = super().call(trees)
+        return hidden
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "words": self.words, "units": self.units}

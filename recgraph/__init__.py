@@ -17,7 +17,7 @@ __all__ = ["SubGraph", "batch", "draw", "errors", "function", "speculation", "st
 
 __version__ = importlib.metadata.version("recgraph")
 
-_MODULES = ("data", "models", "testing")  # imported when they are asked for first: they import the names above
+_MODULES = ("data", "keras", "models", "testing")  # imported when they are asked for first: they import the names above
 
 native.ops()  # a SavedModel loads in a process that has done no more than `import recgraph`
 with contextlib.suppress(errors.NativeLibraryError):  # whoever asks for co-execution is told

@@ -26,6 +26,9 @@ class RecgraphError(Exception):
 
     id: ClassVar[str] = "recgraph"
     ag_pass_through: ClassVar[bool] = True  # AutoGraph leaves an exception with this mark the type that it has
+    _keras_call_info_injected: ClassVar[bool] = (
+        True  # Keras makes another of one without this mark, from its first line
+    )
 
     def __init__(
         self,

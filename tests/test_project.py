@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[1]
 FOUNDATION = {"cpython", "defects", "errors", "logs", "explaining", "tf_private"}
 CORE = {*FOUNDATION, "native", "ops", "core"}
 FEATURES = {"batch", "speculate", "coexec"}
-PUBLIC = {*CORE, *FEATURES, "auto", "draw", "testing", "function", "recgraph"}
+PUBLIC = {*CORE, *FEATURES, "auto", "draw", "keras", "testing", "function", "recgraph"}
 MAY_IMPORT: dict[str, set[str]] = {
     "cpython": set(),
     "errors": set(),
@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": CORE,
     "auto": CORE | FEATURES,
     "function": CORE | FEATURES | {"auto"},
+    "keras": CORE | {"function"},
     "recgraph": PUBLIC,
     "data": {"errors"},
     "models": PUBLIC | {"data"},

@@ -16,7 +16,7 @@ from recgraph import tf_private
 from recgraph.cpython.parsing import parse
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_OURS = tuple(os.path.join(_HERE, name) + os.sep for name in ("core", "native", "tf_private"))
+_OURS = tuple(os.path.join(_HERE, name) + os.sep for name in ("core", "keras", "native", "tf_private"))
 _FOREIGN = tuple(os.path.join("site-packages", name) + os.sep for name in ("tensorflow", "keras", "recgraph"))
 _OUR_FILES = tuple(os.path.join(_HERE, name) for name in ("testing.py", "errors.py"))
 

@@ -117,6 +117,17 @@ def add_operation(kind: str, inputs: Sequence[tf.Tensor], attributes: dict[str, 
     return graph._create_op_internal(kind, list(inputs), attrs=attributes, name=name)
 
 
+def is_in_loop(graph: Any) -> bool:
+    """Whether what is added now is part of a `tf.while_loop` in `graph`; the classes of its graphs are not public."""
+    loops = (_control_flow_graphs.WhileBodyFuncGraph, _control_flow_graphs.WhileCondFuncGraph)
+    place = tf.compat.v1.get_default_graph()
+    while place is not None and place is not graph:
+        if isinstance(place, loops):
+            return True
+        place = getattr(place, "outer_graph", None)
+    return False
+
+
 def placeholder(spec: tf.TensorSpec) -> tf.Tensor:
     """A placeholder in the current graph."""
     attributes = {

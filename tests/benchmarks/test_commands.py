@@ -136,6 +136,17 @@ def test_speculation_is_compared_where_the_losses_are_right(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_fit_is_compared_where_histories_are_right(tmp_path: Path) -> None:
+    """Keras's own graph refuses Python in a step; that is said."""
+    results, files = run("keras", tmp_path, "--programs", "perceptron,imperative", "--sizes", 1, "--rounds", 1)
+    assert [set(result["series"]) for result in results] == [{"converted", "plain", "eager"}, {"converted", "eager"}]
+    assert set(results[1]["faults"]) == {"plain"}
+    assert all(result["way"] == "graph" for result in results)
+    assert "imperative, fit: Operator" in (tmp_path / "keras.md").read_text(encoding="utf-8")
+    assert "keras.png" in files
+
+
+@pytest.mark.slow
 def test_coexecution_is_compared_where_the_losses_are_right(tmp_path: Path) -> None:
     """`tf.function` keeps the first point that was drawn; that is said, and how the co-executed steps went."""
     ways = set(LABELS) - {"serialised", "ceiling"}

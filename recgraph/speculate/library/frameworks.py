@@ -50,6 +50,7 @@ _REFUSED = {
 _RUNNING = frozenset(
     {"fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch", "compile", "save"}
 )
+_LOSSES = frozenset({"compute_loss", "_compute_loss"})
 _SETTINGS = ("set_", "reset_", "enable_", "disable_", "clear_")
 
 
@@ -70,6 +71,10 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         raise ev.refuse(Feature.EFFECTS, f"the SubGraph {called.name} has effects, which could not be undone")
     if isinstance(owner, keras.Model) and name in _RUNNING:
         raise ev.refuse(Feature.FRAMEWORK, f"{name} runs Python of Keras's own around the model")
+    if isinstance(owner, keras.Model) and name in _LOSSES and keras_state.weighs_by_shape(owner, arguments, named):
+        raise ev.refuse(
+            Feature.SHAPE, "Keras weighs the loss of each output by the number of examples, if it is static"
+        )
     if any(known.top_package(thing) == "keras" or keras_state.has_state(thing) for thing in (owner, function)):
         ev.heap.keras_called(ev.where())
     inner = wrapped(function)

@@ -15,14 +15,22 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import keras
+import tensorflow as tf
 
 from recgraph import native, tf_private
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import answers_itself, has_attributes
 from recgraph.speculate.observe.profile import same
 
-# Changed by Keras in every call.
-_PASSING = frozenset({"_losses", "_loss_ids", "_lock", "_called", "_self_tracked_trackables"})
+_PASSING = frozenset(
+    [
+        # Changed by Keras in every call.
+        *("_losses", "_loss_ids", "_lock", "_called", "_self_tracked_trackables", "_tracked"),
+        # Changed by `fit`, `evaluate` and `predict` between steps, and read by them alone.
+        *("history", "stop_training", "stop_evaluating", "stop_predicting", "_eval_epoch_iterator", "_initial_epoch"),
+        *("train_function", "test_function", "predict_function"),
+    ]
+)
 # How layers are connected: lists that are made with the model.
 _STRUCTURE = ("_nodes", "_operations", "_inbound", "_outbound", "_tensor")
 # Noted by themselves, or with a value that is read in the graph.
@@ -68,6 +76,18 @@ def unchanged(thing: Any) -> Callable[[], bool]:
             return False  # it cannot be compared any more
 
     return check
+
+
+def weighs_by_shape(model: Any, arguments: Any, named: dict[str, Any]) -> bool:
+    """Whether the loss of a model depends on whether a dimension is static, and one is not.
+
+    Where a model has several losses, Keras counts examples in the means of them by `y_pred.shape[0]`, each batch as one
+    where that is None: the means are those of eager execution for static shapes only.
+    """
+    if len(getattr(model, "_compile_loss", None) and model._compile_loss.metrics or ()) < 2:
+        return False
+    tensors = [one for one in keras.tree.flatten((arguments, named)) if isinstance(one, tf.Tensor)]
+    return any(one.shape.rank is None or (one.shape.rank and one.shape[0] is None) for one in tensors)
 
 
 def settings_unchanged() -> Callable[[], bool]:

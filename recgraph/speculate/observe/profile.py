@@ -207,12 +207,17 @@ class Profile:
         row[occurrence].add(value)
         row[occurrence].call = self.calls
 
-    def note(self, site: Hashable, value: Any) -> Seen:
-        """Takes note of a value that was found while converting."""
+    def note(self, site: Hashable, value: Any, keeps_shapes: bool = False) -> Seen:
+        """Takes note of a value that was found while converting; `keeps_shapes` where there is one in a call."""
         row = self._seen.setdefault(site, [Seen()])
         row[0].add(value)
-        row[0].shapes = None
+        if not keeps_shapes:
+            row[0].shapes = None
         return row[0]
+
+    def share_shapes(self, site: Hashable, other: Hashable) -> None:
+        """What assumptions about another site are about has the shapes of this one."""
+        self._seen.setdefault(other, [Seen()])[0].shapes = self._seen[site][0].shapes
 
     @property
     def has_variants(self) -> bool:
@@ -267,9 +272,9 @@ class GeneralProfile(Profile):
         """See `Profile`."""
         return [self._general(seen) for seen in super().occurrences(site)]
 
-    def note(self, site: Hashable, value: Any) -> Seen:
+    def note(self, site: Hashable, value: Any, keeps_shapes: bool = False) -> Seen:
         """See `Profile`."""
-        return self._general(super().note(site, value))
+        return self._general(super().note(site, value, keeps_shapes))
 
     def _general(self, seen: Seen) -> Seen:
         shape = seen.shape

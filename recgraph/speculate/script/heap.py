@@ -504,11 +504,18 @@ class Heap:
         """A member of a container that is opened; what is assumed of one is given up for all."""
         name, what = self.names[id(container)], f"[{index!r}] of {type(container).__name__}"
         read = self.script.read(f"{name}[{self.literal(index)}]", Presence(what, where))
-        return self._noted(value, read, what, ("members", where, index), where)
+        return self._noted(value, read, what, ("members", where, index), where, isinstance(container, tuple | dict))
 
-    def _noted(self, value: Any, name: str, what: str, place: tuple[Any, ...], where: str) -> Any:
-        """What was read where the profile saw nothing; what is assumed of one at a line is given up for all."""
-        seen, site = self.profile.note(place, value), (*place[:2], NOTED)
+    def _noted(
+        self, value: Any, name: str, what: str, place: tuple[Any, ...], where: str, is_part: bool = False
+    ) -> Any:
+        """What was read where the profile saw nothing; what is assumed of one at a line is given up for all.
+
+        A part is one of a few that belong together, as a batch does: for each, assumptions are its own.
+        """
+        seen, site = self.profile.note(place, value, is_part), (*(place if is_part else place[:2]), NOTED)
+        if is_part:
+            self.profile.share_shapes(place, site)
         if self.profile.seen(site, 0).count:
             seen = dataclasses.replace(seen, constant=VARIES, count=2)
         return self.admit(value, name, what, seen, (site, 0), where)

@@ -1,0 +1,211 @@
+"""`rg.keras.SubGraphLayer`: a recursive function, written for one example, as a Keras layer over batches."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from recgraph.core.subgraph import SubGraph
+from recgraph.errors import DefinitionError
+from recgraph.keras.tracing import Body, Nest, Seeds, Trace
+
+
+@keras.saving.register_keras_serializable("recgraph")
+class SubGraphLayer(keras.layers.Layer):
+    """A recursive function as a layer.
+
+    Write `body` for one example, as a batch of one: each tensor in it has a leading dimension of 1, so Keras layers
+    work as they are. `recurse` makes the recursive call. The layer starts one invocation for each example of a batch,
+    and recgraph runs them in parallel or batched.
+
+    Keras layers in the body are built, trained and saved with the layer, know whether it is training, and may add
+    losses: the loss of a call is the sum over its invocations. Plain `if`, `for` and `while` on tensors work.
+
+    Args:
+        function: called in place of `body`, with the same arguments: a Keras layer, or a function without variables of
+            its own, which `keras.saving.register_keras_serializable` lets be saved.
+        output_size: what an invocation returns, a nest of integers, as the `state_size` of an RNN's cell, or of
+            `tf.TensorSpec` without the leading 1, for other shapes and dtypes than `[1, size]` and the layer's. A
+            subclass may set it as an attribute.
+        engine, gradient, max_depth: see `rg.SubGraph`. A subclass may set them as attributes.
+        **options: of every Keras layer: `name`, `dtype`, `trainable`.
+
+    Example:
+        >>> import tensorflow as tf, recgraph as rg
+        >>> class Halve(rg.keras.SubGraphLayer):
+        ...     output_size = 1
+        ...
+        ...     def body(self, x, recurse):
+        ...         return tf.cond(x[0, 0] < 1.0, lambda: x, lambda: recurse(x / 2.0))
+        >>> Halve()(tf.constant([[5.0], [0.5], [9.0]])).numpy().ravel().tolist()
+        [0.625, 0.5, 0.5625]
+    """
+
+    output_size: Any = None
+    engine: str = "auto"
+    gradient: str = "cache"
+    max_depth: int | None = None
+
+    def __init__(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        output_size: Any = None,
+        engine: str | None = None,
+        gradient: str | None = None,
+        max_depth: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.supports_jit = False  # XLA must know how often a body runs
+        self.function = function
+        given = {"output_size": output_size, "engine": engine, "gradient": gradient, "max_depth": max_depth}
+        self._given = {name: value for name, value in given.items() if value is not None}
+        for name, value in self._given.items():
+            setattr(self, name, value)
+        self._inputs: Any = None  # shapes and dtypes, once the layers in the body have been built for them
+
+    def body(self, inputs: Nest, recurse: Callable[[Nest], Nest]) -> Nest:
+        """What one invocation computes.
+
+        Args:
+            inputs: an example of the layer's inputs, a nest of tensors `[1, ...]`.
+            recurse: `recurse(inputs)` makes an invocation on such a nest, and returns what this returns.
+
+        Returns:
+            A nest of tensors `[1, ...]`, as `output_size` says.
+        """
+        return self.called(inputs, recurse=recurse)
+
+    def called(self, inputs: Nest, **named: Any) -> Nest:
+        """What the function gives that the layer was made with."""
+        if self.function is None:
+            raise DefinitionError(f"layer '{self.name}' has neither a method for its recursion nor a function")
+        function = self.function
+        return (function if isinstance(function, keras.layers.Layer) else converted(function))(inputs, **named)
+
+    def call(self, inputs: Nest) -> Nest:
+        """The results for a batch.
+
+        Args:
+            inputs: a nest of tensors `[B, ...]`.
+
+        Returns:
+            What `body` returns, with `B` in place of 1.
+        """
+        self.note_inputs(inputs)
+        return self.recursion(converted(self.body), inputs)
+
+    def recursion(self, body: Body, rows: Nest, seeds: Seeds | None = None) -> Nest:
+        """Runs a body for each row of a nest of tensors; for a `call` that does more than that.
+
+        Args:
+            body: `body(arguments, recurse)`, where arguments are a nest like `rows` of tensors `[1, ...]`.
+            rows: a nest of tensors `[B, ...]`.
+            seeds: where random numbers come from; by default generators count, and invocations run in order.
+
+        Returns:
+            The results, a nest of tensors `[B, ...]`.
+
+        Raises:
+            DefinitionError: there is no `output_size`; the body adds a loss in a branch or loop; a function uses
+                variables that the layer does not know.
+        """
+        trace = Trace(self.name, body, rows, self._outputs(), seeds)
+        subgraph = trace.subgraph(engine=self.engine, gradient=self.gradient, max_depth=self.max_depth)
+        self._check_variables(subgraph)
+        results = subgraph.map(*[tensor[:, None] for tensor in tf.nest.flatten(rows)])
+        if trace.has_losses:
+            results, losses = results
+            self.add_loss(tf.reduce_sum(losses))
+        return tf.nest.map_structure(lambda tensor: tensor[:, 0], results)
+
+    def note_inputs(self, inputs: Nest) -> None:
+        """Takes note of what the layers in the body are built for, so that loading can build them, too."""
+        self._inputs = self._inputs or tf.nest.map_structure(_described, inputs)
+
+    def _outputs(self) -> Nest:
+        """The specs of what an invocation returns."""
+        if self.output_size is None:
+            raise DefinitionError(
+                f"layer '{self.name}' does not say what an invocation returns",
+                next_step="set output_size, for instance self.output_size = units, or (units, units) for two tensors",
+            )
+        return tf.nest.map_structure(
+            lambda size: (
+                tf.TensorSpec([1, *size.shape], size.dtype)
+                if isinstance(size, tf.TensorSpec)
+                else tf.TensorSpec([1, size], self.compute_dtype)
+            ),
+            self.output_size,
+        )
+
+    def _check_variables(self, subgraph: SubGraph) -> None:
+        """What a function closes over would be neither trained nor saved."""
+        if self.function is None or isinstance(self.function, keras.layers.Layer):
+            return
+        variables = [tensor for tensor in subgraph.finished_body().captured if tensor.dtype == tf.resource]
+        if variables:
+            raise DefinitionError(
+                f"the function of layer '{self.name}' uses variables, which the layer could not train or save",
+                found=f"{len(variables)} variables that it closes over",
+                next_step="write the function as the `call` of a Keras layer, or as a method of a subclass",
+            )
+
+    def get_config(self) -> dict[str, Any]:
+        """What the layer was made with; what a subclass sets itself is for its own `get_config`."""
+        config = {**super().get_config(), **self._given}
+        if self.function is not None:
+            config["function"] = self.function
+        for name in config.keys() & {"function", "output_size"}:
+            config[name] = keras.saving.serialize_keras_object(config[name])
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The layer that `get_config` describes."""
+        config = dict(config)
+        for name in config.keys() & {"function", "output_size"}:
+            config[name] = keras.saving.deserialize_keras_object(config[name])
+        return cls(**config)
+
+    def get_build_config(self) -> dict[str, Any]:
+        """Shapes and dtypes of the inputs."""
+        return {} if self._inputs is None else {"inputs": self._inputs}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Builds the layers in the body."""
+        if config.get("inputs") is not None:
+            self.compute_output_spec(_symbolic(config["inputs"]))
+            self.built = True
+
+
+def converted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function or method of the user's with `if`, `for` and `while` on tensors; as it is where it has no source."""
+    inner = inspect.unwrap(getattr(function, "__func__", function))
+    if inner.__module__.startswith("recgraph."):
+        return function
+    try:
+        inspect.getsource(inner)
+    except (OSError, TypeError):
+        return function
+    made = tf.autograph.to_graph(inner, recursive=False)
+    return functools.partial(made, function.__self__) if inspect.ismethod(function) else made
+
+
+def _described(tensor: Any) -> dict[str, Any]:
+    """A tensor of a batch as JSON can have it."""
+    return {"shape": [None, *tensor.shape[1:]], "dtype": tensor.dtype.name}
+
+
+def _symbolic(described: Any) -> Any:
+    if isinstance(described, dict) and set(described) == {"shape", "dtype"}:
+        return keras.KerasTensor(described["shape"], described["dtype"])
+    if isinstance(described, dict):
+        return {name: _symbolic(part) for name, part in described.items()}
+    return type(described)(map(_symbolic, described))

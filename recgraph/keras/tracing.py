@@ -1,0 +1,169 @@
+"""How the body of a layer becomes a SubGraph: its layers are built, its losses added up, its random numbers given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+import keras
+import tensorflow as tf
+
+from recgraph import tf_private
+from recgraph.core.subgraph import SubGraph
+from recgraph.errors import DefinitionError
+
+Nest: TypeAlias = Any
+# `body(arguments, recurse)`: what an invocation computes.
+Body: TypeAlias = Callable[[Nest, Callable[..., Nest]], Nest]
+# Name of the variable of a `keras.random.SeedGenerator`.
+_STATE = "seed_generator_state"
+_LOSS = tf.TensorSpec([], tf.float32)
+
+
+class Seeds(Protocol):
+    """Where the random numbers of a body come from."""
+
+    def prepare(self, draws: dict[int, int], states: dict[int, keras.Variable]) -> None:
+        """It is known how often each generator is asked in a body, by the id of its state."""
+
+    def seed(self, arguments: Nest, state: keras.Variable, number: int) -> tf.Tensor:
+        """The seed of a draw in an invocation, int64 `[2]`; the draws of a generator are numbered from 0."""
+
+
+class BodyScope(keras.StatelessScope):
+    """Collects losses, and gives random numbers their seeds; all other variables are as ever.
+
+    A SeedGenerator counts in a variable. If bodies did that, their invocations would have to run one after another.
+
+    Args:
+        graph: of the body.
+        seed: gives the seed of a draw; None to let generators count.
+        is_trial: whether nothing comes of the graph, so that variables stay as they are. Layers may make new ones.
+
+    Attributes:
+        losses: what layers have added.
+        draws: how often each generator was asked, by the id of its state.
+        states: these states.
+    """
+
+    def __init__(self, graph: Any, seed: Callable[[keras.Variable, int], tf.Tensor] | None, is_trial: bool) -> None:
+        super().__init__(collect_losses=True, initialize_variables=is_trial)
+        self.draws: dict[int, int] = {}
+        self.states: dict[int, keras.Variable] = {}
+        self._graph, self._seed, self._is_trial = graph, seed, is_trial
+
+    def get_current_value(self, variable: keras.Variable) -> tf.Tensor | None:
+        """What reading a variable gives; None for its value."""
+        if self._seed is None or not self._is_given_seeds(variable):
+            return None
+        return self._seed(variable, self.draws.get(id(variable), 0))
+
+    def add_update(self, update: tuple[keras.Variable, tf.Tensor]) -> None:
+        """A variable is assigned to."""
+        variable, value = update
+        if self._is_given_seeds(variable):
+            self.draws[id(variable)] = self.draws.get(id(variable), 0) + 1
+            self.states[id(variable)] = variable
+        elif not self._is_trial:
+            variable._direct_assign(value)  # what `assign` does where there is no scope
+
+    def _is_given_seeds(self, variable: keras.Variable) -> bool:
+        """Whether it is a generator's, and not asked in a loop: there each iteration draws other numbers."""
+        return self._seed is not None and variable.name == _STATE and not tf_private.is_in_loop(self._graph)
+
+
+class Trace:
+    """A body that is going to be a SubGraph.
+
+    Args:
+        name: the layer's.
+        body: what an invocation computes.
+        rows: the arguments of all invocations from outside, a nest of tensors `[B, ...]`.
+        outputs: specs of what an invocation returns, a nest of `[1, ...]`.
+        seeds: where random numbers come from; None to let generators count.
+
+    Attributes:
+        has_losses: whether the body adds losses: then an invocation returns its results and the sum of its losses and
+            those below it.
+    """
+
+    def __init__(self, name: str, body: Body, rows: Nest, outputs: Nest, seeds: Seeds | None) -> None:
+        self._name, self._body, self._outputs, self._seeds = name, body, outputs, seeds
+        self._inputs = tf.nest.map_structure(lambda row: tf.TensorSpec([1, *row.shape[1:]], row.dtype), rows)
+        self.has_losses = False
+
+    def subgraph(self, **options: Any) -> SubGraph:
+        """Traces the body, twice: first so that layers make their variables, and to know its losses and draws.
+
+        Raises:
+            DefinitionError: a loss is added in a branch or loop.
+        """
+        self._try_out()
+        outputs = (self._outputs, _LOSS) if self.has_losses else self._outputs
+        made = SubGraph(self._name, tuple(tf.nest.flatten(self._inputs)), outputs, **options)
+        with made:
+            arguments = tf.nest.pack_sequence_as(self._inputs, tf.nest.flatten(made.declared_arguments()))
+            made.output(self._traced(arguments, lambda nest: made(*tf.nest.flatten(nest))))
+        return made
+
+    def _try_out(self) -> None:
+        graph, seeds = tf_private.FuncGraph("trial"), self._seeds
+        seed = None if seeds is None else (lambda state, number: tf.zeros([2], tf.int64))
+        with BodyScope(graph, seed, is_trial=True) as scope, graph.as_default():
+            arguments = tf.nest.map_structure(tf_private.placeholder, self._inputs)
+            self._body(arguments, _Recursion(self, lambda nest: self._some(self._outputs)))
+        self.has_losses = bool(scope.losses)
+        if seeds is not None:
+            seeds.prepare(scope.draws, scope.states)
+
+    @staticmethod
+    def _some(specs: Nest) -> Nest:
+        return tf.nest.map_structure(tf_private.placeholder, specs)
+
+    def _traced(self, arguments: Nest, invoke: Callable[[Nest], Nest]) -> Nest:
+        graph, seeds = tf.compat.v1.get_default_graph(), self._seeds
+        seed = None if seeds is None else (lambda state, number: seeds.seed(arguments, state, number))
+        recurse = _Recursion(self, invoke)
+        with BodyScope(graph, seed, is_trial=False) as scope:
+            results = self._body(arguments, recurse)
+        if not self.has_losses:
+            return results
+        losses = [*scope.losses, *recurse.losses]
+        if any(loss.graph is not graph for loss in losses):
+            raise DefinitionError(
+                f"the recursion of layer '{self._name}' adds a loss, or calls itself and adds a loss elsewhere, in a "
+                "branch or loop: its losses cannot be added up",
+                next_step="call add_loss and make recursive calls outside of branches and loops, or return the loss "
+                "as a part of the result",
+            )
+        return results, tf.add_n([tf.cast(tf.reduce_sum(loss), tf.float32) for loss in losses])
+
+
+class _Recursion:
+    """What makes recursive calls in a body.
+
+    Attributes:
+        losses: those of the calls.
+    """
+
+    def __init__(self, trace: Trace, invoke: Callable[[Nest], Nest]) -> None:
+        self._trace, self._invoke = trace, invoke
+        self.losses: list[tf.Tensor] = []
+
+    def __call__(self, nest: Nest, unless: tf.Tensor | None = None, otherwise: Nest = None) -> Nest:
+        """Makes a call.
+
+        Args:
+            nest: the arguments, a nest of tensors `[1, ...]`.
+            unless: a scalar; where it is true, there is no call, and the result is `otherwise`.
+        """
+        has_losses = self._trace.has_losses
+        if unless is None:
+            found = self._invoke(nest)
+        else:
+            nothing = (otherwise, tf.zeros([])) if has_losses else otherwise
+            found = tf.cond(unless, lambda: nothing, lambda: self._invoke(nest))
+        if has_losses:
+            found, loss = found
+            self.losses.append(loss)
+        return found

@@ -1,0 +1,197 @@
+"""`rg.keras.TreeLayer`: a recursion over trees, written for one node, as a Keras layer over batches of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import keras
+import tensorflow as tf
+
+from recgraph.errors import SignatureError
+from recgraph.keras.layer import SubGraphLayer, converted
+from recgraph.keras.tracing import Nest
+
+
+@keras.saving.register_keras_serializable("recgraph")
+class TreeLayer(SubGraphLayer):
+    """A recursion over trees as a layer: what happens at one node, for all nodes of all trees of a batch.
+
+    A batch of trees is a nest of tensors `[B, N, ...]`, ragged or filled up, with an entry for each node. Position 0 is
+    the root; somewhere in its entry a node has the positions of its children, -1 for none. Write `node` for one node,
+    as a batch of one: each tensor in it has a leading dimension of 1, so Keras layers work as they are. `child` gives
+    the state of a child.
+
+    Args:
+        function: called in place of `node`, with the same arguments; see `SubGraphLayer`.
+        output_size: the sizes of a node's state; see `SubGraphLayer`.
+        **options: of `SubGraphLayer`.
+
+    Example:
+        >>> import tensorflow as tf, recgraph as rg
+        >>> class Depth(rg.keras.TreeLayer):
+        ...     output_size = 1
+        ...
+        ...     def node(self, inputs, child):
+        ...         left, right = tf.unstack(inputs, axis=1)
+        ...         return 1.0 + tf.maximum(child(left), child(right))
+        >>> trees = tf.ragged.constant([[[1, 2], [-1, -1], [3, -1], [-1, -1]], [[-1, -1]]], ragged_rank=1)
+        >>> Depth()(trees).numpy().ravel().tolist()
+        [3.0, 1.0]
+    """
+
+    def node(self, inputs: Nest, child: Callable[[tf.Tensor], Nest]) -> Nest:
+        """The state of one node.
+
+        Args:
+            inputs: its entry, a nest of tensors `[1, ...]`.
+            child: gives the state of the node at a position, an integer scalar or `[1]`; where that is below 0 or
+                masked, `initial_state()`.
+
+        Returns:
+            The state, a nest of tensors `[1, ...]`, as `output_size` says.
+        """
+        return self.called(inputs, child=child)
+
+    def initial_state(self) -> Nest:
+        """The state of a child that is not there: zeros. To be overridden."""
+        return tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), self._outputs())
+
+    def call(self, inputs: Nest, mask: Nest = None) -> Nest:
+        """The states of the roots.
+
+        Args:
+            inputs: a nest of tensors `[B, N, ...]`, of one length where ragged.
+            mask: bool `[B, N]`: false for what is no node. A tree whose root is masked, and one without nodes, has the
+                initial state.
+
+        Returns:
+            A nest of tensors `[B, ...]`, as `output_size` says.
+
+        Raises:
+            tf.errors.InvalidArgumentError: a position is beyond its tree.
+        """
+        self.note_inputs(inputs)
+        return self._states(inputs, mask)
+
+    def compute_mask(self, inputs: Nest, mask: Nest = None) -> None:
+        """The result has no nodes to be masked."""
+
+    def _states(self, inputs: Nest, mask: Nest) -> Nest:
+        forest = _Forest(inputs, mask)
+        node, initial = converted(self.node), self.initial_state
+
+        def body(place: _Place, recurse: Callable[..., Nest]) -> Nest:
+            def child(position: tf.Tensor) -> Nest:
+                there, is_absent = forest.at(place, position)
+                return recurse(there, unless=is_absent, otherwise=initial())
+
+            return node(forest.entry(place), child)
+
+        roots, which = forest.roots()
+        states = self.recursion(body, roots, NodeSeeds(forest.size))
+        if which is None:
+            return states
+        return tf.nest.map_structure(
+            lambda state, filled: tf.tensor_scatter_nd_update(
+                tf.repeat(filled, forest.count, axis=0), which[:, None], state
+            ),
+            states,
+            initial(),
+        )
+
+
+# Where an invocation is: the node's number in the table of all nodes, and the start and length of its tree in it.
+_Place: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
+
+
+class _Forest:
+    """A batch of trees as one table of nodes.
+
+    Attributes:
+        count: the number of trees, an int32 scalar.
+        size: the number of nodes, an int32 scalar.
+    """
+
+    def __init__(self, inputs: Nest, mask: Nest) -> None:
+        leaves = tf.nest.flatten(inputs)
+        first = leaves[0]
+        if isinstance(first, tf.RaggedTensor):
+            self._starts, self._lengths = first.row_starts(), first.row_lengths()
+        else:
+            count, length = tf.shape(first)[0], tf.shape(first)[1]
+            self._starts, self._lengths = tf.range(count) * length, tf.fill([count], length)
+        self._starts, self._lengths = tf.cast(self._starts, tf.int32), tf.cast(self._lengths, tf.int32)
+        self._entries = tf.nest.map_structure(self._flat, inputs)
+        self.count, self.size = tf.size(self._starts), tf.shape(tf.nest.flatten(self._entries)[0])[0]
+        masks = [self._flat(one) for one in tf.nest.flatten(mask) if one is not None]
+        self._is_node = tf.reduce_all(tf.stack(masks), 0) if masks else None
+        self._may_be_empty = bool(masks) or isinstance(first, tf.RaggedTensor)
+
+    def _flat(self, tensor: Any) -> tf.Tensor:
+        """The entries of all trees, one after another."""
+        if not isinstance(tensor, tf.RaggedTensor):
+            tensor = tf.convert_to_tensor(tensor)
+            return tf.reshape(tensor, tf.concat([[-1], tf.shape(tensor)[2:]], 0))
+        if tensor.ragged_rank != 1:
+            raise SignatureError(
+                "the nodes of a tree have entries of different lengths",
+                found=f"a ragged tensor of ragged rank {tensor.ragged_rank}",
+                expected="ragged rank 1: trees of different sizes",
+                next_step="fill the entries up to one length, or join them in one tensor for each tree",
+            )
+        return tensor.values
+
+    def roots(self) -> tuple[_Place, tf.Tensor | None]:
+        """The places of the roots that there are, and of which trees they are; None for all."""
+        if not self._may_be_empty:
+            return (self._starts, self._starts, self._lengths), None
+        is_there = self._lengths > 0
+        if self._is_node is not None:
+            # a mask that is short of a node is that of a tree without nodes
+            is_there &= tf.gather(tf.concat([self._is_node, [False]], 0), self._starts)
+        which = tf.cast(tf.where(is_there)[:, 0], tf.int32)
+        starts = tf.gather(self._starts, which)
+        return (starts, starts, tf.gather(self._lengths, which)), which
+
+    def entry(self, place: _Place) -> Nest:
+        """What the node has, a nest of tensors `[1, ...]`."""
+        return tf.nest.map_structure(lambda table: tf.gather(table, place[0]), self._entries)
+
+    def at(self, place: _Place, position: tf.Tensor) -> tuple[_Place, tf.Tensor]:
+        """The place at a position in the same tree, and whether there is no node.
+
+        A position beyond the tree becomes one beyond the table, at which looking for the entry fails.
+        """
+        _, start, length = place
+        position = tf.reshape(tf.cast(position, tf.int32), [1])
+        number = tf.where(position < length, start + position, self.size)
+        is_absent = position[0] < 0
+        if self._is_node is not None:
+            is_absent |= ~tf.gather(self._is_node, tf.where(position < 0, start, number))[0]
+        return (number, start, length), is_absent
+
+
+class NodeSeeds:
+    """Seeds for the nodes of a batch: each generator counts one for the batch, and each node has numbers of its own.
+
+    Args:
+        size: the number of nodes, an int32 scalar.
+    """
+
+    def __init__(self, size: tf.Tensor) -> None:
+        self._size = size
+        self._tables: dict[int, tf.Tensor] = {}
+
+    def prepare(self, draws: dict[int, int], states: dict[int, keras.Variable]) -> None:
+        """See `Seeds`."""
+        for identity, count in draws.items():
+            state = states[identity]
+            seed = tf.cast(tf.math.floormod(tf.convert_to_tensor(state.value), tf.int32.max - 1), tf.int32)
+            state.assign(state.value + tf.constant([0, 1], tf.int64))
+            shape = tf.stack([self._size, count, 2])
+            self._tables[identity] = tf.random.stateless_uniform(shape, seed, 0, tf.int32.max, tf.int64)
+
+    def seed(self, arguments: Nest, state: keras.Variable, number: int) -> tf.Tensor:
+        """See `Seeds`."""
+        return tf.gather(self._tables[id(state)], arguments[0])[0, number]

@@ -1,0 +1,403 @@
+"""Recursions as Keras layers, compared with plain recursion in Python over the same methods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import recgraph as rg
+
+WORDS, UNITS = 7, 5
+
+
+@keras.saving.register_keras_serializable("tests")
+class Tree(rg.keras.TreeLayer):
+    """A cell with most of what Keras layers do: entries are a word, a left and a right child."""
+
+    def __init__(self, units: int = UNITS, rate: float = 0.0, penalty: float = 0.0, **options: Any) -> None:
+        super().__init__(**options)
+        self.units, self.rate, self.penalty, self.output_size = units, rate, penalty, units
+        self.embedding = keras.layers.Embedding(WORDS, units)
+        self.dense = keras.layers.Dense(
+            units, "tanh", activity_regularizer=keras.regularizers.L2(penalty) if penalty else None
+        )
+        self.norm, self.dropout = keras.layers.LayerNormalization(), keras.layers.Dropout(rate, seed=1)
+
+    def node(self, inputs: Any, child: Any) -> Any:
+        word, left, right = tf.unstack(inputs, axis=1)
+        children = keras.ops.concatenate([self.embedding(word), child(left), child(right)], 1)
+        return self.dropout(self.norm(self.dense(children)))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units, "rate": self.rate, "penalty": self.penalty}
+
+
+TREES = [
+    [[0, 1, 2], [1, -1, -1], [2, 3, 4], [3, -1, -1], [4, -1, -1]],
+    [[5, -1, -1]],
+    [[6, 1, -1], [0, 2, -1], [1, -1, -1]],
+]
+
+
+def ragged(trees: Any = TREES) -> tf.RaggedTensor:
+    return tf.ragged.constant(trees, ragged_rank=1, inner_shape=(3,), dtype=tf.int32)
+
+
+def dense(trees: Any = TREES) -> tf.Tensor:
+    return ragged(trees).to_tensor(-1)
+
+
+def states(layer: Any, trees: Any = TREES) -> tuple[list[Any], list[Any]]:
+    """What recursion in Python gives at the roots, and the losses that it adds."""
+    losses: list[Any] = []
+
+    def state(tree: Any, node: int) -> Any:
+        if node < 0:
+            return layer.initial_state()
+        found = layer.node(tf.constant([tree[node]], tf.int32), lambda position: state(tree, int(position[0])))
+        losses.extend(layer.dense.losses)  # of its last call
+        return found
+
+    return [state(tree, 0) for tree in trees], losses
+
+
+def plain(layer: Any, trees: Any = TREES) -> list[Any]:
+    """The states as arrays `[units]`."""
+    return [state[0].numpy() for state in states(layer, trees)[0]]
+
+
+@pytest.mark.parametrize("engine", ["batched", "parallel"])
+@pytest.mark.parametrize("batch", [dense, ragged])
+def test_states_are_those_of_plain_recursion(batch: Any, engine: str) -> None:
+    layer = Tree(engine=engine)
+    found = layer(batch())
+    assert found.shape == (3, UNITS)
+    np.testing.assert_allclose(found, plain(layer), rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_are_those_of_plain_recursion() -> None:
+    layer = Tree()
+    layer(dense())
+    weights = layer.trainable_weights
+    assert len(weights) == 5  # made by the first call, with shapes found by it
+    with tf.GradientTape(persistent=True) as tape:
+        losses = tf.reduce_sum(layer(dense()) ** 3)
+        others = tf.reduce_sum(tf.stack(states(layer)[0]) ** 3)
+    for mine, theirs in zip(tape.gradient(losses, weights), tape.gradient(others, weights), strict=True):
+        np.testing.assert_allclose(tf.convert_to_tensor(mine), tf.convert_to_tensor(theirs), rtol=1e-4, atol=1e-5)
+
+
+def sequential() -> keras.Model:
+    return keras.Sequential([Tree(), keras.layers.Dense(2)])
+
+
+def functional(**options: Any) -> keras.Model:
+    inputs = keras.Input([None, 3], dtype="int32", **options)
+    return keras.Model(inputs, keras.layers.Dense(2)(Tree()(inputs)))
+
+
+@keras.saving.register_keras_serializable("tests")
+class Subclassed(keras.Model):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.tree, self.last = Tree(), keras.layers.Dense(2)
+
+    def call(self, trees: Any) -> Any:
+        return self.last(self.tree(trees))
+
+
+@pytest.mark.parametrize("make", [sequential, functional, Subclassed])
+def test_models_of_each_kind_are_trained_saved_and_loaded(make: Any, tmp_path: Path) -> None:
+    model = make()
+    model.compile("adam", "mse")
+    model.fit(dense(), tf.ones([3, 2]), epochs=2, verbose=0)
+    before = model.predict(dense(), verbose=0)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again.predict(dense(), verbose=0), before)
+    again.fit(dense(), tf.ones([3, 2]), epochs=1, verbose=0)  # with the optimizer's state
+    model.save_weights(tmp_path / "model.weights.h5")
+    fresh = make()
+    fresh(dense())
+    fresh.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_array_equal(fresh.predict(dense(), verbose=0), before)
+
+
+def test_a_saved_model_serves_trees_of_all_sizes(tmp_path: Path) -> None:
+    model = functional()
+    model.export(tmp_path / "served", verbose=False)
+    served = tf.saved_model.load(tmp_path / "served")
+    for trees in (TREES, TREES[:1], TREES[1:2] * 3):
+        np.testing.assert_allclose(served.serve(dense(trees)), model(dense(trees)), rtol=1e-5, atol=1e-6)
+
+
+def test_trees_of_a_data_set_as_ragged_tensors() -> None:
+    labels = tf.constant([[0.0], [1.0], [0.0]])
+    data = tf.data.Dataset.from_tensor_slices((ragged(), labels)).repeat(4).ragged_batch(2)
+    histories = []
+    for eager in (True, False):
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([Tree(), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.1), "mse", run_eagerly=eager)
+        histories.append(model.fit(data, epochs=2, verbose=0).history["loss"])
+        assert model.predict(data.map(lambda trees, _: trees), verbose=0).shape == (12, 1)
+    np.testing.assert_allclose(*histories, rtol=1e-4)
+
+
+def test_a_functional_model_with_ragged_inputs() -> None:
+    model = functional(ragged=True)
+    np.testing.assert_allclose(model(ragged()), model(dense()), rtol=1e-5, atol=1e-6)
+
+
+def test_inputs_in_a_dict_and_state_in_a_tuple() -> None:
+    class Counting(rg.keras.TreeLayer):
+        output_size = (1, tf.TensorSpec([2], tf.int32))
+
+        def node(self, inputs: Any, child: Any) -> Any:
+            (left, size), (right, sizes) = (child(inputs["children"][:, i]) for i in range(2))
+            return inputs["value"] + left + right, 1 + size + sizes
+
+    inputs = {"children": ragged()[..., 1:], "value": tf.cast(ragged()[..., :1], tf.float32)}
+    total, sizes = Counting()(inputs)
+    np.testing.assert_array_equal(total[:, 0], [sum(node[0] for node in tree) for tree in TREES])
+    np.testing.assert_array_equal(sizes, [[len(tree)] * 2 for tree in TREES])
+    padded = {name: tensor.to_tensor(-1) for name, tensor in inputs.items()}
+    np.testing.assert_array_equal(Counting()(padded)[0], total)
+
+
+def test_a_tree_without_nodes_has_the_initial_state() -> None:
+    layer = Tree()
+    found = layer(ragged([*TREES, []]))
+    np.testing.assert_array_equal(found[3], np.zeros(UNITS))
+    np.testing.assert_allclose(found[:3], layer(dense()), rtol=1e-5, atol=1e-6)
+
+
+def test_a_masked_child_is_absent_and_no_mask_goes_on() -> None:
+    layer = Tree()
+    mask = tf.constant([[True, True, False, True, True], [False] * 5, [True] * 5])
+    found = layer(dense(), mask=mask)
+    pruned = [[[0, 1, -1], [1, -1, -1]], TREES[1], TREES[2]]
+    expected = [plain(layer, pruned)[0], np.zeros(UNITS), plain(layer)[2]]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert layer.compute_mask(dense(), mask) is None
+
+
+def test_a_mask_of_the_layer_before_is_heeded() -> None:
+    """Vectors for nodes, of which those that are zero everywhere are none."""
+
+    class Sum(rg.keras.TreeLayer):
+        output_size = 2
+
+        def node(self, inputs: Any, child: Any) -> Any:
+            return inputs[:, :2] + child(tf.cast(inputs[:, 2], tf.int32))
+
+    model = keras.Sequential([keras.layers.Masking(0.0), Sum()])
+    chain = tf.constant([[[1.0, 1.0, 1.0], [2.0, 2.0, 2.0], [0.0, 0.0, 0.0]]])
+    np.testing.assert_array_equal(model(chain), [[3.0, 3.0]])
+
+
+def test_a_child_beyond_its_tree_is_an_error() -> None:
+    """Not a node of the next tree."""
+    with pytest.raises(tf.errors.InvalidArgumentError, match="is not in") as caught:
+        Tree()(ragged([[[0, 1, -1]], TREES[1]]))
+    assert "> left, 2 levels" in str(caught.value)
+
+
+def test_losses_of_all_nodes_are_added_up_and_differentiated() -> None:
+    layer = Tree(penalty=0.1)
+    layer(dense())
+    with tf.GradientTape(persistent=True) as tape:
+        layer(dense())
+        (mine,) = layer.losses
+        _, losses = states(layer)
+        theirs = tf.add_n(losses)
+    assert len(losses) == sum(map(len, TREES))
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+    for weight in layer.dense.weights:
+        np.testing.assert_allclose(tape.gradient(mine, weight), tape.gradient(theirs, weight), rtol=1e-4, atol=1e-6)
+
+
+def test_a_loss_in_a_branch_is_refused() -> None:
+    class Branching(rg.keras.TreeLayer):
+        output_size = 1
+
+        def node(self, inputs: Any, child: Any) -> Any:
+            if inputs[0, 0] > 0:
+                self.add_loss(tf.reduce_sum(inputs))
+            return child(inputs[:, 1])
+
+    with pytest.raises(rg.errors.DefinitionError, match="adds a loss .*in a branch or loop") as caught:
+        Branching()(dense())
+    assert "call add_loss and make recursive calls outside of branches" in str(caught.value)
+
+
+def test_metrics_in_a_body_count_each_node() -> None:
+    class Metered(rg.keras.TreeLayer):
+        output_size = 1
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = keras.metrics.Mean("words")
+
+        def node(self, inputs: Any, child: Any) -> Any:
+            self.words.update_state(inputs[:, 0])
+            return child(inputs[:, 1]) + child(inputs[:, 2]) + 1.0
+
+    layer = Metered()
+    for _ in range(2):
+        np.testing.assert_array_equal(layer(dense())[:, 0], list(map(len, TREES)))
+    words = [node[0] for tree in TREES for node in tree]
+    np.testing.assert_allclose(layer.words.result(), np.mean(words), rtol=1e-6)
+    assert float(layer.words.count) == 2 * len(words)
+
+
+def test_dropout_draws_for_each_node_and_each_call() -> None:
+    class Dropped(rg.keras.TreeLayer):
+        output_size = 200
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.dropout = keras.layers.Dropout(0.4, seed=3)
+
+        def node(self, inputs: Any, child: Any) -> Any:
+            child(inputs[:, 1])
+            return self.dropout(tf.ones([1, 200])) if inputs[0, 0] < 9 else self.dropout(tf.ones([1, 200]))
+
+    layer = Dropped()
+    leaves = tf.constant([[[i, -1, -1]] for i in range(30)])
+    np.testing.assert_array_equal(layer(leaves), np.ones([30, 200]))
+    found = layer(leaves, training=True).numpy()
+    assert set(np.unique(found)) == {0.0, np.float32(1 / 0.6)}
+    assert abs(np.mean(found == 0) - 0.4) < 0.03
+    assert len({row.tobytes() for row in found}) == 30  # each node has a mask of its own
+    assert np.any(layer(leaves, training=True) != found)
+    assert int(layer.dropout.seed_generator.state.value[1]) > 0
+    again = Dropped()
+    again(leaves)
+    np.testing.assert_array_equal(again(leaves, training=True), found)  # and the seed says which
+
+
+def test_dropout_leaves_the_batched_engine_its_rows() -> None:
+    """A generator that counts in the body would let rows run one after another."""
+    layer = Tree(rate=0.5, engine="batched")
+    explained = []
+    original = rg.SubGraph.map
+
+    def noting(self: Any, *rows: Any) -> Any:
+        explained.append(self.explain())
+        return original(self, *rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rg.SubGraph, "map", noting)
+        layer(dense(), training=True)
+    assert explained
+    assert all("runs parallel" not in text for text in explained)
+
+
+def test_dropout_in_a_loop_draws_in_each_iteration() -> None:
+    class Looping(rg.keras.TreeLayer):
+        output_size = 64
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.dropout = keras.layers.Dropout(0.5, seed=3)
+
+        def node(self, inputs: Any, child: Any) -> Any:
+            x = tf.ones([1, 64])
+            for _ in tf.range(3):
+                x = self.dropout(x)
+            return x
+
+    found = Looping()(tf.constant([[[0, -1, -1]]]), training=True).numpy()
+    assert np.mean(found > 0) < 0.3  # an eighth, where a mask that is drawn once leaves half
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision(policy: str) -> None:
+    keras.utils.set_random_seed(1)
+    layer = Tree(dtype=policy, rate=0.1, penalty=0.01)
+    for part in (layer.embedding, layer.dense, layer.norm, layer.dropout):
+        part.dtype_policy = keras.DTypePolicy(policy)
+    model = keras.Sequential([layer, keras.layers.Dense(1, dtype="float32")])
+    model.dtype_policy = keras.DTypePolicy(policy)
+    model.compile("adam", "mse")
+    losses = model.fit(dense(), tf.ones([3, 1]), epochs=30, verbose=0).history["loss"]
+    assert layer(dense()).dtype == policy.removeprefix("mixed_")
+    assert all(weight.dtype == "float32" for weight in layer.weights if weight.trainable)
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer) == (policy == "mixed_float16")
+    assert losses[-1] < 0.7 * losses[0]
+    np.testing.assert_allclose(layer(dense()), plain(layer), rtol=0.05, atol=0.05)
+
+
+@keras.saving.register_keras_serializable("tests")
+def halved(inputs: Any, recurse: Any) -> Any:
+    return tf.cond(inputs[0, 0] < 1.0, lambda: inputs, lambda: recurse(inputs / 2.0))
+
+
+@keras.saving.register_keras_serializable("tests")
+class Cell(keras.layers.Layer):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.dense = keras.layers.Dense(2)
+
+    def call(self, inputs: Any, child: Any) -> Any:
+        return self.dense(tf.concat([child(inputs[:, 1]), child(inputs[:, 2])], 1)) + 1.0
+
+
+def test_a_function_in_place_of_a_method_is_saved_by_its_name(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input([1]), rg.keras.SubGraphLayer(halved, output_size=1, engine="parallel")])
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert again.layers[0].engine == "parallel"
+    np.testing.assert_array_equal(again(tf.constant([[5.0], [0.5]])), [[0.625], [0.5]])
+
+
+def test_a_layer_in_place_of_a_method_is_saved_with_its_weights(tmp_path: Path) -> None:
+    model = keras.Sequential([rg.keras.TreeLayer(Cell(), output_size=2)])
+    expected = model(dense())
+    assert len(model.trainable_weights) == 2
+    model.save(tmp_path / "model.keras")
+    np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras")(dense()), expected)
+
+
+def test_a_function_with_variables_of_its_own_is_refused() -> None:
+    forgotten = tf.Variable(2.0)
+    layer = rg.keras.SubGraphLayer(lambda inputs, recurse: inputs * forgotten, output_size=1)
+    with pytest.raises(rg.errors.DefinitionError, match="uses variables, which the layer could not train or save"):
+        layer(tf.ones([2, 1]))
+
+
+def test_what_is_missing_is_said() -> None:
+    with pytest.raises(rg.errors.DefinitionError, match="does not say what an invocation returns"):
+        rg.keras.SubGraphLayer(halved)(tf.ones([2, 1]))
+    with pytest.raises(rg.errors.DefinitionError, match="neither a method for its recursion nor a function"):
+        rg.keras.TreeLayer(output_size=1)(dense())
+    with pytest.raises(rg.errors.SignatureError, match="entries of different lengths"):
+        rg.keras.TreeLayer(output_size=1)(tf.ragged.constant([[[1], [2, 3]]]))
+
+
+def test_engine_and_depth_are_the_layers() -> None:
+    layer = rg.keras.SubGraphLayer(halved, output_size=1, max_depth=50)
+    layer(tf.constant([[2.0**40]]))
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="50"):
+        layer(tf.constant([[2.0**60]]))
+
+
+def test_xla_is_left_out_by_keras() -> None:
+    """`jit_compile="auto"` asks whether all layers support it, where there is a GPU."""
+    model = functional()
+    assert not model._resolve_auto_jit_compile()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tf.config, "list_physical_devices", lambda *_: [type("Device", (), {"device_type": "GPU"})()])
+        assert not model._resolve_auto_jit_compile()
+        assert keras.Sequential([keras.layers.Dense(1)])._resolve_auto_jit_compile()
+        model.compile("sgd", "mse")
+    assert not model.jit_compile
+    with pytest.warns(UserWarning, match="Model doesn't support `jit_compile=True`"):
+        model.compile("sgd", "mse", jit_compile=True)
+    model.fit(dense(), tf.ones([3, 2]), verbose=0)
