@@ -41,11 +41,11 @@ STYLES = {
 # Of ImageNet, and batches of images that are like its own in form.
 CLASSES, BATCHES = 1000, 2
 PAPER = """\
-The paper has these figures as charts (3 and 4) without numbers, of a Xeon W-2135 (12 cores, 3.7 GHz) with a GTX 1080.
-It says of them: staging ResNet-50 on the GPU gives significant speed-ups at small batch sizes, which vanish as they
-grow; staging L2HMC on the processor gives at least an order of magnitude and recovers the full performance of a graph.
-Its table 1, ResNet-50 on a TPU at batches of 1, 2, 4, 8, 16 and 32: staged, 20.5, 21.4, 19.5, 19.7, 11.9 and 8.0 times
-the images a second of eager execution."""
+Figures 3 and 4 of the paper are charts, of a Xeon W-2135 (12 cores, 3.7 GHz) with a GTX 1080. The text says of them:
+staging ResNet-50 on the GPU gives significant speed-ups at small batch sizes, which vanish as they grow; staging L2HMC
+on the processor gives at least an order of magnitude and recovers the full performance of a graph. Table 1, ResNet-50
+on a TPU at batches of 1, 2, 4, 8, 16 and 32: staged, 20.5, 21.4, 19.5, 19.7, 11.9 and 8.0 times the images a second of
+eager execution."""
 
 
 def program_of(name: str, batch_size: int, image_size: int, small: bool) -> Program:
