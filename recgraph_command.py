@@ -324,7 +324,7 @@ def stats(folder: Path, as_json: bool) -> None:
 
 # The module of each.
 BENCHMARKS = {"sst": "throughput", "keras": "fitting"} | {
-    name: name for name in ("balance", "generation", "invocation", "machinery", "depth", "speculate", "coexec")
+    name: name for name in ("balance", "generation", "invocation", "machinery", "depth", "speculate", "eager", "coexec")
 }
 
 

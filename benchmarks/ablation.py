@@ -98,13 +98,13 @@ def child(options: str) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(1)
     from recgraph.benchmarks import programs
 
-    def step(name: str, made: Any) -> Any:
+    def step(made: Any) -> Any:
         if stage.optimizations is None:
             return made.train_step
         return rg.function(made.train_step, mode="speculate", optimizations=stage.optimizations)
 
     epoch = programs.epoch_of(case.name, case.batch_size, case.small, None if case.data is None else Path(case.data))
-    contender = programs.Contender(case.name, step, epoch, case.small)
+    contender = programs.Contender(ZOO[case.name], step, epoch, case.small)
     raised = contender.warm_up(warm_up)
     calls = getattr(contender.step, "calls", {})
     losses = [loss.tolist() for loss in contender.losses]

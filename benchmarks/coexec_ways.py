@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from recgraph.auto import Automatic
 from recgraph.benchmarks.programs import Contender
 from recgraph.coexec import Coexecuted, Execution
 from recgraph.coexec.replay import Replayed
+from recgraph.models.zoo import COEXECUTED
 from recgraph.models.zoo.program import Step
 
 LABELS = {
@@ -62,7 +64,7 @@ class Taking(Contender):
 
     def __init__(self, kind: str, name: str, epoch: list[Step], small: bool):
         """Args: one of `LABELS`, the program's name, the arguments of an epoch's steps, and the size."""
-        super().__init__(name, lambda _, made: step_of(kind, made), epoch, small)
+        super().__init__(COEXECUTED[name], functools.partial(step_of, kind), epoch, small)
         self.kind = kind
         self.coexecuted: list[bool] = []
         self.processor: list[float] = []

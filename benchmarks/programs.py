@@ -18,7 +18,7 @@ import tensorflow as tf
 import recgraph as rg
 from recgraph.benchmarks.hand_written import GRAPHS
 from recgraph.models.zoo import PROGRAMS
-from recgraph.models.zoo.program import Step
+from recgraph.models.zoo.program import Program, Step
 
 # By name, what makes the step of a program, given the program's name and object.
 KINDS: dict[str, Callable[[str, Any], Any]] = {
@@ -57,11 +57,11 @@ class Contender:
       seconds: how long each took.
     """
 
-    def __init__(self, name: str, step: Callable[[str, Any], Any], epoch: list[Step], small: bool):
-        """Args: the program's name, what makes its step, the arguments of an epoch's steps, and the size."""
-        self.program, self.epoch = PROGRAMS[name], epoch
-        self.made = self.program.make(small)
-        self.step = step(name, self.made)
+    def __init__(self, program: Program, step: Callable[[Any], Any], epoch: list[Step], small: bool):
+        """Args: the program, what makes the step of its object, the arguments of an epoch's steps, and the size."""
+        self.program, self.epoch = program, epoch
+        self.made = program.make(small)
+        self.step = step(self.made)
         self.losses: list[np.ndarray] = []
         self.seconds: list[float] = []
 

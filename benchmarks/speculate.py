@@ -4,6 +4,7 @@ optimisations add, and what guards cost.
 
 from __future__ import annotations
 
+import functools
 import statistics
 import types
 from collections.abc import Callable, Sequence
@@ -34,7 +35,9 @@ def compare(name: str, batch_size: int, small: bool, data: Path | None, warm_up:
       rounds: how many epochs count, of each contender in turn.
     """
     epoch = epoch_of(name, batch_size, small, data)
-    contenders = {kind: Contender(name, step, epoch, small) for kind, step in KINDS.items()}
+    contenders = {
+        kind: Contender(ZOO[name], functools.partial(step, name), epoch, small) for kind, step in KINDS.items()
+    }
     limits = {"eager": None}  # all others are compared with it
     raised = {kind: one.warm_up(warm_up, limits.get(kind, MAX_WARM_UP)) for kind, one in contenders.items()}
     expected = contenders["eager"]

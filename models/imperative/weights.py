@@ -116,3 +116,43 @@ class Adam:
             first.assign(one * first + (1.0 - one) * gradient)
             second.assign(two * second + (1.0 - two) * gradient * gradient)
             variable.assign_sub(rate * first / (tf.sqrt(second) + 1e-8))
+
+
+class AdamInVariables:
+    """Adam with all of its state in variables, and one operation a variable."""
+
+    def __init__(self, variables: Sequence[tf.Variable], rate: float, decay: tuple[float, float] = (0.9, 0.999)):
+        """Creates the state.
+
+        Args:
+          variables: the variables to train.
+          rate: the learning rate.
+          decay: of the first and the second moment.
+        """
+        self.rate, self.decay = rate, decay
+        self.powers = [tf.Variable(each, dtype=tf.float32) for each in decay]
+        self.moments = [[tf.Variable(tf.zeros_like(variable)) for variable in variables] for _ in decay]
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """The powers of `decay`, and the moments."""
+        return [*self.powers, *(moment for moments in self.moments for moment in moments)]
+
+    def apply(self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> None:
+        """One step."""
+        one, two = self.decay
+        for first, second, gradient, variable in zip(*self.moments, gradients, variables, strict=True):
+            tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=first.handle,
+                v=second.handle,
+                beta1_power=self.powers[0],
+                beta2_power=self.powers[1],
+                lr=self.rate,
+                beta1=one,
+                beta2=two,
+                epsilon=1e-8,
+                grad=gradient,
+            )
+        for power, each in zip(self.powers, self.decay, strict=True):
+            power.assign(each * power)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from recgraph.models.imperative.weights import Weights
+from recgraph.models.imperative.weights import AdamInVariables, Weights
 from recgraph.models.zoo.program import Program, Step
 
 Energy = Callable[[tf.Tensor], tf.Tensor]
@@ -64,7 +64,7 @@ class Sampler:
 
     def __init__(self, energy: Energy, steps: int = 10, step_size: float = 0.1, hidden: int = 10, size: int = 2):
         """Args: of the distribution; leapfrog steps, their first size, numbers of a hidden layer and of a position."""
-        self.energy, self.steps = energy, steps
+        self.energy, self.steps, self.hidden = energy, steps, hidden
         self.weights = Weights()
         self.of_momenta, self.of_positions = (Network(self.weights, size, hidden) for _ in range(2))
         self.log_step_size = self.weights.constant([], math.log(step_size))
@@ -165,8 +165,7 @@ class L2HMC:
         """Args: of the sampler, Adam's learning rate, and the squared length of the loss."""
         self.sampler, self.scale = Sampler(Gaussian(), steps, hidden=hidden), scale
         self.random = tf.random.Generator.from_seed(0)
-        self.optimizer = tf.keras.optimizers.Adam(rate)
-        self.optimizer.build(self.sampler.weights.all)
+        self.optimizer = AdamInVariables(self.sampler.weights.all, rate)
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -189,7 +188,7 @@ class L2HMC:
             losses, proposed, chances = self.sampler.losses(starts, momenta, uniform[count:] < 0.5, self.scale)
             loss = tf.reduce_sum(losses) / count
         gradients = tape.gradient(loss, self.sampler.weights.all)
-        self.optimizer.apply_gradients(zip(gradients, self.sampler.weights.all, strict=True))
+        self.optimizer.apply(gradients, self.sampler.weights.all)
         accepted = uniform[:count] < chances[:count, None]
         return loss, tf.reduce_mean(chances[:count]), tf.where(accepted, proposed[:count], positions)
 

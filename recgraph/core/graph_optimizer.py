@@ -11,6 +11,7 @@ from recgraph import tf_private
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _REWRITTEN = "_tfg_region_specialized"  # follows the name of a branch in that of what the optimizer has made of it
+_IN_REWRITTEN = "_tfg_inlined"  # follows the name of an operation there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,9 +128,9 @@ def _adds_a_vector(node: Any, given: Any) -> bool:
 
 def _are_faithful(functions: list[Any], given: list[Any]) -> bool:
     """Whether no maximum was taken for a leaky rectifier that it is not (see `cc/kernels/faithfulness.cc`)."""
-    maxima = {node.name for function in given for node in function.node_def if node.op == "Maximum"}
-    nodes = [node for function in functions for node in function.node_def]
-    return all(0.0 < node.attr["alpha"].f <= 1.0 for node in nodes if node.op == "LeakyRelu" and node.name in maxima)
+    own = {node.name for function in given for node in function.node_def if node.op == "LeakyRelu"}
+    made = [node for function in functions for node in function.node_def if node.op == "LeakyRelu"]
+    return all(0.0 < node.attr["alpha"].f <= 1.0 for node in made if node.name.split(_IN_REWRITTEN)[0] not in own)
 
 
 def _is_root(function: Any) -> bool:

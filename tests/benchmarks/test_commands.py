@@ -16,6 +16,7 @@ from recgraph.benchmarks.coexec import overlap
 from recgraph.benchmarks.coexec_ways import LABELS
 from recgraph.benchmarks.measure import Series
 from recgraph.data import generate_treebank, write_trees
+from recgraph.models.zoo import ZOO
 from recgraph_command import BENCHMARKS, main
 
 ALONE = ["--contenders", "batched,iterative,limit"]
@@ -147,6 +148,16 @@ def test_fit_is_compared_where_histories_are_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_programs_of_the_eager_paper_are_compared_at_each_batch_size(tmp_path: Path) -> None:
+    """All four ways have the losses of eager execution, also where chains go on from step to step."""
+    options = ["--small", "--batch-sizes", "2,3", "--samples", 4, "--rounds", 1]
+    results, files = run("eager", tmp_path, *options)
+    assert [(r["program"], r["batch_size"]) for r in results] == [("resnet50", 2), ("resnet50", 3), ("l2hmc", 4)]
+    assert all(set(r["series"]) == {"eager", "staged", "graph", "rg_function"} and not r["faults"] for r in results)
+    assert files == {"eager.json", "eager.md", "eager.png"}
+
+
+@pytest.mark.slow
 def test_coexecution_is_compared_where_the_losses_are_right(tmp_path: Path) -> None:
     """`tf.function` keeps the first point that was drawn; that is said, and how the co-executed steps went."""
     ways = set(LABELS) - {"serialised", "ceiling"}
@@ -219,7 +230,7 @@ def test_optimisations_of_the_converter_are_measured_one_after_the_other(tmp_pat
 def test_what_is_not_ready_in_time_is_left_out() -> None:
     """`tf.function` may make graphs of a recursion for ever; the limit has a name, and is said."""
 
-    def endless(name: str, made: Any) -> Any:
+    def endless(made: Any) -> Any:
         def step(trees: Any) -> Any:
             while True:
                 pass
@@ -227,7 +238,7 @@ def test_what_is_not_ready_in_time_is_left_out() -> None:
         return step
 
     epoch = programs.epoch_of("tree_rnn", 2, True, None)
-    contender = programs.Contender("tree_rnn", endless, epoch, True)
+    contender = programs.Contender(ZOO["tree_rnn"], endless, epoch, True)
     assert contender.warm_up(3, 0.2) == "it has taken 0 of 3 steps after 0.2 s (MAX_WARM_UP)"
-    eager = programs.Contender("tree_rnn", programs.KINDS["eager"], epoch, True)
+    eager = programs.Contender(ZOO["tree_rnn"], lambda made: made.train_step, epoch, True)
     assert eager.warm_up(3) == ""

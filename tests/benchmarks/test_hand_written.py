@@ -10,9 +10,10 @@ import pytest
 import tensorflow as tf
 
 from recgraph.benchmarks.hand_written import GRAPHS
+from recgraph.benchmarks.hand_written.sessions import SESSIONS
 from recgraph.benchmarks.hand_written.trees import table
 from recgraph.models.imperative import Node
-from recgraph.models.zoo import ZOO
+from recgraph.models.zoo import EAGER, ZOO
 
 STEPS = 10
 # Its layers make other numbers of other rounding within a few steps more.
@@ -34,6 +35,20 @@ def losses(name: str, by_hand: bool, faster: float = 1.0) -> np.ndarray:
 def test_a_graph_by_hand_computes_the_same(name: str) -> None:
     """The last batch of an epoch is smaller, and states go on from batch to batch."""
     np.testing.assert_allclose(losses(name, True), losses(name, False), 1e-4)
+
+
+@pytest.mark.parametrize("name", EAGER)
+def test_a_session_computes_the_same(name: str) -> None:
+    """Weights, running statistics and random numbers go on from step to step."""
+    program = EAGER[name]
+    arguments = program.steps(program.small_batch, True)[0]
+    made = program.make(True)
+    session = SESSIONS[name](program.make(True))
+    for _ in range(STEPS):
+        for wanted, found in zip(
+            *map(tf.nest.flatten, (made.train_step(*arguments), session(*arguments))), strict=True
+        ):
+            np.testing.assert_allclose(found, wanted, 1e-4, 1e-5)
 
 
 def test_a_graph_that_learns_faster_is_noticed() -> None:

@@ -119,7 +119,10 @@ def test_a_loop_over_a_program_does_the_same(name: str) -> None:
 def test_tf_function_is_wrong_about_five_of_the_ten(name: str) -> None:
     """Those of table 1 of the paper, and why; the others are the same as eagerly."""
     epoch = programs.epoch_of(name, TERRA[name].small_batch, True, None)
-    eager, graph = (programs.Contender(name, programs.KINDS[kind], epoch, True) for kind in ("eager", "tf_function"))
+    eager, graph = (
+        programs.Contender(TERRA[name], functools.partial(programs.KINDS[kind], name), epoch, True)
+        for kind in ("eager", "tf_function")
+    )
     with contextlib.redirect_stdout(io.StringIO()):
         assert eager.warm_up(4) == ""
         found = programs.fault(graph, eager, graph.warm_up(4))

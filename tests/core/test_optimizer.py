@@ -66,6 +66,39 @@ def test_a_maximum_stays_one(slope: float) -> None:
     np.testing.assert_array_equal(f(1, x), tf.maximum(slope * z, z))
 
 
+@pytest.mark.parametrize("slope", [0.5, 2.0])
+@pytest.mark.parametrize("engine", ["parallel", "batched"])
+def test_a_maximum_in_a_branch_that_is_rewritten_stays_one(slope: float, engine: str) -> None:
+    """The optimizer gives such a branch, and each operation in it, another name."""
+
+    def both(call: Callable[..., tf.Tensor], n: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        def below() -> tf.Tensor:
+            return tf.maximum(slope * x, x) + call(n - 1, 0.5 * x)
+
+        return tf.cond(n > 0, below, lambda: tf.maximum(-slope * x, -x))
+
+    with rg.SubGraph("maximum", outputs=tf.TensorSpec([2]), engine=engine) as f:
+        n, x = f.input(tf.int32), f.input(tf.float32, [2])
+        f.output(both(f, n, x))
+
+    def eagerly(n: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        return both(eagerly, n, x)
+
+    x = tf.constant([-1.25, 0.625])
+    np.testing.assert_array_equal(f(2, x), eagerly(tf.constant(2), x))
+
+
+def test_a_leaky_rectifier_of_any_slope_stays_one() -> None:
+    """Also where its branch is rewritten: what the user has written is no mistake of the optimizer."""
+    with rg.SubGraph("leaky", outputs=tf.TensorSpec([2])) as f:
+        n, x = f.input(tf.int32), f.input(tf.float32, [2])
+        below = tf.cond(n > 0, lambda: tf.nn.leaky_relu(x, 2.0) + f(n - 1, 0.5 * x), lambda: tf.nn.leaky_relu(-x, 3.0))
+        f.output(below)
+    x = tf.constant([-1.0, 4.0])
+    np.testing.assert_array_equal(f(1, x), tf.nn.leaky_relu(x, 2.0) + tf.nn.leaky_relu(-0.5 * x, 3.0))
+    assert f.program(gradient=False).report.removed > 0
+
+
 def test_constants_and_common_subexpressions_are_removed_and_reported() -> None:
     with rg.SubGraph("wasteful", outputs=tf.TensorSpec([])) as f:
         n, x = f.input(tf.int32), f.input()
