@@ -13,9 +13,10 @@ import runpy
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import tensorflow as tf
 
@@ -23,7 +24,7 @@ from recgraph import defects, logs, native, tf_private
 from recgraph.explaining import joined
 from recgraph.speculate.machine.evaluator import ALL, Optimizations
 from recgraph.speculate.observe.frames import FOLDER, PARTS, is_ours, may_be_called, may_be_taken, users_frames
-from recgraph.speculate.observe.instrument import is_observed
+from recgraph.speculate.observe.instrument import is_observed, why_not_observed
 from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.run.function import Misses, PreparedCall, SpeculatedCalls
 from recgraph.speculate.run.graphs import CachedGraph
@@ -41,8 +42,12 @@ class Found(SpeculatedCalls):
         optimizations: what graphs are made with.
 
     Attributes:
-        code: its code.
+        where: the user's line.
+        last: the function that was called last, weakly.
+        at: how many functions had been found then.
     """
+
+    has_one_code: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -53,7 +58,9 @@ class Found(SpeculatedCalls):
         optimizations: Optimizations = ALL,
     ) -> None:
         super().__init__(name, strict=strict, optimizations=optimizations)
-        self.code, self.least = code, least
+        self.last: Callable[[], Any] = lambda: None
+        self.at = 0
+        self.where, self.least = f"{code.co_filename}:{code.co_firstlineno}", least
 
     def __call__(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
         """What a call gives in place of its frame; `PLAIN` to let the interpreter go on with it."""
@@ -70,8 +77,8 @@ class Found(SpeculatedCalls):
 
     def _observed(self, call: PreparedCall, kind: str) -> Any:
         if self._observer.observed(call.function) is call.function:  # to call it would bring it here again
-            self._give_up("its source is not to be found")
-            return native.frames().PLAIN
+            self._refused(why_not_observed(call.function))
+            return self._eagerly(call)
         return super()._observed(call, kind)
 
     def _converted(self, call: PreparedCall) -> CachedGraph | None:
@@ -89,6 +96,66 @@ _PLACES = 64
 _local = threading.local()
 
 
+# So many functions are found after one that is gone, before what became of that is let go of.
+KEPT = 8
+
+
+class FoundFunctions:
+    """What was found, by code and globals: functions that are made anew in each step share one.
+
+    Of functions that are gone, such as those of a cell that was executed again, only the last few are kept. Their code
+    may live on: TensorFlow and notebooks keep some.
+
+    Args:
+        make: what is found, of a function.
+    """
+
+    def __init__(self, make: Callable[[types.FunctionType], Found]) -> None:
+        self._make = make
+        self._codes: dict[types.CodeType, None] = {}
+        self._found: dict[tuple[types.CodeType, int], Found] = {}
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def all(self) -> list[Found]:
+        """Everything."""
+        with self._lock:
+            return list(self._found.values())
+
+    def codes(self) -> list[types.CodeType]:
+        """The code of everything whose next calls are ours."""
+        with self._lock:
+            return list(self._codes)
+
+    def add(self, code: types.CodeType) -> bool:
+        """Takes the next calls of some code; whether that is new."""
+        with self._lock:
+            is_new = code not in self._codes
+            self._codes[code] = None
+            return is_new
+
+    def of(self, function: types.FunctionType) -> Found:
+        """The calls of a function."""
+        key = function.__code__, id(function.__globals__)
+        with self._lock:
+            found, gone = self._found.get(key), []
+            if found is None:
+                self._count += 1
+                stale = [k for k, one in self._found.items() if one.last() is None and self._count - one.at > KEPT]
+                for code, _ in stale:
+                    self._codes.pop(code, None)
+                gone = [self._found.pop(k) for k in stale]  # not freed before the end: that may run Python
+                found = self._found[key] = self._make(function)
+            found.last, found.at = weakref.ref(function), self._count
+        del gone
+        return found
+
+    def given_up(self, code: types.CodeType) -> bool:
+        """Whether some code was found and cannot be converted."""
+        with self._lock:
+            return any(found.given_up for (other, _), found in self._found.items() if other is code)
+
+
 class Speculation:
     """Finds functions that compute gradients, and runs them as graphs. To be entered with `with`, also again.
 
@@ -98,9 +165,7 @@ class Speculation:
 
     def __init__(self, strict: bool = False) -> None:
         self.strict = strict
-        self._codes: dict[types.CodeType, None] = {}
-        self._found: dict[tuple[types.CodeType, int], Found] = {}
-        self._lock = threading.Lock()
+        self.found = FoundFunctions(lambda f: Found(f.__code__.co_qualname, f.__code__, strict=strict))
 
     def __enter__(self) -> Speculation:
         block = _Block(self)
@@ -118,39 +183,9 @@ class Speculation:
     @property
     def functions(self) -> Mapping[str, Found]:
         """What was found, by qualified name; where several have one name, with their lines."""
-        with self._lock:
-            every = list(self._found.values())
+        every = self.found.all()
         names = [found.name for found in every]
-        return {
-            f.name if names.count(f.name) == 1 else f"{f.name} ({f.code.co_filename}:{f.code.co_firstlineno})": f
-            for f in every
-        }
-
-    def codes(self) -> list[types.CodeType]:
-        """The code of everything whose next calls are ours."""
-        with self._lock:
-            return list(self._codes)
-
-    def add(self, code: types.CodeType) -> bool:
-        """Takes the next calls of some code; whether that is new."""
-        with self._lock:
-            is_new = code not in self._codes
-            self._codes[code] = None
-            return is_new
-
-    def of(self, function: types.FunctionType) -> Found:
-        """The calls of a function."""
-        code = function.__code__
-        with self._lock:
-            key = (code, id(function.__globals__))
-            if key not in self._found:
-                self._found[key] = Found(code.co_qualname, code, strict=self.strict)
-            return self._found[key]
-
-    def given_up(self, code: types.CodeType) -> bool:
-        """Whether some code was found and cannot be converted."""
-        with self._lock:
-            return any(found.given_up for (other, _), found in self._found.items() if other is code)
+        return {f.name if names.count(f.name) == 1 else f"{f.name} ({f.where})": f for f in every}
 
     def explain(self, html: bool = False) -> Any:
         """What was found, and what `explain()` of each says.
@@ -181,7 +216,7 @@ class _Block:
         self._places: dict[tuple[int, int], None] = {}  # frames and places in them where tapes were entered last
         self.watch.handle(tf.GradientTape.__enter__.__code__, _never_raising(self._begins))
         self.watch.handle(tf.GradientTape.__exit__.__code__, _never_raising(self._ends))
-        for code in owner.codes():
+        for code in owner.found.codes():
             self.watch.handle(code, self._called)
 
     def end(self) -> None:
@@ -190,7 +225,7 @@ class _Block:
         self.watch.meet(None)
 
     def _called(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
-        return self.owner.of(function)(function, values)
+        return self.owner.found.of(function)(function, values)
 
     def _begins(self, _: types.FunctionType, values: tuple[Any, ...]) -> None:
         """A tape is entered."""
@@ -203,10 +238,10 @@ class _Block:
         if len(self._places) > _PLACES:
             del self._places[next(iter(self._places))]
         if may_be_called(code):
-            if self.owner.add(code):
+            if self.owner.found.add(code):
                 _LOG.info("%s differentiates", code.co_qualname)
             self.watch.handle(code, self._called)
-        if is_again or not may_be_called(code) or self.owner.given_up(code):
+        if is_again or not may_be_called(code) or self.owner.found.given_up(code):
             self._bodies.append(_Body(values[0], frame))
             self.watch.meet(self._met)
 
@@ -225,7 +260,7 @@ class _Block:
             return
         frames = {id(body.frame) for body in self._bodies}
         if id(next(users_frames(sys._getframe(1)), None)) in frames:
-            if self.owner.add(code):
+            if self.owner.found.add(code):
                 _LOG.info("%s is differentiated", code.co_qualname)
             self.watch.handle(code, self._called)
 
@@ -333,8 +368,7 @@ class Callees:
         self._code = getattr(function, "__func__", function).__code__
         self.runs = 0
         self._frames = native.frames()
-        self._found: dict[tuple[types.CodeType, int], Found] = {}
-        self._lock = threading.Lock()
+        self._found = FoundFunctions(self._made)
         self._local = threading.local()
         self._last_change = 0
 
@@ -350,8 +384,7 @@ class Callees:
     @property
     def functions(self) -> list[Found]:
         """What was found."""
-        with self._lock:
-            return list(self._found.values())
+        return self._found.all()
 
     @property
     def converted(self) -> list[Found]:
@@ -397,17 +430,13 @@ class Callees:
             watch.handle(code, None)
             defects.contain("looking at a call", error)
 
-    def _of(self, function: types.FunctionType) -> Found:
-        key = (function.__code__, id(function.__globals__))
-        with self._lock:
-            if key not in self._found:
-                name = function.__code__.co_qualname
-                self._found[key] = Found(name, function.__code__, MIN_OPERATIONS, optimizations=self.optimizations)
-                self._last_change = self.runs
-            return self._found[key]
+    def _made(self, function: types.FunctionType) -> Found:
+        self._last_change = self.runs
+        code = function.__code__
+        return Found(code.co_qualname, code, MIN_OPERATIONS, optimizations=self.optimizations)
 
     def _called(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
-        found = self._of(function)
+        found = self._found.of(function)
         result = found(function, values)
         if found.given_up and not found.has_graphs:
             self._watch().handle(function.__code__, None)
@@ -425,7 +454,7 @@ class Callees:
             return self._frames.PLAIN
         self._local.is_updating = True
         try:
-            return self._of(_STAND_IN)(_STAND_IN, values)
+            return self._found.of(_STAND_IN)(_STAND_IN, values)
         finally:
             self._local.is_updating = False
 
