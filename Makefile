@@ -64,7 +64,7 @@ $(VENV)/.installed-%: $(VENV)/.installed
 	touch $@
 
 # What depends on the interpreter's bytecode, frames and messages, and on TensorFlow's C++.
-ELSEWHERE := $(addprefix tests/, cpython speculate coexec/test_corpus.py coexec/test_loops.py coexec/test_random_programs.py \
+ELSEWHERE := $(addprefix tests/, consoles cpython speculate coexec/test_corpus.py coexec/test_loops.py coexec/test_random_programs.py \
 	core/test_random_trees.py core/test_python_functions.py core/test_labels.py batch/test_ways.py test_native_loader.py)
 
 .venv-python/.installed: PYTHON_THERE = $(OTHER_PYTHON)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from recgraph.cpython.sources import told
+
 
 class RecgraphError(Exception):
     """Base of all exceptions that recgraph raises on purpose.
@@ -53,7 +55,7 @@ class RecgraphError(Exception):
             "next step": self.next_step,
         }
         lines = [f"  {name + ':':<10} {text}" for name, text in parts.items() if text]
-        return "\n".join([f"{self.args[0]} [{self.id}]", *lines])
+        return told("\n".join([f"{self.args[0]} [{self.id}]", *lines]))
 
 
 class NativeLibraryError(RecgraphError, ImportError):

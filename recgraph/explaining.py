@@ -10,6 +10,8 @@ import linecache
 from collections.abc import Iterator
 from typing import Any
 
+from recgraph.cpython.sources import told
+
 _STYLE = (
     "body { font-family: sans-serif; margin: 2em; } table { border-collapse: collapse; } "
     "td, th { border-bottom: 1px solid #ddd; padding: 2px 8px; text-align: left; vertical-align: top; } "
@@ -52,7 +54,8 @@ class Explanation(str):
     @classmethod
     def of(cls, title: str, heads: list[str], graphs: list[list[str]], remarks: list[Remark]) -> Explanation:
         """Of one function, with the lines about each graph."""
-        made = cls("\n".join([title, *heads, *(line for g in graphs for line in g), *map(_as_text, _told(remarks))]))
+        lines = [title, *heads, *(line for g in graphs for line in g), *map(_as_text, _ordered(remarks))]
+        made = cls(told("\n".join(lines)))
         made.about, made.heads, made.remarks = title, [*heads, *(lines[0] for lines in graphs)], remarks
         return made
 
@@ -62,7 +65,7 @@ class Explanation(str):
         for remark in self.remarks:
             by_line[_place(remark.where)].append(remark)
         lines = "\n".join(_row(file, line, remarks) for (file, line), remarks in sorted(by_line.items()))
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.heads)
+        items = "".join(f"<li>{html.escape(told(text))}</li>" for text in self.heads)
         return (
             f'<section class="recgraph-explain">\n<h3>{html.escape(self.about)}</h3>\n<ul>{items}</ul>\n'
             f"<table><tr><th>line</th><th>program</th><th>remarks</th></tr>\n{lines}\n</table>\n</section>\n"
@@ -101,7 +104,7 @@ def _as_text(remark: Remark) -> str:
     return f"  {remark.kind}{times}: {remark.text}{where}{advice}"
 
 
-def _told(remarks: list[Remark]) -> list[Remark]:
+def _ordered(remarks: list[Remark]) -> list[Remark]:
     """What the text says: what was seen comes first, and what is assumed is told with the graphs."""
     return sorted((r for r in remarks if r.kind != "assumed"), key=lambda r: r.kind != "seen")
 
@@ -113,11 +116,13 @@ def _place(where: str) -> tuple[str, int]:
 
 def _row(file: str, line: int, remarks: list[Remark]) -> str:
     source = linecache.getline(file, line).rstrip() if file else ""
-    told = "<br>".join(
+    place = told(f"{file}:{line}")
+    beside = "<br>".join(
         f'<span class="{remark.kind}">{html.escape(_as_text(dataclasses.replace(remark, where="")).strip())}</span>'
         for remark in remarks
     )
-    return f"<tr><td>{line or ''}</td><td><pre>{html.escape(source)}</pre></td><td>{told}</td></tr>"
+    number = (line or "") if place == f"{file}:{line}" else place
+    return f"<tr><td>{number}</td><td><pre>{html.escape(source)}</pre></td><td>{beside}</td></tr>"
 
 
 _noting: list[list[Any]] = []

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, 
 from recgraph import explaining
 from recgraph.auto import Automatic
 from recgraph.coexec import Coexecuted, Execution
+from recgraph.cpython import sources
 from recgraph.errors import SignatureError
 from recgraph.speculate import Optimizations, Speculated
 
@@ -132,6 +133,7 @@ def function(
         raise SignatureError(f"fn must be callable, got {fn!r}")
     if not hasattr(fn, "__qualname__"):
         fn = _named(fn)
+    sources.keep(fn)
     if mode == "coexec":
         made: Any = Coexecuted(fn, strict, Execution(xla))
     else:

@@ -21,11 +21,11 @@ FEATURES = {"batch", "speculate", "coexec"}
 PUBLIC = {*CORE, *FEATURES, "auto", "draw", "keras", "testing", "function", "recgraph"}
 MAY_IMPORT: dict[str, set[str]] = {
     "cpython": set(),
-    "errors": set(),
+    "errors": {"cpython"},
     "logs": set(),
     "defects": {"logs"},
-    "explaining": set(),
-    "tf_private": {"errors"},
+    "explaining": {"cpython"},
+    "tf_private": {"cpython", "errors"},
     "native": FOUNDATION,
     "ops": {"errors", "tf_private"},
     "core": CORE,

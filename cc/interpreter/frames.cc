@@ -10,6 +10,8 @@
 #include "internal/pycore_frame.h"
 
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #if PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030e0000
 #error "the layout of frames is that of CPython 3.11 to 3.13"
@@ -197,15 +199,35 @@ void WatchDealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
+// Lets go of code that nobody else has: of functions that are gone, such as those of a cell that was executed again.
+void Tidy(Watch* watch) {
+  std::vector<std::pair<PyCodeObject*, PyObject*>> gone;  // not freed before the end: that may run Python
+  for (auto entry = watch->handlers->begin(); entry != watch->handlers->end();) {
+    if (Py_REFCNT(entry->first) > 1) {
+      ++entry;
+    } else {
+      gone.push_back(*entry);
+      entry = watch->handlers->erase(entry);
+    }
+  }
+  for (auto& [code, handler] : gone) {
+    Py_DECREF(code);
+    Py_DECREF(handler);
+  }
+}
+
 PyObject* WatchHandle(PyObject* object, PyObject* arguments) {
   auto* self = reinterpret_cast<Watch*>(object);
   PyObject *code, *handler;
   if (!PyArg_ParseTuple(arguments, "O!O", &PyCode_Type, &code, &handler)) return nullptr;
-  PyObject*& place = (*self->handlers)[reinterpret_cast<PyCodeObject*>(code)];
-  PyObject* before = place;
-  if (before == nullptr) Py_INCREF(code);
-  place = Py_NewRef(handler);
-  Py_XDECREF(before);
+  auto [place, is_new] = self->handlers->try_emplace(reinterpret_cast<PyCodeObject*>(code), handler);
+  Py_INCREF(handler);
+  if (is_new) {
+    Py_INCREF(code);
+    Tidy(self);
+  } else {
+    Py_DECREF(std::exchange(place->second, handler));
+  }
   Py_RETURN_NONE;
 }
 

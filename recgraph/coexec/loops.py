@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import dis
-import functools
+import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from types import CodeType
 from typing import TypeAlias
@@ -34,13 +34,22 @@ class CodeLoop:
     offsets: frozenset[int]
 
 
-@functools.lru_cache(maxsize=256)
+_LOOPS: weakref.WeakKeyDictionary[CodeType, tuple[CodeLoop, ...]] = weakref.WeakKeyDictionary()
+
+
 def code_loops(code: CodeType) -> tuple[CodeLoop, ...]:
     """The loops of a function, outer ones before inner ones.
 
     The instructions of a loop are those from which the jump back can be reached without passing its target. So what
     leaves the loop by `break`, and what follows it, is no part of it, wherever the compiler put it.
     """
+    found = _LOOPS.get(code)
+    if found is None:
+        found = _LOOPS[code] = _read_loops(code)
+    return found
+
+
+def _read_loops(code: CodeType) -> tuple[CodeLoop, ...]:
     preceding: dict[int, list[int]] = {}
     jumps: list[tuple[int, int]] = []
     before: dis.Instruction | None = None

@@ -15,6 +15,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.core import base_case, listing, origin, regions, signature
 from recgraph.core.subgraph import SubGraph
+from recgraph.cpython import sources
 from recgraph.errors import BranchError, DefinitionError, RecgraphError, SignatureError
 
 P = ParamSpec("P")
@@ -96,6 +97,7 @@ class RecursiveFunction:
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
+        sources.keep(function)
         self._function = function
         self._passed: set[str] = set()  # parameters with defaults that recursive calls pass
         self._signature = inspect.signature(function)
@@ -262,7 +264,9 @@ class RecursiveFunction:
         return DefinitionError(
             f"'{name}' uses Python's if, for or while on a tensor, and its source cannot be read to convert that",
             where=origin.of_traceback(error.__traceback__),
-            next_step=f"define '{name}' in a file or a notebook's cell, or use tf.cond and tf.while_loop in it",
+            found=sources.why_not(self._function),
+            next_step=f"define '{name}' in a file or a cell, load it again where the file has changed, or use tf.cond "
+            "and tf.while_loop in it",
         )
 
     def _guesses(self, specs: Any, args: dict[str, Any], failures: list[str]) -> Iterator[Any]:
@@ -332,10 +336,10 @@ class RecursiveFunction:
     def _converted(self) -> Callable[..., Any]:
         """The function with `if`, `for` and `while` on tensors; as it is, where there is no source to convert."""
         try:
-            inspect.getsource(self._function)
-        except (OSError, TypeError):
+            function = sources.findable(self._function)
+        except LookupError:
             return self._function
-        converted: Callable[..., Any] = tf.autograph.to_graph(self._function)
+        converted: Callable[..., Any] = tf.autograph.to_graph(function)
         return converted
 
     def _needs_source(self, error: Exception) -> bool:

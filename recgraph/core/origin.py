@@ -124,7 +124,7 @@ def _call_expression(frame: FrameType) -> ast.Call | None:
     line, end_line, column, end_column = positions[frame.f_lasti // 2]
     if line is None or end_line is None or column is None or end_column is None:
         return None
-    source = [linecache.getline(frame.f_code.co_filename, i) for i in range(line, end_line + 1)]
+    source = [linecache.getline(frame.f_code.co_filename, i, frame.f_globals) for i in range(line, end_line + 1)]
     if not all(source):
         return None
     encoded = [text.encode() for text in source]

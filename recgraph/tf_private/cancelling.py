@@ -21,6 +21,8 @@ from tensorflow.python.eager import cancellation as _cancellation  # `tf.functio
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import execute as _execute
 
+from recgraph.cpython.sources import told
+
 # Seconds that a graph may go on for when a signal has come whose handler may raise nothing.
 PATIENCE = 0.5
 # Seconds for which nobody is taken to have put another pipe in the place of ours.
@@ -81,6 +83,8 @@ class _Watch:
             self._used = self._manager  # what fails cancels what runs beside it, by this manager
             if _LOST in str(error):
                 self._handle_again()
+            if isinstance(error, tf.errors.OpError):
+                error._message = told(error._message)  # which names the user's lines
             # Another class is that of a handler's exception, raised while TensorFlow made its own (CPython 3.12).
             if self._cancelled == number and may_repeat and isinstance(error, tf.errors.OpError):
                 raise Interrupted from None

@@ -77,12 +77,14 @@ class ConversionSettings:
         profile: what the eager calls have seen.
         optimizations: what is done beyond the general rules.
         keeps_shapes: whether a tensor that has had few shapes is assumed to have the one of this call.
+        knows_code: whether only calls come that have the function's code.
         paths: the ways that are assumed, since gradients depend on them.
     """
 
     profile: Profile
     optimizations: Optimizations
     keeps_shapes: bool = False
+    knows_code: bool = False
     paths: set[Any] = dataclasses.field(default_factory=set)
 
 

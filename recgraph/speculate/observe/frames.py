@@ -14,7 +14,7 @@ from recgraph import native
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.instrument import is_observed
 from recgraph.speculate.observe.reasons import Inconvertible
-from recgraph.speculate.observe.syntax import syntax_of_code
+from recgraph.speculate.observe.syntax import syntax_of
 
 # Frames that are a part of the function around them.
 PARTS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -63,7 +63,7 @@ def may_be_taken(function: types.FunctionType) -> bool:
     is_special = name.startswith("__") and name.endswith("__") and name != "__call__"
     if is_special or _is_profiler(function):
         return False
-    return known.is_users(function) and may_be_called(code) and _has_source(code)
+    return known.is_users(function) and may_be_called(code) and _has_source(function)
 
 
 def _is_profiler(function: types.FunctionType) -> bool:
@@ -72,9 +72,9 @@ def _is_profiler(function: types.FunctionType) -> bool:
     return getattr(profiler, "__func__", profiler) is function
 
 
-def _has_source(code: types.CodeType) -> bool:
+def _has_source(function: types.FunctionType) -> bool:
     try:
-        syntax_of_code(code)
+        syntax_of(function)
     except Inconvertible:
         return False
     return True

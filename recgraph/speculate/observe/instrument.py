@@ -19,7 +19,7 @@ from recgraph import tf_private
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import is_a
 from recgraph.speculate.observe.profile import Profile
-from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.observe.syntax import FunctionNode, Syntax, site_of, syntax_of
 
 EagerTensor = tf_private.EagerTensor
@@ -37,7 +37,7 @@ class Observer:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self._functions: dict[types.CodeType, types.CodeType | None] = {}
+        self._functions: weakref.WeakKeyDictionary[types.CodeType, types.CodeType | None] = weakref.WeakKeyDictionary()
 
     def see(self, site: Any, value: Any) -> Any:
         """Passes a value on."""
@@ -95,6 +95,16 @@ class Observer:
             except Inconvertible:
                 self._functions[code] = None
         return self._functions[code]
+
+
+def why_not_observed(function: types.FunctionType) -> Inconvertible:
+    """Why a function runs as it is while others are observed."""
+    try:
+        syntax = syntax_of(function)
+    except Inconvertible as reason:
+        return reason
+    what = "it looks at its names, or gives what it makes one at a time"
+    return Inconvertible(Feature.NAMESPACE, what, syntax.where(syntax.node))
 
 
 class _Nobody(Observer):

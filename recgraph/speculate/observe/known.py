@@ -24,6 +24,8 @@ import numpy as np
 
 # Packages whose functions build operations.
 _FRAMEWORKS: Final = frozenset({"tensorflow", "keras", "tf_keras", "tensorflow_probability", "recgraph"})
+# Python's own modules. What is written in Python and seems to be of `builtins` is text that is executed without a name.
+_OF_PYTHON: Final = sys.stdlib_module_names - {"builtins"}
 # Programs as users write them, though they come with a framework.
 _PROGRAMS: Final = ("recgraph.models.imperative", "recgraph.models.zoo", "recgraph.speculate.run.keras_calls")
 _LIBRARIES: Final = tuple(
@@ -93,7 +95,7 @@ def is_users_code(code: types.CodeType, package: str) -> bool:
         return False
     if package.startswith(_PROGRAMS):  # a wrapper of a framework's bears the name of the module, too
         return code.co_filename == getattr(sys.modules.get(package), "__file__", None)
-    return not _is_installed(code.co_filename) and package not in sys.stdlib_module_names
+    return not _is_installed(code.co_filename) and package not in _OF_PYTHON
 
 
 def is_speculated(thing: Any) -> bool:
@@ -110,8 +112,8 @@ def is_speculated(thing: Any) -> bool:
 def is_users_type(kind: type) -> bool:
     """Whether a class is part of the user's program."""
     package = top_package(kind)
-    if package in _FRAMEWORKS or package in sys.stdlib_module_names:
-        return package == "__main__"
+    if package in _FRAMEWORKS or package in _OF_PYTHON:
+        return False
     module = sys.modules.get(kind.__module__)
     filename = getattr(module, "__file__", None) or ""
     is_written_in_python = kind.__flags__ & (1 << 9) != 0
@@ -134,7 +136,7 @@ def is_library(module: str) -> bool:
     if module.startswith(_PROGRAMS):
         return False
     if package in _FRAMEWORKS or package in sys.stdlib_module_names:
-        return package != "__main__"
+        return True
     return _is_installed(getattr(sys.modules.get(module), "__file__", None) or "")
 
 

@@ -76,7 +76,11 @@ class Feature(enum.StrEnum):
         "make the object before the function is called, or leave __new__ and __del__ to Python in its class",
     )
     NEW_VARIABLE = "new variable", "make variables before the function is called: in __init__ or at the top"
-    NO_SOURCE = "no source", "define the function in a file"
+    NO_SOURCE = (
+        "no source",
+        "define the function in a file or a cell, load it again where the file has changed; "
+        "a program that executes a text can give it to its names as __source__",
+    )
     NUMBER = "number", "convert the tensor to a signed integer or a float type first"
     OBJECT = "object", "pass what the function needs of the object in place of the object"
     OPERATION = "operation", "do this with a tensor, a container or an object of the program's in its place"

@@ -7,12 +7,12 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import linecache
 import types
+import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from recgraph.cpython.parsing import parse
+from recgraph.cpython import sources
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.Lambda
@@ -28,9 +28,9 @@ class Syntax:
         key: what tells its sites from those of other functions.
     """
 
-    def __init__(self, node: FunctionNode, filename: str, mangled: str) -> None:
-        self.node, self.filename, self.mangled = node, filename, mangled
-        self.key = (filename, node.lineno, node.col_offset)
+    def __init__(self, node: FunctionNode, text: sources.Text, mangled: str) -> None:
+        self.node, self.filename, self.mangled = node, text.filename, mangled
+        self.key = (text.name, node.lineno, node.col_offset)
         for number, part in enumerate(ast.walk(node)):
             part.site = number  # type: ignore[attr-defined]
 
@@ -74,41 +74,46 @@ def site_of(syntax: Syntax, node: ast.AST, what: str = "value") -> tuple[object,
     return (*syntax.key, getattr(node, "site", -1), what)
 
 
-def syntax_of_code(code: types.CodeType) -> Syntax:
-    """The syntax tree that `code` was compiled from.
+def syntax_of(function: Callable[..., object]) -> Syntax:
+    """The syntax tree of a Python function.
 
     Raises:
         Inconvertible: there is no source, or several functions in it that cannot be told apart.
     """
-    return _syntax_in(code.co_filename, code)
+    code = function.__code__
+    if len(_syntaxes) > _MOST:
+        _syntaxes.clear()
+    known = _syntaxes.setdefault(code, {})  # code objects of two files are equal where their functions are
+    if code.co_filename not in known:
+        known[code.co_filename] = _found(function)
+    return known[code.co_filename]
 
 
-@functools.cache
-def _syntax_in(filename: str, code: types.CodeType) -> Syntax:
-    """Code objects of two files are equal where their functions are: the file has to be told."""
-    found = [(node, name) for node, name in _functions(filename) if _begins(node) == code.co_firstlineno]
+# By code, for as long as that lives; TensorFlow keeps some of it.
+_MOST: Final = 256
+_syntaxes: weakref.WeakKeyDictionary[types.CodeType, dict[str, Syntax]] = weakref.WeakKeyDictionary()
+
+
+def _found(function: Any) -> Syntax:
+    code = function.__code__
+    where = f"{code.co_filename}:{code.co_firstlineno}"
+    try:
+        text = sources.text_of(code, function.__globals__)
+    except LookupError as reason:
+        raise Inconvertible(Feature.NO_SOURCE, str(reason.args[0]), where) from None
+    found = [(node, name) for node, name in _functions(text) if _begins(node) == code.co_firstlineno]
     found = [(node, name) for node, name in found if _name(node) == code.co_name]
     if len(found) > 1:
         found = [(node, name) for node, name in found if _place(node) == _code_place(code)]
     if len(found) != 1:
-        raise Inconvertible(Feature.NO_SOURCE, f"the source of {code.co_name} was not found", f"{filename}:1")
-    return Syntax(found[0][0], filename, found[0][1])
-
-
-def syntax_of(function: Callable[..., object]) -> Syntax:
-    """The syntax tree of a Python function."""
-    return syntax_of_code(function.__code__)
+        raise Inconvertible(Feature.NO_SOURCE, f"the source of {code.co_name} was not found", where)
+    return Syntax(found[0][0], text, found[0][1])
 
 
 @functools.lru_cache(64)
-def _functions(filename: str) -> list[tuple[FunctionNode, str]]:
-    """All functions of a file, with the class around each."""
-    text = "".join(linecache.getlines(filename))
-    try:
-        tree = parse(text, filename)
-        return list(_inside(tree, ""))
-    except SyntaxError:
-        return []
+def _functions(text: sources.Text) -> list[tuple[FunctionNode, str]]:
+    """All functions of a text, with the class around each."""
+    return list(_inside(text.tree, ""))
 
 
 def _inside(node: ast.AST, around: str) -> Iterator[tuple[FunctionNode, str]]:

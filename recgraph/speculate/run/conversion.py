@@ -200,6 +200,7 @@ def convert(
     profile: Profile,
     optimizations: Optimizations = ALL,
     keeps_shapes: bool = False,
+    knows_code: bool = False,
 ) -> Converted:
     """Converts a call; where numbers that vary cannot be inputs, for those of this call.
 
@@ -210,6 +211,7 @@ def convert(
         profile: what its eager calls have seen.
         optimizations: what is done beyond the general rules.
         keeps_shapes: whether a tensor that has had few shapes is assumed to have the one of this call.
+        knows_code: whether only calls come that have the function's code; the graph does not hold the function then.
 
     Raises:
         Inconvertible: it has to run eagerly.
@@ -217,11 +219,13 @@ def convert(
     if not optimizations.specialisation:
         for general in (GeneralProfile(profile), GeneralProfile(profile, keeps_shapes=True)):
             with contextlib.suppress(Exception):  # an operation may need to know more: then it is assumed
-                return _until_sure(function, parameters, ConversionSettings(general, optimizations))
+                settings = ConversionSettings(general, optimizations, knows_code=knows_code)
+                return _until_sure(function, parameters, settings)
     first: Inconvertible | None = None
+    settings = ConversionSettings(profile, optimizations, keeps_shapes, knows_code)
     for way in _WAYS:
         try:
-            return _until_sure(function, parameters, ConversionSettings(profile, optimizations, keeps_shapes), way)
+            return _until_sure(function, parameters, settings, way)
         except RecursionError as error:
             raise Inconvertible(Feature.RECURSION, "its calls go deeper than Python's stack has room for") from error
         except Raised as raised:
@@ -268,7 +272,7 @@ def _convert(
     ):  # fmt: skip
         try:
             with script.rehearsal:
-                outputs = _built(ev, syntax, function, parameters)
+                outputs = _built(ev, syntax, function, parameters, settings.knows_code)
         finally:
             ev.heap.losses.restore()
         outputs = [control.mark_as_return(tensor) for tensor in outputs]
@@ -276,13 +280,15 @@ def _convert(
     return _finished(ev, graph, outputs)
 
 
-def _built(ev: Evaluator, syntax: Syntax, function: Any, parameters: tuple[Any, ...]) -> list[tf.Tensor]:
+def _built(
+    ev: Evaluator, syntax: Syntax, function: Any, parameters: tuple[Any, ...], knows_code: bool
+) -> list[tf.Tensor]:
     """Puts the call into the graph and the script; what the graph has to give."""
     frame = Frame(syntax, names_of(syntax.node), function)
     names = names_of_parameters(function)
     if len(parameters) > len(names):
         _admit_closure(ev, function)
-    else:
+    elif not knows_code:
         assume_code(ev, function)
     for name, code, value in zip(names, ev.script.parameters, parameters, strict=False):
         site, where = ("argument", name), syntax.where(syntax.node)

@@ -79,10 +79,13 @@ class SpeculatedCalls:
         optimizations: what graphs are made with.
 
     Attributes:
+        has_one_code: whether all calls have the same code.
         calls: how many calls ran eagerly, as a graph, and eagerly because an assumption broke.
         given_up: why no more graphs are made; "" as long as they are.
         breaks: how often each assumption broke.
     """
+
+    has_one_code: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -250,16 +253,11 @@ class SpeculatedCalls:
         started = time.perf_counter()
         try:
             keeps_shapes = others < MAX_OF_SHAPES
-            graph = CachedGraph(convert(call.inner, call.parameters, self.profile, self.optimizations, keeps_shapes))
+            settings = self.profile, self.optimizations, keeps_shapes, self.has_one_code
+            graph = CachedGraph(convert(call.inner, call.parameters, *settings))
         except Inconvertible as reason:
             self._attempts += 1
-            remark = remark_on_refusal(reason)
-            self._note(reason.told, remark)
-            if reason.feature not in PASSING or self._attempts >= MAX_ATTEMPTS:
-                self._give_up(reason.told)
-                if self.strict:
-                    reason.next_step = remark.remedy
-                    raise
+            self._refused(reason, is_passing=reason.feature in PASSING and self._attempts < MAX_ATTEMPTS)
             return None
         except Exception as error:
             if self.strict:
@@ -274,6 +272,17 @@ class SpeculatedCalls:
             return None
         _LOG.info("%s: a graph of %d operations, %d assumptions", self.name, graph.size, len(graph.assumptions))
         return graph
+
+    def _refused(self, reason: Inconvertible, is_passing: bool = False) -> None:
+        """A call is not converted; if that is not passing, no other is either."""
+        remark = remark_on_refusal(reason)
+        self._note(reason.told, remark)
+        if is_passing:
+            return
+        self._give_up(reason.told)
+        if self.strict:
+            reason.next_step = remark.remedy
+            raise reason
 
     def _observed(self, call: PreparedCall, kind: str) -> Any:
         self.calls[kind] += 1

@@ -14,9 +14,10 @@ import runpy
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import keras
 import tensorflow as tf
@@ -25,7 +26,7 @@ from recgraph import defects, logs, native, tf_private
 from recgraph.explaining import joined
 from recgraph.speculate.machine.evaluator import ALL, Optimizations
 from recgraph.speculate.observe.frames import FOLDER, PARTS, is_ours, may_be_called, may_be_taken, users_frames
-from recgraph.speculate.observe.instrument import is_observed
+from recgraph.speculate.observe.instrument import is_observed, why_not_observed
 from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.run.function import Misses, PreparedCall, SpeculatedCalls
 from recgraph.speculate.run.graphs import CachedGraph
@@ -43,8 +44,12 @@ class Found(SpeculatedCalls):
         optimizations: what graphs are made with.
 
     Attributes:
-        code: its code.
+        where: the user's line.
+        last: the function that was called last, weakly.
+        at: how many functions had been found then.
     """
+
+    has_one_code: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -55,7 +60,9 @@ class Found(SpeculatedCalls):
         optimizations: Optimizations = ALL,
     ) -> None:
         super().__init__(name, strict=strict, optimizations=optimizations)
-        self.code, self.least = code, least
+        self.last: Callable[[], Any] = lambda: None
+        self.at = 0
+        self.where, self.least = f"{code.co_filename}:{code.co_firstlineno}", least
 
     def __call__(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
         """What a call gives in place of its frame; `PLAIN` to let the interpreter go on with it."""
@@ -72,8 +79,8 @@ class Found(SpeculatedCalls):
 
     def _observed(self, call: PreparedCall, kind: str) -> Any:
         if self._observer.observed(call.function) is call.function:  # to call it would bring it here again
-            self._give_up("its source is not to be found")
-            return native.frames().PLAIN
+            self._refused(why_not_observed(call.function))
+            return self._eagerly(call)
         return super()._observed(call, kind)
 
     def _converted(self, call: PreparedCall) -> CachedGraph | None:
@@ -93,43 +100,32 @@ ROUNDS = 16
 _local = threading.local()
 
 
-class Speculation:
-    """What `rg.speculation()` gives: finds functions that compute gradients, and runs them as graphs.
+# So many functions are found after one that is gone, before what became of that is let go of.
+KEPT = 8
 
-    Attributes:
-        functions: what was found, by name.
+
+class FoundFunctions:
+    """What was found, by code and globals: functions that are made anew in each step share one.
+
+    Of functions that are gone, such as those of a cell that was executed again, only the last few are kept. Their code
+    may live on: TensorFlow and notebooks keep some.
+
+    Args:
+        make: what is found, of a function.
     """
 
-    def __init__(self, strict: bool = False) -> None:
-        self.strict = strict
+    def __init__(self, make: Callable[[types.FunctionType], Found]) -> None:
+        self._make = make
         self._codes: dict[types.CodeType, None] = {}
-        self._left: set[types.CodeType] = set()
+        self._left: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
         self._found: dict[tuple[types.CodeType, int], Found] = {}
+        self._count = 0
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Speculation:
-        block = _Block(self)
-        _stack().append(block)
-        native.frames().leave_out(FOLDER)
-        native.frames().activate(block.watch)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        stack = _stack()
-        at = max(i for i, block in enumerate(stack) if block.owner is self)
-        stack.pop(at).end()
-        native.frames().activate(stack[-1].watch if stack else None)
-
-    @property
-    def functions(self) -> Mapping[str, Found]:
-        """What was found, by qualified name; where several have one name, with their lines."""
+    def all(self) -> list[Found]:
+        """Everything."""
         with self._lock:
-            every = list(self._found.values())
-        names = [found.name for found in every]
-        return {
-            f.name if names.count(f.name) == 1 else f"{f.name} ({f.code.co_filename}:{f.code.co_firstlineno})": f
-            for f in every
-        }
+            return list(self._found.values())
 
     def codes(self) -> list[types.CodeType]:
         """The code of everything whose next calls are ours."""
@@ -155,17 +151,56 @@ class Speculation:
 
     def of(self, function: types.FunctionType) -> Found:
         """The calls of a function."""
-        code = function.__code__
+        key = function.__code__, id(function.__globals__)
         with self._lock:
-            key = (code, id(function.__globals__))
-            if key not in self._found:
-                self._found[key] = Found(code.co_qualname, code, strict=self.strict)
-            return self._found[key]
+            found, gone = self._found.get(key), []
+            if found is None:
+                self._count += 1
+                stale = [k for k, one in self._found.items() if one.last() is None and self._count - one.at > KEPT]
+                for code, _ in stale:
+                    self._codes.pop(code, None)
+                gone = [self._found.pop(k) for k in stale]  # not freed before the end: that may run Python
+                found = self._found[key] = self._make(function)
+            found.last, found.at = weakref.ref(function), self._count
+        del gone
+        return found
 
     def given_up(self, code: types.CodeType) -> bool:
         """Whether some code was found and cannot be converted."""
         with self._lock:
             return any(found.given_up for (other, _), found in self._found.items() if other is code)
+
+
+class Speculation:
+    """What `rg.speculation()` gives: finds functions that compute gradients, and runs them as graphs.
+
+    Attributes:
+        functions: what was found, by name.
+    """
+
+    def __init__(self, strict: bool = False) -> None:
+        self.strict = strict
+        self.found = FoundFunctions(lambda f: Found(f.__code__.co_qualname, f.__code__, strict=strict))
+
+    def __enter__(self) -> Speculation:
+        block = _Block(self)
+        _stack().append(block)
+        native.frames().leave_out(FOLDER)
+        native.frames().activate(block.watch)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stack = _stack()
+        at = max(i for i, block in enumerate(stack) if block.owner is self)
+        stack.pop(at).end()
+        native.frames().activate(stack[-1].watch if stack else None)
+
+    @property
+    def functions(self) -> Mapping[str, Found]:
+        """What was found, by qualified name; where several have one name, with their lines."""
+        every = self.found.all()
+        names = [found.name for found in every]
+        return {f.name if names.count(f.name) == 1 else f"{f.name} ({f.where})": f for f in every}
 
     def explain(self, html: bool = False) -> Any:
         """Explains what was found, what was assumed about each function, how it runs, and why.
@@ -291,12 +326,12 @@ class _Block:
         # How often tapes were entered at the last places, each a frame and where it is in it.
         self._places: dict[tuple[int, int], int] = {}
         self._callers = _Callers(self.watch, self._take)
-        entries = _Entries(owner.of)
+        entries = _Entries(owner.found.of)
         for code in _ENTRIES:
             self.watch.handle(code, entries)
         self.watch.handle(tf.GradientTape.__enter__.__code__, _never_raising(self._begins))
         self.watch.handle(tf.GradientTape.__exit__.__code__, _never_raising(self._ends))
-        for code in owner.codes():
+        for code in owner.found.codes():
             self.watch.handle(code, self._called)
 
     def end(self) -> None:
@@ -305,14 +340,14 @@ class _Block:
         self.watch.meet(None)
 
     def _called(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
-        found = self.owner.of(function)
+        found = self.owner.found.of(function)
         if found.calls["graph"]:
             self._callers.called(function.__code__, sys._getframe(1))
         return found(function, values)
 
     def _take(self, code: types.CodeType) -> None:
         """The next calls of some code are ours."""
-        if self.owner.add(code):
+        if self.owner.found.add(code):
             _LOG.info("%s calls what differentiates", code.co_qualname)
         self.watch.handle(code, self._called)
 
@@ -326,13 +361,13 @@ class _Block:
         if len(self._places) > _PLACES:
             del self._places[next(iter(self._places))]
         if rounds > ROUNDS:
-            self.owner.leave(code)
+            self.owner.found.leave(code)
             self.watch.handle(code, None)
-        elif may_be_called(code) and not self.owner.has_left(code):
-            if self.owner.add(code):
+        elif may_be_called(code) and not self.owner.found.has_left(code):
+            if self.owner.found.add(code):
                 _LOG.info("%s differentiates", code.co_qualname)
             self.watch.handle(code, self._called)
-        if rounds > 1 or not may_be_called(code) or self.owner.given_up(code):
+        if rounds > 1 or not may_be_called(code) or self.owner.found.given_up(code):
             self._bodies.append(_Body(values[0], frame))
             self.watch.meet(self._met)
 
@@ -351,7 +386,7 @@ class _Block:
             return
         frames = {id(body.frame) for body in self._bodies}
         if id(next(users_frames(sys._getframe(1)), None)) in frames:
-            if self.owner.add(code):
+            if self.owner.found.add(code):
                 _LOG.info("%s is differentiated", code.co_qualname)
             self.watch.handle(code, self._called)
 
@@ -458,11 +493,10 @@ class Callees:
         self._code = getattr(function, "__func__", function).__code__
         self.runs = 0
         self._frames = native.frames()
-        self._found: dict[tuple[types.CodeType, int], Found] = {}
-        self._lock = threading.Lock()
+        self._found = FoundFunctions(self._made)
         self._local = threading.local()
         self._last_change = 0
-        self._entries = _Entries(self._of)
+        self._entries = _Entries(self._found.of)
 
     def __enter__(self) -> Callees:
         self.runs += 1
@@ -476,8 +510,7 @@ class Callees:
     @property
     def functions(self) -> list[Found]:
         """What was found."""
-        with self._lock:
-            return list(self._found.values())
+        return self._found.all()
 
     @property
     def converted(self) -> list[Found]:
@@ -523,17 +556,13 @@ class Callees:
             watch.handle(code, None)
             defects.contain("looking at a call", error)
 
-    def _of(self, function: types.FunctionType) -> Found:
-        key = (function.__code__, id(function.__globals__))
-        with self._lock:
-            if key not in self._found:
-                name = function.__code__.co_qualname
-                self._found[key] = Found(name, function.__code__, MIN_OPERATIONS, optimizations=self.optimizations)
-                self._last_change = self.runs
-            return self._found[key]
+    def _made(self, function: types.FunctionType) -> Found:
+        self._last_change = self.runs
+        code = function.__code__
+        return Found(code.co_qualname, code, MIN_OPERATIONS, optimizations=self.optimizations)
 
     def _called(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
-        found = self._of(function)
+        found = self._found.of(function)
         result = found(function, values)
         if found.given_up and not found.has_graphs:
             self._watch().handle(function.__code__, None)

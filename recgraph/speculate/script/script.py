@@ -188,6 +188,7 @@ class Script:
         self.watched: list[Any] = []
         self.rehearsal = Rehearsal()
         self._constants: dict[int, str] = {}
+        self._told: dict[int, str] = {}
         self._assumed: set[str] = set()
         self._read: dict[str, str] = {}
         self._count = 0
@@ -202,6 +203,10 @@ class Script:
             self.scope[name] = value
         return self._constants[id(value)]
 
+    def found(self, value: Any) -> str:
+        """The name of an object that was told by its address, or else that by which the function holds it alive."""
+        return self._told.get(id(value)) or self.constant(value)
+
     def is_same(self, name: str, value: Any) -> Condition:
         """The condition that a name stands for this very object, which the script does not keep alive.
 
@@ -211,6 +216,7 @@ class Script:
             self.watched.append(weakref.ref(value))
         except TypeError:
             return Condition(f"{name} is {self.constant(value)}")
+        self._told[id(value)] = name
         return Condition(f"id({name}) == {id(value)}", told=name)
 
     def is_equal(self, name: str, value: Any) -> str:
@@ -272,13 +278,14 @@ class Script:
     def mark(self) -> Any:
         """What has been read and assumed so far, for `reset`."""
         lengths = len(self.before), len(self.feeds), len(self.assumptions)
-        return *lengths, dict(self._read), set(self._assumed), self.rehearsal.mark()
+        copies = dict(self._read), set(self._assumed), dict(self._told)
+        return *lengths, *copies, self.rehearsal.mark()
 
     def reset(self, mark: Any) -> None:
         """Takes back what was read and assumed since."""
         before, feeds, assumptions = mark[:3]
-        self._read, self._assumed = dict(mark[3]), set(mark[4])
-        self.rehearsal.reset(mark[5])
+        self._read, self._assumed, self._told = dict(mark[3]), set(mark[4]), dict(mark[5])
+        self.rehearsal.reset(mark[6])
         del self.before[before:], self.feeds[feeds:], self.assumptions[assumptions:]
 
     def effect(self, node: Node) -> None:

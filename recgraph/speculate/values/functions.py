@@ -59,7 +59,7 @@ def inline(ev: Evaluator, function: types.FunctionType, arguments: list[Any], na
 
 def assume_code(ev: Evaluator, function: types.FunctionType) -> None:
     """That a function has the body that is converted: whoever reloads a module may give it another."""
-    condition = f"{ev.script.constant(function)}.__code__ is {ev.script.constant(function.__code__)}"
+    condition = f"{ev.script.found(function)}.__code__ is {ev.script.constant(function.__code__)}"
     ev.script.assume(condition, ev.noted(SameObject, f"the body of {function.__name__}"))
 
 
@@ -94,10 +94,10 @@ def _default(ev: Evaluator, function: Any, name: str, value: Any) -> Any:
         if is_plain(value):
             same = ev.noted(SameObject, f"the defaults of {function.__name__}")
             defaults = ev.script.constant(function.__defaults__)
-            ev.script.assume(f"{ev.script.constant(function)}.__defaults__ is {defaults}", same)
+            ev.script.assume(f"{ev.script.found(function)}.__defaults__ is {defaults}", same)
             return value
         place = f".__defaults__[{code.co_varnames.index(name) - code.co_argcount}]"
-    key, expression = ("default", id(function), name), f"{ev.script.constant(function)}{place}"
+    key, expression = ("default", id(function), name), f"{ev.script.found(function)}{place}"
     return ev.heap.read(key, expression, value, name, Seen(), None, ev.where())
 
 
