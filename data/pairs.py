@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from recgraph.data.dependency import ROOT
-from recgraph.data.pipeline import batches
+from recgraph.data.pipeline import Order, Share, batches
 from recgraph.data.sick import Pair
 from recgraph.data.vocabulary import Vocabulary
 
@@ -45,8 +45,9 @@ def pair_dataset(
     shuffle_seed: int | None = None,
     first_epoch: int = 0,
     epochs: int = 1,
+    share: Share | None = None,
 ) -> tf.data.Dataset:
-    """A dataset of `PairBatch`; order and arguments as in `tree_dataset`.
+    """A dataset of `PairBatch`; order and arguments as in `tree_dataset`. A pair counts as one tree of all its words.
 
     Raises:
         ValueError: a batch size below 1, an epoch below 0.
@@ -64,7 +65,8 @@ def pair_dataset(
         both = tf.gather(sentences, tf.reshape(tf.stack([2 * rows, 2 * rows + 1], 1), [-1]))
         return _link(both.flat_values, tf.cast(both.row_splits, tf.int32), tf.gather(scores, rows))
 
-    return batches(len(pairs), batch_size, make, shuffle_seed, first_epoch, epochs)
+    order = Order(len(pairs), batch_size, shuffle_seed, first_epoch, epochs)
+    return batches(order, make, np.diff(splits[::2]).astype(np.int32), share)
 
 
 def _link(table: tf.Tensor, splits: tf.Tensor, scores: tf.Tensor) -> PairBatch:

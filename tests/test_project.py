@@ -38,11 +38,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "auto": CORE | FEATURES,
     "function": CORE | FEATURES | {"auto"},
     "recgraph": PUBLIC,
+    "distribute": {"errors", "logs", "tf_private"},
     "data": {"errors"},
     "models": PUBLIC | {"data"},
-    "train": PUBLIC | {"data", "models"},
-    "benchmarks": PUBLIC | {"data", "models", "train"},
-    "cli": PUBLIC | {"data", "models", "train", "benchmarks"},
+    "train": PUBLIC | {"data", "models", "distribute"},
+    "benchmarks": PUBLIC | {"data", "models", "train", "distribute"},
+    "cli": PUBLIC | {"data", "models", "train", "benchmarks", "distribute"},
 }
 
 # The floors of a room, the lowest first: files import from their own floor and from those below.
@@ -59,7 +60,7 @@ PACKAGE = list(python_files("recgraph", "models", "data", "benchmarks"))
 EVERYTHING = [
     *PACKAGE,
     *python_files("tests", "examples", "tools"),
-    *map(Path, ("recgraph_command.py", "recgraph_doctor.py", "setup.py")),
+    *map(Path, ("recgraph_command.py", "recgraph_doctor.py", "recgraph_launch.py", "setup.py")),
 ]
 NATIVE = sorted(p.relative_to(REPOSITORY) for p in (REPOSITORY / "cc").rglob("*") if p.suffix in {".cc", ".h"})
 
