@@ -2,8 +2,9 @@
 
 from recgraph.distribute.cluster import START_TIMEOUT, TIMEOUT, Cluster, distribute
 from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementError, PortTakenError, WorkerLostError
+from recgraph.distribute.measuring import stays_sparse
 from recgraph.distribute.place import Place, find_place
-from recgraph.distribute.reduction import Reduction, divided, stays_sparse
+from recgraph.distribute.reduction import Reduction, divided
 from recgraph.distribute.shards import SHARDS, ShardedReduction, shards_of
 
 __all__ = [

@@ -22,6 +22,7 @@ import tensorflow as tf
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementError, WorkerLostError
 from recgraph.distribute.place import Place, find_place
+from recgraph.distribute.reduction import Reduction, divided
 from recgraph.logs import logger
 from recgraph.tf_private import require_peer
 
@@ -71,7 +72,7 @@ class Cluster:
         """See `distribute`."""
         self.place, self.strategy = place, strategy
         self.timeout, self.start_timeout = timeout, start_timeout
-        self.collectives = Collectives(len(place.hosts), timeout)
+        self.collectives = Collectives(len(place.hosts), place.index, timeout)
 
     @property
     def size(self) -> int:
@@ -232,6 +233,48 @@ class Cluster:
                 total = self.collectives.sum(bits if self.is_chief else tf.zeros_like(bits), self.start_timeout)
             variable.assign(tf.bitcast(total, value.dtype))
 
+    def part(self, costs: Sequence[float]) -> list[int]:
+        """Which examples of a batch this worker gets, so that all have about as much to do.
+
+        Args:
+          costs: of all examples, such as numbers of nodes; the same on all workers.
+
+        Returns:
+          Their numbers, ascending; none where there are more workers than examples.
+
+        Example:
+          >>> from recgraph.distribute import Cluster
+          >>> Cluster.alone().part([3, 1, 2])
+          [0, 1, 2]
+        """
+        loads, dealt = [0.0] * self.size, [0] * len(costs)
+        for number in sorted(range(len(costs)), key=lambda number: -costs[number]):
+            least = loads.index(min(loads))
+            loads[least] += costs[number]
+            dealt[number] = least
+        return [number for number, worker in enumerate(dealt) if worker == self.index]
+
+    def mean(
+        self, gradients: Sequence[Any], variables: Sequence[tf.Variable], total: tf.Tensor, count: tf.Tensor
+    ) -> tuple[list[Any], tf.Tensor]:
+        """The gradients and the loss of one machine that has the examples of all workers; for a step's graph.
+
+        Args:
+          gradients: of the *sum* of the losses of this worker's examples; for each variable a tensor, rows
+            (`tf.IndexedSlices`), or None for zeros. A variable must have rows on all workers or on none.
+          variables: float32.
+          total: that sum, a scalar.
+          count: how many examples it has; may differ from worker to worker, and be 0.
+
+        Returns:
+          Gradients of the mean loss over all examples, in the same form, and that loss, float32.
+        """
+        sparse = [number for number, one in enumerate(gradients) if isinstance(one, tf.IndexedSlices)]
+        figures = tf.stack([tf.cast(total, tf.float32), tf.cast(count, tf.float32)])
+        sums, added = Reduction(self.collectives, variables, sparse, 2)(gradients, figures)
+        loss, examples = tf.unstack(added)
+        return divided(sums, examples), loss / tf.maximum(examples, 1.0)
+
     @staticmethod
     def alone() -> Cluster:
         """A cluster of this process only: nothing waits, and sums are what they are."""
@@ -271,7 +314,27 @@ def distribute(
             _current = Cluster.alone()
         else:
             _current = Cluster(place, _bring_up(place, start_timeout), timeout, start_timeout)
+            sys.excepthook = _end_by(sys.excepthook)
     return _current
+
+
+def _end_by(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """What happens with an exception that nobody handles: one that says it all ends the process without a traceback.
+
+    At once, too: TensorFlow would wait for the workers that are gone. The exit status tells a launcher that this worker
+    is not the one that failed.
+    """
+
+    def end(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        if not isinstance(error, WorkerLostError):
+            hook(kind, error, traceback)
+            return
+        sys.stdout.flush()
+        sys.stderr.write(f"Error: {error}\n")
+        sys.stderr.flush()
+        os._exit(error.exit_code)
+
+    return end
 
 
 def _bring_up(place: Place, start_timeout: float) -> Any:

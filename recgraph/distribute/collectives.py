@@ -23,11 +23,17 @@ _BUCKETS = 1 << 16
 
 
 class Collectives:
-    """The operations of one group of workers."""
+    """The operations of one group of workers.
 
-    def __init__(self, size: int, timeout: float):
-        """Args: how many workers there are, and after how many seconds one that waits gives up."""
-        self.size = size
+    Attributes:
+      size: how many workers there are.
+      index: which of them this is.
+      timeout: after so many seconds one that waits gives up.
+    """
+
+    def __init__(self, size: int, index: int, timeout: float):
+        """See the attributes."""
+        self.size, self.index = size, index
         self.timeout = timeout
         self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._users: dict[int, str] = {}

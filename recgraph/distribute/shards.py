@@ -13,37 +13,37 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.distribute.cluster import Cluster
+from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ClusterError
 from recgraph.distribute.reduction import Gradient, Layout, TableRows, as_slices
 
 SHARDS = 8
 
 
-def shards_of(cluster: Cluster) -> tuple[int, int]:
+def shards_of(collectives: Collectives) -> tuple[int, int]:
     """The first shard of this worker, and how many it has.
 
     Raises:
       ClusterError: the workers do not divide the shards evenly.
     """
-    if SHARDS % cluster.size:
+    if SHARDS % collectives.size:
         raise ClusterError(
-            f"{cluster.size} workers do not divide {SHARDS} shards evenly",
-            found=f"--deterministic with {cluster.size} workers",
+            f"{collectives.size} workers do not divide {SHARDS} shards evenly",
+            found=f"--deterministic with {collectives.size} workers",
             expected=f"{', '.join(str(n) for n in range(1, SHARDS + 1) if SHARDS % n == 0)} workers",
             next_step="take another number of workers, or leave out --deterministic",
         )
-    count = SHARDS // cluster.size
-    return cluster.index * count, count
+    count = SHARDS // collectives.size
+    return collectives.index * count, count
 
 
 class ShardedReduction:
     """As `Reduction`, for a worker that has several shards of a batch."""
 
-    def __init__(self, cluster: Cluster, variables: Sequence[tf.Variable], sparse: Sequence[int], figures: int):
+    def __init__(self, collectives: Collectives, variables: Sequence[tf.Variable], sparse: Sequence[int], figures: int):
         """See `Reduction`."""
-        self._collectives = cluster.collectives
-        self._count = shards_of(cluster)[1]
+        self._collectives = collectives
+        self._count = shards_of(collectives)[1]
         shapes = tuple(tuple(variable.shape) for variable in variables)
         self._sparse, self._figures = tuple(sparse), figures
         self._layout = Layout(shapes, self._sparse, figures)

@@ -80,7 +80,7 @@ class Ways:
         """
         self.cluster, self._is_sparse, self._is_deterministic = cluster, sparse, is_deterministic
         if is_deterministic:
-            self.share: Share | None = Share(SHARDS, *shards_of(cluster))
+            self.share: Share | None = Share(SHARDS, *shards_of(cluster.collectives))
         else:
             self.share = Share(cluster.size, cluster.index, 1) if cluster.size > 1 else None
 
@@ -106,9 +106,9 @@ class Ways:
             return part(tf.constant(0))
         sparse = [len(variables) - 1] if self._is_sparse else []
         if self._is_deterministic:
-            sums, figures = ShardedReduction(self.cluster, variables, sparse, 4)(part)
+            sums, figures = ShardedReduction(self.cluster.collectives, variables, sparse, 4)(part)
         else:
-            sums, figures = Reduction(self.cluster, variables, sparse, 4)(*part(tf.constant(0)))
+            sums, figures = Reduction(self.cluster.collectives, variables, sparse, 4)(*part(tf.constant(0)))
         return divided(sums, figures[3]), figures
 
 
