@@ -52,7 +52,8 @@ _current: Cluster | None = None
 class Cluster:
     """The workers that train together, seen from one of them.
 
-    All workers run the same program and call what is here in the same order.
+    All workers run the same program and call what is here in the same order. As a context manager it leaves the cluster
+    at the end of the block.
 
     Attributes:
       place: the addresses, and this worker's index.
@@ -146,6 +147,28 @@ class Cluster:
         """
         with self.watched():
             self.collectives.sum(tf.zeros([1]), timeout or self.start_timeout).numpy()
+
+    def leave(self) -> None:
+        """Ends the work together: after this, a worker that ends breaks nobody's connection.
+
+        Raises:
+          WorkerLostError: one has not come this far.
+        """
+        if self.size == 1:
+            return
+        self.barrier()
+        # A worker is through a barrier before those that still read from it are. When it is through a second one, all
+        # are through the first; and if that breaks, it is because the others have gone, and may.
+        with contextlib.suppress(*_BROKEN):
+            self.collectives.sum(tf.zeros([1])).numpy()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Leaves, unless the block failed: then the others learn it from the connection."""
+        if kind is None:
+            self.leave()
 
     def exchange(self, text: str) -> list[str]:
         """Every worker's text, in the order of their indices.

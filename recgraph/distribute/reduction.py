@@ -81,6 +81,10 @@ class TableRows:
         indices = tf.cast(gradient.indices, tf.int32)
         return TableRows(indices, tf.fill(tf.shape(indices), group), gradient.values).merged()
 
+    def slices(self, shape: tuple[int, ...]) -> tf.IndexedSlices:
+        """As a gradient of a variable of this shape."""
+        return tf.IndexedSlices(self.values, self.indices, tf.constant(shape))
+
     def merged(self) -> TableRows:
         """With rows that have both index and group in common added up."""
         wide = tf.cast(self.indices, tf.int64) * _GROUPS + tf.cast(self.groups, tf.int64)
@@ -152,7 +156,7 @@ class Reduction:
         sums: dict[int, Gradient] = dict(dense)
         for place, (number, own) in enumerate(rows.items()):
             together = own.gathered(self._collectives, tf.cast(lengths[place], tf.int32))
-            sums[number] = tf.IndexedSlices(together.values, together.indices, self._layout.shapes[number])
+            sums[number] = together.slices(self._layout.shapes[number])
         return [sums[number] for number in range(len(gradients))], total
 
     def _slices(self, gradients: Sequence[Gradient], number: int) -> tf.IndexedSlices:
@@ -168,8 +172,8 @@ def as_slices(gradient: Gradient, shape: tuple[int, ...]) -> tf.IndexedSlices:
     if isinstance(gradient, tf.IndexedSlices):
         return gradient
     if gradient is None:
-        return tf.IndexedSlices(tf.zeros([0, *shape[1:]]), tf.zeros([0], tf.int32), shape)
-    return tf.IndexedSlices(gradient, tf.range(shape[0]), shape)
+        return tf.IndexedSlices(tf.zeros([0, *shape[1:]]), tf.zeros([0], tf.int32), tf.constant(shape))
+    return tf.IndexedSlices(gradient, tf.range(shape[0]), tf.constant(shape))
 
 
 def divided(gradients: Sequence[Gradient], count: tf.Tensor) -> list[Gradient]:

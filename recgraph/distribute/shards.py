@@ -67,7 +67,7 @@ class ShardedReduction:
         for place, (number, own) in enumerate(zip(self._sparse, rows, strict=True)):
             counts = tf.cast(gathered[:, flats.shape[0] + place], tf.int32)
             together = _joined(own.gathered(self._collectives, counts), self._collectives.size)
-            sums[number] = tf.IndexedSlices(together.values, together.indices, self._layout.shapes[number])
+            sums[number] = together.slices(self._layout.shapes[number])
         return [sums[number] for number in range(len(self._layout.shapes))], figures
 
     def _own(self, shard: Callable[[tf.Tensor], Any]) -> tuple[tf.Tensor, list[TableRows]]:

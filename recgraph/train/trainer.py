@@ -135,7 +135,7 @@ class Trainer:
         epochs = range(self.continued_after + 1, self.run.settings.epochs + 1)
         if not self.progress.exhausted(self.run.settings.patience) and epochs:
             self._epochs(epochs, history, report, finished)
-        self.cluster.barrier()  # a chief that leaves first breaks the connections of the others
+        self.cluster.leave()
         if history is None:
             return []
         history.close()
