@@ -8,7 +8,7 @@ OTHER_TENSORFLOW ?= 2.20
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find cc -name '*.cc' -o -name '*.h' -o -name '*.lds')
-CHECKED := recgraph recgraph_command.py recgraph_doctor.py models data benchmarks examples tests tools setup.py
+CHECKED := recgraph recgraph_command.py recgraph_doctor.py recgraph_launch.py models data benchmarks examples tests tools setup.py
 # An editable install: Python is taken from the tree, the library is compiled again where cc/ has changed.
 INSTALL := -m pip install --quiet --no-build-isolation --editable
 

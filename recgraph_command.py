@@ -23,6 +23,7 @@ from typing import Any
 import click
 
 import recgraph_doctor
+import recgraph_launch
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -45,6 +46,14 @@ data_option = click.option(
 )
 
 
+class Failure(click.ClickException):
+    """A message, and the exit status that says to a launcher what kind of failure it is."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click has one for the class
+
+
 class Command(click.Command):
     """Reports errors in one sentence, without a traceback (RECGRAPH_TRACEBACK=1 shows it)."""
 
@@ -61,7 +70,86 @@ class Command(click.Command):
         except (RecgraphError, FetchError, ValueError, OSError, OpError, MemoryError) as error:
             if isinstance(error, BrokenPipeError) or os.environ.get("RECGRAPH_TRACEBACK"):
                 raise
-            raise click.ClickException(_message(error)) from error
+            raise Failure(_message(error), getattr(error, "exit_code", 1)) from error
+
+
+class Supervised(Command):
+    """A command that may run as several workers: then this process starts and watches them, without TensorFlow."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keeps the arguments for the workers."""
+        ctx.meta["arguments"] = list(args)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Starts workers where several are asked for and this process is none of them."""
+        if recgraph_launch.SUPERVISED in os.environ:
+            return _as_worker(lambda: super(Supervised, self).invoke(ctx))
+        plan = _plan(ctx.params, [sys.executable, "-m", "recgraph_command", str(ctx.info_name), *ctx.meta["arguments"]])
+        return super().invoke(ctx) if plan is None else ctx.exit(_supervised(plan))
+
+
+def _as_worker(work: Callable[[], Any]) -> None:
+    """Runs a worker's part and ends the process: TensorFlow would wait for workers that are gone before it does."""
+    try:
+        work()
+    except click.ClickException as failure:
+        failure.show()
+        status = failure.exit_code
+    except click.exceptions.Exit as leaving:
+        status = leaving.exit_code
+    else:
+        status = 0
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _plan(options: dict[str, Any], command: list[str]) -> recgraph_launch.Plan | None:
+    """The workers that the options or the environment ask for; None for none."""
+    count, hosts, index, restarts = (options[name] for name in ("workers", "hosts", "index", "max_restarts"))
+    if count is not None and hosts is not None:
+        raise click.UsageError(
+            "--workers starts workers on this machine, --hosts names those of several: give one of them"
+        )
+    if index is not None and hosts is None:
+        raise click.UsageError("--index is this worker's place in --hosts: give both")
+    final = frozenset({1, 2})  # what went wrong has been said, and would go wrong again
+    if count is not None and count > 1:
+        return recgraph_launch.on_this_machine(count, command, restarts, final)
+    described = hosts is not None or options["kubernetes"] is not None
+    if described or "TF_CONFIG" in os.environ or int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
+        # Where it is in the cluster the worker finds out by itself.
+        return recgraph_launch.Plan(tuple(command), (), index or 0, 1, restarts, final)
+    return None
+
+
+def _supervised(plan: recgraph_launch.Plan) -> int:
+    """Runs workers, and says in red what becomes of them."""
+    return recgraph_launch.supervise(plan, lambda text: click.secho(text, fg="yellow", err=True))
+
+
+def _cluster_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Options for training with several workers."""
+    options = [
+        click.option("--workers", type=COUNT, help="Train with so many processes on this machine."),
+        click.option("--hosts", help="Train with others: host:port of every worker, with commas. Or set TF_CONFIG."),
+        click.option("--index", type=click.IntRange(0), help="Of this worker in --hosts, from 0."),
+        click.option("--kubernetes", help="Label selector of the workers' pods, such as app=train."),
+        click.option(
+            "--max-restarts", type=click.IntRange(0), default=0, show_default=True, help="After failures of workers."
+        ),
+        click.option("--timeout", type=click.FloatRange(1), default=60, show_default=True, help=_TIMEOUT),
+        click.option("--start-timeout", type=click.FloatRange(1), default=300, show_default=True, help=_START_TIMEOUT),
+        click.option("--deterministic", is_flag=True, help="The same bits in every run and for 1, 2, 4 or 8 workers."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+_TIMEOUT = "Seconds in a step after which a worker that does not answer is taken as lost."
+_START_TIMEOUT = "Seconds for all workers to be there."
 
 
 class Group(click.Group):
@@ -162,7 +250,7 @@ def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-@main.command()
+@main.command(cls=Supervised)
 @click.option("--model", type=click.Choice(MODELS), default="tree_lstm", show_default=True)
 @data_option
 @click.option("--out", type=FOLDER, required=True, help="Folder of the run; an existing run is continued.")
@@ -180,21 +268,31 @@ def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--gradient", type=click.Choice(["cache", "recompute"]), default="cache", show_default=True)
 @click.option("--implementation", type=click.Choice(["recursive", "iterative"]), default="recursive", hidden=True)
 @click.option("--fresh", is_flag=True, help="Delete an existing run in the folder.")
+@_cluster_options
 @json_option
 def train(out: Path, data: Path | None, vectors: Path | None, fresh: bool, as_json: bool, **options: Any) -> None:
-    """Train a model. The same command continues a run that was stopped."""
+    """Train a model. The same command continues a run that was stopped, with any number of workers."""
+    from recgraph.distribute import distribute
     from recgraph.train import console, tasks
     from recgraph.train.settings import Settings
 
     names = ("embedding", "hidden", "dropout", "l2", "batch_size", "learning_rate", "embedding_rate")
     hyper = {name: options.pop(name) for name in names}
+    hosts, index = options.pop("hosts"), options.pop("index")
+    described = {"hosts": hosts.split(",") if hosts else None, "index": index}
+    described |= {name: options.pop(name) for name in ("kubernetes", "timeout", "start_timeout")}
+    del options["workers"], options["max_restarts"]  # for the process that started this one
+    # First, because TensorFlow does not join a cluster once it has been used.
+    cluster = distribute(**described) if recgraph_launch.SUPERVISED in os.environ else None
     settings = Settings(
         data=str(tasks.TASKS[options["task"]].folder(data).resolve()),
         vectors=str(vectors.resolve()) if vectors else None,
         hyper={name: value for name, value in hyper.items() if value is not None},
         **options,
     )
-    console.train(out, settings, fresh, as_json)
+    # A worker that was started again after a failure continues, though the command says --fresh.
+    is_fresh = fresh and os.environ.get(recgraph_launch.RESTART, "0") == "0"
+    console.train(out, settings, is_fresh, as_json, cluster)
 
 
 @main.command()
@@ -389,6 +487,21 @@ def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture
         click.echo(str(picture))
     if status:
         raise SystemExit(status)
+
+
+@main.command(cls=click.Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("workers", type=COUNT)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--max-restarts", type=click.IntRange(0), default=0, show_default=True, help="After failures of workers.")
+@click.pass_context
+def launch(ctx: click.Context, workers: int, command: tuple[str, ...], max_restarts: int) -> None:
+    """Run COMMAND as so many WORKERS on this machine: recgraph launch 4 -- python my_training.py
+
+    Each gets its place in the cluster by TF_CONFIG; `rg.distribute()` in the program brings the cluster up. When a
+    worker fails, all are ended, and started again as often as --max-restarts allows. The output of all but the first
+    has their number in front.
+    """
+    ctx.exit(_supervised(recgraph_launch.on_this_machine(workers, command, max_restarts)))
 
 
 @main.command(cls=click.Command)

@@ -246,7 +246,7 @@ class BuildLibraries(build_ext):
 setup(
     packages=list(packages()),
     package_dir=packages(),
-    py_modules=["recgraph_command", "recgraph_doctor"],
+    py_modules=["recgraph_command", "recgraph_doctor", "recgraph_launch"],
     ext_modules=[Extension("recgraph.native", sources_of("core", "ops", "kernels", "python", "interpreter"))],
     cmdclass={"build_ext": BuildLibraries},
 )

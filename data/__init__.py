@@ -23,7 +23,7 @@ from recgraph.data.imdb import (
     sentences,
 )
 from recgraph.data.pairs import PairBatch, pair_dataset
-from recgraph.data.pipeline import TreeBatch, encode, tree_dataset
+from recgraph.data.pipeline import Part, Share, TreeBatch, encode, tree_dataset
 from recgraph.data.ptb import (
     TreeFormatError,
     from_nltk,
@@ -57,9 +57,11 @@ __all__ = [
     "PairBatch",
     "PairFormatError",
     "Pairs",
+    "Part",
     "Question",
     "Review",
     "ReviewFormatError",
+    "Share",
     "Source",
     "TopDownBatch",
     "Tree",

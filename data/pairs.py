@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from recgraph.data.dependency import ROOT
-from recgraph.data.pipeline import batches
+from recgraph.data.pipeline import Order, Share, batches
 from recgraph.data.sick import Pair
 from recgraph.data.vocabulary import Vocabulary
 
@@ -45,6 +45,7 @@ def pair_dataset(
     shuffle_seed: int | None = None,
     first_epoch: int = 0,
     epochs: int = 1,
+    share: Share | None = None,
 ) -> tf.data.Dataset:
     """Makes a dataset of `PairBatch`, of known cardinality; the last batch of an epoch may be smaller.
 
@@ -55,6 +56,7 @@ def pair_dataset(
         shuffle_seed: seed of the order, which depends on it and the epoch alone; None keeps the given order.
         first_epoch: number of the first epoch.
         epochs: number of epochs.
+        share: the part of one of several workers; a pair counts as one tree of all its words.
 
     Raises:
         ValueError: a batch size below 1, an epoch below 0.
@@ -72,7 +74,8 @@ def pair_dataset(
         both = tf.gather(sentences, tf.reshape(tf.stack([2 * rows, 2 * rows + 1], 1), [-1]))
         return _link(both.flat_values, tf.cast(both.row_splits, tf.int32), tf.gather(scores, rows))
 
-    return batches(len(pairs), batch_size, make, shuffle_seed, first_epoch, epochs)
+    order = Order(len(pairs), batch_size, shuffle_seed, first_epoch, epochs)
+    return batches(order, make, np.diff(splits[::2]).astype(np.int32), share)
 
 
 def _link(table: tf.Tensor, splits: tf.Tensor, scores: tf.Tensor) -> PairBatch:

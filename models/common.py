@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.models import recursion
+from recgraph.models import losses, recursion
 from recgraph.models.hyper import Hyper, State
 
 
@@ -143,12 +143,12 @@ class TreeModel(WordNetwork):
         """Class scores, float32 `[n, C]`, of hidden rows, float32 `[n, H]`."""
         return tf.nn.bias_add(tf.matmul(hidden, self.output_kernel), self.output_bias)
 
-    def loss(self, batch: Any, dropout_seed: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+    def loss(self, batch: Any, dropout_seed: tf.Tensor | losses.Draws | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Computes the cross-entropy at every labelled node of a batch.
 
         Args:
           batch: a `recgraph.data.TreeBatch` of B trees.
-          dropout_seed: int32 `[2]`, seeds dropout; None disables it.
+          dropout_seed: int32 `[2]`, or `Draws`; seeds dropout, and None disables it.
 
         Returns:
           The sum over all nodes, a float32 scalar, and the class scores at the roots, float32 `[B, C]`.

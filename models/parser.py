@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph.data import whole
+from recgraph.models import losses
 from recgraph.models.common import WordNetwork
 from recgraph.models.hyper import Hyper
 
@@ -62,12 +63,12 @@ class SpanParser(WordNetwork):
         self.span_bias = self._zeros("span_bias", span)
         self.score_kernel = self._matrix("score_kernel", span, 1)
 
-    def loss(self, batch: Any, dropout_seed: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+    def loss(self, batch: Any, dropout_seed: tf.Tensor | losses.Draws | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Minus the log-probability of the cuts of given trees, each against the other cuts of its span.
 
         Args:
           batch: a `recgraph.data.TreeBatch`; its labels are not used.
-          dropout_seed: int32 `[2]`, draws the words that are read as unknown; none where left out.
+          dropout_seed: int32 `[2]`, or `Draws`; draws the words that are read as unknown; none where left out.
 
         Returns:
           The sum over the nodes, float32 scalar; and for each tree how many cuts are where they would be made, and how
@@ -150,9 +151,9 @@ class SpanParser(WordNetwork):
         right = tf.tanh(rows[-1:] - rows[1:-1] + self.span_bias)
         return tf.matmul(left + right, self.score_kernel)[:, 0]
 
-    def _drop(self, words: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def _drop(self, words: tf.Tensor, seed: tf.Tensor | losses.Draws) -> tf.Tensor:
         """Some of the words as the unknown one, of which training would see none otherwise."""
-        return tf.where(tf.random.stateless_uniform(tf.shape(words), seed) < self.hyper.dropout, 0, words)
+        return tf.where(losses.word_draws(words, seed) < self.hyper.dropout, 0, words)
 
 
 def sentences(batch: Any) -> tf.Tensor:

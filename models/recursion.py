@@ -30,7 +30,7 @@ class Cells(Protocol):
     def logits(self, hidden: tf.Tensor) -> tf.Tensor: ...
 
 
-def loss(model: Cells, batch: Any, dropout_seed: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+def loss(model: Cells, batch: Any, dropout_seed: tf.Tensor | losses.Draws | None) -> tuple[tf.Tensor, tf.Tensor]:
     """See `TreeModel.loss`. An invocation returns its state and the loss of its subtree: training needs no more."""
     batch = whole(batch)
     target, weight = losses.targets(batch)

@@ -9,11 +9,12 @@ from recgraph import batch, errors, native
 from recgraph.coexec import steps, watch
 from recgraph.core.decorator import subgraph
 from recgraph.core.subgraph import SubGraph
+from recgraph.distribute import distribute
 from recgraph.draw import draw
 from recgraph.function import function
 from recgraph.speculate import speculation
 
-__all__ = ["SubGraph", "batch", "draw", "errors", "function", "speculation", "steps", "subgraph"]
+__all__ = ["SubGraph", "batch", "distribute", "draw", "errors", "function", "speculation", "steps", "subgraph"]
 
 __version__ = importlib.metadata.version("recgraph")
 

@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[1]
 FOUNDATION = {"cpython", "defects", "errors", "logs", "explaining", "tf_private"}
 CORE = {*FOUNDATION, "native", "ops", "core"}
 FEATURES = {"batch", "speculate", "coexec"}
-PUBLIC = {*CORE, *FEATURES, "auto", "draw", "keras", "testing", "function", "recgraph"}
+PUBLIC = {*CORE, *FEATURES, "auto", "distribute", "draw", "keras", "testing", "function", "recgraph"}
 MAY_IMPORT: dict[str, set[str]] = {
     "cpython": set(),
     "errors": {"cpython"},
@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "function": CORE | FEATURES | {"auto"},
     "keras": CORE | {"function"},
     "recgraph": PUBLIC,
+    "distribute": {"errors", "logs", "tf_private"},
     "data": {"errors"},
     "models": PUBLIC | {"data"},
     "train": PUBLIC | {"data", "models"},
@@ -60,7 +61,7 @@ PACKAGE = list(python_files("recgraph", "models", "data", "benchmarks"))
 EVERYTHING = [
     *PACKAGE,
     *python_files("tests", "examples", "tools"),
-    *map(Path, ("recgraph_command.py", "recgraph_doctor.py", "setup.py")),
+    *map(Path, ("recgraph_command.py", "recgraph_doctor.py", "recgraph_launch.py", "setup.py")),
 ]
 NATIVE = sorted(p.relative_to(REPOSITORY) for p in (REPOSITORY / "cc").rglob("*") if p.suffix in {".cc", ".h"})
 

@@ -174,6 +174,14 @@ def current_graph() -> Any:
     return _ops.get_default_graph()
 
 
+def outermost_graph() -> Any:
+    """The graph of the function that is traced now, also from within its branches and loops."""
+    graph = _ops.get_default_graph()
+    while isinstance(getattr(graph, "outer_graph", None), FuncGraph):
+        graph = graph.outer_graph
+    return graph
+
+
 def run_grappler(graph_def: Any, fetches: list[str], config: Any) -> Any:
     """TensorFlow's graph optimizer on a GraphDef with its library; there is no public door to it."""
     graph = tf.Graph()

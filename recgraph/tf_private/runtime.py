@@ -74,6 +74,15 @@ def executing_eagerly() -> bool:
     return bool(_context.executing_eagerly())
 
 
+def require_peer(task: str, seconds: float) -> None:
+    """Returns if a worker of the cluster answers; there is no public way to ask.
+
+    Raises:
+      tf.errors.OpError: it does not, or it has been started again.
+    """
+    _context.context().check_collective_ops_peer_health(task, int(seconds * 1000))
+
+
 def eagerly() -> Any:
     """A context in which operations run at once, also inside of an explicit graph, which `tf.init_scope` keeps."""
     return _context.eager_mode()

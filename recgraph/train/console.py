@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from recgraph.data import Tree, Vocabulary, load_sst
+from recgraph.distribute import Cluster
 from recgraph.train import pictures, predictor, run, trainer
 from recgraph.train.history import Record
 from recgraph.train.settings import Settings
@@ -28,10 +29,13 @@ def echo_json(record: Any) -> None:
     click.echo(json.dumps(record, ensure_ascii=False))
 
 
-def train(folder: Path, settings: Settings, fresh: bool, as_json: bool) -> list[Record]:
-    """Trains with a progress bar, or with a JSON line an epoch."""
-    prepared = run.prepare(folder, settings, fresh)
-    training = trainer.Trainer(prepared)
+def train(folder: Path, settings: Settings, fresh: bool, as_json: bool, cluster: Cluster | None = None) -> list[Record]:
+    """Trains with a progress bar, or with a JSON line an epoch; of several workers the chief shows them."""
+    cluster = cluster or Cluster.alone()
+    prepared = cluster.on_chief(lambda: run.prepare(folder, settings, fresh))
+    training = trainer.Trainer(prepared or run.follow(folder, settings), cluster)
+    if not cluster.is_chief:
+        return training.fit(lambda sums: None, lambda record: None)
     if as_json:
         return training.fit(lambda sums: None, echo_json)
     if training.continued_after:

@@ -67,6 +67,16 @@ def prepare(folder: Path, settings: Settings, fresh: bool = False) -> Run:
     return Run(folder, settings, vocabulary, model)
 
 
+def follow(folder: Path, settings: Settings) -> Run:
+    """The run of a worker that is not the chief: the same model and vocabulary, and nothing is read or written there.
+
+    Its weights are the chief's, once training begins.
+    """
+    vocabulary = treebank.build_vocabulary(settings, treebank.load(settings))
+    _, known = treebank.vectors(settings, vocabulary)
+    return Run(folder, settings, vocabulary, _build(settings, settings.full_hyper(**known), len(vocabulary), None))
+
+
 def load(folder: Path) -> Run:
     """Opens a trained run with its best weights; needs neither the data nor the vectors that it was trained with.
 
@@ -161,7 +171,8 @@ def _load_able(folder: Path, what: str, tasks: tuple[str, ...]) -> Run:
 
 def _build(settings: Settings, hyper: Any, words: int, matrix: np.ndarray | None) -> Any:
     model = settings.model_class()(words, hyper, matrix, settings.seed)
-    model.engine, model.gradient = settings.engine, settings.gradient
+    model.engine = "batched" if settings.deterministic else settings.engine
+    model.gradient = settings.gradient
     return model
 
 

@@ -39,6 +39,7 @@ class Settings:
       hyper: hyper-parameters that differ from the model's defaults.
       implementation: "recursive", or "iterative" for the baseline.
       engine, gradient: as in `recgraph.SubGraph`.
+      deterministic: whether weights are to be the same to the last bit in every run, for any number of workers.
     """
 
     model: str
@@ -52,6 +53,7 @@ class Settings:
     implementation: str = "recursive"
     engine: str = "auto"
     gradient: str = "cache"
+    deterministic: bool = False
 
     def full_hyper(self, **known: Any) -> Hyper:
         """The model's defaults with what was asked for, the classes of the task, and `known` put in."""
@@ -72,6 +74,13 @@ class Settings:
                 found=f"--model {self.model} --task {self.task}",
                 expected=f"one of {', '.join(models)} for this task",
                 next_step=f"give --task {' or '.join(able)}" if able else "give another --model",
+            )
+        if self.deterministic and (self.engine == "parallel" or self.implementation == "iterative"):
+            raise RunError(
+                "this way to compute does not give the same bits in every run",
+                found=f"--deterministic with engine={self.engine!r}, implementation={self.implementation!r}",
+                expected="the batched engine, which adds in a fixed order",
+                next_step="leave out --engine, or --deterministic",
             )
         return models[self.model]
 

@@ -8,9 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from recgraph.data import TreeBatch
+from recgraph.data import Share, TreeBatch
+from recgraph.distribute import SHARDS, Cluster, Reduction, ShardedReduction, divided, shards_of, stays_sparse
 from recgraph.models import TreeModel
 from recgraph.models.baselines import Iterative
+from recgraph.models.losses import Draws
 from recgraph.train.optimizer import TreeOptimizer
 from recgraph.train.tasks import TASKS, Task
 
@@ -60,10 +62,84 @@ def batch_signature() -> TreeBatch:
     return TASKS["fine"].signature
 
 
+class Ways:
+    """How the workers of a cluster divide a batch, and how they add up what they get.
+
+    Attributes:
+      cluster: the workers.
+      share: the parts that this one has, or None: it is alone and has all.
+    """
+
+    def __init__(self, cluster: Cluster, is_deterministic: bool = False, sparse: bool = True):
+        """Chooses.
+
+        Args:
+          cluster: the workers.
+          is_deterministic: whether the sums are not to depend on their number.
+          sparse: whether the embedding's gradient stays rows.
+        """
+        self.cluster, self._is_sparse, self._is_deterministic = cluster, sparse, is_deterministic
+        if is_deterministic:
+            self.share: Share | None = Share(SHARDS, *shards_of(cluster.collectives))
+        else:
+            self.share = Share(cluster.size, cluster.index, 1) if cluster.size > 1 else None
+
+    @property
+    def parts(self) -> int:
+        """How many parts of a batch this worker has."""
+        return 1 if self.share is None else self.share.count
+
+    def divisor(self, examples: tf.Tensor) -> tf.Tensor:
+        """What to divide a loss by before its gradient is taken; where there are several parts, `mean` divides."""
+        return tf.maximum(examples, 1.0) if self.share is None else tf.ones([])
+
+    def mean(
+        self, part: Callable[[tf.Tensor], tuple[list[Any], tf.Tensor]], variables: list[tf.Variable]
+    ) -> tuple[list[Any], tf.Tensor]:
+        """Gradients of the mean loss of an example of the whole batch, and the sums of the figures of `train`.
+
+        Args:
+          part: computes the next part of this worker.
+          variables: the last of them is the embedding.
+        """
+        if self.share is None:
+            return part(tf.constant(0))
+        sparse = [len(variables) - 1] if self._is_sparse else []
+        if self._is_deterministic:
+            sums, figures = ShardedReduction(self.cluster.collectives, variables, sparse, 4)(part)
+        else:
+            sums, figures = Reduction(self.cluster.collectives, variables, sparse, 4)(*part(tf.constant(0)))
+        return divided(sums, figures[3]), figures
+
+
+def chosen_ways(cluster: Cluster, is_deterministic: bool, model: Any, batches: Callable[[Share], Any]) -> Ways:
+    """`Ways` with the cheaper form of the embedding's gradient, which is measured where it changes nothing else.
+
+    Args:
+      cluster: the workers.
+      is_deterministic: as in `Ways`; rows then.
+      model: has the embedding.
+      batches: makes the dataset of a share.
+    """
+    ways = Ways(cluster, is_deterministic)
+    if ways.share is None or is_deterministic:
+        return ways
+    batch, _ = next(iter(batches(ways.share)))
+    words = int(tf.size(tf.unique(batch.words).y))
+    return Ways(cluster, sparse=stays_sparse(cluster, tuple(model.embedding.shape), words))
+
+
 class TrainingSteps(tf.Module):
     """The steps of one run. Many steps are one loop in a graph: calling a graph from Python costs 0.3 ms."""
 
-    def __init__(self, model: Any, implementation: str = "recursive", seed: int = 0, task: Task = TASKS["fine"]):
+    def __init__(
+        self,
+        model: Any,
+        implementation: str = "recursive",
+        seed: int = 0,
+        task: Task = TASKS["fine"],
+        ways: Ways | None = None,
+    ):
         """Creates the optimizer and the loops.
 
         Args:
@@ -71,6 +147,7 @@ class TrainingSteps(tf.Module):
           implementation: "recursive" or "iterative".
           seed: of dropout.
           task: what is learned.
+          ways: how workers add up; by default there is only this one.
         """
         super().__init__(name="steps")
         self.model = model
@@ -78,6 +155,8 @@ class TrainingSteps(tf.Module):
         self.step = tf.Variable(0, dtype=tf.int32, trainable=False, name="step")
         self._network = network(model, implementation)
         self.task, self._seed = task, seed
+        self.ways = ways or Ways(Cluster.alone())
+        self._sources = [*model.weights, model.embedding]
         self._train_loop = tf.function(self._train_many, autograph=False)
         self._evaluate_loop = tf.function(lambda it, n: _loop(self._evaluate, it, n, task.nothing)[0], autograph=False)
 
@@ -85,15 +164,22 @@ class TrainingSteps(tf.Module):
         """Trains on the next batches of a `tf.data` iterator.
 
         Returns:
-          Sums, float32 `[4]`: loss, the task's hits and what to divide them by, examples.
+          Sums over all workers, float32 `[4]`: loss, the task's hits and what to divide them by, examples.
 
         Raises:
           NotFiniteError: a loss is infinite or no number; no later step was done, and the weights are of no more use.
+          WorkerLostError: another worker has failed.
         """
-        sums, done = self._train_loop(batches, tf.constant(steps))
+        with self.ways.cluster.watched():
+            sums, done = self._train_loop(batches, tf.constant(steps))
+            sums = sums.numpy()
         if not np.isfinite(sums[0]):
             raise NotFiniteError(int(done) - 1)
-        return sums.numpy()
+        return sums
+
+    def prepare(self, batches: Iterator[Any]) -> None:
+        """Traces the training loop, so that nobody waits in a step for a worker that needs longer for it."""
+        self._train_loop.get_concrete_function(batches, tf.constant(0))
 
     def evaluate(self, batches: Iterator[Any], steps: int) -> np.ndarray:
         """The task's tally of the next batches of a `tf.data` iterator."""
@@ -103,21 +189,33 @@ class TrainingSteps(tf.Module):
         """Sums over steps, up to the first whose loss is not finite, and how many steps were done."""
         return _loop(self._train, batches, steps, tf.zeros([4]), lambda sums: tf.math.is_finite(sums[0]))
 
-    def _train(self, sums: tf.Tensor, batch: Any) -> tf.Tensor:
-        model = self.model
-        sources = [*model.weights, model.embedding]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(sources)
-            loss, output = self._network.loss(batch, tf.stack([self._seed, self.step]))
-            examples = tf.cast(self.task.size(batch), tf.float32)
-            objective = loss / tf.maximum(examples, 1.0)
-        *weights, embedding = tape.gradient(objective, sources)
-        self.optimizer.apply(model, weights, embedding)
+    def _train(self, sums: tf.Tensor, batches: Iterator[Any]) -> tf.Tensor:
+        gradients, figures = self.ways.mean(lambda number: self._gradients(_next(batches)), self._sources)
+        *weights, embedding = gradients
+        self.optimizer.apply(self.model, weights, embedding)
         self.step.assign_add(1)
-        return sums + tf.concat([loss[None], self.task.hits(batch, output), examples[None]], 0)
+        return sums + figures
 
-    def _evaluate(self, tally: tf.Tensor, batch: Any) -> tf.Tensor:
+    def _gradients(self, element: Any) -> tuple[list[Any], tf.Tensor]:
+        """Of a part of a batch: gradients of its loss, by `Ways.divisor`, and its figures as `train` returns them."""
+        seed = tf.stack([self._seed, self.step])
+        batch, draws = (element[0], Draws(seed, element[1])) if self.ways.share is not None else (element, seed)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self._sources)
+            loss, output = self._network.loss(batch, draws)
+            examples = tf.cast(self.task.size(batch), tf.float32)
+            objective = loss / self.ways.divisor(examples)
+        figures = tf.concat([loss[None], self.task.hits(batch, output), examples[None]], 0)
+        return tape.gradient(objective, self._sources), figures
+
+    def _evaluate(self, tally: tf.Tensor, batches: Iterator[Any]) -> tf.Tensor:
+        batch = _next(batches)
         return self.task.tally(tally, batch, self._network.predict(batch))
+
+
+def _next(batches: Any) -> Any:
+    """The next element, in a graph, where Python's `next` would be that of the time of tracing."""
+    return batches.get_next()
 
 
 def _loop(
@@ -127,14 +225,14 @@ def _loop(
     start: tf.Tensor,
     may_go_on: Callable[[tf.Tensor], tf.Tensor] = lambda value: tf.constant(True),
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Runs a step on so many batches, strictly one after the other; it makes a new value of the last one.
+    """Runs so many steps, strictly one after the other; each takes what it needs and makes a new value of the last one.
 
     Returns:
       The last value, and how many steps were done: fewer where a value is one after which no step may follow.
     """
     done, value = tf.while_loop(
         lambda done, value: tf.logical_and(done < steps, may_go_on(value)),
-        lambda done, value: (done + 1, step(value, batches.get_next())),
+        lambda done, value: (done + 1, step(value, batches)),
         (0, start),
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, *start.shape[1:]])),
         parallel_iterations=1,  # a step reads the weights that the step before has written

@@ -31,7 +31,7 @@ def read(kind: Any, path: Path, what: str, choices: dict[str, Any] | None = None
     """Reads what `write` wrote; keys that are missing have their defaults.
 
     Args:
-      kind: the dataclass; its fields are numbers from 0, strings, None, or dicts.
+      kind: the dataclass; its fields are numbers from 0, strings, booleans, None, or dicts.
       path: the file.
       what: is in it, for messages.
       choices: key -> the values that it may have, where these are few.
@@ -90,6 +90,8 @@ def _expected(hint: Any, choices: Any, value: Any) -> str | None:
     kind = typing.get_origin(kinds[0]) or kinds[0]
     if choices is not None:
         return None if isinstance(value, str) and value in choices else f"one of {', '.join(choices)}"
+    if kind is bool:
+        return None if isinstance(value, bool) else "true or false"
     if kind is int:
         return None if type(value) is int and value >= 0 else "a whole number from 0"
     if kind is float:

@@ -62,6 +62,9 @@ class Task(Protocol):
     def tally(self, before: tf.Tensor, batch: Any, output: tf.Tensor) -> tf.Tensor:
         """The tally with a batch, of which `output` is what the model's `predict` gives."""
 
+    def together(self, tallies: Sequence[np.ndarray]) -> np.ndarray:
+        """The tally of all parts of a data set, in whichever way it was divided."""
+
     def figures(self, tally: np.ndarray) -> dict[str, float]:
         """What is told of a data set."""
 
@@ -98,6 +101,10 @@ class Trees:
     def described(self, batch: Any, vocabulary: Any) -> str:
         """The first trees' words."""
         return _words(batch.words, vocabulary)
+
+    def together(self, tallies: Sequence[np.ndarray]) -> np.ndarray:
+        """Counts add up; they are whole numbers, so without rounding."""
+        return np.sum(tallies, 0)
 
     def size(self, batch: Any) -> tf.Tensor:
         """A tree has one root."""
@@ -211,6 +218,11 @@ class Relatedness:
     def tally(self, before: tf.Tensor, batch: Any, output: tf.Tensor) -> tf.Tensor:
         """A row for each pair."""
         return tf.concat([before, tf.stack([output, batch.scores], 1)], 0)
+
+    def together(self, tallies: Sequence[np.ndarray]) -> np.ndarray:
+        """All rows, sorted, so that what is computed of them does not depend on who had which."""
+        rows = np.concatenate(tallies)
+        return rows[np.lexsort(rows.T)]
 
     def figures(self, tally: np.ndarray) -> dict[str, float]:
         """Pearson, Spearman, mean squared error."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from recgraph.data import Share
+from recgraph.distribute import Cluster
 from recgraph.errors import RecgraphError
 from recgraph.train import treebank
 from recgraph.train.checkpoints import Checkpoints
 from recgraph.train.history import History, Record, draw_curve
 from recgraph.train.run import KEPT, Run
-from recgraph.train.steps import NotFiniteError, TrainingSteps
+from recgraph.train.steps import NotFiniteError, TrainingSteps, Ways, chosen_ways
 from recgraph.train.tasks import TASKS
 
 
@@ -86,20 +92,34 @@ class Progress(tf.Module):
 
 
 class Trainer:
-    """Trains a run. All state is in variables that a checkpoint holds, or follows from the seed and the epoch."""
+    """Trains a run. All state is in variables that a checkpoint holds, or follows from the seed and the epoch.
 
-    def __init__(self, run: Run):
-        """Restores the last checkpoint of the run, if there is one."""
+    Of several workers the first, the chief, reads and writes the folder of the run. The others get its state, and do
+    the same steps.
+    """
+
+    def __init__(self, run: Run, cluster: Cluster | None = None):
+        """Restores the last checkpoint of the run, if there is one.
+
+        Args:
+          run: what to train.
+          cluster: the workers that do; by default there is only this one.
+        """
         self.run = run
+        self.cluster = cluster or Cluster.alone()
         self.task = TASKS[run.settings.task]
         self.progress = Progress()
-        self._steps = TrainingSteps(run.model, run.settings.implementation, run.settings.seed, self.task)
+        ways = Ways(self.cluster, run.settings.deterministic)
+        self._steps = TrainingSteps(run.model, run.settings.implementation, run.settings.seed, self.task, ways)
         state = tf.train.Checkpoint(
             model=run.model, optimizer=self._steps.optimizer, step=self._steps.step, progress=self.progress
         )
         self._checkpoints = Checkpoints(state, run.folder / "checkpoints", KEPT)
         self._best = run.best()
-        self.continued_after = self._checkpoints.restore() or 0
+        self.cluster.on_chief(self._checkpoints.restore)
+        self.cluster.broadcast([*run.model.variables, *self._steps.optimizer.accumulators, self._steps.step])
+        self.cluster.broadcast(self.progress.variables)
+        self.continued_after = int(self.progress.epoch)
 
     def fit(self, report: Report, finished: Callable[[Record], None]) -> list[Record]:
         """Trains until the last epoch or until dev gets no better.
@@ -109,38 +129,48 @@ class Trainer:
           finished: called with the record of every epoch.
 
         Returns:
-          The records of all epochs, those of an earlier process included.
+          The records of all epochs, those of an earlier process included; none where this is not the chief.
         """
-        history = History(self.run.folder, self.continued_after)
+        history = self.cluster.on_chief(lambda: History(self.run.folder, self.continued_after))
         epochs = range(self.continued_after + 1, self.run.settings.epochs + 1)
         if not self.progress.exhausted(self.run.settings.patience) and epochs:
             self._epochs(epochs, history, report, finished)
+        self.cluster.leave()
+        if history is None:
+            return []
         history.close()
         return history.records
 
-    def _epochs(self, epochs: range, history: History, report: Report, finished: Callable[[Record], None]) -> None:
+    def _epochs(
+        self, epochs: range, history: History | None, report: Report, finished: Callable[[Record], None]
+    ) -> None:
         run = self.run
         bank = treebank.load(run.settings)
+        self.cluster.agree(self._facts(bank))
         size = run.model.hyper.batch_size
-        train = self.task.dataset(
-            bank.train,
-            run.vocabulary,
-            size,
-            shuffle_seed=run.settings.seed,
-            first_epoch=epochs[0],
-            epochs=len(epochs),
-        )
+        order = {"shuffle_seed": run.settings.seed, "first_epoch": epochs[0], "epochs": len(epochs)}
+
+        def training(share: Share | None) -> tf.data.Dataset:
+            return self.task.dataset(bank.train, run.vocabulary, size, share=share, **order)
+
+        self._steps.ways = chosen_ways(self.cluster, run.settings.deterministic, run.model, training)
+        train = training(self._steps.ways.share)
+        steps, batches = int(train.cardinality()) // len(epochs) // self._steps.ways.parts, iter(train)
         dev = self.task.dataset(bank.dev, run.vocabulary, size)
-        steps, batches = int(train.cardinality()) // len(epochs), iter(train)
+        own_dev = dev.shard(self.cluster.size, self.cluster.index)
+        if self.cluster.size > 1:
+            self._steps.prepare(batches)
+            self.cluster.barrier()
         for epoch in epochs:
             try:
                 sums = self._pass(epoch, batches, steps, report)
             except NotFiniteError as error:
                 raise self._diverged(epoch, error.step, bank.train) from error
-            record = self._epoch(epoch, sums, dev)
-            history.add(record)
-            draw_curve(history.records, run.folder / "curve.png")
-            finished(record)
+            record = self._epoch(epoch, sums, own_dev)
+            if history is not None:
+                history.add(record)
+                draw_curve(history.records, run.folder / "curve.png")
+                finished(record)
             if self.progress.exhausted(run.settings.patience):
                 break
 
@@ -156,6 +186,21 @@ class Trainer:
         if not all(bool(tf.reduce_all(tf.math.is_finite(weight))) for weight in self._weights()):
             raise NotFiniteError(steps - 1)  # its loss was finite, and its update was not
         return sums
+
+    def _facts(self, bank: Any) -> dict[str, str]:
+        """What all workers must have in common. Paths may differ, and the weights are the chief's."""
+        settings = dataclasses.asdict(self.run.settings) | {
+            "data": "",
+            "vectors": self.run.settings.vectors is not None,
+        }
+        return {
+            "version of recgraph": importlib.metadata.version("recgraph"),
+            "version of TensorFlow": tf.__version__,
+            "settings": json.dumps(settings, sort_keys=True),
+            "training data": _hash(bank.train),
+            "dev data": _hash(bank.dev),
+            "vocabulary": _hash(self.run.vocabulary.words),
+        }
 
     def _weights(self) -> list[tf.Variable]:
         return [*self.run.model.weights, self.run.model.embedding]
@@ -180,12 +225,25 @@ class Trainer:
         training = {"loss": sums.loss, self.task.hit: sums.hits, f"{self.task.unit}_per_second": sums.speed}
         figures = evaluate(self._steps, dev)
         best = self.progress.record(epoch, figures[self.task.target])
-        if best:
-            self._best.save(epoch)
-        self._checkpoints.save(epoch)
+
+        def save() -> None:
+            if best:
+                self._best.save(epoch)
+            self._checkpoints.save(epoch)
+
+        self.cluster.on_chief(save)
         return {"epoch": epoch, **training, "dev": figures, "best": best}
 
 
 def evaluate(steps: TrainingSteps, dataset: tf.data.Dataset) -> dict[str, float]:
-    """The figures of the task over a data set."""
-    return steps.task.figures(steps.evaluate(iter(dataset), int(dataset.cardinality())))
+    """The figures of the task over a data set, of which each worker has a part."""
+    tally = steps.evaluate(iter(dataset), int(dataset.cardinality()))
+    return steps.task.figures(steps.task.together(steps.ways.cluster.exchange_rows(tally)))
+
+
+def _hash(examples: Iterable[Any]) -> str:
+    """A short hash of what the examples say."""
+    found = hashlib.sha256()
+    for example in examples:
+        found.update(repr(example).encode())
+    return found.hexdigest()[:16]

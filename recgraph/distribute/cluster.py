@@ -1,0 +1,415 @@
+"""`distribute()` brings up the cluster that this process is a worker of; a `Cluster` is what it does with the others.
+
+The engine is that of `tf.distribute.MultiWorkerMirroredStrategy`: it starts TensorFlow's server, and the collectives
+run over its connections. Every wait has a bound, after which each worker that is left says who is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph.distribute.collectives import Collectives
+from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementError, WorkerLostError
+from recgraph.distribute.place import Place, find_place
+from recgraph.distribute.reduction import Reduction, divided
+from recgraph.logs import logger
+from recgraph.tf_private import require_peer
+
+log = logger("distribute")
+
+Result = TypeVar("Result")
+
+TIMEOUT = 60.0
+START_TIMEOUT = 300.0
+_PROBE_SECONDS = 2.0
+# What the runtime reports when a collective is broken off, in whichever way it has learned of it.
+_BROKEN = (
+    tf.errors.UnavailableError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
+    tf.errors.UnknownError,
+)
+_SIGNS = ("ollective", "RPC", "/job:worker", "ocket", "oordination")
+_REASON = re.compile(r"^Collective.*", re.MULTILINE)
+
+_current: Cluster | None = None
+
+
+class Cluster:
+    """The workers that train together, seen from one of them.
+
+    All workers run the same program and call what is here in the same order. As a context manager it leaves the cluster
+    at the end of the block.
+
+    Attributes:
+      place: the addresses, and this worker's index.
+      strategy: the `tf.distribute.Strategy` behind it, for programs with replica functions; None for a single worker.
+      collectives: sums and gathers, for graphs.
+      timeout: after so many seconds a worker that waits for the others gives up.
+      start_timeout: the same, while the others are being started, or trace their graphs.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        strategy: Any = None,
+        timeout: float = TIMEOUT,
+        start_timeout: float = START_TIMEOUT,
+    ):
+        """See `distribute`."""
+        self.place, self.strategy = place, strategy
+        self.timeout, self.start_timeout = timeout, start_timeout
+        self.collectives = Collectives(len(place.hosts), place.index, timeout)
+
+    @property
+    def size(self) -> int:
+        """The number of workers."""
+        return len(self.place.hosts)
+
+    @property
+    def index(self) -> int:
+        """Which of them this is."""
+        return self.place.index
+
+    @property
+    def is_chief(self) -> bool:
+        """Is this the first worker, which writes what a training leaves?"""
+        return self.index == 0
+
+    def __repr__(self) -> str:
+        return f"<Cluster: {self.place.name(self.index)} of {self.size}>"
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """A context in which a collective that breaks raises an error that names the worker at fault.
+
+        Raises:
+          WorkerLostError: another worker has ended, has stopped, or cannot be reached.
+        """
+        try:
+            yield
+        except _BROKEN as cause:
+            if self.size == 1 or not any(sign in str(cause) for sign in _SIGNS):
+                raise
+            raise self._lost(cause) from cause
+
+    def _lost(self, cause: tf.errors.OpError) -> WorkerLostError:
+        missing = self._missing()
+        who = " and ".join(missing) or "another worker"
+        how = "do not answer" if len(missing) > 1 else "does not answer" if missing else "has broken off"
+        log.info("collectives are broken: %s", cause.message)
+        reason = _REASON.search(cause.message)
+        return WorkerLostError(
+            f"{who} {how}; {self.place.name(self.index)} cannot go on alone",
+            found=reason.group() if reason else type(cause).__name__,
+            next_step="start all workers again: training continues from the last checkpoint. "
+            "--max-restarts does this by itself",
+        )
+
+    def _missing(self) -> list[str]:
+        found: dict[int, bool] = {}
+
+        def probe(index: int) -> None:
+            try:
+                require_peer(f"/job:worker/replica:0/task:{index}", _PROBE_SECONDS)
+            except tf.errors.OpError:
+                found[index] = True
+
+        threads = [threading.Thread(target=probe, args=(i,), daemon=True) for i in range(self.size) if i != self.index]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(2 * _PROBE_SECONDS)
+        return [self.place.name(index) for index in sorted(found)]
+
+    def barrier(self, timeout: float | None = None) -> None:
+        """Returns once all workers are here.
+
+        Args:
+          timeout: by default that of a start, since workers may have much to do before.
+
+        Raises:
+          WorkerLostError: one has not come.
+        """
+        with self.watched():
+            self.collectives.sum(tf.zeros([1]), timeout or self.start_timeout).numpy()
+
+    def leave(self) -> None:
+        """Ends the work together: after this, a worker that ends breaks nobody's connection.
+
+        Raises:
+          WorkerLostError: one has not come this far.
+        """
+        if self.size == 1:
+            return
+        self.barrier()
+        # A worker is through a barrier before those that still read from it are. When it is through a second one, all
+        # are through the first; and if that breaks, it is because the others have gone, and may.
+        with contextlib.suppress(*_BROKEN):
+            self.collectives.sum(tf.zeros([1])).numpy()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Leaves, unless the block failed: then the others learn it from the connection."""
+        if kind is None:
+            self.leave()
+
+    def exchange(self, text: str) -> list[str]:
+        """Every worker's text, in the order of their indices.
+
+        Raises:
+          WorkerLostError: one has not given its own in time.
+        """
+        return [raw.decode() for raw in self._exchange(text.encode())]
+
+    def exchange_rows(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Every worker's array, in the order of their indices; first dimensions may differ.
+
+        Raises:
+          WorkerLostError: one has not given its own in time.
+        """
+        received = self._exchange(rows.tobytes())
+        return [np.frombuffer(raw, rows.dtype).reshape(-1, *rows.shape[1:]) for raw in received]
+
+    def _exchange(self, raw: bytes) -> list[bytes]:
+        if self.size == 1:
+            return [raw]
+        with self.watched():
+            lengths = self.collectives.gather(tf.constant(len(raw)), self.start_timeout).numpy()
+            width = -(-max(int(lengths.max()), 1) // 4)
+            padded = np.frombuffer(raw.ljust(4 * width, b"\0"), np.int32)
+            gathered = self.collectives.gather(tf.constant(padded), self.start_timeout).numpy()
+        return [row.tobytes()[:length] for row, length in zip(gathered, lengths, strict=True)]
+
+    def agree(self, facts: Mapping[str, str]) -> None:
+        """Compares what the workers have to have in common.
+
+        Args:
+          facts: by what they are called in the message, such as a version or a hash of the data.
+
+        Raises:
+          DisagreementError: on every worker, the same.
+          WorkerLostError: one has not answered.
+        """
+        told = [json.loads(text) for text in self.exchange(json.dumps(dict(facts)))]
+        for name in dict.fromkeys(name for one in told for name in one):
+            values = [one.get(name, "none") for one in told]
+            others = [index for index, value in enumerate(values) if value != values[0]]
+            if others:
+                raise DisagreementError(
+                    f"the workers do not have the same {name}",
+                    found="; ".join(f"{self.place.name(index)}: {values[index]}" for index in others),
+                    expected=f"that of {self.place.name(0)}, the chief: {values[0]}",
+                    next_step="give every worker the same program, options and data",
+                )
+
+    def on_chief(self, action: Callable[[], Result]) -> Result | None:
+        """Runs something on the chief alone, while the others wait for it.
+
+        Returns:
+          Its result; None on the other workers.
+
+        Raises:
+          Exception: on the chief, that of the action.
+          ChiefError: on the other workers, with the text of that.
+        """
+        if self.size == 1:
+            return action()
+        result, problem, said = None, None, ""
+        if self.is_chief:
+            try:
+                result = action()
+            except Exception as error:  # whatever it is, the others must not wait for it
+                problem, said = error, f"{type(error).__name__}: {error}"
+        said = self.exchange(said)[0]
+        if problem is not None:
+            raise problem
+        if said:
+            raise ChiefError(f"{self.place.name(0)}, the chief, cannot go on: {said}")
+        return result
+
+    def broadcast(self, variables: Sequence[tf.Variable]) -> None:
+        """Gives variables on all workers the chief's values, to the last bit."""
+        if self.size == 1:
+            return
+        for variable in variables:
+            value = variable.read_value()
+            # Added as whole numbers, because -0.0 + 0.0 is another float.
+            bits = tf.bitcast(value, tf.int64 if value.dtype.size == 8 else tf.int32)
+            with self.watched():
+                total = self.collectives.sum(bits if self.is_chief else tf.zeros_like(bits), self.start_timeout)
+            variable.assign(tf.bitcast(total, value.dtype))
+
+    def part(self, costs: Sequence[float]) -> list[int]:
+        """Which examples of a batch this worker gets, so that all have about as much to do.
+
+        Args:
+          costs: of all examples, such as numbers of nodes; the same on all workers.
+
+        Returns:
+          Their numbers, ascending; none where there are more workers than examples.
+
+        Example:
+          >>> from recgraph.distribute import Cluster
+          >>> Cluster.alone().part([3, 1, 2])
+          [0, 1, 2]
+        """
+        loads, dealt = [0.0] * self.size, [0] * len(costs)
+        for number in sorted(range(len(costs)), key=lambda number: -costs[number]):
+            least = loads.index(min(loads))
+            loads[least] += costs[number]
+            dealt[number] = least
+        return [number for number, worker in enumerate(dealt) if worker == self.index]
+
+    def mean(
+        self, gradients: Sequence[Any], variables: Sequence[tf.Variable], total: tf.Tensor, count: tf.Tensor
+    ) -> tuple[list[Any], tf.Tensor]:
+        """The gradients and the loss of one machine that has the examples of all workers; for a step's graph.
+
+        Args:
+          gradients: of the *sum* of the losses of this worker's examples; for each variable a tensor, rows
+            (`tf.IndexedSlices`), or None for zeros. A variable must have rows on all workers or on none.
+          variables: float32.
+          total: that sum, a scalar.
+          count: how many examples it has; may differ from worker to worker, and be 0.
+
+        Returns:
+          Gradients of the mean loss over all examples, in the same form, and that loss, float32.
+        """
+        sparse = [number for number, one in enumerate(gradients) if isinstance(one, tf.IndexedSlices)]
+        figures = tf.stack([tf.cast(total, tf.float32), tf.cast(count, tf.float32)])
+        sums, added = Reduction(self.collectives, variables, sparse, 2)(gradients, figures)
+        loss, examples = tf.unstack(added)
+        return divided(sums, examples), loss / tf.maximum(examples, 1.0)
+
+    @staticmethod
+    def alone() -> Cluster:
+        """A cluster of this process only: nothing waits, and sums are what they are."""
+        return Cluster(Place(("localhost:1",), 0))
+
+
+def distribute(
+    hosts: Sequence[str] | None = None,
+    index: int | None = None,
+    *,
+    kubernetes: str | None = None,
+    port: int = 2222,
+    timeout: float = TIMEOUT,
+    start_timeout: float = START_TIMEOUT,
+) -> Cluster:
+    """Brings up the cluster that this process is a worker of, before anything else is done with TensorFlow.
+
+    Args:
+      hosts: `host:port` of all workers; by default `TF_CONFIG` or the scheduler says.
+      index: of this worker among them.
+      kubernetes: label selector of the workers' pods, where there is no `TF_CONFIG`.
+      port: of workers whose scheduler knows only their hosts.
+      timeout: after so many seconds in which a worker does not take part in a collective, the others give up.
+      start_timeout: the same, for all workers to be there, and for what the chief does alone.
+
+    Returns:
+      The cluster; of one worker where nothing describes one. A second call returns the first one's.
+
+    Raises:
+      ClusterError: the description is wrong, or a host does not resolve.
+      PortTakenError: the port of this worker is in use.
+    """
+    global _current
+    if _current is None:
+        place = find_place(hosts, index, kubernetes, port)
+        if place is None:
+            _current = Cluster.alone()
+        else:
+            _current = Cluster(place, _bring_up(place, start_timeout), timeout, start_timeout)
+            sys.excepthook = _end_by(sys.excepthook)
+    return _current
+
+
+def _end_by(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """What happens with an exception that nobody handles: one that says it all ends the process without a traceback.
+
+    At once, too: TensorFlow would wait for the workers that are gone. The exit status tells a launcher that this worker
+    is not the one that failed.
+    """
+
+    def end(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        if not isinstance(error, WorkerLostError):
+            hook(kind, error, traceback)
+            return
+        sys.stdout.flush()
+        sys.stderr.write(f"Error: {error}\n")
+        sys.stderr.flush()
+        os._exit(error.exit_code)
+
+    return end
+
+
+def _bring_up(place: Place, start_timeout: float) -> Any:
+    place.require_usable()
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({"worker": list(place.hosts)}), task_type="worker", task_id=place.index, rpc_layer="grpc"
+    )
+    log.info("waiting for %d workers, as %s", len(place.hosts), place.name(place.index))
+    try:
+        with _deadline(place, start_timeout):
+            return tf.distribute.MultiWorkerMirroredStrategy(resolver)
+    except tf.errors.UnknownError as cause:
+        raise place.port_taken(cause.message) from cause
+    except RuntimeError as cause:  # TensorFlow was in use already
+        raise ClusterError(
+            "the cluster cannot be brought up after other work with TensorFlow",
+            found=str(cause),
+            next_step="call rg.distribute() first in the program",
+        ) from cause
+
+
+@contextlib.contextmanager
+def _deadline(place: Place, seconds: float) -> Iterator[None]:
+    """Ends this process with a message where the cluster is not there in time: the wait is in C++ and has no bound."""
+    done = threading.Event()
+
+    def watch() -> None:
+        if done.wait(seconds):
+            return
+        silent = [place.name(index) for index, host in enumerate(place.hosts) if not _listens(host)]
+        error = WorkerLostError(
+            f"the cluster is not complete after {seconds:g} seconds",
+            found=f"no answer from {', '.join(silent)}"
+            if silent
+            else "every port answers, but not every worker is ready",
+            next_step="start the missing workers, or give them more time with --start-timeout",
+        )
+        sys.stderr.write(f"Error: {error}\n")
+        sys.stderr.flush()
+        os._exit(error.exit_code)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _listens(host: str) -> bool:
+    name, _, port = host.rpartition(":")
+    try:
+        with socket.create_connection((name.strip("[]"), int(port)), _PROBE_SECONDS):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,87 @@
+"""Two real workers, started once for all tests here: what each saw is what one machine would have computed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recgraph_launch import on_this_machine, supervise
+
+PROGRAM = Path(__file__).with_name("worker_program.py")
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each worker wrote."""
+    folder = tmp_path_factory.mktemp("workers")
+    said: list[str] = []
+    assert supervise(on_this_machine(2, [sys.executable, str(PROGRAM), str(folder)], 1), said.append) == 0, said
+    return [json.loads((folder / f"worker-{index}.json").read_text(encoding="utf-8")) for index in range(2)]
+
+
+def test_the_cluster_comes_up(seen: list[dict[str, Any]]) -> None:
+    for index, worker in enumerate(seen):
+        assert worker["repr"].startswith(f"<Cluster: worker {index} (127.0.0.1:")
+        assert worker["again"] is True  # whoever asks again gets the same cluster
+
+
+def test_workers_tell_each_other(seen: list[dict[str, Any]]) -> None:
+    """Texts and arrays of different lengths, none included."""
+    for worker in seen:
+        assert worker["exchange"] == ["é", "éééé"]
+        assert worker["arrays"] == [[], [[1.5, 1.5]]]
+
+
+def test_variables_get_the_chiefs_bits(seen: list[dict[str, Any]]) -> None:
+    """A negative zero, a NaN and a denormal number are not the sum of themselves and zero."""
+    bits = np.array([-0.0, float("nan"), 1e-42], np.float32).tobytes().hex()
+    assert [(worker["bits"], worker["number"]) for worker in seen] == [(bits, 7.0)] * 2
+
+
+def test_collectives_in_loops_may_change_their_size(seen: list[dict[str, Any]]) -> None:
+    """Rows 0, 40, 80, 120 and one more of worker 1, three numbers each; then the first two again."""
+    for worker in seen:
+        assert worker["rows"] == [3.0 * 280, 3.0 * (280 + 6)]
+
+
+@pytest.mark.parametrize("case", ["mean", "mean_without_examples"])
+def test_a_step_is_that_of_one_machine_with_all_examples(seen: list[dict[str, Any]], case: str) -> None:
+    """Four examples and one, then three and none."""
+    for worker in seen:
+        assert worker[case]["is_sparse"]
+        assert worker[case]["largest_difference"] < 1e-6
+
+
+def test_a_subgraph_in_a_replica_function_of_tensorflows_strategy(seen: list[dict[str, Any]]) -> None:
+    """Both engines; the gradients of both workers are in the weight."""
+    weight = 0.5
+    for _ in range(3):
+        weight -= 0.01 * sum(n * weight ** (n - 1) for depth in (3, 4) for n in range(1, depth))
+    for worker in seen:
+        np.testing.assert_allclose(worker["replica"], [[[weight]], [[weight]]], rtol=1e-5)
+
+
+def test_a_large_table_goes_as_rows(seen: list[dict[str, Any]]) -> None:
+    assert [worker["sparse"] for worker in seen] == [[True], [True]]
+
+
+def test_what_the_chief_does_alone(seen: list[dict[str, Any]]) -> None:
+    """The others wait, and if it fails, so do they: with its message."""
+    assert [worker["on_chief"] for worker in seen] == [5, None]
+    assert seen[0]["chief_fails"] == "IndexError: list index out of range"
+    assert "the chief, cannot go on: IndexError: list index out of range" in seen[1]["chief_fails"]
+
+
+def test_workers_that_do_not_agree_all_say_so(seen: list[dict[str, Any]]) -> None:
+    """The same message, with the name of the worker that differs."""
+    assert [worker["agree"] for worker in seen] == ["no error, but None"] * 2
+    first, second = (worker["disagree"] for worker in seen)
+    assert first == second
+    assert first.startswith("DisagreementError: the workers do not have the same version of recgraph")
+    assert "found:     worker 1 (127.0.0.1:" in first
+    assert "expected:  that of worker 0 (127.0.0.1:" in first

@@ -1,0 +1,122 @@
+"""What two real workers do for `test_workers.py`: each writes what it has seen to a file in the folder given."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import recgraph as rg
+from recgraph.distribute import Cluster, stays_sparse
+
+TABLE = (9, 2)
+
+
+def message(action: Callable[[], Any]) -> str:
+    """What the error says."""
+    try:
+        return f"no error, but {action()!r}"
+    except (rg.errors.RecgraphError, IndexError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def rows_in_a_loop(cluster: Cluster) -> list[float]:
+    """Sums and gathers of other sizes in each iteration; the index is i * 10 + worker."""
+
+    @tf.function(autograph=False)
+    def loop(steps: tf.Tensor) -> tf.Tensor:
+        def step(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            count = i * 40 + cluster.index
+            lengths = cluster.collectives.sum(tf.one_hot(cluster.index, cluster.size, count))
+            rows = cluster.collectives.gather_rows(tf.ones([count, 3]), tf.reduce_max(lengths))
+            return i + 1, total + tf.reduce_sum(rows, [1, 2])
+
+        return tf.while_loop(lambda i, _: i < steps, step, (0, tf.zeros([cluster.size])), parallel_iterations=1)[1]
+
+    return (loop(tf.constant(4)) + loop(tf.constant(2))).numpy().tolist()
+
+
+def mean(cluster: Cluster, parts: list[list[int]]) -> dict[str, Any]:
+    """A step with rows and a matrix; a worker's examples are indices into a table, and may be none."""
+    table = tf.Variable(tf.reshape(tf.range(18.0), TABLE))
+    weight = tf.Variable(tf.ones([2, 1]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
+    def step(examples: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((tf.gather(table, examples) @ weight) ** 2)
+        gradients = tape.gradient(loss, [table, weight])
+        return cluster.mean(gradients, [table, weight], loss, tf.size(examples))
+
+    (rows, whole), loss = step(tf.constant(parts[cluster.index], tf.int32))
+    everything = [example for part in parts for example in part]
+    with tf.GradientTape() as tape:
+        expected = tf.reduce_mean((tf.gather(table, everything) @ weight) ** 2)
+    gradients = tape.gradient(expected, [table, weight])
+    pairs = [(loss, expected), (whole, gradients[1]), (tf.convert_to_tensor(rows), tf.convert_to_tensor(gradients[0]))]
+    return {
+        "is_sparse": isinstance(rows, tf.IndexedSlices),
+        "largest_difference": max(float(tf.reduce_max(tf.abs(a - b) / (1 + tf.abs(b)))) for a, b in pairs),
+    }
+
+
+def replica_function(cluster: Cluster, engine: str) -> list[float]:
+    """A SubGraph in a step of TensorFlow's strategy itself, trained for some steps; what the weight is then."""
+    with cluster.strategy.scope():
+        weight = tf.Variable([[0.5]])
+
+    def replica(depth: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            with rg.SubGraph("power", tf.TensorSpec([], tf.int32), tf.TensorSpec([1, 1]), engine=engine) as power:
+                n = power.input(tf.int32, name="n")
+                power.output(tf.cond(n == 0, lambda: tf.ones([1, 1]), lambda: power(n - 1) @ weight))
+            loss = tf.reduce_sum(power.map(tf.range(depth)))
+        gradient = tape.gradient(loss, weight)
+        total = tf.distribute.get_replica_context().all_reduce("sum", gradient)
+        weight.assign_sub(0.01 * total)
+
+    @tf.function(autograph=False)
+    def step() -> None:
+        cluster.strategy.run(replica, args=(tf.constant(3 + cluster.index),))
+
+    for _ in range(3):
+        step()
+    return weight.numpy().tolist()
+
+
+def main(folder: Path) -> None:
+    """Everything, in the same order on all workers."""
+    cluster = rg.distribute(timeout=60, start_timeout=120)
+    own = tf.Variable([-0.0, float("nan"), 1e-42] if cluster.is_chief else [1.0, 2.0, 3.0])
+    number = tf.Variable(7 + cluster.index, dtype=tf.float64)
+    cluster.broadcast([own, number])
+    seen = {
+        "repr": repr(cluster),
+        "again": rg.distribute() is cluster,
+        "exchange": cluster.exchange("é" * (1 + 3 * cluster.index)),
+        "arrays": [rows.tolist() for rows in cluster.exchange_rows(np.full([cluster.index, 2], 1.5))],
+        "bits": own.numpy().tobytes().hex(),
+        "number": float(number),
+        "rows": rows_in_a_loop(cluster),
+        "mean": mean(cluster, [[1, 2, 2, 5], [2]]),
+        "mean_without_examples": mean(cluster, [[1, 1, 8], []]),
+        "replica": [replica_function(cluster, engine) for engine in ("parallel", "batched")],
+        "sparse": [stays_sparse(cluster, (200_000, 4), 3), stays_sparse(cluster, (5, 4), 5)][:1],
+        "on_chief": cluster.on_chief(lambda: 5),
+        "chief_fails": message(lambda: cluster.on_chief(lambda: [][1])),
+        "agree": message(lambda: cluster.agree({"data": "abc"})),
+    }
+    seen["disagree"] = message(lambda: cluster.agree({"data": "abc", "version of recgraph": f"0.{cluster.index}"}))
+    (folder / f"worker-{cluster.index}.json").write_text(json.dumps(seen), encoding="utf-8")
+    cluster.leave()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
