@@ -29,6 +29,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 # Named here and not read from `recgraph.models`, which imports TensorFlow.
 MODELS = ["tree_lstm", "tree_gru", "tree_rnn", "mv_rnn", "rntn", "child_sum", "child_attention", "parser"]
+FAMILIES = ["products", "elementwise", "reductions", "images", "constants", "everything"]
 TASKS = ["fine", "binary", "relatedness", "parsing"]
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -418,6 +419,39 @@ def stats(folder: Path, as_json: bool) -> None:
     from recgraph.train import console
 
     console.stats(folder, as_json)
+
+
+@main.group()
+def optimize() -> None:
+    """Generate substitutions of parts of graphs, and prove them."""
+
+
+@optimize.command("generate")
+@click.option("--family", "families", multiple=True, type=click.Choice(FAMILIES), help="Repeatable. Default: all.")
+@click.option("--operators", type=click.IntRange(1, 4), help="Operators of a graph at most. Default: the family's own.")
+@click.option("--repetitions", type=click.IntRange(0), help="How often inputs may be used again. Default: any number.")
+@click.option("--processes", type=COUNT, default=2, show_default=True, help="Processes that enumerate graphs.")
+@click.option("--work", type=FOLDER, help="Folder for what was enumerated: a run that was stopped is continued.")
+@click.option("--seconds", type=Rate(), help="How long to look at the candidates of a family. Default: at all of them.")
+@click.option("--out", type=FILE, required=True, help="The file of substitutions.")
+@json_option
+def generate_substitutions(out: Path, as_json: bool, **options: Any) -> None:
+    """Enumerate graphs, find those that compute the same, prove it, and write them as substitutions."""
+    from recgraph.optimize import console
+
+    console.generate(console.Request(**options), out, as_json)
+
+
+@optimize.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--seconds", type=Rate(), default=10.0, show_default=True, help="When to give up on one.")
+@json_option
+def verify(file: Path, seconds: float, as_json: bool) -> None:
+    """Prove each substitution of FILE anew; the exit status is 1 if one is refused."""
+    from recgraph.optimize import console
+
+    if console.verify(file, seconds, as_json):
+        raise click.exceptions.Exit(1)
 
 
 # The module of each.

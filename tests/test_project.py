@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coexec": CORE,
     "draw": CORE | {"coexec"},
     "testing": CORE,
+    "optimize": {"errors"},
     "auto": CORE | FEATURES,
     "function": CORE | FEATURES | {"auto"},
     "keras": CORE | {"function"},
@@ -44,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": PUBLIC | {"data"},
     "train": PUBLIC | {"data", "models"},
     "benchmarks": PUBLIC | {"data", "models", "train"},
-    "cli": PUBLIC | {"data", "models", "train", "benchmarks"},
+    "cli": PUBLIC | {"data", "models", "train", "benchmarks", "optimize"},
 }
 
 # The floors of a room, the lowest first: files import from their own floor and from those below.

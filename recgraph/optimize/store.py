@@ -1,0 +1,81 @@
+"""Files of substitutions: one a line with the axioms that it follows from, and how they were made at the top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from recgraph.optimize import evaluate, generalizing, terms
+from recgraph.optimize.prover import Prover, Verdict
+from recgraph.optimize.terms import Equation
+
+SHIPPED = Path(__file__).with_name("substitutions.txt")
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """A substitution.
+
+    Attributes:
+        equation: source, target, conditions.
+        axioms: from which it was proven.
+    """
+
+    equation: Equation
+    axioms: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.equation}  # {', '.join(self.axioms)}" if self.axioms else str(self.equation)
+
+
+def write(path: Path, provenance: Iterable[str], substitutions: Iterable[Substitution]) -> None:
+    """Writes a file."""
+    lines = [*(f"# {line}".rstrip() for line in provenance), "", *map(str, substitutions)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def read(path: Path) -> list[Substitution]:
+    """The substitutions of a file.
+
+    Raises:
+        TermError: a line cannot be read; the error names it.
+    """
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            equation, _, axioms = line.partition("  # ")
+            names = tuple(name.strip() for name in axioms.split(",") if name.strip())
+            found.append(Substitution(terms.read(equation, f"{path}:{number}"), names))
+    return found
+
+
+def verify(substitution: Substitution, prover: Prover) -> Verdict:
+    """Proves a substitution anew. One whose source is never well formed says nothing, and is refused."""
+    verdict = prover(substitution.equation, substitution.axioms)
+    if verdict.is_proven and not is_possible(substitution.equation):
+        return Verdict(False, reason="no sizes were found with which the source is well formed and the conditions hold")
+    if not verdict.is_proven and (difference := counterexample(substitution.equation)):
+        return Verdict(False, reason=difference)
+    return verdict
+
+
+def _sampler(equation: Equation) -> generalizing.Sampler:
+    names = terms.variables(terms.all_terms(equation))
+    return generalizing.Sampler(equation, dict.fromkeys(names, evaluate.SMALL))
+
+
+def is_possible(equation: Equation) -> bool:
+    """Whether there are sizes with which the source is well formed and the conditions hold."""
+    return any(evaluate.is_meant(equation, *one) for one in _sampler(equation)(equation.source, 500, tries=2000))
+
+
+def counterexample(equation: Equation) -> str:
+    """How the sides of a substitution differ on random tensors, if they are seen to differ."""
+    sampler = _sampler(equation)
+    for chosen, shapes in sampler(equation.source, 50, tries=200):
+        difference = evaluate.counterexample(equation, chosen, shapes, sampler.generator)
+        if difference:
+            sizes = ", ".join(f"{name} is {list(shape)}" for name, shape in shapes.items())
+            return f"{difference} where {sizes}"
+    return ""
