@@ -20,8 +20,8 @@ demo: $(VENV)/.installed
 
 test: lint $(VENV)/.installed-docs $(if $(OTHER_PYTHON),.venv-python/.installed) $(if $(OTHER_TENSORFLOW),.venv-tensorflow/.installed)
 	$(BIN)/python -m pytest -n 2
-	$(if $(OTHER_PYTHON),.venv-python/bin/python -m pytest -n 2 -m "not slow" $(ELSEWHERE))
-	$(if $(OTHER_TENSORFLOW),.venv-tensorflow/bin/python -m pytest -n 2 -m "not slow" $(ELSEWHERE))
+	$(if $(OTHER_PYTHON),.venv-python/bin/python -m pytest -n 2 -m "not slow" $(PYTHONS))
+	$(if $(OTHER_TENSORFLOW),.venv-tensorflow/bin/python -m pytest -n 2 -m "not slow" $(TENSORFLOWS))
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check $(wildcard $(CHECKED))
@@ -63,9 +63,11 @@ $(VENV)/.installed-%: $(VENV)/.installed
 	$(BIN)/python $(INSTALL) '.[$*]'
 	touch $@
 
-# What depends on the interpreter's bytecode, frames and messages, and on TensorFlow's C++.
-ELSEWHERE := $(addprefix tests/, consoles cpython speculate coexec/test_corpus.py coexec/test_loops.py coexec/test_random_programs.py \
-	core/test_random_trees.py core/test_python_functions.py core/test_labels.py batch/test_ways.py test_native_loader.py)
+# What depends on TensorFlow's C++ and on what it does to graphs; and on the interpreter's bytecode, frames and messages.
+TENSORFLOWS := $(addprefix tests/, speculate/test_corpus.py coexec/test_corpus.py coexec/test_loops.py \
+	coexec/test_random_programs.py core/test_random_trees.py core/test_python_functions.py core/test_labels.py \
+	batch/test_ways.py test_native_loader.py)
+PYTHONS := tests/cpython tests/speculate $(filter-out tests/speculate/%,$(TENSORFLOWS))
 
 .venv-python/.installed: PYTHON_THERE = $(OTHER_PYTHON)
 .venv-python/.installed: TENSORFLOW_THERE = tensorflow>=2.20,<2.22

@@ -10,7 +10,7 @@ from recgraph.coexec import Coexecuted
 from recgraph.errors import NativeLibraryError
 from recgraph.explaining import Explanation
 from recgraph.speculate import Optimizations
-from recgraph.speculate.run.unmodified import Callees
+from recgraph.speculate.run.callees import Callees
 
 EAGER: Final = "eager"
 GRAPH: Final = "graph"

@@ -1,0 +1,119 @@
+"""What becomes of the functions that a function calls which cannot be converted whole: the largest parts that can be.
+
+They are found when they are called. One that cannot be converted either is left alone, and what it calls is found in
+turn. Calls of Keras's models, losses, metrics and optimizers count as such: see `keras_calls.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+from recgraph import defects, native, tf_private
+from recgraph.speculate.machine.evaluator import ALL, Optimizations
+from recgraph.speculate.observe.frames import FOLDER, PARTS, may_be_taken
+from recgraph.speculate.run.found import ENTRIES, Entries, Found, FoundFunctions, is_profiled
+
+# Graphs with fewer operations than this cost more than they save: guards and a call take as long as some operations.
+MIN_OPERATIONS = 4
+# Runs in which nothing changed, after which no more callees are expected.
+QUIET_RUNS = 2
+
+
+class Callees:
+    """What the user's functions became that a function calls. To be entered with `with` around each run of it.
+
+    Args:
+        function: the function, which is left as it is.
+        optimizations: what graphs are made with.
+
+    Attributes:
+        runs: how often it was entered.
+
+    Raises:
+        NativeLibraryError: the extension module was not built.
+    """
+
+    def __init__(self, function: Callable[..., Any], optimizations: Optimizations = ALL) -> None:
+        self.optimizations = optimizations
+        self._code = getattr(function, "__func__", function).__code__
+        self.runs = 0
+        self._frames = native.frames()
+        self._found = FoundFunctions(self._made)
+        self._local = threading.local()
+        self._last_change = 0
+        self._entries = Entries(self._found.of)
+
+    def __enter__(self) -> Callees:
+        self.runs += 1
+        self._frames.leave_out(FOLDER)
+        self._before().append(self._frames.activate(self._watch()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._frames.activate(self._before().pop())
+
+    @property
+    def functions(self) -> list[Found]:
+        """What was found."""
+        return self._found.all()
+
+    @property
+    def converted(self) -> list[Found]:
+        """Those that run as graphs."""
+        return [found for found in self.functions if found.calls["graph"]]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every function that was found is a graph or left alone, and no more come."""
+        is_quiet = self.runs >= self._last_change + QUIET_RUNS
+        return is_quiet and all(found.given_up or found.calls["graph"] for found in self.functions)
+
+    def _before(self) -> list[Any]:
+        """What was watched in this thread before each `with` that it is in."""
+        if not hasattr(self._local, "before"):
+            self._local.before = []
+        before: list[Any] = self._local.before
+        return before
+
+    def _watch(self) -> Any:
+        """This thread's."""
+        if not hasattr(self._local, "watch"):
+            self._local.watch = self._frames.Watch()
+            self._local.watch.handle(self._code, None)
+            self._local.watch.meet(self._met)
+        return self._local.watch
+
+    def _met(self, function: types.FunctionType) -> None:
+        """A function is called whose code has not been seen in this thread."""
+        code, watch = function.__code__, self._watch()
+        if code in ENTRIES:
+            watch.handle(code, self._entries)
+            return
+        if code.co_name in PARTS or not tf_private.is_plainly_eager():
+            return
+        try:
+            if not may_be_taken(function):
+                watch.handle(code, None)
+                return
+            if not is_profiled(sys._getframe(1)):
+                watch.handle(code, self._called)
+        except Exception as error:
+            watch.handle(code, None)
+            defects.contain("looking at a call", error)
+
+    def _made(self, function: types.FunctionType) -> Found:
+        self._last_change = self.runs
+        code = function.__code__
+        return Found(code.co_qualname, code, MIN_OPERATIONS, optimizations=self.optimizations)
+
+    def _called(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+        found = self._found.of(function)
+        result = found(function, values)
+        if found.given_up and not found.has_graphs:
+            self._watch().handle(function.__code__, None)
+            self._last_change = self.runs  # what it calls is found from now on
+        return result
