@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import DefinitionError
-from recgraph.keras.tracing import Body, Nest, Seeds, Trace
+from recgraph.keras.tracing import Body, Nest, Seeds, BodyTrace
 
 
 @keras.saving.register_keras_serializable("recgraph")
@@ -116,7 +116,7 @@ class SubGraphLayer(keras.layers.Layer):
             DefinitionError: there is no `output_size`; the body adds a loss in a branch or loop; a function uses
                 variables that the layer does not know.
         """
-        trace = Trace(self.name, body, rows, self._outputs(), seeds)
+        trace = BodyTrace(self.name, body, rows, self._outputs(), seeds)
         subgraph = trace.subgraph(engine=self.engine, gradient=self.gradient, max_depth=self.max_depth)
         self._check_variables(subgraph)
         results = subgraph.map(*[tensor[:, None] for tensor in tf.nest.flatten(rows)])

@@ -72,7 +72,7 @@ class BodyScope(keras.StatelessScope):
         return self._seed is not None and variable.name == _STATE and not tf_private.is_in_loop(self._graph)
 
 
-class Trace:
+class BodyTrace:
     """A body that is going to be a SubGraph.
 
     Args:
@@ -146,7 +146,7 @@ class _Recursion:
         losses: those of the calls.
     """
 
-    def __init__(self, trace: Trace, invoke: Callable[[Nest], Nest]) -> None:
+    def __init__(self, trace: BodyTrace, invoke: Callable[[Nest], Nest]) -> None:
         self._trace, self._invoke = trace, invoke
         self.losses: list[tf.Tensor] = []
 
