@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import DefinitionError
-from recgraph.keras.tracing import Body, Nest, Seeds, BodyTrace
+from recgraph.keras.tracing import Body, BodyTrace, Nest, Seeds
 
 
 @keras.saving.register_keras_serializable("recgraph")
