@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.planted import Bug
 
-TREES, TRACING = "recgraph/keras/trees.py", "recgraph/keras/tracing.py"
+TREES, TRACING, SEEDS = "recgraph/keras/trees.py", "recgraph/keras/tracing.py", "recgraph/keras/seeds.py"
 
 
 def _layer(name: str) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ BUGS = [
     Bug(
         "one_mask_for_all",
         "All nodes draw the numbers of the first.",
-        TREES,
+        SEEDS,
         "return tf.gather(self._tables[id(state)], arguments[0])[0, number]",
         "return self._tables[id(state)][0, number]",
         _layer("dropout_draws_for_each_node_and_each_call"),
@@ -43,8 +43,8 @@ BUGS = [
     Bug(
         "the_same_draws_again",
         "A generator does not count the batches.",
-        TREES,
-        "            state.assign(state.value + tf.constant([0, 1], tf.int64))\n",
+        SEEDS,
+        "    state.assign(seed + tf.constant([0, 1], tf.int64))\n",
         "",
         _layer("dropout_draws_for_each_node_and_each_call"),
     ),
@@ -55,6 +55,14 @@ BUGS = [
         " and not tf_private.is_in_loop(self._graph)",
         "",
         _layer("dropout_in_a_loop_draws_in_each_iteration"),
+    ),
+    Bug(
+        "one_mask_for_all_calls",
+        "All call sites of a body lead to the same random numbers.",
+        SEEDS,
+        "path * _FACTOR + next(sites) * _SITE",
+        "path",
+        _layer("dropout_draws_along_each_call_path"),
     ),
     Bug(
         "losses_of_the_root",
