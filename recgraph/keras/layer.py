@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import DefinitionError
-from recgraph.keras.tracing import Body, Nest, Seeds, Trace
+from recgraph.keras.seeds import Body, Nest, PathSeeds, Seeds, along_paths
+from recgraph.keras.tracing import BodyTrace
 
 
 @keras.saving.register_keras_serializable("recgraph")
@@ -107,7 +108,7 @@ class SubGraphLayer(keras.layers.Layer):
         Args:
             body: `body(arguments, recurse)`, where arguments are a nest like `rows` of tensors `[1, ...]`.
             rows: a nest of tensors `[B, ...]`.
-            seeds: where random numbers come from; by default generators count, and invocations run in order.
+            seeds: where random numbers come from; by default each call path has its own.
 
         Returns:
             The results, a nest of tensors `[B, ...]`.
@@ -116,8 +117,11 @@ class SubGraphLayer(keras.layers.Layer):
             DefinitionError: there is no `output_size`; the body adds a loss in a branch or loop; a function uses
                 variables that the layer does not know.
         """
-        trace = Trace(self.name, body, rows, self._outputs(), seeds)
-        subgraph = trace.subgraph(engine=self.engine, gradient=self.gradient, max_depth=self.max_depth)
+        trace = BodyTrace(self.name, body, rows, self._outputs())
+        if trace.draws and seeds is None and not trace.calls_in_loop:
+            body, rows = along_paths(body, rows)
+            trace, seeds = BodyTrace(self.name, body, rows, self._outputs()), PathSeeds()
+        subgraph = trace.subgraph(seeds, engine=self.engine, gradient=self.gradient, max_depth=self.max_depth)
         self._check_variables(subgraph)
         results = subgraph.map(*[tensor[:, None] for tensor in tf.nest.flatten(rows)])
         if trace.has_losses:

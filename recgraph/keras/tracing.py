@@ -1,9 +1,9 @@
-"""How the body of a layer becomes a SubGraph: its layers are built, its losses added up, its random numbers given."""
+"""How the body of a layer becomes a SubGraph: its layers make variables, losses are added up, draws are given seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -11,23 +11,11 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import DefinitionError
+from recgraph.keras.seeds import Body, Nest, Seeds
 
-Nest: TypeAlias = Any
-# `body(arguments, recurse)`: what an invocation computes.
-Body: TypeAlias = Callable[[Nest, Callable[..., Nest]], Nest]
-# Name of the variable of a `keras.random.SeedGenerator`.
+# The name of the variable of a `keras.random.SeedGenerator`.
 _STATE = "seed_generator_state"
 _LOSS = tf.TensorSpec([], tf.float32)
-
-
-class Seeds(Protocol):
-    """Where the random numbers of a body come from."""
-
-    def prepare(self, draws: dict[int, int], states: dict[int, keras.Variable]) -> None:
-        """It is known how often each generator is asked in a body, by the id of its state."""
-
-    def seed(self, arguments: Nest, state: keras.Variable, number: int) -> tf.Tensor:
-        """The seed of a draw in an invocation, int64 `[2]`; the draws of a generator are numbered from 0."""
 
 
 class BodyScope(keras.StatelessScope):
@@ -72,58 +60,59 @@ class BodyScope(keras.StatelessScope):
         return self._seed is not None and variable.name == _STATE and not tf_private.is_in_loop(self._graph)
 
 
-class Trace:
-    """A body that is going to be a SubGraph.
+class BodyTrace:
+    """A body that is going to be a SubGraph, tried out: layers in it have made their variables.
 
     Args:
         name: the layer's.
         body: what an invocation computes.
         rows: the arguments of all invocations from outside, a nest of tensors `[B, ...]`.
         outputs: specs of what an invocation returns, a nest of `[1, ...]`.
-        seeds: where random numbers come from; None to let generators count.
 
     Attributes:
         has_losses: whether the body adds losses: then an invocation returns its results and the sum of its losses and
             those below it.
+        draws: how often each generator is asked, by its state; those that are asked in loops are left out.
+        calls_in_loop: whether a loop makes recursive calls.
     """
 
-    def __init__(self, name: str, body: Body, rows: Nest, outputs: Nest, seeds: Seeds | None) -> None:
-        self._name, self._body, self._outputs, self._seeds = name, body, outputs, seeds
+    def __init__(self, name: str, body: Body, rows: Nest, outputs: Nest) -> None:
+        self._name, self._body, self._outputs = name, body, outputs
         self._inputs = tf.nest.map_structure(lambda row: tf.TensorSpec([1, *row.shape[1:]], row.dtype), rows)
         self.has_losses = False
+        graph = tf_private.FuncGraph("trial")
+        with (
+            BodyScope(graph, lambda state, number: tf.zeros([2], tf.int64), is_trial=True) as scope,
+            graph.as_default(),
+        ):
+            recurse = _Recursion(False, graph, lambda nest: _some(outputs))
+            body(_some(self._inputs), recurse)
+        self.has_losses, self.calls_in_loop = bool(scope.losses), recurse.is_in_loop
+        self.draws = [(state, scope.draws[identity]) for identity, state in scope.states.items()]
 
-    def subgraph(self, **options: Any) -> SubGraph:
-        """Traces the body, twice: first so that layers make their variables, and to know its losses and draws.
+    def subgraph(self, seeds: Seeds | None, **options: Any) -> SubGraph:
+        """The SubGraph.
+
+        Args:
+            seeds: where random numbers come from; None to let generators count.
+            **options: of `SubGraph`.
 
         Raises:
             DefinitionError: a loss is added in a branch or loop.
         """
-        self._try_out()
+        if seeds is not None:
+            seeds.prepare(self.draws)
         outputs = (self._outputs, _LOSS) if self.has_losses else self._outputs
         made = SubGraph(self._name, tuple(tf.nest.flatten(self._inputs)), outputs, **options)
         with made:
             arguments = tf.nest.pack_sequence_as(self._inputs, tf.nest.flatten(made.declared_arguments()))
-            made.output(self._traced(arguments, lambda nest: made(*tf.nest.flatten(nest))))
+            made.output(self._traced(arguments, seeds, lambda nest: made(*tf.nest.flatten(nest))))
         return made
 
-    def _try_out(self) -> None:
-        graph, seeds = tf_private.FuncGraph("trial"), self._seeds
-        seed = None if seeds is None else (lambda state, number: tf.zeros([2], tf.int64))
-        with BodyScope(graph, seed, is_trial=True) as scope, graph.as_default():
-            arguments = tf.nest.map_structure(tf_private.placeholder, self._inputs)
-            self._body(arguments, _Recursion(self, lambda nest: self._some(self._outputs)))
-        self.has_losses = bool(scope.losses)
-        if seeds is not None:
-            seeds.prepare(scope.draws, scope.states)
-
-    @staticmethod
-    def _some(specs: Nest) -> Nest:
-        return tf.nest.map_structure(tf_private.placeholder, specs)
-
-    def _traced(self, arguments: Nest, invoke: Callable[[Nest], Nest]) -> Nest:
-        graph, seeds = tf.compat.v1.get_default_graph(), self._seeds
+    def _traced(self, arguments: Nest, seeds: Seeds | None, invoke: Callable[[Nest], Nest]) -> Nest:
+        graph = tf.compat.v1.get_default_graph()
         seed = None if seeds is None else (lambda state, number: seeds.seed(arguments, state, number))
-        recurse = _Recursion(self, invoke)
+        recurse = _Recursion(self.has_losses, graph, invoke)
         with BodyScope(graph, seed, is_trial=False) as scope:
             results = self._body(arguments, recurse)
         if not self.has_losses:
@@ -139,16 +128,28 @@ class Trace:
         return results, tf.add_n([tf.cast(tf.reduce_sum(loss), tf.float32) for loss in losses])
 
 
+def _some(specs: Nest) -> Nest:
+    """Tensors of these specs."""
+    return tf.nest.map_structure(tf_private.placeholder, specs)
+
+
 class _Recursion:
     """What makes recursive calls in a body.
 
+    Args:
+        has_losses: whether a call gives its losses beside its results.
+        graph: of the body.
+        invoke: makes a call.
+
     Attributes:
         losses: those of the calls.
+        is_in_loop: whether a loop has made one.
     """
 
-    def __init__(self, trace: Trace, invoke: Callable[[Nest], Nest]) -> None:
-        self._trace, self._invoke = trace, invoke
+    def __init__(self, has_losses: bool, graph: Any, invoke: Callable[[Nest], Nest]) -> None:
+        self._has_losses, self._graph, self._invoke = has_losses, graph, invoke
         self.losses: list[tf.Tensor] = []
+        self.is_in_loop = False
 
     def __call__(self, nest: Nest, unless: tf.Tensor | None = None, otherwise: Nest = None) -> Nest:
         """Makes a call.
@@ -157,13 +158,13 @@ class _Recursion:
             nest: the arguments, a nest of tensors `[1, ...]`.
             unless: a scalar; where it is true, there is no call, and the result is `otherwise`.
         """
-        has_losses = self._trace.has_losses
+        self.is_in_loop |= tf_private.is_in_loop(self._graph)
         if unless is None:
             found = self._invoke(nest)
         else:
-            nothing = (otherwise, tf.zeros([])) if has_losses else otherwise
+            nothing = (otherwise, tf.zeros([])) if self._has_losses else otherwise
             found = tf.cond(unless, lambda: nothing, lambda: self._invoke(nest))
-        if has_losses:
+        if self._has_losses:
             found, loss = found
             self.losses.append(loss)
         return found

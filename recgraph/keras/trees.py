@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from recgraph.errors import SignatureError
 from recgraph.keras.layer import SubGraphLayer, converted
-from recgraph.keras.tracing import Nest
+from recgraph.keras.seeds import Nest, NodeSeeds
 
 
 @keras.saving.register_keras_serializable("recgraph")
@@ -170,28 +170,3 @@ class _Forest:
         if self._is_node is not None:
             is_absent |= ~tf.gather(self._is_node, tf.where(position < 0, start, number))[0]
         return (number, start, length), is_absent
-
-
-class NodeSeeds:
-    """Seeds for the nodes of a batch: each generator counts one for the batch, and each node has numbers of its own.
-
-    Args:
-        size: the number of nodes, an int32 scalar.
-    """
-
-    def __init__(self, size: tf.Tensor) -> None:
-        self._size = size
-        self._tables: dict[int, tf.Tensor] = {}
-
-    def prepare(self, draws: dict[int, int], states: dict[int, keras.Variable]) -> None:
-        """See `Seeds`."""
-        for identity, count in draws.items():
-            state = states[identity]
-            seed = tf.cast(tf.math.floormod(tf.convert_to_tensor(state.value), tf.int32.max - 1), tf.int32)
-            state.assign(state.value + tf.constant([0, 1], tf.int64))
-            shape = tf.stack([self._size, count, 2])
-            self._tables[identity] = tf.random.stateless_uniform(shape, seed, 0, tf.int32.max, tf.int64)
-
-    def seed(self, arguments: Nest, state: keras.Variable, number: int) -> tf.Tensor:
-        """See `Seeds`."""
-        return tf.gather(self._tables[id(state)], arguments[0])[0, number]

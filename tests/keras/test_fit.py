@@ -395,3 +395,36 @@ def test_xla_names_the_subgraph_and_the_way_out() -> None:
     with pytest.raises(tf.errors.UnimplementedError, match="XLA cannot compile a call of SubGraph 'halves'"):
         model.fit(X, Y, verbose=0)
     _compiled(model).fit(X, Y, verbose=0)
+
+
+def test_a_metric_in_a_recursion_is_not_counted_twice_where_a_step_fails() -> None:
+    """What a body writes is written when it runs; a graph that fails later could not take it back."""
+
+    class Metered(rg.keras.TreeLayer):
+        output_size = 1
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.dense = keras.metrics.Sum("words"), keras.layers.Dense(1)
+
+        def node(self, inputs: Any, child: Any) -> Any:
+            self.words.update_state(inputs[:, 0])
+            return self.dense(child(inputs[:, 1]) + tf.cast(inputs[:, :1], tf.float32))
+
+    class Watching(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            logs = super().train_step(data)
+            if logs["words"] > 90.0:  # for the first time in a step that is a graph
+                return {**logs, "loss": logs["loss"] * 2.0}
+            return logs
+
+    trees = np.array([[[i % 3 + 1, 1, -1], [2, -1, -1]] for i in range(32)], np.int32)
+    histories = []
+    for compiled in (False, True):
+        keras.utils.set_random_seed(1)
+        model = _compiled(Watching([Metered()]), run_eagerly=not compiled)
+        steps = rg.keras.compile(model) if compiled else None
+        histories.append(model.fit(trees, np.ones([32, 1]), batch_size=4, epochs=2, shuffle=False, verbose=0).history)
+    assert_alike(*histories)
+    assert steps is not None
+    assert "has effects, which could not be undone" in steps.train.given_up

@@ -282,9 +282,11 @@ def test_dropout_draws_for_each_node_and_each_call() -> None:
     np.testing.assert_array_equal(again(leaves, training=True), found)  # and the seed says which
 
 
-def test_dropout_leaves_the_batched_engine_its_rows() -> None:
+@pytest.mark.parametrize("make", [lambda: (Tree(rate=0.5), dense()), lambda: (Masks(), tf.ones([3, 1], tf.int32))])
+def test_dropout_leaves_the_batched_engine_its_rows(make: Any) -> None:
     """A generator that counts in the body would let rows run one after another."""
-    layer = Tree(rate=0.5, engine="batched")
+    layer, inputs = make()
+    layer.engine = "batched"
     explained = []
     original = rg.SubGraph.map
 
@@ -294,9 +296,46 @@ def test_dropout_leaves_the_batched_engine_its_rows() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rg.SubGraph, "map", noting)
-        layer(dense(), training=True)
+        layer(inputs, training=True)
     assert explained
     assert all("runs parallel" not in text for text in explained)
+
+
+class Masks(rg.keras.SubGraphLayer):
+    """The masks of an invocation and of two below it, for each level."""
+
+    output_size = (64, 64, 64)
+
+    def __init__(self, loops: bool = False) -> None:
+        super().__init__()
+        self.dropout, self.loops = keras.layers.Dropout(0.5, seed=3), loops
+
+    def body(self, level: Any, recurse: Any) -> Any:
+        own = self.dropout(tf.ones([1, 64]))
+        if self.loops:
+            below = tf.TensorArray(tf.float32, 2)
+            if level[0, 0] > 0:
+                for i in tf.range(2):
+                    below = below.write(i, recurse(level - 1)[0])
+            else:
+                below = below.unstack(tf.zeros([2, 1, 64]))
+            return own, below.read(0), below.read(1)
+        if level[0, 0] < 1:
+            return own, tf.zeros([1, 64]), tf.zeros([1, 64])
+        return own, recurse(level - 1)[0], recurse(level - 1)[0]
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_dropout_draws_along_each_call_path(loops: bool) -> None:
+    """With call paths as seeds or, where a loop calls, generators that count in order."""
+    layer = Masks(loops)
+    levels = tf.ones([6, 1], tf.int32)
+    found = [np.stack([part.numpy() for part in layer(levels, training=True)]) for _ in range(2)]
+    masks = np.concatenate(found).reshape(-1, 64)
+    assert len({mask.tobytes() for mask in masks}) == len(masks) == 36
+    again = Masks(loops)
+    np.testing.assert_array_equal(np.stack([part.numpy() for part in again(levels, training=True)]), found[0])
+    assert all(part.numpy().all() for part in layer(tf.zeros([1, 1], tf.int32))[:1])
 
 
 def test_dropout_in_a_loop_draws_in_each_iteration() -> None:

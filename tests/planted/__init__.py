@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 
-ROOMS = ("core", "batch", "speculate", "coexec", "others", "native")
+ROOMS = ("core", "batch", "speculate", "coexec", "keras", "others", "native")
 
 
 @dataclass(frozen=True)

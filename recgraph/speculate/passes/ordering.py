@@ -23,16 +23,17 @@ import tensorflow as tf
 
 from recgraph import ops, tf_private
 from recgraph.core import invoke_gradient
-from recgraph.core.subgraph import SubGraph
+from recgraph.core.definition import Definition
+from recgraph.core.invoke import program_in
 from recgraph.ops import Effects, Form, bodies, effects, is_call
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.script.contexts import CalledBack, Fork
 
 
-def subgraph_writes(subgraph: SubGraph) -> bool:
+def subgraph_writes(subgraph: Definition) -> bool:
     """Whether the body of a SubGraph has effects, or one that it calls."""
-    found: dict[str, SubGraph] = {subgraph.identity: subgraph}
+    found: dict[str, Definition] = {subgraph.identity: subgraph}
     queue = [subgraph]
     while queue:
         body = queue.pop().finished_body()
@@ -41,6 +42,23 @@ def subgraph_writes(subgraph: SubGraph) -> bool:
         queue += [callee for identity, callee in body.callees.items() if identity not in found]
         found.update(body.callees)
     return False
+
+
+def refuse_writing_subgraphs(graph: Any) -> None:
+    """Refuses calls of SubGraphs with effects, in functions of the graph, too: a library may have made them.
+
+    Raises:
+        Inconvertible: there is one.
+    """
+    for op in graph.get_operations():
+        if op.type == "Recgraph>Invoke" and (key := op.get_attr("key")):
+            linked = program_in(graph, key.decode())
+            if linked is not None and linked.subgraph is not None and subgraph_writes(linked.subgraph):
+                raise Inconvertible(
+                    Feature.EFFECTS, f"the SubGraph {linked.subgraph.name} has effects, which could not be undone"
+                )
+        for body, _ in bodies(op) if is_call(op) else ():
+            refuse_writing_subgraphs(body)
 
 
 def may_fail(op: tf.Operation) -> bool:
@@ -300,6 +318,7 @@ def hold_back_writes(graph: tf.Graph, all_early: bool = False) -> list[tf.Tensor
     Raises:
         Inconvertible: something is done early that cannot be undone.
     """
+    refuse_writing_subgraphs(graph)
     order = Order.of(graph)
     last = [op for op in order.fallible if op not in order.early] + order.cancellable()
     _keep_unused(graph, order.fallible)

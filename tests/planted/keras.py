@@ -1,0 +1,107 @@
+"""Bugs in the layers of Keras, and in its `fit` with converted steps."""
+
+from __future__ import annotations
+
+from tests.planted import Bug
+
+TREES, TRACING, SEEDS = "recgraph/keras/trees.py", "recgraph/keras/tracing.py", "recgraph/keras/seeds.py"
+
+
+def _layer(name: str) -> tuple[str, ...]:
+    return (f"keras/test_layer.py::test_{name}",)
+
+
+def _fit(name: str) -> tuple[str, ...]:
+    return (f"keras/test_fit.py::test_{name}",)
+
+
+BUGS = [
+    Bug(
+        "children_of_other_trees",
+        "A position beyond a tree is a node of the next.",
+        TREES,
+        "number = tf.where(position < length, start + position, self.size)",
+        "number = start + position",
+        _layer("a_child_beyond_its_tree_is_an_error"),
+    ),
+    Bug(
+        "masked_children",
+        "A masked child has a state.",
+        TREES,
+        "            is_absent |= ~tf.gather(self._is_node, tf.where(position < 0, start, number))[0]\n",
+        "            pass\n",
+        _layer("a_masked_child_is_absent_and_no_mask_goes_on"),
+    ),
+    Bug(
+        "one_mask_for_all",
+        "All nodes draw the numbers of the first.",
+        SEEDS,
+        "return tf.gather(self._tables[id(state)], arguments[0])[0, number]",
+        "return self._tables[id(state)][0, number]",
+        _layer("dropout_draws_for_each_node_and_each_call"),
+    ),
+    Bug(
+        "the_same_draws_again",
+        "A generator does not count the batches.",
+        SEEDS,
+        "    state.assign(seed + tf.constant([0, 1], tf.int64))\n",
+        "",
+        _layer("dropout_draws_for_each_node_and_each_call"),
+    ),
+    Bug(
+        "one_draw_for_a_loop",
+        "All iterations of a loop draw the same numbers.",
+        TRACING,
+        " and not tf_private.is_in_loop(self._graph)",
+        "",
+        _layer("dropout_in_a_loop_draws_in_each_iteration"),
+    ),
+    Bug(
+        "one_mask_for_all_calls",
+        "All call sites of a body lead to the same random numbers.",
+        SEEDS,
+        "path * _FACTOR + next(sites) * _SITE",
+        "path",
+        _layer("dropout_draws_along_each_call_path"),
+    ),
+    Bug(
+        "losses_of_the_root",
+        "The losses of recursive calls are left out.",
+        TRACING,
+        "losses = [*scope.losses, *recurse.losses]",
+        "losses = [*scope.losses]",
+        _layer("losses_of_all_nodes_are_added_up_and_differentiated"),
+    ),
+    Bug(
+        "writes_that_stay",
+        "A library may call SubGraphs in a graph whose effects cannot be undone.",
+        "recgraph/speculate/passes/ordering.py",
+        "    refuse_writing_subgraphs(graph)\n    order",
+        "    order",
+        _fit("a_metric_in_a_recursion_is_not_counted_twice_where_a_step_fails"),
+    ),
+    Bug(
+        "means_by_batches",
+        "The means of several losses are those of a graph for all shapes.",
+        "recgraph/speculate/library/frameworks.py",
+        "name in _LOSSES and keras_state.weighs_by_shape(owner, arguments, named)",
+        "False",
+        _fit("means_of_several_losses_for_batches_of_many_sizes"),
+    ),
+    Bug(
+        "a_graph_for_each_epoch",
+        "What fit keeps in a model is taken to stay as it is.",
+        "recgraph/speculate/observe/keras_state.py",
+        '"history", ',
+        "",
+        _fit("callbacks_do_what_they_do"),
+    ),
+    Bug(
+        "the_first_of_several",
+        "Of several batches that are predicted at once only the first counts.",
+        "recgraph/keras/compiling.py",
+        "return outputs[0] if len(outputs) == 1 else",
+        "return outputs[0] if outputs else",
+        _fit("evaluate_and_predict"),
+    ),
+]
