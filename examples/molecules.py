@@ -130,8 +130,8 @@ def written(texts: list[str], count: int, steps: int, _: np.random.Generator) ->
     return ["".join(CHARACTERS[code] for code in row[1:]).split("\n")[0] for row in np.stack(found, 1)]
 
 
-def main(steps: int = 2000, count: int = 1000) -> dict[str, dict[str, float]]:
-    """Which share of what each network makes is valid, binds carbon everywhere, and so is new."""
+def main(steps: int = 2000, count: int = 1000) -> dict[str, dict[str, list[tuple[list[str], list[tuple]]]]]:
+    """Of so many molecules that each network makes, those that are valid, those with carbon at each bond, new ones."""
     keras.utils.set_random_seed(1)
     rng, found = np.random.default_rng(1), {}
     texts = [text for text in ("C" + draw(rng) for _ in range(6000)) if 4 <= len(text) <= LONGEST]
@@ -139,11 +139,11 @@ def main(steps: int = 2000, count: int = 1000) -> dict[str, dict[str, float]]:
     for make in (grown, written):
         valid = list(filter(None, map(parse, make(texts, count, steps, rng))))
         right = [m for m in valid if all("C" in (m[0][one], m[0][other]) for one, other, _ in m[1])]
-        shares = {"valid": valid, "of the kind": right, "new": {canonical(*each) for each in right} - known}
-        found[make.__name__] = {name: len(each) / count for name, each in shares.items()}
+        new = {name: each for each in right if (name := canonical(*each)) not in known}
+        found[make.__name__] = {"valid": valid, "of the kind": right, "new": list(new.values())}
     return found
 
 
 if __name__ == "__main__":
-    for name, shares in main().items():
-        print(f"{name}: " + ", ".join(f"{share:.1%} {what}" for what, share in shares.items()))
+    for name, molecules in main().items():
+        print(f"{name}: " + ", ".join(f"{len(each)} {what}" for what, each in molecules.items()))

@@ -9,6 +9,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 matplotlib.use("Agg")
@@ -127,7 +128,111 @@ def adaptive_depth() -> Figure:
     return figure
 
 
-PICTURES: list[Callable[[], Figure]] = [interpreter, nested_records, syntax_trees, adaptive_depth]
+Molecule = tuple[list[str], list[tuple[int, int, int]]]  # atoms, and bonds with the places of two and an order
+
+
+def atoms_of(molecule: Molecule) -> dict[int, tuple[complex, complex]]:
+    """Where the atoms of a molecule are drawn, and in which direction from the one before."""
+    _, bonds = molecule
+    places: dict[int, tuple[complex, complex]] = {}
+
+    def put(at: int, place: complex, angle: float, turn: float) -> None:
+        places[at] = place, np.exp(1j * angle)
+        ends = [(other, order) for one, other, order in bonds if one == at]
+        spread = {1: [turn], 2: [1, -1], 3: [1.5, 0, -1.5], 4: [1.5, 0.5, -0.5, -1.5]}
+        straight = at > 0 and 3 in [order for *pair, order in bonds if at in pair]
+        for (other, _), part in zip(ends, [0] if straight else spread[max(1, len(ends))], strict=False):
+            put(other, place + np.exp(1j * (angle + part * np.pi / 3)), angle + part * np.pi / 3, -turn)
+
+    put(0, 0j, 0.0, 0.5)
+    return places
+
+
+def is_clear(molecule: Molecule) -> bool:
+    """Whether its atoms are apart when it is drawn, and it is of a middle size."""
+    atoms = molecule[0]
+    places = [place + (direction if len(atoms[at]) > 1 else 0) for at, (place, direction) in atoms_of(molecule).items()]
+    sizes = [1.0 if len(atoms[at]) > 1 else 0.0 for at in atoms_of(molecule)]
+    gaps = [abs(p - q) - s - t for p, s in zip(places, sizes) for q, t in zip(places, sizes) if p is not q]  # noqa: B905
+    wide = max(abs(place - np.mean(places)) for place in places)
+    return 7 <= len(atoms) <= 10 and len(set(atoms)) > 2 and min(gaps) > 0.6 and wide < 3.2
+
+
+def molecules() -> Figure:
+    """Some molecules that the decoder has made and not seen, and shares of both networks."""
+    from molecules import main
+
+    def line(plot: Axes, *points: complex) -> None:
+        plot.plot(np.real(points), np.imag(points), color="#444", linewidth=1.3, zorder=0, solid_capstyle="round")
+
+    def draw(plot: Axes, molecule: Molecule, middle: complex) -> None:
+        """As chemists do: carbon where lines meet has no letter."""
+        places = atoms_of(molecule)
+        center = np.mean([place for place, _ in places.values()])
+        for one, other, order in molecule[1]:
+            here, there = (places[at][0] - center + middle for at in (one, other))
+            for shift in np.arange(order) - (order - 1) / 2:
+                line(plot, *(np.array([here, there]) + 0.16j * shift * (there - here)))
+        for at, atom in enumerate(molecule[0]):
+            place, direction = places[at][0] - center + middle, places[at][1]
+            if len(atom) > 1:
+                corners = place + direction + direction * np.exp(1j * np.pi * (np.arange(7) / 3 + 1))
+                line(plot, *corners)
+                for edge in (0, 2, 4):
+                    line(plot, *(0.78 * (corners[edge : edge + 2] - place - direction) + place + direction))
+            elif atom != "C":
+                box = {"facecolor": "white", "edgecolor": "none", "pad": 0.9}
+                spot = place.real, place.imag
+                plot.text(*spot, atom, ha="center", va="center", fontsize=9, color=ORANGE, weight="bold", bbox=box)
+
+    found = main()
+    figure, (shown, bars) = axes(2, 9, 3.4)
+    for number, molecule in enumerate(list(filter(is_clear, found["grown"]["new"]))[:6]):
+        draw(shown, molecule, 7.5 * (number % 3) - 7j * (number // 3))
+    shown.axis("off")
+    shown.set(title="new molecules, without their hydrogen", aspect="equal")
+    for shift, way, label, color in (
+        (-0.2, "grown", "grown from the grammar", BLUE),
+        (0.2, "written", "as strings", GREY),
+    ):
+        counts = [len(each) / 10 for each in found[way].values()]
+        drawn = bars.bar(np.arange(3) + shift, counts, 0.38, color=color, label=label)
+        bars.bar_label(drawn, fmt="{:.1f}", fontsize=8)
+    bars.set_xticks(range(3), ["valid", "carbon at\neach bond", "new"])
+    bars.set(ylim=(0, 125), yticks=range(0, 101, 25), ylabel="% of 1,000", title="what each network makes")
+    bars.legend(frameon=False, ncols=2, loc="upper center", fontsize=9)
+    return figure
+
+
+def parser() -> Figure:
+    """Where the parser cuts by the operators, and how often both are right by the length of an expression."""
+    from parser import LENGTHS, LONGEST, OPERATORS, main
+
+    found = main()
+    figure, (cuts, accuracy) = axes(2, 8.5)
+    cuts.spines[:].set_visible(False)
+    cuts.imshow(found["cuts"] > 0, cmap=ListedColormap(["#dfe8f3", "#f7e5d2"]))
+    for (row, column), value in np.ndenumerate(found["cuts"]):
+        text = f"{'right' if value > 0 else 'left'}\n{value:+.1f}"
+        cuts.text(column, row, text, ha="center", va="center", fontsize=9)
+    cuts.set(xlabel="operator to the right", ylabel="operator to the left", title="at which of two it cuts")
+    cuts.set_xticks(range(3), OPERATORS)
+    cuts.set_yticks(range(3), OPERATORS)
+    cuts.tick_params(length=0)
+    for name, label, color in (("parser", "the parser", BLUE), ("left to right", "left to right", GREY)):
+        accuracy.plot(LENGTHS, found[name], "o-", color=color, markersize=4, label=label)
+    accuracy.axvspan(LENGTHS[0], LONGEST, color=ORANGE, alpha=0.12, linewidth=0, label="as in training")
+    accuracy.set_xscale("log")
+    accuracy.set_xticks(LENGTHS, map(str, LENGTHS))
+    accuracy.minorticks_off()
+    accuracy.set(
+        ylim=(0, 1.05), xlabel="numbers in an expression", ylabel="accuracy", title="expressions that it has not seen"
+    )
+    accuracy.legend(frameon=False, loc="lower left")
+    return figure
+
+
+PICTURES: list[Callable[[], Figure]] = [interpreter, nested_records, syntax_trees, adaptive_depth, molecules, parser]
 
 
 def main(names: list[str]) -> None:

@@ -19,10 +19,12 @@ def example(load: Callable[[str], Any]) -> Any:
 @pytest.mark.slow
 def test_it_learns_the_kind_and_makes_new_ones(example: Any) -> None:
     found = example.main(steps=400, count=300)
-    assert found["grown"]["valid"] == 1
-    assert found["grown"]["of the kind"] > 0.95
-    assert found["grown"]["new"] > 0.25
-    assert found["written"]["valid"] < 1
+    counts = {way: [len(each) for each in made.values()] for way, made in found.items()}
+    valid, of_the_kind, new = counts["grown"]
+    assert valid == 300
+    assert of_the_kind > 285
+    assert new > 75
+    assert counts["written"][0] < 300
 
 
 def made(example: Any, model: Any, seeds: np.ndarray) -> list[str]:
@@ -41,8 +43,8 @@ def test_what_is_made_is_valid_whatever_the_weights_are(example: Any) -> None:
 def test_a_molecule_does_not_depend_on_the_others_of_its_batch(example: Any) -> None:
     keras.utils.set_random_seed(2)
     model = example.Decoder()
-    seeds = np.random.default_rng(2).integers(2**31, size=[20, 2])
-    assert made(example, model, seeds) == [made(example, model, seed[None])[0] for seed in seeds]
+    seeds = np.random.default_rng(2).integers(2**31, size=[50, 2])
+    assert made(example, model, seeds) == made(example, model, seeds[:1]) + made(example, model, seeds[1:])
 
 
 @pytest.mark.parametrize(

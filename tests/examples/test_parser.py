@@ -56,7 +56,7 @@ def test_a_state_is_what_plain_recursion_gives(example: Any) -> None:
     """With all cuts and with the best one."""
     keras.utils.set_random_seed(3)
     model = example.Parser()
-    numbers, operators, _ = example.expressions(12, range(1, 6), seed=4)
+    numbers, operators, _ = example.expressions(6, range(1, 6), seed=4)
     model(numbers, operators)
     model.rather.weights[0].assign(tf.random.stateless_normal([9, 1], [5, 6]))
     rather = model.rather.weights[0].numpy().reshape(3, 3)
