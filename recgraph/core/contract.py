@@ -23,13 +23,15 @@ class Sum:
     Attributes:
         slot: its number in the environment.
         kind: "dense": contributions are added as they come; "outer": they are pairs (a, b), the sum is that of
-            transpose(a) @ b; "rows": they are pairs (indices, rows), and so is the sum, a sparse gradient.
+            transpose(a) @ b; "rows": they are pairs (indices, rows), and so is the sum.
         specs: of the tensors that make up the sum.
+        sparse: whether rows are a sparse gradient, as those of `tf.gather` are and those of `x[n]` are not.
     """
 
     slot: int
     kind: str
     specs: tuple[tf.TensorSpec, ...]
+    sparse: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +66,12 @@ class GradientContract:
 
     def _as_json(self) -> dict[str, Any]:
         sums = [
-            {"slot": s.slot, "kind": s.kind, "specs": [[spec.dtype.name, _dims(spec.shape)] for spec in s.specs]}
+            {
+                "slot": s.slot,
+                "kind": s.kind,
+                "specs": [[spec.dtype.name, _dims(spec.shape)] for spec in s.specs],
+                "sparse": s.sparse,
+            }
             for s in self.sums
         ]
         return {"arguments": self.arguments, "targets": self.targets, "seeds": self.seeds, "sums": sums}
@@ -76,7 +83,12 @@ def _dims(shape: tf.TensorShape) -> list[int | None] | None:
 
 def _from_json(values: dict[str, Any]) -> GradientContract:
     sums = tuple(
-        Sum(s["slot"], s["kind"], tuple(tf.TensorSpec(shape, dtype) for dtype, shape in s["specs"]))
+        Sum(
+            s["slot"],
+            s["kind"],
+            tuple(tf.TensorSpec(shape, dtype) for dtype, shape in s["specs"]),
+            s.get("sparse", s["kind"] == "rows"),
+        )
         for s in values["sums"]
     )
     return GradientContract(values["arguments"], tuple(values["targets"]), tuple(values["seeds"]), sums)

@@ -40,6 +40,7 @@ class GradientGraph(tf_private.FuncGraph):
         self.recompute = recompute
         self.regions: dict[str, Region] = {}
         self.accumulated: dict[str, tf.Tensor] = {}
+        self.sparse: set[str] = set()
         self.frames: dict[FrameOf, Sequence[GradientGraph]] = {}
         self.items: list[Item] = []
         self.item_placeholders: list[tf.Tensor] = []
@@ -226,7 +227,10 @@ def differentiate(
         pass_.run()
         results = tuple(pass_.gradient_of(target) for target in targets)
         for outer, gradient in pass_.outer_gradients():
-            graph.accumulated[sums.add(gradient)] = outer
+            name = sums.add(gradient)
+            graph.accumulated[name] = outer
+            if isinstance(gradient, tf.IndexedSlices):
+                graph.sparse.add(name)
     return Derivative(graph, tuple(seeds), results)
 
 

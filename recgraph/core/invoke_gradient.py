@@ -10,6 +10,7 @@ import tensorflow as tf
 from recgraph import native, tf_private
 from recgraph.core import eager, gradient, invoke, program, pullback
 from recgraph.core.body import enclosing_body
+from recgraph.core.contract import Sum
 from recgraph.core.definition import Definition, by_identity
 from recgraph.core.environment import is_differentiable
 from recgraph.errors import GradientError
@@ -235,14 +236,15 @@ def _slot_gradients(contract: Any, values: list[tf.Tensor], captures: list[tf.Te
     parts: dict[int, list[Any]] = {}
     for total in contract.sums:
         taken, values = values[: len(total.specs)], values[len(total.specs) :]
-        parts.setdefault(total.slot, []).append(_total_of(total.kind, taken, captures[total.slot]))
+        parts.setdefault(total.slot, []).append(_total_of(total, taken, captures[total.slot]))
     return {slot: _sum_parts(gradients) for slot, gradients in parts.items()}
 
 
-def _total_of(kind: str, taken: list[tf.Tensor], capture: tf.Tensor) -> Any:
-    if kind == "rows":
-        return tf.IndexedSlices(taken[1], taken[0], dense_shape=_shape_of(capture))
-    return taken[0]
+def _total_of(total: Sum, taken: list[tf.Tensor], capture: tf.Tensor) -> Any:
+    if total.kind != "rows":
+        return taken[0]
+    rows = tf.IndexedSlices(taken[1], taken[0], dense_shape=_shape_of(capture))
+    return rows if total.sparse else tf.convert_to_tensor(rows)
 
 
 def table_of(rows: tf.Tensor) -> tf.Tensor | None:

@@ -323,8 +323,8 @@ def _contract(root: Definition, members: list[Definition], slots: Slots) -> Grad
             for name, outer in graph.accumulated.items():
                 op = graph.get_operation_by_name(name)
                 key = (slots.number(outer), op.get_attr("kind").decode())
-                if key not in found:
-                    found[key] = Sum(*key, sum_specs(key[1], op.inputs))
+                known = found.get(key) or Sum(*key, sum_specs(key[1], op.inputs), sparse=True)
+                found[key] = dataclasses.replace(known, sparse=known.sparse and name in graph.sparse)
     return GradientContract(
         arguments=len(root.placeholders),
         targets=tuple(root.differentiable_inputs()),

@@ -191,6 +191,77 @@ def test_embedding_gradients_are_indexed_slices(gradient: str) -> None:
         assert (dense[5, 0], dense[7, 0], dense[6, 0]) == (5, 2, 0)
 
 
+ROWS: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
+    "x[n]": lambda x, n: x[n],
+    "int64": lambda x, n: x[tf.cast(n, tf.int64)],
+    "from the end": lambda x, n: x[n - 9],
+    "x[n, :]": lambda x, n: x[n, :],
+    "x[n, ...]": lambda x, n: x[n, ...],
+    "x[n][m]": lambda x, n: x[n][n % 3] * tf.ones([10]),
+    "two reads": lambda x, n: x[n] * x[n - 1],
+    "and a lookup": lambda x, n: x[n] * tf.gather(x, n // 2),
+    "and all": lambda x, n: x[n] + 0.1 * tf.reduce_mean(x * x, 0),
+    "in a branch": lambda x, n: tf.cond(n % 2 < 1, lambda: x[n], lambda: x[n, ::-1]),
+    "in a loop": lambda x, n: tf.while_loop(lambda i, _: i < n, lambda i, y: (i + 1, y * x[i]), (0, x[n]))[1],
+    "x[n, m]": lambda x, n: x[n, n % 3] * tf.ones([10]),
+    "x[:, n]": lambda x, n: tf.reshape(x[:, n], [3, 3])[0, 0] * tf.ones([10]),
+    "x[n:n+1]": lambda x, n: x[n : n + 1][0],
+    "x[n, tf.newaxis]": lambda x, n: x[n, tf.newaxis][0],
+}
+BY_ROWS = ("x[n]", "int64", "from the end", "x[n, :]", "x[n, ...]", "x[n][m]", "two reads", "and a lookup", "in a loop")
+
+
+@pytest.mark.parametrize(
+    ("engine", "gradient", "captured"),
+    [
+        ("parallel", "cache", tf.Variable),
+        ("parallel", "recompute", tf.constant),
+        ("batched", "cache", tf.constant),
+        ("batched", "recompute", tf.Variable),
+    ],
+)
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_a_captured_tensor(name: str, engine: str, gradient: str, captured: Callable[..., Any]) -> None:
+    """The gradient is that of eager execution, a dense tensor; where a row is read it is added as a row."""
+    x = captured(programs.seeded(9, 10))
+
+    def body(n: tf.Tensor, call: Callable[..., tf.Tensor]) -> tf.Tensor:
+        return tf.cond(n < 8, lambda: tf.tanh(ROWS[name](x, n)) + call(n + 1) + call(n + 3), lambda: tf.zeros([10]))
+
+    def eagerly(n: tf.Tensor) -> tf.Tensor:
+        return body(n, eagerly)
+
+    gradients = []
+    with rg.SubGraph("rows", outputs=tf.TensorSpec([10]), engine=engine, gradient=gradient) as rows:
+        rows.output(body(rows.input(tf.int32), rows))
+    for function in (eagerly, rows, tf.function(rows)):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(function(tf.constant(1)) * tf.range(10.0))
+        gradients.append(tape.gradient(y, x))
+    expected, *others = gradients
+    for found in others:
+        assert isinstance(found, tf.Tensor)
+        assert found.shape == expected.shape == [9, 10]
+        np.testing.assert_allclose(found, tf.convert_to_tensor(expected), rtol=1e-4, atol=1e-5)
+    kinds = {total.kind for total in rows.program(gradient=True).contract.sums}
+    assert kinds == (
+        {"rows"} if name in BY_ROWS else {"rows", "dense"} if name in ("and all", "in a branch") else {"dense"}
+    )
+
+
+def test_a_row_of_a_small_tensor_is_added_as_a_whole() -> None:
+    """A pair of tensors for each of many reads would take more memory than the tensor."""
+    kinds = []
+    for size in (32, 33):
+        x = tf.Variable(tf.ones([size, 2]))
+        with rg.SubGraph("small", outputs=tf.TensorSpec([2])) as small:
+            n = small.input(tf.int32)
+            small.output(tf.cond(n > 0, lambda n=n, x=x: x[n] + small(n - 1), lambda: tf.zeros([2])))
+        kinds += [total.kind for total in small.program(gradient=True).contract.sums]
+    assert kinds == ["dense", "rows"]
+
+
 @both_modes
 def test_two_lookups_in_one_table(gradient: str) -> None:
     """A table that is an input or the value of a variable: the rows of both lookups count."""

@@ -70,6 +70,19 @@ def make_two_outputs(**options: Any) -> Callable[[tf.Tensor], Any]:
     return lambda x: tf.nest.map_structure(lambda y: tf.cast(y, tf.float32) * x, two(programs.ROOT))
 
 
+def make_rows(**options: Any) -> Callable[[tf.Tensor], Any]:
+    """Rows of a captured tensor, read one by one."""
+
+    def run(x: tf.Tensor) -> tf.Tensor:
+        table = x * tf.reshape(tf.range(90.0) / 90.0, [9, 10])
+        with rg.SubGraph("rows", outputs=tf.TensorSpec([10]), **options) as rows:
+            n = rows.input(tf.int32)
+            rows.output(tf.cond(n > 0, lambda: table[n] * rows(n - 1) + table[-1], lambda: table[n]))
+        return rows(8)
+
+    return run
+
+
 def make_captures(**options: Any) -> Callable[[tf.Tensor], Any]:
     """A captured tensor of the function, a variable, and rows of an embedding, mapped."""
     embedding, _, bias = programs.weights()
@@ -85,7 +98,13 @@ def make_captures(**options: Any) -> Callable[[tf.Tensor], Any]:
     return run
 
 
-MAKERS = {"cond": make_cond, "while": make_while, "two_outputs": make_two_outputs, "captures": make_captures}
+MAKERS = {
+    "cond": make_cond,
+    "while": make_while,
+    "two_outputs": make_two_outputs,
+    "captures": make_captures,
+    "rows": make_rows,
+}
 SCALAR = tf.TensorSpec([])
 
 
@@ -149,6 +168,19 @@ def test_gradients_of_a_loaded_program(name: str, kind: str, expected: dict[str,
 def test_an_embedding_stays_sparse(kind: str, loaded: dict[str, Any]) -> None:
     """The one gradient of each that is of rows."""
     assert [loaded[f"{name}_{kind}"][-1] for name in ("cond", "captures")] == [1, 1]
+
+
+@pytest.mark.parametrize("read", [lambda table, n: table[n], tf.gather], ids=["x[n]", "tf.gather"])
+def test_a_loaded_program_knows_which_gradients_are_sparse(read: Callable[..., tf.Tensor]) -> None:
+    """By its contract: both are sums of rows."""
+    table = tf.Variable(tf.ones([9, 10]))
+    with rg.SubGraph("rows", outputs=tf.TensorSpec([10])) as rows:
+        n = rows.input(tf.int32)
+        rows.output(tf.cond(n > 0, lambda: read(table, n) * rows(n - 1), lambda: read(table, n)))
+    linked = rows.program(gradient=True)
+    loaded = program.revive(linked.entry, linked.key, linked.library).contract
+    assert loaded == linked.contract
+    assert [(total.kind, total.sparse) for total in loaded.sums] == [("rows", read is tf.gather)]
 
 
 def test_what_has_no_gradient_is_saved_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,20 @@ def test_branches() -> None:
     check(lambda: f(4, x), lambda: reference(4, x), [x, w])
 
 
+def test_rows_of_a_captured_tensor() -> None:
+    """Each of them several times, the last one also by its number from the end; their sum is dense."""
+    w = tf.Variable(np.linspace(-1.0, 1.0, 80).reshape(10, 8).astype(np.float32))
+    with rg.SubGraph("rows", outputs=tf.TensorSpec([8])) as f:
+        n = f.input(tf.int32)
+        f.output(tf.cond(n < 9, lambda: tf.sin(w[n] * f(n + 1) + w[-1]) * f(n + 3), lambda: w[n % 10]))
+
+    def reference(n: int) -> tf.Tensor:
+        return tf.sin(w[n] * reference(n + 1) + w[-1]) * reference(n + 3) if n < 9 else w[n % 10]
+
+    check(lambda: f(4), lambda: reference(4), [w])
+    assert [(total.kind, total.sparse) for total in f.program(gradient=True).contract.sums] == [("rows", False)]
+
+
 def test_mapped_calls() -> None:
     w, x = tf.Variable(0.7), tf.constant([0.5, 1.5])
     f, reference = make_branches(w)
