@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import re
-import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
+from recgraph.distribute import watchdog
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementError, WorkerLostError
 from recgraph.distribute.place import Place, find_place
@@ -381,35 +382,7 @@ def _bring_up(place: Place, start_timeout: float) -> Any:
 
 @contextlib.contextmanager
 def _deadline(place: Place, seconds: float) -> Iterator[None]:
-    """Ends this process with a message where the cluster is not there in time: the wait is in C++ and has no bound."""
-    done = threading.Event()
-
-    def watch() -> None:
-        if done.wait(seconds):
-            return
-        silent = [place.name(index) for index, host in enumerate(place.hosts) if not _listens(host)]
-        error = WorkerLostError(
-            f"the cluster is not complete after {seconds:g} seconds",
-            found=f"no answer from {', '.join(silent)}"
-            if silent
-            else "every port answers, but not every worker is ready",
-            next_step="start the missing workers, or give them more time with --start-timeout",
-        )
-        sys.stderr.write(f"Error: {error}\n")
-        sys.stderr.flush()
-        os._exit(error.exit_code)
-
-    threading.Thread(target=watch, daemon=True).start()
-    try:
-        yield
-    finally:
-        done.set()
-
-
-def _listens(host: str) -> bool:
-    name, _, port = host.rpartition(":")
-    try:
-        with socket.create_connection((name.strip("[]"), int(port)), _PROBE_SECONDS):
-            return True
-    except OSError:
-        return False
+    """Ends this process with a message where the cluster is not there in time."""
+    command = [sys.executable, "-I", watchdog.__file__, str(os.getpid()), str(seconds), *place.hosts]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL):
+        yield  # at the end its input is closed
