@@ -292,7 +292,17 @@ class Cluster:
 
         Returns:
           Gradients of the mean loss over all examples, in the same form, and that loss, float32.
+
+        Raises:
+          ClusterError: there are several workers, and this is not the graph of a `tf.function`.
         """
+        if self.size > 1 and tf.executing_eagerly():
+            raise ClusterError(
+                "Cluster.mean works in the graph of a tf.function",
+                found="a call in eager code; a step under @rg.function runs eagerly until it is converted",
+                expected="@tf.function on the step: then all workers run the same collectives in the same order",
+                next_step="use @tf.function for a step that several workers share; SubGraphs work in it",
+            )
         sparse = [number for number, one in enumerate(gradients) if isinstance(one, tf.IndexedSlices)]
         figures = tf.stack([tf.cast(total, tf.float32), tf.cast(count, tf.float32)])
         sums, added = Reduction(self.collectives, variables, sparse, 2)(gradients, figures)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -167,7 +168,7 @@ class Trainer:
             except NotFiniteError as error:
                 raise self._diverged(epoch, error.step, bank.train) from error
             record = self._epoch(epoch, sums, own_dev)
-            self.cluster.on_chief(lambda history=history, record=record: self._note(history, record))
+            self.cluster.on_chief(functools.partial(self._note, history, record))
             if self.cluster.is_chief:
                 finished(record)
             if self.progress.exhausted(run.settings.patience):
@@ -186,8 +187,9 @@ class Trainer:
             raise NotFiniteError(steps - 1)  # its loss was finite, and its update was not
         return sums
 
-    def _note(self, history: History, record: Record) -> None:
-        """Writes what an epoch leaves to look at."""
+    def _note(self, history: History | None, record: Record) -> None:
+        """Writes what an epoch leaves to look at; the chief has a history."""
+        assert history is not None
         history.add(record)
         draw_curve(history.records, self.run.folder / "curve.png")
 
