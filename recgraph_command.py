@@ -136,6 +136,9 @@ def _cluster_options(function: Callable[..., None]) -> Callable[..., None]:
         click.option("--workers", type=COUNT, help="Train with so many processes on this machine."),
         click.option("--hosts", help="Train with others: host:port of every worker, with commas. Or set TF_CONFIG."),
         click.option("--index", type=click.IntRange(0), help="Of this worker in --hosts, from 0."),
+        click.option(
+            "--port", type=click.IntRange(1, 65535), default=2222, envvar="RECGRAPH_PORT", help=_PORT, show_default=True
+        ),
         click.option("--kubernetes", help="Label selector of the workers' pods, such as app=train."),
         click.option(
             "--max-restarts", type=click.IntRange(0), default=0, show_default=True, help="After failures of workers."
@@ -149,6 +152,7 @@ def _cluster_options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
+_PORT = "Of workers whose scheduler knows their hosts alone."
 _TIMEOUT = "Seconds in a step after which a worker that does not answer is taken as lost."
 _START_TIMEOUT = "Seconds for all workers to be there."
 
@@ -281,7 +285,7 @@ def train(out: Path, data: Path | None, vectors: Path | None, fresh: bool, as_js
     hyper = {name: options.pop(name) for name in names}
     hosts, index = options.pop("hosts"), options.pop("index")
     described = {"hosts": hosts.split(",") if hosts else None, "index": index}
-    described |= {name: options.pop(name) for name in ("kubernetes", "timeout", "start_timeout")}
+    described |= {name: options.pop(name) for name in ("kubernetes", "port", "timeout", "start_timeout")}
     del options["workers"], options["max_restarts"]  # for the process that started this one
     # First, because TensorFlow does not join a cluster once it has been used.
     cluster = distribute(**described) if recgraph_launch.SUPERVISED in os.environ else None
@@ -535,7 +539,10 @@ def launch(ctx: click.Context, workers: int, command: tuple[str, ...], max_resta
     worker fails, all are ended, and started again as often as --max-restarts allows. The output of all but the first
     has their number in front.
     """
-    ctx.exit(_supervised(recgraph_launch.on_this_machine(workers, command, max_restarts)))
+    program = command[1:] if command[0] == "--" else command
+    if not program:
+        raise click.UsageError("no command to run: recgraph launch 2 -- python my_training.py")
+    ctx.exit(_supervised(recgraph_launch.on_this_machine(workers, program, max_restarts)))
 
 
 @main.command(cls=click.Command)

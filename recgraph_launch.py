@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import IO, Any, Final
 
@@ -30,6 +31,7 @@ RESTART: Final = "RECGRAPH_RESTART"  # how often all workers have been started a
 
 GRACE_SECONDS: Final = 3.0  # between asking a worker to end and ending it
 SETTLING_SECONDS: Final = 3.0  # for the failure itself to be seen, where others have noticed it first
+STOPPED_SECONDS: Final = 10.0  # a worker that is stopped for so long is ended: the others would wait for it
 POLL_SECONDS: Final = 0.05
 PORT_TRIES: Final = 5
 
@@ -103,17 +105,36 @@ class Worker:
         """Args: its index in the cluster, and the process, which leads a group of its own."""
         self.index = index
         self.process = process
+        self._stopped_at: float | None = None
+        self._was_stopped = False
 
     @property
     def status(self) -> int:
         """Its exit status, or minus the signal that ended it; only once it has ended."""
-        return self.process.returncode
+        code = self.process.returncode
+        return LOST if code == -signal.SIGALRM else code  # recgraph.distribute.watchdog, for want of the others
 
     def __str__(self) -> str:
+        if self._was_stopped:
+            return f"worker {self.index} was stopped, and did not go on for {STOPPED_SECONDS:g} seconds"
         if self.status < 0:
             return f"worker {self.index} was ended by {signal.Signals(-self.status).name}"
         reason = {LOST: ", because it lost another worker", PORT_TAKEN: ", because its port is taken"}
         return f"worker {self.index} ended with status {self.status}{reason.get(self.status, '')}"
+
+    def end_if_stopped(self) -> None:
+        """Ends it if SIGSTOP, or a debugger, has held it for too long."""
+        try:
+            state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:  # it has just ended
+            return
+        if state not in "Tt":
+            self._stopped_at = None
+        elif self._stopped_at is None:
+            self._stopped_at = time.monotonic()
+        elif time.monotonic() - self._stopped_at > STOPPED_SECONDS:
+            self._was_stopped = True
+            self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
         """Sends a signal to it and to all processes that it has started."""
@@ -164,7 +185,10 @@ class _Crew:
         """The worker whose failure ended the work; None where all have ended well, or a signal arrived."""
         noticed: float | None = None
         while not stopped:
-            ended = [worker for worker in self._workers if worker.process.poll() is not None]
+            for worker in self._workers:
+                if worker.process.poll() is None:
+                    worker.end_if_stopped()
+            ended = [worker for worker in self._workers if worker.process.returncode is not None]
             failed = [worker for worker in ended if worker.status != 0]
             if not failed and len(ended) == len(self._workers):
                 return None

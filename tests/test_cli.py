@@ -47,6 +47,7 @@ COMMANDS = [
     "export",
     "explain",
     "demo",
+    "launch",
     "data",
     "data-generate",
     "data-fetch",

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import re
-import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
+from recgraph.distribute import watchdog
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementError, WorkerLostError
 from recgraph.distribute.place import Place, find_place
@@ -291,7 +292,17 @@ class Cluster:
 
         Returns:
           Gradients of the mean loss over all examples, in the same form, and that loss, float32.
+
+        Raises:
+          ClusterError: there are several workers, and this is not the graph of a `tf.function`.
         """
+        if self.size > 1 and tf.executing_eagerly():
+            raise ClusterError(
+                "Cluster.mean works in the graph of a tf.function",
+                found="a call in eager code; a step under @rg.function runs eagerly until it is converted",
+                expected="@tf.function on the step: then all workers run the same collectives in the same order",
+                next_step="use @tf.function for a step that several workers share; SubGraphs work in it",
+            )
         sparse = [number for number, one in enumerate(gradients) if isinstance(one, tf.IndexedSlices)]
         figures = tf.stack([tf.cast(total, tf.float32), tf.cast(count, tf.float32)])
         sums, added = Reduction(self.collectives, variables, sparse, 2)(gradients, figures)
@@ -381,35 +392,7 @@ def _bring_up(place: Place, start_timeout: float) -> Any:
 
 @contextlib.contextmanager
 def _deadline(place: Place, seconds: float) -> Iterator[None]:
-    """Ends this process with a message where the cluster is not there in time: the wait is in C++ and has no bound."""
-    done = threading.Event()
-
-    def watch() -> None:
-        if done.wait(seconds):
-            return
-        silent = [place.name(index) for index, host in enumerate(place.hosts) if not _listens(host)]
-        error = WorkerLostError(
-            f"the cluster is not complete after {seconds:g} seconds",
-            found=f"no answer from {', '.join(silent)}"
-            if silent
-            else "every port answers, but not every worker is ready",
-            next_step="start the missing workers, or give them more time with --start-timeout",
-        )
-        sys.stderr.write(f"Error: {error}\n")
-        sys.stderr.flush()
-        os._exit(error.exit_code)
-
-    threading.Thread(target=watch, daemon=True).start()
-    try:
-        yield
-    finally:
-        done.set()
-
-
-def _listens(host: str) -> bool:
-    name, _, port = host.rpartition(":")
-    try:
-        with socket.create_connection((name.strip("[]"), int(port)), _PROBE_SECONDS):
-            return True
-    except OSError:
-        return False
+    """Ends this process with a message where the cluster is not there in time."""
+    command = [sys.executable, "-I", watchdog.__file__, str(os.getpid()), str(seconds), *place.hosts]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL):
+        yield  # at the end its input is closed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -167,9 +168,8 @@ class Trainer:
             except NotFiniteError as error:
                 raise self._diverged(epoch, error.step, bank.train) from error
             record = self._epoch(epoch, sums, own_dev)
-            if history is not None:
-                history.add(record)
-                draw_curve(history.records, run.folder / "curve.png")
+            self.cluster.on_chief(functools.partial(self._note, history, record))
+            if self.cluster.is_chief:
                 finished(record)
             if self.progress.exhausted(run.settings.patience):
                 break
@@ -186,6 +186,12 @@ class Trainer:
         if not all(bool(tf.reduce_all(tf.math.is_finite(weight))) for weight in self._weights()):
             raise NotFiniteError(steps - 1)  # its loss was finite, and its update was not
         return sums
+
+    def _note(self, history: History | None, record: Record) -> None:
+        """Writes what an epoch leaves to look at; the chief has a history."""
+        assert history is not None
+        history.add(record)
+        draw_curve(history.records, self.run.folder / "curve.png")
 
     def _facts(self, bank: Any) -> dict[str, str]:
         """What all workers must have in common. Paths may differ, and the weights are the chief's."""

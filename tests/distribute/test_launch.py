@@ -143,6 +143,27 @@ time.sleep(1000)"""
     assert not any(map(is_alive, pids(tmp_path)))
 
 
+def test_a_worker_that_stays_stopped_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else would end it: it is not dead, and the others may wait without a bound. A short stop does no harm."""
+    monkeypatch.setattr(recgraph_launch, "STOPPED_SECONDS", 0.6)
+    short = """
+others_are_there()
+if index == 0:
+    other = int((folder / f"pid-1-{restart}").read_text())
+    os.kill(other, signal.SIGSTOP); time.sleep(0.2); os.kill(other, signal.SIGCONT)
+else: time.sleep(1)"""
+    assert launch(tmp_path, short) == (0, [])
+    for path in tmp_path.iterdir():
+        path.unlink()
+    long = """
+others_are_there()
+if index and restart == 0: os.kill(os.getpid(), signal.SIGSTOP)
+time.sleep(5 * (not restart))"""
+    status, said = launch(tmp_path, long, restarts=1)
+    assert status == 0
+    assert said == ["worker 1 was stopped, and did not go on for 0.6 seconds; all workers start again (restart 1 of 1)"]
+
+
 def test_what_a_worker_has_started_ends_with_it(tmp_path: Path) -> None:
     """A loader process, for instance, also after the worker itself has ended well."""
     program = """

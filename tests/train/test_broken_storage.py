@@ -174,6 +174,7 @@ def test_an_error_of_a_write_names_the_file(tmp_path: Path) -> None:
         ("settings.json", '{\n  "model": "tree",\n  "data": "x"\n}', 2, "one of tree_rnn, "),
         ("settings.json", '{\n  "model": "tree_lstm",\n  "data": 1\n}', 3, "expected:  a string"),
         ("settings.json", '{\n  "model": "tree_lstm",\n  "data": "x",\n  "engine": "fast"\n}', 4, "one of auto, "),
+        ("settings.json", '{\n  "model": "tree_lstm",\n  "data": "x",\n  "deterministic": 1\n}', 4, "true or false"),
         ("settings.json", '{\n  "model": "tree_lstm",\n  "data": "x",\n  "hyper": []\n}', 4, "a JSON object"),
         ("settings.json", '{\n  "model": "tree_lstm",\n  "data": "x",\n  "seed": -1\n}', 4, "'seed' is -1"),
     ],
