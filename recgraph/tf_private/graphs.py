@@ -148,6 +148,51 @@ def handle_data(tensor: tf.Tensor) -> Any:
     return data.shape_and_type[0] if data is not None and data.is_set and data.shape_and_type else None
 
 
+def variable_of_graph(
+    initial_value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    trainable: bool | None = None,
+    name: str | None = None,
+    **named: Any,
+) -> tf.Variable:
+    """A variable that each run of the current graph makes anew and frees: nothing public makes one in a function.
+
+    Args:
+        initial_value: a value, or a function that gives one.
+        dtype, shape, trainable, name: of the variable, as of `tf.Variable`.
+        **named: other arguments of it.
+    """
+    value = tf.convert_to_tensor(initial_value() if callable(initial_value) else initial_value, dtype)
+    shape = value.shape if shape is None else tf.TensorShape(shape)
+    handle_name = (name or "Variable").split(":")[0]
+    make = _resource_variable_ops._variable_handle_from_shape_and_dtype
+    handle = make(shape, value.dtype, None, handle_name, graph_mode=False)
+    kept = {key: named[key] for key in ("constraint", "synchronization", "aggregation") if key in named}
+    kind = _resource_variable_ops.ResourceVariable
+    made = kind.__new__(kind)
+    _resource_variable_ops.BaseResourceVariable.__init__(
+        made, trainable=trainable is not False, shape=shape, dtype=value.dtype, handle=handle, name=handle_name,
+        handle_name=handle_name, unique_id=f"{handle_name}_of_graph", in_graph_mode=False, **kept,
+    )  # fmt: skip
+    tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+    return made
+
+
+def is_of_graph(variable: Any) -> bool:
+    """Whether a variable was made by `variable_of_graph`."""
+    return isinstance(variable, _resource_variable_ops.BaseResourceVariable) and not isinstance(
+        variable.handle, EagerTensor
+    )
+
+
+def forget_variables_of_graph(graph: Any) -> None:
+    """Who calls a finished graph is not told of the variables that it makes."""
+    for variable in list(graph._watched_variables):
+        if is_of_graph(variable):
+            graph._watched_variables.discard(variable)
+
+
 def copy_handle_data(source: tf.Tensor, target: tf.Tensor) -> None:
     """Lets shape inference see what variable is behind `target`."""
     _handle_data_util.copy_handle_data(source, target)

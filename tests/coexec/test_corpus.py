@@ -35,6 +35,32 @@ NOT_COEXECUTED = {
     "weights_change_from_tree_to_tree": "each call has other trees",
     "children_in_a_list": "each call has another tree",
     "a_tape_for_each_tree": "each call has other trees",
+    **dict.fromkeys(
+        (
+            "a_variable_of_the_call",
+            "a_counter_of_the_call",
+            "descent_on_a_variable_of_the_call",
+            "a_tape_that_watches_a_variable_of_the_call",
+            "a_loop_of_the_graph_over_a_variable_of_the_call",
+            "a_branch_with_a_variable_of_the_call",
+            "variables_in_a_list_of_the_call",
+            "an_object_with_variables_of_the_call",
+            "meta_learning",
+            "a_variable_with_random_values",
+            "a_variable_of_unknown_shape",
+            "a_new_variable_in_a_closure",
+            "a_function_with_a_new_variable_that_is_kept",
+            "an_object_with_a_new_variable_that_is_kept",
+            "the_text_of_a_new_variable",
+            "a_new_variable_in_every_call_that_is_kept",
+            "a_new_variable_that_is_returned",
+            "new_variables_in_a_list_that_stays",
+            "a_metric_of_the_call",
+            "a_layer_of_the_call",
+            "an_optimizer_of_the_call",
+        ),
+        "each call makes new variables",
+    ),
 }
 
 

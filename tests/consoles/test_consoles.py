@@ -68,22 +68,19 @@ def test_from_the_command_line() -> None:
     assert printed(run("-c", PROGRAM)) == PRINTED
 
 
-@pytest.mark.parametrize(
-    "executed",
-    [
+def test_of_texts_that_are_executed(tmp_path: Path) -> None:
+    """Whoever executes a text has it in a variable, or gives it to the program."""
+    ways = [
         "exec(text)",
         "exec(text, {})",
         "exec(compile(text, '<string>', 'exec'))",
         "exec(compile(text, 'made_up.py', 'exec'), {'__name__': 'elsewhere'})",
         "exec(open(sys.argv[1]).read(), {'__source__': text})",
-    ],
-)
-def test_of_a_text_that_is_executed(executed: str, tmp_path: Path) -> None:
-    """Whoever executes a text has it in a variable, or gives it to the program."""
+    ]
     file, host = tmp_path / "program.txt", tmp_path / "host.py"
     file.write_text(PROGRAM)
-    host.write_text(f"import sys\ntext = open(sys.argv[1]).read()\n{executed}\n")
-    assert printed(run(str(host), str(file))) == PRINTED
+    host.write_text("import sys\ntext = open(sys.argv[1]).read()\n" + "\n".join(ways) + "\n")
+    assert printed(run(str(host), str(file))) == PRINTED * len(ways)
 
 
 def test_at_the_prompt_of_python(tmp_path: Path) -> None:
@@ -209,6 +206,7 @@ def test_in_a_notebook() -> None:
     assert "ipykernel_" not in page + "".join(map(text_of, others))
 
 
+@pytest.mark.slow
 def test_a_progress_bar_in_a_notebook(tmp_path: Path) -> None:
     """It is drawn as the notebook's own output."""
     data, runs = tmp_path / "treebank", tmp_path / "run"

@@ -28,7 +28,7 @@ from recgraph.speculate.passes import connections, ordering
 from recgraph.speculate.passes.ordering import subgraph_writes
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import NoException, SameDecision
-from recgraph.speculate.script.contexts import CalledBack
+from recgraph.speculate.script.contexts import CalledBack, MakingVariable
 from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
 from recgraph.speculate.values import building, lists
 from recgraph.speculate.values.merging import Hole
@@ -36,7 +36,6 @@ from recgraph.speculate.values.merging import Hole
 _REFUSED = {
     tf.py_function: "tf.py_function runs Python",
     tf.numpy_function: "tf.numpy_function runs Python",
-    tf.Variable: "a new variable",
     tf.function: "a new tf.function",
     tf.config.run_functions_eagerly: "a setting of TensorFlow",
     tf.io.read_file: "what a file holds may change",
@@ -103,6 +102,20 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         keywords = {k: ev.lift(v) for k, v in named.items()}
         return connections.check(ev, name, lifted, keywords, result)
     return None if isinstance(result, tf.Operation) else result  # eagerly one without results gives none
+
+
+_OF_VARIABLES: Final = ("initial_value", "trainable", "validate_shape", "caching_device", "name")
+
+
+@special(tf.Variable)
+def _variable(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    if ev.contexts.forks:
+        raise ev.refuse(Feature.NEW_VARIABLE, "a variable is made where a tensor decides")
+    given = _by_name(_OF_VARIABLES, arguments, named)
+    if callable(given.get("initial_value")):
+        given["initial_value"] = ev.call(given["initial_value"], [], {})
+    with ev.within(MakingVariable()):
+        return ev.script.made(framework(ev, tf.Variable, [], given), ev.where())
 
 
 @special(tf.is_tensor)

@@ -125,7 +125,7 @@ class Losses:
 
 
 def _objects(thing: Any) -> Iterator[Any]:
-    if hasattr(thing, "_flatten_layers"):
+    if hasattr(thing, "_flatten_layers") and not isinstance(thing, type):
         yield from thing._flatten_layers()
     else:
         yield thing

@@ -75,7 +75,11 @@ class Feature(enum.StrEnum):
         "new object",
         "make the object before the function is called, or leave __new__ and __del__ to Python in its class",
     )
-    NEW_VARIABLE = "new variable", "make variables before the function is called: in __init__ or at the top"
+    NEW_VARIABLE = (
+        "new variable",
+        "make it once, before the function is called or in its first call; one that each call makes by tf.Variable is "
+        "converted where the call drops it",
+    )
     NO_SOURCE = (
         "no source",
         "define the function in a file or a cell, load it again where the file has changed; "

@@ -290,7 +290,7 @@ class Order:
     def of(cls, graph: tf.Graph) -> Order:
         """Finds them."""
         operations = _sorted(graph)
-        writers = {op: found for op in operations if (found := effects(op))}
+        writers = {op: found for op in operations if (found := _lasting(effects(op)))}
         fallible = {op for op in operations if may_fail(op)}
         return cls(operations, writers, fallible, _reaching(operations, fallible, _consumers))
 
@@ -303,6 +303,11 @@ class Order:
     def undoable(self) -> dict[tf.Operation, Effects]:
         """The writers that cannot wait: something that may fail comes after them, or they may fail half-way."""
         return {op: found for op, found in self.writers.items() if op in self.early or op in self.fallible}
+
+
+def _lasting(found: Effects) -> Effects:
+    """What is there after the graph, in which variables of its own are not."""
+    return Effects(tuple(handle for handle in found.handles if handle.op.type != "VarHandleOp"), found.others)
 
 
 def hold_back_writes(graph: tf.Graph, all_early: bool = False) -> list[tf.Tensor]:

@@ -27,6 +27,7 @@ from recgraph.speculate.passes.randomness import RandomGraph
 from recgraph.speculate.passes.rewrites import choose_kernels, merge_reads, stack_products
 from recgraph.speculate.run.rendering import Renderer
 from recgraph.speculate.script.assumptions import Assumption, Presence, SameDecision, SameObject
+from recgraph.speculate.script.contexts import MakingVariable
 from recgraph.speculate.script.heap import ALIASES
 from recgraph.speculate.script.script import Script
 from recgraph.speculate.values import functions, later
@@ -267,8 +268,8 @@ def _convert(
     ev = Conversion(script, graph, settings)
     ev.heap.keeps_shapes, (ev.heap.is_specialised, ev.heap.keys_may_vary) = settings.keeps_shapes, way
     ev.heap.merges_tensors = ALIASES in settings.paths
-    with _no_new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
-        _no_new_variables(ev)
+    with _new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
+        _new_variables(ev)
     ):  # fmt: skip
         try:
             with script.rehearsal:
@@ -328,6 +329,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     merge_reads(graph)
     stack_products(graph)
     choose_kernels(graph)
+    tf_private.forget_variables_of_graph(graph)
     graph.variables = list(graph._watched_variables)
     concrete = by_dependencies(tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs))
     handles = tf_private.captured_values(graph, early)
@@ -354,13 +356,15 @@ def _without_tape(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -
         raise Again(more)
 
 
-def _no_new_variables(ev: Evaluator) -> Any:
-    """Variables are made by eager calls only: this holds for those that Keras makes late, too."""
+def _new_variables(ev: Evaluator) -> Any:
+    """Variables that the program makes live in the graph. A library keeps its own, so only eager calls make these."""
 
-    def refuse(next_creator: Any, **named: Any) -> Any:
-        raise ev.refuse(Feature.NEW_VARIABLE, "the call makes a variable")
+    def make(next_creator: Any, **named: Any) -> Any:
+        if not ev.inside(MakingVariable):
+            raise ev.refuse(Feature.NEW_VARIABLE, "the call makes a variable")
+        return tf_private.variable_of_graph(**named)
 
-    return tf.variable_creator_scope(refuse)
+    return tf.variable_creator_scope(make)
 
 
 def _assert(ev: Evaluator) -> None:

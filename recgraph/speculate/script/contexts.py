@@ -74,6 +74,11 @@ class Building(Context):
     graph: Any
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class MakingVariable(Context):
+    """The program makes a variable, which nobody else has yet."""
+
+
 C = TypeVar("C", bound=Context)
 
 

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import functools
 import operator
+import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -293,11 +294,20 @@ def stands_in(value: Any) -> bool:
         one = held.pop()
         if is_a(one, StandIn) or (is_a(one, tf.Tensor) and not is_a(one, tf_private.EagerTensor)):
             return True
+        if is_a(one, tf.Variable) and tf_private.is_of_graph(one):
+            return True
         is_namespace = type(one) is dict and "__builtins__" in one  # of a module: nothing of ours is ever put there
         if id(one) not in seen and not is_namespace:
             seen.add(id(one))
-            held += parts_of(one)
+            held += [*parts_of(one), *_bound_to(one)]
     return False
+
+
+def _bound_to(value: Any) -> list[Any]:
+    """What a method or partial function will be called with."""
+    if type(value) is functools.partial:
+        return [value.func, *value.args, *value.keywords.values()]
+    return [value.__self__] if type(value) in (types.MethodType, types.BuiltinMethodType) else []
 
 
 @dataclasses.dataclass(eq=False, repr=False)
