@@ -9,7 +9,7 @@ import numpy as np
 
 from recgraph.optimize import evaluate, terms
 from recgraph.optimize.evaluate import IllFormed, Shape
-from recgraph.optimize.operators import AXES
+from recgraph.optimize.operators import AXES, OPERATORS
 from recgraph.optimize.terms import Apply, Equation, Extent, Size, SizeCondition, SizeSum, TensorVariable, Term
 
 Side = tuple[Term, ...]
@@ -300,14 +300,26 @@ def _subsets(mapping: dict[Size, Size]) -> Iterator[dict[Size, Size]]:
             yield {name: mapping[name] for name in names}
 
 
-def convolution_abstractions(equation: Equation) -> Iterator[tuple[str, str]]:
-    """Which parameters of convolutions and poolings may be replaced: pairs of a kind and a name."""
-    kinds = {
-        kind
-        for term in terms.all_terms(equation)
-        if isinstance(term, Apply) and term.operator in ("conv", "max_pool", "average_pool")
-        for kind in ("stride", "padding", "activation")
-    }
-    yield from (
-        (kind, name) for kind, name in (("stride", "s"), ("padding", "p"), ("activation", "c")) if kind in kinds
-    )
+WINDOW_NAMES = {"stride": "s", "padding": "p", "activation": "c", "window": "h", "groups": "i"}
+
+
+def window_abstractions(equation: Equation) -> Iterator[dict[str, str]]:
+    """Which kinds of parameters of convolutions and the like may have any value: those that have one value alone."""
+    found: dict[str, set[Size]] = {}
+    for term in terms.all_terms(equation):
+        if isinstance(term, Apply):
+            for kind, size in zip(OPERATORS[term.operator].parameters, term.parameters, strict=True):
+                found.setdefault(kind, set()).add(size)
+    names = {kind: name for kind, name in WINDOW_NAMES.items() if len(found.get(kind, ())) == 1}
+    for count in range(len(names), 0, -1):
+        for kinds in itertools.combinations(names, count):
+            yield {kind: names[kind] for kind in kinds}
+
+
+def with_names(term: Term, names: Mapping[str, str]) -> Term:
+    """A term with a name in place of each parameter of some kinds."""
+    if isinstance(term, TensorVariable):
+        return term
+    kinds = OPERATORS[term.operator].parameters
+    parameters = (names.get(kind, size) for kind, size in zip(kinds, term.parameters, strict=True))
+    return Apply(term.operator, tuple(parameters), tuple(with_names(one, names) for one in term.arguments))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -320,9 +321,8 @@ class Selection:
             self.refused += refused[-1:]
             return
         counts.proven += 1
-        equation, mapping, conditions = self._abstracted(held)
-        sides = [tuple(terms.renamed(t, {}, mapping) for t in side) for side in candidate.equation.sides]
-        self._rules.add(Equation(sides[0], sides[1], conditions))
+        equation, rule = self._abstracted(held, candidate)
+        self._rules.add(rule)
         self.kept.setdefault(str(equation), Substitution(equation, self._prover(equation).axioms))
 
     def _follows(self, candidate: Candidate) -> bool:
@@ -344,17 +344,28 @@ class Selection:
                 del self.kept[text]
         return list(self.kept.values())
 
-    def _abstracted(self, equation: Equation) -> tuple[Equation, dict[Size, Size], tuple[SizeCondition, ...]]:
-        """The substitution with parameters of any value, as many as the prover allows."""
-        for mapping, conditions in generalizing.abstractions(equation):
-            sides = [tuple(terms.renamed(term, {}, mapping) for term in side) for side in equation.sides]
-            sizes = [
-                SizeCondition(
-                    terms.renamed_size(c.left, {}, mapping), c.comparison, terms.renamed_size(c.right, {}, mapping)
-                )
-                for c in equation.conditions
-            ]
-            wider = Equation(sides[0], sides[1], (*sizes, *conditions))
+    def _abstracted(self, equation: Equation, candidate: Candidate) -> tuple[Equation, Equation]:
+        """The substitution with parameters of any value, as many as the prover allows; and the candidate with these."""
+        for names in generalizing.window_abstractions(equation):
+            change = partial(generalizing.with_names, names=names)
+            wider = changed(equation, change, lambda size: size)
             if self._brief(wider).is_proven:
-                return wider, mapping, conditions
-        return equation, {}, ()
+                return wider, changed(candidate.equation, change, lambda size: size)
+        for mapping, conditions in generalizing.abstractions(equation):
+            change = partial(terms.renamed, tensors={}, sizes=mapping)
+            wider = changed(equation, change, partial(terms.renamed_size, tensors={}, sizes=mapping), conditions)
+            if self._brief(wider).is_proven:
+                return wider, changed(candidate.equation, change, lambda size: size, conditions)
+        return equation, candidate.equation
+
+
+def changed(
+    equation: Equation,
+    change: Callable[[Term], Term],
+    change_size: Callable[[Size], Size],
+    conditions: tuple[SizeCondition, ...] = (),
+) -> Equation:
+    """An equation with all its terms and sizes changed, and more conditions."""
+    sides = [tuple(map(change, side)) for side in equation.sides]
+    own = [SizeCondition(change_size(c.left), c.comparison, change_size(c.right)) for c in equation.conditions]
+    return Equation(sides[0], sides[1], (*own, *conditions))
