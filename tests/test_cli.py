@@ -52,6 +52,9 @@ COMMANDS = [
     "data-fetch",
     "data-parse",
     "data-stats",
+    "optimize",
+    "optimize-generate",
+    "optimize-verify",
 ]
 
 

@@ -133,7 +133,15 @@ def test_the_commands_of_the_readme_exist_with_their_options() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [*PAGES, "docs/architecture.md", "docs/glossary.md", "cc/README.md", "recgraph/core/README.md", "CONTRIBUTING.md"],
+    [
+        *PAGES,
+        "docs/architecture.md",
+        "docs/substitution.md",
+        "docs/glossary.md",
+        "cc/README.md",
+        "recgraph/core/README.md",
+        "CONTRIBUTING.md",
+    ],
 )
 def test_links_lead_somewhere(page: str) -> None:
     """Files and pictures that a page refers to are in the repository."""

@@ -6,6 +6,7 @@ substitutions is left out before it is proven.
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import subprocess
 import sys
@@ -119,7 +120,8 @@ def enumerate_family(
 ) -> tuple[Enumeration, Candidates]:
     """Makes all graphs of a family, in several processes; what the folder has is not made again."""
     folder.mkdir(parents=True, exist_ok=True)
-    levels = folder / f"{name}-{operators}.levels"
+    meant = hashlib.sha256(repr(FAMILIES[name]).encode()).hexdigest()[:8]  # a family that has changed is made anew
+    levels = folder / f"{name}-{operators}-{meant}.levels"
     if not levels.exists():
         made = Enumeration(FAMILIES[name])
         for level in range(1, operators):
