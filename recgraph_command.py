@@ -443,7 +443,7 @@ def generate_substitutions(out: Path, as_json: bool, **options: Any) -> None:
     """Enumerate graphs, find those that compute the same, prove it, and write them as substitutions."""
     from recgraph.optimize import console
 
-    console.generate(console.Request(**options), out, as_json)
+    console.generate(console.GenerationRequest(**options), out, as_json)
 
 
 @optimize.command()

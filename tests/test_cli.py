@@ -53,6 +53,9 @@ COMMANDS = [
     "data-fetch",
     "data-parse",
     "data-stats",
+    "optimize",
+    "optimize-generate",
+    "optimize-verify",
 ]
 
 

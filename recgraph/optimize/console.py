@@ -25,7 +25,7 @@ from recgraph.optimize.store import Substitution
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class GenerationRequest:
     """What to generate.
 
     Attributes:
@@ -45,7 +45,7 @@ class Request:
     seconds: float | None
 
 
-def generate(request: Request, out: Path, as_json: bool) -> None:
+def generate(request: GenerationRequest, out: Path, as_json: bool) -> None:
     """Generates, proves and writes substitutions; prints the counts."""
     counts: dict[str, Counts] = {}
     selection = Selection()
@@ -59,7 +59,7 @@ def generate(request: Request, out: Path, as_json: bool) -> None:
     click.echo(json.dumps({"substitutions": len(found)}) if as_json else f"{len(found)} substitutions in {out}")
 
 
-def _generate(name: str, request: Request, work: Path, selection: Selection) -> Counts:
+def _generate(name: str, request: GenerationRequest, work: Path, selection: Selection) -> Counts:
     counts, start = Counts(), time.monotonic()
     console = Console(stderr=True)
     operators = request.operators or FAMILIES[name].operators
@@ -88,7 +88,7 @@ def _folder(given: Path | None) -> Iterator[Path]:
         yield Path(made)
 
 
-def _provenance(counts: dict[str, Counts], request: Request, number: int) -> list[str]:
+def _provenance(counts: dict[str, Counts], request: GenerationRequest, number: int) -> list[str]:
     lines = [
         f"{number} substitutions, SOURCE => TARGET where CONDITIONS  # the axioms that each was proven from.",
         "`recgraph optimize verify` proves them anew. The operators are those of recgraph/optimize/operators.py.",

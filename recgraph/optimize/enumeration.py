@@ -5,7 +5,7 @@ all graphs with one value, the first one *represents* it, and larger graphs are 
 left out so are graphs in which a part can be replaced by a substitution of fewer operators. A graph that computes a
 value that is known is a *member*: it and the representative are candidates for a substitution.
 
-Graphs of the last size are not kept. They are made block by block, which processes share, and a block that is
+GraphList of the last size are not kept. They are made block by block, which processes share, and a block that is
 finished is a file: enumeration that was stopped goes on with the next one.
 """
 
@@ -29,7 +29,7 @@ _SPLIT = 1 << 40  # the nodes of splits are numbered from here: both parts are r
 
 
 @dataclass
-class Table:
+class ValueTable:
     """Values with what computes each, in columns.
 
     Attributes:
@@ -56,8 +56,8 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Block:
-    """Graphs with one last operator: every pair of `left` and `right`, or each pair one by one.
+class GraphBlock:
+    """GraphList with one last operator: every pair of `left` and `right`, or each pair one by one.
 
     Attributes:
         move: number of the operator.
@@ -84,8 +84,8 @@ class Block:
 
 
 @dataclass
-class Found:
-    """Graphs of one size: for each the fingerprint, the last operator, and its arguments."""
+class GraphList:
+    """GraphList of one size: for each the fingerprint, the last operator, and its arguments."""
 
     fingerprint: np.ndarray
     move: np.ndarray
@@ -95,19 +95,19 @@ class Found:
     def __len__(self) -> int:
         return len(self.move)
 
-    def __getitem__(self, chosen: Any) -> Found:
-        return Found(self.fingerprint[chosen], self.move[chosen], self.left[chosen], self.right[chosen])
+    def __getitem__(self, chosen: Any) -> GraphList:
+        return GraphList(self.fingerprint[chosen], self.move[chosen], self.left[chosen], self.right[chosen])
 
     @staticmethod
-    def joined(parts: list[Found]) -> Found:
+    def joined(parts: list[GraphList]) -> GraphList:
         """All of them."""
         if not parts:
             empty = np.zeros(0, np.int64)
-            return Found(
+            return GraphList(
                 empty.astype(np.uint64), empty.astype(np.int16), empty.astype(np.int32), empty.astype(np.int32)
             )
         columns = zip(*((p.fingerprint, p.move, p.left, p.right) for p in parts), strict=True)
-        return Found(*map(np.concatenate, columns))
+        return GraphList(*map(np.concatenate, columns))
 
 
 class Enumeration:
@@ -133,7 +133,7 @@ class Enumeration:
         numbers = np.arange(count)
         none = np.full(count, _NONE)
         shapes = np.array([self._number(shape) for shape in family.inputs.values()])
-        self.table = Table(
+        self.table = ValueTable(
             none,
             numbers,
             none,
@@ -144,7 +144,7 @@ class Enumeration:
             self._store(inputs, shapes),
         )
         self.fingerprints = np.array([self._fingerprint(x)[0] for x in inputs], np.uint64)
-        self.members = Found.joined([])
+        self.members = GraphList.joined([])
         self.represented = np.zeros(0, np.int64)
         self.counts: list[tuple[int, int]] = []
 
@@ -175,7 +175,7 @@ class Enumeration:
         """Adds the values of one more operator."""
         level = int(self.table.level.max()) + 1
         parts = [self.evaluate(block) for block in self.blocks(level)]
-        found = Found.joined(parts)
+        found = GraphList.joined(parts)
         unique, first = np.unique(found.fingerprint, return_index=True)
         is_new = ~np.isin(unique, self.fingerprints)
         chosen = np.sort(first[is_new])
@@ -185,11 +185,11 @@ class Enumeration:
         order = np.argsort(self.fingerprints, kind="stable")
         rest = found[others]
         places = order[np.searchsorted(self.fingerprints[order], rest.fingerprint)]
-        self.members = Found.joined([self.members, rest])
+        self.members = GraphList.joined([self.members, rest])
         self.represented = np.concatenate([self.represented, places])
         self.counts.append((len(found), len(chosen)))
 
-    def _add(self, found: Found, level: int) -> None:
+    def _add(self, found: GraphList, level: int) -> None:
         table, start = self.table, len(self.table)
         numbers = start + np.arange(len(found))
         is_part = np.array([move.is_part for move in self.family.moves])
@@ -210,10 +210,10 @@ class Enumeration:
             (table.shape, shapes),
             (table.row, rows),
         ]
-        self.table = Table(*(np.concatenate(pair) for pair in columns))
+        self.table = ValueTable(*(np.concatenate(pair) for pair in columns))
         self.fingerprints = np.concatenate([self.fingerprints, found.fingerprint])
 
-    def _keep(self, found: Found) -> tuple[np.ndarray, np.ndarray]:
+    def _keep(self, found: GraphList) -> tuple[np.ndarray, np.ndarray]:
         """Computes values again, to keep them: most of those that are computed are known."""
         shapes, rows = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
         keys = np.stack([found.move, self.table.shape[found.left], self._shape_of(found.right)], 1)
@@ -248,20 +248,20 @@ class Enumeration:
         tensors = [self.values[self.table.shape[one[0]]][self.table.row[one]] for one in arguments]
         return OPERATORS[self.family.moves[move].operator].reference(self.field, numbers, tensors)
 
-    def evaluate(self, block: Block) -> Found:
+    def evaluate(self, block: GraphBlock) -> GraphList:
         """The fingerprints of a block."""
         parts = []
         for left, right in block.chunks():
             values = self.compute(block.move, left, right)
             columns = np.full(len(left), block.move, np.int16), left.astype(np.int32), right.astype(np.int32)
-            found = Found(self._fingerprint(values), *columns)
+            found = GraphList(self._fingerprint(values), *columns)
             is_zero = ~values.reshape(len(values), -1).any(1)
             parts.append(found if self.family.has_zeros or not is_zero.any() else found[~is_zero])
-        return Found.joined(parts)
+        return GraphList.joined(parts)
 
     # Which graphs there are.
 
-    def blocks(self, level: int, is_last: bool = False) -> Iterator[Block]:
+    def blocks(self, level: int, is_last: bool = False) -> Iterator[GraphBlock]:
         """All graphs of so many operators, in blocks of one operator and one shape of each argument.
 
         Args:
@@ -272,7 +272,7 @@ class Enumeration:
         singles = [(key, numbers) for key, numbers in groups.items() if key[0] == level - 1]
         for (move, one), (key, numbers) in itertools.product(enumerate(self.family.moves), singles):
             if one.arity == 1 and self._fits(move, key[1], _NONE) and (not is_last or self.is_first(key[2])):
-                yield Block(move, numbers, np.zeros(0, np.int64), False)
+                yield GraphBlock(move, numbers, np.zeros(0, np.int64), False)
         for i in range(level):
             yield from self._products(groups, i, level - 1 - i, is_last)
         yield from self._sharing(level, is_last)
@@ -304,8 +304,8 @@ class Enumeration:
 
     def _products(
         self, groups: dict[tuple[int, int, int], np.ndarray], i: int, j: int, is_last: bool
-    ) -> Iterator[Block]:
-        """Graphs whose arguments have i and j operators, none in common."""
+    ) -> Iterator[GraphBlock]:
+        """GraphList whose arguments have i and j operators, none in common."""
         lefts = [(key, numbers) for key, numbers in groups.items() if key[0] == i]
         rights = [(key, numbers) for key, numbers in groups.items() if key[0] == j]
         for (a, left), (b, right) in itertools.product(lefts, rights):
@@ -315,12 +315,12 @@ class Enumeration:
                 if one.arity != 2 or not self._fits(move, a[1], b[1]):
                     continue
                 if not one.is_commutative or (i, a) > (j, b):
-                    yield from self._disjoint(Block(move, left, right, True), i and j)
+                    yield from self._disjoint(GraphBlock(move, left, right, True), i and j)
                 elif (i, a) == (j, b):
                     upper = np.triu_indices(len(left))
-                    yield from self._disjoint(Block(move, left[upper[0]], left[upper[1]], False), i and j)
+                    yield from self._disjoint(GraphBlock(move, left[upper[0]], left[upper[1]], False), i and j)
 
-    def _disjoint(self, block: Block, may_share: int) -> Iterator[Block]:
+    def _disjoint(self, block: GraphBlock, may_share: int) -> Iterator[GraphBlock]:
         """A block without pairs that have operators in common: these are smaller graphs."""
         if not may_share:
             yield block
@@ -329,10 +329,10 @@ class Enumeration:
             a, b = self.table.nodes[left], self.table.nodes[right]
             shares = ((a[:, :, None] == b[:, None, :]) & (a[:, :, None] >= 0)).any((1, 2))
             if not shares.all():
-                yield Block(block.move, left[~shares], right[~shares], False)
+                yield GraphBlock(block.move, left[~shares], right[~shares], False)
 
-    def _sharing(self, level: int, is_last: bool) -> Iterator[Block]:
-        """Graphs whose arguments have operators in common."""
+    def _sharing(self, level: int, is_last: bool) -> Iterator[GraphBlock]:
+        """GraphList whose arguments have operators in common."""
         pairs = [self._contained(level - 1)] if level > 1 else []
         pairs += [self._overlapping()] if level == 4 else []
         for left, right in pairs:
@@ -348,7 +348,7 @@ class Enumeration:
                     if one.arity != 2 or not self._fits(move, a, b):
                         continue
                     ordered = us >= vs if one.is_commutative else np.ones(len(us), bool)
-                    yield Block(move, us[ordered], vs[ordered], False)
+                    yield GraphBlock(move, us[ordered], vs[ordered], False)
 
     def _contained(self, level: int) -> tuple[np.ndarray, np.ndarray]:
         """Pairs of values of which one has this many operators, and all those of the other; in both orders."""
@@ -403,7 +403,7 @@ class Enumeration:
 # The last level.
 
 
-def tasks(enumeration: Enumeration, size: int = 250_000) -> Iterator[list[Block]]:
+def tasks(enumeration: Enumeration, size: int = 250_000) -> Iterator[list[GraphBlock]]:
     """The blocks of the last level, in the same order each time, some together."""
     level = int(enumeration.table.level.max()) + 1
     blocks, count = [], 0
@@ -417,9 +417,9 @@ def tasks(enumeration: Enumeration, size: int = 250_000) -> Iterator[list[Block]
         yield blocks
 
 
-def run_task(enumeration: Enumeration, blocks: list[Block]) -> Found:
+def run_task(enumeration: Enumeration, blocks: list[GraphBlock]) -> GraphList:
     """The graphs of some blocks."""
-    return Found.joined([enumeration.evaluate(block) for block in blocks])
+    return GraphList.joined([enumeration.evaluate(block) for block in blocks])
 
 
 @dataclass
@@ -436,19 +436,19 @@ class Candidates:
             in the names of inputs, this is one.
     """
 
-    members: Found
-    others: Found
+    members: GraphList
+    others: GraphList
     graphs: list[int]
     values: list[int]
     pairs: int
     renamed: np.ndarray
 
 
-def candidates(enumeration: Enumeration, last: Found) -> Candidates:
+def candidates(enumeration: Enumeration, last: GraphList) -> Candidates:
     """Each graph that is not the first one of its value, with the first one."""
     table, prints = enumeration.table, enumeration.fingerprints
-    first = Found(prints, table.move.astype(np.int16), table.left.astype(np.int32), table.right.astype(np.int32))
-    everything = Found.joined([first, enumeration.members, last])
+    first = GraphList(prints, table.move.astype(np.int16), table.left.astype(np.int32), table.right.astype(np.int32))
+    everything = GraphList.joined([first, enumeration.members, last])
     order = np.argsort(everything.fingerprint, kind="stable")
     sorted_prints = everything.fingerprint[order]
     starts = np.flatnonzero(np.concatenate([[True], sorted_prints[1:] != sorted_prints[:-1]]))
@@ -456,7 +456,7 @@ def candidates(enumeration: Enumeration, last: Found) -> Candidates:
     representative = np.repeat(order[starts], sizes)
     is_member = order != representative
     new = int((order[starts] >= len(first) + len(enumeration.members)).sum())
-    graphs, values = (list(column) for column in zip(*enumeration.counts, strict=True))
+    graphs, values = ([count[i] for count in enumeration.counts] for i in (0, 1))
     pairs = int((sizes.astype(np.int64) * (sizes - 1) // 2).sum())
     chosen = np.argsort(order[is_member], kind="stable")
     members, others = (everything[one[is_member][chosen]] for one in (order, representative))
@@ -464,7 +464,7 @@ def candidates(enumeration: Enumeration, last: Found) -> Candidates:
     return Candidates(members, others, [*graphs, len(last)], [*values, new], pairs, renamed)
 
 
-def _in_order(made: Enumeration, members: Found) -> np.ndarray:
+def _in_order(made: Enumeration, members: GraphList) -> np.ndarray:
     """Whether graphs use the inputs of each shape in order, from left to right."""
     table, count = made.table, len(made.family.inputs)
     orders = np.full((len(table), count), _NONE, np.int8)

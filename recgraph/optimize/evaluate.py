@@ -11,7 +11,7 @@ import numpy as np
 from recgraph.optimize import terms
 from recgraph.optimize.arithmetic import Arithmetic, Reals
 from recgraph.optimize.operators import AXES, CONSTANTS, MAPS, OPERATORS, ZIPS, Numbers
-from recgraph.optimize.terms import Apply, Condition, Equation, Extent, Size, Sum, Term, Variable
+from recgraph.optimize.terms import Apply, Equation, Extent, Size, SizeCondition, SizeSum, TensorVariable, Term
 
 Shape = tuple[int, ...]
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
@@ -39,7 +39,7 @@ def size_of(size: Size, shapes: Mapping[Term, Shape], parameters: Mapping[str, i
             if not 0 <= number < AXES:
                 raise IllFormed
             return shapes[tensor][number]
-        case Sum(sign=sign, left=left, right=right):
+        case SizeSum(sign=sign, left=left, right=right):
             return size_of(left, shapes, parameters) + sign * size_of(right, shapes, parameters)
 
 
@@ -56,7 +56,7 @@ def shape_of(term: Apply, shapes: Mapping[Term, Shape], parameters: Mapping[str,
     return tuple(dims)
 
 
-def holds(condition: Condition, shapes: Mapping[Term, Shape], parameters: Mapping[str, int]) -> bool:
+def holds(condition: SizeCondition, shapes: Mapping[Term, Shape], parameters: Mapping[str, int]) -> bool:
     """Whether a condition is true."""
     left, right = (size_of(size, shapes, parameters) for size in (condition.left, condition.right))
     return _COMPARE[condition.comparison](left, right)
@@ -70,7 +70,7 @@ def values(
     shapes: dict[Term, Shape] = {}
     for term in order:
         try:
-            if isinstance(term, Variable):
+            if isinstance(term, TensorVariable):
                 found[term] = tensors[term.name]
             else:
                 shape_of(term, shapes, parameters)
@@ -115,15 +115,15 @@ def small_shapes(
         choices: the shapes that each variable may have.
     """
     order = list(terms.subterms(*side))
-    order += [term for term in terms.subterms(*others) if isinstance(term, Variable) and term not in order]
+    order += [term for term in terms.subterms(*others) if isinstance(term, TensorVariable) and term not in order]
     shapes: dict[Term, Shape] = {}
 
     def extend(i: int) -> Iterator[dict[str, Shape]]:
         if i == len(order):
-            yield {term.name: shapes[term] for term in order if isinstance(term, Variable)}
+            yield {term.name: shapes[term] for term in order if isinstance(term, TensorVariable)}
             return
         term = order[i]
-        if isinstance(term, Variable):
+        if isinstance(term, TensorVariable):
             for shape in choices:
                 shapes[term] = shape
                 yield from extend(i + 1)
@@ -147,7 +147,7 @@ def is_meant(equation: Equation, chosen: Mapping[str, int], shapes: Mapping[str,
     known: dict[Term, Shape] = {}
     for term in terms.all_terms(equation):
         try:
-            known[term] = shapes[term.name] if isinstance(term, Variable) else shape_of(term, known, chosen)
+            known[term] = shapes[term.name] if isinstance(term, TensorVariable) else shape_of(term, known, chosen)
         except (IllFormed, KeyError):
             continue
     try:

@@ -88,7 +88,7 @@ class Family:
     inputs: dict[str, Shape]
     moves: tuple[Move, ...]
     has_zeros: bool = False
-    operators: int = 3
+    operators: int = 2
 
     def is_first(self, names: Iterable[str]) -> bool:
         """Whether, of the inputs of each shape, the first ones are used."""
@@ -127,6 +127,7 @@ FAMILIES = {
     "products": Family(
         {**_MATRICES, **_NUMBER},
         (*_zips("ADD", "SUB", "MUL"), *_MATMUL, *_TRANSPOSE, Move("scale"), *_along("concat", 0, 1), *_parts(0, 1)),
+        operators=4,
     ),
     "elementwise": Family(
         {**_MATRICES, **_NUMBER},
@@ -137,6 +138,7 @@ FAMILIES = {
             *_along("concat", 0, 1),
             *_parts(0, 1),
         ),
+        operators=3,
     ),
     "reductions": Family(
         {**dict(list(_MATRICES.items())[:3]), **_NUMBER, **_ROW, "v": (1, 4, 1, 1)},
@@ -153,6 +155,7 @@ FAMILIES = {
             *_along("concat", 0, 1),
             *_parts(0, 1),
         ),
+        operators=3,
     ),
     "images": Family(
         {

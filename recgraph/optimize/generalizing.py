@@ -9,8 +9,8 @@ import numpy as np
 
 from recgraph.optimize import evaluate, terms
 from recgraph.optimize.evaluate import IllFormed, Shape
-from recgraph.optimize.operators import AXES
-from recgraph.optimize.terms import Apply, Condition, Equation, Extent, Size, Sum, Term, Variable
+from recgraph.optimize.operators import AXES, OPERATORS
+from recgraph.optimize.terms import Apply, Equation, Extent, Size, SizeCondition, SizeSum, TensorVariable, Term
 
 Side = tuple[Term, ...]
 Piece = tuple[int, Size]
@@ -29,14 +29,14 @@ class Sizes:
     """
 
     def __init__(self, shapes: Mapping[str, Shape], key: int) -> None:
-        self._shapes: dict[Term, Shape] = {Variable(name): shape for name, shape in shapes.items()}
+        self._shapes: dict[Term, Shape] = {TensorVariable(name): shape for name, shape in shapes.items()}
         self._key = key
         self._names: dict[object, str] = {}
         self._sized: dict[Term, Term] = {}
 
     def __call__(self, term: Term) -> Term:
         """The term with sizes."""
-        if isinstance(term, Variable):
+        if isinstance(term, TensorVariable):
             return term
         if term not in self._sized:
             arguments = tuple(map(self, term.arguments))
@@ -64,7 +64,7 @@ class Sizes:
                 return before, pieces[i:]
             if length > middle:
                 name = self._name(size, axis, middle)
-                after = Sum(-1, size, name)
+                after = SizeSum(-1, size, name)
                 return [*before, (middle, name)], [(length - middle, after), *pieces[i + 1 :]]
             before.append((length, size))
             middle -= length
@@ -77,7 +77,7 @@ class Sizes:
     def _pieces(self, term: Term, axis: int) -> list[Piece]:
         """What a tensor consists of along an axis: lengths in the candidate, and sizes."""
         whole: list[Piece] = [(self.shape(term)[axis], Extent(self(term), axis))]
-        if isinstance(term, Variable):
+        if isinstance(term, TensorVariable):
             return whole
         first = term.arguments[0] if term.arguments else None
         match term.operator, axis:
@@ -126,7 +126,7 @@ def halved(term: Apply, shape: Callable[[Term], Shape]) -> Apply:
 
 def all_halved(term: Term, shape: Callable[[Term], Shape]) -> Term:
     """The same for all that is in it."""
-    if isinstance(term, Variable):
+    if isinstance(term, TensorVariable):
         return term
     one = halved(term, shape)
     return Apply(one.operator, one.parameters, tuple(all_halved(argument, shape) for argument in term.arguments))
@@ -136,7 +136,7 @@ def total(sizes: Sequence[Size]) -> Size:
     """The sum of sizes."""
     result = sizes[0]
     for size in sizes[1:]:
-        result = Sum(1, result, size)
+        result = SizeSum(1, result, size)
     return result
 
 
@@ -175,17 +175,17 @@ class Sampler:
         self._choices = choices
         self._kinds = terms.parameters(equation)
 
-    def equalities(self) -> Iterator[Condition]:
+    def equalities(self) -> Iterator[SizeCondition]:
         """Conditions that sizes of inputs are equal: those along one axis first."""
         places = [
-            (Extent(Variable(name), axis), axis)
+            (Extent(TensorVariable(name), axis), axis)
             for name, choices in self._choices.items()
             for axis in range(AXES)
             if len({shape[axis] for shape in choices}) > 1
         ]
         pairs = list(itertools.combinations(places, 2))
         for is_along in (True, False):
-            yield from (Condition(a, "==", b) for (a, i), (b, j) in pairs if (i == j) == is_along)
+            yield from (SizeCondition(a, "==", b) for (a, i), (b, j) in pairs if (i == j) == is_along)
 
     def __call__(self, side: Side, count: int, tries: int = 60) -> list[tuple[dict[str, int], dict[str, Shape]]]:
         """Some samples with which the terms of `side` are well formed; fewer where they are hard to find."""
@@ -197,7 +197,7 @@ class Sampler:
             shapes: dict[Term, Shape] = {}
             self._left = 500
             if self._extend(order, 0, wanted, shapes, chosen):
-                found.append((chosen, {t.name: shapes[t] for t in order if isinstance(t, Variable)}))
+                found.append((chosen, {t.name: shapes[t] for t in order if isinstance(t, TensorVariable)}))
             if len(found) == count:
                 break
         return found
@@ -209,7 +209,7 @@ class Sampler:
         if i == len(order) or self._left <= 0:
             return i == len(order)
         term = order[i]
-        if isinstance(term, Variable):
+        if isinstance(term, TensorVariable):
             choices = self._choices[term.name]
             for place in self.generator.permutation(len(choices)):
                 shapes[term] = choices[place]
@@ -255,8 +255,8 @@ def _differs(
     return evaluate.counterexample(equation, chosen, shapes, generator) != ""
 
 
-def _holds(condition: Condition, shapes: Mapping[str, Shape]) -> bool:
-    known: dict[Term, Shape] = {Variable(name): shape for name, shape in shapes.items()}
+def _holds(condition: SizeCondition, shapes: Mapping[str, Shape]) -> bool:
+    known: dict[Term, Shape] = {TensorVariable(name): shape for name, shape in shapes.items()}
     return evaluate.holds(condition, known, {})
 
 
@@ -272,7 +272,7 @@ def _is_missing(shape: Shape, axis: int) -> bool:
     return axis >= 2 and shape[2:] == (1, 1)
 
 
-def abstractions(equation: Equation) -> Iterator[tuple[dict[Size, Size], tuple[Condition, ...]]]:
+def abstractions(equation: Equation) -> Iterator[tuple[dict[Size, Size], tuple[SizeCondition, ...]]]:
     """What may be replaced by a parameter of any value: constants, with conditions. The most general one first."""
     inner = [term for term in terms.all_terms(equation) if isinstance(term, Apply)]
     mapping: dict[Size, Size] = {}
@@ -281,7 +281,7 @@ def abstractions(equation: Equation) -> Iterator[tuple[dict[Size, Size], tuple[C
             int(str(term.parameters[0])) for term in inner if term.operator not in ("map", "zip") and term.parameters
         }
         mapping |= {axis: "ab"[i] for i, axis in enumerate(sorted(axes))}
-    conditions = (Condition("a", "!=", "b"),) if len(mapping) == 2 else ()
+    conditions = (SizeCondition("a", "!=", "b"),) if len(mapping) == 2 else ()
     functions = [{str(t.parameters[0]) for t in inner if t.operator == kind} for kind in ("map", "zip")]
     plain: dict[Size, Size] = {
         next(iter(found)): name for found, name in zip(functions, "fg", strict=True) if len(found) == 1
@@ -300,14 +300,26 @@ def _subsets(mapping: dict[Size, Size]) -> Iterator[dict[Size, Size]]:
             yield {name: mapping[name] for name in names}
 
 
-def convolution_abstractions(equation: Equation) -> Iterator[tuple[str, str]]:
-    """Which parameters of convolutions and poolings may be replaced: pairs of a kind and a name."""
-    kinds = {
-        kind
-        for term in terms.all_terms(equation)
-        if isinstance(term, Apply) and term.operator in ("conv", "max_pool", "average_pool")
-        for kind in ("stride", "padding", "activation")
-    }
-    yield from (
-        (kind, name) for kind, name in (("stride", "s"), ("padding", "p"), ("activation", "c")) if kind in kinds
-    )
+WINDOW_NAMES = {"stride": "s", "padding": "p", "activation": "c", "window": "h", "groups": "i"}
+
+
+def window_abstractions(equation: Equation) -> Iterator[dict[str, str]]:
+    """Which kinds of parameters of convolutions and the like may have any value: those that have one value alone."""
+    found: dict[str, set[Size]] = {}
+    for term in terms.all_terms(equation):
+        if isinstance(term, Apply):
+            for kind, size in zip(OPERATORS[term.operator].parameters, term.parameters, strict=True):
+                found.setdefault(kind, set()).add(size)
+    names = {kind: name for kind, name in WINDOW_NAMES.items() if len(found.get(kind, ())) == 1}
+    for count in range(len(names), 0, -1):
+        for kinds in itertools.combinations(names, count):
+            yield {kind: names[kind] for kind in kinds}
+
+
+def with_names(term: Term, names: Mapping[str, str]) -> Term:
+    """A term with a name in place of each parameter of some kinds."""
+    if isinstance(term, TensorVariable):
+        return term
+    kinds = OPERATORS[term.operator].parameters
+    parameters = (names.get(kind, size) for kind, size in zip(kinds, term.parameters, strict=True))
+    return Apply(term.operator, tuple(parameters), tuple(with_names(one, names) for one in term.arguments))

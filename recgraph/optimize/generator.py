@@ -6,23 +6,27 @@ substitutions is left out before it is proven.
 
 from __future__ import annotations
 
+import hashlib
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
+from recgraph.errors import RecgraphError
 from recgraph.optimize import enumeration, evaluate, generalizing, rewriting, terms
 from recgraph.optimize.arithmetic import Field
-from recgraph.optimize.enumeration import Candidates, Enumeration, Found
+from recgraph.optimize.enumeration import Candidates, Enumeration, GraphList
 from recgraph.optimize.families import FAMILIES, Shape
 from recgraph.optimize.generalizing import HALF
 from recgraph.optimize.prover import Prover
 from recgraph.optimize.store import Substitution
-from recgraph.optimize.terms import Apply, Condition, Equation, Size, Term, Variable
+from recgraph.optimize.terms import Apply, Equation, Size, SizeCondition, TensorVariable, Term
 
 _NAMES = "xyzwuvpqrstklmn"
 
@@ -95,7 +99,7 @@ class Candidate:
 
 def count_inputs(term: Term) -> int:
     """How many inputs a term has, each as often as it is written."""
-    return 1 if isinstance(term, Variable) else sum(map(count_inputs, term.arguments))
+    return 1 if isinstance(term, TensorVariable) else sum(map(count_inputs, term.arguments))
 
 
 def count_operators(side: tuple[Term, ...]) -> int:
@@ -116,23 +120,33 @@ def enumerate_family(
 ) -> tuple[Enumeration, Candidates]:
     """Makes all graphs of a family, in several processes; what the folder has is not made again."""
     folder.mkdir(parents=True, exist_ok=True)
-    levels = folder / f"{name}-{operators}.levels"
+    meant = hashlib.sha256(repr(FAMILIES[name]).encode()).hexdigest()[:8]  # a family that has changed is made anew
+    levels = folder / f"{name}-{operators}-{meant}.levels"
     if not levels.exists():
         made = Enumeration(FAMILIES[name])
         for level in range(1, operators):
             made.extend()
             report(f"{name}: {made.counts[-1][0]} graphs of {level} operators, {made.counts[-1][1]} new values")
         _write(levels, made)
-    shares = [(levels, part, processes) for part in range(processes)]
-    if processes == 1:
-        work(*shares[0])
-    else:
-        with get_context("spawn").Pool(processes) as pool:
-            pool.starmap(work, shares)
+    _share(levels, processes)
     made = _read(levels, Enumeration)
-    last = Found.joined([_read(path, Found) for path in sorted(folder.glob(f"{levels.stem}.part-*"))])
+    last = GraphList.joined([_read(path, GraphList) for path in sorted(folder.glob(f"{levels.stem}.part-*"))])
     report(f"{name}: {len(last)} graphs of {operators} operators")
     return made, enumeration.candidates(made, last)
+
+
+def _share(levels: Path, processes: int) -> None:
+    """Has the graphs of the last level made by several processes."""
+    if processes == 1:
+        work(levels, 0, 1)
+        return
+    command = [sys.executable, "-m", "recgraph.optimize.worker", str(levels)]
+    shares = [[*command, str(part), str(processes)] for part in range(processes)]
+    running = [subprocess.Popen(share, stderr=subprocess.PIPE, text=True) for share in shares]
+    errors = [one.communicate()[1] for one in running]
+    for one, written in zip(running, errors, strict=True):
+        if one.returncode:
+            raise RecgraphError("a process that enumerates graphs has failed", found=written.strip()[-500:])
 
 
 def work(levels: Path, part: int, parts: int) -> None:
@@ -159,12 +173,12 @@ def _read(path: Path, kind: type[Kept]) -> Kept:
 # Candidates as terms.
 
 
-class Names:
-    """Graphs of an enumeration as terms."""
+class GraphTerms:
+    """GraphList of an enumeration as terms."""
 
     def __init__(self, made: Enumeration) -> None:
         self._made = made
-        self._inputs = [Variable(name) for name in made.family.inputs]
+        self._inputs = [TensorVariable(name) for name in made.family.inputs]
         self._terms: dict[int, Term] = {}
 
     def value(self, number: int) -> Term:
@@ -186,7 +200,7 @@ class Names:
 
 def distinct(found: Candidates, made: Enumeration, counts: Counts) -> list[Candidate]:
     """The candidates of a family, each once: renamed, without common subgraphs, the smallest first."""
-    names = Names(made)
+    names = GraphTerms(made)
     splits: dict[tuple[Term, Size], dict[str, Term]] = {}
     chosen: dict[tuple[tuple[Term, ...], tuple[Term, ...]], Candidate] = {}
     shapes = made.family.inputs
@@ -225,7 +239,7 @@ class Simplifier:
         while True:
             for shared in self._choices(source, target):
                 sizes = generalizing.Sizes(shapes, 0)
-                fresh = {term: Variable(f"_{i}") for i, term in enumerate(shared)}
+                fresh = {term: TensorVariable(f"_{i}") for i, term in enumerate(shared)}
                 wider = {**shapes, **{v.name: sizes.shape(term) for term, v in fresh.items()}}
                 sides = [tuple(terms.renamed(term, fresh) for term in side) for side in (source, target)]
                 candidate = self._named(sides[0], sides[1], wider)
@@ -244,7 +258,7 @@ class Simplifier:
             yield from ([one] for one in shared)
 
     def _named(self, source: tuple[Term, ...], target: tuple[Term, ...], shapes: Mapping[str, Shape]) -> Candidate:
-        used = [term.name for term in terms.subterms(*source, *target) if isinstance(term, Variable)]
+        used = [term.name for term in terms.subterms(*source, *target) if isinstance(term, TensorVariable)]
         new = dict(zip(used, _NAMES, strict=False))
         sides = rewriting.named((source, target), new)
         return Candidate(*sides, tuple((new[name], shapes[name]) for name in used))
@@ -309,9 +323,8 @@ class Selection:
             self.refused += refused[-1:]
             return
         counts.proven += 1
-        equation, mapping, conditions = self._abstracted(held)
-        sides = [tuple(terms.renamed(t, {}, mapping) for t in side) for side in candidate.equation.sides]
-        self._rules.add(Equation(sides[0], sides[1], conditions))
+        equation, rule = self._abstracted(held, candidate)
+        self._rules.add(rule)
         self.kept.setdefault(str(equation), Substitution(equation, self._prover(equation).axioms))
 
     def _follows(self, candidate: Candidate) -> bool:
@@ -333,17 +346,28 @@ class Selection:
                 del self.kept[text]
         return list(self.kept.values())
 
-    def _abstracted(self, equation: Equation) -> tuple[Equation, dict[Size, Size], tuple[Condition, ...]]:
-        """The substitution with parameters of any value, as many as the prover allows."""
-        for mapping, conditions in generalizing.abstractions(equation):
-            sides = [tuple(terms.renamed(term, {}, mapping) for term in side) for side in equation.sides]
-            sizes = [
-                Condition(
-                    terms.renamed_size(c.left, {}, mapping), c.comparison, terms.renamed_size(c.right, {}, mapping)
-                )
-                for c in equation.conditions
-            ]
-            wider = Equation(sides[0], sides[1], (*sizes, *conditions))
+    def _abstracted(self, equation: Equation, candidate: Candidate) -> tuple[Equation, Equation]:
+        """The substitution with parameters of any value, as many as the prover allows; and the candidate with these."""
+        for names in generalizing.window_abstractions(equation):
+            change = partial(generalizing.with_names, names=names)
+            wider = changed(equation, change, lambda size: size)
             if self._brief(wider).is_proven:
-                return wider, mapping, conditions
-        return equation, {}, ()
+                return wider, changed(candidate.equation, change, lambda size: size)
+        for mapping, conditions in generalizing.abstractions(equation):
+            change = partial(terms.renamed, tensors={}, sizes=mapping)
+            wider = changed(equation, change, partial(terms.renamed_size, tensors={}, sizes=mapping), conditions)
+            if self._brief(wider).is_proven:
+                return wider, changed(candidate.equation, change, lambda size: size, conditions)
+        return equation, candidate.equation
+
+
+def changed(
+    equation: Equation,
+    change: Callable[[Term], Term],
+    change_size: Callable[[Size], Size],
+    conditions: tuple[SizeCondition, ...] = (),
+) -> Equation:
+    """An equation with all its terms and sizes changed, and more conditions."""
+    sides = [tuple(map(change, side)) for side in equation.sides]
+    own = [SizeCondition(change_size(c.left), c.comparison, change_size(c.right)) for c in equation.conditions]
+    return Equation(sides[0], sides[1], (*own, *conditions))

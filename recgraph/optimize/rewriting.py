@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from recgraph.optimize import terms
 from recgraph.optimize.operators import CONSTANTS
-from recgraph.optimize.terms import Apply, Equation, Size, Term, Variable
+from recgraph.optimize.terms import Apply, Equation, Size, TensorVariable, Term
 
 Side = tuple[Term, ...]
 FIXED = frozenset({*CONSTANTS, "half"})
@@ -17,15 +17,15 @@ class Rules:
     """Substitutions, to be used in the directions in which they are closed."""
 
     def __init__(self) -> None:
-        self._by_operator: dict[str, list[Equation]] = {}
+        self._by_head: dict[object, list[Equation]] = {}
 
     def add(self, equation: Equation) -> None:
         """Adds a substitution, and its inverse."""
         for one in (equation, Equation(equation.target, equation.source, equation.conditions)):
             if isinstance(one.source[0], Apply) and terms.is_closed(one):
-                self._by_operator.setdefault(one.source[0].operator, []).append(one)
+                self._by_head.setdefault(_head(one.source[0]), []).append(one)
 
-    def imply(self, source: Side, target: Side, limit: int = 150) -> bool:
+    def imply(self, source: Side, target: Side, limit: int = 80) -> bool:
         """Whether the target can be reached from the source, with terms that are not much larger."""
         largest = max(_size(source), _size(target)) + 2
         seen, queue = {source}, [source]
@@ -44,11 +44,20 @@ class Rules:
         """Everything that one substitution makes of some terms."""
         inner = [term for term in terms.subterms(*side) if isinstance(term, Apply)]
         for term in inner:
-            for rule in self._by_operator.get(term.operator, ()):
+            heads = _head(term), (term.operator, None)
+            for rule in (one for head in heads for one in self._by_head.get(head, ())):
+                if len(rule.source) > len(side):
+                    continue
                 for places in itertools.product([term], *[inner] * (len(rule.source) - 1)):
                     made = _apply(rule, places)
                     if made is not None:
                         yield tuple(terms.renamed(one, made) for one in side)
+
+
+def _head(term: Apply) -> tuple[str, object]:
+    """What terms that a pattern matches have in common: the operator, and its first parameter if it is a constant."""
+    first = term.parameters[0] if term.parameters else ""
+    return term.operator, None if isinstance(first, str) and first and first not in FIXED else first
 
 
 def _size(side: Side) -> int:
@@ -68,7 +77,7 @@ def _apply(rule: Equation, places: tuple[Term, ...]) -> dict[Term, Term] | None:
 
 
 def _match(pattern: Term, term: Term, tensors: dict[Term, Term], sizes: dict[Size, Size]) -> bool:
-    if isinstance(pattern, Variable):
+    if isinstance(pattern, TensorVariable):
         return tensors.setdefault(pattern, term) == term
     if not isinstance(term, Apply) or pattern.operator != term.operator:
         return False
@@ -94,6 +103,6 @@ def _only_inside(shared: Iterable[Term]) -> set[Term]:
 
 def named(sides: tuple[Side, Side], names: Mapping[str, str]) -> tuple[Side, Side]:
     """Both sides with other names of inputs."""
-    mapping: dict[Term, Term] = {Variable(old): Variable(new) for old, new in names.items()}
+    mapping: dict[Term, Term] = {TensorVariable(old): TensorVariable(new) for old, new in names.items()}
     source, target = (tuple(terms.renamed(term, mapping) for term in side) for side in sides)
     return source, target

@@ -19,7 +19,7 @@ class TermError(RecgraphError, ValueError):
 
 
 @dataclass(frozen=True)
-class Variable:
+class TensorVariable:
     """A tensor of any value and shape."""
 
     name: str
@@ -40,7 +40,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Sum:
+class SizeSum:
     """The sum or difference of two sizes."""
 
     sign: int
@@ -66,36 +66,37 @@ class Apply:
     def __hash__(self) -> int:
         return self._hash
 
+    @property
+    def sign(self) -> str:
+        """The sign between two tensors; empty for an operator that is written as a call."""
+        return (
+            "@"
+            if self.operator == "matmul"
+            else ZIPS.get(str(self.parameters[0]), "")
+            if self.operator == "zip"
+            else ""
+        )
+
     def __str__(self) -> str:
-        head = str(self.parameters[0]) if self.parameters else ""
-        infix = "@" if self.operator == "matmul" else ZIPS.get(head, "") if self.operator == "zip" else ""
-        if infix:
-            return " ".join([_inner(self.arguments[0]), infix, _inner(self.arguments[1])])
-        names = [*self.parameters, *self.arguments]
-        if self.operator in ("map", "zip") and head in (*MAPS, *ZIPS):
-            return f"{head.lower()}({', '.join(map(str, names[1:]))})"
-        return f"{self.operator}({', '.join(map(str, names))})"
+        if self.sign:
+            left, right = (f"({x})" if isinstance(x, Apply) and x.sign else str(x) for x in self.arguments)
+            return f"{left} {self.sign} {right}"
+        name, rest = self.operator, [str(one) for one in (*self.parameters, *self.arguments)]
+        if name in ("map", "zip") and rest[0] in (*MAPS, *ZIPS):
+            name, rest = rest[0].lower(), rest[1:]
+        return f"{name}({', '.join(rest)})"
 
 
-Term: TypeAlias = Variable | Apply
+Term: TypeAlias = TensorVariable | Apply
 # A number, a named constant (in capitals), a parameter of any value (in small letters), or what is computed of these.
-Size: TypeAlias = int | str | Extent | Sum
+Size: TypeAlias = int | str | Extent | SizeSum
 
 _INFIX: dict[type, str] = {ast.Add: "ADD", ast.Sub: "SUB", ast.Mult: "MUL"}
 _COMPARISONS: dict[type, str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<="}
 
 
-def _inner(term: Term) -> str:
-    text = str(term)
-    return f"({text})" if isinstance(term, Apply) and text != _call_text(term) and not text.endswith(")") else text
-
-
-def _call_text(term: Apply) -> str:
-    return str(term) if str(term).split("(")[0].isidentifier() else ""
-
-
 @dataclass(frozen=True)
-class Condition:
+class SizeCondition:
     """A comparison of two sizes: `==`, `!=`, `<` or `<=`."""
 
     left: Size
@@ -119,7 +120,7 @@ class Equation:
 
     source: tuple[Term, ...]
     target: tuple[Term, ...]
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[SizeCondition, ...] = ()
     both_ways: bool = False
 
     def __str__(self) -> str:
@@ -176,7 +177,7 @@ def _side(node: ast.expr) -> tuple[Term, ...]:
 def _term(node: ast.expr) -> Term:
     match node:
         case ast.Name(id=name):
-            return Variable(name)
+            return TensorVariable(name)
         case ast.BinOp(left=left, op=ast.MatMult(), right=right):
             return Apply("matmul", (), (_term(left), _term(right)))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _INFIX:
@@ -188,6 +189,7 @@ def _term(node: ast.expr) -> Term:
 
 def _call(name: str, arguments: list[ast.expr]) -> Apply:
     head: tuple[Size, ...] = ()
+    written = name
     for operator, functions in (("map", MAPS), ("zip", ZIPS)):
         if name.upper() in functions:
             name, head = operator, (name.upper(),)
@@ -197,7 +199,7 @@ def _call(name: str, arguments: list[ast.expr]) -> Apply:
     count = len(one.parameters) - len(head)
     if len(arguments) != count + one.arity:
         wanted = f"{count} parameters and {one.arity} tensors"
-        raise TermError(f"'{name}' takes {wanted}, found {len(arguments)} arguments")
+        raise TermError(f"'{written}' takes {wanted}, found {len(arguments)} arguments")
     return Apply(name, head + tuple(map(_size, arguments[:count])), tuple(map(_term, arguments[count:])))
 
 
@@ -210,14 +212,14 @@ def _size(node: ast.expr) -> Size:
         case ast.Call(func=ast.Name(id="dim"), args=[tensor, axis]):
             return Extent(_term(tensor), _size(axis))
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
-            return Sum(1 if isinstance(op, ast.Add) else -1, _size(left), _size(right))
+            return SizeSum(1 if isinstance(op, ast.Add) else -1, _size(left), _size(right))
     raise TermError(f"'{ast.unparse(node)}' is no size or parameter")
 
 
-def _condition(node: ast.expr) -> Condition:
+def _condition(node: ast.expr) -> SizeCondition:
     match node:
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
-            return Condition(_size(left), _COMPARISONS[type(op)], _size(right))
+            return SizeCondition(_size(left), _COMPARISONS[type(op)], _size(right))
     raise TermError(f"'{ast.unparse(node)}' is no condition")
 
 
@@ -243,7 +245,7 @@ def tensors_of(size: Size) -> Iterator[Term]:
         case Extent(tensor=tensor, axis=axis):
             yield tensor
             yield from tensors_of(axis)
-        case Sum(left=left, right=right):
+        case SizeSum(left=left, right=right):
             yield from tensors_of(left)
             yield from tensors_of(right)
 
@@ -255,7 +257,7 @@ def names_of(size: Size) -> Iterator[str]:
             yield size
         case Extent(axis=axis):
             yield from names_of(axis)
-        case Sum(left=left, right=right):
+        case SizeSum(left=left, right=right):
             yield from names_of(left)
             yield from names_of(right)
 
@@ -268,7 +270,7 @@ def all_terms(equation: Equation) -> list[Term]:
 
 def variables(terms: list[Term]) -> list[str]:
     """The names of the tensors among some terms, in order."""
-    return [term.name for term in terms if isinstance(term, Variable)]
+    return [term.name for term in terms if isinstance(term, TensorVariable)]
 
 
 def parameters(equation: Equation) -> dict[str, str]:
@@ -292,7 +294,7 @@ def _extents(size: Size) -> Iterator[Extent]:
     match size:
         case Extent():
             yield size
-        case Sum(left=left, right=right):
+        case SizeSum(left=left, right=right):
             yield from _extents(left)
             yield from _extents(right)
 
@@ -301,7 +303,7 @@ def renamed(term: Term, tensors: Mapping[Term, Term], sizes: Mapping[Size, Size]
     """A term with other terms in place of some, and other sizes in place of some."""
     if term in tensors:
         return tensors[term]
-    if isinstance(term, Variable):
+    if isinstance(term, TensorVariable):
         return term
     return Apply(
         term.operator,
@@ -317,8 +319,8 @@ def renamed_size(size: Size, tensors: Mapping[Term, Term], sizes: Mapping[Size, 
     match size:
         case Extent(tensor=tensor, axis=axis):
             return Extent(renamed(tensor, tensors, sizes), renamed_size(axis, tensors, sizes))
-        case Sum(sign=sign, left=left, right=right):
-            return Sum(sign, renamed_size(left, tensors, sizes), renamed_size(right, tensors, sizes))
+        case SizeSum(sign=sign, left=left, right=right):
+            return SizeSum(sign, renamed_size(left, tensors, sizes), renamed_size(right, tensors, sizes))
     return size
 
 
