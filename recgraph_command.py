@@ -448,13 +448,15 @@ def generate_substitutions(out: Path, as_json: bool, **options: Any) -> None:
 
 @optimize.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--seconds", type=Rate(), default=10.0, show_default=True, help="When to give up on one.")
+@click.option(
+    "--effort", type=COUNT, default=5_000_000, show_default=True, help="When to give up on one, in z3's units."
+)
 @json_option
-def verify(file: Path, seconds: float, as_json: bool) -> None:
+def verify(file: Path, effort: int, as_json: bool) -> None:
     """Prove each substitution of FILE anew; the exit status is 1 if one is refused."""
     from recgraph.optimize import console
 
-    if console.verify(file, seconds, as_json):
+    if console.verify(file, effort, as_json):
         raise click.exceptions.Exit(1)
 
 

@@ -99,7 +99,7 @@ def _provenance(counts: dict[str, Counts], request: GenerationRequest, number: i
     return [*lines, *(f"{name}: {one}" for name, one in counts.items())]
 
 
-def verify(path: Path, seconds: float, as_json: bool) -> int:
+def verify(path: Path, effort: int, as_json: bool) -> int:
     """Proves each substitution of a file anew; prints those that are refused, and gives their number.
 
     Raises:
@@ -108,7 +108,7 @@ def verify(path: Path, seconds: float, as_json: bool) -> int:
     found = store.read(path)
     if not found:
         raise RecgraphError("there are no substitutions", where=str(path))
-    prover, refused, start = Prover(seconds=seconds), 0, time.monotonic()
+    prover, refused, start = Prover(effort=effort), 0, time.monotonic()
     for one in track(found, f"{len(found)} substitutions", console=Console(stderr=True)):
         verdict = store.verify(one, prover)
         refused += not verdict.is_proven

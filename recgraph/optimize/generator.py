@@ -24,7 +24,7 @@ from recgraph.optimize.arithmetic import Field
 from recgraph.optimize.enumeration import Candidates, Enumeration, GraphList
 from recgraph.optimize.families import FAMILIES, Shape
 from recgraph.optimize.generalizing import HALF
-from recgraph.optimize.prover import Prover
+from recgraph.optimize.prover import EFFORT, Prover
 from recgraph.optimize.store import Substitution
 from recgraph.optimize.terms import Apply, Equation, Size, SizeCondition, TensorVariable, Term
 
@@ -292,11 +292,11 @@ class Selection:
         refused: what holds on random tensors and could not be proven.
     """
 
-    def __init__(self, seconds: float = 5.0) -> None:
+    def __init__(self) -> None:
         self.kept: dict[str, Substitution] = {}
         self.refused: list[str] = []
-        self._prover = Prover(seconds=seconds)
-        self._brief = Prover(seconds=1.0)
+        self._prover = Prover()
+        self._brief = Prover(effort=EFFORT // 5)
         self._rules = rewriting.Rules()
         for operator in ("x + y => y + x", "x * y => y * x", "max(x, y) => max(y, x)"):
             equation = terms.read(operator)  # no candidates: the enumeration takes both for one graph

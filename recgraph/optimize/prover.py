@@ -34,6 +34,9 @@ _COMPARE = {
 }
 
 
+EFFORT = 5_000_000
+
+
 def z3_version() -> str:
     """The version of the solver."""
     return str(z3.get_version_string())
@@ -216,12 +219,13 @@ class Prover:
 
     Args:
         named: the axioms; by default all.
-        seconds: after how long it gives up on one.
+        effort: when it gives up on one, in z3's units, of which most proofs take 100,000. So a verdict does not depend
+            on how busy the machine is.
     """
 
-    def __init__(self, named: Mapping[str, Equation] | None = None, seconds: float = 10.0) -> None:
+    def __init__(self, named: Mapping[str, Equation] | None = None, effort: int = EFFORT) -> None:
         self.theory = Theory(named)
-        self.seconds = seconds
+        self.effort = effort
         self._labels = {name: z3.Bool(f"axiom {name}") for name in self.theory.named}
         self._formulas = {
             name: z3.Implies(self._labels[name], self.theory.axiom(axiom)) for name, axiom in self.theory.named.items()
@@ -245,7 +249,7 @@ class Prover:
     def _prove(self, equation: Equation, names: Sequence[str]) -> Verdict:
         theory = self.theory
         solver = z3.SolverFor("UFLIA")
-        solver.set("timeout", int(1000 * self.seconds), "smt.mbqi", False, "smt.auto_config", False, "unsat_core", True)
+        solver.set("rlimit", self.effort, "smt.mbqi", False, "smt.auto_config", False, "unsat_core", True)
         solver.set("smt.random_seed", 1)
         solver.add(*theory.shapes, theory.positive, *(self._formulas[name] for name in names))
         order = terms.all_terms(equation)

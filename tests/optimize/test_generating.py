@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner
 
-from recgraph.optimize import evaluate, generator, terms
+import recgraph_command
+from recgraph.optimize import evaluate, generator, store, terms
 from recgraph.optimize.arithmetic import Field, Reals
 from recgraph.optimize.enumeration import Enumeration, run_task, tasks
 from recgraph.optimize.families import FAMILIES
@@ -113,6 +114,27 @@ def test_what_cannot_be_read_is_named(text: str, message: str) -> None:
     assert "rules.txt:7" in str(caught.value)
 
 
+@pytest.fixture(scope="module")
+def shipped() -> Rules:
+    rules = Rules()
+    for one in store.read(store.SHIPPED):
+        rules.add(one.equation)
+    return rules
+
+
+@pytest.mark.parametrize("text", [KNOWN[1], KNOWN[3], KNOWN[5]])
+def test_known_substitutions_follow_from_the_shipped_ones(text: str, shipped: Rules) -> None:
+    equation = terms.read(text)
+    assert shipped.imply(*equation.sides)
+
+
+def test_parallel_products_are_shipped() -> None:
+    """The one that makes a cell with a matrix a gate as fast as one that was fused by hand; for each result."""
+    shipped = {str(one.equation) for one in store.read(store.SHIPPED)}
+    halves = {"first": "y", "rest": "z"}
+    assert {f"{part}(1, dim(y, 1), x @ concat(1, y, z)) => x @ {name}" for part, name in halves.items()} <= shipped
+
+
 def test_every_graph_is_made_once() -> None:
     """Each graph of two operators over representatives, counted by brute force."""
     made = Enumeration(FAMILIES["constants"])
@@ -151,6 +173,7 @@ def test_an_enumeration_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.levels")} == times
 
 
+@pytest.mark.slow
 def test_processes_make_the_graphs_that_one_makes(tmp_path: Path) -> None:
     _, one = generator.enumerate_family("products", 2, tmp_path / "one", 1, lambda line: None)
     _, two = generator.enumerate_family("products", 2, tmp_path / "two", 2, lambda line: None)
@@ -197,6 +220,11 @@ def test_the_last_level_is_divided_into_tasks_without_rest() -> None:
     whole = sum(len(block) for block in made.blocks(2, is_last=True))
     assert sum(len(block) for task in tasks(made, size=50) for block in task) == whole
     assert len(run_task(made, [block for task in tasks(made) for block in task])) <= whole
+
+
+def test_the_command_names_every_family() -> None:
+    """It does so without importing anything."""
+    assert list(FAMILIES) == recgraph_command.FAMILIES
 
 
 def test_verify_refuses_a_file_with_a_wrong_line(tmp_path: Path) -> None:

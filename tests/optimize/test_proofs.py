@@ -41,7 +41,7 @@ RIGHT = [
 @pytest.fixture(scope="module")
 def prover() -> Prover:
     """With all axioms."""
-    return Prover(seconds=3.0)
+    return Prover()
 
 
 def shapes_for(axiom: Equation) -> list[evaluate.Shape]:
@@ -150,7 +150,7 @@ def changed(equation: Equation, generator: random.Random) -> Equation:
 
 def test_nothing_that_random_tensors_refute_is_proven() -> None:
     """Substitutions with something exchanged: those that are still proven are still true."""
-    brief, generator = Prover(seconds=0.5), random.Random(0)
+    brief, generator = Prover(effort=500_000), random.Random(0)
     shipped = store.read(store.SHIPPED)
     for one in generator.sample(shipped, min(len(shipped), 60)):
         other = changed(one.equation, generator)
