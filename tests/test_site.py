@@ -104,7 +104,9 @@ def public_names() -> list[str]:
             if not name.startswith("_") and inspect.getmodule(each) is module and callable(each)
         ]
 
-    collected = [f"{module.__name__}.{name}" for module in (rg, rg.data, rg.models) for name in module.__all__]
+    collected = [
+        f"{module.__name__}.{name}" for module in (rg, rg.data, rg.keras, rg.models) for name in module.__all__
+    ]
     return [*collected, *(f"{module.__name__}.{name}" for module in (rg.errors, rg.testing) for name in own(module))]
 
 

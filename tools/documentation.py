@@ -28,7 +28,7 @@ ALONE = ("README.md", "docs/tour.md")  # pages without others in their part of t
 ASSETS = ("docs/images", "docs/site")
 CONFIGURATION = "docs/site/mkdocs.yml"
 MAPPED = ("models", "data", "benchmarks")  # folders of packages that are installed below recgraph
-LANGUAGES = {".py": "python", ".cc": "cpp", ".h": "cpp"}
+LANGUAGES = {".py": "python", ".cc": "cpp", ".h": "cpp", ".txt": "text"}
 LINK = re.compile(r"(?<=\]\()[^)#\s:]+(?=[)#])")
 
 # Pages about names at the top of the package: their titles, and what is on them.
@@ -49,7 +49,7 @@ SHADOWED = {"function": "function.function", "draw": "draw.draw", "steps": "coex
 # Pages about the modules whose members are public.
 MODULES = {"errors": "Errors", "testing": "Testing"}
 # Pages about packages that collect public names of their modules.
-COLLECTIONS = {"data": "Data", "models": "Models"}
+COLLECTIONS = {"keras": "Keras", "distribute": "Distribution", "data": "Data", "models": "Models"}
 # How names are shown: members that are public in Python and of no use to a user are left out, and those that a class
 # has from its base are there.
 OPTIONS = {
@@ -171,9 +171,14 @@ def directive(name: str, level: int = 2) -> str:
     return "\n".join([f"::: recgraph.{SHADOWED.get(name, name)}", "    options:", *(f"      {o}" for o in lines), ""])
 
 
+def folder_of(package: str) -> Path:
+    """Where a package is that is imported as a part of recgraph."""
+    return REPOSITORY / package if package in MAPPED else REPOSITORY / "recgraph" / package
+
+
 def collected(package: str) -> dict[str, list[str]]:
     """By module, the names that a package imports from its modules and exports; by "", its own."""
-    tree = ast.parse((REPOSITORY / package / "__init__.py").read_text(encoding="utf-8"))
+    tree = ast.parse((folder_of(package) / "__init__.py").read_text(encoding="utf-8"))
     imported = {
         alias.name: (node.module or "").split(".")[-1]
         for node in tree.body
@@ -201,9 +206,9 @@ def reference() -> dict[str, str]:
         text = directive(module)
         pages[module] = f"# {title}\n\n{text}      show_root_heading: false\n      show_root_toc_entry: false\n"
     for package, title in COLLECTIONS.items():
-        parts = [f"# {title}\n", f"{summary(REPOSITORY / package / '__init__.py')}\n"]
+        parts = [f"# {title}\n", f"{summary(folder_of(package) / '__init__.py')}\n"]
         for module, names in collected(package).items():
-            path = REPOSITORY / package / f"{module}.py"
+            path = folder_of(package) / f"{module}.py"
             parts.append(f"## {module}\n\n{summary(path)}\n" if module else "## By name\n")
             full = [f"{package}.{name}.{name}" if name == module else f"{package}.{name}" for name in names]
             parts += [directive(name, 3) for name in full]

@@ -266,7 +266,7 @@ class Cluster:
         Returns:
           Their numbers, ascending; none where there are more workers than examples.
 
-        Example:
+        Examples:
           >>> from recgraph.distribute import Cluster
           >>> Cluster.alone().part([3, 1, 2])
           [0, 1, 2]

@@ -63,7 +63,7 @@ def compile(model: keras.Model, *, mode: str = "auto", strict: bool = False) -> 
         DefinitionError: the model has not been compiled, has `run_eagerly=True`, would be compiled by XLA, or belongs
             to a distribution strategy.
 
-    Example:
+    Examples:
         >>> import keras, numpy as np, recgraph as rg
         >>> model = keras.Sequential([keras.layers.Dense(1)])
         >>> model.compile("sgd", "mse")

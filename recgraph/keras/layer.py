@@ -33,10 +33,12 @@ class SubGraphLayer(keras.layers.Layer):
         output_size: what an invocation returns, a nest of integers, as the `state_size` of an RNN's cell, or of
             `tf.TensorSpec` without the leading 1, for other shapes and dtypes than `[1, size]` and the layer's. A
             subclass may set it as an attribute.
-        engine, gradient, max_depth: see `rg.SubGraph`. A subclass may set them as attributes.
+        engine: as of `rg.SubGraph`. A subclass may set it, and the next two, as attributes.
+        gradient: as of `rg.SubGraph`.
+        max_depth: as of `rg.SubGraph`.
         **options: of every Keras layer: `name`, `dtype`, `trainable`.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf, recgraph as rg
         >>> class Halve(rg.keras.SubGraphLayer):
         ...     output_size = 1

@@ -27,7 +27,7 @@ class TreeLayer(SubGraphLayer):
         output_size: the sizes of a node's state; see `SubGraphLayer`.
         **options: of `SubGraphLayer`.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf, recgraph as rg
         >>> class Depth(rg.keras.TreeLayer):
         ...     output_size = 1
