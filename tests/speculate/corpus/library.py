@@ -249,11 +249,7 @@ def string_building() -> Any:
     return (step, with_number, None)
 
 
-@program(
-    eager="builtins: Random.random is not known",
-    feature="FOREIGN_FUNCTION",
-    line="return (x * random.random(), random.choice([1, 2, 3]))",
-)
+@program
 def random_module() -> Any:
     random.seed(3)
 
