@@ -230,11 +230,7 @@ def a_list_of_tensors_grows() -> Any:
     return step, lambda i: ([tensor(k) for k in range(1 + i // 5)],), None
 
 
-@program(
-    eager="an iterator that was advanced cannot be put back",
-    feature="ITERATOR",
-    line="return x + tf.cast(tf.reduce_sum(next(batches)), tf.float32)",
-)
+@program
 def an_iterator_of_batches() -> Any:
     batches = iter(tf.data.Dataset.range(100).batch(2))
 
