@@ -70,7 +70,8 @@ class Injection:
                 while lines[place].strip().startswith("except"):
                     place -= 1
                 numbers.add(int(found))
-                lines[place:place] = [f"    if guard[0] == {found}: return broken({found})"]
+                indent = " " * (len(lines[place]) - len(lines[place].lstrip()))
+                lines[place:place] = [f"{indent}if guard[0] == {found}: return broken({found})"]
         script.scope["guard"] = self.guard
         return "\n".join(lines)
 
