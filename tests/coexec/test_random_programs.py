@@ -119,8 +119,7 @@ def test_loops_of_random_programs(tmp_path: Path) -> None:
 def test_random_programs_whose_ways_take_turns(is_whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step of `mode="auto"` is taken in another way than the one before."""
     monkeypatch.setattr(choosing, "MAX_WARMING", 0)
-    monkeypatch.setattr(contest, "BLOCK", 1)
-    monkeypatch.setattr(contest, "ROUNDS", 100)
+    monkeypatch.setattr(contest, "BLOCKS", (1,) * 100)
     monkeypatch.setattr(function, "CLEARLY", 0.0)
 
     def automatic(step: Any) -> Automatic:

@@ -106,7 +106,6 @@ def test_coexecuted(name: str, tmp_path: Path) -> None:
 def test_automatic(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps that take turns in the ways that there are."""
     monkeypatch.setattr(choosing, "MAX_WARMING", 0)
-    monkeypatch.setattr(contest, "BLOCK", 1)
-    monkeypatch.setattr(contest, "ROUNDS", 100)
+    monkeypatch.setattr(contest, "BLOCKS", (1,) * 100)
     monkeypatch.setattr(function, "CLEARLY", 0.0)
     _compared(texts.PROGRAMS[name], tmp_path, Automatic)
