@@ -15,7 +15,7 @@ import pytest
 
 import recgraph_launch
 from recgraph.data import write_treebank
-from recgraph_launch import free_addresses
+from recgraph_launch import LOST, free_addresses
 
 SMALL = ["--model", "tree_rnn", "--embedding", "4", "--hidden", "4", "--epochs", "1", "--json"]
 SECONDS = 150  # of a machine that has much else to do; what is tested would wait for ever
@@ -124,7 +124,7 @@ def test_workers_with_other_data_do_not_train(bank: Path, tmp_path: Path) -> Non
     for errors in told:
         assert "Error: the workers do not have the same dev data [disagreement]" in errors
         assert f"found:     worker 1 ({hosts[1]}): " in errors
-    assert {status for status, _ in ended} <= {1, recgraph_launch.LOST}  # one may hear first that the other has ended
+    assert {status for status, _ in ended} <= {1, LOST}  # one may hear first that the other has ended
     assert not workers_of(tmp_path)
 
 
