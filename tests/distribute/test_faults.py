@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import recgraph_launch
 from recgraph.data import write_treebank
 from recgraph_launch import LOST, free_addresses
 
