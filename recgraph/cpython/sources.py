@@ -228,24 +228,24 @@ def _outwards(frame: types.FrameType | None) -> Iterator[types.FrameType]:
         frame = frame.f_back
 
 
-def _shell() -> Any:
-    """IPython's, if the program runs in one."""
+def shell() -> Any:
+    """IPython's, if the program runs in one; whatever else has imported IPython or a kernel's modules."""
     get = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return None if get is None else get()
 
 
 def _cells() -> dict[str, int]:
     """The numbers of IPython's cells by the names of their files."""
-    found = getattr(getattr(_shell(), "compile", None), "_filename_map", None)
+    found = getattr(getattr(shell(), "compile", None), "_filename_map", None)
     return found if isinstance(found, dict) else {}
 
 
 def _of_cells() -> Iterator[str]:
     """Cells that begin with a magic such as %%time: IPython executes the rest under another name."""
-    shell = _shell()
-    for source in reversed(getattr(getattr(shell, "history_manager", None), "input_hist_raw", [])):
+    found = shell()
+    for source in reversed(getattr(getattr(found, "history_manager", None), "input_hist_raw", [])):
         if source.startswith("%%"):
-            yield shell.transform_cell(source.partition("\n")[2])
+            yield found.transform_cell(source.partition("\n")[2])
 
 
 def _typed(code: types.CodeType) -> Iterator[str]:

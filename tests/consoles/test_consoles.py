@@ -194,6 +194,7 @@ def test_in_a_notebook() -> None:
         "    row.output(tf.gather([1.0, 2.0], k))\nrow(5)",
         "step.explain()",
         "print(beside.explain())",
+        "@rg.function\ndef loud(x):\n    tf.print('seen', x)\n    return x\nfor i in range(6): loud(i)",
     )
     assert printed(text_of(everything)) == PRINTED
     assert "3 " in text_of(others[1])
@@ -203,6 +204,7 @@ def test_in_a_notebook() -> None:
     page = shown.data["text/html"]
     assert "<td>Cell In[1], line 8</td><td><pre>    if loss &gt; 100.0:</pre></td>" in page
     assert "fetch: Pow (Cell In[1], line 17)" in text_of(others[5])
+    assert text_of(others[6]) == "".join(f"seen {i}\n" for i in range(6))
     assert "ipykernel_" not in page + "".join(map(text_of, others))
 
 

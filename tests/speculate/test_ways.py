@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,14 @@ def test_prints_keep_their_order() -> None:
     speculated = Speculated(step)
     assert _written(speculated, v) == _written(step, v)
     assert speculated.calls["graph"] > 0, speculated.explain()
+
+
+def test_prints_beside_a_kernels_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only IPython's shell takes what TensorFlow prints; a program may have imported a kernel's modules for itself."""
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    step = Speculated(lambda x: tf.print("seen", x, output_stream=sys.stdout))
+    assert [step(tf.constant(1.0)) for _ in range(5)] == [None] * 5
+    assert step.calls["graph"] > 0, step.explain()
 
 
 def test_numbers_that_tensorflow_prints() -> None:

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.core.subgraph import SubGraph
+from recgraph.cpython import sources
 from recgraph.speculate.evaluate import branches
 from recgraph.speculate.library import SPECIAL, Arguments, Special, draws, special
 from recgraph.speculate.machine.evaluator import Evaluator
@@ -373,7 +374,7 @@ def _print(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     with branches.scratch():
         made = building.build(ev, tf.print, lifted, given)
     target = made.get_attr("output_stream").decode()
-    if target not in _STREAMS or "ipykernel" in sys.modules:
+    if target not in _STREAMS or sources.shell() is not None:  # there, TensorFlow prints into the cell
         raise ev.refuse(Feature.PRINT, f"tf.print to {target}")
     end = made.get_attr("end")
     effect = LateCall(ev.script.name(), ev.script.constant(_write), [_STREAMS[target], _text(made), end], {})
