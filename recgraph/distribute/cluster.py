@@ -163,6 +163,11 @@ class Cluster:
         with contextlib.suppress(*_BROKEN):
             self.collectives.sum(tf.zeros([1])).numpy()
 
+    def _part_ways(self) -> None:
+        """Returns once all workers know what is wrong, so that none of them hears first that another has ended."""
+        with contextlib.suppress(WorkerLostError):
+            self.leave()
+
     def __enter__(self) -> Cluster:
         return self
 
@@ -213,6 +218,7 @@ class Cluster:
             values = [one.get(name, "none") for one in told]
             others = [index for index, value in enumerate(values) if value != values[0]]
             if others:
+                self._part_ways()
                 raise DisagreementError(
                     f"the workers do not have the same {name}",
                     found="; ".join(f"{self.place.name(index)}: {values[index]}" for index in others),
@@ -239,6 +245,8 @@ class Cluster:
             except Exception as error:  # whatever it is, the others must not wait for it
                 problem, said = error, f"{type(error).__name__}: {error}"
         said = self.exchange(said)[0]
+        if said:
+            self._part_ways()
         if problem is not None:
             raise problem
         if said:
