@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from recgraph import tf_private
+from recgraph import sharing, tf_private
 from recgraph.auto.choosing import Choosing
 from recgraph.auto.ways import (
     CALLEES,
@@ -66,6 +66,8 @@ class Automatic(Speculated):
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Calls the function, with its arguments and result unchanged."""
+        if sharing.is_shared():  # the ways of all workers have to be one
+            return super().__call__(*arguments, **named)
         if not self._is_judged:
             return self._judging(arguments, named)
         if self.whole is None or not tf_private.is_plainly_eager():
@@ -134,7 +136,7 @@ class Automatic(Speculated):
         return next((made for made in reversed(profiles) if made.steps), StepProfile(self.name, []))
 
     def _without_graph(self, call: PreparedCall, misses: Misses) -> Any:
-        if not self.given_up:
+        if not self.given_up or sharing.is_shared():
             return super()._without_graph(call, misses)
         if self.apart is None:
             self.apart = self._choosing(call.function)

@@ -24,6 +24,7 @@ from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementError, WorkerLostError
 from recgraph.distribute.place import Place, find_place
 from recgraph.distribute.reduction import Reduction, divided
+from recgraph.distribute.scope import Sharing, is_speculated_graph, optimizers_share
 from recgraph.logs import logger
 from recgraph.tf_private import require_peer
 
@@ -75,6 +76,7 @@ class Cluster:
         self.place, self.strategy = place, strategy
         self.timeout, self.start_timeout = timeout, start_timeout
         self.collectives = Collectives(len(place.hosts), place.index, timeout)
+        self._sharing: Sharing | None = None
 
     @property
     def size(self) -> int:
@@ -253,6 +255,36 @@ class Cluster:
             raise ChiefError(f"{self.place.name(0)}, the chief, cannot go on: {said}")
         return result
 
+    @contextlib.contextmanager
+    def scope(self, *optimizers: type) -> Iterator[None]:
+        """A context in which Keras's optimizers apply the mean of all workers' gradients, where each counts as much.
+
+        Steps may be eager code, or under `@rg.function`, or in a `tf.function` that is not compiled by XLA. A call that
+        one worker has to run eagerly is run so by all. Every worker has to call each optimizer equally often. `mean`
+        may be called in eager code, too. At the end the weights of all workers are compared.
+
+        Args:
+          optimizers: classes of the program's own that have `apply(gradients, variables)`.
+
+        Raises:
+          NotShared: in it, something runs steps in a way that cannot be divided.
+          ClusterError: scopes are nested; an optimizer cannot be shared.
+          DisagreementError: the weights differ, before the first update or at the end.
+          WorkerLostError: another worker is gone.
+        """
+        if self._sharing is not None:
+            raise ClusterError("a scope of this cluster is open already")
+        if self.size == 1:
+            yield
+            return
+        self._sharing = Sharing(self)
+        try:
+            with optimizers_share(self._sharing, optimizers):
+                yield
+            self._sharing.check()
+        finally:
+            self._sharing = None
+
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:
         """Gives variables on all workers the chief's values, to the last bit."""
         if self.size == 1:
@@ -302,18 +334,19 @@ class Cluster:
           Gradients of the mean loss over all examples, in the same form, and that loss, float32.
 
         Raises:
-          ClusterError: there are several workers, and this is not the graph of a `tf.function`.
+          ClusterError: there are several workers, and this is neither the graph of a `tf.function` nor in a `scope`.
         """
-        if self.size > 1 and tf.executing_eagerly():
+        if self.size > 1 and self._sharing is None and (tf.executing_eagerly() or is_speculated_graph()):
             raise ClusterError(
                 "Cluster.mean works in the graph of a tf.function",
                 found="a call in eager code; a step under @rg.function runs eagerly until it is converted",
-                expected="@tf.function on the step: then all workers run the same collectives in the same order",
-                next_step="use @tf.function for a step that several workers share; SubGraphs work in it",
+                expected="a step that all workers run alike",
+                next_step="call the step in `with cluster.scope():`, or use @tf.function for it",
             )
         sparse = [number for number, one in enumerate(gradients) if isinstance(one, tf.IndexedSlices)]
         figures = tf.stack([tf.cast(total, tf.float32), tf.cast(count, tf.float32)])
-        sums, added = Reduction(self.collectives, variables, sparse, 2)(gradients, figures)
+        collectives = self.collectives if self._sharing is None else self._sharing.collectives
+        sums, added = Reduction(collectives, variables, sparse, 2)(gradients, figures)
         loss, examples = tf.unstack(added)
         return divided(sums, examples), loss / tf.maximum(examples, 1.0)
 

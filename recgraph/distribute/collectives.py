@@ -93,12 +93,15 @@ class Collectives:
 
     def _key(self, kind: str, value: tf.Tensor) -> int:
         """The same on all workers, since all trace the same graphs; another one for each operation of a graph."""
-        number = 0
-        if not tf.executing_eagerly():
-            graph = outermost_graph()
-            number = self._counts[graph] = self._counts.get(graph, 0) + 1
-        text = f"{kind} {number} {value.dtype.name} {value.shape}"
+        text = f"{kind} {self._number()} {value.dtype.name} {value.shape}"
         key = zlib.crc32(text.encode()) & 0x7FFF0000
         while self._users.setdefault(key, text) != text:
             key = (key + _BUCKETS) & 0x7FFF0000
         return key
+
+    def _number(self) -> int:
+        if tf.executing_eagerly():
+            return 0
+        graph = outermost_graph()
+        number = self._counts[graph] = self._counts.get(graph, 0) + 1
+        return number

@@ -37,6 +37,11 @@ class Feature(enum.StrEnum):
     )
     DESCRIPTOR = "descriptor", "use a property, a method or a plain attribute"
     DEVICE = "device", "place operations with tf.device, and do not ask tensors for their device"
+    DISTRIBUTION = (
+        "distribution",
+        "let a Keras optimizer update the weights in `with cluster.scope():`, once in each call, outside of loops and "
+        "branches that tensors decide; or use @tf.function for a step with collectives of its own",
+    )
     EFFECT_IN_BRANCH = "effect in branch", "print and write after the branch, or by a value that the branch gives"
     EFFECT_IN_CALLBACK = "effect in callback", "write to Python objects outside of functions that TensorFlow calls"
     EFFECTS = "effects", "leave effects out of the SubGraph, or call it outside of the function"

@@ -290,13 +290,14 @@ class Order:
     def of(cls, graph: tf.Graph) -> Order:
         """Finds them."""
         operations = _sorted(graph)
-        writers = {op: found for op in operations if (found := _lasting(effects(op)))}
+        sums = {op for op, _ in getattr(graph, "sums", ())}  # what they do to others is nothing until all commit
+        writers = {op: found for op in operations if op not in sums and (found := _lasting(effects(op)))}
         fallible = {op for op in operations if may_fail(op)}
         return cls(operations, writers, fallible, _reaching(operations, fallible, _consumers))
 
     def cancellable(self) -> list[tf.Operation]:
         """What cannot fail, but may be cancelled, and comes after nothing that writes."""
-        after = _followers(self.operations, self.writers)
+        after = followers(self.operations, self.writers)
         endless = [op for op in self.operations if ops.facts(op.type).is_endless]
         return [op for op in endless if op not in self.fallible and op not in after]
 
@@ -360,7 +361,7 @@ def _reaching(operations: list[tf.Operation], wanted: set[tf.Operation], followi
     return found
 
 
-def _followers(operations: list[tf.Operation], first: Iterable[tf.Operation]) -> set[tf.Operation]:
+def followers(operations: list[tf.Operation], first: Iterable[tf.Operation]) -> set[tf.Operation]:
     """What comes after one of these."""
     found = set(first)
     for op in operations:

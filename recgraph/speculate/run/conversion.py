@@ -21,7 +21,7 @@ from recgraph.speculate.machine.evaluator import ALL, ConversionSettings, Evalua
 from recgraph.speculate.observe.profile import GeneralProfile, Profile, fits, same
 from recgraph.speculate.observe.reasons import PASSING, Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, names_of_parameters, syntax_of
-from recgraph.speculate.passes import connections, ordering
+from recgraph.speculate.passes import connections, ordering, workers
 from recgraph.speculate.passes.connections import by_dependencies
 from recgraph.speculate.passes.randomness import RandomGraph
 from recgraph.speculate.passes.rewrites import choose_kernels, merge_reads, stack_products
@@ -325,6 +325,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
         script.scope["global_seed"] = tf_private.global_seed
         script.assume(condition, SameDecision("whether tf.random.set_seed was called"))
     ordering.hold_back(graph, ev.assertions)
+    workers.commit(ev, graph)
     early = ordering.hold_back_writes(graph, all_early=bool(script.checks))
     merge_reads(graph)
     stack_products(graph)

@@ -25,7 +25,7 @@ from recgraph.speculate.observe.syntax import binder, names_of_parameters
 from recgraph.speculate.run.conversion import convert
 from recgraph.speculate.run.explaining import remark_on_break, remark_on_refusal, remarks_of_profile
 from recgraph.speculate.run.graphs import Broken, CachedGraph, Graphs
-from recgraph.speculate.script.assumptions import Assumption, FittingShape, NoException
+from recgraph.speculate.script.assumptions import AllCommit, Assumption, FittingShape, NoException
 
 # Calls that run eagerly first, to see what varies.
 PROFILED_CALLS = 3
@@ -214,7 +214,8 @@ class SpeculatedCalls:
             is_of_noted = broken is not None and broken.is_of_noted
             self._is_due = self._is_due or is_of_noted or self._has_another_shape(broken)
             _LOG.info("%s: broke: %s", self.name, why)
-        self.breaks.update({str(why) for _, why in misses})
+        # That others run a call eagerly says nothing about the graph.
+        self.breaks.update({str(why) for _, why in misses if not isinstance(why.assumption, AllCommit)})
         for text, why in {str(why): why for _, why in misses}.items():
             self._note(text, remark_on_break(why.assumption, text))
         whys = [why for graph, why in misses if graph.is_obsolete]

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph import defects, logs, native, tf_private
+from recgraph import defects, logs, native, sharing, tf_private
 from recgraph.explaining import joined
 from recgraph.speculate.observe.frames import FOLDER, PARTS, is_ours, may_be_called, may_be_taken, users_frames
 from recgraph.speculate.run.found import ENTRIES, Entries, Found, FoundFunctions
@@ -39,6 +39,7 @@ class Speculation:
         self.found = FoundFunctions(lambda f: Found(f.__code__.co_qualname, f.__code__, strict=strict))
 
     def __enter__(self) -> Speculation:
+        sharing.refuse("rg.speculation", "write the step as a function, under @rg.function")
         block = _Block(self)
         _stack().append(block)
         native.frames().leave_out(FOLDER)

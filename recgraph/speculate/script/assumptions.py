@@ -207,4 +207,13 @@ class NoException(Assumption):
     fails_the_call = True
 
 
+class AllCommit(Assumption):
+    """The same call runs as a graph on all workers that share it."""
+
+    name, check = "workers", "an assertion in the graph, once the gradients are added up"
+    allows = "updates weights"
+    remedy = "none needed: all workers run a call eagerly that one of them has to run eagerly"
+    fails_the_call = True
+
+
 KINDS: Final[tuple[type[Assumption], ...]] = tuple(Assumption.__subclasses__())
