@@ -2,7 +2,15 @@
 
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
-from recgraph.tf_private.cancelling import Handler, Interrupted, attributes_of, execute, is_of_handler, run_operation
+from recgraph.tf_private.cancelling import (
+    Handler,
+    Interrupted,
+    attributes_of,
+    execute,
+    is_of_handler,
+    record_all_but_last,
+    run_operation,
+)
 from recgraph.tf_private.graphs import (
     TRACING,
     AutomaticControlDependencies,
@@ -53,6 +61,7 @@ from recgraph.tf_private.keras_settings import keras_settings
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
     call_options,
+    connection,
     context_handle,
     eager_constant,
     eager_operations,
@@ -67,8 +76,11 @@ from recgraph.tf_private.runtime import (
     is_plainly_eager,
     known_functions,
     next_seeds,
+    on_this_process,
     raise_status,
+    remote_task,
     require_peer,
+    scope_device,
     seed_generator_state,
     set_seed_generator_state,
     shape_of,
@@ -83,6 +95,10 @@ from recgraph.tf_private.taping import Group, Watched, connected_inputs, record_
 from recgraph.tf_private.vectorizing import NotVectorized, register_vectorization, stacked
 
 __all__ = [
+    "scope_device",
+    "remote_task",
+    "on_this_process",
+    "connection",
     "TRACING",
     "operations_in_function",
     "operations_with_kernels",
@@ -149,6 +165,7 @@ __all__ = [
     "outermost_graph",
     "placeholder",
     "raise_status",
+    "record_all_but_last",
     "record_in_groups",
     "redirect",
     "registered_operations",

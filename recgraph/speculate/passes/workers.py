@@ -35,7 +35,8 @@ def commit(ev: Evaluator, graph: Any) -> None:
     after = ordering.followers(order.operations, sums)
     if any(tensor.op in after for tensor in ev.assertions):
         raise Inconvertible(Feature.DISTRIBUTION, "something is assumed about weights that the same call has updated")
-    before = [op for op in order.operations if op in order.fallible and op not in after]
+    inputs = ordering.reaching(order.operations, set(sums[:1]), ordering.consumers)  # a sum waits for these anyway
+    before = [op for op in order.operations if op in order.fallible and op not in after and op not in inputs]
     for op, has_all in graph.sums:
         tf_private.add_control_inputs(op, before)
         if has_all is None:
