@@ -298,7 +298,7 @@ def networks(results: Mapping[str, Any]) -> str:
     "--gigabits", type=Several(click.FLOAT), default="10,1", show_default=True, help="Of each link, a second."
 )
 @click.option("--delay", default=50.0, show_default=True, help="Microseconds by which a host sends later.")
-@click.option("--models", type=Several(MODELS), default=",".join(MODELS), show_default=True)
+@click.option("--models", type=Several((*MODELS, "none")), default=",".join(MODELS), show_default=True)
 @click.option("--programs", type=Several((*PROGRAMS, "none")), default=",".join(PROGRAMS), show_default=True)
 @click.option("--batch", type=click.IntRange(1), default=64, show_default=True, help="Trees a worker and step.")
 @click.option("--zoo-batch", type=click.IntRange(1), default=8, show_default=True, help="Images or sequences.")
@@ -333,7 +333,7 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         order = {
             "trees": str(file or _made(Path(folder), count)),
-            "models": models,
+            "models": [name for name in models if name != "none"],
             "batch": batch,
             "zoo_batch": zoo_batch,
             "count": count,
