@@ -8,24 +8,32 @@ from collections.abc import Callable, Iterator
 from recgraph.errors import NotShared
 
 _listeners: list[Callable[[], None]] = []
-_scopes = 0
+_scopes: list[Callable[[], contextlib.AbstractContextManager[None]]] = []
 
 
 def is_shared() -> bool:
     """Whether a scope of a cluster of several workers is open."""
-    return _scopes > 0
+    return bool(_scopes)
+
+
+def bounded() -> contextlib.AbstractContextManager[None]:
+    """A context for the call of a graph that waits for other workers: in a scope it ends when they do not come."""
+    return _scopes[-1]() if _scopes else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def shared() -> Iterator[None]:
-    """While a scope is open. Whoever `listen`s learns of its begin and its end."""
-    global _scopes
-    _scopes += 1
+def shared(bound: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
+    """While a scope is open. Whoever `listen`s learns of its begin and its end.
+
+    Args:
+        bound: what `bounded` gives in it.
+    """
+    _scopes.append(bound)
     _tell()
     try:
         yield
     finally:
-        _scopes -= 1
+        _scopes.pop()
         _tell()
 
 

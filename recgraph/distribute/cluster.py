@@ -22,6 +22,7 @@ import tensorflow as tf
 from recgraph.distribute import watchdog
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementError, WorkerLostError
+from recgraph.distribute.patience import bounded
 from recgraph.distribute.place import Place, find_place
 from recgraph.distribute.reduction import Reduction, divided
 from recgraph.distribute.scope import Sharing, is_speculated_graph, optimizers_share
@@ -97,14 +98,22 @@ class Cluster:
         return f"<Cluster: {self.place.name(self.index)} of {self.size}>"
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self, progress: tf.Variable | None = None) -> Iterator[None]:
         """A context in which a collective that breaks raises an error that names the worker at fault.
+
+        Args:
+          progress: for a graph that takes many steps in a loop, what each of them changes: when it has not changed for
+            `timeout` seconds, the others are taken as lost.
 
         Raises:
           WorkerLostError: another worker has ended, has stopped, or cannot be reached.
         """
+        bound: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if progress is not None and self.size > 1:
+            bound = bounded(self.timeout, lambda: int(progress.numpy()))
         try:
-            yield
+            with bound:
+                yield
         except _BROKEN as cause:
             if self.size == 1 or not any(sign in str(cause) for sign in _SIGNS):
                 raise

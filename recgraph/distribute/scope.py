@@ -23,6 +23,7 @@ import keras
 import tensorflow as tf
 
 from recgraph import sharing
+from recgraph.distribute import patience
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ClusterError, DisagreementError
 from recgraph.distribute.reduction import Gradient, Reduction, divided
@@ -39,6 +40,7 @@ class _Workers(Protocol):
     """What a scope needs of a cluster."""
 
     collectives: Collectives
+    start_timeout: float
 
     @property
     def size(self) -> int: ...
@@ -105,6 +107,14 @@ class SharedCollectives(Collectives):
         if not tf.executing_eagerly() and _sums_of_graph() is not None:
             _take_part(gathered.op if gathered.op.type.startswith("Collective") else gathered.op.inputs[0].op, None)
         return gathered
+
+    @contextlib.contextmanager
+    def _bounded(self, timeout: float | None) -> Iterator[float]:
+        if not tf.executing_eagerly() and _sums_of_graph() is not None:
+            yield 0.0  # the call of the graph is bounded as a whole
+        else:
+            with super()._bounded(timeout) as seconds:
+                yield seconds
 
     def _number(self) -> int:
         """One is over before the next begins, so that they need not be told apart: eager ones have no numbers."""
@@ -201,6 +211,10 @@ class Sharing:
             error.next_step = next_step
             raise
 
+    def bounded(self) -> AbstractContextManager[None]:
+        """A context for the call of a step's graph, with all that it computes."""
+        return patience.bounded(self._cluster.start_timeout)
+
     def check(self) -> None:
         """Compares the weights of all workers.
 
@@ -242,7 +256,7 @@ def optimizers_share(how: Sharing, others: Sequence[type]) -> Iterator[None]:
     for owner, original in originals.items():
         owner.apply = _refused if owner is _SCALING else _sharing(how, original)
     try:
-        with sharing.shared():
+        with sharing.shared(how.bounded):
             yield
     finally:
         for owner, original in originals.items():

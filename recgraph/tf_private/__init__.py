@@ -60,6 +60,7 @@ from recgraph.tf_private.iterators import give_back, is_iterator
 from recgraph.tf_private.keras_settings import keras_settings
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
+    abort_collectives,
     call_options,
     connection,
     context_handle,
@@ -95,6 +96,7 @@ from recgraph.tf_private.taping import Group, Watched, connected_inputs, record_
 from recgraph.tf_private.vectorizing import NotVectorized, register_vectorization, stacked
 
 __all__ = [
+    "abort_collectives",
     "scope_device",
     "remote_task",
     "on_this_process",

@@ -110,6 +110,11 @@ def require_peer(task: str, seconds: float) -> None:
     _context.context().check_collective_ops_peer_health(task, int(seconds * 1000))
 
 
+def abort_collectives(message: str) -> None:
+    """Breaks off all collectives of this process, now and from here on."""
+    _context.context().abort_collective_ops(tf.errors.DEADLINE_EXCEEDED, message)
+
+
 def eagerly() -> Any:
     """A context in which operations run at once, also inside of an explicit graph, which `tf.init_scope` keeps."""
     return _context.eager_mode()

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import sharing, tf_private
 from recgraph.speculate.evaluate import exceptions, expressions, loops, statements
 from recgraph.speculate.library import builtins, frameworks, iteration, standard
 from recgraph.speculate.machine.evaluator import ALL, ConversionSettings, Evaluator, Optimizations
@@ -115,6 +115,16 @@ def _with_undo(run: Run, handles: list[Any]) -> Run:
             for handle, value in zip(handles, values, strict=True):
                 tf.raw_ops.AssignVariableOp(resource=handle, value=value)
             raise
+
+    return call
+
+
+def _with_bound(run: Run) -> Run:
+    """The graph waits for other workers, which may never come."""
+
+    def call(feeds: Sequence[Any], *check: Any) -> Any:
+        with sharing.bounded():
+            return run(feeds, *check)
 
     return call
 
@@ -335,6 +345,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     concrete = by_dependencies(tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs))
     handles = tf_private.captured_values(graph, early)
     run = runner(concrete, inputs, draw, handles, checked=bool(script.checks))
+    run = _with_bound(run) if graph.sums else run
 
     def compiled(scope: dict[str, Any]) -> Callable[[Any], Any]:
         names = {"same": same, "fits": fits, "EagerTensor": tf_private.EagerTensor}
