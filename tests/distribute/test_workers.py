@@ -114,3 +114,9 @@ def test_weights_that_come_apart_are_found(seen: list[dict[str, Any]]) -> None:
         for name, next_step in (("apart", "set the same seed"), ("written", "let nothing but Keras's optimizers")):
             assert worker["scope"][name].startswith("DisagreementError: the workers do not have the same weights")
             assert f"next step: {next_step}" in worker["scope"][name]
+
+
+def test_a_sum_takes_no_thread(seen: list[dict[str, Any]]) -> None:
+    """With a timeout of its own each would take one, which sleeps for that long: a fast training would run out."""
+    for worker in seen:
+        assert worker["threads"] < 20

@@ -137,6 +137,20 @@ def optimizer_of(variable: tf.Variable) -> Any:
     return made
 
 
+def more_threads(cluster: Cluster) -> int:
+    """How many threads there are more after a hundred sums."""
+
+    def count() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    cluster.barrier()
+    before = count()
+    for _ in range(50):
+        cluster.collectives.sum(tf.zeros([3]))
+    rows_in_a_loop(cluster)
+    return count() - before
+
+
 def all_reduce_in_a_step() -> str:
     """Why a step with TensorFlow's own all-reduce is not converted."""
 
@@ -168,6 +182,7 @@ def main(folder: Path) -> None:
         "replica": [replica_function(cluster, engine) for engine in ("parallel", "batched")],
         "sparse": [stays_sparse(cluster, (400_000, 16), 3), stays_sparse(cluster, (5, 4), 5)][:1],
         "scope": scope(cluster),
+        "threads": more_threads(cluster),
         "all_reduce": all_reduce_in_a_step(),
         "on_chief": cluster.on_chief(lambda: 5),
         "chief_fails": message(lambda: cluster.on_chief(lambda: [][1])),
