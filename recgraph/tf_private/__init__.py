@@ -48,7 +48,7 @@ from recgraph.tf_private.graphs import (
     variable_of_graph,
     wrapped_gradient_functions,
 )
-from recgraph.tf_private.iterators import give_back, is_iterator
+from recgraph.tf_private.iterators import give_back, goes_through_dataset, is_iterator
 from recgraph.tf_private.keras_settings import keras_settings
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
@@ -128,6 +128,7 @@ __all__ = [
     "gradient_code",
     "function_of_graph",
     "give_back",
+    "goes_through_dataset",
     "global_seed",
     "gradient_function",
     "handle_data",

@@ -20,8 +20,8 @@ from recgraph.explaining import Explanation, Remark
 from recgraph.speculate.machine.evaluator import ALL, Optimizations
 from recgraph.speculate.observe.instrument import Observer
 from recgraph.speculate.observe.profile import Profile
-from recgraph.speculate.observe.reasons import PASSING, Inconvertible
-from recgraph.speculate.observe.syntax import binder, names_of_parameters
+from recgraph.speculate.observe.reasons import PASSING, Feature, Inconvertible
+from recgraph.speculate.observe.syntax import binder, names_of_parameters, syntax_of
 from recgraph.speculate.run.conversion import convert
 from recgraph.speculate.run.explaining import remark_on_break, remark_on_refusal, remarks_of_profile
 from recgraph.speculate.run.graphs import Broken, CachedGraph, Graphs
@@ -82,6 +82,7 @@ class SpeculatedCalls:
         has_one_code: whether all calls have the same code.
         calls: how many calls ran eagerly, as a graph, and eagerly because an assumption broke.
         given_up: why no more graphs are made; "" as long as they are.
+        left: of a function that has given up, the sites of the statements for which it did; empty if not known.
         breaks: how often each assumption broke.
     """
 
@@ -98,6 +99,7 @@ class SpeculatedCalls:
         self.optimizations = optimizations
         self.profile = Profile()
         self.given_up: str = ""
+        self.left: frozenset[int] = frozenset()
         self.calls = {"eager": 0, "graph": 0, "fallback": 0}
         self.breaks: collections.Counter[str] = collections.Counter()
         self._notes: dict[str, Remark] = {}
@@ -279,6 +281,7 @@ class SpeculatedCalls:
         self._note(reason.told, remark)
         if is_passing:
             return
+        self.left = self.left or reason.sites
         self._give_up(reason.told)
         if self.strict:
             reason.next_step = remark.remedy
@@ -290,7 +293,19 @@ class SpeculatedCalls:
         with self.profile.call():
             for name, value in zip(names, call.parameters, strict=False):
                 self.profile.see(("argument", name), value)
-            return self._observer.observed(call.function)(*call.arguments, **call.named)
+            result = self._observer.observed(call.function)(*call.arguments, **call.named)
+        if self._observer.rounds and not (self.strict or self.given_up):
+            self._has_rounds(call)
+        return result
+
+    def _has_rounds(self, call: PreparedCall) -> None:
+        """A call has gone through a dataset: if its own loop did, it is no step, but the rounds of the loop are."""
+        syntax = syntax_of(call.inner)
+        if sites := frozenset(site for key, site in self._observer.rounds if key == syntax.key):
+            loop = next(node for node in syntax.nodes if getattr(node, "site", -1) in sites)
+            reason = Inconvertible(Feature.DATASET, "a loop goes through a dataset", syntax.where(loop))
+            reason.sites = sites
+            self._refused(reason)
 
     def _give_up(self, reason: str) -> None:
         if not self.given_up:
