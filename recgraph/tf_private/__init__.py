@@ -48,7 +48,7 @@ from recgraph.tf_private.graphs import (
     variable_of_graph,
     wrapped_gradient_functions,
 )
-from recgraph.tf_private.iterators import give_back, goes_through_dataset, is_iterator
+from recgraph.tf_private.iterators import DATASETS, give_back, goes_through_dataset, is_iterator
 from recgraph.tf_private.keras_settings import keras_settings
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
@@ -83,6 +83,7 @@ from recgraph.tf_private.taping import Group, Watched, connected_inputs, record_
 from recgraph.tf_private.vectorizing import NotVectorized, register_vectorization, stacked
 
 __all__ = [
+    "DATASETS",
     "TRACING",
     "operations_in_function",
     "operations_with_kernels",

@@ -47,7 +47,7 @@ def is_iterator(value: Any) -> bool:
 
 # Iterators of Python's that hand elements on: `__reduce__` says what each is made of.
 _HANDING_ON = (enumerate, zip)
-_DATASETS = (tf.data.Dataset, OwnedIterator, NumpyIterator)
+DATASETS = (tf.data.Dataset, OwnedIterator, NumpyIterator)
 
 
 def goes_through_dataset(value: Any) -> bool:
@@ -58,10 +58,10 @@ def goes_through_dataset(value: Any) -> bool:
     """
     if type(value) in _HANDING_ON:
         return any(map(goes_through_dataset, value.__reduce__()[1]))
-    if issubclass(type(value), _DATASETS):
+    if issubclass(type(value), DATASETS):
         return True
     attributes = object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else {}
-    return issubclass(type(attributes.get("iterable")), _DATASETS)
+    return issubclass(type(attributes.get("iterable")), DATASETS)
 
 
 def give_back(iterator: Any, element: Any) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from recgraph.speculate.observe.compiling import LOOKING, compiled, hooked, with_hook
-from recgraph.speculate.observe.flow import Flow, captured, mentioned, stored
+from recgraph.speculate.observe.flow import Flow, captured, may_catch, mentioned, stored
 from recgraph.speculate.observe.syntax import Syntax, names_of, names_of_block, parameters_of
 
 # The names that parts, and how they ended, have in the function.
@@ -58,6 +58,7 @@ class Cutter:
         self._all = mentioned([syntax.node])
         self._flow = Flow()
         self._flow.block(syntax.body, frozenset(parameters_of(syntax.node)))
+        self._unsure = self._flow.exposed & self.names.bound
         self._lost = frozenset(_lost(syntax.node))  # names that may have lost their value again
         self._shared: set[str] = set()
 
@@ -117,9 +118,7 @@ class Cutter:
 
     def _runs(self, statements: list[ast.stmt], left: frozenset[int]) -> Iterator[tuple[bool, list[ast.stmt]]]:
         """Statements one after the other that move, or stay."""
-        staying = {
-            id(s) for s in statements if not _moves(s) or any(getattr(n, "site", 0) in left for n in ast.walk(s))
-        }
+        staying = {id(s) for s in statements if self._stays(s, left)}
         while True:
             runs: list[tuple[bool, list[ast.stmt]]] = []
             for statement in statements:
@@ -131,6 +130,12 @@ class Cutter:
             if not leaving:
                 return iter(runs)
             staying |= leaving
+
+    def _stays(self, statement: ast.stmt, left: frozenset[int]) -> bool:
+        """Whether a statement is no part of a part: a name without a value is another error there, if it is caught."""
+        if not _moves(statement) or any(getattr(n, "site", 0) in left for n in ast.walk(statement)):
+            return True
+        return bool(self._unsure & mentioned([statement]).keys()) and may_catch(statement)
 
     def _defines_for_others(self, statement: ast.stmt, run: list[ast.stmt]) -> bool:
         """Whether a statement makes a function that is used elsewhere: it may not be a result of a part."""

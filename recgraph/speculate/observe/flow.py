@@ -138,6 +138,15 @@ def _lets_through(manager: ast.expr) -> bool:
     return isinstance(function, ast.Attribute) and function.attr in _LETTING_THROUGH
 
 
+def may_catch(statement: ast.stmt) -> bool:
+    """Whether an exception that is raised in a statement may be caught in it."""
+    parts = list(ast.walk(statement))
+    if any(isinstance(part, ast.Try | ast.TryStar) for part in parts):
+        return True
+    managers = [item.context_expr for part in parts if isinstance(part, ast.With) for item in part.items]
+    return not all(map(_lets_through, managers))
+
+
 def mentioned(nodes: Iterable[ast.AST]) -> collections.Counter[str]:
     """How often each name stands in some nodes, in the functions in them too."""
     return collections.Counter(name for node in nodes for part in ast.walk(node) for name in _names(part))

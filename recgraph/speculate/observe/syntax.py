@@ -26,7 +26,10 @@ class Syntax:
         filename: the user's file.
         mangled: the class around it, whose private names it uses, or "".
         key: what tells its sites from those of other functions.
+        shared: of a part, the names of the function around it, whose own they are.
     """
+
+    shared: frozenset[str] = frozenset()
 
     def __init__(self, node: FunctionNode, text: sources.Text, mangled: str) -> None:
         self.node, self.filename, self.mangled = node, text.filename, mangled
@@ -46,6 +49,7 @@ class Syntax:
         """A part of a function that became a function inside of it: its sites are those of the other."""
         made = cls.within(outer, node)
         made.nodes, made.name = outer.nodes, outer.name
+        made.shared = outer.shared | names_of(outer.node).bound
         return made
 
     @functools.cached_property

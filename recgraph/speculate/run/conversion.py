@@ -32,7 +32,7 @@ from recgraph.speculate.script.heap import ALIASES
 from recgraph.speculate.script.script import Script
 from recgraph.speculate.values import functions, later
 from recgraph.speculate.values.attributes import Namespace
-from recgraph.speculate.values.containers import Known, Object
+from recgraph.speculate.values.containers import Dataset, Known, Object
 from recgraph.speculate.values.functions import Class, FunctionKind, Made, SuperKind, assume_code, enter
 from recgraph.speculate.values.iterators import GraphRows, Iterating, Suspended
 from recgraph.speculate.values.later import Later
@@ -185,7 +185,7 @@ class Conversion(Evaluator):
 
     kinds = (
         Later, Tensor, Composite, Variable, Made, Shape, Row, GraphRows, Iterating, Suspended, Namespace, SuperKind,
-        Class, FunctionKind, Object, Known,
+        Class, FunctionKind, Dataset, Object, Known,
     )  # fmt: skip
 
     python = later.python

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from recgraph import native
+from recgraph.cpython import messages
 from recgraph.speculate.observe.compiling import with_code
 from recgraph.speculate.observe.cutting import cut
 from recgraph.speculate.observe.frames import FOLDER
@@ -35,8 +36,13 @@ class Parts:
         if id(code) not in self._by_code:
             self._by_code[id(code)] = code, self._of(code, may_repeat)
         found = self._by_code[id(code)][1]
-        result = native.frames().PLAIN if found.is_left else found(function, values)
-        return function(*values) if result is native.frames().PLAIN else result
+        plain = native.frames().PLAIN
+        try:
+            result = plain if found.is_left else found(function, values)
+            return function(*values) if result is plain else result
+        except NameError as error:
+            raised = _as_of_function(error, code)
+        raise raised
 
     def _of(self, code: types.CodeType, may_repeat: bool) -> Any:
         """The rounds of a loop are the same part where they are observed and where the function is taken apart."""
@@ -84,6 +90,18 @@ def taken_apart(function: Any, left: frozenset[int], parts: Parts) -> Apart | No
     if made is None:
         return None
     return Apart(made, parts)
+
+
+def _as_of_function(error: NameError, code: types.CodeType) -> NameError:
+    """A name of the function around that has no value is free in the part, and local in the function."""
+    syntax = part_of(code)
+    if type(error) is not NameError or syntax is None or error.name not in syntax.shared & set(code.co_freevars):
+        return error
+    if error.args != messages.unbound_free(error.name).args:
+        return error
+    made = messages.unbound_local(error.name).with_traceback(error.__traceback__)
+    made.__context__ = error.__context__
+    return made
 
 
 def _leave_out_ours(error: BaseException) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from recgraph import tf_private
 from recgraph.cpython import messages
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.observe import known
@@ -397,6 +398,34 @@ class Object(Known):
         if len(operands) > 1 and is_tensor_like(operands[0]) and later.takes_as_number(self.ev, operands[1]):
             return self.ev.kind(operands[0]).operate(function, operands)
         return objects.operate(self.ev, function, operands)
+
+
+class Dataset(Known):
+    """A dataset, or an iterator over one: what goes through it is left to Python."""
+
+    name = "a dataset"
+    of = tf_private.DATASETS
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """Those of TensorFlow."""
+        return isinstance(value, cls.of)
+
+    def begin(self) -> Any:
+        """Is refused."""
+        raise self.ev.refuse(Feature.DATASET, "a loop goes through a dataset")
+
+    def members(self) -> list[Any]:
+        """Is refused."""
+        return self.begin()
+
+    def iterator(self) -> Iterator[Any]:
+        """Is refused."""
+        return self.begin()
+
+    def rows(self, varies: bool) -> None:
+        """Is refused."""
+        self.begin()
 
 
 def _check_known(ev: Evaluator, container: Any) -> None:
