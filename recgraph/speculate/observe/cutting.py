@@ -60,6 +60,7 @@ class Cutter:
         self._flow.block(syntax.body, frozenset(parameters_of(syntax.node)))
         self._unsure = self._flow.exposed & self.names.bound
         self._lost = frozenset(_lost(syntax.node))  # names that may have lost their value again
+        self._rebound = {v for n in ast.walk(syntax.node) if isinstance(n, ast.Nonlocal) for v in n.names}
         self._shared: set[str] = set()
 
     def without(self, left: frozenset[int]) -> ast.FunctionDef:
@@ -153,7 +154,7 @@ class Cutter:
         own = {v for v in bound if inside[v] == self._all[v] and not (in_loop and v in flow.exposed)}
         self._shared |= bound - own - parameters_of(self.syntax.node)
         certain = (self._flow.before.get(getattr(first, "site", -1), frozenset()) | more) - self._lost
-        held = captured(run) - parameters_of(self.syntax.node)
+        held = (captured(run) - parameters_of(self.syntax.node)) | self._rebound  # functions inside see and set them
         arguments = sorted(v for v in (self.names.bound & certain) - bound - held if v in inside)
         ways = {_RETURNS, _BREAKS, _CONTINUES} & set(_ways(run))
         node = self._function(name, run, arguments, sorted(bound - own), ways)
@@ -243,12 +244,19 @@ def _lost(node: ast.AST) -> Iterator[str]:
 
 
 class _Undeclared(ast.NodeTransformer):
-    """Leaves out `global` and `nonlocal`: they stand at the beginning."""
+    """Leaves out `global` and `nonlocal`, which stand at the beginning, and annotations, which these names cannot have."""
 
     def _nothing(self, node: ast.stmt) -> ast.stmt:
         return ast.copy_location(ast.Pass(), node)
 
     visit_Global = visit_Nonlocal = _nothing
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        if not isinstance(node.target, ast.Name):
+            return node
+        made = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+        made.site = getattr(node, "site", -1)  # type: ignore[attr-defined]
+        return ast.copy_location(made, node)
 
     def _as_it_is(self, node: ast.AST) -> ast.AST:
         return node
