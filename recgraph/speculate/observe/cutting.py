@@ -244,7 +244,7 @@ def _lost(node: ast.AST) -> Iterator[str]:
 
 
 class _Undeclared(ast.NodeTransformer):
-    """Leaves out `global` and `nonlocal`, which stand at the beginning, and annotations, which these names cannot have."""
+    """Leaves out `global` and `nonlocal`, which stand at the beginning, and annotations of names."""
 
     def _nothing(self, node: ast.stmt) -> ast.stmt:
         return ast.copy_location(ast.Pass(), node)
@@ -254,8 +254,8 @@ class _Undeclared(ast.NodeTransformer):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
         if not isinstance(node.target, ast.Name):
             return node
-        made = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
-        made.site = getattr(node, "site", -1)  # type: ignore[attr-defined]
+        made: Any = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+        made.site = getattr(node, "site", -1)
         return ast.copy_location(made, node)
 
     def _as_it_is(self, node: ast.AST) -> ast.AST:

@@ -25,7 +25,8 @@ from recgraph.speculate.observe.syntax import binder, names_of_parameters, synta
 from recgraph.speculate.run.conversion import convert
 from recgraph.speculate.run.explaining import remark_on_break, remark_on_refusal, remarks_of_profile
 from recgraph.speculate.run.graphs import Broken, CachedGraph, Graphs
-from recgraph.speculate.script.assumptions import Assumption, FittingShape, NoException
+from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.assumptions import Assumption, FittingShape, NoException, SameShape
 
 # Calls that run eagerly first, to see what varies.
 PROFILED_CALLS = 3
@@ -104,6 +105,7 @@ class SpeculatedCalls:
         self.breaks: collections.Counter[str] = collections.Counter()
         self._notes: dict[str, Remark] = {}
         self._counts: collections.Counter[str] = collections.Counter()
+        self._shapes: collections.Counter[Any] = collections.Counter()
         self._attempts = 0
         self._conversions, self._seconds = 0, 0.0
         self._observer = Observer(self.profile)
@@ -240,12 +242,14 @@ class SpeculatedCalls:
         self._notes.setdefault(text, remark)
 
     def _is_hopeless(self, graph: CachedGraph) -> bool:
-        return any(self.breaks[text] >= MAX_BREAKS for text in map(str, graph.assumptions) if text in self.breaks)
+        """Whether what keeps breaking is assumed; a shape of its own is, as long as there is room for graphs."""
+        texts = (str(assumption) for assumption in graph.assumptions if not isinstance(assumption, SameShape))
+        return any(self.breaks[text] >= MAX_BREAKS for text in texts if text in self.breaks)
 
     def _converted(self, call: PreparedCall) -> CachedGraph | None:
         """A graph for a call; None if it has to run eagerly."""
         others = len(self._cache.of(call.parameters))
-        if others >= MAX_GRAPHS:
+        if others >= MAX_GRAPHS or (others >= MAX_OF_SHAPES and not self._comes_back(call)):
             return None
         if self._seconds > MAX_SECONDS and self.calls["graph"] < CALLS_A_CONVERSION * self._conversions:
             ran = f"calls as a graph: {self.calls['graph']}"
@@ -274,6 +278,15 @@ class SpeculatedCalls:
             return None
         _LOG.info("%s: a graph of %d operations, %d assumptions", self.name, graph.size, len(graph.assumptions))
         return graph
+
+    def _comes_back(self, call: PreparedCall) -> bool:
+        """Whether a call is worth a graph: not the first one of its shapes, where each shape has a graph."""
+        if not any(isinstance(a, SameShape) for graph in self._graphs for a in graph.assumptions):
+            return True
+        leaves = [leaf for leaf in stand_ins.leaves(call.parameters) if isinstance(leaf, tf_private.EagerTensor)]
+        shapes = tuple(leaf._shape_tuple() for leaf in leaves)
+        self._shapes[shapes] += 1
+        return self._shapes[shapes] > 1
 
     def _refused(self, reason: Inconvertible, is_passing: bool = False) -> None:
         """A call is not converted; if that is not passing, no other is either."""
