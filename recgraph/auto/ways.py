@@ -11,7 +11,7 @@ from recgraph.errors import NativeLibraryError
 from recgraph.explaining import Explanation
 from recgraph.speculate import Optimizations
 from recgraph.speculate.run.callees import Callees
-from recgraph.speculate.run.parts import Parts
+from recgraph.speculate.run.parts import PartCalls
 
 EAGER: Final = "eager"
 GRAPH: Final = "graph"
@@ -124,7 +124,7 @@ class WithCallees:
         function: Callable[..., Any],
         optimizations: Optimizations,
         left: frozenset[int] = frozenset(),
-        parts: Parts | None = None,
+        parts: PartCalls | None = None,
     ) -> None:
         self.run, self._failure = function, ""
         self.callees: Callees | None = None

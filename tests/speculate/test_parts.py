@@ -16,7 +16,7 @@ from recgraph.speculate.observe.cutting import cut
 from recgraph.speculate.observe.reasons import Inconvertible
 from recgraph.speculate.observe.syntax import syntax_of
 from recgraph.speculate.run.found import Found
-from recgraph.speculate.run.parts import Parts, taken_apart
+from recgraph.speculate.run.parts import PartCalls, taken_apart
 from tests.speculate import comparing, corpus
 
 for module in pkgutil.iter_modules(corpus.__path__):
@@ -24,7 +24,7 @@ for module in pkgutil.iter_modules(corpus.__path__):
 
 
 class _AsTheyAre:
-    """Parts that run as they are written."""
+    """PartCalls that run as they are written."""
 
     is_left = True
 
@@ -42,7 +42,7 @@ def _places(function: Any) -> list[frozenset[int]]:
 
 
 def _apart(step: Any, left: frozenset[int], make: Callable[[types.CodeType, bool], Any]) -> Any:
-    parts = Parts(make)
+    parts = PartCalls(make)
     apart = taken_apart(step, left, parts)
     assert apart is not None
 

@@ -21,8 +21,8 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from recgraph.speculate.observe.bindings import Bindings, captured, may_catch, mentioned, stored
 from recgraph.speculate.observe.compiling import LOOKING, compiled, hooked, with_hook
-from recgraph.speculate.observe.flow import Flow, captured, may_catch, mentioned, stored
 from recgraph.speculate.observe.syntax import Syntax, names_of, names_of_block, parameters_of
 
 # The names that parts, and how they ended, have in the function.
@@ -56,7 +56,7 @@ class Cutter:
         self.syntax, self.names = syntax, names_of(syntax.node)
         self.parts: dict[str, Syntax] = {}
         self._all = mentioned([syntax.node])
-        self._flow = Flow()
+        self._flow = Bindings()
         self._flow.block(syntax.body, frozenset(parameters_of(syntax.node)))
         self._unsure = self._flow.exposed & self.names.bound
         self._lost = frozenset(_lost(syntax.node))  # names that may have lost their value again
@@ -149,7 +149,7 @@ class Cutter:
         """Statements as a function, and its call."""
         name, first = f"{_PART}_{len(self.parts)}", run[0]
         inside, bound = mentioned(run), names_of_block(run).bound & self.names.bound
-        flow = Flow()
+        flow = Bindings()
         flow.block(run, more)
         own = {v for v in bound if inside[v] == self._all[v] and not (in_loop and v in flow.exposed)}
         self._shared |= bound - own - parameters_of(self.syntax.node)

@@ -25,7 +25,7 @@ from recgraph.speculate.run.found import (
     is_profiled,
     with_parts,
 )
-from recgraph.speculate.run.parts import Parts, taken_apart
+from recgraph.speculate.run.parts import PartCalls, taken_apart
 
 # Runs in which nothing changed, after which no more callees are expected.
 QUIET_RUNS = 2
@@ -52,7 +52,7 @@ class Callees:
         function: Callable[..., Any],
         optimizations: Optimizations = ALL,
         left: frozenset[int] = frozenset(),
-        parts: Parts | None = None,
+        parts: PartCalls | None = None,
     ) -> None:
         self.optimizations, self._parts = optimizations, parts
         apart = None if parts is None else taken_apart(function, left, parts)

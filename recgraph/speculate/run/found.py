@@ -20,7 +20,7 @@ from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.run.function import Misses, PreparedCall, SpeculatedCalls
 from recgraph.speculate.run.graphs import CachedGraph
 from recgraph.speculate.run.keras_calls import loss_call, metric_update, model_call, optimizer_update
-from recgraph.speculate.run.parts import Apart, Parts, taken_apart
+from recgraph.speculate.run.parts import Apart, PartCalls, taken_apart
 
 # Graphs with fewer operations than this cost more than they save: guards and a call take as long as some operations.
 MIN_OPERATIONS = 4
@@ -105,7 +105,7 @@ class Found(SpeculatedCalls):
 _FROM: Final = ", from line "
 
 
-def parts_of(calls: SpeculatedCalls) -> Parts:
+def parts_of(calls: SpeculatedCalls) -> PartCalls:
     """What becomes of the parts of a function. What was seen of one that runs once in a call holds for it."""
 
     def make(code: types.CodeType, may_repeat: bool) -> Found:
@@ -113,7 +113,7 @@ def parts_of(calls: SpeculatedCalls) -> Parts:
         name = f"{calls.name.partition(_FROM)[0]}{_FROM}{code.co_firstlineno}"
         return Found(name, code, MIN_OPERATIONS, optimizations=calls.optimizations, profile=profile)
 
-    made = calls._observer.parts = Parts(make)
+    made = calls._observer.parts = PartCalls(make)
     return made
 
 

@@ -14,7 +14,7 @@ from recgraph.speculate.observe.frames import FOLDER
 from recgraph.speculate.observe.syntax import part_of, syntax_of
 
 
-class Parts:
+class PartCalls:
     """The parts of one function that were called so far, each with what became of it.
 
     Args:
@@ -61,7 +61,7 @@ class Apart:
         parts: what they became.
     """
 
-    def __init__(self, code: types.CodeType, parts: Parts) -> None:
+    def __init__(self, code: types.CodeType, parts: PartCalls) -> None:
         self._code, self.parts = code, parts
 
     def run(self, function: Any, *arguments: Any, **named: Any) -> Any:
@@ -75,7 +75,7 @@ class Apart:
             raise
 
 
-def taken_apart(function: Any, left: frozenset[int], parts: Parts) -> Apart | None:
+def taken_apart(function: Any, left: frozenset[int], parts: PartCalls) -> Apart | None:
     """A function without the statements of some sites in parts; None where nothing is left to be a part.
 
     Args:

@@ -19,7 +19,7 @@ Bound: TypeAlias = frozenset[str] | None
 _LETTING_THROUGH: Final = frozenset({"GradientTape", "ForwardAccumulator", "name_scope", "device"})
 
 
-class Flow:
+class Bindings:
     """One pass.
 
     Attributes:
@@ -35,7 +35,7 @@ class Flow:
         """Goes through a block; what has a value after it."""
         for statement in statements:
             self.before[getattr(statement, "site", -1)] = bound or frozenset()
-            rule = _RULES.get(type(statement), Flow._plain)
+            rule = _RULES.get(type(statement), Bindings._plain)
             bound = None if bound is None else rule(self, statement, bound)
         return bound
 
@@ -96,12 +96,12 @@ class Flow:
 
 
 _RULES: Final[dict[type[ast.stmt], Callable[..., Bound]]] = {
-    **dict.fromkeys((ast.Return, ast.Raise, ast.Break, ast.Continue), Flow._ends),
-    **dict.fromkeys((ast.For, ast.While), Flow._loop),
-    **dict.fromkeys((ast.Try, ast.TryStar), Flow._try),
-    ast.If: Flow._if,
-    ast.With: Flow._with,
-    ast.Match: Flow._match,
+    **dict.fromkeys((ast.Return, ast.Raise, ast.Break, ast.Continue), Bindings._ends),
+    **dict.fromkeys((ast.For, ast.While), Bindings._loop),
+    **dict.fromkeys((ast.Try, ast.TryStar), Bindings._try),
+    ast.If: Bindings._if,
+    ast.With: Bindings._with,
+    ast.Match: Bindings._match,
 }
 
 
