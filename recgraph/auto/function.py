@@ -27,7 +27,7 @@ from recgraph.coexec.profile import StepProfile
 from recgraph.explaining import joined
 from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.machine.evaluator import ALL
-from recgraph.speculate.run.found import parts_of
+from recgraph.speculate.run.found import parts_of, with_parts
 from recgraph.speculate.run.function import PROFILED_CALLS, Misses, PreparedCall
 
 # Calls as a graph that are measured before the graph is judged; those for which one is made do not count.
@@ -128,8 +128,10 @@ class Automatic(Speculated):
         parts = [super().explain()]
         if self.rounds is not None:
             parts += self.rounds.explanations()
-        if self.apart is not None:
+        elif self.apart is not None:
             parts += [part for way in self.apart.every for part in way.explanations()]
+        else:
+            parts += [part.explain() for part in with_parts(self._parts.all())]
         made = joined(parts, "") if len(parts) > 1 else parts[0]
         return made.html() if html else made
 

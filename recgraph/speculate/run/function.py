@@ -34,6 +34,8 @@ PROFILED_CALLS = 3
 MAX_GRAPHS = 16
 # So many graphs may there be before shapes are left open that have varied, be it a little.
 MAX_OF_SHAPES = 3
+# So many may there be before a shape gets one only when it comes back, where each shape has its own.
+MAX_AT_ONCE = 6
 # How often one assumption may break before no graph is made any more that makes it.
 MAX_BREAKS = 24
 # How often calls may fall back before the function is left alone, unless ten times as many ran as graphs.
@@ -249,7 +251,7 @@ class SpeculatedCalls:
     def _converted(self, call: PreparedCall) -> CachedGraph | None:
         """A graph for a call; None if it has to run eagerly."""
         others = len(self._cache.of(call.parameters))
-        if others >= MAX_GRAPHS or (others >= MAX_OF_SHAPES and not self._comes_back(call)):
+        if others >= MAX_GRAPHS or (others >= MAX_AT_ONCE and not self._comes_back(call)):
             return None
         if self._seconds > MAX_SECONDS and self.calls["graph"] < CALLS_A_CONVERSION * self._conversions:
             ran = f"calls as a graph: {self.calls['graph']}"
