@@ -49,6 +49,12 @@ class Observer:
         self.profile.see(site, value)
         return value
 
+    def indexed(self, site: Any, index: Any) -> Any:
+        """Passes an index on: which one matters, of a tensor too."""
+        is_number = _is_scalar(index) and index.dtype.is_integer and index.shape.rank == 0
+        self.profile.see(site, int(index) if is_number else index)
+        return index
+
     def takes_rounds(self, place: Any, site: int, iterable: Any) -> bool:
         """Whether the rounds of a loop are called: it goes through a dataset."""
         if self.parts is None or not tf_private.is_plainly_eager() or not tf_private.goes_through_dataset(iterable):
@@ -248,7 +254,7 @@ class _Observing(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
         if not isinstance(node.slice, ast.Slice | ast.Tuple):
-            node.slice = ast.copy_location(hooked("see", self._site(node, "index"), node.slice), node.slice)
+            node.slice = ast.copy_location(hooked("indexed", self._site(node, "index"), node.slice), node.slice)
         return self._seen(node) if isinstance(node.ctx, ast.Load) else node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -343,7 +349,7 @@ class _Observing(ast.NodeTransformer):
             target.value = self._kept("owner", target.value, steps)
         if isinstance(target, ast.Subscript):
             place = self._site(target, "index")
-            target.slice = self._kept("index", hooked("see", place, target.slice), steps)
+            target.slice = self._kept("index", hooked("indexed", place, target.slice), steps)
         current = copy.deepcopy(target)
         current.ctx = ast.Load()
         self._kept("value", hooked("see", site, current), steps)
