@@ -22,7 +22,7 @@ from recgraph.speculate.observe.cutting import Cutter, with_parts
 from recgraph.speculate.observe.known import is_a
 from recgraph.speculate.observe.profile import Profile
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
-from recgraph.speculate.observe.syntax import Syntax, site_of, syntax_of
+from recgraph.speculate.observe.syntax import Syntax, part_of, site_of, syntax_of
 
 EagerTensor = tf_private.EagerTensor
 # Whose truth may be asked for without running any code of the program's.
@@ -196,6 +196,8 @@ def _instrumented(syntax: Syntax, code: types.CodeType, observer: Observer) -> t
         _announce(node, syntax)
     hook = _Hook(observer)
     made = with_parts(compiled(node, syntax, code), code, hook, cutter)
+    if part_of(code) is not None:
+        made = made.replace(co_consts=(*made.co_consts, syntax))
     # Where there is nothing to see, too, it has to be known for what it is.
     return made if is_observed(made) else made.replace(co_consts=(*made.co_consts, hook))
 

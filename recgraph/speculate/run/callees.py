@@ -97,7 +97,7 @@ class Callees:
     def is_settled(self) -> bool:
         """Whether every function that was found is a graph or left alone, and no more come."""
         is_quiet = self.runs >= self._last_change + QUIET_RUNS
-        return is_quiet and all(found.given_up or found.calls["graph"] for found in self.functions)
+        return is_quiet and all((found.given_up and not found.left) or found.calls["graph"] for found in self.functions)
 
     def _before(self) -> list[Any]:
         """What was watched in this thread before each `with` that it is in."""
@@ -140,6 +140,7 @@ class Callees:
     def _called(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
         found = self._found.of(function)
         result = found(function, values)
+        found.take_apart(function)
         if found.is_left:
             self._watch().handle(function.__code__, None)
             self._last_change = self.runs  # what it calls is found from now on

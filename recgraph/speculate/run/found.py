@@ -79,9 +79,13 @@ class Found(SpeculatedCalls):
         """Whether the interpreter may have its calls."""
         return bool(self.given_up) and not (self.has_graphs or self._apart or self.left)
 
-    def _eagerly(self, call: PreparedCall) -> Any:
+    def take_apart(self, function: Callable[..., Any]) -> None:
+        """Takes the function apart, if it is known now where."""
         if self.given_up and self.left:
-            self._apart, self.left = taken_apart(call.function, self.left, self.parts), frozenset()
+            self._apart, self.left = taken_apart(function, self.left, self.parts), frozenset()
+
+    def _eagerly(self, call: PreparedCall) -> Any:
+        self.take_apart(call.function)
         if self._apart is None:
             return native.frames().PLAIN
         return self._apart.run(call.function, *call.arguments, **call.named)
