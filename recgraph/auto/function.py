@@ -27,6 +27,7 @@ from recgraph.coexec.profile import StepProfile
 from recgraph.explaining import joined
 from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.machine.evaluator import ALL
+from recgraph.speculate.run.found import parts_of, with_parts
 from recgraph.speculate.run.function import PROFILED_CALLS, Misses, PreparedCall
 
 # Calls as a graph that are measured before the graph is judged; those for which one is made do not count.
@@ -48,6 +49,7 @@ class Automatic(Speculated):
     Attributes:
         whole: chooses between the graph and eager execution; None while there is nothing to choose.
         apart: chooses between the other ways; None until the function turns out not to be convertible as a whole.
+        rounds: calls a function whose loops go through datasets: their rounds are the steps, so none is to choose.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class Automatic(Speculated):
         super().__init__(function, profiled_calls, strict, optimizations)
         self.whole: Choosing | None = None
         self.apart: Choosing | None = None
+        self.rounds: WithCallees | None = None
+        self._parts = parts_of(self)
         self._is_judged = False
         self._graph_seconds: list[float] = []
         self._eager_seconds: list[float] = []
@@ -77,7 +81,7 @@ class Automatic(Speculated):
     @property
     def way(self) -> str | None:
         """How calls run, a key of `ways.WHAT`; None until this is decided."""
-        way = GRAPH if self._is_judged else None
+        way = CALLEES if self.rounds is not None else GRAPH if self._is_judged else None
         for choosing in (self.whole, self.apart):
             if choosing is not None and way != EAGER:
                 way = None if choosing.decision is None else choosing.decision.way
@@ -124,8 +128,12 @@ class Automatic(Speculated):
             A `str`. The text also has a method `html()`, and renders itself in a notebook.
         """
         parts = [super().explain()]
-        if self.apart is not None:
+        if self.rounds is not None:
+            parts += self.rounds.explanations()
+        elif self.apart is not None:
             parts += [part for way in self.apart.every for part in way.explanations()]
+        else:
+            parts += [part.explain() for part in with_parts(self._parts.all())]
         made = joined(parts, "") if len(parts) > 1 else parts[0]
         return made.html() if html else made
 
@@ -138,12 +146,17 @@ class Automatic(Speculated):
     def _without_graph(self, call: PreparedCall, misses: Misses) -> Any:
         if not self.given_up or sharing.is_shared():
             return super()._without_graph(call, misses)
+        if self._observer.rounds:
+            if self.rounds is None:
+                self.rounds = WithCallees(call.function, self.optimizations, self.left, self._parts)
+            self.calls["eager"] += 1
+            return self.rounds.run(*call.arguments, **call.named)
         if self.apart is None:
             self.apart = self._choosing(call.function)
         return self.apart.run(*call.arguments, **call.named)
 
     def _choosing(self, function: Callable[..., Any]) -> Choosing:
-        callees = WithCallees(function, self.optimizations)
+        callees = WithCallees(function, self.optimizations, self.left, self._parts)
 
         def then(way: Way) -> list[Way]:
             if way.name == CALLEES and not way.given_up:

@@ -57,7 +57,7 @@ from recgraph.tf_private.graphs import (
     variables_by_handle,
     wrapped_gradient_functions,
 )
-from recgraph.tf_private.iterators import give_back, is_iterator
+from recgraph.tf_private.iterators import DATASETS, give_back, goes_through_dataset, is_iterator
 from recgraph.tf_private.keras_settings import in_stateless_scope, is_training, keras_settings
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
@@ -102,6 +102,7 @@ __all__ = [
     "remote_task",
     "on_this_process",
     "connection",
+    "DATASETS",
     "TRACING",
     "operations_in_function",
     "operations_with_kernels",
@@ -147,6 +148,7 @@ __all__ = [
     "gradient_code",
     "function_of_graph",
     "give_back",
+    "goes_through_dataset",
     "global_seed",
     "gradient_function",
     "handle_data",

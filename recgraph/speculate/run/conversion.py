@@ -32,7 +32,7 @@ from recgraph.speculate.script.heap import ALIASES
 from recgraph.speculate.script.script import Script
 from recgraph.speculate.values import functions, later
 from recgraph.speculate.values.attributes import Namespace
-from recgraph.speculate.values.containers import Known, Object
+from recgraph.speculate.values.containers import Dataset, Known, Object
 from recgraph.speculate.values.functions import Class, FunctionKind, Made, SuperKind, assume_code, enter
 from recgraph.speculate.values.iterators import GraphRows, Iterating, Suspended
 from recgraph.speculate.values.later import Later
@@ -195,7 +195,7 @@ class Conversion(Evaluator):
 
     kinds = (
         Later, Tensor, Composite, Variable, Made, Shape, Row, GraphRows, Iterating, Suspended, Namespace, SuperKind,
-        Class, FunctionKind, Object, Known,
+        Class, FunctionKind, Dataset, Object, Known,
     )  # fmt: skip
 
     python = later.python
@@ -235,6 +235,8 @@ def convert(
     first: Inconvertible | None = None
     settings = ConversionSettings(profile, optimizations, keeps_shapes, knows_code)
     for way in _WAYS:
+        if first is not None and not _may_help(way, first, profile):
+            continue
         try:
             return _until_sure(function, parameters, settings, way)
         except RecursionError as error:
@@ -243,22 +245,41 @@ def convert(
             first = first or raised.as_refusal()
         except Inconvertible as reason:
             first = first or reason
-        if first.feature in PASSING or not profile.has_variants:
-            break
     assert first is not None
     raise first
 
 
-# How a call is converted, one way after the other until one works: whether numbers that vary are constants, and
-# whether items may be set under keys that vary.
-_WAYS = ((False, True), (False, False), (True, False))
+@dataclasses.dataclass(frozen=True)
+class _Way:
+    """How a call is converted.
+
+    Attributes:
+        keys_may_vary: whether items may be set under keys that vary.
+        has_exact_shapes: whether shapes that vary are constants.
+        is_specialised: whether numbers that vary are, too.
+    """
+
+    keys_may_vary: bool = False
+    has_exact_shapes: bool = False
+    is_specialised: bool = False
+
+
+# One after the other, until one works.
+_WAYS: Final = (_Way(keys_may_vary=True), _Way(), _Way(has_exact_shapes=True), _Way(is_specialised=True))
+
+
+def _may_help(way: _Way, reason: Inconvertible, profile: Profile) -> bool:
+    """Whether what could not be converted may be converted in another way: an open dimension makes libraries raise."""
+    if way.has_exact_shapes:
+        return profile.has_open_shapes and (reason.feature is Feature.RAISES or reason.feature not in PASSING)
+    return profile.has_variants and reason.feature not in PASSING
 
 
 def _until_sure(
     function: Any,
     parameters: tuple[Any, ...],
     settings: ConversionSettings,
-    way: tuple[bool, bool] = _WAYS[0],
+    way: _Way = _WAYS[0],
 ) -> Converted:
     """Converts, again where it turns out that ways have to be assumed on which gradients depend."""
     paths: set[Any] = set()
@@ -269,14 +290,13 @@ def _until_sure(
             paths |= again.places
 
 
-def _convert(
-    function: Any, parameters: tuple[Any, ...], settings: ConversionSettings, way: tuple[bool, bool]
-) -> Converted:
+def _convert(function: Any, parameters: tuple[Any, ...], settings: ConversionSettings, way: _Way) -> Converted:
     syntax = syntax_of(function)
     script = Script(len(parameters))
     graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")
     ev = Conversion(script, graph, settings)
-    ev.heap.keeps_shapes, (ev.heap.is_specialised, ev.heap.keys_may_vary) = settings.keeps_shapes, way
+    ev.heap.keeps_shapes, ev.heap.has_exact_shapes = settings.keeps_shapes, way.has_exact_shapes
+    ev.heap.is_specialised, ev.heap.keys_may_vary = way.is_specialised, way.keys_may_vary
     ev.heap.merges_tensors = ALIASES in settings.paths
     with _new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
         _new_variables(ev)

@@ -17,7 +17,7 @@ import tensorflow as tf
 from recgraph import defects, logs, native, sharing, tf_private
 from recgraph.explaining import joined
 from recgraph.speculate.observe.frames import FOLDER, PARTS, is_ours, may_be_called, may_be_taken, users_frames
-from recgraph.speculate.run.found import ENTRIES, Entries, Found, FoundFunctions
+from recgraph.speculate.run.found import ENTRIES, Entries, Found, FoundFunctions, with_parts
 
 _LOG = logs.logger("speculate")
 # How many of the last places of tapes are remembered, to find loops.
@@ -54,8 +54,8 @@ class Speculation:
 
     @property
     def functions(self) -> Mapping[str, Found]:
-        """What was found, by qualified name; where several have one name, with their lines."""
-        every = self.found.all()
+        """What was found, and its parts, by qualified name; where several have one name, with their lines."""
+        every = list(with_parts(self.found.all()))
         names = [found.name for found in every]
         return {f.name if names.count(f.name) == 1 else f"{f.name} ({f.where})": f for f in every}
 

@@ -155,6 +155,14 @@ class FittingShape(Assumption):
         return False if has_few else super().relax(profile, keeps_shapes)
 
 
+class SameShape(Assumption):
+    """A tensor has this very shape: the program cannot be converted where a dimension is open, so each has a graph."""
+
+    name, check = "shape", FittingShape.check
+    allows = FittingShape.allows
+    remedy = "none needed: a shape that comes back gets a graph; pad to a few shapes for fewer graphs"
+
+
 class SameDecision(Assumption):
     """A condition of Python's is what it was."""
 
