@@ -93,10 +93,11 @@ class Costs:
             if pieces.is_part(term):
                 one = pieces.cut(problem, term)
                 if (one.whole, one.axis) in wholes:  # all parts of a tensor are cut by one operation
-                    total += self._guess(problem, term) - self.guess.start
-                    continue
+                    total -= self.guess.start
                 wholes.add((one.whole, one.axis))
-            total += self.of_step(problem, term)
+            if term not in problem.costs:
+                problem.costs[term] = self.of_step(problem, term)
+            total += problem.costs[term]
         return total
 
     def of_step(self, problem: Problem, term: Apply) -> float:

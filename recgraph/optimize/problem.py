@@ -40,6 +40,10 @@ class Problem:
     Args:
         roots: the results.
         leaves: the inputs, by name.
+
+    Attributes:
+        roots, leaves: as given.
+        costs: seconds for operators, as far as they were asked for.
     """
 
     def __init__(self, roots: tuple[Term, ...], leaves: Mapping[str, Leaf]) -> None:
@@ -47,6 +51,8 @@ class Problem:
         self._dims: dict[Term, Shape] = {}
         self._fixed: dict[Term, bool] = {}
         self._known: dict[Term, Term] = {}
+        self._needs: dict[Term, frozenset[int]] = {}
+        self.costs: dict[Term, float] = {}
         for name, leaf in leaves.items():
             self.declare(name, leaf)
         self.roots = tuple(map(self.shared, roots))
@@ -104,9 +110,12 @@ class Problem:
                     stack += [(one, False) for one in needs[number] if not done.get(one, False)]
         return True
 
-    def _needed(self, root: Term) -> frozenset[int]:
-        names = (term.name for term in terms.subterms(root) if isinstance(term, TensorVariable))
-        return frozenset().union(*(self.leaves[name].needs for name in names))
+    def _needed(self, term: Term) -> frozenset[int]:
+        if term not in self._needs:
+            parts = [self._needed(one) for one in term.arguments] if isinstance(term, Apply) else []
+            own = self.leaves[term.name].needs if isinstance(term, TensorVariable) else frozenset[int]()
+            self._needs[term] = own.union(*parts)
+        return self._needs[term]
 
 
 # Substitutions where all sizes are numbers.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Protocol
 
 from recgraph.optimize import pieces, problem, terms
@@ -28,7 +29,7 @@ class Found:
         after: seconds that this one costs.
         steps: the substitutions on the way, in order.
         looked_at: how many graphs were made.
-        seconds: that the search took.
+        seconds: of processor time that the search took.
     """
 
     roots: Roots
@@ -62,21 +63,24 @@ class Backtracking:
         rules: the substitutions.
         alpha: graphs that cost more than so many times the cheapest one are dropped.
         budget: from how many graphs it goes on at most.
+        stall: from how many it goes on after the cheapest one was found.
     """
 
-    rules: Sequence[Equation]
+    rules: tuple[Equation, ...]
     alpha: float = 1.05
     budget: int = 400
+    stall: int = 25
 
     def __call__(self, given: Problem, costs: Costs, seconds: float) -> Found:
         """See `Search`."""
-        start, indexed = time.monotonic(), Index(self.rules)
+        start, indexed = time.thread_time(), _index(self.rules)
         before = costs.of(given, given.roots)
         best, best_cost, best_steps = given.roots, before, ()
         seen, numbers = {given.roots}, itertools.count()
         queue: list[tuple[float, int, int, Roots, tuple[str, ...]]] = [(before, 0, next(numbers), given.roots, ())]
-        for _ in range(self.budget):
-            if not queue or time.monotonic() - start > seconds:
+        last = 0
+        for number in range(self.budget):
+            if not queue or number - last > self.stall or time.thread_time() - start > seconds:
                 break
             cost, strangers, _, roots, steps = heapq.heappop(queue)
             if cost > self.alpha * best_cost:
@@ -86,19 +90,27 @@ class Backtracking:
                     continue
                 seen.add(made)
                 cost = costs.of(given, made)
-                if cost < best_cost * (1 - 1e-9) and given.is_in_order(made):
-                    best, best_cost, best_steps = made, cost, (*steps, str(rule))
-                elif cost >= self.alpha * best_cost or not given.is_in_order(made):
+                # What is put together may be made before what it waits for.
+                if len(rule.source) > 1 and not given.is_in_order(made):
+                    continue
+                if cost < best_cost * (1 - 1e-9):
+                    best, best_cost, best_steps, last = made, cost, (*steps, str(rule)), number
+                elif cost >= self.alpha * best_cost:
                     continue
                 heapq.heappush(queue, (cost, strangers + are_strangers, -next(numbers), made, (*steps, str(rule))))
-        return Found(best, before, best_cost, best_steps, len(seen), time.monotonic() - start)
+        return Found(best, before, best_cost, best_steps, len(seen), time.thread_time() - start)
+
+
+@cache
+def _index(rules: tuple[Equation, ...]) -> Index:
+    return Index(rules)
 
 
 @dataclass
 class Index:
     """Substitutions by the operators at their roots."""
 
-    rules: Sequence[Equation]
+    rules: tuple[Equation, ...]
     _by_head: dict[tuple[str, object], list[Equation]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

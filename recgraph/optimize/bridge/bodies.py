@@ -3,6 +3,7 @@ rewritten bodies."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -19,12 +20,15 @@ from recgraph.optimize import choosing
 from recgraph.optimize.bridge.copying import CopiedBody, Plan, Rewritten
 from recgraph.optimize.bridge.extraction import FLOATS, Extraction
 from recgraph.optimize.costs import Costs
+from recgraph.optimize.problem import Problem
 from recgraph.optimize.search import Backtracking, Found, describe
 
 _LOG = logs.logger("optimize")
 
 # Graphs with more operations are left as they are: the search would take too long.
 MOST_OPERATIONS = 400
+# Graphs whose best form is remembered.
+MOST_KNOWN = 200
 # Seconds that the first call of a SubGraph may wait for the search.
 PATIENCE = 0.8
 
@@ -176,7 +180,22 @@ def _improve(graph: Any, sources: _Sources, seconds: float) -> tuple[Extraction,
         return None
     extraction = Extraction(graph, products[0], sources.is_fixed)
     problem = extraction.read(graph.outputs, graph.control_outputs)
-    return None if problem is None else (extraction, problem, _search()(problem, Costs.read(), seconds))
+    return None if problem is None else (extraction, problem, _found(problem, seconds))
+
+
+_known: dict[Any, Found] = {}
+
+
+def _found(problem: Problem, seconds: float) -> Found:
+    """What the search finds; the same for graphs that are alike, as the layers of a network are."""
+    key = problem.roots, tuple(problem.leaves.items())
+    if key not in _known:
+        if len(_known) > MOST_KNOWN:
+            _known.clear()
+        _known[key] = _search()(problem, Costs.read(), seconds)
+        return _known[key]
+    known = _known[key]
+    return dataclasses.replace(known, roots=tuple(map(problem.shared, known.roots)), seconds=0.0)
 
 
 preparing.register(prepare)
