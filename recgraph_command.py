@@ -462,7 +462,18 @@ def verify(file: Path, effort: int, as_json: bool) -> None:
 
 # The module of each.
 BENCHMARKS = {"sst": "throughput", "keras": "fitting"} | {
-    name: name for name in ("balance", "generation", "invocation", "machinery", "depth", "speculate", "eager", "coexec", "substitution")
+    name: name
+    for name in (
+        "balance",
+        "generation",
+        "invocation",
+        "machinery",
+        "depth",
+        "speculate",
+        "eager",
+        "coexec",
+        "substitution",
+    )
 }
 
 

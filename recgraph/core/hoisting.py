@@ -84,9 +84,7 @@ def bases(tensors: Iterable[tf.Tensor]) -> list[tf.Tensor]:
     return list(found.values())
 
 
-def values(
-    tensors: Sequence[tf.Tensor], given: Callable[[list[tf.Tensor]], list[tf.Tensor]]
-) -> list[tf.Tensor]:
+def values(tensors: Sequence[tf.Tensor], given: Callable[[list[tf.Tensor]], list[tf.Tensor]]) -> list[tf.Tensor]:
     """The values of outer tensors, stand-ins among them, where a call is.
 
     Args:

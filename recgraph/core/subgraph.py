@@ -92,8 +92,8 @@ class SubGraph(Definition):
         return program.may_be_batched(self, rows)
 
     def explain(self) -> str:
-        """Explains how calls run and why: the plan of the batched engine, what it cannot batch, measured costs, and what
-        substitutions have made of the bodies.
+        """Explains how calls run and why: the plan of the batched engine, what it cannot batch, measured costs, and
+        what substitutions have made of the bodies.
 
         For each block of operations that has run, it shows its share of the time, how often it ran, and for how many
         invocations. With engine "auto" it also shows the costs by which the engine is chosen.

@@ -8,10 +8,11 @@ move numbers, multiply and add them, or apply the same functions to the same num
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from functools import cache
 
 from recgraph.optimize import store, terms
-from recgraph.optimize.terms import Apply, Equation, TensorVariable, Term
+from recgraph.optimize.terms import Apply, Equation, Size, SizeCondition, TensorVariable, Term
 
 # Without: constants of a shape; differences, which cancel what may be infinite; laws of one function, such as those of
 # the rectifier, which are other ones for NaN and infinities; softmax, means and poolings.
@@ -64,12 +65,30 @@ def _count(side: tuple[Term, ...], fixed: frozenset[Term]) -> float:
     return sum(counted.values())
 
 
+def with_pairs(equations: Sequence[Equation]) -> list[Equation]:
+    """The same, and those for both parts of a tensor where there is one for each part.
+
+    Either alone computes the whole for one part, and may lack what the other part has.
+    """
+    parts: dict[tuple[tuple[Size, ...], tuple[Term, ...], tuple[SizeCondition, ...]], dict[str, Term]] = {}
+    for equation in equations:
+        for part, other in (equation.sides, equation.sides[::-1]):
+            if len(part) == 1 and isinstance(part[0], Apply) and part[0].operator in ("first", "rest"):
+                key = part[0].parameters, part[0].arguments, equation.conditions
+                parts.setdefault(key, {}).setdefault(part[0].operator, other[0])
+    pairs = []
+    for (parameters, arguments, conditions), others in parts.items():
+        if len(others) == 2:
+            both = tuple(Apply(part, parameters, arguments) for part in ("first", "rest"))
+            pairs.append(Equation((others["first"], others["rest"]), both, conditions))
+    return [*equations, *pairs]
+
+
 @cache
 def rules() -> tuple[Equation, ...]:
     """The shipped substitutions that are faithful and useful, in the directions in which their targets can be made."""
     found: dict[Equation, None] = {}
-    for one in store.read(store.SHIPPED):
-        equation = one.equation
+    for equation in with_pairs([one.equation for one in store.read(store.SHIPPED)]):
         for way in (equation, Equation(equation.target, equation.source, equation.conditions)):
             can_be_made = terms.is_closed(way) and all(isinstance(term, Apply) for term in way.source)
             if can_be_made and is_faithful(way) and is_useful(way):

@@ -45,12 +45,9 @@ def cut(problem: Problem, term: Apply) -> Cut:
 def joined(term: Apply) -> list[Term]:
     """What is joined to make a joint, in order."""
     found: list[Term] = []
-    for argument in term.arguments:
-        is_same = isinstance(argument, Apply) and argument.operator == "concat"
-        if is_same and argument.parameters == term.parameters:  # type: ignore[union-attr]
-            found += joined(argument)  # type: ignore[arg-type]
-        else:
-            found.append(argument)
+    for one in term.arguments:
+        is_joint = isinstance(one, Apply) and one.operator == "concat" and one.parameters == term.parameters
+        found += joined(one) if isinstance(one, Apply) and is_joint else [one]
     return found
 
 
@@ -62,7 +59,7 @@ def inputs(problem: Problem, term: Apply) -> tuple[Term, ...]:
 
 
 def steps(problem: Problem, roots: tuple[Term, ...]) -> Iterator[Apply]:
-    """What is run to compute results, the parts before the whole, each once; what is the same in each run is left out."""
+    """What is run to compute results, the parts before the whole, each once, without what is the same in each run."""
     seen: set[Term] = set()
     stack: list[tuple[Term, bool]] = [(root, False) for root in reversed(roots)]
     while stack:

@@ -75,7 +75,7 @@ class Backtracking:
         """See `Search`."""
         start, indexed = time.thread_time(), _index(self.rules)
         before = costs.of(given, given.roots)
-        best, best_cost, best_steps = given.roots, before, ()
+        best, best_cost, best_steps = given.roots, before, tuple[str, ...]()
         seen, numbers = {given.roots}, itertools.count()
         queue: list[tuple[float, int, int, Roots, tuple[str, ...]]] = [(before, 0, next(numbers), given.roots, ())]
         last = 0
@@ -145,7 +145,9 @@ class Index:
                     made = [problem.instantiate(given, one, tensors, sizes) for one in rule.target]
                 except IllFormed:
                     continue
-                mapping = {place: one for place, one in zip(places, made, strict=True) if place is not one}
+                mapping: dict[Term, Term] = {
+                    place: one for place, one in zip(places, made, strict=True) if place is not one
+                }
                 yield problem.replaced(given, roots, mapping), places
 
 
@@ -156,8 +158,9 @@ class _Uses:
         self._users: dict[Term, list[Apply]] = {}
         self._known: dict[Term, frozenset[object]] = {}
         for term in terms.subterms(*roots):
-            for argument in set(term.arguments) if isinstance(term, Apply) else ():
-                self._users.setdefault(argument, []).append(term)  # type: ignore[arg-type]
+            if isinstance(term, Apply):
+                for argument in set(term.arguments):
+                    self._users.setdefault(argument, []).append(term)
 
     def __call__(self, term: Term) -> frozenset[object]:
         if term not in self._known:

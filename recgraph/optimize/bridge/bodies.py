@@ -1,4 +1,4 @@
-"""Rewrites the bodies of SubGraphs before they are linked: for either engine, and for the gradient, which is made of the
+"""Rewrites the bodies of SubGraphs before they are linked: for either engine, and for gradients, which are made of the
 rewritten bodies."""
 
 from __future__ import annotations

@@ -284,4 +284,3 @@ class CopiedPart(Copy, tf_private.FuncGraph):
             tf_private.copy_handle_data(like, placeholder)
         self.inputs.append(placeholder)
         return placeholder
-

@@ -84,10 +84,13 @@ class Emission:
         """A product; a transposed factor is no operation of its own."""
         turned, factors = [], []
         for factor in term.arguments:
-            is_turned = isinstance(factor, Apply) and factor.operator == "transpose" and factor not in self._made
-            is_turned = is_turned and self._given(factor, False) is None
+            is_turned = factor not in self._made and self._given(factor, False) is None
+            if isinstance(factor, Apply) and factor.operator == "transpose" and is_turned:
+                factor = factor.arguments[0]
+            else:
+                is_turned = False
             turned.append(is_turned)
-            factors.append(self(factor.arguments[0] if is_turned else factor))  # type: ignore[union-attr]
+            factors.append(self(factor))
         return tf.matmul(*factors, transpose_a=turned[0], transpose_b=turned[1])
 
     def _part(self, one: pieces.Cut) -> tf.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,11 @@ class Extraction:
             return None
         return self._leaf(tensor, is_row=False)
 
+    def all_terms(self, tensors: Iterable[tf.Tensor]) -> tuple[Term, ...] | None:
+        """Matrices as terms; None where one of them is none."""
+        found = [self.term(tensor) for tensor in tensors]
+        return tuple(term for term in found if term is not None) if None not in found else None
+
     def row(self, tensor: tf.Tensor, axis: int) -> Term | None:
         """A vector as a row along an axis; a matrix of one row, too."""
         if tensor.dtype != self.dtype:
@@ -181,14 +187,14 @@ def _same(ex: Extraction, op: tf.Operation) -> list[Term] | None:
 
 @reader("MatMul")
 def _product(ex: Extraction, op: tf.Operation) -> list[Term] | None:
-    factors = [ex.term(source) for source in op.inputs]
-    if None in factors or any(op.get_attr(f"grad_{side}") for side in "ab"):
+    factors = ex.all_terms(op.inputs)
+    if factors is None:
         return None
     turned = [
         Apply("transpose", (), (factor,)) if op.get_attr(f"transpose_{side}") else factor
         for side, factor in zip("ab", factors, strict=True)
     ]
-    return [Apply("matmul", (), tuple(turned))]  # type: ignore[arg-type]
+    return [Apply("matmul", (), tuple(turned))]
 
 
 @reader("BiasAdd")
@@ -202,11 +208,9 @@ def _bias(ex: Extraction, op: tf.Operation) -> list[Term] | None:
 def _zip(ex: Extraction, op: tf.Operation) -> list[Term] | None:
     ranks = [source.shape.rank for source in op.inputs]
     if ranks == [2, 2] and op.inputs[0].shape.is_compatible_with(op.inputs[1].shape):
-        sides = [ex.term(source) for source in op.inputs]
-        if None in sides:
-            return None
-        if len({ex.size_of(side) for side in sides if side is not None}) == 1:
-            return [Apply("zip", (_ZIPS[op.type],), tuple(sides))]  # type: ignore[arg-type]
+        sides = ex.all_terms(op.inputs)
+        if sides is not None and len(set(map(ex.size_of, sides))) == 1:
+            return [Apply("zip", (_ZIPS[op.type],), sides)]
     along = {"ADD": "bias", "MUL": "gain"}.get(_ZIPS[op.type])
     for x, u in (op.inputs, list(op.inputs)[::-1]):
         if along is None or x.shape.rank != 2 or u.shape.rank not in (1, 2):
@@ -225,24 +229,18 @@ def _map(ex: Extraction, op: tf.Operation) -> list[Term] | None:
 
 @reader("AddN")
 def _sum(ex: Extraction, op: tf.Operation) -> list[Term] | None:
-    parts = [ex.term(source) for source in op.inputs]
-    if None in parts or len({ex.size_of(part) for part in parts if part is not None}) > 1:
+    parts = ex.all_terms(op.inputs)
+    if parts is None or len(parts) < 2 or len(set(map(ex.size_of, parts))) > 1:
         return None
-    total = parts[0]
-    for part in parts[1:]:
-        total = Apply("zip", ("ADD",), (total, part))  # type: ignore[arg-type]
-    return [total] if isinstance(total, Apply) else None
+    return [reduce(lambda total, part: Apply("zip", ("ADD",), (total, part)), parts)]
 
 
 @reader("ConcatV2")
 def _joint(ex: Extraction, op: tf.Operation) -> list[Term] | None:
-    axis, parts = _axis(op.inputs[-1], op.outputs[0]), [ex.term(source) for source in list(op.inputs)[:-1]]
-    if axis is None or None in parts or len(parts) < 2:
+    axis, parts = _axis(op.inputs[-1], op.outputs[0]), ex.all_terms(list(op.inputs)[:-1])
+    if axis is None or parts is None or len(parts) < 2:
         return None
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = Apply("concat", (axis,), (whole, part))  # type: ignore[arg-type]
-    return [whole] if isinstance(whole, Apply) else None
+    return [reduce(lambda whole, part: Apply("concat", (axis,), (whole, part)), parts)]
 
 
 @reader("Split")
@@ -286,4 +284,3 @@ def _axis(tensor: tf.Tensor, of: tf.Tensor) -> int | None:
     """The axis that a tensor says, where it is a constant."""
     value, rank = tf_private.constant_value(tensor), of.shape.rank
     return None if value is None or rank is None else int(value) % rank
-
