@@ -16,7 +16,7 @@ from recgraph import tf_private
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class OuterValue:
     """An outer tensor that a stand-in is made of.
 
     Attributes:
@@ -44,7 +44,7 @@ class Recipe:
         make: gives the value of those of the sources.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[OuterValue, ...]
     make: Callable[[Sequence[tf.Tensor]], tf.Tensor]
 
 
@@ -95,7 +95,7 @@ def values(tensors: Sequence[tf.Tensor], given: Callable[[list[tf.Tensor]], list
     here = dict(zip(map(id, outers), given(outers), strict=True))
     read: dict[tuple[int, bool], tf.Tensor] = {}
 
-    def value(source: Source) -> tf.Tensor:
+    def value(source: OuterValue) -> tf.Tensor:
         if source.key not in read:
             tensor = here[id(source.outer)]
             if source.is_read:

@@ -20,7 +20,7 @@ Roots = tuple[Term, ...]
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search has found.
 
     Attributes:
@@ -48,7 +48,7 @@ class Found:
 class Search(Protocol):
     """A way to search."""
 
-    def __call__(self, given: Problem, costs: Costs, seconds: float) -> Found:
+    def __call__(self, given: Problem, costs: Costs, seconds: float) -> SearchResult:
         """The cheapest graph that was found in a time."""
 
 
@@ -71,7 +71,7 @@ class Backtracking:
     budget: int = 400
     stall: int = 25
 
-    def __call__(self, given: Problem, costs: Costs, seconds: float) -> Found:
+    def __call__(self, given: Problem, costs: Costs, seconds: float) -> SearchResult:
         """See `Search`."""
         start, indexed = time.thread_time(), _index(self.rules)
         before = costs.of(given, given.roots)
@@ -98,7 +98,7 @@ class Backtracking:
                 elif cost >= self.alpha * best_cost:
                     continue
                 heapq.heappush(queue, (cost, strangers + are_strangers, -next(numbers), made, (*steps, str(rule))))
-        return Found(best, before, best_cost, best_steps, len(seen), time.thread_time() - start)
+        return SearchResult(best, before, best_cost, best_steps, len(seen), time.thread_time() - start)
 
 
 @cache
@@ -176,7 +176,7 @@ def _constant(term: Apply) -> object:
     return None if isinstance(first, str) and first.islower() else first
 
 
-def describe(given: Problem, found: Found) -> str:
+def describe(given: Problem, found: SearchResult) -> str:
     """How many operators of each kind there were before, and after."""
     counts = []
     for roots in (given.roots, found.roots):

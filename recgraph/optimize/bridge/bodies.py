@@ -17,11 +17,11 @@ from recgraph.core.definition import Definition
 from recgraph.core.environment import EnvironmentMap, Slots
 from recgraph.errors import DefinitionError
 from recgraph.optimize import choosing
-from recgraph.optimize.bridge.copying import CopiedBody, Plan, Rewritten
+from recgraph.optimize.bridge.copying import CopiedBody, CopyPlan, Rewritten
 from recgraph.optimize.bridge.extraction import FLOATS, Extraction
 from recgraph.optimize.costs import Costs
 from recgraph.optimize.problem import Problem
-from recgraph.optimize.search import Backtracking, Found, describe
+from recgraph.optimize.search import Backtracking, SearchResult, describe
 
 _LOG = logs.logger("optimize")
 
@@ -63,7 +63,7 @@ def _prepare(root: Definition, members: list[Definition]) -> tuple[Definition, l
     if why is not None:
         return root, [f"substitutions: none, {why}"]
     copies = {one.identity: _declared(one) for one in members}
-    plan, lines = Plan(copies), []
+    plan, lines = CopyPlan(copies), []
     slots = Slots(written=program.written(members))
     left = PATIENCE
     for member in members:
@@ -84,7 +84,7 @@ def _prepare(root: Definition, members: list[Definition]) -> tuple[Definition, l
     return copies[root.identity], lines
 
 
-def _lines(member: Definition, graph: Any, problem: Any, found: Found) -> list[str]:
+def _lines(member: Definition, graph: Any, problem: Any, found: SearchResult) -> list[str]:
     where = member.name if graph is member.finished_body() else f"{member.name}, {graph.name}"
     return [
         f"substitutions in {where}: {describe(problem, found)}",
@@ -100,7 +100,7 @@ def _declared(one: Definition) -> Definition:
     return made
 
 
-def _fill(member: Definition, copy: Definition, plan: Plan) -> None:
+def _fill(member: Definition, copy: Definition, plan: CopyPlan) -> None:
     body = copy.begin_generated(CopiedBody(member, plan))
     for tensor, placeholder in zip(member.placeholders, copy.placeholders, strict=True):
         body.note(tensor, placeholder)
@@ -125,9 +125,9 @@ def _obstacles(member: Definition) -> Iterator[str]:
 class _Sources:
     """Which tensors of the graphs of a body are the same in each run, and what they are."""
 
-    def __init__(self, plan: Plan, slots: Slots, environment: EnvironmentMap) -> None:
+    def __init__(self, plan: CopyPlan, slots: Slots, environment: EnvironmentMap) -> None:
         self._plan, self._slots, self._environment = plan, slots, environment
-        self._handed: dict[int, hoisting.Source] = {}
+        self._handed: dict[int, hoisting.OuterValue] = {}
         self._kept: list[Any] = []
 
     def graphs(self, graph: Any) -> Iterator[Any]:
@@ -148,7 +148,7 @@ class _Sources:
             for inner in region.graphs:
                 yield from self.graphs(inner)
 
-    def of(self, tensor: tf.Tensor) -> hoisting.Source | None:
+    def of(self, tensor: tf.Tensor) -> hoisting.OuterValue | None:
         """What a tensor is, if it is the same in each run."""
         while tensor.op.type == "Identity":
             tensor = tensor.op.inputs[0]
@@ -156,11 +156,11 @@ class _Sources:
             return self._handed[id(tensor)]
         outer = self._environment.outer(tensor)
         if outer is not None:
-            return None if tensor.dtype == tf.resource else hoisting.Source(outer, False, tensor.dtype)
+            return None if tensor.dtype == tf.resource else hoisting.OuterValue(outer, False, tensor.dtype)
         if tensor.op.type == "ReadVariableOp":
             handle = self._environment.outer(tensor.op.inputs[0])
             if handle is not None and self._slots.may_read_once(handle):
-                return hoisting.Source(handle, True, tensor.dtype)
+                return hoisting.OuterValue(handle, True, tensor.dtype)
         return None
 
     def is_fixed(self, tensor: tf.Tensor) -> bool:
@@ -171,7 +171,7 @@ class _Sources:
         return source is not None
 
 
-def _improve(graph: Any, sources: _Sources, seconds: float) -> tuple[Extraction, Any, Found] | None:
+def _improve(graph: Any, sources: _Sources, seconds: float) -> tuple[Extraction, Any, SearchResult] | None:
     operations = graph.get_operations()
     if seconds <= 0 or len(operations) > MOST_OPERATIONS:
         return None
@@ -183,10 +183,10 @@ def _improve(graph: Any, sources: _Sources, seconds: float) -> tuple[Extraction,
     return None if problem is None else (extraction, problem, _found(problem, seconds))
 
 
-_known: dict[Any, Found] = {}
+_known: dict[Any, SearchResult] = {}
 
 
-def _found(problem: Problem, seconds: float) -> Found:
+def _found(problem: Problem, seconds: float) -> SearchResult:
     """What the search finds; the same for graphs that are alike, as the layers of a network are."""
     key = problem.roots, tuple(problem.leaves.items())
     if key not in _known:

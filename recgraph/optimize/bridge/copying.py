@@ -36,7 +36,7 @@ class Rewritten:
         self.terms = {id(tensor): term for tensor, term in zip(extraction.roots, roots, strict=True)}
 
 
-class Plan:
+class CopyPlan:
     """What all graphs of the copies of a program's bodies share.
 
     Attributes:
@@ -49,7 +49,7 @@ class Plan:
     def __init__(self, definitions: dict[str, Definition]) -> None:
         self.definitions = definitions
         self.rewritten: dict[int, Rewritten] = {}
-        self.sources: dict[int, hoisting.Source] = {}
+        self.sources: dict[int, hoisting.OuterValue] = {}
         self.hoisted = hoisting.Hoisted()
         self._stand_ins: dict[Any, tf.Tensor] = {}
 
@@ -109,11 +109,11 @@ class Copy:
     """A graph under construction that computes what another one does."""
 
     forward: Any
-    plan: Plan
+    plan: CopyPlan
     body: CopiedBody
     regions: dict[str, Region]
 
-    def begin(self, forward: Any, plan: Plan, body: CopiedBody) -> None:
+    def begin(self, forward: Any, plan: CopyPlan, body: CopiedBody) -> None:
         self.forward, self.plan, self.body = forward, plan, body
         self.regions = {}
         self.origins: dict[str, str] = {}
@@ -240,7 +240,7 @@ class Copy:
 class CopiedBody(Copy, BodyGraph):
     """The copy of a body."""
 
-    def __init__(self, definition: Definition, plan: Plan) -> None:
+    def __init__(self, definition: Definition, plan: CopyPlan) -> None:
         BodyGraph.__init__(self, definition.name)
         self.begin(definition.finished_body(), plan, self)
 

@@ -14,7 +14,7 @@ from recgraph.optimize.terms import Apply, Term
 
 
 @dataclass(frozen=True)
-class Block:
+class MergedPart:
     """A part of a matrix.
 
     Attributes:
@@ -26,10 +26,10 @@ class Block:
     begin: tuple[int, int]
 
 
-def blocks(problem: Problem, term: Term, begin: tuple[int, int] = (0, 0)) -> list[Block]:
+def blocks(problem: Problem, term: Term, begin: tuple[int, int] = (0, 0)) -> list[MergedPart]:
     """What joints of joints along rows and columns consist of."""
     if not isinstance(term, Apply) or term.operator != "concat" or term.parameters[0] not in (0, 1):
-        return [Block(term, begin)]
+        return [MergedPart(term, begin)]
     first, second = term.arguments
     axis = int(str(term.parameters[0]))
     size = problem.dims(first)[axis]
