@@ -28,6 +28,7 @@ class Guess:
 
     Attributes:
         start: for each operation.
+        product: for each matrix product or convolution, which has more to prepare.
         products: for each addition or multiplication of a matrix product or a convolution.
         function: for each value of an elementwise function.
         moved: for each number that is read or written.
@@ -35,6 +36,7 @@ class Guess:
     """
 
     start: float = 7e-7
+    product: float = 1.2e-6
     products: float = 2e-11
     function: float = 2e-10
     moved: float = 1e-10
@@ -116,7 +118,7 @@ class Costs:
         parameters = [CONSTANTS[p] if isinstance(p, str) else int(str(p)) for p in term.parameters]
         work = OPERATORS[term.operator].cost(parameters, arguments, result)
         if term.operator in ("matmul", "conv"):
-            return guess.start + guess.products * work + guess.weight * _count(arguments[1])
+            return guess.product + guess.products * work + guess.weight * _count(arguments[1])
         if term.operator == "map":
             return guess.start + guess.function * work
         if term.operator in _ELEMENTWISE:
