@@ -172,8 +172,8 @@ def pace(step: Callable[[], Any], seconds: float) -> Callable[[], float]:
 @click.option("--engines", type=Several(("parallel", "batched")), default="parallel,batched", show_default=True)
 @click.option("--batch-sizes", type=COUNTS, default="1,25", show_default=True)
 @click.option("--phases", type=PHASES, default="train,infer", show_default=True)
-@click.option("--rounds", type=click.IntRange(1), default=7, show_default=True, help="After one to warm up.")
-@click.option("--seconds", type=float, default=0.2, show_default=True, help="Of one measurement, about.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="After one to warm up.")
+@click.option("--seconds", type=float, default=0.15, show_default=True, help="Of one measurement, about.")
 @report.out_option
 def main(out: Path | None, **options: Any) -> None:
     """Measure cells as printed, with and without substitutions, beside hand-fused ones."""
