@@ -3,6 +3,7 @@ guessed from how much they compute and move."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import platform
@@ -75,7 +76,8 @@ class Costs:
         path = path or cache_file()
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-            return Costs({str(key): float(seconds) for key, seconds in found["seconds"].items()})
+            guess = Guess(**{name: float(value) for name, value in found["guess"].items()})
+            return Costs({str(key): float(seconds) for key, seconds in found["seconds"].items()}, guess)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return Costs()
 
@@ -84,7 +86,8 @@ class Costs:
         path = path or cache_file()
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-        unfinished.write_text(json.dumps({"machine": platform.node(), "seconds": self.measured}, indent=1))
+        record = {"machine": platform.node(), "guess": dataclasses.asdict(self.guess), "seconds": self.measured}
+        unfinished.write_text(json.dumps(record, indent=1), encoding="utf-8")
         unfinished.replace(path)
         return path
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from recgraph.optimize import choosing, evaluate, terms
 from recgraph.optimize.arithmetic import Reals
@@ -15,6 +17,7 @@ from recgraph.optimize.pieces import steps
 from recgraph.optimize.problem import UNKNOWN, Leaf, Problem
 from recgraph.optimize.search import Backtracking
 from recgraph.optimize.terms import Apply, TensorVariable
+from recgraph_command import main
 
 SIZES = {"x": (1, 8), "y": (1, 8), "w": (8, 8), "v": (8, 8), "r": (8, 4), "u": (1, 8), "k": (8, 8)}
 ROWS = frozenset("xy")
@@ -150,3 +153,16 @@ def test_measured_costs_decide(tmp_path: Path) -> None:
     assert Costs.read(tmp_path / "missing.json").measured == {}
     (tmp_path / "damaged.json").write_text("{")
     assert Costs.read(tmp_path / "damaged.json").measured == {}
+
+
+def test_measuring_writes_what_searches_read(tmp_path: Path) -> None:
+    """A cost for each operator and shape, and positive ones for those that were not measured."""
+    out = tmp_path / "costs.json"
+    done = CliRunner().invoke(main, ["optimize", "measure", "--rows", "1", "--size", "8", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    read = Costs.read(out)
+    assert len(read.measured) == 8
+    assert min(read.measured.values()) > 0
+    assert min(dataclasses.asdict(read.guess).values()) > 0
+    given = problem("x @ w", "x @ v")
+    assert read.of(given, given.roots) > 0
