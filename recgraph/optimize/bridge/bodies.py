@@ -176,7 +176,7 @@ def _improve(graph: Any, sources: _Sources, seconds: float) -> tuple[Extraction,
     if seconds <= 0 or len(operations) > MOST_OPERATIONS:
         return None
     products = [op.outputs[0].dtype for op in operations if op.type == "MatMul" and op.outputs[0].dtype in FLOATS]
-    if not products:
+    if len(products) < 2:  # there is nothing to put together
         return None
     extraction = Extraction(graph, products[0], sources.is_fixed)
     problem = extraction.read(graph.outputs, graph.control_outputs)
