@@ -1,9 +1,9 @@
 """Which substitutions are applied to graphs of floating-point numbers.
 
 All that is proven holds over the reals. In floating point, sums and products may be taken in another order; nothing
-else may change. So a substitution is applied where both sides use each input, and nothing but operators that move numbers,
-multiply and add them, or apply the same functions to the same numbers; and where the proof needs no axiom by which a
-factor moves into a sum: an infinite one would make NaN there of parts that cancel.
+else may change. So a substitution is applied where both sides use each input, and nothing but operators that move
+numbers, multiply and add them, or apply the same functions to the same numbers; and where the proof needs no axiom by
+which a factor moves into a sum: an infinite one would make NaN there of parts that cancel.
 """
 
 from __future__ import annotations

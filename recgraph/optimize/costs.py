@@ -29,6 +29,7 @@ class Guess:
 
     Attributes:
         start: for each operation.
+        cut: for cutting a tensor into parts, however many.
         product: for each matrix product or convolution, which has more to prepare.
         products: for each addition or multiplication of a matrix product or a convolution.
         function: for each value of an elementwise function.
@@ -37,6 +38,7 @@ class Guess:
     """
 
     start: float = 7e-7
+    cut: float = 5e-7
     product: float = 1.2e-6
     products: float = 2e-11
     function: float = 2e-10
@@ -98,7 +100,7 @@ class Costs:
             if pieces.is_part(term):
                 one = pieces.cut(problem, term)
                 if (one.whole, one.axis) in wholes:  # all parts of a tensor are cut by one operation
-                    total -= self.guess.start
+                    total -= self.guess.cut
                 wholes.add((one.whole, one.axis))
             if term not in problem.costs:
                 problem.costs[term] = self.of_step(problem, term)
@@ -126,7 +128,9 @@ class Costs:
             return guess.start + guess.function * work
         if term.operator in _ELEMENTWISE:
             return guess.start + guess.moved * work
-        return guess.start + guess.moved * (_count(result) if term.operator in ("first", "rest", "concat") else work)
+        if pieces.is_part(term):
+            return guess.cut + guess.moved * _count(result)
+        return guess.start + guess.moved * (_count(result) if term.operator == "concat" else work)
 
 
 def _count(dims: Shape) -> int:

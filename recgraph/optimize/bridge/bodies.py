@@ -30,7 +30,7 @@ MOST_OPERATIONS = 400
 # Graphs whose best form is remembered.
 MOST_KNOWN = 200
 # Seconds that the first call of a SubGraph may wait for the search.
-PATIENCE = 0.8
+PATIENCE = 0.9
 
 
 @cache

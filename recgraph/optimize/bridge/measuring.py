@@ -92,6 +92,10 @@ def _fitted(measured: Sequence[tuple[Apply, list[Shape], float]]) -> Guess:
         problem = _problem(term, shapes)
         units = [Guess(**{name: float(name == unit) for name in names}) for unit in names]
         rows.append([Costs(guess=one).of_step(problem, term) / seconds for one in units])
-    found, *_ = np.linalg.lstsq(np.array(rows), np.ones(len(rows)), rcond=None)
-    least = {field.name: float(field.default) / 100 for field in dataclasses.fields(Guess)}  # type: ignore[arg-type]
-    return Guess(**{name: max(float(value), least[name]) for name, value in zip(names, found, strict=True)})
+    matrix = np.array(rows)
+    found, *_ = np.linalg.lstsq(matrix, np.ones(len(rows)), rcond=None)
+    values = dataclasses.asdict(Guess())  # of what nothing was measured of: cuts
+    for name, value, column in zip(names, found, matrix.T, strict=True):
+        if column.any():
+            values[name] = max(float(value), values[name] / 100)
+    return Guess(**values)
