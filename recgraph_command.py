@@ -29,7 +29,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 # Named here and not read from `recgraph.models`, which imports TensorFlow.
 MODELS = ["tree_lstm", "tree_gru", "tree_rnn", "mv_rnn", "rntn", "child_sum", "child_attention", "parser"]
-FAMILIES = ["products", "elementwise", "reductions", "images", "constants", "everything"]
+FAMILIES = ["products", "elementwise", "reductions", "cells", "images", "constants", "everything"]
 TASKS = ["fine", "binary", "relatedness", "parsing"]
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -427,7 +427,7 @@ def stats(folder: Path, as_json: bool) -> None:
 
 @main.group()
 def optimize() -> None:
-    """Generate substitutions of parts of graphs, and prove them."""
+    """Generate substitutions of parts of graphs, prove them, and measure what operators cost."""
 
 
 @optimize.command("generate")
@@ -460,10 +460,34 @@ def verify(file: Path, effort: int, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
+@optimize.command("measure")
+@click.option("--rows", type=COUNT, multiple=True, default=(1, 25), show_default=True, help="Of matrices. Repeatable.")
+@click.option(
+    "--size", "sizes", type=COUNT, multiple=True, default=(64, 150, 300, 600), show_default=True, help="Repeatable."
+)
+@click.option("--out", type=FILE, help="The file. Default: in the user's cache folder, where searches look for it.")
+def measure_operators(rows: tuple[int, ...], sizes: tuple[int, ...], out: Path | None) -> None:
+    """Time operators on this machine: by these costs, searches choose among graphs that compute the same."""
+    from recgraph.optimize.bridge import console
+
+    console.measure(rows, sizes, out)
+
+
 # The module of each.
 BENCHMARKS = {"sst": "throughput", "keras": "fitting"} | {
     name: name
-    for name in ("balance", "generation", "invocation", "machinery", "depth", "speculate", "eager", "coexec", "scaling")
+    for name in (
+        "balance",
+        "generation",
+        "invocation",
+        "machinery",
+        "depth",
+        "speculate",
+        "eager",
+        "coexec",
+        "scaling",
+        "substitution",
+    )
 }
 
 

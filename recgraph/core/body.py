@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import origin
+from recgraph.core import hoisting, origin
 from recgraph.core.environment import EnvironmentMap
 from recgraph.errors import ScopeError
 
@@ -37,6 +37,11 @@ class BodyGraph(tf_private.FuncGraph):
         return self._inside[id(tensor)]
 
     def _bring_in(self, tensor: Any, name: str | None) -> tf.Tensor:
+        if hoisting.recipe_of(tensor) is not None:
+            with self.as_default(), tf.control_dependencies(None):
+                placeholder = tf_private.placeholder(tf.TensorSpec(tensor.shape, tensor.dtype))
+            self.inputs.append(placeholder)
+            return self._note(placeholder, tensor)
         if not can_reach(self, tensor):
             raise ScopeError(
                 f"{self.name}: the body uses a tensor from an unrelated graph",
@@ -45,9 +50,11 @@ class BodyGraph(tf_private.FuncGraph):
                 expected="tensors of the graphs that enclose the SubGraph",
                 next_step="pass the tensor as an input, or define the SubGraph inside the function that creates it",
             )
-        placeholder = tf_private.capture_by_placeholder(self, tensor, name)
-        self.captured.append(tensor)
-        self.environment.add(placeholder, tensor)
+        return self._note(tf_private.capture_by_placeholder(self, tensor, name), tensor)
+
+    def _note(self, placeholder: tf.Tensor, outer: tf.Tensor) -> tf.Tensor:
+        self.captured.append(outer)
+        self.environment.add(placeholder, outer)
         return placeholder
 
 

@@ -46,6 +46,8 @@ class Definition:
         is_wide: whether there is something to batch in a single call, once that was found out.
         followed: functions that make eager calls which accumulators follow.
         reached: the bodies of all SubGraphs that a call can reach, once that was found out.
+        prepared: what is run in its place, once that was made (`preparing.py`).
+        rewritings: what was done to make it, as lines.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Definition:
         engine: str = "auto",
         gradient: str = "cache",
         max_depth: int | None = None,
+        optimize: bool = True,
     ) -> None:
         self.name = name or "subgraph"
         self.identity = f"{self.name}#{next(_identities)}"
@@ -82,6 +85,9 @@ class Definition:
         self.is_wide: bool | None = None
         self.followed: dict[Any, Any] = {}
         self.reached: list[Any] | None = None
+        self.optimize = optimize
+        self.prepared: Definition | None = None
+        self.rewritings: list[str] = []
         self._forms: dict[bool, list[signature.Form] | None] = {}
         _by_identity[self.identity] = self
 

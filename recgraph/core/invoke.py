@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import native, tf_private
-from recgraph.core import eager, origin, program, signature
+from recgraph.core import eager, hoisting, origin, preparing, program, signature
 from recgraph.core.body import BodyGraph, can_reach, enclosing_body, is_local
 from recgraph.core.definition import Definition
 from recgraph.core.environment import Slots
@@ -95,9 +95,10 @@ def _call_from_outside(subgraph: Definition, tensors: list[tf.Tensor], label: st
     """A call that opens an environment: it brings the program and the captured tensors along."""
     for body in program.bodies(subgraph):
         tf_private.watch_variables(body)
+    subgraph = preparing.prepared(subgraph)
     record = False
     if tf_private.a_tape_is_listening() and tf_private.executing_eagerly():
-        outer = slots_of(program.of(subgraph, gradient=False)).tensors
+        outer = hoisting.bases(slots_of(program.of(subgraph, gradient=False)).tensors)
         record = tf_private.tape_is_recording([*tensors, *outer])
     linked = _program_for(subgraph, record, program.may_be_batched(subgraph, rows))
     if tf_private.a_tape_is_listening():
@@ -256,7 +257,11 @@ def _captures(subgraph: Definition, linked: program.Program) -> list[tf.Tensor]:
 
 
 def in_reach(subgraph: Definition, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-    """The tensors, as a call from here is given them."""
+    """The outer tensors, as a call from here is given them; stand-ins are computed."""
+    return hoisting.values(tensors, lambda outers: _in_reach(subgraph, outers))
+
+
+def _in_reach(subgraph: Definition, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
     if tf_private.executing_eagerly():
         for tensor in tensors:
             if not isinstance(tensor, tf_private.EagerTensor):

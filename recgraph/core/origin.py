@@ -55,7 +55,10 @@ def here() -> str:
 
 
 def of_operation(op: tf.Operation) -> str:
-    """The user's `file:line` that made `op`, or `""`."""
+    """The user's `file:line` that made `op`, or `""`. A graph that is a copy knows the places of its `origins`."""
+    copied: str | None = getattr(op.graph, "origins", {}).get(op.name)
+    if copied is not None:
+        return copied
     for entry in reversed(op.traceback):
         if _is_users(entry.filename, entry.name):
             return f"{entry.filename}:{entry.lineno}"

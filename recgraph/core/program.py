@@ -258,7 +258,7 @@ def _names(members: list[Definition]) -> dict[str, str]:
 
 def _environment(members: list[Definition]) -> Slots:
     """All captures of all members, numbered alike with and without the gradient."""
-    slots = Slots(written=_written(members))
+    slots = Slots(written=written(members))
     for member in members:
         body = member.finished_body()
         for outer in body.captured:
@@ -273,7 +273,7 @@ def _environment(members: list[Definition]) -> Slots:
     return slots
 
 
-def _written(members: list[Definition]) -> list[tf.Tensor]:
+def written(members: list[Definition]) -> list[tf.Tensor]:
     """Captured handles of resources that some body may write: all, where it writes one that it was given."""
     written = []
     handles = [outer for m in members for outer in m.finished_body().captured if outer.dtype == tf.resource]

@@ -100,15 +100,23 @@ def _names(op: tf.Operation, kind: str) -> list[str]:
 
 def make_region(kind: str, graphs: list[Any], inputs: list[tf.Tensor], outputs: list[tf.TensorSpec]) -> list[tf.Tensor]:
     """Adds a region to the graph under construction (a `GradientGraph`); returns its outputs."""
+    return list(add_region(kind, graphs, inputs, outputs).outputs)
+
+
+def add_region(
+    kind: str, graphs: list[Any], inputs: list[tf.Tensor], outputs: list[tf.TensorSpec], name: str | None = None
+) -> tf.Operation:
+    """The same, with a name of its own; returns the operation."""
     made = native.ops().recgraph_region(
         inputs=inputs,
         Tout=[spec.dtype for spec in outputs],
         kind=kind,
         output_shapes=[spec.shape for spec in outputs],
+        name=name and f"{name}/",
     )
     op = made if isinstance(made, tf.Operation) else made[0].op
     op.graph.regions[op.name] = Region(op, kind, tuple(graphs))
-    return list(op.outputs)
+    return op
 
 
 def is_invariant(region: Region, index: int) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.core import engines, invoke, invoke_gradient, listing, program, vectorizing
+from recgraph.core import engines, invoke, invoke_gradient, listing, preparing, program, vectorizing
 from recgraph.core.definition import Definition
 
 
@@ -28,6 +28,8 @@ class SubGraph(Definition):
             results of calls, branches and loops, and runs the other operations of a body again for the gradient.
         max_depth: how deep invocations may nest (default: 1,000,000). A deeper recursion fails with
             `tf.errors.ResourceExhaustedError`.
+        optimize: whether bodies may be rewritten by proven substitutions before they run: products of one input by
+            several captured matrices become one product, for instance. Results differ by rounding at most.
 
     Raises:
         DefinitionError: an option has an invalid value.
@@ -83,14 +85,15 @@ class SubGraph(Definition):
 
     def program(self, gradient: bool, batched: bool | None = None) -> program.Program:
         """The linked program, with or without gradients and the batched engine; linked at the first use."""
-        return program.of(self, gradient, batched)
+        return program.of(preparing.prepared(self), gradient, batched)
 
     def may_be_batched(self, rows: bool) -> bool:
         """Whether the batched engine may run a call from outside: a call of `map`, or a single one."""
         return program.may_be_batched(self, rows)
 
     def explain(self) -> str:
-        """Explains how calls run and why: the plan of the batched engine, what it cannot batch, and measured costs.
+        """Explains how calls run and why: the plan of the batched engine, what it cannot batch, measured costs, and
+        what substitutions have made of the bodies.
 
         For each block of operations that has run, it shows its share of the time, how often it ran, and for how many
         invocations. With engine "auto" it also shows the costs by which the engine is chosen.
@@ -98,10 +101,11 @@ class SubGraph(Definition):
         Returns:
             Text of several lines.
         """
-        linked = [p for p in self.programs.values() if p.batched]
+        linked = [p for p in preparing.prepared(self).programs.values() if p.batched]
         if self.engine != "parallel" and not linked:
             linked = [self.program(gradient=False, batched=True)]
-        return engines.explain(self.engine, self.may_be_batched(rows=False), linked)
+        text = engines.explain(self.engine, self.may_be_batched(rows=False), linked)
+        return "\n".join([text, *self.rewritings])
 
     def report(self) -> str:
         """Reports what TensorFlow's graph optimizer removed from the body, per function of the program.
@@ -109,7 +113,7 @@ class SubGraph(Definition):
         Returns:
             Text of several lines.
         """
-        return str(self.program(gradient=any(gradient for gradient, _ in self.programs)).report)
+        return str(self.program(gradient=any(gradient for gradient, _ in preparing.prepared(self).programs)).report)
 
     def __repr__(self) -> str:
         return f"<SubGraph {listing.signature_of(self)}>"

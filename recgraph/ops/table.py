@@ -350,8 +350,8 @@ _LIBRARY: Final[_Rows] = (
     (
         Facts(state=OURS, is_stateful=False),
         """
-        Recgraph>ChooseInput Recgraph>Expression Recgraph>FrameIsEmpty Recgraph>PackedProduct Recgraph>Refuse
-        Recgraph>UnpackFrame
+        Recgraph>ChooseInput Recgraph>Expression Recgraph>FrameIsEmpty Recgraph>Merge Recgraph>PackedProduct
+        Recgraph>Parts Recgraph>Refuse Recgraph>UnpackFrame
         """,
     ),
     (

@@ -157,6 +157,19 @@ FAMILIES = {
         ),
         operators=3,
     ),
+    # Gates of a cell: parts of rows that two vectors are added to, or one function is applied to.
+    "cells": Family(
+        {**dict.fromkeys("xy", (4, 8, 1, 1)), **dict.fromkeys("uv", (1, 4, 1, 1))},
+        (
+            *_zips("ADD", "MUL"),
+            *_maps("SIGMOID", "TANH"),
+            *_along("bias", 1),
+            *_along("gain", 1),
+            *_along("concat", 1),
+            *_parts(1),
+        ),
+        operators=3,
+    ),
     "images": Family(
         {
             **dict.fromkeys("xy", (1, 4, 4, 4)),

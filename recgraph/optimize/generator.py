@@ -7,6 +7,7 @@ substitutions is left out before it is proven.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import pickle
 import subprocess
 import sys
@@ -45,7 +46,7 @@ class Counts:
         candidates: of them, those with the first graph of their value.
         renamed: without those that differ in the names of inputs.
         pruned: after common subgraphs were replaced by inputs.
-        examined: of these, the most general first.
+        examined: of these, the smallest first, and of these the most general.
         independent: without those that follow from others.
         tested: of them, those that hold on random tensors of other sizes.
         proven: by the prover.
@@ -89,7 +90,7 @@ class Candidate:
     @property
     def repetitions(self) -> int:
         """How often inputs are used again: the substitutions with the fewest are the most general."""
-        return max(sum(map(count_inputs, side)) for side in (self.source, self.target)) - len(self.shapes)
+        return max(map(count_inputs, (self.source, self.target))) - len(self.shapes)
 
     @property
     def size(self) -> int:
@@ -97,9 +98,16 @@ class Candidate:
         return max(count_operators(self.source), count_operators(self.target))
 
 
-def count_inputs(term: Term) -> int:
-    """How many inputs a term has, each as often as it is written."""
-    return 1 if isinstance(term, TensorVariable) else sum(map(count_inputs, term.arguments))
+def count_inputs(side: tuple[Term, ...]) -> int:
+    """How many inputs the terms of one side have, each as often as an operator, or a result, has it.
+
+    An operator counts once, however many have its result: both parts of a split have one whole.
+    """
+    applied = [term for term in terms.subterms(*side) if isinstance(term, Apply)]
+    wholes = {(term.parameters, term.arguments) for term in applied if term.operator in ("first", "rest")}
+    plain = [term.arguments for term in applied if term.operator not in ("first", "rest")]
+    read = itertools.chain(side, *plain, *(arguments for _, arguments in wholes))
+    return sum(isinstance(term, TensorVariable) for term in read)
 
 
 def count_operators(side: tuple[Term, ...]) -> int:
@@ -218,7 +226,7 @@ def distinct(found: Candidates, made: Enumeration, counts: Counts) -> list[Candi
             both = tuple(Apply(part, (axis, HALF), (whole,)) for part in ("first", "rest"))
             _add(chosen, simplify((parts["first"], parts["rest"]), both, shapes))
     counts.candidates, counts.renamed, counts.pruned = len(found.members), len(found.renamed), len(chosen)
-    return sorted(chosen.values(), key=lambda one: (one.repetitions, -len(one.shapes), one.size, str(one.equation)))
+    return sorted(chosen.values(), key=lambda one: (one.size, one.repetitions, -len(one.shapes), str(one.equation)))
 
 
 def _add(chosen: dict[tuple[tuple[Term, ...], tuple[Term, ...]], Candidate], one: Candidate | None) -> None:

@@ -68,6 +68,13 @@ def test_a_part_of_a_list_that_does_not_exist_is_named(option: list[str], text: 
     assert text in done.output
 
 
+def test_substitutions_are_measured_where_the_losses_agree(tmp_path: Path) -> None:
+    """The cell as printed, with and without substitutions, beside the one that was merged by hand."""
+    options = ["--cells", "lstm", "--engines", "parallel", "--batch-sizes", "1", "--phases", "infer"]
+    results, _ = run("substitution", tmp_path, *options, "--rounds", 1, "--seconds", 0.01)
+    assert [set(result["series"]) for result in results] == [{"fused", "printed", "rewritten"}]
+
+
 def test_throughput_of_every_model_phase_and_size(trees: Path, tmp_path: Path) -> None:
     """One entry for each, with a speed for each contender."""
     options = ["--models", "tree_rnn", "--batch-sizes", "1,8", *ALONE, *QUICK]

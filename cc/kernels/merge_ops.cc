@@ -1,0 +1,207 @@
+// Matrices put together to one, and taken apart again: weights that a call merges, and their gradients.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "cc/kernels/errors.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/util/work_sharder.h"
+
+namespace recgraph {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+// Where a part lies. A vector is a matrix of one row.
+struct Place {
+  int64_t row = 0, column = 0, rows = 1, columns = 1;
+};
+
+Place Sized(const TensorShape& shape) {
+  Place place;
+  place.columns = shape.dims() == 0 ? 1 : shape.dim_size(shape.dims() - 1);
+  place.rows = shape.dims() == 2 ? shape.dim_size(0) : 1;
+  return place;
+}
+
+// The places of parts; an error where they do not cover the whole, each number once.
+absl::Status FindPlaces(const TensorShape& whole, const std::vector<TensorShape>& parts,
+                        const std::vector<int64_t>& begins, std::vector<Place>* places) {
+  if (whole.dims() < 1 || whole.dims() > 2 || begins.size() != 2 * parts.size()) {
+    return errors::InvalidArgument("a matrix or a vector of ", parts.size(), " parts expected, found shape ",
+                                   whole.DebugString(), " and ", begins.size(), " numbers for places");
+  }
+  const Place all = Sized(whole);
+  int64_t left = whole.num_elements();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Place place = Sized(parts[i]);
+    place.row = begins[2 * i];
+    place.column = begins[2 * i + 1];
+    const bool fits = parts[i].dims() == whole.dims() && place.row >= 0 && place.column >= 0 &&
+                      place.rows <= all.rows - place.row && place.columns <= all.columns - place.column;
+    if (!fits) return errors::InvalidArgument("part ", i, " of shape ", parts[i].DebugString(), " does not fit");
+    for (const Place& other : *places) {
+      if (place.row < other.row + other.rows && other.row < place.row + place.rows &&
+          place.column < other.column + other.columns && other.column < place.column + place.columns) {
+        return errors::InvalidArgument("part ", i, " lies over another one");
+      }
+    }
+    left -= parts[i].num_elements();
+    places->push_back(place);
+  }
+  return left == 0 ? absl::OkStatus() : errors::InvalidArgument("the parts do not cover the whole");
+}
+
+// Copies between a whole and its parts, by the rows of the whole, on several threads where there is enough to copy.
+template <typename CopyRow>
+void ForRows(OpKernelContext* ctx, int64_t rows, int64_t bytes_a_row, const CopyRow& copy) {
+  const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
+  const auto work = [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) copy(row);
+  };
+  if (threads->num_threads <= 1 || rows * bytes_a_row < 200'000) return work(0, rows);
+  tensorflow::Shard(threads->num_threads, threads->workers, rows, bytes_a_row / 8, work);
+}
+
+template <typename CopyPart>
+void ForParts(const std::vector<Place>& places, int64_t width, size_t size, int64_t row, const CopyPart& copy) {
+  for (size_t i = 0; i < places.size(); ++i) {
+    const Place& place = places[i];
+    if (row < place.row || row >= place.row + place.rows) continue;
+    const size_t in_whole = (row * width + place.column) * size;
+    const size_t in_part = (row - place.row) * place.columns * size;
+    copy(i, in_whole, in_part, place.columns * size);
+  }
+}
+
+class MergeOp : public OpKernel {
+ public:
+  explicit MergeOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    tensorflow::PartialTensorShape shape;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("shape", &shape));
+    OP_REQUIRES(ctx, shape.AsTensorShape(&shape_), errors::InvalidArgument("the shape of a whole must be known"));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("begins", &begins_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("keep", &keep_));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    if (keep_ && GiveKept(ctx)) return;
+    std::vector<TensorShape> shapes;
+    for (int i = 0; i < ctx->num_inputs(); ++i) shapes.push_back(ctx->input(i).shape());
+    std::vector<Place> places;
+    OP_REQUIRES_OK(ctx, FindPlaces(shape_, shapes, begins_, &places));
+    Tensor* whole = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, shape_, &whole));
+    const size_t size = tensorflow::DataTypeSize(whole->dtype());
+    char* const to = static_cast<char*>(whole->data());
+    std::vector<const char*> from;
+    for (int i = 0; i < ctx->num_inputs(); ++i) from.push_back(static_cast<const char*>(ctx->input(i).data()));
+    const Place all = Sized(shape_);
+    ForRows(ctx, all.rows, all.columns * size, [&](int64_t row) {
+      ForParts(places, all.columns, size, row, [&](size_t i, size_t in_whole, size_t in_part, size_t bytes) {
+        std::memcpy(to + in_whole, from[i] + in_part, bytes);
+      });
+    });
+    if (keep_) Keep(ctx, *whole);
+  }
+
+ private:
+  bool AreSame(OpKernelContext* ctx, const std::vector<const void*>& known) const {
+    if (known.empty()) return false;
+    for (int i = 0; i < ctx->num_inputs(); ++i) {
+      if (ctx->input(i).data() != known[i]) return false;
+    }
+    return true;
+  }
+
+  // Parts that are kept are referred to, so that whoever changes a variable writes to another buffer: a part in the
+  // same buffer has the same numbers.
+  bool GiveKept(OpKernelContext* ctx) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (parts_.empty()) return false;
+    if (AreSame(ctx, places_)) {
+      ctx->set_output(0, whole_);
+      return true;
+    }
+    parts_.clear();
+    whole_ = Tensor();
+    patience_ = std::min(2 * patience_, kMostPatience);
+    return false;
+  }
+
+  // Weights that change with each step are not kept, or every step would copy them for it: only what has been in one
+  // place for a while is, and for a longer while where that was wrong before.
+  void Keep(OpKernelContext* ctx, const Tensor& whole) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    seen_ = AreSame(ctx, places_) ? seen_ + 1 : 0;
+    places_.clear();
+    for (int i = 0; i < ctx->num_inputs(); ++i) places_.push_back(ctx->input(i).data());
+    if (seen_ < patience_) return;
+    seen_ = 0;
+    whole_ = whole;
+    for (int i = 0; i < ctx->num_inputs(); ++i) parts_.push_back(ctx->input(i));
+  }
+
+  static constexpr int64_t kMostPatience = int64_t{1} << 20;
+
+  TensorShape shape_;
+  std::vector<int64_t> begins_;
+  bool keep_ = false;
+  std::mutex mutex_;
+  std::vector<const void*> places_;  // of the parts, the last time
+  std::vector<Tensor> parts_;        // that are kept
+  Tensor whole_;
+  int64_t seen_ = 0, patience_ = 1;
+};
+
+class PartsOp : public OpKernel {
+ public:
+  explicit PartsOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    std::vector<tensorflow::PartialTensorShape> shapes;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("shapes", &shapes));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("begins", &begins_));
+    OP_REQUIRES(ctx, static_cast<int>(shapes.size()) == ctx->num_outputs(),
+                errors::InvalidArgument("a shape for each part expected, found ", shapes.size()));
+    for (const auto& shape : shapes) {
+      shapes_.emplace_back();
+      OP_REQUIRES(ctx, shape.AsTensorShape(&shapes_.back()),
+                  errors::InvalidArgument("the shapes of parts must be known"));
+    }
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& whole = ctx->input(0);
+    std::vector<Place> places;
+    OP_REQUIRES_OK(ctx, FindPlaces(whole.shape(), shapes_, begins_, &places));
+    std::vector<char*> to;
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      Tensor* part = nullptr;
+      OP_REQUIRES_OK(ctx, ctx->allocate_output(i, shapes_[i], &part));
+      to.push_back(static_cast<char*>(part->data()));
+    }
+    const size_t size = tensorflow::DataTypeSize(whole.dtype());
+    const char* const from = static_cast<const char*>(whole.data());
+    const Place all = Sized(whole.shape());
+    ForRows(ctx, all.rows, all.columns * size, [&](int64_t row) {
+      ForParts(places, all.columns, size, row, [&](size_t i, size_t in_whole, size_t in_part, size_t bytes) {
+        std::memcpy(to[i] + in_part, from + in_whole, bytes);
+      });
+    });
+  }
+
+ private:
+  std::vector<int64_t> begins_;
+  std::vector<TensorShape> shapes_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("Recgraph>Merge").Device(tensorflow::DEVICE_CPU), MergeOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>Parts").Device(tensorflow::DEVICE_CPU), PartsOp);
+
+}  // namespace
+}  // namespace recgraph

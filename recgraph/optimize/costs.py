@@ -1,0 +1,144 @@
+"""What a graph costs: the sum of what its operators cost, as measured on this machine or, where that was not done, as
+guessed from how much they compute and move."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import platformdirs
+
+from recgraph.optimize import pieces
+from recgraph.optimize.evaluate import Shape
+from recgraph.optimize.operators import CONSTANTS, OPERATORS
+from recgraph.optimize.problem import UNKNOWN, Problem
+from recgraph.optimize.terms import Apply, Term
+
+_ELEMENTWISE = ("map", "zip", "scale", "bias", "gain")
+# Rows that a size stands for that is not known before the graph runs.
+_TYPICAL = 16
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Seconds that operators take, from how much they compute and move.
+
+    Attributes:
+        start: for each operation.
+        cut: for cutting a tensor into parts, however many.
+        product: for each matrix product or convolution, which has more to prepare.
+        products: for each addition or multiplication of a matrix product or a convolution.
+        function: for each value of an elementwise function.
+        moved: for each number that is read or written.
+        weight: for each number of a factor that few rows are multiplied with: it is read from memory.
+    """
+
+    start: float = 7e-7
+    cut: float = 5e-7
+    product: float = 1.2e-6
+    products: float = 2e-11
+    function: float = 2e-10
+    moved: float = 1e-10
+    weight: float = 1e-10
+
+
+def cache_file() -> Path:
+    """Where measured costs of this machine are."""
+    name = "".join(c if c.isalnum() else "-" for c in platform.node() or "machine")
+    return Path(platformdirs.user_cache_dir("recgraph")) / f"costs-{name}.json"
+
+
+def key_of(term: Apply, arguments: list[Shape], dtype: str) -> str:
+    """What a measured cost is known by."""
+    sizes = " ".join("x".join(map(str, dims)) for dims in arguments)
+    return f"{term.operator}({', '.join(map(str, term.parameters))}) {sizes} {dtype}"
+
+
+@dataclass
+class Costs:
+    """Seconds for operators, shapes and dtypes.
+
+    Attributes:
+        measured: by `key_of`.
+        guess: for the others.
+        dtype: of the numbers.
+    """
+
+    measured: dict[str, float] = field(default_factory=dict)
+    guess: Guess = Guess()
+    dtype: str = "float32"
+
+    @staticmethod
+    def read(path: Path | None = None) -> Costs:
+        """Those of a file, by default of this machine's; guesses where there is none."""
+        path = path or cache_file()
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            guess = Guess(**{name: float(value) for name, value in found["guess"].items()})
+            return Costs({str(key): float(seconds) for key, seconds in found["seconds"].items()}, guess)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return Costs()
+
+    def write(self, path: Path | None = None) -> Path:
+        """Keeps the measured costs."""
+        path = path or cache_file()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+        record = {"machine": platform.node(), "guess": dataclasses.asdict(self.guess), "seconds": self.measured}
+        unfinished.write_text(json.dumps(record, indent=1), encoding="utf-8")
+        unfinished.replace(path)
+        return path
+
+    def of(self, problem: Problem, roots: tuple[Term, ...]) -> float:
+        """Seconds for all that computes some results."""
+        total, wholes = 0.0, set()
+        for term in pieces.steps(problem, roots):
+            if pieces.is_part(term):
+                one = pieces.cut(problem, term)
+                if (one.whole, one.axis) in wholes:  # all parts of a tensor are cut by one operation
+                    total -= self.guess.cut
+                wholes.add((one.whole, one.axis))
+            if term not in problem.costs:
+                problem.costs[term] = self.of_step(problem, term)
+            total += problem.costs[term]
+        return total
+
+    def of_step(self, problem: Problem, term: Apply) -> float:
+        """Seconds for one operator."""
+        if self.measured:
+            arguments = [_sizes(problem.dims(one)) for one in pieces.inputs(problem, term)]
+            known = self.measured.get(key_of(term, arguments, self.dtype))
+            if known is not None:
+                return known
+        return self._guess(problem, term)
+
+    def _guess(self, problem: Problem, term: Apply) -> float:
+        guess = self.guess
+        result = _sizes(problem.dims(term))
+        arguments = [_sizes(problem.dims(one)) for one in term.arguments]
+        parameters = [CONSTANTS[p] if isinstance(p, str) else int(str(p)) for p in term.parameters]
+        work = OPERATORS[term.operator].cost(parameters, arguments, result)
+        if term.operator in ("matmul", "conv"):
+            return guess.product + guess.products * work + guess.weight * _count(arguments[1])
+        if term.operator == "map":
+            return guess.start + guess.function * work
+        if term.operator in _ELEMENTWISE:
+            return guess.start + guess.moved * work
+        if pieces.is_part(term):
+            return guess.cut + guess.moved * _count(result)
+        return guess.start + guess.moved * (_count(result) if term.operator == "concat" else work)
+
+
+def _count(dims: Shape) -> int:
+    count = 1
+    for size in dims:
+        count *= size
+    return count
+
+
+def _sizes(dims: Shape) -> Shape:
+    return tuple(_TYPICAL if size >= UNKNOWN else size for size in dims)

@@ -1,0 +1,192 @@
+"""What a search finds computes the same, is cheaper by its costs, and can be computed in some order."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from recgraph.optimize import choosing, evaluate, terms
+from recgraph.optimize.arithmetic import Reals
+from recgraph.optimize.axioms import axioms
+from recgraph.optimize.costs import Costs, key_of
+from recgraph.optimize.pieces import steps
+from recgraph.optimize.problem import UNKNOWN, Leaf, Problem
+from recgraph.optimize.prover import Prover
+from recgraph.optimize.search import Backtracking
+from recgraph.optimize.terms import Apply, TensorVariable
+from recgraph_command import main
+
+SIZES = {"x": (1, 8), "y": (1, 8), "w": (8, 8), "v": (8, 8), "r": (8, 4), "u": (1, 8), "k": (8, 8)}
+ROWS = frozenset("xy")
+GRAPHS = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "12"))
+
+
+def problem(*texts: str, needs: dict[str, frozenset[int]] | None = None) -> Problem:
+    """Rows x and y; the rest is the same in each run."""
+    leaves = {
+        name: Leaf((*dims, 1, 1), name not in ROWS, (needs or {}).get(name, frozenset()))
+        for name, dims in SIZES.items()
+    }
+    return Problem(tuple(map(terms.read_term, texts)), leaves)
+
+
+def counted(given: Problem, roots: tuple[terms.Term, ...], operator: str) -> int:
+    """How many operators of a kind are run."""
+    return sum(term.operator == operator for term in steps(given, roots))
+
+
+def search() -> Backtracking:
+    """With the shipped substitutions."""
+    return Backtracking(choosing.rules())
+
+
+def values(roots: tuple[terms.Term, ...], seed: int = 0) -> list[np.ndarray]:
+    """The values of terms for random inputs."""
+    random = np.random.default_rng(seed)
+    tensors = {name: random.normal(size=(2, *dims, 1, 1)) for name, dims in SIZES.items()}
+    found = evaluate.values(list(terms.subterms(*roots)), tensors, {}, Reals())
+    return [found[root] for root in roots]
+
+
+@pytest.mark.parametrize(
+    ("texts", "products"),
+    [
+        (["x @ w", "x @ v"], 1),
+        (["x @ w + y @ v"], 1),
+        (["sigmoid(bias(1, x @ w, u))", "sigmoid(bias(1, x @ v, u))", "tanh(bias(1, x @ k, u))"], 1),
+        (["sigmoid(bias(1, x @ w, u) + bias(1, y @ v, u))", "tanh(bias(1, x @ k + y @ w, u))"], 1),
+        (["(x @ w) @ v"], 2),
+        (["x @ w", "y @ v"], 2),
+    ],
+)
+def test_products_of_cells_become_one(texts: list[str], products: int) -> None:
+    given = problem(*texts)
+    found = search()(given, Costs(), 60.0)
+    assert counted(given, found.roots, "matmul") == products
+    assert found.after <= found.before
+    for one, other in zip(values(given.roots), values(found.roots), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def random_terms(random: np.random.Generator, count: int) -> list[terms.Term]:
+    """Results of a random graph over rows, weights and a bias."""
+    rows: list[terms.Term] = [TensorVariable("x"), TensorVariable("y")]
+    weights = [TensorVariable(name) for name in "wvk"]
+
+    def some() -> terms.Term:
+        return rows[random.integers(len(rows))]
+
+    for _ in range(count):
+        match random.integers(7):
+            case 0 | 1 | 2:
+                made = Apply("matmul", (), (some(), weights[random.integers(3)]))
+            case 3:
+                made = Apply("bias", (1,), (some(), TensorVariable("u")))
+            case 4:
+                made = Apply("map", (["SIGMOID", "TANH", "RELU", "NEG"][random.integers(4)],), (some(),))
+            case 5:
+                made = Apply("zip", (["ADD", "MUL", "SUB", "MAX"][random.integers(4)],), (some(), some()))
+            case _:
+                whole = Apply("concat", (1,), (some(), some()))
+                made = Apply(["first", "rest"][random.integers(2)], (1, int(random.choice([8]))), (whole,))
+        rows.append(made)
+    return rows[-3:]
+
+
+@pytest.mark.parametrize("seed", range(GRAPHS))
+def test_random_graphs_compute_the_same(seed: int) -> None:
+    """By the reference of each operator."""
+    leaves = {name: Leaf((*dims, 1, 1), name not in ROWS) for name, dims in SIZES.items()}
+    given = Problem(tuple(random_terms(np.random.default_rng(seed), 9)), leaves)
+    found = Backtracking(choosing.rules(), budget=40)(given, Costs(), 60.0)
+    assert found.after <= found.before
+    for one, other in zip(values(given.roots, seed), values(found.roots, seed), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-7)
+
+
+def test_a_result_that_is_needed_for_an_input_comes_first() -> None:
+    """y is what a call makes of the first result: one operation for both results would wait for itself."""
+    texts = ["tanh(x @ w)", "tanh(y @ w)"]
+    apart = problem(*texts, needs={"y": frozenset({0})})
+    found = search()(apart, Costs(), 60.0)
+    assert counted(apart, found.roots, "matmul") == 2
+    assert apart.is_in_order(found.roots)
+
+
+def test_sizes_that_are_not_known_are_never_equal() -> None:
+    """Two tensors whose numbers of rows are not known are not added, joined or cut by these numbers."""
+    leaves = {
+        "x": Leaf((UNKNOWN, 8, 1, 1)),
+        "y": Leaf((UNKNOWN + 1, 8, 1, 1)),
+        **{name: Leaf((8, 8, 1, 1), True) for name in "wv"},
+    }
+    given = Problem(tuple(map(terms.read_term, ("x @ w", "y @ w"))), leaves)
+    assert search()(given, Costs(), 60.0).roots == given.roots
+    together = Problem(tuple(map(terms.read_term, ("x @ w", "x @ v"))), leaves)
+    assert counted(together, search()(together, Costs(), 60.0).roots, "matmul") == 1
+
+
+def test_what_changes_infinities_or_cancels_is_not_applied() -> None:
+    """They are proven of the reals, and refused for floating-point numbers."""
+    assert set(axioms()) >= choosing.DISTRIBUTE
+    prover = Prover()
+    refused = ["(x + x) - x => x", "relu(x) * relu(x) => relu(x) * x", "x - x => zeros(x)", "max(x, x) => x"]
+    refused += ["(x @ y) @ z => x @ (y @ z)", "gain(1, x @ y, z) => x @ gain(1, y, z)"]
+    for text in refused:
+        assert not choosing.is_faithful(terms.read(text), prover(terms.read(text)).axioms), text
+    for text in ("x @ y + z @ w => concat(1, x, z) @ concat(0, y, w)", "(x + y) + z => x + (y + z)"):
+        assert choosing.is_faithful(terms.read(text), prover(terms.read(text)).axioms), text
+
+
+def test_infinities_and_nan_come_out_where_they_did() -> None:
+    """Of weights and of rows."""
+    texts = ["sigmoid(bias(1, x @ w, u) + bias(1, y @ v, u))", "tanh(bias(1, x @ k + y @ w, u))"]
+    given = problem(*texts)
+    found = search()(given, Costs(), 60.0)
+    assert counted(given, found.roots, "matmul") == 1
+    random = np.random.default_rng(0)
+    for name, value in itertools.product(SIZES, (np.inf, -np.inf, np.nan)):
+        tensors = {one: random.normal(size=(1, *dims, 1, 1)) for one, dims in SIZES.items()}
+        tensors[name][0, 0, 3] = value
+        with np.errstate(all="ignore"):
+            both = [
+                evaluate.values(list(terms.subterms(*roots)), tensors, {}, Reals())
+                for roots in (given.roots, found.roots)
+            ]
+        for one, other in zip(given.roots, found.roots, strict=True):
+            np.testing.assert_allclose(both[0][one], both[1][other], rtol=1e-9, atol=1e-9)
+
+
+def test_measured_costs_decide(tmp_path: Path) -> None:
+    """Where the machine says that the merged product is slow, products stay apart."""
+    given = problem("x @ w", "x @ v")
+    merged = Apply(
+        "matmul", (), (TensorVariable("x"), Apply("concat", (1,), (TensorVariable("w"), TensorVariable("v"))))
+    )
+    slow = Costs({key_of(merged, [(1, 8, 1, 1), (8, 16, 1, 1)], "float32"): 1.0})
+    path = slow.write(tmp_path / "costs.json")
+    read = Costs.read(path)
+    assert read.measured == slow.measured
+    assert counted(given, search()(given, read, 60.0).roots, "matmul") == 2
+    assert Costs.read(tmp_path / "missing.json").measured == {}
+    (tmp_path / "damaged.json").write_text("{")
+    assert Costs.read(tmp_path / "damaged.json").measured == {}
+
+
+def test_measuring_writes_what_searches_read(tmp_path: Path) -> None:
+    """A cost for each operator and shape, and positive ones for those that were not measured."""
+    out = tmp_path / "costs.json"
+    done = CliRunner().invoke(main, ["optimize", "measure", "--rows", "1", "--size", "8", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    read = Costs.read(out)
+    assert len(read.measured) == 8
+    assert min(read.measured.values()) > 0
+    assert min(dataclasses.asdict(read.guess).values()) > 0
+    given = problem("x @ w", "x @ v")
+    assert read.of(given, given.roots) > 0
