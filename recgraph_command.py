@@ -461,7 +461,7 @@ def verify(file: Path, effort: int, as_json: bool) -> None:
 
 
 # The module of each.
-BENCHMARKS = {"sst": "throughput", "keras": "fitting"} | {
+BENCHMARKS = {"sst": "throughput", "keras": "fitting", "public": "public.command"} | {
     name: name for name in ("balance", "generation", "invocation", "machinery", "depth", "speculate", "eager", "coexec")
 }
 
