@@ -124,13 +124,13 @@ class _Changes(ast.NodeTransformer):
     def __init__(self, program: Public, keeps_functions: bool) -> None:
         self._program, self._keeps_functions = program, keeps_functions
 
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:  # noqa: N802
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
         size = self._program.sizes.get(ast.unparse(node.targets[0]))
         if size is not None:
             node.value = ast.parse(size, mode="eval").body
         return self.generic_visit(node)
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:  # noqa: N802
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
         call = node.value
         if isinstance(call, ast.Call):
             name = ast.unparse(call.func)
@@ -139,7 +139,7 @@ class _Changes(ast.NodeTransformer):
                 return ast.copy_location(ast.Pass(), node)
         return self.generic_visit(node)
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         for keyword in node.keywords:
             if keyword.arg in _KEYWORDS and not ast.unparse(node.func).endswith("add_argument"):
@@ -150,7 +150,7 @@ class _Changes(ast.NodeTransformer):
             node.func.attr = _METHODS.get(node.func.attr, node.func.attr)
         return node.args[0] if node.args and self._is_left_out(node.func) else node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self.generic_visit(node)
         if node.name in self._program.instead:
             ours = ast.parse(self._program.instead[node.name]).body[0]
@@ -286,17 +286,17 @@ def _is_read_first(name: str, ordered: list[ast.Name], body: list[ast.stmt]) -> 
 class _Returns(ast.NodeTransformer):
     """`continue` of the loop itself is `return`, and `break` returns that it is over."""
 
-    def visit_Continue(self, node: ast.Continue) -> ast.AST:  # noqa: N802
+    def visit_Continue(self, node: ast.Continue) -> ast.AST:
         return ast.copy_location(ast.Return(), node)
 
-    def visit_Break(self, node: ast.Break) -> ast.AST:  # noqa: N802
+    def visit_Break(self, node: ast.Break) -> ast.AST:
         return ast.copy_location(ast.Return(ast.Constant(True)), node)
 
-    def visit_For(self, node: ast.For) -> ast.AST:  # noqa: N802
+    def visit_For(self, node: ast.For) -> ast.AST:
         return node
 
-    def visit_While(self, node: ast.While) -> ast.AST:  # noqa: N802
+    def visit_While(self, node: ast.While) -> ast.AST:
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return node

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import runpy
-import statistics
 import sys
 import time
 import traceback
@@ -189,7 +188,7 @@ class Way:
         """How the last step ran, in a form that can be compared."""
         if self.made:
             made = self.made[-1]
-            return [made.way, *made._ran().values()]
+            return [made.way, *made.calls.values()]
         if self.found is not None:
             return {name: list(one.calls.values()) for name, one in self.found.functions.items()}
         return None
@@ -198,11 +197,15 @@ class Way:
         """What became of it, and the reasons."""
         if self.made:
             made = self.made[-1]
-            apart = [part for way in made.apart.every for part in way.explanations()] if made.apart else []
             why = [made.given_up] if made.given_up else []
-            refused = [one for part in apart for one in part.heads if "eagerly:" in one or "given up" in one]
+            refused = [
+                f"{part.about.split(':')[0]}: {one}"
+                for part in made.parts()[1:]
+                for one in part.heads
+                if "eagerly: " in one
+            ]
             return {
-                "calls": made._ran(),
+                "calls": made.calls,
                 "way": made.way,
                 "why": [*why, *refused],
                 "breaks": dict(made.breaks),

@@ -27,7 +27,13 @@ _damien = _of(
     sizes={"batch_size": "32"},
     adapted="smaller batches",
 )
-_book = _of("yusugomori/deeplearning-keras-tf2-torch", "08e7b1fbd965eb5d6dbc50fd79c22dc4560ee5ea", "", "_tf.py")
+_book = _of(
+    "yusugomori/deeplearning-keras-tf2-torch",
+    "08e7b1fbd965eb5d6dbc50fd79c22dc4560ee5ea",
+    "",
+    "_tf.py",
+    beside={f"callbacks/{one}.py": f"4/callbacks/{one}.py" for one in ("__init__", "EarlyStopping")},
+)
 _gans = _of(
     "marload/GANs-TensorFlow2",
     "77d851846b7c3675622aca39f4c59314980f2f41",
@@ -53,6 +59,75 @@ _handbook = _of(
 _zoo = _of(
     "ryancheunggit/tensorflow2_model_zoo", "584e015c459ab8e27f0f2f386fd812f78baf7b1f", "", ".py", arguments=("train",)
 )
+
+_ODE = (
+    "adams",
+    "adaptive_huen",
+    "adjoint",
+    "bosh3",
+    "compat",
+    "dopri5",
+    "dopri8",
+    "fixed_adams",
+    "fixed_grid",
+    "interp",
+)
+_ODE += ("misc", "odeint", "rk_common", "solvers", "tsit5", "__init__", "viz_utils")
+_ode = _of(
+    "titu1994/tfdiffeq",
+    "ef646f85cbd0821749a03e7ab51e03e16798fab1",
+    "examples/",
+    ".py",
+    beside={f"tfdiffeq/{name}.py": f"tfdiffeq/{name}.py" for name in _ODE},
+    edits={
+        "tf.enable_eager_execution()": "pass",
+        "tf.train.RMSPropOptimizer": "tf.keras.optimizers.RMSprop",
+        "tf.test.is_gpu_available()": "False",
+        "tf.train.AdamOptimizer": "tf.keras.optimizers.Adam",
+    },
+    without=("visualize",),
+)
+_LANGUAGE = (
+    "layers/__init__.py",
+    "layers/tf/__init__.py",
+    "layers/tf/Attention.py",
+    "layers/tf/LayerNormalization.py",
+    "layers/tf/MultiHeadAttention.py",
+    "layers/tf/PositionalEncoding.py",
+    "layers/tf/ScaledDotProductAttention.py",
+    "utils/__init__.py",
+    "utils/Vocab.py",
+    "utils/tf/__init__.py",
+    "utils/tf/DataLoader.py",
+)
+_language = _of(
+    "yusugomori/deeplearning-keras-tf2-torch",
+    "08e7b1fbd965eb5d6dbc50fd79c22dc4560ee5ea",
+    "6/",
+    "_tf.py",
+    beside={name: f"6/{name}" for name in _LANGUAGE},
+    sizes={"data_dir": "parallel_folder()"},
+    first="from recgraph.benchmarks.public.stand_ins import parallel_folder",
+    adapted="generated sentences",
+)
+_pde = _of("janblechschmidt/PDEsByNNs", "71c9588ae8c9692e313f80cebd10aa499f4dfd7f", "", ".ipynb")
+
+
+def _phil(name: str, folder: str, agent: str, main: str, *beside: str, **more: Any) -> Public:
+    start = f"ReinforcementLearning/PolicyGradient/{folder}/"
+    files = {file: start + file for file in (agent, "utils.py", *beside)}
+    return Public(
+        name,
+        "reinforcement",
+        "philtabor/Youtube-Code-Repository",
+        "eb3aa9733158a4f7c4ba1fefaa812b27ffd889b6",
+        start + main,
+        "Agent.learn",
+        beside=files,
+        where=agent,
+        **more,
+    )
+
 
 PROGRAMS = (
     _docs(

@@ -1,4 +1,4 @@
-"""Runs a public program in all ways at once, each in a process of its own, block by block in turn, and compares them."""
+"""Runs a public program in all ways, each in a process of its own, block by block in turn, and compares the results."""
 
 from __future__ import annotations
 

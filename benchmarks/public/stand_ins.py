@@ -1,4 +1,4 @@
-"""Stands in for what public programs load, play and draw: random data of the same form, two of Gym's games, no displays."""
+"""Stands in for what public programs load, play and draw: random data of the same form, two of Gym's games."""
 
 from __future__ import annotations
 
@@ -38,9 +38,31 @@ IMAGES = {
     "cifar100": ((32, 32, 3), 100),
 }
 TEXTS = ("imdb", "reuters")
-WORDS = (
-    "the sun and moon rise over a quiet river while old men tell new tales of war love rain wind stone and fire".split()
-)
+WORDS = [
+    "the",
+    "sun",
+    "and",
+    "moon",
+    "rise",
+    "over",
+    "a",
+    "quiet",
+    "river",
+    "while",
+    "old",
+    "men",
+    "tell",
+    "new",
+    "tales",
+    "of",
+    "war",
+    "love",
+    "rain",
+    "wind",
+    "stone",
+    "and",
+    "fire",
+]
 
 
 class Nothing:
@@ -159,6 +181,29 @@ def parallel_texts() -> str:
     return str(path)
 
 
+def parallel_folder() -> str:
+    """The same in a folder, as `train.en`, `train.ja` and so on."""
+    pairs = [line.split("\t") for line in Path(parallel_texts()).read_text(encoding="utf-8").splitlines()]
+    folder = Path(tempfile.mkdtemp(prefix="public-"))
+    for name, part in (("train", pairs[:600]), ("dev", pairs[600:650]), ("test", pairs[650:])):
+        for column, language in enumerate(("en", "ja")):
+            (folder / f"{name}.{language}").write_text("\n".join(pair[column] for pair in part) + "\n")
+    return str(folder)
+
+
+def citations(papers: int = 300, words: int = 100, classes: int = 7) -> tuple[Any, ...]:
+    """A graph of papers: links, words, classes of three parts, and what these parts are."""
+    import scipy.sparse as sp
+
+    numbers = np.random.default_rng(0)
+    links = sp.coo_matrix(np.triu(numbers.random((papers, papers)) < 0.02, 1).astype(float))
+    labels = np.eye(classes)[numbers.integers(0, classes, papers)]
+    part = numbers.integers(0, 3, papers)
+    masks = [part == one for one in range(3)]
+    texts = sp.lil_matrix((numbers.random((papers, words)) < 0.1).astype(float))
+    return (links + links.T, texts, *(labels * mask[:, None] for mask in masks), *masks)
+
+
 class _Space:
     def __init__(self, shape: tuple[int, ...], bound: float, n: int = 0) -> None:
         self.shape, self.n = shape, n
@@ -176,6 +221,7 @@ class Game:
     """What Gym's games share. Before version 0.26 `reset` gives an observation and `step` four things."""
 
     limit = 200
+    reward_range = (-math.inf, math.inf)
     is_new = False
 
     def __init__(self) -> None:
