@@ -1,21 +1,17 @@
-"""One adapted program in one way, in a process of its own: `python -m recgraph.benchmarks.public.child WAY FILE ...`.
-
-It takes so many steps whenever the parent writes a line, and answers with a line of JSON on what was standard output.
-"""
+"""One adapted program in one way, in a process of its own, which takes a block of steps whenever its parent says so."""
 
 from __future__ import annotations
 
 import builtins
 import contextlib
 import functools
-import json
 import math
 import os
 import runpy
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -222,21 +218,31 @@ class Way:
         return {}
 
 
-def main() -> None:
-    """The arguments: the way, the file, most steps, most seconds, fewest steps, and the program's own."""
-    way, file, most, seconds, least, *arguments = sys.argv[1:]
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the program prints is of no interest
+def run(connection: Any, way: str, file: Path, limits: tuple[int, float, int], arguments: Sequence[str]) -> None:
+    """Runs a program, and ends the process.
+
+    Args:
+        connection: to the parent.
+        way: one of `WAYS`.
+        file: the adapted program.
+        limits: most steps, most seconds of steps, fewest steps.
+        arguments: of the program.
+    """
+    os.chdir(file.parent)
+    with open("log", "wb") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
     os.environ.setdefault("MPLBACKEND", "agg")
 
     def ask() -> None:
-        print("{}", file=answers, flush=True)
-        if not sys.stdin.readline():
+        connection.send({})
+        if not connection.recv():
             raise Enough
 
-    run = Way(way)
-    steps = Steps(ask, int(most), float(seconds), int(least), run.state)
-    builtins.__dict__.update(__public_step__=steps.timed, __public_function__=run.function, __public_tick__=steps.tick)
+    made = Way(way)
+    steps = Steps(ask, *limits, made.state)
+    names = {"__public_step__": steps.timed, "__public_function__": made.function, "__public_tick__": steps.tick}
+    builtins.__dict__.update(names)
     raised = ""
     try:
         import keras
@@ -245,14 +251,16 @@ def main() -> None:
 
         stand_ins.install()
         keras.utils.set_random_seed(0)
-        sys.argv, sys.path[:0] = [file, *arguments], [str(Path(file).parent)]
-        with run.block():
-            runpy.run_path(file, run_name="__main__")
+        sys.argv, sys.path[:0] = [str(file), *arguments], [str(file.parent)]
+        with made.block():
+            runpy.run_path(str(file), run_name="__main__")
     except (Enough, SystemExit):
         pass
     except BaseException as error:  # the program's own
         traceback.print_exc()
         raised = f"{type(error).__name__}: {error}"[:500]
+    sys.stdout.flush()
+    sys.stderr.flush()
     if not steps.variables and steps.times:
         steps._look()
     result = {
@@ -262,9 +270,9 @@ def main() -> None:
         "states": steps.states,
         "variables": steps.variables,
         "raised": raised,
-        **run.told(),
+        **made.told(),
     }
-    print(json.dumps(_finite(result)), file=answers, flush=True)
+    connection.send(_finite(result))
     os._exit(0)  # threads of the program's do not hold it up
 
 
@@ -275,7 +283,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _finite(one) for key, one in value.items()}
     return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value
-
-
-if __name__ == "__main__":
-    main()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
-import json
 import math
+import multiprocessing
 import statistics
-import subprocess
-import sys
-import threading
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from recgraph.benchmarks.public import child
 from recgraph.benchmarks.public.adapting import WAYS, CannotAdapt, Public, adapted, code_of
 from recgraph.benchmarks.public.child import BLOCK, LOOKED_AT
 
@@ -79,55 +78,51 @@ def prepared(program: Public, folder: Path | None, work: Path) -> tuple[dict[str
     return files, why
 
 
+# Processes are forks of one that has imported these and computed nothing: they begin at once, and apart.
+_FORKS: Final = multiprocessing.get_context("forkserver")
+_IMPORTED: Final = ["tensorflow", "keras", "matplotlib.pyplot", "sklearn.datasets"]
+
+
 class _Child:
     """A process that takes steps when it is told to."""
 
-    def __init__(self, way: str, file: Path, limits: Limits, arguments: Iterable[str]) -> None:
+    def __init__(self, way: str, file: Path, limits: Limits, arguments: Sequence[str]) -> None:
         self.way, self.result = way, dict[str, Any]()
-        options = map(str, (way, file.name, limits.most, limits.seconds, limits.least, *arguments))
-        self._log = (file.parent / "log").open("w", encoding="utf-8")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "recgraph.benchmarks.public.child", *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            cwd=file.parent,
-            text=True,
-        )
+        self._connection, theirs = _FORKS.Pipe()
+        steps = limits.most, limits.seconds, limits.least
+        self._process = _FORKS.Process(target=child.run, args=(theirs, way, file, steps, arguments), daemon=True)
+        self._process.start()
+        theirs.close()
 
     def wait(self, patience: float) -> bool:
         """Waits for the end of a block, or of the setting up; whether there are more steps."""
-        assert self._process.stdout is not None
-        timer = threading.Timer(patience, self._process.kill)
-        timer.start()
-        try:
-            line = self._process.stdout.readline()
-        finally:
-            timer.cancel()
-        answer = json.loads(line) if line.endswith("\n") else {"raised": "the process ended, or took too long"}
+        answer = {"raised": "the process ended, or took too long"}
+        with contextlib.suppress(EOFError):
+            if self._connection.poll(patience):
+                answer = self._connection.recv()
         if not answer:
             return True
         self.result = answer
-        self._process.wait()
-        self._log.close()
+        self._process.kill()
+        self._process.join()
         return False
 
     def go(self) -> None:
         """Lets it take a block of steps."""
-        assert self._process.stdin is not None
-        print(file=self._process.stdin, flush=True)
+        self._connection.send(True)
 
 
-def run(files: Mapping[str, Path], limits: Limits, arguments: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+def run(files: Mapping[str, Path], limits: Limits, arguments: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
     """What became of each way."""
+    _FORKS.set_forkserver_preload(_IMPORTED)
     children = [_Child(way, file, limits, arguments) for way, file in files.items()]
-    going = [child for child in children if child.wait(limits.patience)]
+    going = [one for one in children if one.wait(limits.patience)]
     while going:
-        for child in list(going):
-            child.go()
-            if not child.wait(limits.patience):
-                going.remove(child)
-    return {child.way: child.result for child in children}
+        for one in list(going):
+            one.go()
+            if not one.wait(limits.patience):
+                going.remove(one)
+    return {one.way: one.result for one in children}
 
 
 def difference(one: dict[str, Any], other: dict[str, Any]) -> str:
