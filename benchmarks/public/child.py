@@ -19,6 +19,9 @@ from typing import Any
 BLOCK = 5
 # The step after which variables are compared.
 LOOKED_AT = 30
+# How much a variable is changed, relatively, where it is asked how far rounding drives a program apart.
+NUDGE = 1e-6
+NUDGED = "nudged"
 # Objects of the program that are looked through for variables, and how deep.
 DEPTH = 3
 
@@ -42,6 +45,7 @@ class Steps:
         self.results: list[list[float]] = []
         self.states: list[Any] = []
         self.variables: list[float] = []
+        self.is_nudged = False
         self._started, self._depth = 0.0, 0
         self._names: dict[str, Any] = {}
 
@@ -69,8 +73,8 @@ class Steps:
         if self._started:
             self._end([])
         frame = sys._getframe(1)
-        self._begin(None, ())
         self._names = {**frame.f_globals, **frame.f_locals}
+        self._begin(None, ())
 
     def _begin(self, function: Any, arguments: tuple[Any, ...]) -> None:
         taken = len(self.times)
@@ -84,6 +88,10 @@ class Steps:
             inner = getattr(function, "function", getattr(function, "python_function", function))
             closure = inspected(inner)
             self._names = {**getattr(inner, "__globals__", {}), **closure, "arguments": arguments}
+        if self.is_nudged and not taken:
+            for variable in variables_in(self._names):
+                if "float" in str(variable.dtype):
+                    variable.assign(variable * (1.0 + NUDGE))
         self._started = time.perf_counter()
 
     def _end(self, digest: list[float]) -> None:
@@ -241,6 +249,7 @@ def run(connection: Any, way: str, file: Path, limits: tuple[int, float, int], a
 
     made = Way(way)
     steps = Steps(ask, *limits, made.state)
+    steps.is_nudged = way == NUDGED
     names = {"__public_step__": steps.timed, "__public_function__": made.function, "__public_tick__": steps.tick}
     builtins.__dict__.update(names)
     raised = ""

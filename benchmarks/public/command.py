@@ -26,6 +26,7 @@ WHAT = {
     "coexec+callees": "parts, co-executed",
 }
 FASTER, SOON, SLOWER = 1.5, 20, 0.97
+OURS = ("decorated", "unmodified")
 
 
 def measured(name: str, folder: Path | None, work: Path, limits: running.Limits) -> dict[str, Any]:
@@ -37,6 +38,8 @@ def measured(name: str, folder: Path | None, work: Path, limits: running.Limits)
         return {"program": name, "kind": program.kind, "raised": str(error), "ways": {}}
     results = running.run(files, limits, program.arguments)
     row = running.summary(program, results)
+    if any(row["ways"].get(way, {}).get("difference", "").startswith(("step", "variables")) for way in OURS):
+        row["drift"] = running.drift(files, results["eager"], program.arguments)
     explained = files["eager"].parent.parent
     for way, result in results.items():
         (explained / f"{way}.txt").write_text(result.pop("explain", "") or result.get("raised", ""), encoding="utf-8")
@@ -65,19 +68,33 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             lines.append([row["program"], row["kind"], "", f"eagerly: {row.get('raised', '')[:60]}", *[""] * 8])
             continue
         cells = [row["program"], row["kind"], f"{row['eager_ms']:.1f}"]
-        for way in ("decorated", "unmodified"):
-            cells += _cells(row["ways"].get(way, {"difference": "cannot be adapted"}))
+        for way in OURS:
+            cells += _cells(row["ways"].get(way, {"difference": "cannot be adapted"}), row.get("drift", ""))
         own = row["ways"].get("tf.function", {"difference": "cannot be adapted"})
         lines.append([*cells, _fault(own) or f"{own['speed']:.1f}"])
     return report.markdown(header, lines)
 
 
-def _cells(way: dict[str, Any]) -> list[str]:
+def _cells(way: dict[str, Any], drift: str) -> list[str]:
     if "as" not in way:
         return [_fault(way), "", "", ""]
     what = WHAT.get(way["as"], way["as"])
-    fault = _fault(way)
+    fault = "drifts" if _drifts(way, drift) else _fault(way)
     return [f"{what}, {fault}" if fault else what, f"{way['speed']:.1f}", str(way["decided"]), f"{way['seconds']:.1f}"]
+
+
+def _drifts(way: dict[str, Any], drift: str) -> bool:
+    """Whether a difference is no larger than that which a change in the last digits makes."""
+    return (
+        bool(drift)
+        and way["difference"].startswith(("step", "variables"))
+        and _step(way["difference"]) * 2 > _step(drift)
+    )
+
+
+def _step(text: str) -> int:
+    """The step at which results differ."""
+    return int(text.split()[1]) if text.startswith("step") else 1000
 
 
 def _fault(way: dict[str, Any]) -> str:
@@ -89,12 +106,16 @@ def shares(rows: Sequence[dict[str, Any]]) -> str:
     """What part of the programs is equal, whole, fast and soon."""
     there = [row for row in rows if row["ways"]]
     lines = [f"{len(there)} programs of {len(rows)} run here at all."]
-    for way in ("decorated", "unmodified"):
+    for way in OURS:
         every = [one for row in there if "as" in (one := row["ways"].get(way, {}))]
+        drifting = [
+            one for row in there if "as" in (one := row["ways"].get(way, {})) and _drifts(one, row.get("drift", ""))
+        ]
         if not every:
             continue
         parts = {
             "equal to eager": sum(not one["difference"] for one in every),
+            "apart by rounding, as eager is from itself": len(drifting),
             "whole graphs": sum(one["as"] == "graph" for one in every),
             f"over {FASTER} times as fast": sum(one["speed"] > FASTER for one in every),
             f"decided within {SOON} steps": sum(one["decided"] <= SOON for one in every),

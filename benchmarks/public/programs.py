@@ -18,7 +18,14 @@ def _of(repo: str, commit: str, start: str = "", end: str = "", **shared: Any) -
 
 
 _docs = _of("tensorflow/docs", "7c3650212740204359d4ceae481abc79345541be", "site/en/", ".ipynb")
-_keras = _of("keras-team/keras-core", "3a464f904dc8dd09de9c51d248a7fe7c575d7f3e", "", ".py")
+_keras = _of(
+    "keras-team/keras-core",
+    "3a464f904dc8dd09de9c51d248a7fe7c575d7f3e",
+    "",
+    ".py",
+    edits={"keras_core": "keras"},
+)
+_FEWER = {"reshape(60000, 784)": "reshape(-1, 784)", "reshape(10000, 784)": "reshape(-1, 784)", "10000": "128"}
 _damien = _of(
     "aymericdamien/TensorFlow-Examples",
     "6dcbe14649163814e72a22a999f20c5e247ce988",
@@ -166,6 +173,7 @@ PROGRAMS = (
         "train_step",
         adapted="random weights, pictures of 64 pixels",
         sizes={"max_dim": "64"},
+        without=("tensor_to_image",),
     ),
     _docs(
         "tutorial: translation with attention",
@@ -182,11 +190,32 @@ PROGRAMS = (
         "classification",
         "guide/mixed_precision",
         "train_step",
-        sizes={"num_units": "64"},
-        adapted="64 units",
+        edits={
+            **_FEWER,
+            ".dtype.name": ".dtype",
+            "optimizer.get_scaled_loss(loss)": "optimizer.scale_loss(loss)",
+            "optimizer.get_unscaled_gradients(scaled_gradients)": "scaled_gradients",
+            "8192": "64",
+            "range(5)": "range(20)",
+        },
+        adapted="batches of 64; the methods of Keras 3 for scaled losses",
     ),
-    _docs("guide: layers and models", "VAE", "guide/keras/custom_layers_and_models", "loop", commit="4d057d673"),
-    _docs("guide: train and evaluate", "classification", "guide/keras/train_and_evaluate", "loop", commit="cc14a8a40"),
+    _docs(
+        "guide: layers and models",
+        "VAE",
+        "guide/keras/custom_layers_and_models",
+        "loop",
+        commit="4d057d673",
+        edits=_FEWER,
+    ),
+    _docs(
+        "guide: train and evaluate",
+        "classification",
+        "guide/keras/train_and_evaluate",
+        "loop",
+        commit="cc14a8a40",
+        edits=_FEWER,
+    ),
     _docs("guide: eager MNIST", "classification", "guide/eager", "train_step", commit="10783a1a7"),
     _keras(
         "Keras guide: training loop", "classification", "guides/writing_a_custom_training_loop_in_tensorflow", "loop"

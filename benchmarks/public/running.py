@@ -200,6 +200,15 @@ def outcome(way: str, result: dict[str, Any], step: str) -> str:
     return ""
 
 
+def drift(files: Mapping[str, Path], eager: dict[str, Any], arguments: Sequence[str]) -> str:
+    """Where eager execution differs from itself after a change in the last digits; "" if it does not.
+
+    Programs that amplify rounding, such as games between two networks, tell nothing by later steps.
+    """
+    limits = Limits(LOOKED_AT + 1, math.inf, LOOKED_AT + 1)
+    return difference(eager, run({child.NUDGED: files["eager"]}, limits, arguments)[child.NUDGED])
+
+
 def summary(program: Public, results: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """The figures of the table."""
     eager = results["eager"]

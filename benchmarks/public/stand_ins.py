@@ -22,6 +22,7 @@ DRAWING = (
     "tensorflow_docs.vis.embed",
     "tensorflow_probability",
     "seaborn",
+    "tensorflow_hub",
     "wandb",
     "pyvirtualdisplay",
     "cv2",

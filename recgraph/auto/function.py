@@ -119,7 +119,7 @@ class Automatic(Speculated):
         else:
             observed = max(self.profiled_calls - self.profile.returned_calls, 0)
             compared = Contest((EAGER, GRAPH), measured={GRAPH: [1.0] * GRAPH_CALLS}).more
-            more = observed + 1 + GRAPH_CALLS - len(self._graph_seconds) + compared
+            more = observed + (not self.has_graphs) + GRAPH_CALLS - len(self._graph_seconds) + compared
         return f"undecided, at most {counted(more, 'more step')} from here"
 
     def _heads(self) -> list[str]:

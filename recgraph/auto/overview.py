@@ -52,7 +52,7 @@ class Looking:
     """
 
     def __init__(self, names: Any = dict) -> None:
-        self.seconds: collections.Counter[tuple[str, str]] = collections.Counter()
+        self.seconds: dict[tuple[str, str], float] = collections.defaultdict(float)
         self.total = 0.0
         self._names = names
         self._over = threading.Event()
@@ -156,7 +156,7 @@ def overview(title: str, looking: Looking, things: Iterable[Any]) -> str:
     """
     rows = [row_of(one) for one in things]
     total = looking.total or 1e-9
-    by_name: dict[str, dict[str, float]] = collections.defaultdict(dict)
+    by_name: dict[str, dict[str, float]] = collections.defaultdict(dict)  # by function and kind
     for (name, kind), seconds in looking.seconds.items():
         by_name[name][kind] = seconds
     lines = [f"{title} took {total:.1f} s."]
