@@ -115,7 +115,7 @@ def _after_future(tree: ast.Module) -> int:
 # What Keras calls otherwise since version 3; weights that are not downloaded; statements that show or store something.
 _KEYWORDS = {"lr": "learning_rate"}
 _METHODS = {"reset_states": "reset_state"}
-_SHOWING = ("summary", "save_weights", "show", "savefig", "render")
+_SHOWING = ("summary", "save_weights", "load_weights", "show", "savefig", "render")
 
 
 class _Changes(ast.NodeTransformer):

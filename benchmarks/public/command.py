@@ -150,7 +150,7 @@ def reasons(rows: Sequence[dict[str, Any]]) -> str:
 @click.option("--only", type=Several(EVERY), help="Names; all by default.")
 @click.option("--fixed", is_flag=True, help="The further programs that were fixed before they were run.")
 @click.option("--steps", default=100, show_default=True, help="Most steps.")
-@click.option("--seconds", default=20.0, show_default=True, help="Of steps, of each way; at least 40 steps are taken.")
+@click.option("--seconds", default=20.0, show_default=True, help="Of steps, of each way; at least 25 steps are taken.")
 @report.out_option
 def main(
     folder: Path | None,
@@ -163,7 +163,7 @@ def main(
 ) -> None:
     """Run public imperative programs in four ways, interleaved, each in a process of its own."""
     work = work or Path(tempfile.mkdtemp(prefix="recgraph-public-"))
-    limits = running.Limits(steps, seconds, min(steps, 40))
+    limits = running.Limits(steps, seconds, min(steps, 25))
     rows: list[dict[str, Any]] = []
     for name in only or [one.name for one in (FIXED if fixed else PROGRAMS)]:
         rows.append(measured(name, folder, work.resolve(), limits))

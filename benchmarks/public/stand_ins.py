@@ -111,7 +111,8 @@ def install() -> None:
             module = importlib.import_module(f"{package}.{name}")
             module.load_data = _images(form, classes)  # type: ignore[attr-defined]
         for name in TEXTS:
-            importlib.import_module(f"{package}.{name}").load_data = texts  # type: ignore[attr-defined]
+            module = importlib.import_module(f"{package}.{name}")
+            module.load_data, module.get_word_index = texts, word_index  # type: ignore[attr-defined]
         importlib.import_module(f"{package}.boston_housing").load_data = houses  # type: ignore[attr-defined]
     for package in ("keras.utils", "keras._tf_keras.keras.utils"):
         importlib.import_module(package).get_file = file  # type: ignore[attr-defined]
@@ -145,6 +146,11 @@ def texts(*_: Any, num_words: int | None = None, maxlen: int | None = None, **na
         return found, numbers.integers(0, 2, EXAMPLES)
 
     return part(), part()
+
+
+def word_index(*_: Any) -> dict[str, int]:
+    """The numbers of words."""
+    return {f"word{number}": number for number in range(1, 5000)}
 
 
 def houses(*_: Any, **named: Any) -> Any:

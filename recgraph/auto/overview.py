@@ -23,6 +23,10 @@ from recgraph.speculate.run.function import SpeculatedCalls
 PERIOD = 0.005
 # Lines that are named where time goes that belongs to no function.
 SHOWN = 3
+# The part of the time from which on a function is told of by itself, and from which on what is in none is much.
+WORTH, LARGE = 0.01, 0.3
+# Where our own files are.
+OURS: Final = f"{Path(__file__).parents[1]}/"
 GRAPHS, CONVERSIONS, OBSERVED, COEXECUTED, EAGERLY = "in graphs", "conversions", "observed", "co-executed", "eagerly"
 _CALLS = SpeculatedCalls
 _KINDS: Final[dict[types.CodeType, str]] = {
@@ -101,7 +105,9 @@ class Looking:
 def fitting(remark: Remark) -> str:
     """What to do about a remark: about a line of a library's, its users can change only what leads there."""
     file = remark.where.rpartition(":")[0]
-    if not remark.remedy or not known.is_installed(file):
+    if not remark.remedy:
+        return "see the line"
+    if not known.is_installed(file):
         return remark.remedy
     parts = Path(file).parts
     at = max((i for i, part in enumerate(parts) if part in ("site-packages", "dist-packages")), default=-2)
@@ -133,17 +139,15 @@ def row_of(one: Any) -> Row:
     """What is to be said of something that has an `explain()`."""
     parts = one.parts() if isinstance(one, Automatic) else [one.explain()]
     remarks = [remark for part in parts for remark in part.remarks if remark.kind in _AGAINST]
-    where = getattr(one, "where", "")
     code = getattr(getattr(one, "function", None), "__code__", None)
-    if code is not None:
-        where = f"{code.co_filename}:{code.co_firstlineno}"
-    return Row(
-        getattr(one, "name", "") or parts[0].about.partition(":")[0],
-        where,
-        getattr(one, "calls", {}),
-        getattr(one, "undecided", ""),
-        remarks,
-    )
+    where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else getattr(one, "where", "")
+    name = getattr(one, "name", "") or parts[0].about.partition(":")[0]
+    return Row(name, _of_programs(where), getattr(one, "calls", {}), getattr(one, "undecided", ""), remarks)
+
+
+def _of_programs(where: str) -> str:
+    """A line, unless it is ours: what stands in for calls of Keras."""
+    return "Keras" if where.startswith(OURS) else where
 
 
 def overview(title: str, looking: Looking, things: Iterable[Any]) -> str:
@@ -154,27 +158,42 @@ def overview(title: str, looking: Looking, things: Iterable[Any]) -> str:
         looking: what was seen of it.
         things: what became of its functions: objects with an `explain()`.
     """
-    rows = [row_of(one) for one in things]
-    total = looking.total or 1e-9
-    by_name: dict[str, dict[str, float]] = collections.defaultdict(dict)  # by function and kind
+    spent: dict[str, dict[str, float]] = collections.defaultdict(dict)  # by function and kind
     for (name, kind), seconds in looking.seconds.items():
-        by_name[name][kind] = seconds
+        spent[name][kind] = seconds
+    rest = spent.pop("", {})
+    rows = sorted(map(row_of, things), key=lambda row: -sum(spent[row.name].values()))
+    total = max(looking.total, 1e-9)
     lines = [f"{title} took {total:.1f} s."]
-    rows.sort(key=lambda row: -sum(by_name.get(row.name, {}).values()))
-    for row in rows:
-        spent = by_name.get(row.name, {})
-        seconds = sum(spent.values())
-        share = f"{seconds:.1f} s, {seconds / total:.0%} of it"
-        calls = ", ".join(f"{count} {_WORDS.get(kind, kind)}" for kind, count in row.calls.items() if count)
-        kinds = ", ".join(f"{kind} {one:.1f} s" for kind, one in sorted(spent.items(), key=lambda pair: -pair[1]))
-        lines.append(f"  {row.name} ({row.where}): {share}{' (' + kinds + ')' if len(spent) > 1 else ''}.")
-        lines.append(f"    Calls: {calls or 'none'}.{' ' + row.state.capitalize() + '.' if row.state else ''}")
-    rest = by_name.pop("", {})
-    where = [f"{line} {one:.1f} s" for line, one in sorted(rest.items(), key=lambda pair: -pair[1])[:SHOWN] if line]
-    seconds = sum(rest.values())
-    most = f", most at {', '.join(where)}" if where else ""
-    lines.append(f"  Everything else: {seconds:.1f} s, {seconds / total:.0%} of it{most}.")
+    shown = [row for row in rows if row.remarks or row.state or sum(spent[row.name].values()) >= WORTH * total]
+    for row in shown:
+        lines += _told(row, spent[row.name], total)
+    if left := [row for row in rows if row not in shown]:
+        lines.append(f"  {counted(len(left), 'function')} more, each with less than {WORTH:.0%} of it.")
+    lines += _elsewhere(rest, total)
     return "\n".join([*lines, *_reasons(rows)])
+
+
+def _told(row: Row, spent: Mapping[str, float], total: float) -> list[str]:
+    kinds = ", ".join(f"{kind} {one:.1f} s" for kind, one in sorted(spent.items(), key=lambda pair: -pair[1]))
+    calls = ", ".join(f"{count} {_WORDS.get(kind, kind)}" for kind, count in row.calls.items() if count)
+    where, seconds = f" ({row.where})" if row.where else "", sum(spent.values())
+    state = f" {row.state.capitalize()}." if row.state else ""
+    return [
+        f"  {row.name}{where}: {seconds:.1f} s, {seconds / total:.0%} of it{f' ({kinds})' if len(spent) > 1 else ''}.",
+        f"    Calls: {calls or 'none'}.{state}",
+    ]
+
+
+def _elsewhere(rest: Mapping[str, float], total: float) -> list[str]:
+    """Where time went that belongs to no function: what the graphs cannot make faster."""
+    most = sorted(((line, one) for line, one in rest.items() if line), key=lambda pair: -pair[1])[:SHOWN]
+    where = f", most at {', '.join(f'{line} ({one:.1f} s)' for line, one in most)}" if most else ""
+    seconds = sum(rest.values())
+    lines = [f"  Everything else: {seconds:.1f} s, {seconds / total:.0%} of it{where}."]
+    if seconds > LARGE * total:
+        lines.append("    To do: where these lines compute with TensorFlow, put a whole step into a function.")
+    return lines
 
 
 def _reasons(rows: list[Row]) -> list[str]:
@@ -182,7 +201,7 @@ def _reasons(rows: list[Row]) -> list[str]:
     for row in rows:
         for remark in sorted(row.remarks, key=lambda one: -one.count):
             times = f", {counted(remark.count, 'time')}" if remark.count else ""
-            where = f"{remark.where}, " if remark.where else ""
+            where = f"{_of_programs(remark.where)}, " if remark.where else ""
             found.append(f"  {where}{row.name}{times}: {remark.text}. To do: {fitting(remark)}.")
     if not found:
         return ["Nothing kept a call from running as a graph."]
