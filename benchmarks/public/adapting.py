@@ -153,7 +153,7 @@ class _Changes(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self.generic_visit(node)
         if node.name in self._program.instead:
-            ours = ast.parse(self._program.instead[node.name]).body[0]
+            ours = ast.parse(self._program.instead[node.name].strip()).body[0]
             assert isinstance(ours, ast.FunctionDef)
             node.args, node.body, node.decorator_list = ours.args, ours.body, []
         elif node.name in self._program.without:

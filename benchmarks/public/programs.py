@@ -117,6 +117,11 @@ _language = _of(
     first="from recgraph.benchmarks.public.stand_ins import parallel_folder",
     adapted="generated sentences",
 )
+_CITATIONS = """
+def load_data(name):
+    from recgraph.benchmarks.public.stand_ins import citations
+    return citations()
+"""
 _pde = _of("janblechschmidt/PDEsByNNs", "71c9588ae8c9692e313f80cebd10aa499f4dfd7f", "", ".ipynb")
 
 
@@ -174,6 +179,7 @@ PROGRAMS = (
         adapted="random weights, pictures of 64 pixels",
         sizes={"max_dim": "64"},
         without=("tensor_to_image",),
+        edits={"tf.keras.applications.vgg19.decode_predictions(prediction_probabilities.numpy())[0]": "[]"},
     ),
     _docs(
         "tutorial: translation with attention",
@@ -216,7 +222,14 @@ PROGRAMS = (
         commit="cc14a8a40",
         edits=_FEWER,
     ),
-    _docs("guide: eager MNIST", "classification", "guide/eager", "train_step", commit="10783a1a7"),
+    _docs(
+        "guide: eager MNIST",
+        "classification",
+        "guide/eager",
+        "train_step",
+        commit="10783a1a7",
+        edits={"model.load_weights('weights')": "None", "status.assert_consumed()": "pass"},
+    ),
     _keras(
         "Keras guide: training loop", "classification", "guides/writing_a_custom_training_loop_in_tensorflow", "loop"
     ),
@@ -301,6 +314,70 @@ PROGRAMS = (
         "89b0ca1b9cd5dc1a6517c793a92dcdcf4c77f84a",
         "maml.ipynb",
         "train_maml.loop",
+    ),
+    _ode(
+        "neural ODE",
+        "neural ODE",
+        "ode_demo",
+        "loop",
+        arguments=("--data_size", "60", "--batch_time", "5"),
+        adapted="60 points",
+    ),
+    _ode(
+        "neural ODE of a circle",
+        "neural ODE",
+        "circular_ode_demo",
+        "loop",
+        arguments=("--data_size", "60", "--batch_time", "5"),
+        adapted="60 points",
+    ),
+    _language("book: encoder and decoder", "translation", "03_encoder_decoder", "train_step"),
+    _language("book: attention", "translation", "05_attention", "train_step"),
+    _language("book: transformer", "translation", "07_transformer", "train_step"),
+    _pde("PINN: Burgers", "PINN", "PINN_Solver", "train_step", sizes={"N_r": "1000"}, adapted="1,000 points"),
+    _pde(
+        "deep BSDE",
+        "PDE",
+        "DeepBSDE_Solver",
+        "DeepBSDE.train",
+        sizes={"dim": "10", "mc_iter": "100", "N_runs": "2"},
+        adapted="10 dimensions",
+    ),
+    _phil("DDPG by Tabor", "DDPG/tensorflow2/pendulum", "ddpg_tf2.py", "main_ddpg.py", "buffer.py", "networks.py"),
+    _phil(
+        "TD3 by Tabor",
+        "TD3/tf2",
+        "td3_tf2.py",
+        "main.py",
+        edits={"BipedalWalker-v2": "Pendulum-v0"},
+        adapted="a pendulum",
+    ),
+    Public(
+        "policy gradients by Géron",
+        "reinforcement",
+        "ageron/handson-ml3",
+        "e3f3f9e66d58cfa1d068a498433063a1d3fba9ef",
+        "18_reinforcement_learning.ipynb",
+        "play_one_step",
+        without=("show_one_episode", "plot_environment"),
+        sizes={"os.environ['TF_USE_LEGACY_KERAS']": "'0'"},
+        edits={"import tf_keras": "pass"},
+    ),
+    Public(
+        "GCN",
+        "graph network",
+        "dragen1860/TensorFlow-2.x-Tutorials",
+        "9861a308283d17693d497fdfaab20b92c0b26d08",
+        "20-GCN/train.py",
+        "loop",
+        beside={f"{one}.py": f"20-GCN/{one}.py" for one in ("layers", "inits", "models", "config", "utils", "metrics")},
+        instead={"load_data": _CITATIONS},
+        edits={
+            "import  networkx as nx": "",
+            "from    scipy.sparse.linalg.eigen.arpack import eigsh": "",
+            "np.bool)": "bool)",
+        },
+        adapted="300 generated papers",
     ),
     Public(
         "himmelblau",
