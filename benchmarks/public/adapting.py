@@ -148,6 +148,7 @@ class _Changes(ast.NodeTransformer):
                 keyword.value = ast.Constant(None)
         if isinstance(node.func, ast.Attribute):
             node.func.attr = _METHODS.get(node.func.attr, node.func.attr)
+            _give_shapes(node, node.func)
         return node.args[0] if node.args and self._is_left_out(node.func) else node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -168,6 +169,21 @@ class _Changes(ast.NodeTransformer):
 
     def _is_left_out(self, node: ast.AST) -> bool:
         return not self._keeps_functions and is_tf_function(node)
+
+
+def _give_shapes(call: ast.Call, function: ast.Attribute) -> None:
+    """Since version 3 Keras takes a shape for a shape only, no number, and has `add_variable` no more."""
+    if function.attr == "add_variable":
+        function.attr = "add_weight"
+        names = ("name", "shape", "dtype", "initializer", "regularizer", "trainable")
+        call.keywords += [ast.keyword(name, value) for name, value in zip(names, call.args, strict=False)]
+        call.args = []
+    if function.attr == "add_weight":
+        for keyword in call.keywords:
+            if keyword.arg == "shape" and isinstance(keyword.value, (ast.Attribute, ast.Subscript, ast.Constant)):
+                keyword.value = ast.Tuple([keyword.value], ast.Load())
+    if function.attr == "Input" and call.args and isinstance(call.args[0], (ast.Constant, ast.Name)):
+        call.args[0] = ast.Tuple([call.args[0]], ast.Load())
 
 
 def is_tf_function(node: ast.AST) -> bool:

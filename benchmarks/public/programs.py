@@ -17,13 +17,22 @@ def _of(repo: str, commit: str, start: str = "", end: str = "", **shared: Any) -
     return make
 
 
+# The games give what Gym's give since version 0.26.
+_NEW_GYM = "import sys, gymnasium; sys.modules['gym'] = gymnasium"
 _docs = _of("tensorflow/docs", "7c3650212740204359d4ceae481abc79345541be", "site/en/", ".ipynb")
 _keras = _of(
     "keras-team/keras-core",
     "3a464f904dc8dd09de9c51d248a7fe7c575d7f3e",
     "",
     ".py",
-    edits={"keras_core": "keras"},
+    edits={
+        "keras_core": "keras",
+        "backend.Variable": "Variable",
+        "[-10000:]": "[-128:]",
+        "[:-10000]": "[:-128]",
+        "(60000, 784)": "(-1, 784)",
+        "(10000, 784)": "(-1, 784)",
+    },
 )
 _FEWER = {"reshape(60000, 784)": "reshape(-1, 784)", "reshape(10000, 784)": "reshape(-1, 784)", "10000": "128"}
 _damien = _of(
@@ -90,6 +99,7 @@ _ode = _of(
         "tf.enable_eager_execution()": "pass",
         "tf.train.RMSPropOptimizer": "tf.keras.optimizers.RMSprop",
         "tf.test.is_gpu_available()": "False",
+        "seaborn-paper": "default",
         "tf.train.AdamOptimizer": "tf.keras.optimizers.Adam",
     },
     without=("visualize",),
@@ -157,7 +167,7 @@ PROGRAMS = (
         "reinforcement",
         "tutorials/reinforcement_learning/actor_critic",
         "train_step",
-        first="import sys, gymnasium; sys.modules['gym'] = gymnasium",
+        first=_NEW_GYM,
         sizes={"max_steps_per_episode": "40"},
         adapted="episodes of at most 40 steps",
     ),
@@ -234,7 +244,13 @@ PROGRAMS = (
         "Keras guide: training loop", "classification", "guides/writing_a_custom_training_loop_in_tensorflow", "loop"
     ),
     _keras("Keras: custom workflow", "regression", "examples/demo_custom_tf_workflow", "train_step"),
-    _keras("Keras: actor-critic", "reinforcement", "examples/keras_io/tensorflow/rl/actor_critic_cartpole", "loop"),
+    _keras(
+        "Keras: actor-critic",
+        "reinforcement",
+        "examples/keras_io/tensorflow/rl/actor_critic_cartpole",
+        "loop",
+        first=_NEW_GYM,
+    ),
     _keras("Keras: deep dream", "vision", "examples/keras_io/tensorflow/generative/deep_dream", "gradient_ascent_step"),
     _keras(
         "Keras: style transfer",
@@ -290,10 +306,6 @@ PROGRAMS = (
         "regression",
         "04-Linear-Regression/main",
         "main.loop",
-        edits={
-            "self.add_variable('meanless-name', [13, 1])": "self.add_weight(shape=[13, 1])",
-            "self.add_variable('meanless-name', [1])": "self.add_weight(shape=[1])",
-        },
     ),
     _dragen("autoencoder", "autoencoder", "11-AE/main", "loop"),
     _dragen("VAE", "VAE", "12-VAE/main", "loop"),
@@ -343,14 +355,23 @@ PROGRAMS = (
         sizes={"dim": "10", "mc_iter": "100", "N_runs": "2"},
         adapted="10 dimensions",
     ),
-    _phil("DDPG by Tabor", "DDPG/tensorflow2/pendulum", "ddpg_tf2.py", "main_ddpg.py", "buffer.py", "networks.py"),
+    _phil(
+        "DDPG by Tabor",
+        "DDPG/tensorflow2/pendulum",
+        "ddpg_tf2.py",
+        "main_ddpg.py",
+        "buffer.py",
+        "networks.py",
+        sizes={"batch_size": "8"},
+        adapted="batches of 8",
+    ),
     _phil(
         "TD3 by Tabor",
         "TD3/tf2",
         "td3_tf2.py",
         "main.py",
-        edits={"BipedalWalker-v2": "Pendulum-v0"},
-        adapted="a pendulum",
+        edits={"BipedalWalker-v2": "Pendulum-v0", "batch_size=100": "batch_size=8"},
+        adapted="a pendulum, batches of 8",
     ),
     Public(
         "policy gradients by Géron",

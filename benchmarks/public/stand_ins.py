@@ -169,7 +169,7 @@ def file(fname: str | None = None, origin: str = "", **_: Any) -> str:
     if path.suffix in (".jpg", ".jpeg", ".png"):
         from PIL import Image
 
-        Image.fromarray(numbers.integers(0, 256, (64, 64, 3)).astype(np.uint8)).save(path)
+        Image.fromarray(numbers.integers(0, 256, (224, 224, 3)).astype(np.uint8)).save(path)
     elif path.suffix == ".csv":
         rows = [[*numbers.normal(size=4).round(2), numbers.integers(0, 3)] for _ in range(120)]
         path.write_text("\n".join(",".join(map(str, row)) for row in [["120", "4", "a", "b", "c"], *rows]) + "\n")
