@@ -382,7 +382,7 @@ PROGRAMS = (
         "play_one_step",
         without=("show_one_episode", "plot_environment"),
         sizes={"os.environ['TF_USE_LEGACY_KERAS']": "'0'"},
-        edits={"import tf_keras": "pass"},
+        edits={"import tf_keras": "pass", "env.step(int(action))": "env.step(int(action[0, 0]))"},
     ),
     Public(
         "GCN",

@@ -28,6 +28,7 @@ def short_contests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rounds of two steps: what is decided does not matter here."""
     monkeypatch.setattr(contest, "BLOCKS", (2, 2))
     monkeypatch.setattr(contest, "HOPELESS", (1e9, 1e9))
+    monkeypatch.setattr(choosing, "ENOUGH", 1e9)
 
 
 def parts(x: Any) -> Iterator[Any]:
@@ -102,8 +103,8 @@ def test_what_does_not_convert_whole_runs_by_its_parts() -> None:
         "Model.gradient",
         "Model.update",
     }
-    assert {"eager", "callees"} <= set(called.apart.counts)
-    assert "coexec+callees" in {*called.apart.counts, *called.apart.rejected}  # where callees are not fast enough
+    assert {"eager", "callees"} < set(called.apart.counts)
+    assert any(way.startswith("coexec") for way in called.apart.counts)
     assert called.apart.decision is not None
     assert called.way == called.apart.decision.way
     assert sum(called.calls.values()) == STEPS
