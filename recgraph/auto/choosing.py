@@ -168,7 +168,7 @@ class Choosing:
     def _has_turn(self) -> bool:
         """Whether the ways that are ready take turns, or the one that has won goes on; else another gets ready.
 
-        Those that are ready are compared before others get ready, which may take long and not be worth it.
+        Those that are ready take turns for a round before others get ready, which may take long and not be worth it.
         """
         if self._contest is None:
             if len(self.ways) == 1 and self._warming:
@@ -176,14 +176,15 @@ class Choosing:
             names = sorted(self.ways, key=lambda name: name != self.preferred)
             self._contest = Contest(names, self._is_mixed, self._measured)
         contest = self._contest
-        if contest.winner and self._warming:
-            if ENOUGH * contest.cost(contest.winner) > contest.cost(self.preferred):
+        if self._warming and not contest.winner and not contest.round:
+            return True
+        if self._warming:
+            fastest = min(contest.ways, key=contest.cost)
+            if ENOUGH * contest.cost(fastest) > contest.cost(self.preferred):
                 self._measured = contest.seconds
                 return False
-            for way in self._warming:
-                self.rejected[way.name] = (
-                    f"not tried, since running {WHAT[contest.winner]} is over {ENOUGH:g} times as fast"
-                )
+            why = f"not tried, since running {WHAT[fastest]} is over {ENOUGH:g} times as fast"
+            self.rejected.update({way.name: why for way in self._warming})
             self._warming.clear()
         self._note()
         return True

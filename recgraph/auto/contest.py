@@ -42,6 +42,7 @@ class Contest:
         seconds: of the steps that were measured, by way.
         steps: how many steps took turns.
         winner: the way that was found to be the best; "" as long as it lasts.
+        round: how many rounds are over.
         is_mixed: whether steps are of several kinds: then all time counts, and each way gets twice as many turns.
     """
 
@@ -53,7 +54,7 @@ class Contest:
         self.winner = ways[0] if len(ways) == 1 else ""
         self.seconds = {way: list((measured or {}).get(way, ())) for way in ways}
         self._turns = list(ways)  # those that are not hopeless
-        self._turn, self._in_block, self._round = 0, 0, 0
+        self._turn, self._in_block, self.round = 0, 0, 0
         if not self.winner:
             self._begin_turn()
 
@@ -67,7 +68,7 @@ class Contest:
         """How many more steps take turns at most."""
         if self.winner:
             return 0
-        left = [BLOCKS[number % len(BLOCKS)] for number in range(self._round, self._rounds)]
+        left = [BLOCKS[number % len(BLOCKS)] for number in range(self.round, self._rounds)]
         return len(self._turns) * sum(left) - self._turn * left[0] - self._in_block
 
     @property
@@ -82,7 +83,7 @@ class Contest:
         if self._in_block > 0:
             self.seconds[self.way].append(seconds)
         self._in_block += 1
-        if self._in_block == BLOCKS[self._round % len(BLOCKS)]:
+        if self._in_block == BLOCKS[self.round % len(BLOCKS)]:
             self._turn += 1
             self._begin_turn()
 
@@ -114,16 +115,16 @@ class Contest:
 
     def _begin_turn(self) -> None:
         self._in_block = 0
-        while self._round == 0 and self._turn < len(self._turns) and len(self.seconds[self.way]) >= FEW:
+        while self.round == 0 and self._turn < len(self._turns) and len(self.seconds[self.way]) >= FEW:
             self._turn += 1
         if self._turn < len(self._turns):
             return
-        self._turn, self._round = 0, self._round + 1
+        self._turn, self.round = 0, self.round + 1
         self.is_mixed = self.is_mixed or any(map(are_mixed, self.seconds.values()))
-        if self._round < self._rounds and not (self.is_mixed and self._round < len(BLOCKS)):
-            times = HOPELESS[min(self._round, len(HOPELESS)) - 1]
+        if self.round < self._rounds and not (self.is_mixed and self.round < len(BLOCKS)):
+            times = HOPELESS[min(self.round, len(HOPELESS)) - 1]
             self._turns = [way for way in self._turns if not self._is_hopeless(way, times)]
-        if len(self._turns) == 1 or self._round == self._rounds:
+        if len(self._turns) == 1 or self.round == self._rounds:
             self._decide(self._turns)
 
     def _is_hopeless(self, way: str, times: float) -> bool:

@@ -20,7 +20,7 @@ from recgraph.errors import NativeLibraryError, SignatureError
 from recgraph.speculate import Inconvertible
 from tests.speculate.comparing import differences, plain
 
-STEPS = 60
+STEPS = 70
 
 
 @pytest.fixture(autouse=True)
