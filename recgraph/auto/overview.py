@@ -118,7 +118,7 @@ def fitting(remark: Remark) -> str:
 
 
 @dataclasses.dataclass
-class Row:
+class Account:
     """One function: how its calls ran, what became of it, and why.
 
     Attributes:
@@ -135,14 +135,14 @@ class Row:
     remarks: list[Remark]
 
 
-def row_of(one: Any) -> Row:
+def row_of(one: Any) -> Account:
     """What is to be said of something that has an `explain()`."""
     parts = one.parts() if isinstance(one, Automatic) else [one.explain()]
     remarks = [remark for part in parts for remark in part.remarks if remark.kind in _AGAINST]
     code = getattr(getattr(one, "function", None), "__code__", None)
     where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else getattr(one, "where", "")
     name = getattr(one, "name", "") or parts[0].about.partition(":")[0]
-    return Row(name, _of_programs(where), getattr(one, "calls", {}), getattr(one, "undecided", ""), remarks)
+    return Account(name, _of_programs(where), getattr(one, "calls", {}), getattr(one, "undecided", ""), remarks)
 
 
 def _of_programs(where: str) -> str:
@@ -174,7 +174,7 @@ def overview(title: str, looking: Looking, things: Iterable[Any]) -> str:
     return "\n".join([*lines, *_reasons(rows)])
 
 
-def _told(row: Row, spent: Mapping[str, float], total: float) -> list[str]:
+def _told(row: Account, spent: Mapping[str, float], total: float) -> list[str]:
     kinds = ", ".join(f"{kind} {one:.1f} s" for kind, one in sorted(spent.items(), key=lambda pair: -pair[1]))
     calls = ", ".join(f"{count} {_WORDS.get(kind, kind)}" for kind, count in row.calls.items() if count)
     where, seconds = f" ({row.where})" if row.where else "", sum(spent.values())
@@ -196,7 +196,7 @@ def _elsewhere(rest: Mapping[str, float], total: float) -> list[str]:
     return lines
 
 
-def _reasons(rows: list[Row]) -> list[str]:
+def _reasons(rows: list[Account]) -> list[str]:
     found = []
     for row in rows:
         for remark in sorted(row.remarks, key=lambda one: -one.count):
