@@ -152,12 +152,18 @@ def variables_in(names: dict[str, Any]) -> Iterator[Any]:
         elif isinstance(thing, dict):
             for name in sorted(map(str, thing)):
                 yield from walk(thing.get(name), depth + 1)
-        elif type(thing).__module__ == "__main__" and hasattr(thing, "__dict__"):
+        elif _is_programs(type(thing)) and hasattr(thing, "__dict__"):
             yield from walk(vars(thing), depth + 1)
 
     for name in sorted(names):
         if not name.startswith("__"):
             yield from walk(names[name], 0)
+
+
+def _is_programs(kind: type) -> bool:
+    """Whether a class is the program's, or that of a file beside it."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    return kind.__module__ == "__main__" or file.startswith(os.getcwd())
 
 
 class Way:

@@ -133,6 +133,8 @@ def difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     for number, (mine, theirs) in enumerate(pairs):
         if not _are_close(mine, theirs):
             return f"step {number + 1} gives {_shown(theirs)}, eagerly {_shown(mine)}"
+    if not any(one["results"]) and not one["variables"]:
+        return "nothing to compare"
     if not _are_close(one["variables"], other["variables"]):
         return f"variables differ after step {min(LOOKED_AT, len(one['results']))}"
     return ""
