@@ -474,7 +474,7 @@ def measure_operators(rows: tuple[int, ...], sizes: tuple[int, ...], out: Path |
 
 
 # The module of each.
-BENCHMARKS = {"sst": "throughput", "keras": "fitting"} | {
+BENCHMARKS = {"sst": "throughput", "keras": "fitting", "public": "public.command"} | {
     name: name
     for name in (
         "balance",
@@ -519,9 +519,11 @@ def bench(name: str, arguments: tuple[str, ...]) -> None:
 def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture: Path | None) -> None:
     """Run the program SCRIPT with its training functions as graphs, and explain what became of them.
 
-    The program runs unchanged inside `with rg.speculation()`. The report includes what it created with `rg.function`
-    and `rg.steps`, and where the time of co-executed steps went.
+    The program runs unchanged inside `with rg.speculation()`. The report says what ran how, where the time went, and
+    what kept calls from running as graphs; then what is known of each function, of those that the program created with
+    `rg.function` and `rg.steps`, too.
     """
+    from recgraph.auto.overview import Looking, overview
     from recgraph.coexec.profile import draw
     from recgraph.explaining import joined, noted
     from recgraph.speculate import speculation
@@ -529,7 +531,7 @@ def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture
 
     status: Any = 0
     found = speculation()
-    with noted() as made:
+    with noted() as made, Looking(found.found.names) as looking:
         try:
             run_script(script, list(arguments), found)
         except SystemExit as leaving:
@@ -538,8 +540,9 @@ def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture
             traceback.print_exc()
             status = 1
     parts = [one.explain() for one in [*([found] if found.functions or not made else []), *made]]
+    click.echo(overview(script.name, looking, [*found.functions.values(), *made]))
     if page is None:
-        click.echo("\n".join(parts))
+        click.echo("\n".join(["", "In detail:", *parts]))
     else:
         page.write_text(joined(parts, "").page(f"recgraph explain {script.name}"), encoding="utf-8")
         click.echo(str(page))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -193,6 +194,11 @@ def test_explain_runs_a_program_and_says_what_became_of_it(tmp_path: Path) -> No
     assert done.exit_code == 0, done.output
     assert done.stdout.count("loss ") >= 6
     assert "step: 3 eager, 2 graph, 0 fallback" in done.stdout
+    screen = done.stdout[done.stdout.index("program.py took ") : done.stdout.index("In detail:")]
+    assert re.search(r"step \(.*program.py:6\): \d+\.\d s, \d+% of it", screen)
+    assert "Calls: 3 eagerly, 2 as one graph." in screen
+    assert "Everything else: " in screen
+    assert "Nothing kept a call from running as a graph." in screen
     done = run("explain", "--html", tmp_path / "page.html", program, "--rounds", 6)
     assert done.exit_code == 0, done.output
     assert "loss = (w * x) ** 2" in (tmp_path / "page.html").read_text()
@@ -226,6 +232,11 @@ def test_explain_tells_of_programs_that_do_not_run_to_their_end(ending: str, sta
     done = run("explain", program)
     assert done.exit_code == status
     assert "step: 3 eager, 2 graph, 0 fallback" in done.stdout
+    screen = done.stdout[done.stdout.index("program.py took ") : done.stdout.index("In detail:")]
+    assert re.search(r"step \(.*program.py:6\): \d+\.\d s, \d+% of it", screen)
+    assert "Calls: 3 eagerly, 2 as one graph." in screen
+    assert "Everything else: " in screen
+    assert "Nothing kept a call from running as a graph." in screen
     done = run("explain", "--html", tmp_path / "page.html", program)
     assert done.exit_code == status
     page = (tmp_path / "page.html").read_text()

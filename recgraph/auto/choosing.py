@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from recgraph import logs
@@ -16,6 +16,8 @@ from recgraph.auto.ways import EAGER, WHAT, Way
 
 # Steps that a way gets to become ready; if that was not enough it is measured as it is.
 MAX_WARMING = 12
+# A way that is so many times as fast as the one that is preferred is taken without a look at those that are not ready.
+ENOUGH = 4.0
 # The ways are compared again where this many steps in a row took so many times as long as in the comparison.
 WINDOW = 16
 DRIFT = 1.5
@@ -57,6 +59,7 @@ class Choosing:
         warming: ways that get ready by taking steps.
         then: gives the ways that are to get ready after one that is ready, or that has given up.
         preferred: the way that is taken where there is no difference.
+        measured: seconds of steps that a way took just now.
 
     Attributes:
         ways: those that can be taken, by name.
@@ -73,6 +76,7 @@ class Choosing:
         warming: list[Way] | None = None,
         then: Callable[[Way], list[Way]] = lambda way: [],
         preferred: str = EAGER,
+        measured: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
         self.name, self.preferred, self.function = name, preferred, ready[0].run
         self.ways = {way.name: way for way in ready}
@@ -82,6 +86,7 @@ class Choosing:
         self.every = [*ready, *(warming or [])]
         self._warming, self._then, self._warmed = list(warming or []), then, 0
         self._contest: Contest | None = None
+        self._measured = {name: list(seconds) for name, seconds in (measured or {}).items()}
         self._why = "the first comparison"
         self._recent: list[float] = []
         self._is_mixed = False
@@ -112,7 +117,20 @@ class Choosing:
     @property
     def decision(self) -> Decision | None:
         """The one that holds; None as long as ways are compared."""
-        return self.decisions[-1] if self.decisions and self._contest is not None and self._contest.winner else None
+        is_decided = self._contest is not None and self._contest.winner and not self._warming
+        return self.decisions[-1] if self.decisions and is_decided else None
+
+    @property
+    def more(self) -> int:
+        """How many more steps it takes at most to decide, as far as the ways are known."""
+        ways = len(self.ways) + len(self._warming)
+        getting_ready = MAX_WARMING * len(self._warming) - self._warmed
+        turns = (
+            Contest(list(map(str, range(ways))), self._is_mixed)
+            if self._warming or not self._contest
+            else self._contest
+        )
+        return getting_ready + turns.more
 
     def _note_thread(self) -> None:
         """Where a second thread comes, ways end that are for one alone; it waits for a step that runs in one."""
@@ -133,7 +151,7 @@ class Choosing:
         """The way of the next step."""
         for way in [way for way in self.ways.values() if self._why_not(way)]:
             self._leave(way)
-        while self._warming:
+        while not self._has_turn():
             way = self._warming[0]
             if not self._why_not(way) and not way.is_settled and self._warmed < MAX_WARMING:
                 self._warmed += 1
@@ -142,11 +160,34 @@ class Choosing:
             self._warmed = 0
             if not self._why_not(way):
                 self.ways[way.name] = way
+                self._contest = None
             self._follow(way)
-        if self._contest is None:
-            self._contest = Contest(sorted(self.ways, key=lambda name: name != self.preferred), self._is_mixed)
-            self._note()
+        assert self._contest is not None
         return self.ways[self._contest.way]
+
+    def _has_turn(self) -> bool:
+        """Whether the ways that are ready take turns, or the one that has won goes on; else another gets ready.
+
+        Those that are ready take turns for a round before others get ready, which may take long and not be worth it.
+        """
+        if self._contest is None:
+            if len(self.ways) == 1 and self._warming:
+                return False
+            names = sorted(self.ways, key=lambda name: name != self.preferred)
+            self._contest = Contest(names, self._is_mixed, self._measured)
+        contest = self._contest
+        if self._warming and not contest.winner and not contest.round:
+            return True
+        if self._warming:
+            fastest = min(contest.ways, key=contest.cost)
+            if ENOUGH * contest.cost(fastest) > contest.cost(self.preferred):
+                self._measured = contest.seconds
+                return False
+            why = f"not tried, since running {WHAT[fastest]} is over {ENOUGH:g} times as fast"
+            self.rejected.update({way.name: why for way in self._warming})
+            self._warming.clear()
+        self._note()
+        return True
 
     def _follow(self, way: Way) -> None:
         """A way is ready, or has given up."""
@@ -171,7 +212,9 @@ class Choosing:
     def _note(self) -> None:
         """Takes note of the decision, if the ways have been compared."""
         contest = self._contest
-        if contest is None or not contest.winner or (self.decision and self.decision.way == contest.winner):
+        if contest is None or not contest.winner or self._warming:
+            return
+        if self.decision and self.decision.way == contest.winner:
             return
         self.decisions.append(Decision(contest.winner, contest.costs(), contest.steps, self._why))
         self._recent.clear()
@@ -196,7 +239,7 @@ class Choosing:
         """Compares the ways again where steps take longer than they did."""
         if len(self.ways) > 1 and 0.0 < before * DRIFT < now and len(self.decisions) < MAX_DECISIONS:
             self._why = f"steps slowed down from {duration(before)} to {duration(now)}"
-            self._contest = None
+            self._contest, self._measured = None, {}
 
 
 def duration(seconds: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from recgraph import sharing, tf_private
 from recgraph.auto.choosing import Choosing
+from recgraph.auto.contest import Contest
 from recgraph.auto.ways import (
     CALLEES,
     COEXEC,
@@ -24,7 +25,7 @@ from recgraph.auto.ways import (
     WithCallees,
 )
 from recgraph.coexec.profile import StepProfile
-from recgraph.explaining import joined
+from recgraph.explaining import Explanation, counted, joined
 from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.machine.evaluator import ALL
 from recgraph.speculate.run.found import parts_of, with_parts
@@ -89,26 +90,43 @@ class Automatic(Speculated):
 
     def _judging(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Calls the function, and compares what its first calls took."""
-        as_graph = AsGraph(super().__call__, lambda: (self.calls["graph"], self._conversions))
+        as_graph = AsGraph(super().__call__, lambda: (self._ran["graph"], self._conversions))
         started = time.perf_counter()
         result = as_graph.run(*arguments, **named)
         seconds = time.perf_counter() - started
         if as_graph.is_usual:
             self._graph_seconds.append(seconds)
-        elif not self.calls["graph"]:
+        elif not self._ran["graph"]:
             self._eager_seconds.append(seconds)
         if len(self._graph_seconds) == GRAPH_CALLS:
             self._is_judged = True
             if statistics.median(self._graph_seconds) > CLEARLY * min(self._eager_seconds, default=0.0):
-                self.whole = Choosing(self.name, [Eagerly(self.function), as_graph], preferred=GRAPH)
+                ways: list[Way] = [Eagerly(self.function), as_graph]
+                self.whole = Choosing(self.name, ways, preferred=GRAPH, measured={GRAPH: self._graph_seconds})
         return result
 
-    def _ran(self) -> dict[str, int]:
+    @property
+    def calls(self) -> dict[str, int]:
+        """How many calls ran eagerly, as a graph, eagerly because an assumption broke, and in other ways."""
         ways = [choosing.counts for choosing in (self.whole, self.apart) if choosing is not None]
         beside = sum(ways, start=collections.Counter[str]())
-        eager = self.calls["eager"] + beside.pop(EAGER, 0)
+        eager = self._ran["eager"] + beside.pop(EAGER, 0)
         beside.pop(GRAPH, None)  # among the calls, where they did not fall back
-        return {**self.calls, "eager": eager, **beside}
+        return {**self._ran, "eager": eager, **beside}
+
+    @property
+    def undecided(self) -> str:
+        """That it is not decided yet how calls run, and for how long that may be so; "" if it is."""
+        choosing = self.apart or self.whole
+        if self.way is not None:
+            return ""
+        if choosing is not None:
+            more = choosing.more
+        else:
+            observed = max(self.profiled_calls - self.profile.returned_calls, 0)
+            compared = Contest((EAGER, GRAPH), measured={GRAPH: [1.0] * GRAPH_CALLS}).more
+            more = observed + (not self.has_graphs) + GRAPH_CALLS - len(self._graph_seconds) + compared
+        return f"undecided, at most {counted(more, 'more step')} from here"
 
     def _heads(self) -> list[str]:
         heads = [f"cannot be converted as a whole: {self.given_up}"] if self.given_up else []
@@ -116,7 +134,17 @@ class Automatic(Speculated):
             if choosing is not None:
                 heads += map(str, choosing.decisions)
                 heads += [f"cannot run {WHAT[way]}: {why}" for way, why in choosing.rejected.items()]
-        return heads
+        return [*heads, *([self.undecided] if self.undecided else [])]
+
+    def parts(self) -> list[Explanation]:
+        """The explanations of the function as a whole, and of those parts of it that became graphs."""
+        if self.rounds is not None:
+            further = self.rounds.explanations()
+        elif self.apart is not None:
+            further = [part for way in self.apart.every for part in way.explanations()]
+        else:
+            further = [part.explain() for part in with_parts(self._parts.all())]
+        return [super().explain(), *further]
 
     def explain(self, html: bool = False) -> Any:
         """Explains how calls run and why, with the measured times, followed by the explanations of the parts.
@@ -127,13 +155,7 @@ class Automatic(Speculated):
         Returns:
             A `str`. The text also has a method `html()`, and renders itself in a notebook.
         """
-        parts = [super().explain()]
-        if self.rounds is not None:
-            parts += self.rounds.explanations()
-        elif self.apart is not None:
-            parts += [part for way in self.apart.every for part in way.explanations()]
-        else:
-            parts += [part.explain() for part in with_parts(self._parts.all())]
+        parts = self.parts()
         made = joined(parts, "") if len(parts) > 1 else parts[0]
         return made.html() if html else made
 
@@ -149,7 +171,7 @@ class Automatic(Speculated):
         if self._observer.rounds:
             if self.rounds is None:
                 self.rounds = WithCallees(call.function, self.optimizations, self.left, self._parts)
-            self.calls["eager"] += 1
+            self._ran["eager"] += 1
             return self.rounds.run(*call.arguments, **call.named)
         if self.apart is None:
             self.apart = self._choosing(call.function)

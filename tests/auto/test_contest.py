@@ -24,11 +24,20 @@ def held(seconds: dict[str, Callable[[int], float] | float]) -> tuple[Contest, l
 
 def test_the_fastest_wins_and_takes_turns_with_the_others() -> None:
     """By all its turns."""
-    made, turns = held({"eager": 1.0, "callees": 0.8, "coexec": 0.9})
+    made, turns = held({"eager": 1.0, "callees": 0.95, "coexec": 0.98})
     assert made.winner == "callees"
     assert turns[: 2 * BLOCKS[0]] == ["eager"] * BLOCKS[0] + ["callees"] * BLOCKS[0]
     assert len(turns) == 3 * sum(BLOCKS)
-    assert made.costs() == {"eager": 1.0, "callees": 0.8, "coexec": 0.9}
+    assert made.costs() == {"eager": 1.0, "callees": 0.95, "coexec": 0.98}
+
+
+def test_what_was_measured_already_is_not_measured_again() -> None:
+    """The graph ran a few times before it is compared: where it is much faster, three eager steps are enough."""
+    made = Contest(["graph", "eager"], measured={"graph": [0.5, 0.5, 0.6]})
+    for left in (3, 2, 1):
+        assert (made.way, made.more) == ("eager", left + 2 * sum(BLOCKS[1:]))
+        made.add(1.0)
+    assert (made.winner, made.more) == ("graph", 0)
 
 
 def test_a_small_difference_is_none() -> None:
@@ -53,11 +62,11 @@ def test_outliers_and_first_steps_do_not_count() -> None:
 
 
 def test_what_is_hopeless_leaves_early() -> None:
-    """One round for a way that takes ten times as long, two for one that takes one and a half times as long."""
+    """One round for a way that takes ten times as long, two for one that takes a quarter longer."""
     made, turns = held({"eager": 1.0, "coexec": 10.0, "callees": 0.9})
     assert made.winner == "callees"
     assert turns.count("coexec") == BLOCKS[0]
-    _, turns = held({"eager": 1.0, "coexec": 1.5, "callees": 0.9})
+    _, turns = held({"eager": 0.95, "coexec": 1.15, "callees": 0.9})
     assert turns.count("coexec") == BLOCKS[0] + BLOCKS[1]
 
 
@@ -117,6 +126,30 @@ def test_ways_get_ready_before_they_are_compared(clock: list[float]) -> None:
     assert ways[-20:] == ["coexec"] * 20
     assert str(steps.decision).startswith("steps run co-executed (the first comparison; time per step over ")
     assert "1 s eagerly, 500 ms co-executed" in str(steps.decision)
+
+
+def test_a_way_that_is_fast_enough_is_not_kept_waiting(clock: list[float]) -> None:
+    """Others would have to get ready first, at the speed that they have meanwhile."""
+    eager, callees, coexec = (_Way(n, clock, s, 5) for n, s in (("eager", 1.0), ("callees", 0.2), ("coexec", 0.1)))
+    steps = Choosing("f", [eager], [callees], lambda way: [coexec] if way is callees else [])
+    left = []
+    while steps.decision is None:
+        left.append(steps.more)
+        steps.run()
+    assert steps.decision.way == "callees"
+    assert (len(left), coexec.runs) == (5 + 2 * BLOCKS[0] + 1, 0)  # the first that it is taken for
+    assert all(more >= len(left) - taken for taken, more in enumerate(left))
+    assert "not tried, since running eagerly with callees as graphs is over 4 times" in steps.rejected["coexec"]
+
+
+def test_a_way_that_is_not_fast_enough_waits_for_the_others(clock: list[float]) -> None:
+    """What was measured of those that were ready is not measured again."""
+    eager, callees, coexec = (_Way(n, clock, s, 5) for n, s in (("eager", 1.0), ("callees", 0.5), ("coexec", 0.3)))
+    steps = Choosing("f", [eager], [callees], lambda way: [coexec] if way is callees else [])
+    ways = [steps.run() for _ in range(30)]
+    turns = [["callees"] * 5, ["eager"] * 3, ["callees"] * 3, ["coexec"] * 5, ["coexec"] * 3]
+    assert ways[:19] == [way for turn in turns for way in turn]
+    assert set(ways[19:]) == {"coexec"}
 
 
 def test_a_way_that_gives_up_is_left_and_named(clock: list[float]) -> None:

@@ -299,7 +299,8 @@ def _extreme_of(function: Any) -> Special:
             return _by_key(ev, function, members, named)
         if any(is_symbolic(m) for m in members):
             return functools.reduce(lambda a, b: _better(ev, function, a, b), members)
-        if (best := arithmetic.extreme(ev, function, members)) is not None:
+        is_in_graph = any(isinstance(m, Residual) and (m.late or m.tensor is not None) for m in members)
+        if is_in_graph and (best := arithmetic.extreme(ev, function, members)) is not None:
             return best
         if (ordered := standard.ordered(ev, members)) is not None:
             return standard.unordered(function(ordered))

@@ -84,7 +84,7 @@ def is_users(function: types.FunctionType) -> bool:
 
 
 @functools.cache
-def _is_installed(filename: str) -> bool:
+def is_installed(filename: str) -> bool:
     """Whether a file belongs to Python or to an installed library: there may be more places for these than ours."""
     return filename.startswith(_LIBRARIES) or bool({"site-packages", "dist-packages"} & set(filename.split("/")))
 
@@ -95,7 +95,7 @@ def is_users_code(code: types.CodeType, package: str) -> bool:
         return False
     if package.startswith(_PROGRAMS):  # a wrapper of a framework's bears the name of the module, too
         return code.co_filename == getattr(sys.modules.get(package), "__file__", None)
-    return not _is_installed(code.co_filename) and package not in _OF_PYTHON
+    return not is_installed(code.co_filename) and package not in _OF_PYTHON
 
 
 def is_speculated(thing: Any) -> bool:
@@ -117,7 +117,7 @@ def is_users_type(kind: type) -> bool:
     module = sys.modules.get(kind.__module__)
     filename = getattr(module, "__file__", None) or ""
     is_written_in_python = kind.__flags__ & (1 << 9) != 0
-    return is_written_in_python and (package.startswith(_PROGRAMS) or not _is_installed(filename))
+    return is_written_in_python and (package.startswith(_PROGRAMS) or not is_installed(filename))
 
 
 def is_users_function(value: Any) -> bool:
@@ -137,7 +137,7 @@ def is_library(module: str) -> bool:
         return False
     if package in _FRAMEWORKS or package in sys.stdlib_module_names:
         return True
-    return _is_installed(getattr(sys.modules.get(module), "__file__", None) or "")
+    return is_installed(getattr(sys.modules.get(module), "__file__", None) or "")
 
 
 def is_frameworks_object_type(kind: type) -> bool:

@@ -155,6 +155,11 @@ class FoundFunctions:
         with self._lock:
             return list(self._found.values())
 
+    def names(self) -> dict[types.CodeType, str]:
+        """What was found is called, by its code."""
+        with self._lock:
+            return {code: found.name for (code, _), found in self._found.items()}
+
     def codes(self) -> list[types.CodeType]:
         """The code of everything whose next calls are ours."""
         with self._lock:

@@ -83,7 +83,6 @@ class SpeculatedCalls:
 
     Attributes:
         has_one_code: whether all calls have the same code.
-        calls: how many calls ran eagerly, as a graph, and eagerly because an assumption broke.
         given_up: why no more graphs are made; "" as long as they are.
         left: of a function that has given up, the sites of the statements for which it did; empty if not known.
         breaks: how often each assumption broke.
@@ -103,7 +102,7 @@ class SpeculatedCalls:
         self.profile = Profile()
         self.given_up: str = ""
         self.left: frozenset[int] = frozenset()
-        self.calls = {"eager": 0, "graph": 0, "fallback": 0}
+        self._ran = {"eager": 0, "graph": 0, "fallback": 0}
         self.breaks: collections.Counter[str] = collections.Counter()
         self._notes: dict[str, Remark] = {}
         self._counts: collections.Counter[str] = collections.Counter()
@@ -133,7 +132,7 @@ class SpeculatedCalls:
                 if not is_first:
                     self._cache.used(graph, parameters)
                 graph.runs += 1
-                self.calls["graph"] += 1
+                self._ran["graph"] += 1
                 return result
             is_first = False
             if graph.is_obsolete:  # what it was made for has died
@@ -150,7 +149,7 @@ class SpeculatedCalls:
             if type(result) is not Broken:
                 self._cache.share(graph)
                 graph.runs += 1
-                self.calls["graph"] += 1
+                self._ran["graph"] += 1
                 return result
             if result.is_failure:
                 break
@@ -163,7 +162,7 @@ class SpeculatedCalls:
     def _without_graph(self, call: PreparedCall, misses: Misses) -> Any:
         """No graph fits: another one, or the function itself."""
         if self.given_up or not (misses or self._cache.is_worthwhile(call.parameters)):
-            self.calls["eager"] += 1
+            self._ran["eager"] += 1
             return self._eagerly(call)
         kind = "fallback" if misses else "eager"
         self._learn(misses)
@@ -208,7 +207,7 @@ class SpeculatedCalls:
         self._attempts = 0
         self._cache.add(graph, call.parameters)
         graph.runs += 1
-        self.calls["graph"] += 1
+        self._ran["graph"] += 1
         return result
 
     def _learn(self, misses: list[tuple[CachedGraph, Broken]]) -> None:
@@ -228,7 +227,7 @@ class SpeculatedCalls:
         self._cache.keep_only(
             lambda graph: not (graph.is_obsolete or self._is_hopeless(graph) or any(map(graph.relies_on, whys)))
         )
-        if self.calls["fallback"] >= max(MAX_FALLBACKS, self.calls["graph"] / 10):
+        if self._ran["fallback"] >= max(MAX_FALLBACKS, self._ran["graph"] / 10):
             self._give_up(f"its assumptions broke in {self.calls['fallback']} calls")
 
     def _has_another_shape(self, broken: Assumption | None) -> bool:
@@ -254,7 +253,7 @@ class SpeculatedCalls:
         others = len(self._cache.of(call.parameters))
         if others >= MAX_GRAPHS or (others >= MAX_AT_ONCE and not self._comes_back(call)):
             return None
-        if self._seconds > MAX_SECONDS and self.calls["graph"] < CALLS_A_CONVERSION * self._conversions:
+        if self._seconds > MAX_SECONDS and self._ran["graph"] < CALLS_A_CONVERSION * self._conversions:
             ran = f"calls as a graph: {self.calls['graph']}"
             self._give_up(f"conversions took {self._seconds:.0f} s ({ran}, conversions: {self._conversions})")
             return None
@@ -304,7 +303,7 @@ class SpeculatedCalls:
             raise reason
 
     def _observed(self, call: PreparedCall, kind: str) -> Any:
-        self.calls[kind] += 1
+        self._ran[kind] += 1
         names = names_of_parameters(call.inner)
         with self.profile.call():
             for name, value in zip(names, call.parameters, strict=False):
@@ -328,9 +327,10 @@ class SpeculatedCalls:
             _LOG.info("%s: runs eagerly: %s", self.name, reason)
         self.given_up = self.given_up or reason
 
-    def _ran(self) -> dict[str, int]:
-        """How many calls ran as what."""
-        return self.calls
+    @property
+    def calls(self) -> dict[str, int]:
+        """How many calls ran eagerly, as a graph, and eagerly because an assumption broke."""
+        return self._ran
 
     def _heads(self) -> list[str]:
         """What holds for all calls."""
@@ -349,7 +349,7 @@ class SpeculatedCalls:
         if len(graphs) >= MAX_GRAPHS:
             heads.append(f"has {len(graphs)} graphs; an object has {MAX_GRAPHS} at most (MAX_GRAPHS)")
         lines = [[f"graph {i}: {graph.summary}", *graph.explain()] for i, graph in enumerate(graphs)]
-        title = f"{self.name}: " + ", ".join(f"{n} {kind}" for kind, n in self._ran().items())
+        title = f"{self.name}: " + ", ".join(f"{n} {kind}" for kind, n in self.calls.items())
         assumed = {str(a): Remark("assumed", a.where, a.title) for g in graphs for a in g.assumptions}
         noted = [dataclasses.replace(note, count=self._counts[text]) for text, note in self._notes.items()]
         remarks = [*remarks_of_profile(self.profile), *assumed.values(), *noted]

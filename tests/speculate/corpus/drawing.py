@@ -34,6 +34,19 @@ def a_batch_is_picked() -> Any:
 
 
 @program
+def rows_are_picked_of_a_memory_that_grows() -> Any:
+    np.random.seed(9)
+    memory = types.SimpleNamespace(count=6, size=10)
+
+    def step(x: tf.Tensor) -> Any:
+        rows = np.random.choice(min(memory.count, memory.size), 3, replace=False)
+        memory.count += 1
+        return tf.reduce_sum(x) + tf.cast(tf.reduce_sum(rows), tf.float32), max(memory.count, 8), rows
+
+    return step, drawn, memory
+
+
+@program
 def rows_of_an_array_are_picked() -> Any:
     np.random.seed(8)
     data = np.arange(24, dtype=np.float32).reshape(8, 3)
