@@ -58,7 +58,7 @@ class Definition:
         engine: str = "auto",
         gradient: str = "cache",
         max_depth: int | None = None,
-        optimize: bool = True,
+        optimize: bool | None = None,
     ) -> None:
         self.name = name or "subgraph"
         self.identity = f"{self.name}#{next(_identities)}"

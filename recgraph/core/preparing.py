@@ -27,7 +27,7 @@ def prepared(root: Definition) -> Definition:
     with root.lock:
         if root.prepared is None:
             root.prepared = root
-            if root.optimize:
+            if root.optimize is not False:
                 with tf_private.without_recording():
                     for preparer in _preparers:
                         root.prepared, root.rewritings = preparer(root)

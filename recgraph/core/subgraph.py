@@ -29,7 +29,8 @@ class SubGraph(Definition):
         max_depth: how deep invocations may nest (default: 1,000,000). A deeper recursion fails with
             `tf.errors.ResourceExhaustedError`.
         optimize: whether bodies may be rewritten by proven substitutions before they run: products of one input by
-            several captured matrices become one product, for instance. Results differ by rounding at most.
+            several captured matrices become one product, for instance. Results differ by rounding at most. None, the
+            default, asks the environment variable `RECGRAPH_OPTIMIZE`.
 
     Raises:
         DefinitionError: an option has an invalid value.

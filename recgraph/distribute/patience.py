@@ -17,7 +17,7 @@ from recgraph.tf_private import abort_collectives
 _LOOKS_A_SECOND = 4
 
 
-class _Wait:
+class _Watched:
     """A block that may take so many seconds, counted anew whenever `progress` gives something else."""
 
     def __init__(self, seconds: float, progress: Callable[[], Any] | None):
@@ -30,7 +30,7 @@ class _Wait:
         return time.monotonic() - self._began > self.seconds
 
 
-_waits: set[_Wait] = set()
+_waits: set[_Watched] = set()
 _some = threading.Condition()
 _thread: list[threading.Thread] = []
 
@@ -43,7 +43,7 @@ def bounded(seconds: float, progress: Callable[[], Any] | None = None) -> Iterat
       seconds: how long it may take.
       progress: gives something else as long as work goes on; then the time begins anew.
     """
-    wait = _Wait(seconds, progress)
+    wait = _Watched(seconds, progress)
     with _some:
         _waits.add(wait)
         if not _thread:

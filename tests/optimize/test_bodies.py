@@ -38,7 +38,7 @@ class Cell(tf.Module):
         sums = [left @ a + right @ b + c for a, b, c in zip(self.left, self.right, self.bias, strict=True)]
         return tf.sigmoid(sums[0]) * tf.tanh(sums[1]) + tf.sigmoid(sums[2])
 
-    def tree(self, engine: str = "parallel", optimize: bool = True, **options: Any) -> rg.SubGraph:
+    def tree(self, engine: str = "parallel", optimize: bool | None = True, **options: Any) -> rg.SubGraph:
         """The recursion over a tree that is given as arrays of children."""
         left, right = tf.constant(LEFT), tf.constant(RIGHT)
         spec = tf.TensorSpec([1, SIZE])
@@ -233,7 +233,14 @@ def test_an_error_in_a_rewritten_body_names_the_users_line() -> None:
 
 def test_what_is_switched_off_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     cell = Cell()
-    off = cell.tree(optimize=False)
+    monkeypatch.delenv("RECGRAPH_OPTIMIZE", raising=False)
+    for optimize in (None, False):
+        off = cell.tree(optimize=optimize)
+        assert preparing.prepared(off) is off
+        assert "substitutions" not in off.explain()
+    monkeypatch.setenv("RECGRAPH_OPTIMIZE", "1")
+    asked, off = cell.tree(optimize=None), cell.tree(optimize=False)
+    assert preparing.prepared(asked) is not asked
     assert preparing.prepared(off) is off
     monkeypatch.setenv("RECGRAPH_OPTIMIZE", "0")
     tree = cell.tree()

@@ -38,17 +38,19 @@ def _search() -> Backtracking:
     return Backtracking(choosing.rules())
 
 
-def is_enabled() -> bool:
-    """Whether bodies are rewritten: RECGRAPH_OPTIMIZE=0 leaves all as they are."""
-    return os.environ.get("RECGRAPH_OPTIMIZE", "1") != "0"
+def _is_asked_for(member: Definition) -> bool:
+    """Whether bodies are to be rewritten: RECGRAPH_OPTIMIZE=1 asks for those of SubGraphs that do not say."""
+    return os.environ.get("RECGRAPH_OPTIMIZE") == "1" if member.optimize is None else member.optimize
 
 
 def prepare(root: Definition) -> tuple[Definition, list[str]]:
     """See `preparing.Preparer`."""
-    if not is_enabled():
+    if not _is_asked_for(root):
+        return root, []
+    if os.environ.get("RECGRAPH_OPTIMIZE") == "0":
         return root, ["substitutions: RECGRAPH_OPTIMIZE=0"]
     members = list(program.reachable(root))
-    if any(not member.optimize for member in members):
+    if any(member.optimize is False for member in members):
         return root, ["substitutions: a SubGraph that is called has optimize=False"]
     try:
         return _prepare(root, members)
