@@ -46,10 +46,11 @@ from recgraph.tf_private.graphs import (
     set_attribute,
     variable_names,
     variable_of_graph,
+    variables_by_handle,
     wrapped_gradient_functions,
 )
 from recgraph.tf_private.iterators import DATASETS, give_back, goes_through_dataset, is_iterator
-from recgraph.tf_private.keras_settings import keras_settings
+from recgraph.tf_private.keras_settings import in_stateless_scope, is_training, keras_settings
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
     call_options,
@@ -144,6 +145,8 @@ __all__ = [
     "is_of_handler",
     "is_plainly_eager",
     "known_functions",
+    "in_stateless_scope",
+    "is_training",
     "keras_settings",
     "meta_graph_pb2",
     "next_seeds",
@@ -169,6 +172,7 @@ __all__ = [
     "tape_is_recording",
     "variable_dtype",
     "variable_names",
+    "variables_by_handle",
     "watch_variables",
     "without_recording",
     "wrapped_container",

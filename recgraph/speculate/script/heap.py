@@ -271,9 +271,13 @@ class Heap:
         self.script.scope["parts_of"] = _parts_of
         parts = self.script.read(f"parts_of({name})")
         assume(FittingShape, f"len({parts}) == {len(components)}")
+        pairs = list(zip(components, [*seen.parts, *(Seen() for _ in components)], strict=False))
+        for component, known_shapes in pairs:
+            known_shapes.add_shape(component)
         tensors = []
-        for i, component in enumerate(components):
-            known_shapes = seen.parts[i] if i < len(seen.parts) else Seen()
+        for i, (component, known_shapes) in enumerate(pairs):
+            if not seen.has_few_shapes:  # of one part: then those of no part are constants, so that one graph has all
+                known_shapes.shapes = None
             tensors.append(self._tensor(component, self.script.read(f"{parts}[{i}]"), known_shapes, assume))
         with self.graph.as_default():
             return _packed(value, tensors)
