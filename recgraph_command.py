@@ -462,7 +462,8 @@ def verify(file: Path, effort: int, as_json: bool) -> None:
 
 # The module of each.
 BENCHMARKS = {"sst": "throughput", "keras": "fitting", "public": "public.command"} | {
-    name: name for name in ("balance", "generation", "invocation", "machinery", "depth", "speculate", "eager", "coexec")
+    name: name
+    for name in ("balance", "generation", "invocation", "machinery", "depth", "speculate", "eager", "coexec", "scaling")
 }
 
 
@@ -548,6 +549,20 @@ def launch(ctx: click.Context, workers: int, command: tuple[str, ...], max_resta
     if not program:
         raise click.UsageError("no command to run: recgraph launch 2 -- python my_training.py")
     ctx.exit(_supervised(recgraph_launch.on_this_machine(workers, program, max_restarts)))
+
+
+@main.command()
+@click.option("--hosts", required=True, help="host:port of all servers, with commas between them.")
+@click.option("--index", type=click.IntRange(0), default=0, show_default=True, help="Which of them this is.")
+def worker(hosts: str, index: int) -> None:
+    """Run a server on which other programs call SubGraphs, in `with tf.device("/job:worker/task:INDEX")`.
+
+    A program connects to the servers by tf.config.experimental_connect_to_cluster. The server has no protection:
+    whoever reaches its port can run any operation of TensorFlow.
+    """
+    from recgraph.distribute import serve
+
+    serve(hosts.split(","), index)
 
 
 @main.command(cls=click.Command)

@@ -91,7 +91,8 @@ class Fitting:
         return history
 
     def warm_up(self, epochs: int) -> str:
-        """Fits until graphs are made; what was raised if something was."""
+        """Fits until graphs are made; what was raised if something was. Each way shuffles and drops out alike."""
+        keras.utils.set_random_seed(1)
         try:
             self.history = self.fit(epochs)
         except Exception as error:  # a graph of Keras's own may raise anything

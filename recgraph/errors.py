@@ -117,3 +117,9 @@ class NotCoexecuted(NotAGraph):
     """A step cannot be co-executed, and `strict=True` does not allow running it eagerly."""
 
     id = "not-coexecuted"
+
+
+class NotShared(NotAGraph):
+    """Steps are run in a way in which their work cannot be divided between workers."""
+
+    id = "not-shared"

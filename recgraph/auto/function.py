@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from recgraph import tf_private
+from recgraph import sharing, tf_private
 from recgraph.auto.choosing import Choosing
 from recgraph.auto.contest import Contest
 from recgraph.auto.ways import (
@@ -28,6 +28,7 @@ from recgraph.coexec.profile import StepProfile
 from recgraph.explaining import Explanation, counted, joined
 from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.machine.evaluator import ALL
+from recgraph.speculate.run.found import parts_of, with_parts
 from recgraph.speculate.run.function import PROFILED_CALLS, Misses, PreparedCall
 
 # Calls as a graph that are measured before the graph is judged; those for which one is made do not count.
@@ -49,6 +50,7 @@ class Automatic(Speculated):
     Attributes:
         whole: chooses between the graph and eager execution; None while there is nothing to choose.
         apart: chooses between the other ways; None until the function turns out not to be convertible as a whole.
+        rounds: calls a function whose loops go through datasets: their rounds are the steps, so none is to choose.
     """
 
     def __init__(
@@ -61,12 +63,16 @@ class Automatic(Speculated):
         super().__init__(function, profiled_calls, strict, optimizations)
         self.whole: Choosing | None = None
         self.apart: Choosing | None = None
+        self.rounds: WithCallees | None = None
+        self._parts = parts_of(self)
         self._is_judged = False
         self._graph_seconds: list[float] = []
         self._eager_seconds: list[float] = []
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Calls the function, with its arguments and result unchanged."""
+        if sharing.is_shared():  # the ways of all workers have to be one
+            return super().__call__(*arguments, **named)
         if not self._is_judged:
             return self._judging(arguments, named)
         if self.whole is None or not tf_private.is_plainly_eager():
@@ -76,7 +82,7 @@ class Automatic(Speculated):
     @property
     def way(self) -> str | None:
         """How calls run, a key of `ways.WHAT`; None until this is decided."""
-        way = GRAPH if self._is_judged else None
+        way = CALLEES if self.rounds is not None else GRAPH if self._is_judged else None
         for choosing in (self.whole, self.apart):
             if choosing is not None and way != EAGER:
                 way = None if choosing.decision is None else choosing.decision.way
@@ -132,8 +138,12 @@ class Automatic(Speculated):
 
     def parts(self) -> list[Explanation]:
         """The explanations of the function as a whole, and of those parts of it that became graphs."""
-        ways = self.apart.every if self.apart is not None else []
-        return [super().explain(), *(part for way in ways for part in way.explanations())]
+        made = [super().explain()]
+        if self.rounds is not None:
+            return made + self.rounds.explanations()
+        if self.apart is not None:
+            return made + [part for way in self.apart.every for part in way.explanations()]
+        return made + [part.explain() for part in with_parts(self._parts.all())]
 
     def explain(self, html: bool = False) -> Any:
         """Explains how calls run and why, with the measured times, followed by the explanations of the parts.
@@ -155,14 +165,19 @@ class Automatic(Speculated):
         return next((made for made in reversed(profiles) if made.steps), StepProfile(self.name, []))
 
     def _without_graph(self, call: PreparedCall, misses: Misses) -> Any:
-        if not self.given_up:
+        if not self.given_up or sharing.is_shared():
             return super()._without_graph(call, misses)
+        if self._observer.rounds:
+            if self.rounds is None:
+                self.rounds = WithCallees(call.function, self.optimizations, self.left, self._parts)
+            self._ran["eager"] += 1
+            return self.rounds.run(*call.arguments, **call.named)
         if self.apart is None:
             self.apart = self._choosing(call.function)
         return self.apart.run(*call.arguments, **call.named)
 
     def _choosing(self, function: Callable[..., Any]) -> Choosing:
-        callees = WithCallees(function, self.optimizations)
+        callees = WithCallees(function, self.optimizations, self.left, self._parts)
 
         def then(way: Way) -> list[Way]:
             if way.name == CALLEES and not way.given_up:

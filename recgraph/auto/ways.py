@@ -11,6 +11,7 @@ from recgraph.errors import NativeLibraryError
 from recgraph.explaining import Explanation
 from recgraph.speculate import Optimizations
 from recgraph.speculate.run.callees import Callees
+from recgraph.speculate.run.parts import PartCalls
 
 EAGER: Final = "eager"
 GRAPH: Final = "graph"
@@ -102,7 +103,13 @@ class AsGraph:
 
 
 class WithCallees:
-    """The function, with those that it calls as graphs.
+    """The function, with its parts and with those that it calls as graphs.
+
+    Args:
+        function: the function.
+        optimizations: what graphs are made with.
+        left: the sites of the statements for which it cannot be converted.
+        parts: what became of its parts.
 
     Attributes:
         callees: what they became; None where the extension module is missing.
@@ -112,20 +119,20 @@ class WithCallees:
     is_for_one_thread = False
     is_usual = True
 
-    def __init__(self, function: Callable[..., Any], optimizations: Optimizations) -> None:
-        self._function, self._failure = function, ""
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        optimizations: Optimizations,
+        left: frozenset[int] = frozenset(),
+        parts: PartCalls | None = None,
+    ) -> None:
+        self.run, self._failure = function, ""
         self.callees: Callees | None = None
         try:
-            self.callees = Callees(function, optimizations)
+            self.callees = Callees(function, optimizations, left, parts)
+            self.run = self.callees.run
         except NativeLibraryError as error:
             self._failure = str(error.args[0])
-
-    def run(self, *arguments: Any, **named: Any) -> Any:
-        """See `Way`."""
-        if self.callees is None:
-            return self._function(*arguments, **named)
-        with self.callees:
-            return self._function(*arguments, **named)
 
     @property
     def is_settled(self) -> bool:

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from recgraph import tf_private
+from recgraph import sharing, tf_private
 from recgraph.coexec import device
 from recgraph.coexec.explaining import explanation
 from recgraph.coexec.phases import AS_USUAL, Execution, Phases
@@ -44,6 +44,7 @@ class Coexecuted:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Calls the function as a step, with its arguments and result unchanged."""
+        sharing.refuse("mode='coexec'", "use mode='speculate', which converts the step, or leave mode out")
         phases = self.phases
         if self.strict and phases.given_up:
             raise NotCoexecuted(

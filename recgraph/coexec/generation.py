@@ -369,7 +369,9 @@ class _Writer:
 
     def _value(self, key: Key, dtype: tf.DType) -> tf.Tensor:
         """The last value of an output; an empty tensor, which nothing will use, if there is none."""
-        return self.values[key] if key in self.values else tf.zeros([0], dtype)
+        if key in self.values:
+            return self.values[key]
+        return tf.raw_ops.OptionalNone() if dtype == tf.variant else tf.zeros([0], dtype)
 
     def _inside(self, items: Iterable[int]) -> Iterator[int]:
         """The operations among items and in loops among them."""

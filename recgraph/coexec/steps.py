@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any, Generic, TypeVar
 
-from recgraph import explaining, tf_private
+from recgraph import explaining, sharing, tf_private
 from recgraph.coexec import device
 from recgraph.coexec.explaining import explanation
 from recgraph.coexec.phases import Execution, Phases
@@ -38,6 +38,7 @@ class Steps(Generic[T]):
         self._last_plan: Any = None
 
     def __iter__(self) -> Iterator[T]:
+        sharing.refuse("rg.steps", "write the step as a function, under @rg.function")
         # Where the loop stands is part of where an operation does, so the step begins above it.
         frame = sys._getframe(1)
         base = frame.f_back.f_code if frame.f_back is not None else Steps.__iter__.__code__

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import program
+from recgraph.core import program, remote
 from recgraph.core.definition import Definition
 
 
@@ -27,6 +27,7 @@ class EagerCall:
         variants: positions of arguments that are variants.
         is_plain: whether all arguments and results are plain tensors.
         gradients: attributes of the gradient's operation, by the dtypes and shapes that they depend on.
+        elsewhere: functions that run an operation on servers, by the same.
     """
 
     linked: program.Program
@@ -38,17 +39,33 @@ class EagerCall:
     variants: tuple[int, ...]
     is_plain: bool
     gradients: dict[Any, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    elsewhere: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
     def __call__(self, tensors: list[tf.Tensor], captures: list[tf.Tensor]) -> CallOutputs:
         """Runs the operation; its frame keeps for the gradient what a tape does not."""
-        outputs = tf_private.run_operation("Recgraph>Invoke", self.results + 1, [*tensors, *captures], self.attributes)
+        inputs = [*tensors, *captures]
+        server = remote.server_of(inputs)
+        if server:
+            outputs = self._elsewhere(server, self.linked, tensors, captures)
+        else:
+            outputs = tf_private.run_operation("Recgraph>Invoke", self.results + 1, inputs, self.attributes)
         frame = outputs[-1]
-        frame.recgraph_call = self
+        frame.recgraph_call, frame.recgraph_server = self, server
         if not self.is_plain:
             given = [tensors[i] for i in self.variants]
             frame.recgraph_watched_handles = [i for i in self.handles if _is_watched([tensors[i]])]
             frame.recgraph_watched_variants = bool(given) and _is_watched(given)
         return CallOutputs(outputs[:-1], frame)
+
+    def _elsewhere(
+        self, server: str, linked: program.Program, tensors: list[tf.Tensor], captures: list[tf.Tensor]
+    ) -> list[tf.Tensor]:
+        """Runs the operation on a server. A tape that knew of the frame would ask for zeros like it, here."""
+        remote.send(server, linked.key, linked.library)
+        given = {"args": tensors, "captures": captures}
+        outputs = remote.run(server, self.elsewhere, "forward", given, self.attributes)
+        tf_private.record_all_but_last("Recgraph>Invoke", [*tensors, *captures], self.attributes, outputs)
+        return outputs
 
     def gradient(
         self,
@@ -68,7 +85,12 @@ class EagerCall:
         count = len(contract.targets)
         specs = sum(len(total.specs) for total in contract.sums)
         inputs = [frame, *seeds, *primals]
-        made = tf_private.run_operation("Recgraph>InvokeGradient", count + specs, inputs, self.gradients[key])
+        if frame.recgraph_server:
+            given = {"frame": frame, "grads": seeds, "primals": primals}
+            remote.send(frame.recgraph_server, linked.key, linked.library)
+            made = remote.run(frame.recgraph_server, self.elsewhere, key, given, self.gradients[key])
+        else:
+            made = tf_private.run_operation("Recgraph>InvokeGradient", count + specs, inputs, self.gradients[key])
         return made[:count], made[count:]
 
     def _gradient_attributes(

@@ -69,7 +69,7 @@ class Program:
         """Makes the program known to the kernels of this process."""
         if self.is_registered:
             return
-        with tf_private.eagerly():
+        with tf_private.eagerly(), tf_private.on_this_process():
             native.ops().recgraph_register_program(self.key, self.library)
             self.is_registered = True
             # Not from the finalizer: it may run in the midst of anything.

@@ -5,6 +5,7 @@ from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementErr
 from recgraph.distribute.measuring import stays_sparse
 from recgraph.distribute.place import Place, find_place
 from recgraph.distribute.reduction import Reduction, divided
+from recgraph.distribute.server import serve
 from recgraph.distribute.shards import SHARDS, ShardedReduction, shards_of
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "distribute",
     "divided",
     "find_place",
+    "serve",
     "shards_of",
     "stays_sparse",
 ]

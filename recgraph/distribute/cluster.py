@@ -22,8 +22,10 @@ import tensorflow as tf
 from recgraph.distribute import watchdog
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementError, WorkerLostError
+from recgraph.distribute.patience import bounded
 from recgraph.distribute.place import Place, find_place
 from recgraph.distribute.reduction import Reduction, divided
+from recgraph.distribute.scope import Sharing, is_speculated_graph, optimizers_share
 from recgraph.logs import logger
 from recgraph.tf_private import require_peer
 
@@ -75,6 +77,7 @@ class Cluster:
         self.place, self.strategy = place, strategy
         self.timeout, self.start_timeout = timeout, start_timeout
         self.collectives = Collectives(len(place.hosts), place.index, timeout)
+        self._sharing: Sharing | None = None
 
     @property
     def size(self) -> int:
@@ -95,14 +98,22 @@ class Cluster:
         return f"<Cluster: {self.place.name(self.index)} of {self.size}>"
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self, progress: tf.Variable | None = None) -> Iterator[None]:
         """A context in which a collective that breaks raises an error that names the worker at fault.
+
+        Args:
+          progress: for a graph that takes many steps in a loop, what each of them changes: when it has not changed for
+            `timeout` seconds, the others are taken as lost.
 
         Raises:
           WorkerLostError: another worker has ended, has stopped, or cannot be reached.
         """
+        bound: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if progress is not None and self.size > 1:
+            bound = bounded(self.timeout, lambda: int(progress.numpy()))
         try:
-            yield
+            with bound:
+                yield
         except _BROKEN as cause:
             if self.size == 1 or not any(sign in str(cause) for sign in _SIGNS):
                 raise
@@ -163,6 +174,11 @@ class Cluster:
         with contextlib.suppress(*_BROKEN):
             self.collectives.sum(tf.zeros([1])).numpy()
 
+    def _part_ways(self) -> None:
+        """Returns once all workers know what is wrong, so that none of them hears first that another has ended."""
+        with contextlib.suppress(WorkerLostError):
+            self.leave()
+
     def __enter__(self) -> Cluster:
         return self
 
@@ -213,6 +229,7 @@ class Cluster:
             values = [one.get(name, "none") for one in told]
             others = [index for index, value in enumerate(values) if value != values[0]]
             if others:
+                self._part_ways()
                 raise DisagreementError(
                     f"the workers do not have the same {name}",
                     found="; ".join(f"{self.place.name(index)}: {values[index]}" for index in others),
@@ -239,11 +256,43 @@ class Cluster:
             except Exception as error:  # whatever it is, the others must not wait for it
                 problem, said = error, f"{type(error).__name__}: {error}"
         said = self.exchange(said)[0]
+        if said:
+            self._part_ways()
         if problem is not None:
             raise problem
         if said:
             raise ChiefError(f"{self.place.name(0)}, the chief, cannot go on: {said}")
         return result
+
+    @contextlib.contextmanager
+    def scope(self, *optimizers: type) -> Iterator[None]:
+        """A context in which Keras's optimizers apply the mean of all workers' gradients, where each counts as much.
+
+        Steps may be eager code, or under `@rg.function`, or in a `tf.function` that is not compiled by XLA. A call that
+        one worker has to run eagerly is run so by all. Every worker has to call each optimizer equally often. `mean`
+        may be called in eager code, too. At the end the weights of all workers are compared.
+
+        Args:
+          optimizers: classes of the program's own that have `apply(gradients, variables)`.
+
+        Raises:
+          NotShared: in it, something runs steps in a way that cannot be divided.
+          ClusterError: scopes are nested; an optimizer cannot be shared.
+          DisagreementError: the weights differ, before the first update or at the end.
+          WorkerLostError: another worker is gone.
+        """
+        if self._sharing is not None:
+            raise ClusterError("a scope of this cluster is open already")
+        if self.size == 1:
+            yield
+            return
+        self._sharing = Sharing(self)
+        try:
+            with optimizers_share(self._sharing, optimizers):
+                yield
+            self._sharing.check()
+        finally:
+            self._sharing = None
 
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:
         """Gives variables on all workers the chief's values, to the last bit."""
@@ -294,18 +343,19 @@ class Cluster:
           Gradients of the mean loss over all examples, in the same form, and that loss, float32.
 
         Raises:
-          ClusterError: there are several workers, and this is not the graph of a `tf.function`.
+          ClusterError: there are several workers, and this is neither the graph of a `tf.function` nor in a `scope`.
         """
-        if self.size > 1 and tf.executing_eagerly():
+        if self.size > 1 and self._sharing is None and (tf.executing_eagerly() or is_speculated_graph()):
             raise ClusterError(
                 "Cluster.mean works in the graph of a tf.function",
                 found="a call in eager code; a step under @rg.function runs eagerly until it is converted",
-                expected="@tf.function on the step: then all workers run the same collectives in the same order",
-                next_step="use @tf.function for a step that several workers share; SubGraphs work in it",
+                expected="a step that all workers run alike",
+                next_step="call the step in `with cluster.scope():`, or use @tf.function for it",
             )
         sparse = [number for number, one in enumerate(gradients) if isinstance(one, tf.IndexedSlices)]
         figures = tf.stack([tf.cast(total, tf.float32), tf.cast(count, tf.float32)])
-        sums, added = Reduction(self.collectives, variables, sparse, 2)(gradients, figures)
+        collectives = self.collectives if self._sharing is None else self._sharing.collectives
+        sums, added = Reduction(collectives, variables, sparse, 2)(gradients, figures)
         loss, examples = tf.unstack(added)
         return divided(sums, examples), loss / tf.maximum(examples, 1.0)
 

@@ -8,13 +8,16 @@ of the key.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from recgraph.tf_private import outermost_graph
+from recgraph.distribute.patience import bounded
+from recgraph.tf_private import is_in_loop, outermost_graph
 
 GROUP = 0x7267  # TensorFlow numbers its own groups from 1
 
@@ -45,16 +48,18 @@ class Collectives:
         """
         if self.size == 1:
             return tf.identity(value)
-        return tf.raw_ops.CollectiveReduceV2(
-            input=value,
-            group_size=self.size,
-            group_key=GROUP,
-            instance_key=self._key("sum", value),
-            ordering_token=[],
-            merge_op="Add",
-            final_op="Id",
-            timeout_seconds=self.timeout if timeout is None else timeout,
-        )
+        key = self._key("sum", value)
+        with self._bounded(timeout) as seconds:
+            return tf.raw_ops.CollectiveReduceV2(
+                input=value,
+                group_size=self.size,
+                group_key=GROUP,
+                instance_key=key,
+                ordering_token=[],
+                merge_op="Add",
+                final_op="Id",
+                timeout_seconds=seconds,
+            )
 
     def gather(self, value: tf.Tensor, timeout: float | None = None) -> tf.Tensor:
         """Every worker's tensor of a known shape `[...]`, `[workers, ...]`, in the order of their indices."""
@@ -81,24 +86,41 @@ class Collectives:
         return self._gather(padded[tf.newaxis], self._key("rows", value[:0]) + bucket % _BUCKETS, None)
 
     def _gather(self, value: tf.Tensor, key: Any, timeout: float | None) -> tf.Tensor:
-        gathered = tf.raw_ops.CollectiveGatherV2(
-            input=value,
-            group_size=self.size,
-            group_key=GROUP,
-            instance_key=key,
-            ordering_token=[],
-            timeout_seconds=self.timeout if timeout is None else timeout,
-        )
+        with self._bounded(timeout) as seconds:
+            gathered = tf.raw_ops.CollectiveGatherV2(
+                input=value,
+                group_size=self.size,
+                group_key=GROUP,
+                instance_key=key,
+                ordering_token=[],
+                timeout_seconds=seconds,
+            )
         return tf.ensure_shape(gathered, [self.size, *value.shape[1:]])
+
+    @contextlib.contextmanager
+    def _bounded(self, timeout: float | None) -> Iterator[float]:
+        """Gives the timeout that an operation has itself: a thread each, so none where others are bounded together.
+
+        Eager ones are here; loops are by who calls their graph, see `Cluster.watched`.
+        """
+        seconds = self.timeout if timeout is None else timeout
+        if tf.executing_eagerly():
+            with bounded(seconds):
+                yield 0.0
+        else:
+            yield 0.0 if is_in_loop(None) else seconds
 
     def _key(self, kind: str, value: tf.Tensor) -> int:
         """The same on all workers, since all trace the same graphs; another one for each operation of a graph."""
-        number = 0
-        if not tf.executing_eagerly():
-            graph = outermost_graph()
-            number = self._counts[graph] = self._counts.get(graph, 0) + 1
-        text = f"{kind} {number} {value.dtype.name} {value.shape}"
+        text = f"{kind} {self._number()} {value.dtype.name} {value.shape}"
         key = zlib.crc32(text.encode()) & 0x7FFF0000
         while self._users.setdefault(key, text) != text:
             key = (key + _BUCKETS) & 0x7FFF0000
         return key
+
+    def _number(self) -> int:
+        if tf.executing_eagerly():
+            return 0
+        graph = outermost_graph()
+        number = self._counts[graph] = self._counts.get(graph, 0) + 1
+        return number

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
+from recgraph.core.decorator import RecursiveFunction
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import DefinitionError
+from recgraph.keras import sharing
+from recgraph.keras.eager import Compute, Tracing
 from recgraph.keras.seeds import Body, Nest, PathSeeds, Seeds, along_paths
 from recgraph.keras.tracing import BodyTrace
 
@@ -24,12 +27,19 @@ class SubGraphLayer(keras.layers.Layer):
     work as they are. `recurse` makes the recursive call. The layer starts one invocation for each example of a batch,
     and recgraph runs them in parallel or batched.
 
+    A finished `rg.SubGraph` may be given in place of a body: the layer runs it for each example, on the example's
+    tensors `[...]` as its inputs say, and the variables that it reads are the layer's.
+
+    Outside of graphs, a body is traced again when inputs have other dtypes or ranks, when the layer is training or no
+    longer is, and when attributes of the layer, or of layers in it, are others; else the Python in it does not run.
+
     Keras layers in the body are built, trained and saved with the layer, know whether it is training, and may add
     losses: the loss of a call is the sum over its invocations. Plain `if`, `for` and `while` on tensors work.
 
     Args:
         function: called in place of `body`, with the same arguments: a Keras layer, or a function without variables of
-            its own, which `keras.saving.register_keras_serializable` lets be saved.
+            its own, which `keras.saving.register_keras_serializable` lets be saved. Or an `rg.SubGraph`: it has the
+            next four options itself, computes in its own dtypes, and is saved by name, as `custom_objects` are.
         output_size: what an invocation returns, a nest of integers, as the `state_size` of an RNN's cell, or of
             `tf.TensorSpec` without the leading 1, for other shapes and dtypes than `[1, size]` and the layer's. A
             subclass may set it as an attribute.
@@ -37,6 +47,9 @@ class SubGraphLayer(keras.layers.Layer):
         gradient: as of `rg.SubGraph`.
         max_depth: as of `rg.SubGraph`.
         **options: of every Keras layer: `name`, `dtype`, `trainable`.
+
+    Raises:
+        DefinitionError: a SubGraph is not finished, or is given with options that it has itself.
 
     Examples:
         >>> import tensorflow as tf, recgraph as rg
@@ -53,6 +66,8 @@ class SubGraphLayer(keras.layers.Layer):
     engine: str = "auto"
     gradient: str = "cache"
     max_depth: int | None = None
+    # Leading dimensions of the inputs that differ from batch to batch.
+    open_dimensions: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -64,13 +79,28 @@ class SubGraphLayer(keras.layers.Layer):
         max_depth: int | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(**options)
+        finished = isinstance(function, SubGraph)
+        super().__init__(**({"autocast": False} | options if finished else options))
         self.supports_jit = False  # XLA must know how often a body runs
         self.function = function
         given = {"output_size": output_size, "engine": engine, "gradient": gradient, "max_depth": max_depth}
         self._given = {name: value for name, value in given.items() if value is not None}
         for name, value in self._given.items():
             setattr(self, name, value)
+        if isinstance(function, RecursiveFunction):
+            raise DefinitionError(
+                f"layer '{self.name}' is given a function under @rg.subgraph, which has a SubGraph for each signature",
+                next_step="call the function once, and give one of its `subgraphs`",
+            )
+        if isinstance(function, SubGraph):
+            if self._given:
+                raise DefinitionError(
+                    f"layer '{self.name}' is given {', '.join(self._given)}, which SubGraph '{function.name}' has "
+                    "itself",
+                    next_step="give it to the SubGraph",
+                )
+            self.adopted = sharing.variables_of(function)
+        self._tracing = Tracing(self.open_dimensions)
         self._inputs: Any = None  # shapes and dtypes, once the layers in the body have been built for them
 
     def body(self, inputs: Nest, recurse: Callable[[Nest], Nest]) -> Nest:
@@ -102,10 +132,19 @@ class SubGraphLayer(keras.layers.Layer):
             What `body` returns, with `B` in place of 1.
         """
         self.note_inputs(inputs)
-        return self.recursion(converted(self.body), inputs)
+        if isinstance(self.function, SubGraph):
+            return self.function.map(*sharing.arguments(self.function, inputs))
+        return self.traced(lambda rows: self._recursion(converted(self.body), rows, None), inputs)
+
+    def traced(self, compute: Compute, inputs: Nest) -> Nest:
+        """The results of what `call` computes; outside of graphs, by a function, traced when something is new."""
+        results, loss = self._tracing(self, compute, inputs)
+        if loss is not None:
+            self.add_loss(loss)
+        return results
 
     def recursion(self, body: Body, rows: Nest, seeds: Seeds | None = None) -> Nest:
-        """Runs a body for each row of a nest of tensors; for a `call` that does more than that.
+        """Runs a body for each row of a nest of tensors; for a `call` that does more than that. It is traced each time.
 
         Args:
             body: `body(arguments, recurse)`, where arguments are a nest like `rows` of tensors `[1, ...]`.
@@ -119,17 +158,23 @@ class SubGraphLayer(keras.layers.Layer):
             DefinitionError: there is no `output_size`; the body adds a loss in a branch or loop; a function uses
                 variables that the layer does not know.
         """
+        results, loss = self._recursion(body, rows, seeds)
+        if loss is not None:
+            self.add_loss(loss)
+        return results
+
+    def _recursion(self, body: Body, rows: Nest, seeds: Seeds | None) -> tuple[Nest, tf.Tensor | None]:
         trace = BodyTrace(self.name, body, rows, self._outputs())
         if trace.draws and seeds is None and not trace.calls_in_loop:
             body, rows = along_paths(body, rows)
             trace, seeds = BodyTrace(self.name, body, rows, self._outputs()), PathSeeds()
         subgraph = trace.subgraph(seeds, engine=self.engine, gradient=self.gradient, max_depth=self.max_depth)
         self._check_variables(subgraph)
-        results = subgraph.map(*[tensor[:, None] for tensor in tf.nest.flatten(rows)])
+        results, loss = subgraph.map(*[tensor[:, None] for tensor in tf.nest.flatten(rows)]), None
         if trace.has_losses:
             results, losses = results
-            self.add_loss(tf.reduce_sum(losses))
-        return tf.nest.map_structure(lambda tensor: tensor[:, 0], results)
+            loss = tf.reduce_sum(losses)
+        return tf.nest.map_structure(lambda tensor: tensor[:, 0], results), loss
 
     def note_inputs(self, inputs: Nest) -> None:
         """Takes note of what the layers in the body are built for, so that loading can build them, too."""
@@ -166,6 +211,8 @@ class SubGraphLayer(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         """What the layer was made with; what a subclass sets itself is for its own `get_config`."""
         config = {**super().get_config(), **self._given}
+        if isinstance(self.function, SubGraph):
+            return {**config, "function": sharing.described(self.function)}
         if self.function is not None:
             config["function"] = self.function
         for name in config.keys() & {"function", "output_size"}:
@@ -176,6 +223,8 @@ class SubGraphLayer(keras.layers.Layer):
     def from_config(cls, config: dict[str, Any]) -> Any:
         """The layer that `get_config` describes."""
         config = dict(config)
+        if sharing.is_described(config.get("function")):
+            return cls(sharing.found(config.pop("function")), **config)
         for name in config.keys() & {"function", "output_size"}:
             config[name] = keras.saving.deserialize_keras_object(config[name])
         return cls(**config)

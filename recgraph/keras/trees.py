@@ -40,6 +40,8 @@ class TreeLayer(SubGraphLayer):
         [3.0, 1.0]
     """
 
+    open_dimensions = 2
+
     def node(self, inputs: Nest, child: Callable[[tf.Tensor], Nest]) -> Nest:
         """The state of one node.
 
@@ -72,12 +74,12 @@ class TreeLayer(SubGraphLayer):
             tf.errors.InvalidArgumentError: a position is beyond its tree.
         """
         self.note_inputs(inputs)
-        return self._states(inputs, mask)
+        return self.traced(lambda given: self._states(*given), (inputs, mask))
 
     def compute_mask(self, inputs: Nest, mask: Nest = None) -> None:
         """The result has no nodes to be masked."""
 
-    def _states(self, inputs: Nest, mask: Nest) -> Nest:
+    def _states(self, inputs: Nest, mask: Nest) -> tuple[Nest, tf.Tensor | None]:
         forest = _Forest(inputs, mask)
         node, initial = converted(self.node), self.initial_state
 
@@ -89,16 +91,17 @@ class TreeLayer(SubGraphLayer):
             return node(forest.entry(place), child)
 
         roots, which = forest.roots()
-        states = self.recursion(body, roots, NodeSeeds(forest.size))
+        states, loss = self._recursion(body, roots, NodeSeeds(forest.size))
         if which is None:
-            return states
-        return tf.nest.map_structure(
+            return states, loss
+        states = tf.nest.map_structure(
             lambda state, filled: tf.tensor_scatter_nd_update(
                 tf.repeat(filled, forest.count, axis=0), which[:, None], state
             ),
             states,
             initial(),
         )
+        return states, loss
 
 
 # Where an invocation is: the node's number in the table of all nodes, and the start and length of its tree in it.

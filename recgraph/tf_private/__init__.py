@@ -2,7 +2,15 @@
 
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
-from recgraph.tf_private.cancelling import Handler, Interrupted, attributes_of, execute, is_of_handler, run_operation
+from recgraph.tf_private.cancelling import (
+    Handler,
+    Interrupted,
+    attributes_of,
+    execute,
+    is_of_handler,
+    record_all_but_last,
+    run_operation,
+)
 from recgraph.tf_private.graphs import (
     TRACING,
     AutomaticControlDependencies,
@@ -46,13 +54,16 @@ from recgraph.tf_private.graphs import (
     set_attribute,
     variable_names,
     variable_of_graph,
+    variables_by_handle,
     wrapped_gradient_functions,
 )
-from recgraph.tf_private.iterators import give_back, is_iterator
-from recgraph.tf_private.keras_settings import keras_settings
+from recgraph.tf_private.iterators import DATASETS, give_back, goes_through_dataset, is_iterator
+from recgraph.tf_private.keras_settings import in_stateless_scope, is_training, keras_settings
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
+    abort_collectives,
     call_options,
+    connection,
     context_handle,
     eager_constant,
     eager_operations,
@@ -67,8 +78,11 @@ from recgraph.tf_private.runtime import (
     is_plainly_eager,
     known_functions,
     next_seeds,
+    on_this_process,
     raise_status,
+    remote_task,
     require_peer,
+    scope_device,
     seed_generator_state,
     set_seed_generator_state,
     shape_of,
@@ -83,6 +97,12 @@ from recgraph.tf_private.taping import Group, Watched, connected_inputs, record_
 from recgraph.tf_private.vectorizing import NotVectorized, register_vectorization, stacked
 
 __all__ = [
+    "abort_collectives",
+    "scope_device",
+    "remote_task",
+    "on_this_process",
+    "connection",
+    "DATASETS",
     "TRACING",
     "operations_in_function",
     "operations_with_kernels",
@@ -128,6 +148,7 @@ __all__ = [
     "gradient_code",
     "function_of_graph",
     "give_back",
+    "goes_through_dataset",
     "global_seed",
     "gradient_function",
     "handle_data",
@@ -142,6 +163,8 @@ __all__ = [
     "is_of_handler",
     "is_plainly_eager",
     "known_functions",
+    "in_stateless_scope",
+    "is_training",
     "keras_settings",
     "meta_graph_pb2",
     "next_seeds",
@@ -149,6 +172,7 @@ __all__ = [
     "outermost_graph",
     "placeholder",
     "raise_status",
+    "record_all_but_last",
     "record_in_groups",
     "redirect",
     "registered_operations",
@@ -167,6 +191,7 @@ __all__ = [
     "tape_is_recording",
     "variable_dtype",
     "variable_names",
+    "variables_by_handle",
     "watch_variables",
     "without_recording",
     "wrapped_container",

@@ -17,9 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.eager import backprop as _backprop
 from tensorflow.python.eager import cancellation as _cancellation  # `tf.function` has no public way to be cancelled
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import execute as _execute
+from tensorflow.python.eager import record as _record
 
 from recgraph.cpython.sources import told
 
@@ -217,6 +219,23 @@ def run_operation(name: str, count: int, inputs: list[tf.Tensor], attributes: tu
     if _execute.must_record_gradient():
         _execute.record_gradient(name, inputs, attributes, outputs)
     return outputs
+
+
+def record_all_but_last(
+    name: str, inputs: list[tf.Tensor], attributes: tuple[Any, ...], outputs: list[tf.Tensor]
+) -> None:
+    """Tells tapes of an operation, but not of its last output, so that they do not ask for zeros like it.
+
+    Args:
+        name: the operation's type.
+        inputs, attributes, outputs: of the operation.
+    """
+
+    def backward(*gradients: Any) -> Any:
+        given = [*gradients, None]
+        return _backprop._gradient_function(name, attributes, len(inputs), inputs, outputs, given, None, "")
+
+    _record.record_operation(name, outputs[:-1], inputs, backward)
 
 
 def attributes_of(**named: Any) -> tuple[Any, ...]:

@@ -253,9 +253,14 @@ def in_function_graph(graph: Any) -> bool:
     return isinstance(graph, FuncGraph)
 
 
+def variables_by_handle(graph: Any) -> dict[int, Any]:
+    """The variables that `graph` reads, by the id of their handles; those that are still there."""
+    return {id(variable.handle): variable for variable in graph._watched_variables}
+
+
 def variable_names(graph: Any) -> dict[int, str]:
     """The names of the variables that `graph` reads, by the id of their handles; a handle does not know its name."""
-    return {id(variable.handle): variable.name.split(":")[0] for variable in graph._watched_variables}
+    return {handle: variable.name.split(":")[0] for handle, variable in variables_by_handle(graph).items()}
 
 
 def flatten_up_to(shallow: Any, nest: Any) -> list[Any]:

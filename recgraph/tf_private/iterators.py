@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.data.ops.dataset_ops import NumpyIterator
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 # What every way of taking an element in Python goes through; an iterator's own attribute comes before the method.
@@ -42,6 +43,25 @@ class _Returned:
 def is_iterator(value: Any) -> bool:
     """Whether a value is an iterator over a dataset, and exactly that."""
     return type(value) is OwnedIterator
+
+
+# Iterators of Python's that hand elements on: `__reduce__` says what each is made of.
+_HANDING_ON = (enumerate, zip)
+DATASETS = (tf.data.Dataset, OwnedIterator, NumpyIterator)
+
+
+def goes_through_dataset(value: Any) -> bool:
+    """Whether what a loop goes through is a dataset, an iterator over one, or hands on the elements of one.
+
+    Args:
+        value: anything; bars that show progress have what they go through as `iterable`.
+    """
+    if type(value) in _HANDING_ON:
+        return any(map(goes_through_dataset, value.__reduce__()[1]))
+    if issubclass(type(value), DATASETS):
+        return True
+    attributes = object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else {}
+    return issubclass(type(attributes.get("iterable")), DATASETS)
 
 
 def give_back(iterator: Any, element: Any) -> None:

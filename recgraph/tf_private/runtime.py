@@ -74,6 +74,33 @@ def executing_eagerly() -> bool:
     return bool(_context.executing_eagerly())
 
 
+def connection() -> Any:
+    """What stands for the servers that this process is connected to; None where it is to none."""
+    return _context.context()._server_def
+
+
+def scope_device() -> str:
+    """The device that the innermost `tf.device` names, as far as it does."""
+    return _context.context().device_name or ""
+
+
+def remote_task(device: str) -> str:
+    """`/job:worker/replica:0/task:1` of a device of another process; "" of this one's."""
+    spec, own = tf.DeviceSpec.from_string(device), _context.context()._server_def
+    is_own = spec.job in (None, "localhost")  # what this process is called before it is connected
+    if own is None or is_own or (spec.job, spec.task or 0) == (own.job_name, own.task_index):
+        return ""
+    return f"/job:{spec.job}/replica:{spec.replica or 0}/task:{spec.task or 0}"
+
+
+def on_this_process() -> Any:
+    """A context in which eager operations run here, whatever `tf.device` is around it."""
+    own = _context.context()._server_def
+    if own is None:
+        return contextlib.nullcontext()
+    return tf.device(f"/job:{own.job_name}/replica:0/task:{own.task_index}/device:CPU:0")
+
+
 def require_peer(task: str, seconds: float) -> None:
     """Returns if a worker of the cluster answers; there is no public way to ask.
 
@@ -81,6 +108,11 @@ def require_peer(task: str, seconds: float) -> None:
       tf.errors.OpError: it does not, or it has been started again.
     """
     _context.context().check_collective_ops_peer_health(task, int(seconds * 1000))
+
+
+def abort_collectives(message: str) -> None:
+    """Breaks off all collectives of this process, now and from here on."""
+    _context.context().abort_collective_ops(tf.errors.DEADLINE_EXCEEDED, message)
 
 
 def eagerly() -> Any:

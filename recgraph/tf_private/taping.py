@@ -73,6 +73,8 @@ def call(function: Any, tensors: list[tf.Tensor], attributes: Sequence[Any], may
 
 
 def _call(context: Any, function: Any, tensors: list[tf.Tensor], captured: list[tf.Tensor], how: Any) -> Any:
+    if not context.executing_eagerly():  # a Jacobian differentiates in a graph
+        return type(function)._call_flat(function, tensors, captured)
     arguments = [*tensors, *captured]
     kind = _gradients_util.PossibleTapeGradientTypes(arguments)
     if kind == _NOTHING:

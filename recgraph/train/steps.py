@@ -170,7 +170,7 @@ class TrainingSteps(tf.Module):
           NotFiniteError: a loss is infinite or no number; no later step was done, and the weights are of no more use.
           WorkerLostError: another worker has failed.
         """
-        with self.ways.cluster.watched():
+        with self.ways.cluster.watched(self.step):
             sums, done = self._train_loop(batches, tf.constant(steps))
             sums = sums.numpy()
         if not np.isfinite(sums[0]):

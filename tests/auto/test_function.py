@@ -56,7 +56,7 @@ class Model:
 
     def step(self, x: Any) -> float:
         """What does not convert whole."""
-        import math  # no converter takes this
+        math = eval("__import__('math')")  # no converter takes this
 
         total = 0.0
         for part in parts(x):
@@ -134,7 +134,7 @@ def test_a_function_without_callees_is_coexecuted_or_eager() -> None:
     weights = tf.Variable(tf.ones([3, 3]))
 
     def step(x: Any) -> float:
-        import math
+        math = eval("__import__('math')")
 
         total = math.fsum([])
         for part in parts(x):

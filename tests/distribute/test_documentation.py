@@ -82,13 +82,52 @@ def test_on_one_machine(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_program_of_ones_own(folder: Path) -> None:
     (folder / "my_training.py").write_text(page_blocks("python")[0], encoding="utf-8")
-    assert run(page_blocks("sh")[1]) == page_blocks("text")
+    assert run(page_blocks("sh")[1]) == page_blocks("text")[:1]
+
+
+@pytest.mark.slow
+def test_a_step_under_the_decorator(folder: Path) -> None:
+    (folder / "my_step.py").write_text(page_blocks("python")[1], encoding="utf-8")
+    assert run(page_blocks("sh")[2]) == page_blocks("text")[1:]
+
+
+POWER = """
+import tensorflow as tf, recgraph as rg
+def power(n):
+    with rg.SubGraph("power", [tf.TensorSpec([], tf.int32)], tf.TensorSpec([1, 1])) as power:
+        n_ = power.input(tf.int32, name="n")
+        power.output(tf.cond(n_ == 0, lambda: tf.ones([1, 1]), lambda: power(n_ - 1) @ weight))
+    return power(n)
+"""
+
+
+@pytest.mark.slow
+def test_on_a_server(folder: Path) -> None:
+    """The hosts a and b are ports of this machine."""
+    hosts = free_addresses(2)
+    servers = [
+        subprocess.Popen(["sh", "-c", f"exec {line.replace('a:2222,b:2222', ','.join(hosts))}"], stdout=subprocess.PIPE)
+        for line in page_blocks("sh")[5].splitlines()
+    ]
+    try:
+        for server in servers:
+            assert server.stdout is not None
+            assert b"server" in server.stdout.readline()
+        block = page_blocks("python")[2].replace("a:2222", hosts[0]).replace("b:2222", hosts[1])
+        (folder / "program.py").write_text(f"{POWER}{block}print(float(result[0, 0]), result.backing_device)\n")
+        (output,) = run("python program.py")
+        assert output.split()[0] == "5.0625"
+        assert "/task:1/" in output
+    finally:
+        for server in servers:
+            server.kill()
+            server.communicate()
 
 
 @pytest.mark.slow
 def test_on_several_machines(folder: Path) -> None:
     """The hosts a and b are ports of this machine."""
-    block = smaller(page_blocks("sh")[2]).replace("a:2222,b:2222", ",".join(free_addresses(2)))
+    block = smaller(page_blocks("sh")[3]).replace("a:2222,b:2222", ",".join(free_addresses(2)))
     commands = block.splitlines()
     assert len(commands) == 2
     run(*commands)
@@ -111,13 +150,13 @@ def two_ports() -> int:
 @pytest.mark.slow
 def test_in_a_slurm_job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECGRAPH_PORT", str(two_ports()))
-    run(smaller(page_blocks("sh")[3]))
+    run(smaller(page_blocks("sh")[4]))
     assert (folder / "runs/slurm/log.jsonl").read_text().count("\n") == 2
 
 
 def test_all_blocks_are_run() -> None:
     """A new one needs a test above."""
-    assert [len(page_blocks(language)) for language in ("sh", "python", "text")] == [4, 1, 1]
+    assert [len(page_blocks(language)) for language in ("sh", "python", "text")] == [6, 3, 2]
     assert shlex.split(page_blocks("sh")[1]) == ["recgraph", "launch", "2", "--", "python", "my_training.py"]
 
 
@@ -127,5 +166,5 @@ def test_a_step_that_is_not_a_graph_is_refused() -> None:
 
     from recgraph.distribute import Cluster, ClusterError, Place
 
-    with pytest.raises(ClusterError, match=r"works in the graph of a tf\.function[\s\S]*use @tf\.function"):
+    with pytest.raises(ClusterError, match=r"works in the graph of a tf\.function[\s\S]*with cluster\.scope"):
         Cluster(Place(("a:1", "b:1"), 0)).mean([tf.ones([])], [tf.Variable(1.0)], tf.ones([]), tf.constant(1))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from recgraph.data import write_treebank
-from recgraph_launch import LOST, free_addresses
+from recgraph_launch import free_addresses
 
 SMALL = ["--model", "tree_rnn", "--embedding", "4", "--hidden", "4", "--epochs", "1", "--json"]
 SECONDS = 150  # of a machine that has much else to do; what is tested would wait for ever
@@ -118,12 +118,10 @@ def test_workers_with_other_data_do_not_train(bank: Path, tmp_path: Path) -> Non
         for index, data in enumerate((bank, other))
     ]
     ended = list(map(outcome, started))
-    told = [errors for status, errors in ended if status == 1]
-    assert told
-    for errors in told:
+    for status, errors in ended:
+        assert status == 1
         assert "Error: the workers do not have the same dev data [disagreement]" in errors
         assert f"found:     worker 1 ({hosts[1]}): " in errors
-    assert {status for status, _ in ended} <= {1, LOST}  # one may hear first that the other has ended
     assert not workers_of(tmp_path)
 
 

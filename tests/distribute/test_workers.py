@@ -85,3 +85,38 @@ def test_workers_that_do_not_agree_all_say_so(seen: list[dict[str, Any]]) -> Non
     assert first.startswith("DisagreementError: the workers do not have the same version of recgraph")
     assert "found:     worker 1 (127.0.0.1:" in first
     assert "expected:  that of worker 0 (127.0.0.1:" in first
+
+
+def test_workers_share_a_step(seen: list[dict[str, Any]]) -> None:
+    """In eight calls of a mean gradient of 3 and 9; in one of them a factor is a tensor on one worker only."""
+    for worker in seen:
+        told = worker["scope"]
+        np.testing.assert_allclose(told["weight"], [1.0 - 8 * 0.1 * 3.0, 2.0 - 8 * 0.1 * 9.0], rtol=1e-5)
+        assert told["calls"] == {"eager": 3, "graph": 4, "fallback": 1}
+
+
+def test_a_scope_refuses_what_cannot_be_shared(seen: list[dict[str, Any]]) -> None:
+    """By name, with what to do in its place."""
+    for worker in seen:
+        told = worker["scope"]
+        assert told["nested"].startswith("ClusterError: a scope of this cluster is open already")
+        for name, what in (("coexec", "mode='coexec'"), ("steps", "rg.steps"), ("speculation", "rg.speculation")):
+            assert told[name].startswith(f"NotShared: {what} cannot share its steps with other workers")
+            assert "next step: " in told[name]
+        assert told["scaled"].startswith("ClusterError: a LossScaleOptimizer decides on each worker")
+        assert "all_reduce() of a DefaultReplicaContext of tf.distribute" in worker["all_reduce"]
+        assert "with cluster.scope():" in worker["all_reduce"]
+
+
+def test_weights_that_come_apart_are_found(seen: list[dict[str, Any]]) -> None:
+    """Before the first update, or at the end of the scope."""
+    for worker in seen:
+        for name, next_step in (("apart", "set the same seed"), ("written", "let nothing but Keras's optimizers")):
+            assert worker["scope"][name].startswith("DisagreementError: the workers do not have the same weights")
+            assert f"next step: {next_step}" in worker["scope"][name]
+
+
+def test_a_sum_takes_no_thread(seen: list[dict[str, Any]]) -> None:
+    """With a timeout of its own each would take one, which sleeps for that long: a fast training would run out."""
+    for worker in seen:
+        assert worker["threads"] < 20

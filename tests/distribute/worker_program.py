@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -90,6 +91,78 @@ def replica_function(cluster: Cluster, engine: str) -> list[float]:
     return weight.numpy().tolist()
 
 
+def scope(cluster: Cluster) -> dict[str, Any]:
+    """A step under the decorator, one call of which one worker has to run eagerly; and what a scope refuses."""
+    weight = tf.Variable([1.0, 2.0])
+    optimizer = keras.optimizers.SGD(0.1)
+
+    @rg.function
+    def step(x: tf.Tensor, factor: float) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(factor * x * weight)
+        optimizer.apply([tape.gradient(loss, weight)], [weight])
+        return loss
+
+    x = tf.constant([1.0, 3.0]) * (1 + cluster.index)
+    with cluster.scope():
+        for call in range(8):
+            step(x, tf.constant(2.0) if call == 6 and cluster.index == 1 else 2.0)
+        seen = {
+            "weight": weight.numpy().tolist(),
+            "calls": step.calls,
+            "nested": message(lambda: cluster.scope().__enter__()),
+            "coexec": message(lambda: rg.function(step.function, mode="coexec")(x, 2.0)),
+            "steps": message(lambda: list(rg.steps([1]))),
+            "speculation": message(lambda: rg.speculation().__enter__()),
+            "scaled": message(lambda: keras.optimizers.LossScaleOptimizer(optimizer).apply([weight + 0.0], [weight])),
+        }
+    apart = tf.Variable(float(cluster.index))
+    with cluster.scope():
+        seen["apart"] = message(lambda: optimizer_of(apart).apply([tf.ones([])], [apart]))
+    written = tf.Variable(0.0)
+
+    def write() -> None:
+        with cluster.scope():
+            optimizer_of(written).apply([tf.ones([])], [written])
+            written.assign_add(float(cluster.index))
+
+    seen["written"] = message(write)
+    return seen
+
+
+def optimizer_of(variable: tf.Variable) -> Any:
+    """A new one, built."""
+    made = keras.optimizers.SGD(1.0)
+    made.build([variable])
+    return made
+
+
+def more_threads(cluster: Cluster) -> int:
+    """How many threads there are more after a hundred sums."""
+
+    def count() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    cluster.barrier()
+    before = count()
+    for _ in range(50):
+        cluster.collectives.sum(tf.zeros([3]))
+    rows_in_a_loop(cluster)
+    return count() - before
+
+
+def all_reduce_in_a_step() -> str:
+    """Why a step with TensorFlow's own all-reduce is not converted."""
+
+    @rg.function(mode="speculate")
+    def step(x: tf.Tensor) -> tf.Tensor:
+        return tf.distribute.get_replica_context().all_reduce("sum", x)
+
+    for _ in range(5):
+        step(tf.ones([2]))
+    return str(step.explain())
+
+
 def main(folder: Path) -> None:
     """Everything, in the same order on all workers."""
     cluster = rg.distribute(timeout=60, start_timeout=120)
@@ -107,7 +180,10 @@ def main(folder: Path) -> None:
         "mean": mean(cluster, [[1, 2, 2, 5], [2]]),
         "mean_without_examples": mean(cluster, [[1, 1, 8], []]),
         "replica": [replica_function(cluster, engine) for engine in ("parallel", "batched")],
-        "sparse": [stays_sparse(cluster, (200_000, 4), 3), stays_sparse(cluster, (5, 4), 5)][:1],
+        "sparse": [stays_sparse(cluster, (400_000, 16), 3), stays_sparse(cluster, (5, 4), 5)][:1],
+        "scope": scope(cluster),
+        "threads": more_threads(cluster),
+        "all_reduce": all_reduce_in_a_step(),
         "on_chief": cluster.on_chief(lambda: 5),
         "chief_fails": message(lambda: cluster.on_chief(lambda: [][1])),
         "agree": message(lambda: cluster.agree({"data": "abc"})),

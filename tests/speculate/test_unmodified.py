@@ -343,7 +343,7 @@ def test_a_function_that_cannot_be_converted_leaves_it_to_those_it_calls() -> No
     """As large a part as can be."""
 
     def train(x: tf.Tensor) -> tf.Tensor:
-        import math
+        math = eval("__import__('math')")
 
         with tf.GradientTape() as tape:
             loss = loss_of(x) * math.pi
@@ -352,7 +352,7 @@ def test_a_function_that_cannot_be_converted_leaves_it_to_those_it_calls() -> No
     expected = [float(train(tf.constant(float(i)))) for i in range(12)]
     with rg.speculation() as found:
         assert [float(train(tf.constant(float(i)))) for i in range(12)] == pytest.approx(expected)
-        assert any("import" in f.given_up.lower() for f in found.functions.values()), found.explain()
+        assert any("names" in f.given_up for f in found.functions.values()), found.explain()
     assert found.functions["loss_of"].calls["graph"] >= 3, found.explain()
 
 

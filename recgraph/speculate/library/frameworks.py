@@ -50,6 +50,7 @@ _REFUSED = {
 _RUNNING = frozenset(
     {"fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch", "compile", "save"}
 )
+_STRATEGIES = (tf.distribute.Strategy, tf.distribute.StrategyExtended, tf.distribute.ReplicaContext)
 _LOSSES = frozenset({"compute_loss", "_compute_loss"})
 _SETTINGS = ("set_", "reset_", "enable_", "disable_", "clear_")
 
@@ -60,6 +61,9 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         raise ev.refuse(Feature.FRAMEWORK, _REFUSED[function])
     owner = getattr(function, "__self__", None)
     name = str(getattr(function, "__name__", ""))
+    if isinstance(owner, _STRATEGIES):
+        kind = type(owner).__name__.lstrip("_")
+        raise ev.refuse(Feature.DISTRIBUTION, f"{name}() of a {kind} of tf.distribute")
     if tf_private.is_iterator(owner):
         if name not in ("get_next", "next", "__next__"):
             raise ev.refuse(Feature.ITERATOR, f"{name} of an iterator over a dataset")

@@ -16,6 +16,7 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import absl.logging
 import tensorflow as tf
 
 from recgraph.speculate.evaluate.exceptions import HELPER, Nothing, OfGenerator, Suppressing
@@ -400,10 +401,23 @@ def _of_root(level: int) -> Special:
     return convert
 
 
+def _of_absl(level: int) -> Special:
+    """A function of Abseil's, whose logger is TensorFlow's: it sets up a handler for all loggers if there is none."""
+
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> None:
+        if not logging.root.handlers:
+            raise ev.refuse(Feature.LOGGING, "nothing handles what is logged yet")
+        ev.script.assume(f"{ev.script.constant(logging.root)}.handlers", SameDecision("handlers", ev.where()))
+        _kept(ev, absl.logging.get_absl_logger(), level, arguments, named)
+
+    return convert
+
+
 def _of_any_level(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> None:
     _kept(ev, arguments[0], arguments[1], arguments[2:], named)
 
 
 SPECIAL.update({getattr(logging.Logger, name): _of_level(level) for name, level in _LEVELS.items()})
 SPECIAL.update({getattr(logging, name): _of_root(level) for name, level in _LEVELS.items()})
+SPECIAL.update({getattr(absl.logging, name): _of_absl(_LEVELS[name]) for name in ("debug", "info", "warning", "error")})
 SPECIAL[logging.Logger.log] = _of_any_level

@@ -211,6 +211,10 @@ class Evaluator(abc.ABC):
             rests.append(body[i + 1 :])
             try:
                 signal: Signal | None = self._rule(statement)(self, statement)
+            except (Inconvertible, Raised) as reason:
+                if not reason.sites and len(self.frames) == 1:
+                    reason.sites = frozenset({getattr(statement, "site", -1)})
+                raise
             finally:
                 rests.pop()
                 self.here = here

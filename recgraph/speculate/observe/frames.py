@@ -14,7 +14,7 @@ from recgraph import native
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.instrument import is_observed
 from recgraph.speculate.observe.reasons import Inconvertible
-from recgraph.speculate.observe.syntax import syntax_of
+from recgraph.speculate.observe.syntax import part_of, syntax_of
 
 # Frames that are a part of the function around them.
 PARTS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -54,7 +54,7 @@ def is_ours(frame: types.FrameType) -> bool:
 def may_be_called(code: types.CodeType) -> bool:
     """Whether code is a function's that runs to its end when it is called, and is not watched already."""
     is_function = code.co_flags & inspect.CO_NEWLOCALS and not code.co_flags & _SUSPENDED
-    return bool(is_function) and not is_observed(code) and code.co_name not in PARTS
+    return bool(is_function) and not is_observed(code) and code.co_name not in PARTS and part_of(code) is None
 
 
 def may_be_taken(function: types.FunctionType) -> bool:

@@ -17,32 +17,54 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate.observe import known
+from recgraph.speculate.observe.compiling import LOOKING, compiled, hooked, with_code
+from recgraph.speculate.observe.cutting import Cutter, with_parts
 from recgraph.speculate.observe.known import is_a
 from recgraph.speculate.observe.profile import Profile
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
-from recgraph.speculate.observe.syntax import FunctionNode, Syntax, site_of, syntax_of
+from recgraph.speculate.observe.syntax import Syntax, part_of, site_of, syntax_of
 
 EagerTensor = tf_private.EagerTensor
-# Stands for the observer until the code is compiled, then becomes it: a name of ours would show in the closures of
-# functions made inside, which TensorFlow's AutoGraph compares with their source.
-_HOOK = "recgraph: the observer"
-# Who looks at the names around would find the observer.
-_LOOKING = frozenset({"locals", "vars", "dir", "eval", "exec"})
 # Whose truth may be asked for without running any code of the program's.
 _OF_PYTHON = (bool, int, float, str, list, dict, tuple, type(None))
 
 
 class Observer:
-    """What instrumented functions call. One for a profile."""
+    """What instrumented functions call. One for a profile.
+
+    Attributes:
+        parts: calls the rounds of a loop over a dataset, each as a function of its own, by its method `part`; where it
+            is None they run as they are.
+        rounds: the place of the function and the site of each loop whose rounds were called so.
+    """
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
+        self.parts: Any = None
+        self.rounds: set[tuple[Any, int]] = set()
         self._functions: weakref.WeakKeyDictionary[types.CodeType, types.CodeType | None] = weakref.WeakKeyDictionary()
 
     def see(self, site: Any, value: Any) -> Any:
         """Passes a value on."""
         self.profile.see(site, value)
         return value
+
+    def indexed(self, site: Any, index: Any) -> Any:
+        """Passes an index on: which one matters, of a tensor too."""
+        is_number = _is_scalar(index) and index.dtype.is_integer and index.shape.rank == 0
+        self.profile.see(site, int(index) if is_number else index)
+        return index
+
+    def takes_rounds(self, place: Any, site: int, iterable: Any) -> bool:
+        """Whether the rounds of a loop are called: it goes through a dataset."""
+        if self.parts is None or not tf_private.is_plainly_eager() or not tf_private.goes_through_dataset(iterable):
+            return False
+        self.rounds.add((place, site))
+        return True
+
+    def part(self, may_repeat: bool, function: types.FunctionType, *values: Any) -> Any:
+        """Calls a part of a function."""
+        return function(*values) if self.parts is None else self.parts.part(may_repeat, function, *values)
 
     def enter(self, place: Any, arguments: dict[str, Any]) -> None:
         """A function begins."""
@@ -81,7 +103,7 @@ class Observer:
         if type(callee) is not types.FunctionType or not known.is_users(callee):
             return callee
         code = self._code(callee)
-        return callee if code is None else _with_code(callee, code)
+        return callee if code is None else with_code(callee, code)
 
     def _code(self, function: types.FunctionType) -> types.CodeType | None:
         code = function.__code__
@@ -162,30 +184,20 @@ def _seen_case(observer: Observer, callee: Any, place: Any, *arguments: Any, **n
 _DECIDING: dict[Any, Any] = {tf.cond: _seen_cond, tf.switch_case: _seen_case}
 
 
-def _with_code(function: types.FunctionType, code: types.CodeType) -> types.FunctionType:
-    """A copy of a function with other code, which shares its closure."""
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    closure = tuple(cells[name] for name in code.co_freevars)
-    made = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
-    made.__kwdefaults__ = function.__kwdefaults__
-    made.__qualname__, made.__module__ = function.__qualname__, function.__module__
-    return made
-
-
 def _instrumented(syntax: Syntax, code: types.CodeType, observer: Observer) -> types.CodeType | None:
     """The code that observes; None for generators and coroutines, which are left alone."""
-    if code.co_flags & (0x20 | 0x80 | 0x200) or _LOOKING & set(code.co_names):
+    if code.co_flags & (0x20 | 0x80 | 0x200) or LOOKING & set(code.co_names):
         return None
-    node = _Observing(syntax).visit(copy.deepcopy(syntax.node))
+    cutter = Cutter(syntax)
+    node = _Observing(syntax, cutter).visit(copy.deepcopy(syntax.node))
     if isinstance(node, ast.FunctionDef):
-        node.decorator_list, node.returns = [], None
+        if cutter.parts:
+            cutter.declare(node)
         _announce(node, syntax)
-    node.args.defaults, node.args.kw_defaults = [], [None] * len(node.args.kwonlyargs)
-    for argument in ast.walk(node.args):
-        if isinstance(argument, ast.arg):
-            argument.annotation = None
     hook = _Hook(observer)
-    made = _with_hook(_compiled(node, syntax, code), hook)
+    made = with_parts(compiled(node, syntax, code), code, hook, cutter)
+    if part_of(code) is not None:
+        made = made.replace(co_consts=(*made.co_consts, syntax))
     # Where there is nothing to see, too, it has to be known for what it is.
     return made if is_observed(made) else made.replace(co_consts=(*made.co_consts, hook))
 
@@ -195,43 +207,9 @@ def _announce(node: ast.FunctionDef, syntax: Syntax) -> None:
     place: Any = syntax.key
     names = [argument.arg for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]]
     arguments = ast.Dict([ast.Constant(name) for name in names], [ast.Name(name, ast.Load()) for name in names])
-    enter = ast.Expr(_hook("enter", ast.Constant(place), arguments))
-    leave = ast.Expr(_hook("leave", ast.Constant(place)))
+    enter = ast.Expr(hooked("enter", ast.Constant(place), arguments))
+    leave = ast.Expr(hooked("leave", ast.Constant(place)))
     node.body = [ast.copy_location(part, node) for part in (enter, ast.Try(node.body, [], [], [leave]))]
-
-
-def _hook(method: str, *arguments: ast.expr) -> ast.Call:
-    return ast.Call(ast.Attribute(ast.Constant(_HOOK), method, ast.Load()), list(arguments), [])
-
-
-def _compiled(node: FunctionNode, syntax: Syntax, original: types.CodeType) -> types.CodeType:
-    """Compiled inside of a function whose arguments are the names that the closure has."""
-    inside: ast.stmt = node if isinstance(node, ast.FunctionDef) else ast.Expr(node)
-    names = list(original.co_freevars)
-    arguments = ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
-    if syntax.mangled:  # private names are those of the class
-        inside = ast.ClassDef(syntax.mangled, [], [], [inside], [])
-    body: list[ast.stmt] = [inside]
-    if isinstance(node, ast.FunctionDef) and node.name not in names:
-        body.insert(0, ast.Global([node.name]))  # to call itself it looks there
-    outer = ast.FunctionDef("outer", arguments, body, [])
-    module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, node)], []))
-    whole = compile(module, syntax.filename, "exec", dont_inherit=True, flags=original.co_flags & 0x1000000)
-    code = whole
-    for _ in range(3 if syntax.mangled else 2):
-        code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
-    return code.replace(co_qualname=original.co_qualname)
-
-
-def _with_hook(code: types.CodeType, hook: _Hook) -> types.CodeType:
-    """The code with the hook among its constants, and that of the functions in it."""
-
-    def constant(value: Any) -> Any:
-        if isinstance(value, types.CodeType):
-            return _with_hook(value, hook)
-        return hook if value == _HOOK else value
-
-    return code.replace(co_consts=tuple(map(constant, code.co_consts)))
 
 
 def _as_list(statements: Any) -> list[ast.stmt]:
@@ -241,23 +219,28 @@ def _as_list(statements: Any) -> list[ast.stmt]:
 class _Observing(ast.NodeTransformer):
     """Wraps expressions in calls of the observer. Sites are the numbers that `Syntax` gave to nodes."""
 
-    def __init__(self, syntax: Syntax) -> None:
-        self.syntax = syntax
+    def __init__(self, syntax: Syntax, cutter: Cutter) -> None:
+        self.syntax, self.cutter = syntax, cutter
         self.depth = 0
 
     def _site(self, node: ast.AST, what: str = "value") -> ast.expr:
         place: Any = site_of(self.syntax, node, what)
         return ast.Constant(place)
 
+    @staticmethod
+    def site_number(node: ast.AST) -> int:
+        """The number that `Syntax` gave to a node."""
+        return getattr(node, "site", -1)
+
     def _seen(self, node: ast.expr) -> ast.expr:
-        return ast.copy_location(_hook("see", self._site(node), node), node)
+        return ast.copy_location(hooked("see", self._site(node), node), node)
 
     def visit_Return(self, node: ast.Return) -> ast.Return:
         """What the function returns, not those inside of it."""
         self.generic_visit(node)
         if node.value is not None and self.depth == 1:
             place: Any = self.syntax.key
-            node.value = ast.copy_location(_hook("returned", ast.Constant(place), node.value), node.value)
+            node.value = ast.copy_location(hooked("returned", ast.Constant(place), node.value), node.value)
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -273,7 +256,7 @@ class _Observing(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
         if not isinstance(node.slice, ast.Slice | ast.Tuple):
-            node.slice = ast.copy_location(_hook("see", self._site(node, "index"), node.slice), node.slice)
+            node.slice = ast.copy_location(hooked("indexed", self._site(node, "index"), node.slice), node.slice)
         return self._seen(node) if isinstance(node.ctx, ast.Load) else node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -283,14 +266,14 @@ class _Observing(ast.NodeTransformer):
         """A callee is observed, and what it returns."""
         self.generic_visit(node)
         if not (isinstance(node.func, ast.Name) and node.func.id == "super"):
-            node.func = ast.copy_location(_hook("called", node.func, self._site(node, "")), node.func)
+            node.func = ast.copy_location(hooked("called", node.func, self._site(node, "")), node.func)
         return self._seen(node)
 
     def _truth(self, test: ast.expr) -> ast.expr:
         """The truth of a test, which is a site beside that of its value."""
         site = self._site(test, "truth")
         truth = ast.Call(ast.Name("bool", ast.Load()), [self.visit(test)], [])
-        return ast.copy_location(_hook("see", site, truth), test)
+        return ast.copy_location(hooked("see", site, truth), test)
 
     def _tested(self, node: Any) -> Any:
         test, node.test = node.test, ast.Constant(True)
@@ -305,7 +288,7 @@ class _Observing(ast.NodeTransformer):
         *deciding, last = node.values
         sites = [self._site(operand, "truth") for operand in deciding]
         values = [
-            ast.copy_location(_hook("decided", s, self.visit(v)), v) for s, v in zip(sites, deciding, strict=True)
+            ast.copy_location(hooked("decided", s, self.visit(v)), v) for s, v in zip(sites, deciding, strict=True)
         ]
         node.values = [*values, self.visit(last)]
         return node
@@ -326,13 +309,23 @@ class _Observing(ast.NodeTransformer):
         return self._loop(self._tested(node))
 
     def visit_For(self, node: ast.For) -> list[ast.stmt]:
+        """A loop; where it turns out to go through a dataset, one that calls its rounds in its place."""
+        rounds = None if self.depth != 1 or node.orelse else self.cutter.rounds(node)
         self.generic_visit(node)
-        return self._loop(node)
+        if rounds is None:
+            return self._loop(node)
+        name = f"recgraph_iterable_{self.site_number(node)}"
+        held = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], node.iter), node)
+        for loop in (node, rounds):
+            loop.iter = ast.copy_location(ast.Name(name, ast.Load()), node)
+        place: Any = self.syntax.key
+        test = hooked("takes_rounds", ast.Constant(place), ast.Constant(self.site_number(node)), node.iter)
+        return [held, ast.copy_location(ast.If(test, [rounds], self._loop(node)), node)]
 
     def _loop(self, node: Any) -> list[ast.stmt]:
         """Each round is seen, and the end."""
         begin, end = (
-            ast.copy_location(ast.Expr(_hook("see", self._site(node, "round"), ast.Constant(goes_on))), node)
+            ast.copy_location(ast.Expr(hooked("see", self._site(node, "round"), ast.Constant(goes_on))), node)
             for goes_on in (True, False)
         )
         node.body.insert(0, begin)
@@ -340,7 +333,7 @@ class _Observing(ast.NodeTransformer):
 
     def _after(self, node: ast.stmt) -> ast.stmt:
         """That what follows a statement was reached."""
-        return ast.copy_location(ast.Expr(_hook("see", self._site(node, "after"), ast.Constant(True))), node)
+        return ast.copy_location(ast.Expr(hooked("see", self._site(node, "after"), ast.Constant(True))), node)
 
     def _followed(self, node: Any) -> list[ast.stmt]:
         self.generic_visit(node)
@@ -358,10 +351,10 @@ class _Observing(ast.NodeTransformer):
             target.value = self._kept("owner", target.value, steps)
         if isinstance(target, ast.Subscript):
             place = self._site(target, "index")
-            target.slice = self._kept("index", _hook("see", place, target.slice), steps)
+            target.slice = self._kept("index", hooked("indexed", place, target.slice), steps)
         current = copy.deepcopy(target)
         current.ctx = ast.Load()
-        self._kept("value", _hook("see", site, current), steps)
+        self._kept("value", hooked("see", site, current), steps)
         name = "recgraph_value"
         steps.append(ast.AugAssign(ast.Name(name, ast.Store()), node.op, node.value))
         steps.append(ast.Assign([target], ast.Name(name, ast.Load())))

@@ -223,11 +223,15 @@ class Profile:
     def has_variants(self) -> bool:
         """Whether some number, string or shape has varied."""
         plain = {int, float, str}
-        every = [seen for row in self._seen.values() for seen in row]
-        return any(
-            (seen.varies and seen.types & plain) or not (seen.shape is None or seen.shape.is_fully_defined())
-            for seen in every
+        return self.has_open_shapes or any(
+            seen.varies and seen.types & plain for row in self._seen.values() for seen in row
         )
+
+    @property
+    def has_open_shapes(self) -> bool:
+        """Whether some shape has varied."""
+        every = (seen.shape for row in self._seen.values() for seen in row)
+        return any(shape is not None and not shape.is_fully_defined() for shape in every)
 
     def seen(self, site: Hashable, occurrence: int) -> Seen:
         """What is known of an occurrence; where it was not reached yet, of the site's last one."""

@@ -35,8 +35,14 @@ class Feature(enum.StrEnum):
         "custom access",
         "leave __getattribute__ and __setattr__ to Python in objects that the function reads",
     )
+    DATASET = "dataset", "none needed: the rounds of the loop are converted, each as a call of its own"
     DESCRIPTOR = "descriptor", "use a property, a method or a plain attribute"
     DEVICE = "device", "place operations with tf.device, and do not ask tensors for their device"
+    DISTRIBUTION = (
+        "distribution",
+        "let a Keras optimizer update the weights in `with cluster.scope():`, once in each call, outside of loops and "
+        "branches that tensors decide; or use @tf.function for a step with collectives of its own",
+    )
     EFFECT_IN_BRANCH = "effect in branch", "print and write after the branch, or by a value that the branch gives"
     EFFECT_IN_CALLBACK = "effect in callback", "write to Python objects outside of functions that TensorFlow calls"
     EFFECTS = "effects", "leave effects out of the SubGraph, or call it outside of the function"
@@ -137,6 +143,10 @@ class Inconvertible(NotAGraph):
         feature: what is not converted.
         why: one sentence.
         where: the user's line, `file:line`.
+
+    Attributes:
+        sites: of the statements of the function that stay in Python where the function is taken apart; empty where
+            that is not known.
     """
 
     id = "not-converted"
@@ -145,6 +155,7 @@ class Inconvertible(NotAGraph):
         super().__init__(why, where=where)
         self.feature, self.why = feature, why
         self.where: str = where
+        self.sites: frozenset[int] = frozenset()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Inconvertible, (self.feature, self.why, self.where), {"next_step": self.next_step}
@@ -164,15 +175,19 @@ class Raised(Exception):
 
     Attributes:
         in_rest: whether it was raised in what follows a branch, after the block that the branch is in.
+        sites: as of `Inconvertible`.
     """
 
     def __init__(self, error: Any, where: str = "") -> None:
         super().__init__(error)
         self.error, self.where, self.in_rest = error, where, False
+        self.sites: frozenset[int] = frozenset()
 
     def as_refusal(self) -> Inconvertible:
         """Why the call runs eagerly, where no handler of the program's has caught it."""
-        return Inconvertible(Feature.RAISES, f"{type(self.error).__name__} is raised", self.where)
+        reason = Inconvertible(Feature.RAISES, f"{type(self.error).__name__} is raised", self.where)
+        reason.sites = self.sites
+        return reason
 
 
 def matches(error: Any, kinds: Any) -> bool:

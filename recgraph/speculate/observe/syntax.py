@@ -9,7 +9,7 @@ import functools
 import inspect
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from recgraph.cpython import sources
@@ -26,7 +26,10 @@ class Syntax:
         filename: the user's file.
         mangled: the class around it, whose private names it uses, or "".
         key: what tells its sites from those of other functions.
+        shared: of a part, the names of the function around it, whose own they are.
     """
+
+    shared: frozenset[str] = frozenset()
 
     def __init__(self, node: FunctionNode, text: sources.Text, mangled: str) -> None:
         self.node, self.filename, self.mangled = node, text.filename, mangled
@@ -41,12 +44,20 @@ class Syntax:
         made.node, made.filename, made.mangled, made.key = node, outer.filename, outer.mangled, outer.key
         return made
 
+    @classmethod
+    def of_part(cls, outer: Syntax, node: FunctionNode) -> Syntax:
+        """A part of a function that became a function inside of it: its sites are those of the other."""
+        made = cls.within(outer, node)
+        made.nodes, made.name = outer.nodes, outer.name
+        made.shared = outer.shared | names_of(outer.node).bound
+        return made
+
     @functools.cached_property
     def nodes(self) -> list[ast.AST]:
         """Its nodes by number."""
         return list(ast.walk(self.node))
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """The function's name; lambdas have none of their own."""
         return self.node.name if isinstance(self.node, ast.FunctionDef) else "<lambda>"
@@ -81,6 +92,8 @@ def syntax_of(function: Callable[..., object]) -> Syntax:
         Inconvertible: there is no source, or several functions in it that cannot be told apart.
     """
     code = function.__code__
+    if (part := part_of(code)) is not None:
+        return part
     if len(_syntaxes) > _MOST:
         _syntaxes.clear()
     known = _syntaxes.setdefault(code, {})  # code objects of two files are equal where their functions are
@@ -92,6 +105,11 @@ def syntax_of(function: Callable[..., object]) -> Syntax:
 # By code, for as long as that lives; TensorFlow keeps some of it.
 _MOST: Final = 256
 _syntaxes: weakref.WeakKeyDictionary[types.CodeType, dict[str, Syntax]] = weakref.WeakKeyDictionary()
+
+
+def part_of(code: types.CodeType) -> Syntax | None:
+    """The syntax tree of a part of a function, or of one that was taken apart: no text has it, so its code holds it."""
+    return next((constant for constant in code.co_consts if type(constant) is Syntax), None)
 
 
 def _found(function: Any) -> Syntax:
@@ -143,7 +161,8 @@ def _code_place(code: types.CodeType) -> tuple[int, int]:
     return min(places) if places else (0, 0)
 
 
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+# What has names of its own.
+SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -158,11 +177,22 @@ class Names:
 
 def names_of(node: FunctionNode) -> Names:
     """The names of a function, nested functions left out."""
-    names = Names({argument.arg for argument in _arguments(node.args)})
-    body: list[Any] = node.body if isinstance(node.body, list) else [node.body]
-    for part in body:
-        _collect(part, names, False)
+    names = names_of_block(node.body if isinstance(node.body, list) else [node.body])
+    names.bound |= parameters_of(node)
     names.bound -= names.globals | names.nonlocals
+    return names
+
+
+def parameters_of(node: FunctionNode) -> set[str]:
+    """The names of a function's parameters."""
+    return {argument.arg for argument in _arguments(node.args)}
+
+
+def names_of_block(parts: Sequence[ast.AST]) -> Names:
+    """The names of a part of a function: those that it binds itself, declared or not."""
+    names = Names()
+    for part in parts:
+        _collect(part, names, False)
     return names
 
 
@@ -186,7 +216,9 @@ def _collect(node: ast.AST, names: Names, in_comprehension: bool) -> None:
         names.bound.add(node.rest)
     elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         names.bound.add(node.name)
-    if isinstance(node, _SCOPES):
+    elif isinstance(node, ast.alias):
+        names.bound.add(node.asname or node.name.partition(".")[0])
+    if isinstance(node, SCOPES):
         return
     for child in ast.iter_child_nodes(node):
         # A comprehension's target is its own; a walrus in it is the function's.

@@ -290,13 +290,14 @@ class Order:
     def of(cls, graph: tf.Graph) -> Order:
         """Finds them."""
         operations = _sorted(graph)
-        writers = {op: found for op in operations if (found := _lasting(effects(op)))}
+        sums = {op for op, _ in getattr(graph, "sums", ())}  # what they do to others is nothing until all commit
+        writers = {op: found for op in operations if op not in sums and (found := _lasting(effects(op)))}
         fallible = {op for op in operations if may_fail(op)}
-        return cls(operations, writers, fallible, _reaching(operations, fallible, _consumers))
+        return cls(operations, writers, fallible, reaching(operations, fallible, consumers))
 
     def cancellable(self) -> list[tf.Operation]:
         """What cannot fail, but may be cancelled, and comes after nothing that writes."""
-        after = _followers(self.operations, self.writers)
+        after = followers(self.operations, self.writers)
         endless = [op for op in self.operations if ops.facts(op.type).is_endless]
         return [op for op in endless if op not in self.fallible and op not in after]
 
@@ -340,7 +341,7 @@ def hold_back_writes(graph: tf.Graph, all_early: bool = False) -> list[tf.Tensor
 
 def _keep_unused(graph: tf.Graph, fallible: set[tf.Operation]) -> None:
     """What fails has to fail also where nobody wants its result, which TensorFlow would not compute."""
-    needed = _reaching(_sorted(graph), fallible, _users)
+    needed = reaching(_sorted(graph), fallible, _users)
     known = {*graph.control_outputs}
     graph.control_outputs.extend(op for op in fallible if op not in needed and op not in known)
 
@@ -351,7 +352,7 @@ def _sorted(graph: tf.Graph) -> list[tf.Operation]:
     return list(graphlib.TopologicalSorter(before).static_order())
 
 
-def _reaching(operations: list[tf.Operation], wanted: set[tf.Operation], following: Following) -> set[tf.Operation]:
+def reaching(operations: list[tf.Operation], wanted: set[tf.Operation], following: Following) -> set[tf.Operation]:
     """What comes before one of these. Operations are in an order in which nothing follows what comes later."""
     found: set[tf.Operation] = set()
     for op in reversed(operations):
@@ -360,7 +361,7 @@ def _reaching(operations: list[tf.Operation], wanted: set[tf.Operation], followi
     return found
 
 
-def _followers(operations: list[tf.Operation], first: Iterable[tf.Operation]) -> set[tf.Operation]:
+def followers(operations: list[tf.Operation], first: Iterable[tf.Operation]) -> set[tf.Operation]:
     """What comes after one of these."""
     found = set(first)
     for op in operations:
@@ -387,5 +388,6 @@ def _users(op: tf.Operation) -> list[tf.Operation]:
     return [user for output in op.outputs for user in output.consumers()]
 
 
-def _consumers(op: tf.Operation) -> list[tf.Operation]:
+def consumers(op: tf.Operation) -> list[tf.Operation]:
+    """What waits for an operation: by its results, or by order."""
     return _users(op) + list(op._control_outputs)

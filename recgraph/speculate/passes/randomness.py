@@ -44,6 +44,8 @@ class RandomGraph(tf_private.FuncGraph):
 
     Attributes:
         draws: how many seeds the call draws.
+        sums: collectives of workers, in order: `recgraph.distribute` adds each; a sum with what says whether all have
+            taken part in it as a graph.
     """
 
     def __init__(self, name: str) -> None:
@@ -51,6 +53,7 @@ class RandomGraph(tf_private.FuncGraph):
         self.is_seeded = tf_private.global_seed() is not None
         self.seed: int | None = None  # an operation without a seed of its own then has both as 0
         self.draws = 0
+        self.sums: list[tuple[tf.Operation, tf.Tensor | None]] = []
         self._seeds: tf.Tensor | None = None
 
     @property

@@ -6,6 +6,7 @@ turn. Calls of Keras's models, losses, metrics and optimizers count as such: see
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import types
@@ -15,10 +16,17 @@ from typing import Any
 from recgraph import defects, native, tf_private
 from recgraph.speculate.machine.evaluator import ALL, Optimizations
 from recgraph.speculate.observe.frames import FOLDER, PARTS, may_be_taken
-from recgraph.speculate.run.found import ENTRIES, Entries, Found, FoundFunctions, is_profiled
+from recgraph.speculate.run.found import (
+    ENTRIES,
+    MIN_OPERATIONS,
+    Entries,
+    Found,
+    FoundFunctions,
+    is_profiled,
+    with_parts,
+)
+from recgraph.speculate.run.parts import PartCalls, taken_apart
 
-# Graphs with fewer operations than this cost more than they save: guards and a call take as long as some operations.
-MIN_OPERATIONS = 4
 # Runs in which nothing changed, after which no more callees are expected.
 QUIET_RUNS = 2
 
@@ -29,6 +37,8 @@ class Callees:
     Args:
         function: the function, which is left as it is.
         optimizations: what graphs are made with.
+        left: the sites of the statements for which it cannot be converted; empty if they are not known.
+        parts: takes the calls of its parts; None if it is not to be taken apart.
 
     Attributes:
         runs: how often it was entered.
@@ -37,8 +47,16 @@ class Callees:
         NativeLibraryError: the extension module was not built.
     """
 
-    def __init__(self, function: Callable[..., Any], optimizations: Optimizations = ALL) -> None:
-        self.optimizations = optimizations
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        optimizations: Optimizations = ALL,
+        left: frozenset[int] = frozenset(),
+        parts: PartCalls | None = None,
+    ) -> None:
+        self.optimizations, self._parts = optimizations, parts
+        apart = None if parts is None else taken_apart(function, left, parts)
+        self._function = function if apart is None else functools.partial(apart.run, function)
         self._code = getattr(function, "__func__", function).__code__
         self.runs = 0
         self._frames = native.frames()
@@ -46,9 +64,18 @@ class Callees:
         self._local = threading.local()
         self._last_change = 0
         self._entries = Entries(self._found.of)
+        self._state = 0, 0
+
+    def run(self, *arguments: Any, **named: Any) -> Any:
+        """Calls the function, or its parts in its place."""
+        with self:
+            return self._function(*arguments, **named)
 
     def __enter__(self) -> Callees:
         self.runs += 1
+        state = len(self.functions), sum(bool(found.given_up) for found in self.functions)
+        if state != self._state:
+            self._state, self._last_change = state, self.runs - 1
         self._frames.leave_out(FOLDER)
         self._before().append(self._frames.activate(self._watch()))
         return self
@@ -58,8 +85,8 @@ class Callees:
 
     @property
     def functions(self) -> list[Found]:
-        """What was found."""
-        return self._found.all()
+        """What was found, and its parts."""
+        return list(with_parts([*(self._parts.all() if self._parts is not None else []), *self._found.all()]))
 
     @property
     def converted(self) -> list[Found]:
@@ -70,7 +97,7 @@ class Callees:
     def is_settled(self) -> bool:
         """Whether every function that was found is a graph or left alone, and no more come."""
         is_quiet = self.runs >= self._last_change + QUIET_RUNS
-        return is_quiet and all(found.given_up or found.calls["graph"] for found in self.functions)
+        return is_quiet and all((found.given_up and not found.left) or found.calls["graph"] for found in self.functions)
 
     def _before(self) -> list[Any]:
         """What was watched in this thread before each `with` that it is in."""
@@ -113,7 +140,8 @@ class Callees:
     def _called(self, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
         found = self._found.of(function)
         result = found(function, values)
-        if found.given_up and not found.has_graphs:
+        found.take_apart(function)
+        if found.is_left:
             self._watch().handle(function.__code__, None)
             self._last_change = self.runs  # what it calls is found from now on
         return result

@@ -14,14 +14,14 @@ from typing import Any, Final, TypeAlias
 
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import sharing, tf_private
 from recgraph.speculate.evaluate import exceptions, expressions, loops, statements
 from recgraph.speculate.library import builtins, frameworks, iteration, standard
 from recgraph.speculate.machine.evaluator import ALL, ConversionSettings, Evaluator, Optimizations
 from recgraph.speculate.observe.profile import GeneralProfile, Profile, fits, same
 from recgraph.speculate.observe.reasons import PASSING, Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, names_of_parameters, syntax_of
-from recgraph.speculate.passes import connections, ordering
+from recgraph.speculate.passes import connections, ordering, workers
 from recgraph.speculate.passes.connections import by_dependencies
 from recgraph.speculate.passes.randomness import RandomGraph
 from recgraph.speculate.passes.rewrites import choose_kernels, merge_reads, stack_products
@@ -32,7 +32,7 @@ from recgraph.speculate.script.heap import ALIASES
 from recgraph.speculate.script.script import Script
 from recgraph.speculate.values import functions, later
 from recgraph.speculate.values.attributes import Namespace
-from recgraph.speculate.values.containers import Known, Object
+from recgraph.speculate.values.containers import Dataset, Known, Object
 from recgraph.speculate.values.functions import Class, FunctionKind, Made, SuperKind, assume_code, enter
 from recgraph.speculate.values.iterators import GraphRows, Iterating, Suspended
 from recgraph.speculate.values.later import Later
@@ -119,6 +119,16 @@ def _with_undo(run: Run, handles: list[Any]) -> Run:
     return call
 
 
+def _with_bound(run: Run) -> Run:
+    """The graph waits for other workers, which may never come."""
+
+    def call(feeds: Sequence[Any], *check: Any) -> Any:
+        with sharing.bounded():
+            return run(feeds, *check)
+
+    return call
+
+
 _INTERRUPT: Final = int(signal.SIGINT)
 _RAISES: Final = signal.default_int_handler
 
@@ -185,7 +195,7 @@ class Conversion(Evaluator):
 
     kinds = (
         Later, Tensor, Composite, Variable, Made, Shape, Row, GraphRows, Iterating, Suspended, Namespace, SuperKind,
-        Class, FunctionKind, Object, Known,
+        Class, FunctionKind, Dataset, Object, Known,
     )  # fmt: skip
 
     python = later.python
@@ -225,6 +235,8 @@ def convert(
     first: Inconvertible | None = None
     settings = ConversionSettings(profile, optimizations, keeps_shapes, knows_code)
     for way in _WAYS:
+        if first is not None and not _may_help(way, first, profile):
+            continue
         try:
             return _until_sure(function, parameters, settings, way)
         except RecursionError as error:
@@ -233,22 +245,41 @@ def convert(
             first = first or raised.as_refusal()
         except Inconvertible as reason:
             first = first or reason
-        if first.feature in PASSING or not profile.has_variants:
-            break
     assert first is not None
     raise first
 
 
-# How a call is converted, one way after the other until one works: whether numbers that vary are constants, and
-# whether items may be set under keys that vary.
-_WAYS = ((False, True), (False, False), (True, False))
+@dataclasses.dataclass(frozen=True)
+class _Way:
+    """How a call is converted.
+
+    Attributes:
+        keys_may_vary: whether items may be set under keys that vary.
+        has_exact_shapes: whether shapes that vary are constants.
+        is_specialised: whether numbers that vary are, too.
+    """
+
+    keys_may_vary: bool = False
+    has_exact_shapes: bool = False
+    is_specialised: bool = False
+
+
+# One after the other, until one works.
+_WAYS: Final = (_Way(keys_may_vary=True), _Way(), _Way(has_exact_shapes=True), _Way(is_specialised=True))
+
+
+def _may_help(way: _Way, reason: Inconvertible, profile: Profile) -> bool:
+    """Whether what could not be converted may be converted in another way: an open dimension makes libraries raise."""
+    if way.has_exact_shapes:
+        return profile.has_open_shapes and (reason.feature is Feature.RAISES or reason.feature not in PASSING)
+    return profile.has_variants and reason.feature not in PASSING
 
 
 def _until_sure(
     function: Any,
     parameters: tuple[Any, ...],
     settings: ConversionSettings,
-    way: tuple[bool, bool] = _WAYS[0],
+    way: _Way = _WAYS[0],
 ) -> Converted:
     """Converts, again where it turns out that ways have to be assumed on which gradients depend."""
     paths: set[Any] = set()
@@ -259,14 +290,13 @@ def _until_sure(
             paths |= again.places
 
 
-def _convert(
-    function: Any, parameters: tuple[Any, ...], settings: ConversionSettings, way: tuple[bool, bool]
-) -> Converted:
+def _convert(function: Any, parameters: tuple[Any, ...], settings: ConversionSettings, way: _Way) -> Converted:
     syntax = syntax_of(function)
     script = Script(len(parameters))
     graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")
     ev = Conversion(script, graph, settings)
-    ev.heap.keeps_shapes, (ev.heap.is_specialised, ev.heap.keys_may_vary) = settings.keeps_shapes, way
+    ev.heap.keeps_shapes, ev.heap.has_exact_shapes = settings.keeps_shapes, way.has_exact_shapes
+    ev.heap.is_specialised, ev.heap.keys_may_vary = way.is_specialised, way.keys_may_vary
     ev.heap.merges_tensors = ALIASES in settings.paths
     with _new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
         _new_variables(ev)
@@ -325,6 +355,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
         script.scope["global_seed"] = tf_private.global_seed
         script.assume(condition, SameDecision("whether tf.random.set_seed was called"))
     ordering.hold_back(graph, ev.assertions)
+    workers.commit(ev, graph)
     early = ordering.hold_back_writes(graph, all_early=bool(script.checks))
     merge_reads(graph)
     stack_products(graph)
@@ -334,6 +365,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     concrete = by_dependencies(tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs))
     handles = tf_private.captured_values(graph, early)
     run = runner(concrete, inputs, draw, handles, checked=bool(script.checks))
+    run = _with_bound(run) if graph.sums else run
 
     def compiled(scope: dict[str, Any]) -> Callable[[Any], Any]:
         names = {"same": same, "fits": fits, "EagerTensor": tf_private.EagerTensor}

@@ -6,7 +6,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Final, cast
 
 import keras
@@ -14,11 +14,16 @@ import keras
 from recgraph import native, tf_private
 from recgraph.speculate.machine.evaluator import ALL, Optimizations
 from recgraph.speculate.observe.frames import users_frames
-from recgraph.speculate.observe.instrument import is_observed, why_not_observed
+from recgraph.speculate.observe.instrument import Observer, is_observed, why_not_observed
+from recgraph.speculate.observe.profile import Profile
 from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.run.function import Misses, PreparedCall, SpeculatedCalls
 from recgraph.speculate.run.graphs import CachedGraph
 from recgraph.speculate.run.keras_calls import loss_call, metric_update, model_call, optimizer_update
+from recgraph.speculate.run.parts import Apart, PartCalls, taken_apart
+
+# Graphs with fewer operations than this cost more than they save: guards and a call take as long as some operations.
+MIN_OPERATIONS = 4
 
 
 class Found(SpeculatedCalls):
@@ -30,8 +35,10 @@ class Found(SpeculatedCalls):
         least: the number of operations from which on a graph pays.
         strict: whether what cannot be converted is an error.
         optimizations: what graphs are made with.
+        profile: what was seen of it already, as a part of another; None if it was not looked at.
 
     Attributes:
+        parts: what became of its parts, where it is taken apart.
         where: the user's line.
         last: the function that was called last, weakly.
         at: how many functions had been found then.
@@ -46,8 +53,13 @@ class Found(SpeculatedCalls):
         least: int = 1,
         strict: bool = False,
         optimizations: Optimizations = ALL,
+        profile: Profile | None = None,
     ) -> None:
         super().__init__(name, strict=strict, optimizations=optimizations)
+        if profile is not None:
+            self.profile, self._observer = profile, Observer(profile)
+        self.parts = parts_of(self)
+        self._apart: Apart | None = None
         self.last: Callable[[], Any] = lambda: None
         self.at = 0
         self.where, self.least = f"{code.co_filename}:{code.co_firstlineno}", least
@@ -62,8 +74,21 @@ class Found(SpeculatedCalls):
             return result
         return self._without_graph(PreparedCall(function, parameters, *arguments_of(function, values)), result)
 
+    @property
+    def is_left(self) -> bool:
+        """Whether the interpreter may have its calls."""
+        return bool(self.given_up) and not (self.has_graphs or self._apart or self.left)
+
+    def take_apart(self, function: Callable[..., Any]) -> None:
+        """Takes the function apart, if it is known now where."""
+        if self.given_up and self.left:
+            self._apart, self.left = taken_apart(function, self.left, self.parts), frozenset()
+
     def _eagerly(self, call: PreparedCall) -> Any:
-        return native.frames().PLAIN
+        self.take_apart(call.function)
+        if self._apart is None:
+            return native.frames().PLAIN
+        return self._apart.run(call.function, *call.arguments, **call.named)
 
     def _observed(self, call: PreparedCall, kind: str) -> Any:
         if self._observer.observed(call.function) is call.function:  # to call it would bring it here again
@@ -78,6 +103,29 @@ class Found(SpeculatedCalls):
             self._give_up(few if graph.operations else "it computes nothing with TensorFlow")
             return None
         return graph
+
+
+# A part is named after its function and the line at which it begins.
+_FROM: Final = ", from line "
+
+
+def parts_of(calls: SpeculatedCalls) -> PartCalls:
+    """What becomes of the parts of a function. What was seen of one that runs once in a call holds for it."""
+
+    def make(code: types.CodeType, may_repeat: bool) -> Found:
+        profile = None if may_repeat else calls.profile
+        name = f"{calls.name.partition(_FROM)[0]}{_FROM}{code.co_firstlineno}"
+        return Found(name, code, MIN_OPERATIONS, optimizations=calls.optimizations, profile=profile)
+
+    made = calls._observer.parts = PartCalls(make)
+    return made
+
+
+def with_parts(found: Iterable[Found]) -> Iterator[Found]:
+    """Functions and their parts, and the parts of these."""
+    for one in found:
+        yield one
+        yield from with_parts(one.parts.all())
 
 
 # So many functions are found after one that is gone, before what became of that is let go of.

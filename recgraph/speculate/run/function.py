@@ -20,12 +20,13 @@ from recgraph.explaining import Explanation, Remark
 from recgraph.speculate.machine.evaluator import ALL, Optimizations
 from recgraph.speculate.observe.instrument import Observer
 from recgraph.speculate.observe.profile import Profile
-from recgraph.speculate.observe.reasons import PASSING, Inconvertible
-from recgraph.speculate.observe.syntax import binder, names_of_parameters
+from recgraph.speculate.observe.reasons import PASSING, Feature, Inconvertible
+from recgraph.speculate.observe.syntax import binder, names_of_parameters, syntax_of
 from recgraph.speculate.run.conversion import convert
 from recgraph.speculate.run.explaining import remark_on_break, remark_on_refusal, remarks_of_profile
 from recgraph.speculate.run.graphs import Broken, CachedGraph, Graphs
-from recgraph.speculate.script.assumptions import Assumption, FittingShape, NoException
+from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.assumptions import AllCommit, Assumption, FittingShape, NoException, SameShape
 
 # Calls that run eagerly first, to see what varies.
 PROFILED_CALLS = 3
@@ -33,6 +34,8 @@ PROFILED_CALLS = 3
 MAX_GRAPHS = 16
 # So many graphs may there be before shapes are left open that have varied, be it a little.
 MAX_OF_SHAPES = 3
+# So many may there be before a shape gets one only when it comes back, where each shape has its own.
+MAX_AT_ONCE = 6
 # How often one assumption may break before no graph is made any more that makes it.
 MAX_BREAKS = 24
 # How often calls may fall back before the function is left alone, unless ten times as many ran as graphs.
@@ -81,6 +84,7 @@ class SpeculatedCalls:
     Attributes:
         has_one_code: whether all calls have the same code.
         given_up: why no more graphs are made; "" as long as they are.
+        left: of a function that has given up, the sites of the statements for which it did; empty if not known.
         breaks: how often each assumption broke.
     """
 
@@ -97,10 +101,12 @@ class SpeculatedCalls:
         self.optimizations = optimizations
         self.profile = Profile()
         self.given_up: str = ""
+        self.left: frozenset[int] = frozenset()
         self._ran = {"eager": 0, "graph": 0, "fallback": 0}
         self.breaks: collections.Counter[str] = collections.Counter()
         self._notes: dict[str, Remark] = {}
         self._counts: collections.Counter[str] = collections.Counter()
+        self._shapes: collections.Counter[Any] = collections.Counter()
         self._attempts = 0
         self._conversions, self._seconds = 0, 0.0
         self._observer = Observer(self.profile)
@@ -213,7 +219,8 @@ class SpeculatedCalls:
             is_of_noted = broken is not None and broken.is_of_noted
             self._is_due = self._is_due or is_of_noted or self._has_another_shape(broken)
             _LOG.info("%s: broke: %s", self.name, why)
-        self.breaks.update({str(why) for _, why in misses})
+        # That others run a call eagerly says nothing about the graph.
+        self.breaks.update({str(why) for _, why in misses if not isinstance(why.assumption, AllCommit)})
         for text, why in {str(why): why for _, why in misses}.items():
             self._note(text, remark_on_break(why.assumption, text))
         whys = [why for graph, why in misses if graph.is_obsolete]
@@ -237,12 +244,14 @@ class SpeculatedCalls:
         self._notes.setdefault(text, remark)
 
     def _is_hopeless(self, graph: CachedGraph) -> bool:
-        return any(self.breaks[text] >= MAX_BREAKS for text in map(str, graph.assumptions) if text in self.breaks)
+        """Whether what keeps breaking is assumed; a shape of its own is, as long as there is room for graphs."""
+        texts = (str(assumption) for assumption in graph.assumptions if not isinstance(assumption, SameShape))
+        return any(self.breaks[text] >= MAX_BREAKS for text in texts if text in self.breaks)
 
     def _converted(self, call: PreparedCall) -> CachedGraph | None:
         """A graph for a call; None if it has to run eagerly."""
         others = len(self._cache.of(call.parameters))
-        if others >= MAX_GRAPHS:
+        if others >= MAX_GRAPHS or (others >= MAX_AT_ONCE and not self._comes_back(call)):
             return None
         if self._seconds > MAX_SECONDS and self._ran["graph"] < CALLS_A_CONVERSION * self._conversions:
             ran = f"calls as a graph: {self.calls['graph']}"
@@ -272,12 +281,22 @@ class SpeculatedCalls:
         _LOG.info("%s: a graph of %d operations, %d assumptions", self.name, graph.size, len(graph.assumptions))
         return graph
 
+    def _comes_back(self, call: PreparedCall) -> bool:
+        """Whether a call is worth a graph: not the first one of its shapes, where each shape has a graph."""
+        if not any(isinstance(a, SameShape) for graph in self._graphs for a in graph.assumptions):
+            return True
+        leaves = [leaf for leaf in stand_ins.leaves(call.parameters) if isinstance(leaf, tf_private.EagerTensor)]
+        shapes = tuple(leaf._shape_tuple() for leaf in leaves)
+        self._shapes[shapes] += 1
+        return self._shapes[shapes] > 1
+
     def _refused(self, reason: Inconvertible, is_passing: bool = False) -> None:
         """A call is not converted; if that is not passing, no other is either."""
         remark = remark_on_refusal(reason)
         self._note(reason.told, remark)
         if is_passing:
             return
+        self.left = self.left or reason.sites
         self._give_up(reason.told)
         if self.strict:
             reason.next_step = remark.remedy
@@ -289,7 +308,19 @@ class SpeculatedCalls:
         with self.profile.call():
             for name, value in zip(names, call.parameters, strict=False):
                 self.profile.see(("argument", name), value)
-            return self._observer.observed(call.function)(*call.arguments, **call.named)
+            result = self._observer.observed(call.function)(*call.arguments, **call.named)
+        if self._observer.rounds and not (self.strict or self.given_up):
+            self._has_rounds(call)
+        return result
+
+    def _has_rounds(self, call: PreparedCall) -> None:
+        """A call has gone through a dataset: if its own loop did, it is no step, but the rounds of the loop are."""
+        syntax = syntax_of(call.inner)
+        if sites := frozenset(site for key, site in self._observer.rounds if key == syntax.key):
+            loop = next(node for node in syntax.nodes if getattr(node, "site", -1) in sites)
+            reason = Inconvertible(Feature.DATASET, "a loop goes through a dataset", syntax.where(loop))
+            reason.sites = sites
+            self._refused(reason)
 
     def _give_up(self, reason: str) -> None:
         if not self.given_up:

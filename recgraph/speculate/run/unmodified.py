@@ -14,10 +14,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph import defects, logs, native, tf_private
+from recgraph import defects, logs, native, sharing, tf_private
 from recgraph.explaining import joined
 from recgraph.speculate.observe.frames import FOLDER, PARTS, is_ours, may_be_called, may_be_taken, users_frames
-from recgraph.speculate.run.found import ENTRIES, Entries, Found, FoundFunctions
+from recgraph.speculate.run.found import ENTRIES, Entries, Found, FoundFunctions, with_parts
 
 _LOG = logs.logger("speculate")
 # How many of the last places of tapes are remembered, to find loops.
@@ -39,6 +39,7 @@ class Speculation:
         self.found = FoundFunctions(lambda f: Found(f.__code__.co_qualname, f.__code__, strict=strict))
 
     def __enter__(self) -> Speculation:
+        sharing.refuse("rg.speculation", "write the step as a function, under @rg.function")
         block = _Block(self)
         _stack().append(block)
         native.frames().leave_out(FOLDER)
@@ -53,8 +54,8 @@ class Speculation:
 
     @property
     def functions(self) -> Mapping[str, Found]:
-        """What was found, by qualified name; where several have one name, with their lines."""
-        every = self.found.all()
+        """What was found, and its parts, by qualified name; where several have one name, with their lines."""
+        every = list(with_parts(self.found.all()))
         names = [found.name for found in every]
         return {f.name if names.count(f.name) == 1 else f"{f.name} ({f.where})": f for f in every}
 

@@ -155,6 +155,14 @@ class FittingShape(Assumption):
         return False if has_few else super().relax(profile, keeps_shapes)
 
 
+class SameShape(Assumption):
+    """A tensor has this very shape: the program cannot be converted where a dimension is open, so each has a graph."""
+
+    name, check = "shape", FittingShape.check
+    allows = FittingShape.allows
+    remedy = "none needed: a shape that comes back gets a graph; pad to a few shapes for fewer graphs"
+
+
 class SameDecision(Assumption):
     """A condition of Python's is what it was."""
 
@@ -204,6 +212,15 @@ class NoException(Assumption):
     name, check = "raises", "an assertion in the graph, or a call of the script"
     allows = "leaves out what handles an exception"
     remedy = "an exception that is raised and caught in every call runs eagerly: test for it first"
+    fails_the_call = True
+
+
+class AllCommit(Assumption):
+    """The same call runs as a graph on all workers that share it."""
+
+    name, check = "workers", "an assertion in the graph, once the gradients are added up"
+    allows = "updates weights"
+    remedy = "none needed: all workers run a call eagerly that one of them has to run eagerly"
     fails_the_call = True
 
 

@@ -40,6 +40,7 @@ from recgraph.speculate.script.assumptions import (
     SameKeys,
     SameLength,
     SameObject,
+    SameShape,
     SameType,
     SameValue,
     TwoObjects,
@@ -96,6 +97,7 @@ class Heap:
 
     Attributes:
         is_specialised: whether numbers, strings and shapes are constants although they have varied.
+        has_exact_shapes: whether shapes alone are.
         keeps_shapes: whether shapes are constants although they have varied a little.
         keys_may_vary: whether items are set under keys that differ from call to call, and not used afterwards.
         names: by id, of the objects that were there before, as the script reads them.
@@ -118,6 +120,7 @@ class Heap:
     def __init__(self, script: Script, graph: Any, profile: Profile, contexts: Contexts) -> None:
         self.script, self.graph, self.profile, self.contexts = script, graph, profile, contexts
         self.is_specialised, self.keeps_shapes, self.keys_may_vary = False, False, True
+        self.has_exact_shapes = False
         self.names: dict[int, str] = {}
         self.held: list[Any] = []
         self.shadow: dict[tuple[Any, ...], Any] = {}
@@ -268,9 +271,13 @@ class Heap:
         self.script.scope["parts_of"] = _parts_of
         parts = self.script.read(f"parts_of({name})")
         assume(FittingShape, f"len({parts}) == {len(components)}")
+        pairs = list(zip(components, [*seen.parts, *(Seen() for _ in components)], strict=False))
+        for component, known_shapes in pairs:
+            known_shapes.add_shape(component)
         tensors = []
-        for i, component in enumerate(components):
-            known_shapes = seen.parts[i] if i < len(seen.parts) else Seen()
+        for i, (component, known_shapes) in enumerate(pairs):
+            if not seen.has_few_shapes:  # of one part: then those of no part are constants, so that one graph has all
+                known_shapes.shapes = None
             tensors.append(self._tensor(component, self.script.read(f"{parts}[{i}]"), known_shapes, assume))
         with self.graph.as_default():
             return _packed(value, tensors)
@@ -278,19 +285,19 @@ class Heap:
     def _tensor(self, value: Any, name: str, seen: Seen, assume: Any) -> tf.Tensor:
         seen.add_shape(value)
         shape: Any = value.shape if seen.shape is None else common_shape(seen.shape, value.shape)
-        has_one_rank = shape.rank is not None
-        if self.is_specialised:  # a graph for each shape
-            has_one_rank, shape = shape.is_fully_defined(), value.shape
+        kind: type[Assumption] = FittingShape
+        if self.is_specialised or self.has_exact_shapes:  # a graph for each shape
+            kind, shape = FittingShape if shape.is_fully_defined() else SameShape, value.shape
         elif self.keeps_shapes and seen.has_few_shapes:
-            has_one_rank, shape = True, value.shape
-        elif not has_one_rank:  # a graph for each rank
-            shape = tf.TensorShape([None] * value.shape.rank)
+            shape = value.shape
+        elif shape.rank is None:  # a graph for each rank
+            kind, shape = SameType, tf.TensorShape([None] * value.shape.rank)
         if self.merges_tensors and (before := self._input_with(value)) is not None:
             assume(OneObject, f"{name} is {before.name}")
             return before.tensor
         dtype, dims = value.dtype.as_datatype_enum, tuple(shape)
         assume(SameType, self.script.is_eager(name, dtype))  # a more general shape would not help where this breaks
-        assume(FittingShape if has_one_rank else SameType, self.script.has_shape(name, dims))
+        assume(kind, self.script.has_shape(name, dims))
         made = self._fed(name, tf.TensorSpec(shape, value.dtype))
         made.example = value
         return made.tensor

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from recgraph import tf_private
 from recgraph.cpython import messages
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.observe import known
@@ -399,6 +400,34 @@ class Object(Known):
         return objects.operate(self.ev, function, operands)
 
 
+class Dataset(Known):
+    """A dataset, or an iterator over one: what goes through it is left to Python."""
+
+    name = "a dataset"
+    of = tf_private.DATASETS
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """Those of TensorFlow."""
+        return isinstance(value, cls.of)
+
+    def begin(self) -> Any:
+        """Is refused."""
+        raise self.ev.refuse(Feature.DATASET, "a loop goes through a dataset")
+
+    def members(self) -> list[Any]:
+        """Is refused."""
+        return self.begin()
+
+    def iterator(self) -> Iterator[Any]:
+        """Is refused."""
+        return self.begin()
+
+    def rows(self, varies: bool) -> None:
+        """Is refused."""
+        self.begin()
+
+
 def _check_known(ev: Evaluator, container: Any) -> None:
     """That a container is one of which the rules know how it is read and written."""
     if not isinstance(container, COLLECTIONS):
@@ -467,6 +496,8 @@ def _by_unknown(ev: Evaluator, container: Any, index: Any) -> Any:
     if isinstance(members, list | tuple) and members and all(isinstance(m, tf.Tensor) for m in members):
         number = index.tensor if isinstance(index, Residual) else index
         return tf.stack(list(members))[tf.cast(number, tf.int32)]
+    if is_symbolic(index) and (not isinstance(container, list | tuple) or objects.is_object(container)):
+        raise ev.refuse(Feature.INDEX, "a tensor indexes a Python container that is no list")
     return ev.item(container, _assumed_index(ev, index))
 
 
@@ -479,15 +510,13 @@ def known_index(ev: Evaluator, container: Any, index: Any) -> Any:
 def _assumed_index(ev: Evaluator, index: Any) -> Any:
     """An index that comes out of the graph is taken to be that of the last call: a graph for each."""
     seen, site = ev.seen("index")
-    is_number = is_of_graph(index) and not index.is_array
-    if (
-        not is_number
-        or type(seen.last) is not int
-        or index.tensor.dtype != tf.int64
-        or ev.inside(CalledBack, LoopRound)
-    ):
+    number = index.tensor if is_of_graph(index) and not index.is_array else index
+    is_number = isinstance(number, tf.Tensor) and number.dtype.is_integer and number.shape.rank == 0
+    if not is_number or type(seen.last) is not int or ev.inside(CalledBack, LoopRound):
         raise ev.refuse(Feature.INDEX, "a tensor indexes a Python container")
-    ev.assert_in_graph(tf.equal(index.tensor, seen.last), ev.noted(SamePath, f"the index is {seen.last}"))
+    if not number.dtype.min <= seen.last <= number.dtype.max:
+        raise ev.refuse(Feature.INDEX, "the index was of another dtype before")
+    ev.assert_in_graph(tf.equal(number, seen.last), ev.noted(SamePath, f"the index is {seen.last}"))
     return seen.last
 
 

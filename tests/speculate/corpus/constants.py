@@ -10,6 +10,7 @@ import statistics
 import types
 from typing import Any
 
+import absl.logging
 import numpy as np
 import tensorflow as tf
 
@@ -128,6 +129,28 @@ def logs() -> Any:
         log.info("total %.2f of %s", float(total), x.shape)
         log.debug("not seen %s", total)
         log.log(logging.ERROR, f"{total.numpy():.3f}")
+        return total
+
+    def arguments(i: int) -> Any:
+        seen.text = text.getvalue()
+        return with_tensor(i)
+
+    return step, arguments, seen
+
+
+@program
+def logs_of_a_library() -> Any:
+    """Of Abseil, whose logger is TensorFlow's."""
+    text, seen = io.StringIO(), types.SimpleNamespace(text="")
+    handler = logging.StreamHandler(text)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(funcName)s %(lineno)d %(message)s"))
+    absl.logging.get_absl_logger().addHandler(handler)
+    logging.basicConfig()
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        total = tf.reduce_sum(x)
+        absl.logging.error("total %.2f of %s", float(total), x.shape)
+        absl.logging.debug("not seen %s", total)
         return total
 
     def arguments(i: int) -> Any:

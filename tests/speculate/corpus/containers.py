@@ -350,3 +350,33 @@ def strings_vary() -> Any:
         return {name: x, name.upper() + "!": len(name)}, name.startswith("n1"), name[0]
 
     return step, lambda i: (tensor(i), f"n{i % 2}"), None
+
+
+@program(graphs=3)
+def a_tensor_picks_a_layer() -> Any:
+    """A graph for each index: the members are functions and variables."""
+    weights = [tf.Variable(tf.ones([3]) * i) for i in range(3)]
+    functions = (tf.tanh, tf.sin, tf.exp)
+
+    def step(x: tf.Tensor, number: tf.Tensor) -> Any:
+        w = weights[number]
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(functions[number - 3](x * w))
+        weights[number].assign_sub(0.1 * tape.gradient(loss, w))
+        return loss
+
+    return step, lambda i: (tf.ones([2, 3]) * i, tf.constant(i % 3)), weights
+
+
+@program(eager="its class has a method for it", feature="INDEX", line="return x * table[number]")
+def a_tensor_is_an_index_of_the_programs() -> Any:
+    class Table:
+        def __getitem__(self, index: Any) -> Any:
+            return float(index.dtype.size) if isinstance(index, tf.Tensor) else 100.0
+
+    table = Table()
+
+    def step(x: tf.Tensor, number: tf.Tensor) -> Any:
+        return x * table[number]
+
+    return step, lambda i: (tf.ones([2]) * i, tf.constant(i % 3)), None

@@ -141,6 +141,21 @@ def ragged_tensors() -> Any:
 
 
 @program
+def ragged_batches_of_many_sizes_and_few_lengths() -> Any:
+    """The last batch of an epoch is a smaller one: its parts do not go on breaking each other's graphs."""
+
+    def step(ragged: tf.RaggedTensor) -> Any:
+        return tf.reduce_sum(ragged.values) + tf.cast(ragged.nrows(), tf.float32)
+
+    lengths = ([3, 4], [2, 6], [5])
+    return (
+        step,
+        lambda i: (tf.RaggedTensor.from_row_lengths(tf.range(float(sum(lengths[i % 3]))), lengths[i % 3]),),
+        None,
+    )
+
+
+@program
 def sparse_tensors() -> Any:
     def step(sparse: tf.SparseTensor, x: tf.Tensor) -> Any:
         return tf.sparse.sparse_dense_matmul(sparse, x), tf.sparse.reduce_sum(sparse)

@@ -1,0 +1,287 @@
+"""`Cluster.scope()`: Keras's optimizers get the mean of all workers' gradients, in eager code and in converted steps.
+
+The seam is `apply` of Keras's optimizers, where gradients meet the optimizer. It is the same in eager code and while a
+step is converted, so the operations of a step are the same, in the same order, however a worker runs it.
+
+A worker may have to run a call eagerly that is a graph on the others. So each sum says how many workers take part in it
+as a graph. Unless these are all, those that run a graph drop it, with nothing written, and run the call eagerly, and
+those that run it eagerly wait for them by adding up once more: then all are there eagerly. A graph takes part only once
+its assumptions hold, which `recgraph.speculate.passes.workers` sees to; so the sum decides for all workers alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol
+
+import keras
+import tensorflow as tf
+
+from recgraph import sharing
+from recgraph.distribute import patience
+from recgraph.distribute.collectives import Collectives
+from recgraph.distribute.errors import ClusterError, DisagreementError
+from recgraph.distribute.reduction import Gradient, Reduction, divided
+from recgraph.tf_private import current_graph, run_independently
+
+# Sums are counted, to find workers that are not at the same one. The squares have to be exact in float32.
+_TURNS: Final = 64
+_FIGURES: Final = 3
+# What a gradient is on a worker.
+_NONE, _ROWS, _WHOLE = "nrw"
+
+
+class _Workers(Protocol):
+    """What a scope needs of a cluster."""
+
+    collectives: Collectives
+    start_timeout: float
+
+    @property
+    def size(self) -> int: ...
+
+    def watched(self) -> AbstractContextManager[None]: ...
+
+    def exchange(self, text: str) -> list[str]: ...
+
+    def agree(self, facts: dict[str, str]) -> None: ...
+
+
+class SharedCollectives(Collectives):
+    """As `Collectives`, for steps that some workers run eagerly and others as a graph.
+
+    In the graph of a `tf.function`, which all workers run alike, they are those of `Collectives`.
+    """
+
+    def __init__(self, plain: Collectives, watched: Callable[[], AbstractContextManager[None]]):
+        """Args: those of the cluster, and a context for what may break in eager code."""
+        super().__init__(plain.size, plain.index, plain.timeout)
+        self._plain, self._watched = plain, watched
+        self._turn = tf.Variable(0, trainable=False, dtype=tf.int64, name="recgraph_turn")
+
+    def sum(self, value: tf.Tensor, timeout: float | None = None) -> tf.Tensor:
+        """The sum of every worker's vector, float32 `[n]`.
+
+        Raises:
+          ClusterError: the workers are not at the same sum.
+          WorkerLostError: another worker is gone; only in eager code.
+        """
+        if self.size == 1:
+            return tf.identity(value)
+        is_eager = tf.executing_eagerly()
+        if not is_eager and _sums_of_graph() is None:
+            return self._plain.sum(value, timeout)
+        turn = tf.cast(self._turn % _TURNS, tf.float32)
+        packed = tf.concat([value, tf.stack([0.0 if is_eager else 1.0, turn, turn * turn])], 0)
+        added = self._summed_eagerly(packed, timeout) if is_eager else self._summed_in_graph(packed, timeout)
+        self._turn.assign_add(1)
+        return added[:-_FIGURES]
+
+    def _summed_eagerly(self, packed: tf.Tensor, timeout: float | None) -> tf.Tensor:
+        while True:
+            with self._watched():
+                added = super().sum(packed, timeout)
+                graphs, *turns = added[-_FIGURES:].numpy()
+            if turns != [self.size * own for own in packed[1 - _FIGURES :].numpy()]:
+                raise ClusterError(
+                    "the workers are not at the same update",
+                    found="one of them has called an optimizer more often than another",
+                    next_step="let every worker take the same number of steps, with an empty batch if need be",
+                )
+            if graphs == 0:
+                return added
+
+    def _summed_in_graph(self, packed: tf.Tensor, timeout: float | None) -> tf.Tensor:
+        added = super().sum(packed, timeout)
+        expected = self.size * tf.concat([[1.0], packed[1 - _FIGURES :]], 0)
+        _take_part(added.op, tf.reduce_all(added[-_FIGURES:] == expected))
+        return added
+
+    def _gather(self, value: tf.Tensor, key: Any, timeout: float | None) -> tf.Tensor:
+        gathered = super()._gather(value, key, timeout)
+        if not tf.executing_eagerly() and _sums_of_graph() is not None:
+            _take_part(gathered.op if gathered.op.type.startswith("Collective") else gathered.op.inputs[0].op, None)
+        return gathered
+
+    @contextlib.contextmanager
+    def _bounded(self, timeout: float | None) -> Iterator[float]:
+        if not tf.executing_eagerly() and _sums_of_graph() is not None:
+            yield 0.0  # the call of the graph is bounded as a whole
+        else:
+            with super()._bounded(timeout) as seconds:
+                yield seconds
+
+    def _number(self) -> int:
+        """One is over before the next begins, so that they need not be told apart: eager ones have no numbers."""
+        return 0 if tf.executing_eagerly() or _sums_of_graph() is not None else super()._number()
+
+
+def _sums_of_graph() -> list[tuple[tf.Operation, tf.Tensor | None]] | None:
+    """The sums of the graph that a step becomes; None in other graphs, and in a loop or branch of that one."""
+    found: list[tuple[tf.Operation, tf.Tensor | None]] | None = getattr(current_graph(), "sums", None)
+    return found
+
+
+def is_speculated_graph() -> bool:
+    """Whether the graph that is built now is one that a step becomes under `@rg.function`."""
+    return _sums_of_graph() is not None
+
+
+def _take_part(op: tf.Operation, has_all: tf.Tensor | None) -> None:
+    run_independently(op)  # the conversion puts it in its place
+    sums = _sums_of_graph()
+    assert sums is not None
+    sums.append((op, has_all))
+
+
+class Sharing:
+    """The gradients of the steps in a scope.
+
+    Attributes:
+      collectives: of these steps.
+    """
+
+    def __init__(self, cluster: _Workers):
+        """Args: whose workers share them."""
+        self._cluster = cluster
+        self.collectives = SharedCollectives(cluster.collectives, cluster.watched)
+        self._kinds: weakref.WeakKeyDictionary[Any, dict[tuple[int, ...], str]] = weakref.WeakKeyDictionary()
+        self._variables: dict[int, tf.Variable] = {}
+
+    def mean(self, optimizer: Any, gradients: Sequence[Gradient], variables: Sequence[Any]) -> list[Gradient]:
+        """The mean of all workers' gradients, where each worker counts as much.
+
+        Args:
+          optimizer: that they are for.
+          gradients: of this worker, for each variable; None where there is none. A variable that has none on some
+            workers has zeros there; one that has none on any has none.
+          variables: float32.
+
+        Raises:
+          ClusterError: there is a gradient where there was none on any worker, or a variable is not float32.
+          DisagreementError: before the first update, the weights of the workers differ.
+        """
+        weights = [v.value if isinstance(v, keras.Variable) else v for v in variables]
+        kinds = self._kinds_of(optimizer, gradients, weights)
+        there = [number for number, kind in enumerate(kinds) if kind != _NONE]
+        sparse = [place for place, number in enumerate(there) if kinds[number] == _ROWS]
+        reduction = Reduction(self.collectives, [weights[number] for number in there], sparse, 0)
+        sums, _ = reduction([gradients[number] for number in there], tf.zeros([0]))
+        means: list[Gradient] = [None] * len(weights)
+        for number, mean in zip(there, divided(sums, tf.constant(float(self._cluster.size))), strict=True):
+            means[number] = mean
+        return means
+
+    def _kinds_of(self, optimizer: Any, gradients: Sequence[Gradient], weights: Sequence[tf.Variable]) -> str:
+        known = self._kinds.setdefault(optimizer, {})
+        place = tuple(map(id, weights))
+        own = "".join(map(_kind, gradients))
+        if place not in known:
+            if not tf.executing_eagerly() and _sums_of_graph() is not None:
+                raise NotImplementedError("an optimizer whose workers have not compared their weights yet")
+            with tf.init_scope():
+                known[place] = self._compared(own, weights)
+        for weight, kind, agreed in zip(weights, own, known[place], strict=True):
+            if agreed == _NONE and kind != _NONE:
+                raise ClusterError(
+                    f"{weight.name} has a gradient, but had none on any worker in the first update",
+                    next_step="let the loss depend on it in every step, if only by a factor of zero",
+                )
+        return known[place]
+
+    def _compared(self, own: str, weights: Sequence[tf.Variable]) -> str:
+        """What is known before the first update: the weights are the same on all workers. What each gradient is."""
+        others = sorted({weight.dtype.name for weight in weights} - {"float32"})
+        if others:
+            raise ClusterError("workers add up gradients of float32 only", found=f"a weight of {', '.join(others)}")
+        self._require_equal(weights, "set the same seed on all workers, or call cluster.broadcast(model.variables)")
+        self._variables.update((id(weight), weight) for weight in weights)
+        return "".join(map(_together, zip(*self._cluster.exchange(own), strict=True)))
+
+    def _require_equal(self, weights: Sequence[tf.Variable], next_step: str) -> None:
+        hashed = functools.reduce(lambda crc, weight: zlib.crc32(weight.numpy().tobytes(), crc), weights, 0)
+        try:
+            self._cluster.agree({"weights": f"{len(weights)} of them, {hashed:08x}"})
+        except DisagreementError as error:
+            error.next_step = next_step
+            raise
+
+    def bounded(self) -> AbstractContextManager[None]:
+        """A context for the call of a step's graph, with all that it computes."""
+        return patience.bounded(self._cluster.start_timeout)
+
+    def check(self) -> None:
+        """Compares the weights of all workers.
+
+        Raises:
+          DisagreementError: they have come apart.
+        """
+        self._require_equal(
+            list(self._variables.values()),
+            "let nothing but Keras's optimizers write weights in a scope, or give it values that all workers share",
+        )
+
+
+def _kind(gradient: Gradient) -> str:
+    return _NONE if gradient is None else _ROWS if isinstance(gradient, tf.IndexedSlices) else _WHOLE
+
+
+def _together(kinds: Sequence[str]) -> str:
+    """What a gradient is as a sum: rows only where it is nothing else."""
+    there = set(kinds) - {_NONE}
+    return there.pop() if len(there) == 1 else _WHOLE if there else _NONE
+
+
+# The class whose `apply` all of Keras's optimizers have.
+_OWNER: Final = next(kind for kind in keras.Optimizer.__mro__ if "apply" in vars(kind))
+
+
+_SCALING: Final = keras.optimizers.LossScaleOptimizer
+
+
+@contextlib.contextmanager
+def optimizers_share(how: Sharing, others: Sequence[type]) -> Iterator[None]:
+    """While this is open, optimizers apply the mean of all workers' gradients.
+
+    Args:
+      how: takes the mean.
+      others: classes with `apply(gradients, variables)`, beside Keras's optimizers.
+    """
+    originals = {owner: owner.apply for owner in (_SCALING, _OWNER, *others)}
+    for owner, original in originals.items():
+        owner.apply = _refused if owner is _SCALING else _sharing(how, original)
+    try:
+        with sharing.shared(how.bounded):
+            yield
+    finally:
+        for owner, original in originals.items():
+            owner.apply = original
+
+
+def _sharing(how: Sharing, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that takes the mean first. It is this library's, so a conversion runs it as it is."""
+
+    def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        grads = list(grads)
+        if trainable_variables is not None:
+            trainable_variables = list(trainable_variables)
+        known = trainable_variables
+        if known is None and getattr(optimizer, "built", False):
+            known = optimizer._trainable_variables
+        if grads and known is not None and len(grads) == len(known):  # else the optimizer says what is wrong
+            grads = how.mean(optimizer, grads, known)
+        return original(optimizer, grads, trainable_variables)
+
+    return apply
+
+
+def _refused(optimizer: Any, *arguments: Any, **named: Any) -> Any:
+    raise ClusterError(
+        "a LossScaleOptimizer decides on each worker whether it updates",
+        next_step="scale the loss by a constant, or train in float32",
+    )

@@ -1,0 +1,71 @@
+"""Functions that are taken apart: what cannot be converted stays in Python, and the parts between are graphs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import random
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from recgraph.speculate.observe.cutting import cut
+from recgraph.speculate.observe.reasons import Inconvertible
+from recgraph.speculate.observe.syntax import syntax_of
+from recgraph.speculate.run.found import Found
+from recgraph.speculate.run.parts import PartCalls, taken_apart
+from tests.speculate import comparing, corpus
+
+for module in pkgutil.iter_modules(corpus.__path__):
+    importlib.import_module(f"{corpus.__name__}.{module.name}")
+
+
+class _AsTheyAre:
+    """PartCalls that run as they are written."""
+
+    is_left = True
+
+
+def _places(function: Any) -> list[frozenset[int]]:
+    """Each statement at which a function can be taken apart."""
+    inner = getattr(function, "__func__", function)
+    try:
+        syntax = syntax_of(inner)
+    except Inconvertible:
+        return []
+    sites = {node.site for node in ast.walk(syntax.node) if isinstance(node, ast.stmt) and node is not syntax.node}
+    single = [frozenset({site}) for site in sorted(sites)]
+    return [left for left in single if cut(syntax, inner.__code__, left, None) is not None]
+
+
+def _apart(step: Any, left: frozenset[int], make: Callable[[types.CodeType, bool], Any]) -> Any:
+    parts = PartCalls(make)
+    apart = taken_apart(step, left, parts)
+    assert apart is not None
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        return apart.run(step, *arguments, **named)
+
+    called.parts = parts  # type: ignore[attr-defined]
+    return called
+
+
+# Every tenth program, if not all are asked for.
+NAMES = [name for i, name in enumerate(corpus.PROGRAMS) if comparing.ALL or i % 10 == 0]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "a_closure_changes_a_name_in_a_branch", "typing_stuff"])
+def test_parts_do_what_the_function_does(name: str) -> None:
+    """Wherever it is taken apart, and whether the parts are graphs or not."""
+    program = corpus.PROGRAMS[name]
+    places = _places(program.make()[0])
+    if not places:
+        pytest.skip("one statement")
+    left = random.Random(name).choice(places)
+    expected, _, _ = comparing.run_wrapped(program, None)
+    for make in (lambda code, repeats: _AsTheyAre(), lambda code, repeats: Found("part", code)):
+        found, _, _ = comparing.run_wrapped(program, lambda step, make=make: _apart(step, left, make))
+        assert comparing.differences(expected, found) == []
