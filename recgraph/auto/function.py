@@ -138,13 +138,12 @@ class Automatic(Speculated):
 
     def parts(self) -> list[Explanation]:
         """The explanations of the function as a whole, and of those parts of it that became graphs."""
+        made = [super().explain()]
         if self.rounds is not None:
-            further = self.rounds.explanations()
-        elif self.apart is not None:
-            further = [part for way in self.apart.every for part in way.explanations()]
-        else:
-            further = [part.explain() for part in with_parts(self._parts.all())]
-        return [super().explain(), *further]
+            return made + self.rounds.explanations()
+        if self.apart is not None:
+            return made + [part for way in self.apart.every for part in way.explanations()]
+        return made + [part.explain() for part in with_parts(self._parts.all())]
 
     def explain(self, html: bool = False) -> Any:
         """Explains how calls run and why, with the measured times, followed by the explanations of the parts.
