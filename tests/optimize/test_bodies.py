@@ -219,7 +219,7 @@ def test_recomputing_gradients() -> None:
 def test_an_error_in_a_rewritten_body_names_the_users_line() -> None:
     """And the operation as the user named it."""
     weights = [tf.Variable(tf.eye(3)) for _ in range(2)]
-    with rg.SubGraph("failing", outputs=tf.TensorSpec([1, 3])) as failing:
+    with rg.SubGraph("failing", outputs=tf.TensorSpec([1, 3]), optimize=True) as failing:
         n, x = failing.input(tf.int32), failing.input(shape=[1, 3])
         y = tf.sigmoid(x @ weights[0]) * tf.sigmoid(x @ weights[1])
         y += tf.cast(tf.gather([1, 2], n, name="out_of_reach"), tf.float32)
@@ -256,7 +256,7 @@ def test_a_body_with_a_gradient_of_its_own_stays_as_it_is() -> None:
     def doubled(x: tf.Tensor) -> Any:
         return x * 2.0, lambda dy: dy * 3.0
 
-    with rg.SubGraph("custom", outputs=tf.TensorSpec([1, 3])) as custom:
+    with rg.SubGraph("custom", outputs=tf.TensorSpec([1, 3]), optimize=True) as custom:
         x = custom.input(shape=[1, 3])
         custom.output(doubled(tf.tanh(x @ weights[0]) * tf.tanh(x @ weights[1])))
     assert "has a gradient of its own" in custom.explain()
@@ -264,7 +264,7 @@ def test_a_body_with_a_gradient_of_its_own_stays_as_it_is() -> None:
 
 def test_a_body_with_nothing_to_gain_is_not_copied() -> None:
     weight = tf.Variable(tf.eye(3))
-    with rg.SubGraph("plain", outputs=tf.TensorSpec([1, 3])) as plain:
+    with rg.SubGraph("plain", outputs=tf.TensorSpec([1, 3]), optimize=True) as plain:
         x = plain.input(shape=[1, 3])
         plain.output(tf.tanh(x @ weight))
     assert preparing.prepared(plain) is plain
