@@ -283,8 +283,8 @@ BUGS = [
         "index_computed_twice",
         "An augmented assignment evaluates its index twice while it is observed.",
         "recgraph/speculate/observe/instrument.py",
-        '            target.slice = self._kept("index", _hook("see", place, target.slice), steps)\n',
-        '            self._kept("index", _hook("see", place, target.slice), steps)\n',
+        '            target.slice = self._kept("index", hooked("indexed", place, target.slice), steps)\n',
+        '            self._kept("index", hooked("indexed", place, target.slice), steps)\n',
         _by("an_index_that_is_computed_once"),
     ),
     Bug(
