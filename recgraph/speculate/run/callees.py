@@ -73,15 +73,15 @@ class Callees:
 
     def __enter__(self) -> Callees:
         self.runs += 1
-        state = len(self.functions), sum(bool(found.given_up) for found in self.functions)
-        if state != self._state:
-            self._state, self._last_change = state, self.runs - 1
         self._frames.leave_out(FOLDER)
         self._before().append(self._frames.activate(self._watch()))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._frames.activate(self._before().pop())
+        state = len(self.functions), sum(bool(found.given_up) for found in self.functions)
+        if state != self._state:
+            self._state, self._last_change = state, self.runs
 
     @property
     def functions(self) -> list[Found]:

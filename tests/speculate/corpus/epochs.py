@@ -165,7 +165,7 @@ def epochs_in_a_loop() -> Any:
     return step, scaled, w
 
 
-@_epoch(line="for x in iterator:")
+@_epoch(line="iterator = iter(dataset)")
 def what_is_left_of_an_iterator() -> Any:
     dataset = tf.data.Dataset.range(7).map(lambda i: tf.cast(i, tf.float32))
 
@@ -261,7 +261,7 @@ def a_comprehension_of_a_dataset() -> Any:
     return step, scaled, None
 
 
-@_epoch(line="for x in dataset.ragged_batch(2):")
+@_epoch(line="for row in dataset:")
 def batches_of_several_shapes() -> Any:
     dataset = tf.data.Dataset.range(1, 6).map(lambda n: tf.ones([n]) * tf.cast(n, tf.float32))
 

@@ -337,7 +337,7 @@ def einsum_and_friends() -> Any:
     return step, with_tensor, None
 
 
-@program(eager="a data set is read", feature="OBJECT", line="for number in data:")
+@program(eager="a data set is read", feature="DATASET", line="for number in data:")
 def a_loop_over_a_data_set() -> Any:
     data = tf.data.Dataset.range(4).map(lambda n: tf.cast(n, tf.float32))
 
