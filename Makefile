@@ -64,11 +64,11 @@ $(VENV)/.installed-%: $(VENV)/.installed
 	touch $@
 
 # What depends on TensorFlow's C++ and on what it does to graphs; and on the interpreter's bytecode, frames and messages.
-TENSORFLOWS := $(addprefix tests/, speculate/test_corpus.py coexec/test_corpus.py coexec/test_loops.py \
-	coexec/test_random_programs.py core/test_random_trees.py core/test_python_functions.py core/test_labels.py \
-	batch/test_ways.py test_native_loader.py)
-PYTHONS := tests/cpython $(filter-out tests/speculate/%,$(TENSORFLOWS)) \
-	$(filter-out %/test_injection.py %/test_random_programs.py %/test_zoo.py,$(wildcard tests/speculate/test_*.py))
+BOTH := $(addprefix tests/, coexec/test_corpus.py coexec/test_loops.py coexec/test_random_programs.py \
+	core/test_random_trees.py core/test_python_functions.py core/test_labels.py test_native_loader.py)
+TENSORFLOWS := $(BOTH) tests/batch/test_ways.py tests/speculate/test_function.py
+PYTHONS := $(BOTH) tests/cpython \
+	$(filter-out %/test_injection.py %/test_random_programs.py %/test_optimizations.py %/test_zoo.py,$(wildcard tests/speculate/test_*.py))
 
 .venv-python/.installed: PYTHON_THERE = $(OTHER_PYTHON)
 .venv-python/.installed: TENSORFLOW_THERE = tensorflow>=2.20,<2.22
