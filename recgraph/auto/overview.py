@@ -79,7 +79,7 @@ class Looking:
             now = time.perf_counter()
             if frame is not None:
                 self.seconds[self._doing(frame)] += now - last
-            last = now
+            frame, last = None, now  # who holds a frame keeps alive what the program has let go of
 
     def _doing(self, frame: types.FrameType | None) -> tuple[str, str]:
         """Which function is being called, and how it runs; or the innermost line of the program."""
