@@ -343,7 +343,7 @@ def a_loop_over_a_data_set() -> Any:
 
     def step(x: tf.Tensor) -> Any:
         for number in data:
-            x = x + number
+            x = tf.tanh(x + number) * 0.5 + tf.sin(x) * number
         return x
 
     return step, with_tensor, None
