@@ -33,7 +33,8 @@ def serve(hosts: Sequence[str], index: int) -> None:
     """The same, until the process ends.
 
     Args:
-      hosts, index: see `start`.
+      hosts: see `start`.
+      index: see `start`.
 
     Raises:
       ClusterError: see `start`.
