@@ -55,9 +55,11 @@ class Tracing:
         key = [tf_private.is_training(layer), structure, *tf_private.keras_settings()]
         given = [leaf for leaf in leaves if leaf is not None]
         state = list(_state(layer))
-        for at, ((known_key, known_state), function) in enumerate(self._made):
+        made = self._made  # replaced and never changed: another thread may go through it
+        for one in made:
+            (known_key, known_state), function = one
             if _is_alike(known_key, key) and _is_alike(known_state, state):
-                self._made.insert(0, self._made.pop(at))
+                self._made = [one, *(other for other in made if other is not one)]
                 return function(*given)
 
         def traced(*given: Any) -> tuple[Nest, tf.Tensor | None]:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from recgraph.core.decorator import RecursiveFunction
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import DefinitionError
-from recgraph.keras import sharing
+from recgraph.keras import finished
 from recgraph.keras.eager import Compute, Tracing
 from recgraph.keras.seeds import Body, Nest, PathSeeds, Seeds, along_paths
 from recgraph.keras.tracing import BodyTrace
@@ -79,8 +79,8 @@ class SubGraphLayer(keras.layers.Layer):
         max_depth: int | None = None,
         **options: Any,
     ) -> None:
-        finished = isinstance(function, SubGraph)
-        super().__init__(**({"autocast": False} | options if finished else options))
+        is_finished = isinstance(function, SubGraph)
+        super().__init__(**({"autocast": False} | options if is_finished else options))
         self.supports_jit = False  # XLA must know how often a body runs
         self.function = function
         given = {"output_size": output_size, "engine": engine, "gradient": gradient, "max_depth": max_depth}
@@ -99,7 +99,7 @@ class SubGraphLayer(keras.layers.Layer):
                     "itself",
                     next_step="give it to the SubGraph",
                 )
-            self.adopted = sharing.variables_of(function)
+            self.adopted = finished.variables_of(function)
         self._tracing = Tracing(self.open_dimensions)
         self._inputs: Any = None  # shapes and dtypes, once the layers in the body have been built for them
 
@@ -133,7 +133,7 @@ class SubGraphLayer(keras.layers.Layer):
         """
         self.note_inputs(inputs)
         if isinstance(self.function, SubGraph):
-            return self.function.map(*sharing.arguments(self.function, inputs))
+            return self.function.map(*finished.arguments(self.function, inputs))
         return self.traced(lambda rows: self._recursion(converted(self.body), rows, None), inputs)
 
     def traced(self, compute: Compute, inputs: Nest) -> Nest:
@@ -212,7 +212,7 @@ class SubGraphLayer(keras.layers.Layer):
         """What the layer was made with; what a subclass sets itself is for its own `get_config`."""
         config = {**super().get_config(), **self._given}
         if isinstance(self.function, SubGraph):
-            return {**config, "function": sharing.described(self.function)}
+            return {**config, "function": finished.described(self.function)}
         if self.function is not None:
             config["function"] = self.function
         for name in config.keys() & {"function", "output_size"}:
@@ -223,8 +223,8 @@ class SubGraphLayer(keras.layers.Layer):
     def from_config(cls, config: dict[str, Any]) -> Any:
         """The layer that `get_config` describes."""
         config = dict(config)
-        if sharing.is_described(config.get("function")):
-            return cls(sharing.found(config.pop("function")), **config)
+        if finished.is_described(config.get("function")):
+            return cls(finished.found(config.pop("function")), **config)
         for name in config.keys() & {"function", "output_size"}:
             config[name] = keras.saving.deserialize_keras_object(config[name])
         return cls(**config)
