@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from recgraph.optimize import evaluate, generalizing, terms
-from recgraph.optimize.prover import Prover, Verdict
 from recgraph.optimize.terms import Equation
+
+if TYPE_CHECKING:
+    from recgraph.optimize.prover import Prover, Verdict
 
 SHIPPED = Path(__file__).with_name("substitutions.txt")
 
@@ -52,6 +55,8 @@ def read(path: Path) -> list[Substitution]:
 
 def verify(substitution: Substitution, prover: Prover) -> Verdict:
     """Proves a substitution anew. One whose source is never well formed says nothing, and is refused."""
+    from recgraph.optimize.prover import Verdict  # which needs z3: whoever reads substitutions need not have it
+
     verdict = prover(substitution.equation, substitution.axioms)
     if verdict.is_proven and not is_possible(substitution.equation):
         return Verdict(False, reason="no sizes were found with which the source is well formed and the conditions hold")
