@@ -168,7 +168,7 @@ class _Changes(ast.NodeTransformer):
         return node
 
     def _takes_a_step(self, call: ast.Call) -> bool:
-        """Whether an argument is what a step gives: such a statement stays, and a function of the program does nothing."""
+        """Whether an argument is what a step gives: such a statement stays."""
         name = self._program.step.rpartition(".")[2]
         return any(
             isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == name
