@@ -227,7 +227,7 @@ class Parts(Template):
 
     def tensors(self, ev: Evaluator, value: Any) -> list[tf.Tensor]:
         """Those of all members."""
-        parts = itertools.repeat(DUMMY, len(self.members)) if _is_absent(value) else _members(value)
+        parts = itertools.repeat(DUMMY, len(self.members)) if _is_absent(value) else _members(ev, value)
         return [t for member, part in zip(self.members, parts, strict=True) for t in member.tensors(ev, part)]
 
     def filled(self, values: Iterator[Any], plain: bool = False) -> Any:
@@ -353,8 +353,15 @@ def _is_absent(value: Any) -> bool:
     return value is DUMMY or isinstance(value, Missing)
 
 
-def _members(value: Any) -> list[Any]:
+def _members(ev: Evaluator, value: Any) -> list[Any]:
+    """What a container holds; those of a tuple that was there before the call are read in each call."""
+    value = ev.opened(value) if isinstance(value, tuple) else value
     return list(value.values() if isinstance(value, dict) else value)
+
+
+def _is_the_programs(ev: Evaluator, value: Any) -> bool:
+    """Whether a value is a container that was there before the call, and may be changed through other names."""
+    return isinstance(value, list | dict) and ev.heap.name_of(value) is not None
 
 
 def wider(ev: Evaluator, known: Template | None, found: Template) -> Template:
@@ -374,6 +381,12 @@ def template(ev: Evaluator, one: Any, other: Any) -> Template:
         return Constant(one if one is other else MISSING)
     if one is DUMMY or other is DUMMY:
         return _all_holes(ev, other if one is DUMMY else one)
+    if one is not other and (_is_the_programs(ev, one) or _is_the_programs(ev, other)):
+        which = one if _is_the_programs(ev, one) else other
+        raise ev.refuse(
+            Feature.MERGE,
+            f"a {type(which).__name__} that was there before the call is left on one way, and another on the other",
+        )
     if vary_in_length(one, other):
         return list_template(ev, one, other)
     if not any(isinstance(value, tf.Tensor) for value in (one, other)) and same(one, other):
@@ -382,7 +395,7 @@ def template(ev: Evaluator, one: Any, other: Any) -> Template:
     if hole is not None and another is not None and hole.takes(another):
         return hole.wider(another)
     if _are_alike(one, other):
-        pairs = zip(_members(one), _members(other), strict=True)
+        pairs = zip(_members(ev, one), _members(ev, other), strict=True)
         return Parts.of(one, [template(ev, *pair) for pair in pairs])
     raise ev.refuse(
         Feature.MERGE,
@@ -412,12 +425,14 @@ def hole_of(value: Any) -> Hole | None:
 
 def _all_holes(ev: Evaluator, value: Any) -> Template:
     """A template of a value that may not be there: holes for all that can flow."""
+    if _is_the_programs(ev, value):
+        return Constant(value)
     if has_run(value):
         return list_template(ev, value)
     if isinstance(value, tf.Tensor | Residual):
         return hole_of(value) or template(ev, value, dataclasses.replace(value))
     if isinstance(value, list | tuple | dict):
-        return Parts.of(value, [_all_holes(ev, member) for member in _members(value)])
+        return Parts.of(value, [_all_holes(ev, member) for member in _members(ev, value)])
     return Constant(value)
 
 
@@ -438,7 +453,7 @@ def list_template(ev: Evaluator, *sequences: Any) -> Grown:
     Raises:
         Inconvertible: their members differ in structure, or there are none.
     """
-    elements = [element_of(ev, member) for sequence in sequences for member in sequence]
+    elements = [element_of(ev, member) for sequence in sequences for member in _members(ev, sequence)]
     if not elements:
         raise ev.refuse_runs("an empty list is taken beside one of which only the graph knows the length")
     return Grown.of(ev, type(sequences[0]), elements)
@@ -456,7 +471,7 @@ def element_of(ev: Evaluator, value: Any) -> Template:
     if isinstance(value, _CONSTANTS):
         return Constant(value)
     if isinstance(value, tuple):
-        return Parts(value, [element_of(ev, member) for member in value])
+        return Parts(value, [element_of(ev, member) for member in _members(ev, value)])
     hole = hole_of(value)
     if hole is None or hole.dtype in (tf.resource, tf.variant):
         raise _no_member(ev, value)
@@ -465,7 +480,7 @@ def element_of(ev: Evaluator, value: Any) -> Template:
 
 def joined(ev: Evaluator, members: Sequence[Any], element: Template) -> MemberRun:
     """One run of all members. To append to a run costs the same however long it is."""
-    members = list(members)
+    members = _members(ev, members)
     if members and isinstance(members[0], MemberRun) and members[0].is_whole:
         lists, count = members[0].lists, members[0].count
         members = members[1:]

@@ -287,3 +287,107 @@ def a_tensor_in_slices_and_alone() -> Any:
         return tape.gradient(y, x)
 
     return step, arguments, None
+
+
+class Kept:
+    """Containers that are there before each call."""
+
+    def __init__(self) -> None:
+        self.parts: Any = [tf.constant(1.0), tf.constant(-1.0)]
+        self.pair: Any = (tf.constant(2.0), [tf.constant(3.0)])
+        self.held: Any = [[tf.constant(1.0), 1]]
+        self.table: Any = {"k": {"a": 0.5}}
+        self.seen: list[Any] = []
+
+
+def _left_or_replaced(step: Any) -> Any:
+    """Others change what is there, and look whether it is the same object after each call."""
+    kept = Kept()
+    others = [kept.parts, kept.held[0], kept.table["k"]]
+
+    def arguments(i: int) -> tuple[tf.Tensor, tf.Tensor]:
+        now = [kept.parts, kept.held[0], kept.table["k"]]
+        kept.seen.append([one is other for one, other in zip(others, now, strict=True)])
+        others[:] = now
+        if i % 3 == 1:
+            kept.parts[0] = tf.constant(100.0 + i)
+            kept.held[0][1] = i
+        return tf.fill([3], float(i)), tf.constant(float((i * i) % 3 if i % 2 else 0))
+
+    return lambda x, s: step(kept, x, s), arguments, kept
+
+
+@program
+def a_list_is_replaced_or_left() -> Any:
+    def step(kept: Kept, x: tf.Tensor, s: tf.Tensor) -> Any:
+        if s > 0.5:
+            return s
+        kept.parts = [tf.reduce_mean(x), s]
+        return x
+
+    return _left_or_replaced(step)
+
+
+@program
+def members_and_items_are_replaced_or_left() -> Any:
+    def step(kept: Kept, x: tf.Tensor, s: tf.Tensor) -> Any:
+        if s > 0.5:
+            kept.held[0] = [x[0], 2]
+            kept.table["k"] = {"a": 1.5}
+        return s
+
+    return _left_or_replaced(step)
+
+
+@program
+def a_list_is_one_that_was_there_or_a_new_one() -> Any:
+    def step(kept: Kept, x: tf.Tensor, s: tf.Tensor) -> Any:
+        found = kept.parts if s > 0.5 else [x[0], s]
+        found.append(x[1])
+        first, many = found[0], len(kept.parts)
+        del found[-1]
+        return first, many, found is kept.parts
+
+    return _left_or_replaced(step)
+
+
+@program
+def a_list_is_replaced_in_rounds() -> Any:
+    def step(kept: Kept, x: tf.Tensor, s: tf.Tensor) -> Any:
+        before = kept.parts
+        while s > 0.5:
+            kept.parts = [s, x[0]]
+            s = s - 1.0
+        return before is kept.parts, kept.parts[0]
+
+    return _left_or_replaced(step)
+
+
+@program
+def a_tuple_is_replaced_or_left() -> Any:
+    def step(kept: Kept, x: tf.Tensor, s: tf.Tensor) -> Any:
+        if s > 0.5:
+            kept.seen[-1:] = [kept.seen[-1]]
+        else:
+            kept.pair = (tf.reduce_mean(x), [s])
+        return kept.pair[0]
+
+    return _left_or_replaced(step)
+
+
+@program
+def a_state_of_tensors_is_set_anew_or_left() -> Any:
+    class Cell:
+        state: Any = (tf.zeros([3]), tf.ones([3]))
+
+    cell = Cell()
+    cell.state = Cell.state
+
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        if s > 0.5:
+            cell.state = (tf.zeros([3]), tf.zeros([3]))
+        h, c = cell.state
+        cell.state = (tf.tanh(h + x), c + h)
+        return h
+
+    return step, lambda i: (tf.fill([3], 0.1 * i), tf.constant(float(i % 4 == 1))), cell
