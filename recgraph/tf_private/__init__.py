@@ -58,7 +58,16 @@ from recgraph.tf_private.graphs import (
     wrapped_gradient_functions,
 )
 from recgraph.tf_private.iterators import DATASETS, give_back, goes_through_dataset, is_iterator
-from recgraph.tf_private.keras_settings import in_stateless_scope, is_training, keras_settings
+from recgraph.tf_private.keras_settings import (
+    DRAWING_SEED,
+    MAKING_TENSOR,
+    count_names,
+    in_stateless_scope,
+    is_training,
+    keras_settings,
+    name_counts,
+    set_name_counts,
+)
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
     abort_collectives,
@@ -97,6 +106,8 @@ from recgraph.tf_private.taping import Group, Watched, connected_inputs, record_
 from recgraph.tf_private.vectorizing import NotVectorized, register_vectorization, stacked
 
 __all__ = [
+    "DRAWING_SEED",
+    "MAKING_TENSOR",
     "abort_collectives",
     "scope_device",
     "remote_task",
@@ -166,6 +177,9 @@ __all__ = [
     "in_stateless_scope",
     "is_training",
     "keras_settings",
+    "set_name_counts",
+    "name_counts",
+    "count_names",
     "meta_graph_pb2",
     "next_seeds",
     "op_definition",
