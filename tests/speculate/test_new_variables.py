@@ -116,7 +116,7 @@ _WEIGHTS = [0.1 + 0.05 * np.arange(v.shape.num_elements()).reshape(v.shape) for 
 
 def _metrics(x: tf.Tensor) -> Any:
     mean, accuracy = keras.metrics.Mean(), keras.metrics.SparseCategoricalAccuracy()
-    for i in tf.range(tf.cast(x[0, 1] * 3.0, tf.int32)):
+    for i in tf.range(tf.cast(mean.count + x[0, 1] * 3.0, tf.int32)):
         mean.update_state(x * tf.cast(i, tf.float32))
     accuracy(tf.constant([0, 2]), x)
     first = mean.result()
@@ -285,3 +285,31 @@ def test_a_layer_that_is_made_where_a_tensor_decides() -> None:
     assert called.calls["graph"] == 2
     assert [float(tf.reduce_sum(called(-tf.ones([2, 3])))) for _ in range(5)] == [-2.0] * 5
     assert [float(tf.reduce_sum(called(tf.ones([2, 3])))) for _ in range(5)] == [6.0] * 5
+
+
+def test_what_the_call_has_made_in_a_branch() -> None:
+    """Is read and written there, as eagerly; a layer of the call's that is changed there has a graph for each way."""
+
+    def step(x: tf.Tensor) -> Any:
+        v, dense = tf.Variable(x), keras.layers.Dense(1, kernel_initializer="ones")
+        dense.build(x.shape)
+        if tf.reduce_sum(x) > 0.0:
+            v.assign(tf.add(v, 1.0))
+            y = dense(tf.gather(v, [0]))
+        else:
+            y = dense(v)[:1]
+        return v + 0.0, y
+
+    def freeze(x: tf.Tensor) -> Any:
+        dense = keras.layers.Dense(1, kernel_initializer="ones")
+        y = dense(x)
+        if tf.reduce_sum(x) > 0.0:
+            dense.trainable = False
+        return y, len(dense.trainable_variables)
+
+    for program in (step, freeze):
+        called: Any = Speculated(program)
+        for i in range(10):
+            x = tf.ones([2, 3]) * (-1.0) ** i
+            tf.nest.map_structure(np.testing.assert_allclose, program(x), called(x))
+        assert called.calls["graph"] > 4, called.explain()

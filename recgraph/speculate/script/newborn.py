@@ -13,6 +13,8 @@ from typing import Any
 
 import keras
 
+from recgraph.speculate.script.stand_ins import leaves
+
 
 class Newborn:
     """The variables and objects that the call has made.
@@ -62,11 +64,9 @@ def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, types.MethodType):
         return [value.__self__]
     if isinstance(value, functools.partial):
-        return [value.func, *value.args, *value.keywords.values()]
+        return [value.func, *leaves([*value.args, *value.keywords.values()])]
     if isinstance(value, types.FunctionType):
         return [getattr(value, "__wrapped__", None)]
     if isinstance(value, weakref.ref):
         return [value()]
-    if type(value) is dict:
-        return value.values()
-    return value if type(value) in (list, tuple, set, frozenset) else ()
+    return ()  # members of containers are written one by one

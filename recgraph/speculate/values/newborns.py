@@ -46,26 +46,15 @@ class Seed(int):
 @contextlib.contextmanager
 def used(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, Any]) -> Iterator[None]:
     """While a library is called: it may make an object of Keras's, or use one that the call has made."""
-    given = list(_members([*arguments, *named.values()]))
-    owner = owner_of(function)
-    if not isinstance(function, type) and not ev.script.newborn.has(owner):
-        is_setter = owner is function and bool(arguments) and ev.script.newborn.has(arguments[0])
-        if is_setter and not _is_certain(ev):
-            raise ev.refuse(Feature.NEW_VARIABLE, "an object of the call's is changed where a tensor decides")
-        is_kept = (isinstance(x, keras.KerasTensor) or (_is_keeping(x) and ev.script.newborn.has(x)) for x in given)
-        if keras_state.has_state(owner) and any(is_kept):
-            raise ev.refuse(
-                Feature.NEW_VARIABLE, f"a {type(owner).__name__} may keep an object of Keras's that the call makes"
-            )
+    newborn, owner = ev.script.newborn, owner_of(function)
+    if not (newborn.has(owner) or (isinstance(function, type) and _makes(function))):
+        _refuse_sharing(ev, function, arguments, named)
         yield
         return
-    if isinstance(function, type) and not _makes(function):
-        yield
-        return
-    for thing in given:
-        if not keras_state.has_state(thing) or ev.script.newborn.has(thing):
+    for thing in _members([*arguments, *named.values()]):
+        if not keras_state.has_state(thing) or newborn.has(thing):
             continue
-        if _is_keeping(thing):
+        if isinstance(thing, _KEEPING):
             raise ev.refuse(
                 Feature.NEW_VARIABLE,
                 f"a {type(thing).__name__} from before the call is put into an object that it makes",
@@ -77,7 +66,22 @@ def used(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, An
     before = tf_private.name_counts()
     with ev.within(MakingVariable()):
         yield
-    ev.script.newborn.name(before, tf_private.name_counts())
+    newborn.name(before, tf_private.name_counts())
+
+
+def _refuse_sharing(ev: Evaluator, function: Any, arguments: list[Any], named: dict[str, Any]) -> None:
+    """That nothing from before the call is given what the call makes; nor is that changed by a property in a branch."""
+    newborn, owner = ev.script.newborn, owner_of(function)
+    is_changed = owner is function and any(isinstance(x, _KEEPING) and newborn.has(x) for x in arguments[:1])
+    if is_changed and not _is_certain(ev):
+        raise ev.refuse(Feature.NEW_VARIABLE, "an object that the call makes is changed where a tensor decides")
+    if isinstance(owner, type) or not keras_state.has_state(owner):
+        return
+    for thing in _members([*arguments, *named.values()]):
+        if isinstance(thing, keras.KerasTensor) or (isinstance(thing, _KEEPING) and newborn.has(thing)):
+            raise ev.refuse(
+                Feature.NEW_VARIABLE, f"a {type(owner).__name__} may keep an object of Keras's that the call makes"
+            )
 
 
 def owner_of(function: Any) -> Any:
@@ -88,10 +92,6 @@ def owner_of(function: Any) -> Any:
 
 def _makes(kind: type) -> bool:
     return any(known.top_package(base) == "keras" for base in kind.__mro__)
-
-
-def _is_keeping(thing: Any) -> bool:
-    return isinstance(thing, _KEEPING)
 
 
 def _is_certain(ev: Evaluator) -> bool:
