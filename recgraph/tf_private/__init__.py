@@ -61,7 +61,9 @@ from recgraph.tf_private.iterators import DATASETS, give_back, goes_through_data
 from recgraph.tf_private.keras_settings import (
     DRAWING_SEED,
     MAKING_TENSOR,
+    SHARING_GENERATOR,
     count_names,
+    has_generator,
     in_stateless_scope,
     is_training,
     keras_settings,
@@ -108,6 +110,8 @@ from recgraph.tf_private.vectorizing import NotVectorized, register_vectorizatio
 __all__ = [
     "DRAWING_SEED",
     "MAKING_TENSOR",
+    "SHARING_GENERATOR",
+    "has_generator",
     "abort_collectives",
     "scope_device",
     "remote_task",

@@ -12,6 +12,7 @@ import keras
 from keras.src.backend.common import global_state
 from keras.src.backend.common.stateless_scope import in_stateless_scope as _in_stateless_scope
 from keras.src.backend.tensorflow.core import convert_to_tensor as _convert_to_tensor
+from keras.src.random.seed_generator import global_seed_generator as _global_seed_generator
 from keras.src.random.seed_generator import make_default_seed as _make_default_seed
 
 _NAMES = "object_name_uids"
@@ -25,6 +26,11 @@ def keras_settings() -> tuple[Any, ...]:
         *(config.floatx(), config.epsilon(), config.image_data_format()),
         *(global_state.get_global_attribute(name) for name in _GLOBALS),
     )
+
+
+def has_generator() -> bool:
+    """Whether the generator is there that is taken where none is given."""
+    return global_state.get_global_attribute("global_seed_generator") is not None
 
 
 def name_counts() -> dict[str, int]:
@@ -46,6 +52,8 @@ def count_names(more: dict[str, int]) -> None:
 # What draws the seed of an object that is given none, with Python's generator, and what makes a tensor of a seed.
 DRAWING_SEED: Final = _make_default_seed.__code__
 MAKING_TENSOR: Final = _convert_to_tensor.__code__
+# What gives the generator that all share; makes it where it is not there yet.
+SHARING_GENERATOR: Final = _global_seed_generator.__code__
 
 
 def in_stateless_scope() -> bool:

@@ -313,3 +313,17 @@ def test_what_the_call_has_made_in_a_branch() -> None:
             x = tf.ones([2, 3]) * (-1.0) ** i
             tf.nest.map_structure(np.testing.assert_allclose, program(x), called(x))
         assert called.calls["graph"] > 4, called.explain()
+
+
+def test_the_generator_that_all_share() -> None:
+    """Is made by an eager call, though a layer that the call makes asks for it first."""
+
+    @Speculated
+    def step(x: tf.Tensor) -> Any:
+        return keras.layers.Lambda(lambda y: y + keras.random.normal([2]))(x)
+
+    for _ in range(12):
+        keras.backend.clear_session()
+        step(tf.ones([2]))
+        assert isinstance(keras.random.normal([2]).numpy(), np.ndarray)
+    assert "Keras makes its global generator of random numbers" in step.explain()

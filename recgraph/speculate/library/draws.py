@@ -122,7 +122,20 @@ def _tensor_of_seed(ev: Evaluator, values: tuple[Any, ...]) -> Any:
     return tf.cast(tf.stack([ev.tensor(given[0].drawn, tf.int64), *rest]), dtype or tf.int32)
 
 
-building.REPLACED.update({tf_private.DRAWING_SEED: _seed, tf_private.MAKING_TENSOR: _tensor_of_seed})
+def _generator(ev: Evaluator, _: tuple[Any, ...]) -> Any:
+    """The generator that all share is no part of a call."""
+    if not tf_private.has_generator():
+        raise ev.refuse(Feature.NEW_VARIABLE, "Keras makes its global generator of random numbers")
+    return building.PLAIN
+
+
+building.REPLACED.update(
+    {
+        tf_private.DRAWING_SEED: _seed,
+        tf_private.MAKING_TENSOR: _tensor_of_seed,
+        tf_private.SHARING_GENERATOR: _generator,
+    }
+)
 
 
 def is_large(method: str, *arguments: Any, **named: Any) -> bool:
