@@ -58,7 +58,18 @@ from recgraph.tf_private.graphs import (
     wrapped_gradient_functions,
 )
 from recgraph.tf_private.iterators import DATASETS, give_back, goes_through_dataset, is_iterator
-from recgraph.tf_private.keras_settings import in_stateless_scope, is_training, keras_settings
+from recgraph.tf_private.keras_settings import (
+    DRAWING_SEED,
+    MAKING_TENSOR,
+    SHARING_GENERATOR,
+    count_names,
+    has_generator,
+    in_stateless_scope,
+    is_training,
+    keras_settings,
+    name_counts,
+    set_name_counts,
+)
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
     abort_collectives,
@@ -97,6 +108,10 @@ from recgraph.tf_private.taping import Group, Watched, connected_inputs, record_
 from recgraph.tf_private.vectorizing import NotVectorized, register_vectorization, stacked
 
 __all__ = [
+    "DRAWING_SEED",
+    "MAKING_TENSOR",
+    "SHARING_GENERATOR",
+    "has_generator",
     "abort_collectives",
     "scope_device",
     "remote_task",
@@ -166,6 +181,9 @@ __all__ = [
     "in_stateless_scope",
     "is_training",
     "keras_settings",
+    "set_name_counts",
+    "name_counts",
+    "count_names",
     "meta_graph_pb2",
     "next_seeds",
     "op_definition",

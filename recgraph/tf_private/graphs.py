@@ -173,7 +173,7 @@ def variable_of_graph(
     made = kind.__new__(kind)
     _resource_variable_ops.BaseResourceVariable.__init__(
         made, trainable=trainable is not False, shape=shape, dtype=value.dtype, handle=handle, name=handle_name,
-        handle_name=handle_name, unique_id=f"{handle_name}_of_graph", in_graph_mode=False, **kept,
+        handle_name=handle_name, unique_id=f"{handle_name}_of_graph_{_ops.uid()}", in_graph_mode=False, **kept,
     )  # fmt: skip
     tf.raw_ops.AssignVariableOp(resource=handle, value=value)
     return made

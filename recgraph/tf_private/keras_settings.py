@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import collections
+from typing import Any, Final
 
 import keras
 
-# No public function tells the generator of random numbers that is taken where none is given, nor whether there is one.
+# Public functions tell neither the generator of random numbers that is taken where none is given, nor whether there is
+# one, nor how objects are named and given seeds.
 from keras.src.backend.common import global_state
 from keras.src.backend.common.stateless_scope import in_stateless_scope as _in_stateless_scope
+from keras.src.backend.tensorflow.core import convert_to_tensor as _convert_to_tensor
+from keras.src.random.seed_generator import global_seed_generator as _global_seed_generator
+from keras.src.random.seed_generator import make_default_seed as _make_default_seed
 
+_NAMES = "object_name_uids"
 _GLOBALS = ("dtype_policy", "distribution", "flash_attention", "global_seed_generator")
 
 
@@ -20,6 +26,34 @@ def keras_settings() -> tuple[Any, ...]:
         *(config.floatx(), config.epsilon(), config.image_data_format()),
         *(global_state.get_global_attribute(name) for name in _GLOBALS),
     )
+
+
+def has_generator() -> bool:
+    """Whether the generator is there that is taken where none is given."""
+    return global_state.get_global_attribute("global_seed_generator") is not None
+
+
+def name_counts() -> dict[str, int]:
+    """How many objects of each kind Keras has named in this thread: `dense_3` is the fourth."""
+    return dict(global_state.get_global_attribute(_NAMES) or {})
+
+
+def set_name_counts(counts: dict[str, int]) -> None:
+    """The next object of a kind is named by this count."""
+    global_state.set_global_attribute(_NAMES, collections.defaultdict(int, counts))
+
+
+def count_names(more: dict[str, int]) -> None:
+    """So many more objects of each kind have been named."""
+    counts = name_counts()
+    set_name_counts(counts | {kind: counts.get(kind, 0) + count for kind, count in more.items()})
+
+
+# What draws the seed of an object that is given none, with Python's generator, and what makes a tensor of a seed.
+DRAWING_SEED: Final = _make_default_seed.__code__
+MAKING_TENSOR: Final = _convert_to_tensor.__code__
+# What gives the generator that all share; makes it where it is not there yet.
+SHARING_GENERATOR: Final = _global_seed_generator.__code__
 
 
 def in_stateless_scope() -> bool:

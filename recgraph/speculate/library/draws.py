@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+import tensorflow as tf
 
+from recgraph import tf_private
 from recgraph.speculate.library import Arguments
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature
@@ -19,7 +21,7 @@ from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import ModerateCost, NoException
 from recgraph.speculate.script.draws import GENERATORS
 from recgraph.speculate.script.stand_ins import Residual
-from recgraph.speculate.values import arrays, later
+from recgraph.speculate.values import arrays, building, later, newborns
 
 # Methods that change the generator only.
 _DISTRIBUTIONS: Final = """
@@ -104,6 +106,36 @@ def _drawn(
     name = ev.script.name()
     ev.script.draw(name, f"draws{how and '.'}{how}({', '.join(code)})", ev.noted(NoException, method))
     return Residual(name, example)
+
+
+def _seed(ev: Evaluator, _: tuple[Any, ...]) -> newborns.Seed:
+    """The seed that Keras gives an object which the call makes."""
+    return newborns.Seed.of(call(ev, random.randint, [1, 10**9], {}))
+
+
+def _tensor_of_seed(ev: Evaluator, values: tuple[Any, ...]) -> Any:
+    """A state that begins with a seed: Keras makes a tensor of the list of both."""
+    given, dtype, *_ = values
+    if not (isinstance(given, list) and given and isinstance(given[0], newborns.Seed)):
+        return building.PLAIN
+    rest = [tf.constant(one, tf.int64) for one in given[1:]]
+    return tf.cast(tf.stack([ev.tensor(given[0].drawn, tf.int64), *rest]), dtype or tf.int32)
+
+
+def _generator(ev: Evaluator, _: tuple[Any, ...]) -> Any:
+    """The generator that all share is no part of a call."""
+    if not tf_private.has_generator():
+        raise ev.refuse(Feature.NEW_VARIABLE, "Keras makes its global generator of random numbers")
+    return building.PLAIN
+
+
+building.REPLACED.update(
+    {
+        tf_private.DRAWING_SEED: _seed,
+        tf_private.MAKING_TENSOR: _tensor_of_seed,
+        tf_private.SHARING_GENERATOR: _generator,
+    }
+)
 
 
 def is_large(method: str, *arguments: Any, **named: Any) -> bool:

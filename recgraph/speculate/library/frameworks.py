@@ -31,7 +31,7 @@ from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import NoException, SameDecision
 from recgraph.speculate.script.contexts import CalledBack, MakingVariable
 from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
-from recgraph.speculate.values import building, lists
+from recgraph.speculate.values import building, lists, newborns
 from recgraph.speculate.values.merging import Hole
 
 _REFUSED = {
@@ -87,6 +87,8 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in stand_ins.leaves(arguments)):
         raise ev.refuse(Feature.RAISES, f"{name}() needs tensors")
     for thing in (owner, function):
+        if ev.script.newborn.has(thing):
+            continue
         if isinstance(thing, keras.Optimizer) and not thing.built:
             raise ev.refuse(Feature.NEW_VARIABLE, f"a {type(thing).__name__} creates its variables")
         ev.heap.given(thing, ev.where())
@@ -100,8 +102,9 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     if isinstance(owner, tf.GradientTape) and ev.contexts.forks > ev.tapes.get(id(owner), 0):
         raise ev.refuse(Feature.TAPE, "a tensor-dependent branch uses a tape that was opened around it")
     seen = building.converted(ev) if inner is None else contextlib.nullcontext()
-    with seen, ordering.noted(owner, name, arguments, named):
+    with newborns.used(ev, function, arguments, named), seen, ordering.noted(owner, name, arguments, named):
         result = building.build(ev, function, arguments, named)
+    result = newborns.taken(ev, newborns.owner_of(function), result)
     if isinstance(owner, tf.GradientTape):
         lifted = [ev.lift(a) for a in arguments]
         keywords = {k: ev.lift(v) for k, v in named.items()}
@@ -120,7 +123,7 @@ def _variable(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any
     if callable(given.get("initial_value")):
         given["initial_value"] = ev.call(given["initial_value"], [], {})
     with ev.within(MakingVariable()):
-        return ev.script.made(framework(ev, tf.Variable, [], given), ev.where())
+        return ev.script.newborn.add(framework(ev, tf.Variable, [], given), ev.where())
 
 
 @special(tf.is_tensor)

@@ -83,8 +83,8 @@ class Feature(enum.StrEnum):
     )
     NEW_VARIABLE = (
         "new variable",
-        "make it once, before the function is called or in its first call; one that each call makes by tf.Variable is "
-        "converted where the call drops it",
+        "make it once, before the function is called or in its first call; one that each call makes, or an "
+        "object of a class of Keras's that has some, is converted where the call drops it",
     )
     NO_SOURCE = (
         "no source",

@@ -301,11 +301,13 @@ def _convert(function: Any, parameters: tuple[Any, ...], settings: ConversionSet
     with _new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
         _new_variables(ev)
     ):  # fmt: skip
+        names = tf_private.name_counts()
         try:
             with script.rehearsal:
                 outputs = _built(ev, syntax, function, parameters, settings.knows_code)
         finally:
             ev.heap.losses.restore()
+            tf_private.set_name_counts(names)
         outputs = [control.mark_as_return(tensor) for tensor in outputs]
     graph.control_outputs.extend(control.ops_which_must_run)
     return _finished(ev, graph, outputs)
@@ -394,7 +396,9 @@ def _new_variables(ev: Evaluator) -> Any:
     def make(next_creator: Any, **named: Any) -> Any:
         if not ev.inside(MakingVariable):
             raise ev.refuse(Feature.NEW_VARIABLE, "the call makes a variable")
-        return tf_private.variable_of_graph(**named)
+        if tf_private.current_graph() is not ev.graph:
+            raise ev.refuse(Feature.NEW_VARIABLE, "a variable is made where a tensor decides")
+        return ev.script.newborn.add(tf_private.variable_of_graph(**named), ev.where())
 
     return tf.variable_creator_scope(make)
 

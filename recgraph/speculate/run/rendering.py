@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.profile import is_plain
@@ -65,6 +66,9 @@ class Renderer:
             self._container(identity, before)
         for layer, losses in self.heap.losses.changed():
             self.script.effect(Write(f"{self.script.constant(weakref.ref(layer))}()._losses[:]", self._list(losses)))
+        if self.script.newborn.counts:
+            self.script.scope["count_names"] = tf_private.count_names
+            self.script.effect(Perform(f"count_names({self.script.newborn.counts})"))
         self.script.result = self.code(result)
 
     def _effects(self) -> list[LateCall]:

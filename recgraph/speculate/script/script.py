@@ -27,6 +27,7 @@ from typing import Any
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.script.assumptions import Assumption
 from recgraph.speculate.script.draws import Draws, Rehearsal
+from recgraph.speculate.script.newborn import Newborn
 from recgraph.speculate.script.stand_ins import StandIn, stands_in
 
 _INDENT = "    "
@@ -174,6 +175,7 @@ class Script:
 
     Attributes:
         rehearsal: draws what the call that is converted will draw from Python's and NumPy's generators.
+        newborn: what each call makes in its graph, and drops with it.
     """
 
     def __init__(self, parameters: int) -> None:
@@ -187,9 +189,9 @@ class Script:
         self.scope: dict[str, Any] = {}
         self.watched: list[Any] = []
         self.rehearsal = Rehearsal()
+        self.newborn = Newborn()
         self._constants: dict[int, str] = {}
         self._told: dict[int, str] = {}
-        self._made: dict[int, tuple[Any, str]] = {}
         self._assumed: set[str] = set()
         self._read: dict[str, str] = {}
         self._count = 0
@@ -198,20 +200,13 @@ class Script:
         """The name of an object that stays the same; held alive by the function."""
         if isinstance(value, StandIn):
             raise Inconvertible(Feature.TEXT, f"a {type(value).__name__.lower()} has no place in the script")
-        if id(value) in self._made:
-            raise Inconvertible(
-                Feature.NEW_VARIABLE, "a variable that is made here is kept after the call", self._made[id(value)][1]
-            )
+        if (where := self.newborn.kept_by(value)) is not None:
+            raise Inconvertible(Feature.NEW_VARIABLE, "a variable that is made here is kept after the call", where)
         if id(value) not in self._constants:
             name = f"k{len(self._constants)}"
             self._constants[id(value)] = name
             self.scope[name] = value
         return self._constants[id(value)]
-
-    def made(self, variable: Any, where: str) -> Any:
-        """Takes note of a variable that each call makes in its graph, and drops with it."""
-        self._made[id(variable)] = variable, where
-        return variable
 
     def found(self, value: Any) -> str:
         """The name of an object that was told by its address, or else that by which the function holds it alive."""

@@ -33,7 +33,7 @@ from recgraph.speculate.script.stand_ins import (
     is_variable,
     read_variable,
 )
-from recgraph.speculate.values import arrays, building, objects
+from recgraph.speculate.values import arrays, building, newborns, objects
 
 _ABSENT = object()
 # What programs replace in a library's module.
@@ -153,7 +153,7 @@ def _native(ev: Evaluator, owner: Any, name: str) -> Any:
         raise ev.refuse(Feature.RAISES, str(error)) from error
     if isinstance(value, ev.heap.eager_tensor_type):
         return ev.heap.captured(value)
-    return value
+    return newborns.taken(ev, owner, value)
 
 
 def _of_function(ev: Evaluator, owner: types.FunctionType, name: str) -> Any:

@@ -197,6 +197,9 @@ def _met(of: weakref.ref[Evaluator], function: types.FunctionType) -> None:
     """A function is called whose code has not been seen in this conversion."""
     ev, code = of(), function.__code__
     assert ev is not None
+    if code in REPLACED:
+        ev.watch.handle(code, functools.partial(_replaced, of))
+        return
     is_left = code.co_name in _AT_ANY_TIME or not known.is_users(function) or known.is_generated(function)
     if is_left or not code.co_flags & inspect.CO_NEWLOCALS:
         ev.watch.handle(code, None)
@@ -207,12 +210,25 @@ def _met(of: weakref.ref[Evaluator], function: types.FunctionType) -> None:
         ev.watch.handle(code, functools.partial(_called, of))
 
 
+# Functions of libraries, by their code, that do something else while a call is converted. Given the values of their
+# parameters, the rule gives what they return, or `PLAIN` to let them run.
+REPLACED: dict[types.CodeType, Callable[[Evaluator, tuple[Any, ...]], Any]] = {}
+PLAIN: Any = native.frames().PLAIN
+
+
+def _replaced(of: weakref.ref[Evaluator], function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+    ev = of()
+    assert ev is not None
+    with watched(None):
+        return REPLACED[function.__code__](ev, values)
+
+
 def _called(of: weakref.ref[Evaluator], function: types.FunctionType, values: tuple[Any, ...]) -> Any:
     """A library calls a function of the user's."""
     ev = of()
     assert ev is not None
     if _is_no_part(values) or _is_made_here(function) or _is_traced(sys._getframe(1)):
-        return native.frames().PLAIN
+        return PLAIN
     for value in values:
         if known.is_users_type(type(value)) and not isinstance(value, tuple | list | dict | set | frozenset):
             ev.heap.reached(value)

@@ -119,7 +119,9 @@ class ProgramState:
     def _is_made(self, thing: Any) -> bool:
         """Whether a thing is an object of the user's that was made during the call."""
         is_users = known.is_users_type(type(thing)) and not isinstance(thing, type)
-        if keras_state.has_state(thing):  # what Keras tracks is not ours to put back, and no layer is made in a call
+        if keras_state.has_state(
+            thing
+        ):  # Keras's are made and built where no tensor decides: there is nothing to put back
             return False
         return self._ev.heap.name_of(thing) is None and is_users and hasattr(thing, "__dict__")
 

@@ -351,7 +351,7 @@ def a_new_variable_in_a_closure() -> Any:
     return step, ones, []
 
 
-@program(eager="a function keeps the variable", breaks="would reach the program")
+@program(eager="a function keeps the variable", feature="NEW_VARIABLE", line="v = tf.Variable(x)")
 def a_function_with_a_new_variable_that_is_kept() -> Any:
     """It would be called later."""
     self = types.SimpleNamespace(add=None)
@@ -451,7 +451,7 @@ def new_variables_in_a_list_that_stays() -> Any:
     return step, ones, [held]
 
 
-@program(eager="a metric that is new in every call", feature="NEW_VARIABLE", line="mean = keras.metrics.Mean()")
+@program
 def a_metric_of_the_call() -> Any:
     """As one that is made anew in each epoch."""
 
@@ -464,11 +464,7 @@ def a_metric_of_the_call() -> Any:
     return step, ones, []
 
 
-@program(
-    eager="a layer that is new in every call",
-    feature="NEW_VARIABLE",
-    line="return layer(x), len(layer.trainable_variables)",
-)
+@program
 def a_layer_of_the_call() -> Any:
     """Made, called and dropped."""
 
@@ -479,11 +475,7 @@ def a_layer_of_the_call() -> Any:
     return step, ones, []
 
 
-@program(
-    eager="an optimizer that is new in every call",
-    feature="NEW_VARIABLE",
-    line="z, optimizer = tf.Variable(tf.zeros([3])), keras.optimizers.SGD(0.1)",
-)
+@program
 def an_optimizer_of_the_call() -> Any:
     """For the inner loop."""
 
