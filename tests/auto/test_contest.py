@@ -198,3 +198,30 @@ def test_a_step_inside_of_a_step_is_a_part_of_it(clock: list[float]) -> None:
     steps = Choosing("f", [eager, coexec])
     coexec.run = lambda: steps.run()  # type: ignore[method-assign]
     assert [steps.run() for _ in range(6)] == ["eager"] * 6
+
+
+def test_a_nearly_empty_step_is_not_compared_again_by_chance(clock: list[float]) -> None:
+    """A clock does not tell one microsecond from two, and the machine now and then takes a step's thread away."""
+    eager, graph = _Way("eager", clock, 1e-6), _Way("graph", clock, 2e-5)
+    steps = Choosing("f", [eager, graph])
+    for i in range(2000):
+        eager.seconds = 4e-3 if i % 100 == 50 else 3e-6 if i // 100 % 2 else 1e-6
+        steps.run()
+    assert [decision.way for decision in steps.decisions] == ["eager"]
+    assert graph.runs < 5
+
+
+def test_a_step_that_begins_to_compute_is_compared_at_once(clock: list[float]) -> None:
+    """An agent whose memory is full, for instance; where the same way wins again and again, comparisons end."""
+    eager, graph = _Way("eager", clock, 1e-6), _Way("graph", clock, 2e-5)
+    steps = Choosing("f", [eager, graph])
+    for _ in range(100):
+        steps.run()
+    eager.seconds, graph.seconds = 4e-2, 1e-2
+    ways = [steps.run() for _ in range(40)]
+    assert ways.index("graph") <= 10
+    assert set(ways[-20:]) == {"graph"}
+    for _ in range(1000):
+        graph.seconds, eager.seconds = graph.seconds * 1.02, eager.seconds * 1.02
+        steps.run()
+    assert len(steps.decisions) == choosing.MAX_DECISIONS
