@@ -137,3 +137,19 @@ def numpy_scalar_state() -> Any:
         return (x * o.v, o.v)
 
     return (step, with_tensor, o)
+
+
+@program
+def flags_beside_a_tensor() -> Any:
+    """What says which games are over, multiplied with their values."""
+    over = np.arange(40) % 3 == 0
+
+    def step(x: tf.Tensor) -> Any:
+        flags = over[np.random.choice(40, 3)]
+        return x * flags, tf.ones([3], tf.int32) + flags
+
+    def args(i: int) -> Any:
+        np.random.seed(i)
+        return (tf.constant([1.0, 2.0, float(i)]),)
+
+    return step, args, None
