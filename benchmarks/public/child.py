@@ -17,8 +17,8 @@ from typing import Any
 
 # Steps that are taken in turn with the other ways.
 BLOCK = 5
-# The step after which variables are compared.
-LOOKED_AT = 30
+# The step after which variables are compared; fewer than are taken at least.
+LOOKED_AT = 24
 # How much a variable is changed, relatively, where it is asked how far rounding drives a program apart.
 NUDGE = 1e-6
 NUDGED = "nudged"

@@ -337,7 +337,8 @@ PROGRAMS = (
         edits={
             "if device_name != '/device:GPU:0'": "if False",
             "losses.mean_squared_error": "losses.MSE",
-            "train_size=20000": "train_size=1000",
+            ".layers[j].kernel = tf": ".layers[j]._kernel = tf",
+            "train_size=20000": "train_size=150",
         },
     ),
     _ode(
@@ -365,7 +366,11 @@ PROGRAMS = (
         "PINN",
         "PINN_Solver",
         "train_step",
-        edits={"tape.watch(model.trainable_variables)": "pass"},
+        edits={
+            "tape.watch(model.trainable_variables)": "pass",
+            "tape.watch(self.model.trainable_variables)": "pass",
+            "N = 5000": "N = 1",
+        },
         sizes={"N_r": "1000"},
         adapted="1,000 points",
     ),
@@ -374,6 +379,7 @@ PROGRAMS = (
         "PDE",
         "DeepBSDE_Solver",
         "DeepBSDE.train",
+        edits={"40000": "1"},
         sizes={"dim": "10", "mc_iter": "100", "N_runs": "2"},
         adapted="10 dimensions",
     ),

@@ -23,12 +23,20 @@ def held(seconds: dict[str, Callable[[int], float] | float]) -> tuple[Contest, l
 
 
 def test_the_fastest_wins_and_takes_turns_with_the_others() -> None:
-    """By all its turns."""
-    made, turns = held({"eager": 1.0, "callees": 0.95, "coexec": 0.98})
+    """By all its turns, as long as their steps differ more from each other than the ways do."""
+    noisy = lambda factor: lambda step: factor * (1.0 + step % 3 / 10)  # noqa: E731
+    made, turns = held({"eager": noisy(1.0), "callees": noisy(0.95), "coexec": noisy(0.98)})
     assert made.winner == "callees"
     assert turns[: 2 * BLOCKS[0]] == ["eager"] * BLOCKS[0] + ["callees"] * BLOCKS[0]
     assert len(turns) == 3 * sum(BLOCKS)
-    assert made.costs() == {"eager": 1.0, "callees": 0.95, "coexec": 0.98}
+    assert made.costs()["callees"] < made.costs()["coexec"]
+
+
+def test_what_is_slower_in_every_step_leaves_after_two_rounds() -> None:
+    """Five steps of each that do not overlap are no chance; where they are mixed they tell nothing."""
+    made, turns = held({"eager": 1.0, "callees": 1.05})
+    assert (made.winner, len(turns)) == ("eager", 2 * (BLOCKS[0] + BLOCKS[1]))
+    assert made.costs() == {"eager": 1.0, "callees": 1.05}
 
 
 def test_what_was_measured_already_is_not_measured_again() -> None:
