@@ -379,9 +379,9 @@ PROGRAMS = (
         "PDE",
         "DeepBSDE_Solver",
         "DeepBSDE.train",
-        edits={"40000": "1"},
-        sizes={"dim": "10", "mc_iter": "100", "N_runs": "2"},
-        adapted="10 dimensions",
+        edits={"40000": "1", "prob_id = 4": "prob_id = 1", ", training) /": ", training=training) /"},
+        sizes={"dim": "10", "mc_iter": "100", "N_runs": "2", "num_time_steps": "5"},
+        adapted="10 dimensions, 5 steps of time",
     ),
     _phil(
         "DDPG by Tabor",
