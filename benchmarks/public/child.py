@@ -44,7 +44,7 @@ class Steps:
         self.times: list[float] = []
         self.results: list[list[float]] = []
         self.states: list[Any] = []
-        self.variables: list[float] = []
+        self.variables: dict[str, list[float]] = {}
         self.is_nudged = False
         self._started, self._depth = 0.0, 0
         self._names: dict[str, Any] = {}
@@ -100,7 +100,9 @@ class Steps:
         self.states.append(self._state())
 
     def _look(self) -> None:
-        self.variables = [number for one in variables_in(self._names) for number in numbers_of(one)]
+        """By name: a loop's round knows fewer names where it is a function."""
+        found = {name: variables_in({name: value}) for name, value in self._names.items()}
+        self.variables = {name: [number for one in some for number in numbers_of(one)] for name, some in found.items()}
 
 
 def inspected(function: Any) -> dict[str, Any]:
