@@ -29,8 +29,7 @@ def show(x):
     raise ValueError(x)
 
 for i in range(40):
-    loss = train_step(tf.constant(1.0))
-    show(loss)
+    show(train_step(tf.constant(1.0)))
 """
 LOOP = """
 import tensorflow as tf
