@@ -59,6 +59,10 @@ _gans = _of(
     adapted="batches of 16",
 )
 _rl = _of("marload/DeepRL-TensorFlow2", "876266d9a5fcf7d8a7c7e3afd8b110085b32b615", "", ".py")
+# What is played between steps; Keras's `predict` sets up a data set for each move.
+_MOVES = {
+    f"{owner}.model.predict(": f"{owner}.model.predict_on_batch(" for owner in ("self", "self.actor", "self.critic")
+}
 _dragen = _of("dragen1860/TensorFlow-2.x-Tutorials", "9861a308283d17693d497fdfaab20b92c0b26d08", "", ".py")
 _generative = _of(
     "timsainb/tensorflow2-generative-models",
@@ -294,11 +298,19 @@ PROGRAMS = (
     _gans("WGAN-GP", "GAN", "WGAN-GP/WGAN-GP", "train_step"),
     _gans("DRAGAN", "GAN", "DRAGAN/DRAGAN", "train_step"),
     _gans("LSGAN", "GAN", "LSGAN/LSGAN", "train_step"),
-    _rl("continuous A2C", "reinforcement", "A2C/A2C_Continuous", "Actor.train"),
-    _rl("discrete A2C", "reinforcement", "A2C/A2C_Discrete", "Actor.train"),
-    _rl("DDPG", "reinforcement", "DDPG/DDPG_Continuous", "Agent.replay"),
-    _rl("DRQN", "reinforcement", "DRQN/DRQN_Discrete", "ActionStateModel.train"),
-    _rl("discrete PPO", "reinforcement", "PPO/PPO_Discrete", "Actor.train"),
+    _rl("continuous A2C", "reinforcement", "A2C/A2C_Continuous", "Actor.train", edits=_MOVES),
+    _rl("discrete A2C", "reinforcement", "A2C/A2C_Discrete", "Actor.train", edits=_MOVES),
+    _rl(
+        "DDPG",
+        "reinforcement",
+        "DDPG/DDPG_Continuous",
+        "Agent.replay",
+        edits={"self.model.predict(state)[0]": "self.model.predict_on_batch(state)[0]"},
+        arguments=("--batch_size", "8", "--train_start", "10"),
+        adapted="batches of 8, steps from the tenth move on",
+    ),
+    _rl("DRQN", "reinforcement", "DRQN/DRQN_Discrete", "ActionStateModel.train", edits=_MOVES),
+    _rl("discrete PPO", "reinforcement", "PPO/PPO_Discrete", "Actor.train", edits=_MOVES),
     _dragen("overview: convolutions", "classification", "01-TF2.0-Overview/conv_train", "train_step"),
     _dragen("overview: perceptron", "classification", "01-TF2.0-Overview/fc_train", "train_one_step"),
     _dragen(
