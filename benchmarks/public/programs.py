@@ -305,7 +305,10 @@ PROGRAMS = (
         "reinforcement",
         "DDPG/DDPG_Continuous",
         "Agent.replay",
-        edits={"self.model.predict(state)[0]": "self.model.predict_on_batch(state)[0]"},
+        edits={
+            "self.model.predict(state)[0]": "self.model.predict_on_batch(state)[0]",
+            "self.model([states, actions]": "self.model([tf.convert_to_tensor(states, tf.float32), actions]",
+        },
         arguments=("--batch_size", "8", "--train_start", "10"),
         adapted="batches of 8, steps from the tenth move on",
     ),
