@@ -17,8 +17,8 @@ from typing import Any
 
 # Steps that are taken in turn with the other ways.
 BLOCK = 5
-# The step after which variables are compared.
-LOOKED_AT = 30
+# The step after which variables are compared; fewer than are taken at least.
+LOOKED_AT = 24
 # How much a variable is changed, relatively, where it is asked how far rounding drives a program apart.
 NUDGE = 1e-6
 NUDGED = "nudged"
@@ -44,7 +44,7 @@ class Steps:
         self.times: list[float] = []
         self.results: list[list[float]] = []
         self.states: list[Any] = []
-        self.variables: list[float] = []
+        self.variables: dict[str, list[float]] = {}
         self.is_nudged = False
         self._started, self._depth = 0.0, 0
         self._names: dict[str, Any] = {}
@@ -100,7 +100,9 @@ class Steps:
         self.states.append(self._state())
 
     def _look(self) -> None:
-        self.variables = [number for one in variables_in(self._names) for number in numbers_of(one)]
+        """By name: a loop's round knows fewer names where it is a function."""
+        found = {name: variables_in({name: value}) for name, value in self._names.items()}
+        self.variables = {name: [number for one in some for number in numbers_of(one)] for name, some in found.items()}
 
 
 def inspected(function: Any) -> dict[str, Any]:

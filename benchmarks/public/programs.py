@@ -59,6 +59,10 @@ _gans = _of(
     adapted="batches of 16",
 )
 _rl = _of("marload/DeepRL-TensorFlow2", "876266d9a5fcf7d8a7c7e3afd8b110085b32b615", "", ".py")
+# What is played between steps; Keras's `predict` sets up a data set for each move.
+_MOVES = {
+    f"{owner}.model.predict(": f"{owner}.model.predict_on_batch(" for owner in ("self", "self.actor", "self.critic")
+}
 _dragen = _of("dragen1860/TensorFlow-2.x-Tutorials", "9861a308283d17693d497fdfaab20b92c0b26d08", "", ".py")
 _generative = _of(
     "timsainb/tensorflow2-generative-models",
@@ -294,11 +298,22 @@ PROGRAMS = (
     _gans("WGAN-GP", "GAN", "WGAN-GP/WGAN-GP", "train_step"),
     _gans("DRAGAN", "GAN", "DRAGAN/DRAGAN", "train_step"),
     _gans("LSGAN", "GAN", "LSGAN/LSGAN", "train_step"),
-    _rl("continuous A2C", "reinforcement", "A2C/A2C_Continuous", "Actor.train"),
-    _rl("discrete A2C", "reinforcement", "A2C/A2C_Discrete", "Actor.train"),
-    _rl("DDPG", "reinforcement", "DDPG/DDPG_Continuous", "Agent.replay"),
-    _rl("DRQN", "reinforcement", "DRQN/DRQN_Discrete", "ActionStateModel.train"),
-    _rl("discrete PPO", "reinforcement", "PPO/PPO_Discrete", "Actor.train"),
+    _rl("continuous A2C", "reinforcement", "A2C/A2C_Continuous", "Actor.train", edits=_MOVES),
+    _rl("discrete A2C", "reinforcement", "A2C/A2C_Discrete", "Actor.train", edits=_MOVES),
+    _rl(
+        "DDPG",
+        "reinforcement",
+        "DDPG/DDPG_Continuous",
+        "Agent.replay",
+        edits={
+            "self.model.predict(state)[0]": "self.model.predict_on_batch(state)[0]",
+            "self.model([states, actions]": "self.model([tf.convert_to_tensor(states, tf.float32), actions]",
+        },
+        arguments=("--batch_size", "8", "--train_start", "10"),
+        adapted="batches of 8, steps from the tenth move on",
+    ),
+    _rl("DRQN", "reinforcement", "DRQN/DRQN_Discrete", "ActionStateModel.train", edits=_MOVES),
+    _rl("discrete PPO", "reinforcement", "PPO/PPO_Discrete", "Actor.train", edits=_MOVES),
     _dragen("overview: convolutions", "classification", "01-TF2.0-Overview/conv_train", "train_step"),
     _dragen("overview: perceptron", "classification", "01-TF2.0-Overview/fc_train", "train_one_step"),
     _dragen(
@@ -313,7 +328,15 @@ PROGRAMS = (
     _generative("fashion: GAN", "GAN", "2.0-GAN", "GAN.train"),
     _generative("fashion: WGAN-GP", "GAN", "3.0-WGAN-GP", "WGAN.train"),
     _generative("fashion: sequence to sequence", "recurrent", "4.0-seq2seq", "AE.train"),
-    _suran("TD3", "reinforcement", "Td3.py", "Agent.train"),
+    _suran(
+        "TD3",
+        "reinforcement",
+        "Td3.py",
+        "Agent.train",
+        edits={"LunarLanderContinuous-v2": "Pendulum-v1", "Agent(2)": "Agent(1)"},
+        sizes={"self.batch_size": "8"},
+        adapted="a pendulum, batches of 8",
+    ),
     _handbook("handbook: DQN", "reinforcement", "model/rl/rl", "loop"),
     _handbook("handbook: characters", "text", "model/text_generation/rnn", "loop"),
     _handbook("handbook: linear model", "regression", "model/linear/linear", "loop"),
@@ -326,13 +349,19 @@ PROGRAMS = (
         "89b0ca1b9cd5dc1a6517c793a92dcdcf4c77f84a",
         "maml.ipynb",
         "train_maml.loop",
-        edits={"if device_name != '/device:GPU:0'": "if False"},
+        edits={
+            "if device_name != '/device:GPU:0'": "if False",
+            "losses.mean_squared_error": "losses.MSE",
+            ".layers[j].kernel = tf": ".layers[j]._kernel = tf",
+            "train_size=20000": "train_size=150",
+        },
     ),
     _ode(
         "neural ODE",
         "neural ODE",
         "ode_demo",
         "loop",
+        first="import keras; keras.config.set_floatx('float64')",
         arguments=("--data_size", "60", "--batch_time", "5"),
         adapted="60 points",
     ),
@@ -352,7 +381,11 @@ PROGRAMS = (
         "PINN",
         "PINN_Solver",
         "train_step",
-        edits={"tape.watch(model.trainable_variables)": "pass"},
+        edits={
+            "tape.watch(model.trainable_variables)": "pass",
+            "tape.watch(self.model.trainable_variables)": "pass",
+            "N = 5000": "N = 1",
+        },
         sizes={"N_r": "1000"},
         adapted="1,000 points",
     ),
@@ -361,8 +394,9 @@ PROGRAMS = (
         "PDE",
         "DeepBSDE_Solver",
         "DeepBSDE.train",
-        sizes={"dim": "10", "mc_iter": "100", "N_runs": "2"},
-        adapted="10 dimensions",
+        edits={"40000": "1", "prob_id = 4": "prob_id = 1", ", training) /": ", training=training) /"},
+        sizes={"dim": "10", "mc_iter": "100", "N_runs": "2", "num_time_steps": "5"},
+        adapted="10 dimensions, 5 steps of time",
     ),
     _phil(
         "DDPG by Tabor",
@@ -406,6 +440,7 @@ PROGRAMS = (
             "import  networkx as nx": "",
             "from    scipy.sparse.linalg.eigen.arpack import eigsh": "",
             "np.bool)": "bool)",
+            "support), training)": "support), training=training)",
         },
         adapted="300 generated papers",
     ),

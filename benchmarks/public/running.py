@@ -133,10 +133,12 @@ def difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     for number, (mine, theirs) in enumerate(pairs):
         if not _are_close(mine, theirs):
             return f"step {number + 1} gives {_shown(theirs)}, eagerly {_shown(mine)}"
-    if not any(one["results"]) and not one["variables"]:
+    both = [name for name in one["variables"] if name in other["variables"]]
+    if not any(one["results"]) and not any(one["variables"][name] for name in both):
         return "nothing to compare"
-    if not _are_close(one["variables"], other["variables"]):
-        return f"variables differ after step {min(LOOKED_AT, len(one['results']))}"
+    for name in both:
+        if not _are_close(one["variables"][name], other["variables"][name]):
+            return f"variables differ after step {min(LOOKED_AT, len(one['results']))}: those of {name}"
     return ""
 
 

@@ -12,19 +12,25 @@ from typing import Any
 
 from recgraph import logs
 from recgraph.auto.contest import Contest, are_mixed, cost_of
-from recgraph.auto.ways import EAGER, WHAT, Way
+from recgraph.auto.ways import EAGER, GRAPH, WHAT, Way
 
 # Steps that a way gets to become ready; if that was not enough it is measured as it is.
 MAX_WARMING = 12
 # A way that is so many times as fast as the one that is preferred is taken without a look at those that are not ready.
 ENOUGH = 4.0
-# The ways are compared again where this many steps in a row took so many times as long as in the comparison.
+# The ways are compared again where this many steps in a row took so many times as long as in the comparison, and so
+# many seconds longer: what takes less is not worth a comparison, and a clock does not tell it from chance.
 WINDOW = 16
 DRIFT = 1.5
+NOTICED = 2e-5
+# So few steps say it, if each of them took so many times as long.
+FEW, LARGE = 4, 4.0
 # Seconds that a second thread waits for a step of the first; longer ones may wait for the second.
 PATIENCE = 1.0
 # How often they are compared.
 MAX_DECISIONS = 6
+# Ways that never give up, and in which several threads may take steps: once decided for, nothing has to be asked.
+STEADY = (EAGER, GRAPH)
 _LOG = logs.logger("auto")
 
 
@@ -89,13 +95,29 @@ class Choosing:
         self._measured = {name: list(seconds) for name, seconds in (measured or {}).items()}
         self._why = "the first comparison"
         self._recent: list[float] = []
+        self._noted: tuple[Contest, str] | None = None
         self._is_mixed = False
+        self._steady: Way | None = None  # which has won, and whose steps take as long as they did
+        self._slow = 0.0
         self._lock = threading.Lock()
         self._local = threading.local()
         self._thread, self._is_shared, self._alone = 0, False, threading.Lock()
 
     def run(self, *arguments: Any, **named: Any) -> Any:
-        """Takes a step. One inside of another is a part of it: the function itself runs."""
+        """Takes a step."""
+        way = self._steady
+        if way is None:
+            return self._watched(arguments, named)
+        self.counts[way.name] += 1
+        started = time.perf_counter()
+        result = way.run(*arguments, **named)
+        seconds = time.perf_counter() - started
+        if seconds > self._slow:
+            self._steady = None  # the next ones are looked at: this one may be chance
+        return result
+
+    def _watched(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Takes a step that is compared. One inside of another is a part of it: the function itself runs."""
         if getattr(self._local, "is_running", False):
             return self.function(*arguments, **named)
         self._note_thread()
@@ -212,13 +234,19 @@ class Choosing:
     def _note(self) -> None:
         """Takes note of the decision, if the ways have been compared."""
         contest = self._contest
-        if contest is None or not contest.winner or self._warming:
+        if contest is None or not contest.winner or self._warming or self._noted == (contest, contest.winner):
             return
-        if self.decision and self.decision.way == contest.winner:
-            return
+        self._noted = contest, contest.winner
         self.decisions.append(Decision(contest.winner, contest.costs(), contest.steps, self._why))
         self._recent.clear()
+        self._settle(contest)
         _LOG.info("%s: %s", self.name, self.decisions[-1])
+
+    def _settle(self, contest: Contest) -> None:
+        """As long as steps take what they did, they are only timed."""
+        if contest.winner in STEADY:
+            before = contest.cost(contest.winner)
+            self._steady, self._slow = self.ways[contest.winner], max(before * DRIFT, before + NOTICED)
 
     def _took(self, way: Way, seconds: float) -> None:
         """A step was taken."""
@@ -230,16 +258,22 @@ class Choosing:
             self._note()
             return
         self._recent.append(seconds)
-        if len(self._recent) == WINDOW:
+        before = contest.cost(way.name)
+        if len(self._recent) == WINDOW or len(self._recent) == FEW and min(self._recent) > before * LARGE:
             self._is_mixed = self._is_mixed or contest.is_mixed or are_mixed(self._recent)
-            self._look_back(cost_of(self._recent, self._is_mixed), contest.cost(way.name))
+            self._look_back(contest, cost_of(self._recent, self._is_mixed), before)
+        if len(self._recent) == WINDOW:
             self._recent.clear()
 
-    def _look_back(self, now: float, before: float) -> None:
+    def _look_back(self, contest: Contest, now: float, before: float) -> None:
         """Compares the ways again where steps take longer than they did."""
-        if len(self.ways) > 1 and 0.0 < before * DRIFT < now and len(self.decisions) < MAX_DECISIONS:
+        is_slow = 0.0 < before * DRIFT < now and now > before + NOTICED
+        if is_slow and len(self.ways) > 1 and len(self.decisions) < MAX_DECISIONS:
             self._why = f"steps slowed down from {duration(before)} to {duration(now)}"
             self._contest, self._measured = None, {}
+            self._recent.clear()
+        elif len(self._recent) == WINDOW:
+            self._settle(contest)
 
 
 def duration(seconds: float) -> str:

@@ -12,6 +12,8 @@ BLOCKS = (3, 4, 5, 4)
 HOPELESS = (1.5, 1.2, 1.1)
 # Steps that say enough of a way for the first round.
 FEW = 2
+# Steps that say enough where all of one way take longer than all of another.
+MANY = 5
 # A way is preferred to those before it if it takes this part of their time at most.
 MARGIN = 0.97
 # A step that takes so many times as long as the median is of another kind. Where several are, kinds come in turn.
@@ -123,9 +125,17 @@ class Contest:
         self.is_mixed = self.is_mixed or any(map(are_mixed, self.seconds.values()))
         if self.round < self._rounds and not (self.is_mixed and self.round < len(BLOCKS)):
             times = HOPELESS[min(self.round, len(HOPELESS)) - 1]
-            self._turns = [way for way in self._turns if not self._is_hopeless(way, times)]
+            self._turns = [way for way in self._turns if not self._is_hopeless(way, times) and not self._is_beaten(way)]
         if len(self._turns) == 1 or self.round == self._rounds:
             self._decide(self._turns)
+
+    def _is_beaten(self, way: str) -> bool:
+        """Whether each step of a way took longer than any of another; of so many that this is no chance."""
+        mine = self.seconds[way]
+        if self.is_mixed or len(mine) < MANY:
+            return False
+        others = (self.seconds[other] for other in self._turns if other != way)
+        return any(len(theirs) >= MANY and max(theirs) < min(mine) * MARGIN for theirs in others)
 
     def _is_hopeless(self, way: str, times: float) -> bool:
         """Whether a way is slower than another both in its fastest step, since single slow ones come by chance, and on

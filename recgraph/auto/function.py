@@ -65,6 +65,7 @@ class Automatic(Speculated):
         self.apart: Choosing | None = None
         self.rounds: WithCallees | None = None
         self._parts = parts_of(self)
+        self._steps: Choosing | None = None  # `whole`, or `apart` where no graph is left that a call may fit
         self._is_judged = False
         self._graph_seconds: list[float] = []
         self._eager_seconds: list[float] = []
@@ -73,11 +74,11 @@ class Automatic(Speculated):
         """Calls the function, with its arguments and result unchanged."""
         if sharing.is_shared():  # the ways of all workers have to be one
             return super().__call__(*arguments, **named)
-        if not self._is_judged:
-            return self._judging(arguments, named)
-        if self.whole is None or not tf_private.is_plainly_eager():
+        if self._steps is not None and tf_private.is_plainly_eager():
+            return self._steps.run(*arguments, **named)
+        if self._is_judged:
             return super().__call__(*arguments, **named)
-        return self.whole.run(*arguments, **named)
+        return self._judging(arguments, named)
 
     @property
     def way(self) -> str | None:
@@ -102,7 +103,9 @@ class Automatic(Speculated):
             self._is_judged = True
             if statistics.median(self._graph_seconds) > CLEARLY * min(self._eager_seconds, default=0.0):
                 ways: list[Way] = [Eagerly(self.function), as_graph]
-                self.whole = Choosing(self.name, ways, preferred=GRAPH, measured={GRAPH: self._graph_seconds})
+                self._steps = self.whole = Choosing(
+                    self.name, ways, preferred=GRAPH, measured={GRAPH: self._graph_seconds}
+                )
         return result
 
     @property
@@ -174,6 +177,7 @@ class Automatic(Speculated):
             return self.rounds.run(*call.arguments, **call.named)
         if self.apart is None:
             self.apart = self._choosing(call.function)
+            self._steps = None if self.has_graphs else self.apart
         return self.apart.run(*call.arguments, **call.named)
 
     def _choosing(self, function: Callable[..., Any]) -> Choosing:

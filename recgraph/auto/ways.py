@@ -151,6 +151,10 @@ class WithCallees:
         return [] if self.callees is None else [found.explain() for found in self.callees.functions]
 
 
+# Operations of a step that nobody has asked to co-execute: a graph of so many is made in some seconds.
+MAX_OPERATIONS: Final = 4_000
+
+
 class Coexecuting:
     """The function as a step that is co-executed.
 
@@ -168,7 +172,7 @@ class Coexecuting:
 
     def __init__(self, name: str, function: Callable[..., Any], title: str) -> None:
         self.name, self.coexecuted, self._failure = name, Coexecuted(function), ""
-        self.coexecuted.phases.name = title
+        self.coexecuted.phases.name, self.coexecuted.phases.most = title, MAX_OPERATIONS
         self.run: Callable[..., Any] = self.coexecuted
         try:
             native.coexec()

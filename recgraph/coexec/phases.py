@@ -75,10 +75,11 @@ class Phases:
         counts: how many steps were traced, co-executed, left their graph, and ran without being looked at.
         reasons: how often which reason made a step leave its graph, each with the line, `file:line`, or "".
         given_up: why its steps are not looked at any more; "" as long as they are.
+        most: how many different operations its steps may have.
     """
 
     def __init__(self, name: str, execution: Execution = AS_USUAL) -> None:
-        self.name, self.execution = name, execution
+        self.name, self.execution, self.most = name, execution, MAX_NODES
         self.merged = Merged()
         self.built: Built | None = None
         self.counts = {"traced": 0, "coexecuted": 0, "left": 0, "eager": 0}
@@ -129,8 +130,8 @@ class Phases:
         merged = self.merged.merge(trace)
         if merged is not self.merged:
             self.merged, self.built = merged, None
-            if len(self.graph.items) > MAX_NODES:
-                self._give_up(f"steps contain more than {MAX_NODES} different operations")
+            if len(self.graph.items) > self.most:
+                self._give_up(f"steps contain more than {self.most} different operations")
             elif len(self.merged.traces) > MAX_WAYS:
                 self._give_up(f"steps took more than {MAX_WAYS} different paths")
         elif self.built is None:

@@ -23,12 +23,20 @@ def held(seconds: dict[str, Callable[[int], float] | float]) -> tuple[Contest, l
 
 
 def test_the_fastest_wins_and_takes_turns_with_the_others() -> None:
-    """By all its turns."""
-    made, turns = held({"eager": 1.0, "callees": 0.95, "coexec": 0.98})
+    """By all its turns, as long as their steps differ more from each other than the ways do."""
+    noisy = lambda factor: lambda step: factor * (1.0 + step % 3 / 10)  # noqa: E731
+    made, turns = held({"eager": noisy(1.0), "callees": noisy(0.95), "coexec": noisy(0.98)})
     assert made.winner == "callees"
     assert turns[: 2 * BLOCKS[0]] == ["eager"] * BLOCKS[0] + ["callees"] * BLOCKS[0]
     assert len(turns) == 3 * sum(BLOCKS)
-    assert made.costs() == {"eager": 1.0, "callees": 0.95, "coexec": 0.98}
+    assert made.costs()["callees"] < made.costs()["coexec"]
+
+
+def test_what_is_slower_in_every_step_leaves_after_two_rounds() -> None:
+    """Five steps of each that do not overlap are no chance; where they are mixed they tell nothing."""
+    made, turns = held({"eager": 1.0, "callees": 1.05})
+    assert (made.winner, len(turns)) == ("eager", 2 * (BLOCKS[0] + BLOCKS[1]))
+    assert made.costs() == {"eager": 1.0, "callees": 1.05}
 
 
 def test_what_was_measured_already_is_not_measured_again() -> None:
@@ -198,3 +206,30 @@ def test_a_step_inside_of_a_step_is_a_part_of_it(clock: list[float]) -> None:
     steps = Choosing("f", [eager, coexec])
     coexec.run = lambda: steps.run()  # type: ignore[method-assign]
     assert [steps.run() for _ in range(6)] == ["eager"] * 6
+
+
+def test_a_nearly_empty_step_is_not_compared_again_by_chance(clock: list[float]) -> None:
+    """A clock does not tell one microsecond from two, and the machine now and then takes a step's thread away."""
+    eager, graph = _Way("eager", clock, 1e-6), _Way("graph", clock, 2e-5)
+    steps = Choosing("f", [eager, graph])
+    for i in range(2000):
+        eager.seconds = 4e-3 if i % 100 == 50 else 3e-6 if i // 100 % 2 else 1e-6
+        steps.run()
+    assert [decision.way for decision in steps.decisions] == ["eager"]
+    assert graph.runs < 5
+
+
+def test_a_step_that_begins_to_compute_is_compared_at_once(clock: list[float]) -> None:
+    """An agent whose memory is full, for instance; where the same way wins again and again, comparisons end."""
+    eager, graph = _Way("eager", clock, 1e-6), _Way("graph", clock, 2e-5)
+    steps = Choosing("f", [eager, graph])
+    for _ in range(100):
+        steps.run()
+    eager.seconds, graph.seconds = 4e-2, 1e-2
+    ways = [steps.run() for _ in range(40)]
+    assert ways.index("graph") <= 10
+    assert set(ways[-20:]) == {"graph"}
+    for _ in range(1000):
+        graph.seconds, eager.seconds = graph.seconds * 1.02, eager.seconds * 1.02
+        steps.run()
+    assert len(steps.decisions) == choosing.MAX_DECISIONS

@@ -16,6 +16,7 @@ import tensorflow as tf
 import recgraph as rg
 from recgraph import native
 from recgraph.auto import Automatic, choosing, contest
+from recgraph.auto.ways import Coexecuting
 from recgraph.errors import NativeLibraryError, SignatureError
 from recgraph.speculate import Inconvertible
 from tests.speculate.comparing import differences, plain
@@ -312,3 +313,18 @@ def test_a_mode_that_does_not_exist_is_named() -> None:
     """With those that do."""
     with pytest.raises(SignatureError, match="mode must be one of 'auto', 'speculate', 'coexec', got 'fast'"):
         rg.function(lambda x: x, mode="fast")
+
+
+def test_a_step_of_thousands_of_operations_is_not_made_a_graph_beside_python() -> None:
+    """To make it would take longer than many steps."""
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        for _ in range(2100):
+            x = tf.tanh(x) + 1.0
+        return x
+
+    way = Coexecuting("coexec", step, "step")
+    while not way.is_settled:
+        way.run(tf.ones([2]))
+    assert way.given_up == "steps contain more than 4000 different operations"
+    assert way.coexecuted.phases.counts == {"traced": 1, "coexecuted": 0, "left": 0, "eager": 0}

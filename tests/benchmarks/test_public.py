@@ -106,7 +106,7 @@ def test_notebooks_are_read_without_lines_for_the_shell() -> None:
 
 def result(losses: list[float], **more: Any) -> dict[str, Any]:
     """What a process sends."""
-    return {"results": [[loss] for loss in losses], "variables": [1.0], "raised": "", **more}
+    return {"results": [[loss] for loss in losses], "variables": {"w": [1.0]}, "raised": "", **more}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def result(losses: list[float], **more: Any) -> dict[str, Any]:
         (result([1.0, 2.0, 3.0]), ""),
         (result([1.0, 2.001, 3.0]), ""),
         (result([1.0, 2.1, 3.0]), "step 2 gives 2.1, eagerly 2"),
-        (result([1.0, 2.0, 3.0], variables=[1.1]), "variables differ after step 3"),
+        (result([1.0, 2.0, 3.0], variables={"w": [1.1], "other": [2.0]}), "variables differ after step 3: those of w"),
         (result([1.0], raised="ValueError: x"), "raises ValueError: x"),
     ],
 )

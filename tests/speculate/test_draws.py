@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import random
+import time
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import recgraph as rg
 from recgraph import tf_private
 from recgraph.speculate import Speculated
 from recgraph.speculate.script.draws import Draws, Rehearsal
@@ -102,3 +105,28 @@ def test_whether_a_value_is_an_iterator_over_a_dataset() -> None:
     """One of the program's classes is not: it may do more than take."""
     assert tf_private.is_iterator(iter(tf.data.Dataset.range(3)))
     assert not tf_private.is_iterator(iter([1, 2, 3]))
+
+
+def test_a_clock_is_read_where_the_program_reads_it() -> None:
+    """At the beginning before the graph runs and at the end after it: the difference is what the step took."""
+    w = tf.Variable(tf.eye(300))
+    stamps: list[int] = []
+
+    @rg.function(mode="speculate", strict=True)
+    def step(x: tf.Tensor) -> Any:
+        begin = time.perf_counter()
+        for _ in range(30):
+            x = x @ w
+        stamps.append(time.perf_counter_ns())
+        return x, begin, time.perf_counter() - begin
+
+    parts = []
+    for _ in range(8):
+        before = time.perf_counter()
+        _, begin, took = step(tf.ones([300, 300]))
+        after = time.perf_counter()
+        assert before <= begin <= begin + took <= after
+        assert begin <= stamps[-1] * 1e-9 <= after
+        parts.append(took / (after - before))
+    assert step.calls["graph"] == 5
+    assert max(parts[3:]) > 0.5

@@ -130,6 +130,20 @@ def _numpy(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, 
     return ev.python(function, lifted, keywords)
 
 
+def _asking_for(name: str, function: Any) -> Special:
+    """NumPy asks what it is given for that attribute, if it has it."""
+
+    def ask(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+        if len(arguments) == 1 and not named and is_tensor_like(arguments[0]):
+            return ev.get(arguments[0], name)
+        return _numpy(ev, function, arguments, named)
+
+    return ask
+
+
+SPECIAL.update({np.shape: _asking_for("shape", np.shape), np.ndim: _asking_for("ndim", np.ndim)})
+
+
 def _is_shown_late(value: Any) -> bool:
     """Whether the text of a value is found before it is printed: the user's class or a residual says what it is."""
     return objects.is_object(value) or isinstance(value, PartialShape) or texts.by_class(str, value)

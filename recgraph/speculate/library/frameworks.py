@@ -170,6 +170,12 @@ SPECIAL[tf.constant] = _making(tf.constant, "value", "dtype", "shape", "name")
 SPECIAL[tf.convert_to_tensor] = _making(tf.convert_to_tensor, "value", "dtype", "dtype_hint", "name")
 
 
+@special(keras.layers.Layer.get_weights)
+def _get_weights(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> list[Any]:
+    """What `.numpy()` gives of each of them."""
+    return [ev.call(ev.get(weight, "numpy"), [], {}) for weight in ev.members(ev.get(arguments[0], "weights"))]
+
+
 def _by_name(names: Sequence[str], arguments: Arguments, named: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a function whose parameters have these names."""
     return dict(zip(names, arguments, strict=False)) | named
@@ -222,7 +228,8 @@ def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
     tensor = ev.tensor(value)
     if dtype is None or dtype == tensor.dtype:
         return tf.identity(tensor)
-    if not (dtype.is_floating and tensor.dtype.is_floating):
+    is_same = dtype.is_floating or (dtype.is_integer and not tensor.dtype.is_floating)  # as NumPy's own conversion
+    if not is_same or not (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool):
         raise ev.refuse(Feature.ARRAY, f"an array of {tensor.dtype.name} as {dtype.name}")
     return tf.cast(tensor, dtype)
 

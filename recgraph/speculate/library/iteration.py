@@ -214,6 +214,8 @@ def _iter(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iterati
         raise ev.refuse(Feature.ITERATOR, "iter with a callable")
     if isinstance(arguments[0], Iteration):
         return arguments[0]
+    if (error := iterators.why_not(ev, arguments[0])) is not None:
+        raise ev.raised(error)
     if (rows := _rows(ev, arguments)) is not None:
         return iterators.made(ev, dataclasses.replace(rows, row=lambda i: rows.row(i)[0]))
     return iterators.made(ev, ev.iterator(arguments[0]))

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import logging
 import operator
+import time
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -421,3 +422,27 @@ SPECIAL.update({getattr(logging.Logger, name): _of_level(level) for name, level 
 SPECIAL.update({getattr(logging, name): _of_root(level) for name, level in _LEVELS.items()})
 SPECIAL.update({getattr(absl.logging, name): _of_absl(_LEVELS[name]) for name in ("debug", "info", "warning", "error")})
 SPECIAL[logging.Logger.log] = _of_any_level
+
+
+def _clock(function: Callable[[], Any]) -> Special:
+    """A clock is read where the program does: before all that the call computes, or after it."""
+
+    def read(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Residual:
+        ev.need_sequence("a clock")
+        if not ev.contexts.forks and not _computes():
+            return ev.in_script(function, [])
+        name = ev.script.name()
+        ev.effects.append(LateCall(name, ev.script.constant(function), [], {}, is_pure=True))
+        return Residual(name, late=True, samples=(function(),))
+
+    return read
+
+
+def _computes() -> bool:
+    """Whether the graph has more than inputs."""
+    return any(one.type not in _INPUTS for one in tf.compat.v1.get_default_graph().get_operations())
+
+
+_INPUTS = ("Placeholder", "Const", "ReadVariableOp")
+_CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+SPECIAL.update({f: _clock(f) for f in (getattr(time, name + unit) for name in _CLOCKS for unit in ("", "_ns"))})

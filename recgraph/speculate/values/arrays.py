@@ -179,7 +179,7 @@ def may_change(function: Any, arguments: Sequence[Any], named: dict[str, Any]) -
 
 def converts(of: np.dtype, to: tf.DType) -> bool:
     """Whether TensorFlow makes a tensor of a dtype of an array that has another, beside a tensor of that dtype."""
-    return bool(to in FLOATS and of.kind in "fi")
+    return bool(to in FLOATS and of.kind in "fiub" or to in INTEGERS and of.kind == "b")
 
 
 def is_early(value: Any) -> bool:

@@ -75,6 +75,21 @@ def _until(ev: Evaluator, end: type, member: Callable[[int], Any], node: ast.AST
     raise ev.refuse(Feature.TRIPS, f"more than {UNROLL} members of an iterator")
 
 
+_NUMBERS = (bool, int, float, complex, type(None))
+
+
+def why_not(ev: Evaluator, value: Any) -> TypeError | None:
+    """What Python raises where somebody asks for the members of a number; None for anything else."""
+    kind = type(value)
+    if isinstance(value, Residual) and not value.late and not value.is_array and type(value.example) in _NUMBERS:
+        kind = ev.type_of(value)
+    if kind in _NUMBERS:
+        return TypeError(f"'{kind.__name__}' object is not iterable")
+    if isinstance(value, tf.Tensor) and value.shape.rank == 0:
+        return TypeError("Cannot iterate over a scalar tensor.")
+    return None
+
+
 def of_list(ev: Evaluator, members: list[Any]) -> Iterator[Any]:
     """The members of a list, which may grow and shrink meanwhile."""
     for i in itertools.count():

@@ -100,6 +100,12 @@ def _eager_tensor() -> tf.Tensor:
         return tf.constant(0.0)
 
 
+def _only_device() -> str:
+    """Where all eager tensors are, if there is one device; else ""."""
+    devices = tf.config.list_logical_devices()
+    return _eager_tensor().device if len(devices) == 1 else ""
+
+
 def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
     dtype = next(tf.as_dtype(o.dtype) for o in operands if is_tensor_like(o))
     lifted = [_beside(ev, o, dtype) for o in operands]
@@ -167,6 +173,8 @@ class Composite(InGraph):
         if name in ("numpy", "tolist", "__str__", "__repr__", "__format__"):
             return Method(self.it, name)
         if name == "device":
+            if isinstance(self.it, tf.Tensor) and (only := _only_device()):
+                return only
             raise self.ev.refuse(Feature.DEVICE, "the program reads the device of a tensor")
         return self.ev.attribute(self.it, name)
 

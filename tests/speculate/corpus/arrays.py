@@ -137,3 +137,37 @@ def numpy_scalar_state() -> Any:
         return (x * o.v, o.v)
 
     return (step, with_tensor, o)
+
+
+@program
+def flags_beside_a_tensor() -> Any:
+    """What says which games are over, multiplied with their values."""
+    over = np.arange(40) % 3 == 0
+
+    def step(x: tf.Tensor) -> Any:
+        flags = over[np.random.choice(40, 3)]
+        return x * flags, tf.ones([3], tf.int32) + flags
+
+    def args(i: int) -> Any:
+        np.random.seed(i)
+        return (tf.constant([1.0, 2.0, float(i)]),)
+
+    return step, args, None
+
+
+@program
+def arrays_as_tensors_of_other_kinds() -> Any:
+    """A batch of what was played: actions, and whether a game was over."""
+    actions, over = np.arange(-20, 20), np.arange(40) % 3 == 0
+
+    def step(x: tf.Tensor) -> Any:
+        batch = np.random.choice(40, 3)
+        picked = tf.convert_to_tensor(actions[batch], dtype=tf.int32)
+        ended = tf.convert_to_tensor(over[batch], dtype=tf.float32)
+        return x * ended, picked, tf.constant(actions[batch], tf.float32), tf.constant(over[batch], tf.int64)
+
+    def args(i: int) -> Any:
+        np.random.seed(i)
+        return (tf.constant([1.0, 2.0, float(i)]),)
+
+    return step, args, None

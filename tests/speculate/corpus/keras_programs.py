@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tests.speculate.corpus import program
@@ -385,3 +386,25 @@ def a_schedule_of_learning_rates() -> Any:
         return w + 0.0, float(optimizer.learning_rate)
 
     return step, with_tensor, _Values(optimizer)
+
+
+@program
+def weights_of_a_network_that_follows_another() -> Any:
+    """Copied, and drawn nearer, as agents do with the network that says what a state is worth."""
+
+    def made() -> keras.Model:
+        model = keras.Sequential([keras.layers.Dense(3, use_bias=False), keras.layers.Dense(1)])
+        model.build((None, 2))
+        model.set_weights([np.full(w.shape, 0.25 + i, np.float32) for i, w in enumerate(model.weights)])
+        return model
+
+    network, copied, near = made(), made(), made()
+
+    def step(x: tf.Tensor) -> Any:
+        for weight in network.weights:
+            weight.assign_add(tf.ones(weight.shape) * tf.reduce_mean(x))
+        copied.set_weights(network.get_weights())
+        near.set_weights([0.75 * old + 0.25 * new for old, new in zip(near.get_weights(), network.get_weights())])
+        return copied(x), near(x)
+
+    return step, lambda i: (tf.random.stateless_normal([4, 2], [5, i]),), _Values(network, copied, near)

@@ -404,3 +404,28 @@ def str_of_object_changes() -> Any:
         return with_tensor(i)
 
     return (step, args, None)
+
+
+@program
+def what_can_be_gone_through() -> Any:
+    def has_members(value):
+        try:
+            iter(value)
+        except TypeError as error:
+            return str(error)
+        return True
+
+    def step(x, n):
+        return x, [has_members(value) for value in (n, 1.5, None, True, x, tf.reduce_sum(x), [x], "")]
+
+    return (step, with_number, None)
+
+
+@program
+def a_device_that_is_asked_for() -> Any:
+    def step(x):
+        y = x * 2.0
+        with tf.device(y.device):
+            return y + 1.0, y.device
+
+    return (step, with_tensor, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tests.speculate.corpus import program
@@ -80,3 +81,12 @@ def as_many_results_as_rows() -> Any:
         return found
 
     return step, lambda i: (tf.ones([2 + (i // 2) % 2, 3]) * i,), None
+
+
+@program
+def a_shape_that_numpy_is_asked_for() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        noise = tf.ones([*np.shape(x)[1:]])
+        return x + noise, np.shape(x), np.ndim(x)
+
+    return step, rows, None
