@@ -82,7 +82,7 @@ def of_trees(cluster: Cluster, model: str, batch: int, count: int, rounds: int) 
     ways = chosen_ways(
         cluster, False, task.network(), lambda share: tree_dataset(found, vocabulary, whole, share=share)
     )
-    apart = Ways(Cluster.alone())
+    apart = Ways(Cluster.alone(), sparse=ways._is_sparse)
     apart.share = ways.share
     runs = {
         "alone": (TrainingSteps(task.network()), data(batch, None), count // batch),
