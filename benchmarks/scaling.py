@@ -188,9 +188,9 @@ class Model:
         return dataclasses.replace(plain, rest=max(shared - plain.seconds(2), 0.0))
 
 
-def _step(figures: Figures, way: str, kind: str) -> float:
-    """Seconds of a step."""
-    return float(statistics.median(figures["seconds"][way + kind]) / figures["steps"][kind])
+def _step(figures: Figures, way: str, kind: str, clock: str = "seconds") -> float:
+    """Of a step; `clock`: "seconds", or "processor" for seconds of a core's work."""
+    return float(statistics.median(figures[clock][way + kind]) / figures["steps"][kind])
 
 
 def ways_of(figures: Figures) -> list[str]:
@@ -198,9 +198,9 @@ def ways_of(figures: Figures) -> list[str]:
     return sorted({name.removesuffix("alone") for name in figures["seconds"] if name.endswith("alone")})
 
 
-def speedup(figures: Figures, way: str) -> list[float]:
-    """How many times one worker's speed, by rounds."""
-    alone, shared = (figures["seconds"][way + kind] for kind in ("alone", "shared"))
+def speedup(figures: Figures, way: str, clock: str = "seconds") -> list[float]:
+    """How many times one worker's speed, by rounds; by "processor", what it would be if no core ever waited."""
+    alone, shared = (figures[clock][way + kind] for kind in ("alone", "shared"))
     work = figures["units"]["shared"] / figures["units"]["alone"]
     return [work * one / together for one, together in zip(alone, shared, strict=True)]
 
@@ -224,9 +224,15 @@ def measured(results: Mapping[str, Any]) -> str:
                         f"{statistics.median(times) / workers:.3f}",
                         f"{max(0.0, 1 - apart / shared):.1%}",
                         f"{1e3 * max(0.0, shared - apart):.1f}",
+                        " / ".join(
+                            f"{1e3 * _step(of_program, way, kind, 'processor'):.1f}"
+                            for kind in ("alone", "apart", "shared")
+                        ),
+                        f"{statistics.median(speedup(of_program, way, 'processor')):.2f}",
                     ]
                 )
     header = ["program", "hosts", "one worker, a second", "times one", "scale factor", "communication", "ms a step"]
+    header += ["processor, ms a step: alone / apart / shared", "times one, if no core waited"]
     return report.markdown(header, rows)
 
 
@@ -304,7 +310,12 @@ def networks(results: Mapping[str, Any]) -> str:
 @click.option("--zoo-batch", type=click.IntRange(1), default=8, show_default=True, help="Images or sequences.")
 @click.option("--count", type=click.IntRange(1), default=1024, show_default=True, help="Trees of an epoch.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--trees", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Left out: made.")
+@click.option(
+    "--trees",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Left out: of the treebank in RECGRAPH_DATA, or made where there is none.",
+)
 @click.option("--local", is_flag=True, help="Processes on the loopback in place of namespaces.")
 @report.out_option
 def main(
@@ -332,7 +343,7 @@ def main(
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         order = {
-            "trees": str(file or _made(Path(folder), count)),
+            "trees": str(file or _trees(Path(folder), count)),
             "models": [name for name in models if name != "none"],
             "batch": batch,
             "zoo_batch": zoo_batch,
@@ -357,8 +368,11 @@ def main(
     report.leave("scaling", results, "\n\n".join(parts), out)
 
 
-def _made(folder: Path, count: int) -> Path:
-    from recgraph.data import write_treebank
+def _trees(folder: Path, count: int) -> Path:
+    """A file of so many trees or more; made in the folder where there is no treebank."""
+    from recgraph.data import sst_dir, write_treebank
 
+    with contextlib.suppress(FileNotFoundError):
+        return sst_dir() / "train.txt"
     write_treebank(folder, (count, 1, 1), seed=1)
     return folder / "train.txt"

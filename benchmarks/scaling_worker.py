@@ -50,16 +50,21 @@ class Clock:
         """Args: whose workers take part."""
         self._cluster = cluster
         self.seconds: dict[str, list[float]] = {}
+        self.processor: dict[str, list[float]] = {}
 
     def measure(self, name: str, run: Run, alone: bool = False) -> None:
-        """Notes the seconds of the slowest worker; `alone`: of the chief, for which the others wait."""
+        """Notes the seconds of the slowest worker; `alone`: of the chief, for which the others wait.
+
+        The most processor time of a worker, too: it says what a core has to do, however long others have kept it.
+        """
         self._cluster.barrier()
-        start = time.perf_counter()
+        start = np.array([time.perf_counter(), time.process_time()])
         if self._cluster.is_chief or not alone:
             run()
-        own = time.perf_counter() - start
-        every = [float(text) for text in self._cluster.exchange(repr(own))]
-        self.seconds.setdefault(name, []).append(max(every))
+        own = np.array([time.perf_counter(), time.process_time()]) - start
+        seconds, processor = np.max(self._cluster.exchange_rows(own[np.newaxis]), axis=(0, 1))
+        self.seconds.setdefault(name, []).append(float(seconds))
+        self.processor.setdefault(name, []).append(float(processor))
 
 
 def of_trees(cluster: Cluster, model: str, batch: int, count: int, rounds: int) -> Figures:
@@ -77,7 +82,7 @@ def of_trees(cluster: Cluster, model: str, batch: int, count: int, rounds: int) 
     ways = chosen_ways(
         cluster, False, task.network(), lambda share: tree_dataset(found, vocabulary, whole, share=share)
     )
-    apart = Ways(Cluster.alone())
+    apart = Ways(Cluster.alone(), sparse=ways._is_sparse)
     apart.share = ways.share
     runs = {
         "alone": (TrainingSteps(task.network()), data(batch, None), count // batch),
@@ -91,6 +96,7 @@ def of_trees(cluster: Cluster, model: str, batch: int, count: int, rounds: int) 
             clock.measure(name, lambda s=steps, b=batches, n=number: s.train(b, n), name == "alone")  # type: ignore[misc]
         if round_number < 0:
             clock.seconds.clear()
+            clock.processor.clear()
     network = task.network()
     dense = sum(int(np.prod(weight.shape)) for weight in network.weights)
     words = [len({w for tree in part for w in tree.tokens}) for part in task.minibatches(batch)]
@@ -98,6 +104,7 @@ def of_trees(cluster: Cluster, model: str, batch: int, count: int, rounds: int) 
     sparse = ways._is_sparse
     return {
         "seconds": clock.seconds,
+        "processor": clock.processor,
         "units": {"alone": count, "shared": count},
         "steps": {name: number for name, (_, _, number) in runs.items()},
         "dense_bytes": 4 * (dense if sparse else dense + int(np.prod(network.embedding.shape))),
@@ -140,6 +147,7 @@ def of_zoo(cluster: Cluster, name: str, batch: int, steps: int, rounds: int) -> 
     weights = program.make(False).weights.all
     return {
         "seconds": clock.seconds,
+        "processor": clock.processor,
         "units": {"alone": (work := sum(map(program.work, epoch))), "shared": cluster.size * work},
         "steps": dict.fromkeys(("alone", "apart", "shared"), len(epoch)),
         "dense_bytes": 4 * sum(int(np.prod(weight.shape)) for weight in weights),

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.data import Share, TreeBatch
-from recgraph.distribute import SHARDS, Cluster, Reduction, ShardedReduction, divided, shards_of, stays_sparse
+from recgraph.distribute import SHARDS, Cluster, Reduction, ShardedReduction, shards_of, stays_sparse
 from recgraph.models import TreeModel
 from recgraph.models.baselines import Iterative
 from recgraph.models.losses import Draws
@@ -89,27 +89,21 @@ class Ways:
         """How many parts of a batch this worker has."""
         return 1 if self.share is None else self.share.count
 
-    def divisor(self, examples: tf.Tensor) -> tf.Tensor:
-        """What to divide a loss by before its gradient is taken; where there are several parts, `mean` divides."""
-        return tf.maximum(examples, 1.0) if self.share is None else tf.ones([])
-
-    def mean(
+    def sum(
         self, part: Callable[[tf.Tensor], tuple[list[Any], tf.Tensor]], variables: list[tf.Variable]
     ) -> tuple[list[Any], tf.Tensor]:
-        """Gradients of the mean loss of an example of the whole batch, and the sums of the figures of `train`.
+        """The sums over all parts of a batch.
 
         Args:
-          part: computes the next part of this worker.
+          part: computes the next part of this worker: gradients, and figures as `train` has them.
           variables: the last of them is the embedding.
         """
         if self.share is None:
             return part(tf.constant(0))
         sparse = [len(variables) - 1] if self._is_sparse else []
         if self._is_deterministic:
-            sums, figures = ShardedReduction(self.cluster.collectives, variables, sparse, 4)(part)
-        else:
-            sums, figures = Reduction(self.cluster.collectives, variables, sparse, 4)(*part(tf.constant(0)))
-        return divided(sums, figures[3]), figures
+            return ShardedReduction(self.cluster.collectives, variables, sparse, 4)(part)
+        return Reduction(self.cluster.collectives, variables, sparse, 4)(*part(tf.constant(0)))
 
 
 def chosen_ways(cluster: Cluster, is_deterministic: bool, model: Any, batches: Callable[[Share], Any]) -> Ways:
@@ -190,21 +184,24 @@ class TrainingSteps(tf.Module):
         return _loop(self._train, batches, steps, tf.zeros([4]), lambda sums: tf.math.is_finite(sums[0]))
 
     def _train(self, sums: tf.Tensor, batches: Iterator[Any]) -> tf.Tensor:
-        gradients, figures = self.ways.mean(lambda number: self._gradients(_next(batches)), self._sources)
+        gradients, figures = self.ways.sum(lambda number: self._gradients(_next(batches)), self._sources)
         *weights, embedding = gradients
         self.optimizer.apply(self.model, weights, embedding)
         self.step.assign_add(1)
         return sums + figures
 
     def _gradients(self, element: Any) -> tuple[list[Any], tf.Tensor]:
-        """Of a part of a batch: gradients of its loss, by `Ways.divisor`, and its figures as `train` returns them."""
+        """Of a part of a batch: gradients of what it adds to the mean loss, and its figures as `train` returns them."""
         seed = tf.stack([self._seed, self.step])
-        batch, draws = (element[0], Draws(seed, element[1])) if self.ways.share is not None else (element, seed)
+        batch, place = element if self.ways.share is not None else (element, None)
+        draws = seed if place is None else Draws(seed, place)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._sources)
             loss, output = self._network.loss(batch, draws)
             examples = tf.cast(self.task.size(batch), tf.float32)
-            objective = loss / self.ways.divisor(examples)
+            # The size of the whole batch is known beforehand: a pass over all gradients would cost more.
+            whole = examples if place is None else tf.cast(place.all_trees, tf.float32)
+            objective = loss / tf.maximum(whole, 1.0)
         figures = tf.concat([loss[None], self.task.hits(batch, output), examples[None]], 0)
         return tape.gradient(objective, self._sources), figures
 

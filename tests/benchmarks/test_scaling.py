@@ -24,6 +24,7 @@ def figures(network: Network, rest: float = 0.0) -> scaling.Figures:
         "sums": {str(size): network.sum(4.0 * size, 2) for size in scaling.SIZES},
         "tree_lstm": {
             "seconds": {"alone": [0.04], "apart": [0.02], "shared": [2 * model.seconds(2)]},
+            "processor": {"alone": [0.04], "apart": [0.02], "shared": [0.025]},
             "units": {"alone": 256, "shared": 256},
             "steps": {"alone": 4, "apart": 2, "shared": 2},
             "dense_bytes": 4e6,
@@ -50,7 +51,8 @@ def test_tables_say_how_many_times_one_worker_it_is() -> None:
     """Two workers take an epoch in two steps, for which one takes four."""
     results = {"2 workers, 1 Gbit/s": figures(Network(1e-12, 1e-18))}
     assert scaling.speedup(results["2 workers, 1 Gbit/s"]["tree_lstm"], "") == pytest.approx([2.0])
-    assert "| TreeLSTM | 2 workers, 1 Gbit/s | 6,400 | 2.00 ±0.00 | 1.000 | 0.0% | 0.0 |" in scaling.measured(results)
+    row = "| TreeLSTM | 2 workers, 1 Gbit/s | 6,400 | 2.00 ±0.00 | 1.000 | 0.0% | 0.0 | 10.0 / 10.0 / 12.5 | 1.60 |"
+    assert row in scaling.measured(results)
     assert "beyond 256" in scaling.predicted(results)
 
 
@@ -74,3 +76,4 @@ def test_workers_without_namespaces(tmp_path: Path) -> None:
     assert "| TreeRNN | 2 workers, unshaped |" in done.output
     found = json.loads((tmp_path / "scaling.json").read_text(encoding="utf-8"))["results"]["2 workers, unshaped"]
     assert set(found["tree_rnn"]["seconds"]) == {"alone", "apart", "shared"}
+    assert 0 < found["tree_rnn"]["processor"]["alone"][0] < 10
