@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from click.testing import CliRunner
 from optimize.random_networks import SIZE, RandomNetwork, assert_close
 
 import recgraph as rg
@@ -20,6 +21,7 @@ from recgraph.optimize.parts import InParts
 from recgraph.optimize.problem import Leaf, Problem
 from recgraph.optimize.search import Backtracking
 from recgraph.optimize.terms import read_term
+from recgraph_command import main
 
 GRAPHS = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "4"))
 SEED = int(os.environ.get("RECGRAPH_TEST_SEED", "0"))
@@ -145,6 +147,12 @@ def test_a_saved_model_is_optimized_and_saved_again(always: None, tmp_path: Path
     found = tf.saved_model.load(str(tmp_path / "optimized")).signatures["serving_default"](rows=x)
     assert set(found) == {"a", "b"}
     assert_close([np.asarray(found[key]) for key in "ab"], [np.asarray(expected[key]) for key in "ab"])
+    out = tmp_path / "by command"
+    done = CliRunner().invoke(main, ["optimize", "model", str(tmp_path / "plain"), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "matmul 3 -> 1" in done.output
+    found = tf.saved_model.load(str(out)).signatures["serving_default"](rows=x)
+    assert_close([np.asarray(found[key]) for key in "ab"], [np.asarray(expected[key]) for key in "ab"])
     with pytest.raises(functions.OptimizeError, match="no such signature"):
         rg.optimize(tmp_path / "plain", signature="train")
 
@@ -183,6 +191,10 @@ def test_functions_with_effects_are_not_called_to_be_timed() -> None:
     assert int(counter) == 0
     dropping = tf.function(lambda x: tf.nn.dropout(tf.tanh(x @ w[0]) + x @ w[1], 0.5), autograph=False)
     assert "to time it would have effects" in rg.optimize(dropping, tf.TensorSpec([1, SIZE])).explain()
+    with rg.SubGraph("recursive", outputs=tf.TensorSpec([1, SIZE])) as recursive:
+        recursive.output(recursive.input(shape=[1, SIZE]) @ w[0])
+    calling = tf.function(lambda x: tf.tanh(recursive(x) @ w[0]) + x @ w[1], autograph=False)
+    assert "to time it would have effects" in rg.optimize(calling, tf.TensorSpec([1, SIZE])).explain()
 
 
 def test_a_gradient_of_its_own_is_kept_or_refused(always: None) -> None:
@@ -200,6 +212,15 @@ def test_a_gradient_of_its_own_is_kept_or_refused(always: None) -> None:
         computed(inference, [x], w)
 
 
+def test_what_xla_compiles_is_left_as_it_is() -> None:
+    """XLA has no kernel for merged weights."""
+    w = weights(2)
+    gates = tf.function(lambda x: tf.tanh(x @ w[0]) + tf.sigmoid(x @ w[1]), autograph=False, jit_compile=True)
+    optimized = rg.optimize(gates, tf.TensorSpec([1, SIZE]))
+    assert not optimized.is_rewritten
+    assert "XLA" in optimized.explain()
+
+
 def test_what_cannot_be_optimized_is_said() -> None:
     with pytest.raises(functions.OptimizeError, match="this cannot be optimized"):
         rg.optimize(len)
@@ -207,6 +228,11 @@ def test_what_cannot_be_optimized_is_said() -> None:
         rg.optimize(len, training=True, gradients=False)
     w = weights(2)
     ragged = tf.function(lambda x: (tf.tanh(x.to_tensor(shape=[2, SIZE]) @ w[0]), x.to_tensor(shape=[2, SIZE]) @ w[1]))
+    chosen = tf.function(lambda x, i: (tf.tanh(x @ w[0]), x @ w[1], 1 // i), autograph=False)
+    with pytest.raises(
+        functions.OptimizeError, match="cannot be called with the arguments that it is to be timed with"
+    ):
+        rg.optimize(chosen, tf.TensorSpec([1, SIZE]), tf.TensorSpec([], tf.int32))
     with pytest.raises(functions.OptimizeError, match="give one to time with"):
         rg.optimize(ragged, tf.RaggedTensorSpec([2, None], tf.float32))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,22 +83,23 @@ def optimize(
 
     Raises:
         OptimizeError: `function` is none of these, the SavedModel has no such signature, or an argument is missing
-            that random numbers cannot replace.
+            that random numbers cannot replace; or the function fails with the arguments that it is timed with.
 
     Examples:
-        >>> weights = [tf.Variable(tf.random.normal([256, 256])) for _ in range(3)]
-        >>> @tf.function
+        >>> weights = [tf.Variable(tf.random.normal([64, 64])) for _ in range(3)]
+        >>> @tf.function(autograph=False)
         ... def gates(x):
-        ...     return tf.tanh(x @ weights[0]), tf.sigmoid(x @ weights[1]), tf.sigmoid(x @ weights[2])
-        >>> faster = rg.optimize(gates, tf.TensorSpec([1, 256]))
-        >>> print(faster.explain())
+        ...     return [tf.tanh(x @ weight) for weight in weights]
+        >>> faster = optimize(gates, tf.TensorSpec([8, 64]), seconds=1.0)
+        >>> print(faster.explain().splitlines()[1])
+        substitutions in gates: map 3 -> 1, matmul 3 -> 1
     """
     if training and not gradients:
         raise OptimizeError("training=True needs gradients=True")
     concrete, model = _concrete(function, signature, arguments, named)
     try:
         return _optimize(concrete, model, arguments, named, seconds, gradients, training)
-    except (RecgraphError, tf.errors.OpError):
+    except RecgraphError:
         raise
     except Exception as error:
         line = f"substitutions: {defects.contain(f'the rewriting of {concrete.graph.name}', error)}"
@@ -133,11 +134,9 @@ def _optimize(
     gradients: bool,
     training: bool,
 ) -> OptimizedFunction:
-    effect = next(filter(None, map(_effect_of, graphs.all_operations(concrete.graph))), "")
-    if effect:
-        return OptimizedFunction(
-            concrete, False, [f"substitutions: none, to time it would have effects: {effect}"], model
-        )
+    why = next(_obstacles(concrete), None)
+    if why is not None:
+        return OptimizedFunction(concrete, False, [f"substitutions: none, {why}"], model)
     count = len(concrete.function_def.signature.output_arg)
     start = time.perf_counter()
     found = graphs.rewritten(concrete.graph, count, seconds / 2, gradients)
@@ -146,7 +145,14 @@ def _optimize(
     made = tf_private.concrete_like(concrete, found.graph)
     given = _examples(concrete, arguments, named)
     calls = [_call(one, *given, training) for one in (concrete, made)]
-    before, after, count = _in_turns(calls, max(seconds - (time.perf_counter() - start), 0.0))
+    try:
+        before, after, count = _in_turns(calls, max(seconds - (time.perf_counter() - start), 0.0))
+    except tf.errors.OpError as error:
+        raise OptimizeError(
+            "the function cannot be called with the arguments that it is to be timed with",
+            found=error.message.strip().splitlines()[0],
+            next_step="give others",
+        ) from error
     is_better = after <= MARGIN * before
     lines = [
         *found.lines,
@@ -157,10 +163,20 @@ def _optimize(
     return OptimizedFunction(made if is_better else concrete, is_better, lines, model)
 
 
+def _obstacles(concrete: Any) -> Iterator[str]:
+    """Why a function is neither rewritten nor timed."""
+    attributes = dict(concrete.function_def.attr)
+    if "_XlaMustCompile" in attributes and attributes["_XlaMustCompile"].b:
+        yield "XLA compiles it"
+    for effect in filter(None, map(_effect_of, graphs.all_operations(concrete.graph))):
+        yield f"to time it would have effects: {effect}"
+
+
 def _effect_of(op: tf.Operation) -> str:
-    """What can be seen of an operation besides its results: who draws random numbers changes what is drawn next."""
-    effects, draws = ops.effects(op), ops.facts(op.type).state is ops.State.RANDOM
-    return f"'{op.name}' ({effects.others or op.type})" if effects or draws else ""
+    """What can be seen of an operation besides its results: who draws random numbers changes what is drawn next, and a
+    SubGraph may do anything."""
+    effects, is_seen = ops.effects(op), ops.facts(op.type).state in (ops.State.RANDOM, ops.State.OURS)
+    return f"'{op.name}' ({effects.others or op.type})" if effects or is_seen else ""
 
 
 def _examples(concrete: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
