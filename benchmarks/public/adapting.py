@@ -135,7 +135,7 @@ class _Changes(ast.NodeTransformer):
         if isinstance(call, ast.Call):
             name = ast.unparse(call.func)
             is_showing = name.rpartition(".")[2] in _SHOWING and "." in name
-            if name in self._program.without or is_showing:
+            if (name in self._program.without or is_showing) and not self._takes_a_step(call):
                 return ast.copy_location(ast.Pass(), node)
         return self.generic_visit(node)
 
@@ -166,6 +166,15 @@ class _Changes(ast.NodeTransformer):
                 node.args.defaults[at] = ast.parse(size, mode="eval").body
         node.decorator_list = [one for one in node.decorator_list if not self._is_left_out(one)]
         return node
+
+    def _takes_a_step(self, call: ast.Call) -> bool:
+        """Whether an argument is what a step gives: such a statement stays."""
+        name = self._program.step.rpartition(".")[2]
+        return any(
+            isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == name
+            for argument in (*call.args, *(one.value for one in call.keywords))
+            for node in ast.walk(argument)
+        )
 
     def _is_left_out(self, node: ast.AST) -> bool:
         return not self._keeps_functions and is_tf_function(node)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import pkgutil
 import random
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from recgraph.speculate.observe.reasons import Inconvertible
 from recgraph.speculate.observe.syntax import syntax_of
 from recgraph.speculate.run.found import Found
 from recgraph.speculate.run.parts import PartCalls, taken_apart
-from tests.speculate import comparing, corpus
+from tests.speculate import comparing, corpus, random_programs
 
 for module in pkgutil.iter_modules(corpus.__path__):
     importlib.import_module(f"{corpus.__name__}.{module.name}")
@@ -69,3 +71,44 @@ def test_parts_do_what_the_function_does(name: str) -> None:
     for make in (lambda code, repeats: _AsTheyAre(), lambda code, repeats: Found("part", code)):
         found, _, _ = comparing.run_wrapped(program, lambda step, make=make: _apart(step, left, make))
         assert comparing.differences(expected, found) == []
+
+
+# How many random programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=1500` many.
+EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "60")) // 6
+
+
+@pytest.mark.slow
+def test_parts_of_random_programs_do_what_the_programs_do(tmp_path: Path) -> None:
+    """Around a statement of each that is taken at random."""
+    choices = random.Random(1)
+    cuts = 0
+    for number in range(EXAMPLES):
+        text = random_programs.write(choices.randint)
+        program = random_programs.as_program(text, tmp_path / f"apart_{number}.py")
+        places = _places(program.make()[0])
+        if not places:
+            continue
+        cuts += 1
+        left = choices.choice(places)
+        expected, _, _ = comparing.run_wrapped(program, None)
+        found, _, _ = comparing.run_wrapped(
+            program, lambda step, left=left: _apart(step, left, lambda code, repeats: Found("part", code))
+        )
+        assert comparing.differences(expected, found) == [], f"{text}\n{left}"
+    assert cuts >= EXAMPLES / 2
+
+
+def test_a_function_inside_of_another_leaves_its_sites_as_they_are() -> None:
+    """Each has numbers of its own, also for what is in both: values that were seen are found by them."""
+
+    def outer(x: float) -> Callable[[], float]:
+        def inner() -> float:
+            return x + 1.0
+
+        return inner
+
+    before = syntax_of(outer)
+    sites = [node.site for node in before.nodes]  # type: ignore[attr-defined]
+    inside = syntax_of(outer(1.0))
+    assert [node.site for node in before.nodes] == sites == list(range(len(sites)))  # type: ignore[attr-defined]
+    assert [node.site for node in inside.nodes] == list(range(len(inside.nodes)))  # type: ignore[attr-defined]

@@ -193,11 +193,11 @@ def test_one_speculated_function_calls_another() -> None:
     """Watched, converted and failing together; the inner one is a part of the outer one's graph."""
     w = tf.Variable(2.0)
 
-    @rg.function
+    @rg.function(mode="speculate")
     def inner(x: tf.Tensor) -> tf.Tensor:
         return x * w
 
-    @rg.function
+    @rg.function(mode="speculate")
     def outer(x: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = inner(x) ** 2

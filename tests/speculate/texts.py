@@ -119,7 +119,7 @@ KINDS: Final[dict[str, Text]] = {
     "set_of_one": Text("c = {1}", "c.discard(2)\nh = n", between="c.clear(); c.add(i)"),
     "set_that_grows": Text("c = {1}", "c.add(n)", again="c.add(-n)", converted=False),
     "set_made": Text("h = Plain(0)", "c = {1, 2}\nc.add(3)\nh.a = n", again="c.add(4)"),
-    "frozenset_held": Text("c = frozenset({'a', 'b'})", "h = n"),
+    "frozenset_held": Text("c = frozenset({1, 2})", "h = n"),
     "deque_that_moves": Text("c = collections.deque([1.0], maxlen=4)", "c.append(n)", again="c.append(x[0])"),
     "deque_without_end": Text("c = collections.deque()", "c.append(n)", again="c.append(n)", between="c.appendleft(i)"),
     "counter": Text("c = collections.Counter(a=1)", "c['a'] += n", again="c['b'] += 2", between="c['a'] -= 1"),

@@ -436,9 +436,11 @@ def list_template(ev: Evaluator, *sequences: Any) -> Grown:
     """What lists or tuples have in common.
 
     Raises:
-        Inconvertible: their members differ in structure.
+        Inconvertible: their members differ in structure, or there are none.
     """
     elements = [element_of(ev, member) for sequence in sequences for member in sequence]
+    if not elements:
+        raise ev.refuse_runs("an empty list is taken beside one of which only the graph knows the length")
     return Grown.of(ev, type(sequences[0]), elements)
 
 

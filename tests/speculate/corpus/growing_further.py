@@ -167,3 +167,12 @@ def a_gradient_of_some_members_only() -> Any:
         return replaced, tape.gradient(replaced, other), tape.gradient(replaced, first)
 
     return step, lambda i: rows(i % 3), None
+
+
+@program
+def an_empty_list_beside_one_that_grows() -> Any:
+    def step(x: tf.Tensor, n: int) -> Any:
+        found = [row for row in x if tf.reduce_sum(row) > 0.0]
+        return [a + b for a, b in zip([x[0] for _ in range(n)], found)], len(found)
+
+    return step, lambda i: (rows(i)[0], (i // 4) % 2), None
