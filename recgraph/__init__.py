@@ -13,9 +13,21 @@ from recgraph.distribute import distribute
 from recgraph.draw import draw
 from recgraph.function import function
 from recgraph.optimize.bridge import bodies as _bodies  # noqa: F401  # enters how bodies are rewritten
+from recgraph.optimize.bridge.functions import optimize
 from recgraph.speculate import speculation
 
-__all__ = ["SubGraph", "batch", "distribute", "draw", "errors", "function", "speculation", "steps", "subgraph"]
+__all__ = [
+    "SubGraph",
+    "batch",
+    "distribute",
+    "draw",
+    "errors",
+    "function",
+    "optimize",
+    "speculation",
+    "steps",
+    "subgraph",
+]
 
 __version__ = importlib.metadata.version("recgraph")
 

@@ -16,7 +16,15 @@ import click
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/tour.md", "docs/keras.md", "docs/speculation.md", "docs/coexecution.md", "data/README.md")
+PAGES = (
+    "README.md",
+    "docs/tour.md",
+    "docs/keras.md",
+    "docs/speculation.md",
+    "docs/coexecution.md",
+    "docs/substitution.md",
+    "data/README.md",
+)
 FOLDERS = ("recgraph", "data", "models", "benchmarks")
 
 

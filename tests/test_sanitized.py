@@ -29,6 +29,8 @@ TESTS: Final = {
         "batch/test_faults.py",
         "core/test_random_trees.py",
         "batch/test_random_effects.py",
+        "optimize/test_bodies.py",
+        "optimize/test_random_bodies.py",
     ),
 }
 

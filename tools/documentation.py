@@ -42,10 +42,20 @@ NAMES = {
         ["function", "function.Function", "speculation", "speculate.Optimizations", "speculate.Speculation", "steps"]
         + ["coexec.steps.Steps", "coexec.profile.StepProfile"],
     ),
+    "optimize": (
+        "Optimization",
+        "Anybody's functions and SavedModels, made faster by [substitutions](../docs/substitution.md).",
+        ["optimize", "optimize.bridge.functions.OptimizedFunction"],
+    ),
     "draw": ("Pictures", "Drawn with matplotlib.", ["draw"]),
 }
 # Names of modules, too; in Python the functions win.
-SHADOWED = {"function": "function.function", "draw": "draw.draw", "steps": "coexec.steps.steps"}
+SHADOWED = {
+    "function": "function.function",
+    "draw": "draw.draw",
+    "optimize": "optimize.bridge.functions.optimize",
+    "steps": "coexec.steps.steps",
+}
 # Pages about the modules whose members are public.
 MODULES = {"errors": "Errors", "testing": "Testing"}
 # Pages about packages that collect public names of their modules.
@@ -59,6 +69,7 @@ OPTIONS = {
     "speculate.Speculation": "members: [functions, explain]\nmerge_init_into_class: false",
     "coexec.steps.Steps": "members: [explain, timing]",
     "coexec.profile.StepProfile": "members: [python, graph, python_stalls, graph_stalls]\nmerge_init_into_class: false",
+    "optimize.bridge.functions.OptimizedFunction": "members: [explain]\nmerge_init_into_class: false",
     "data.SOURCES": "show_attribute_values: false",
     "errors": "show_bases: true\nshow_signature: false",
     "models.TreeModel": "",

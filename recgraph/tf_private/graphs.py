@@ -42,6 +42,9 @@ EagerTensor = _ops.EagerTensor
 # Public only as the graph of a tf.function that has been traced; a SubGraph is a graph under construction.
 FuncGraph = _func_graph.FuncGraph
 
+# What `tf.function.get_concrete_function` gives; the class has no public name.
+ConcreteFunction = _concrete_function.ConcreteFunction
+
 # What a `tf.function` runs while it is traced: frames above it are not those of the program's own calls.
 TRACING = _tracing_compilation.trace_function.__code__
 
@@ -328,6 +331,42 @@ def concrete_function(graph: Any, inputs: list[tf.Tensor], outputs: list[tf.Tens
     specs = [[tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors] for tensors in (inputs, outputs)]
     signature = _function_type.from_structured_signature((tuple(specs[0]), {}), specs[1], captures.capture_types)
     return _concrete_function.ConcreteFunction.from_func_graph(graph, signature, {})
+
+
+def concrete_like(concrete: Any, graph: Any) -> Any:
+    """A finished FuncGraph that is called as a concrete function is; publicly tracing alone makes one."""
+    made = ConcreteFunction.from_func_graph(graph, concrete.function_type, dict(concrete.function_def.attr))
+    made._arg_keywords, made._num_positional_args = concrete._arg_keywords, concrete._num_positional_args
+    return made
+
+
+def enter_function(graph: Any, outer: Any) -> str:
+    """The name under which a finished FuncGraph can be run by operations of `outer`; publicly Python is traced."""
+    name = f"{graph.name}_{_ops.uid()}"
+    outer._add_function_recursive(_atomic_function.from_func_graph(name, graph, {}))
+    return name
+
+
+def bring_functions(op: tf.Operation, target: Any) -> None:
+    """Tells a graph of the functions that an operation of another one names; copies of it need them."""
+    for attribute in op.node_def.attr.values():
+        for function in [attribute.func, *attribute.list.func]:
+            place = op.graph
+            while function.name and place is not None:
+                if found := place._get_function(function.name):
+                    target._add_function_recursive(found)
+                    break
+                place = getattr(place, "outer_graph", None)
+
+
+def is_stateful(op: tf.Operation) -> bool:
+    """Whether TensorFlow registers an operation as stateful; `OpDef`s of op libraries are not public."""
+    return bool(op.op_def.is_stateful)
+
+
+def has_deferred_captures(graph: Any) -> bool:
+    """Whether a graph asks at each call what it captures."""
+    return bool(graph.deferred_external_captures)
 
 
 def branch_graph(name: str, build: Callable[[], None]) -> Any:

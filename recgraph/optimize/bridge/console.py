@@ -1,4 +1,4 @@
-"""What `recgraph optimize measure` does."""
+"""What `recgraph optimize measure` and `recgraph optimize model` do."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import tensorflow as tf
 from rich.console import Console
 from rich.progress import Progress
 
-from recgraph.optimize.bridge import measuring
+from recgraph.optimize.bridge import functions, measuring
 
 
 def measure(rows: Sequence[int], sizes: Sequence[int], out: Path | None) -> None:
@@ -19,3 +20,13 @@ def measure(rows: Sequence[int], sizes: Sequence[int], out: Path | None) -> None
         task = bar.add_task(f"{len(cases)} operators and shapes", total=len(cases))
         path = measuring.measure(cases, lambda done: bar.update(task, completed=done)).write(out)
     click.echo(f"{len(cases)} costs in {path}")
+
+
+def model(folder: Path, out: Path, seconds: float) -> None:
+    """Optimizes all signatures of a SavedModel, says what was done, and saves it elsewhere."""
+    loaded = tf.saved_model.load(str(folder))
+    signatures = {name: functions.optimize(one, seconds=seconds) for name, one in loaded.signatures.items()}
+    for name, one in signatures.items():
+        click.echo(f"{name}: {one.explain()}")
+    tf.saved_model.save(loaded, str(out), signatures=signatures)
+    click.echo(str(out))

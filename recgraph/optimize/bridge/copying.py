@@ -56,12 +56,12 @@ class CopyPlan:
     def stand_in(self, rewritten: Rewritten, term: Term, is_row: bool) -> tf.Tensor:
         """The stand-in for a term that is the same in each run; equal ones of all graphs are one."""
         leaves = rewritten.extraction.leaves
-        names = [one.name for one in _variables(term)]
+        names = [one.name for one in inputs_of(term)]
         sources = tuple(self.sources[id(leaves[name].tensor)] for name in names)
         rows = tuple(leaves[name].is_row for name in names)
         key = _renamed(term, {name: (source.key, row) for name, source, row in zip(names, sources, rows, strict=True)})
         if (key, is_row) not in self._stand_ins:
-            recipe = hoisting.Recipe(sources, _maker(rewritten.problem, term, names, rows, is_row))
+            recipe = hoisting.Recipe(sources, maker(rewritten.problem, term, names, rows, is_row))
             dims = rewritten.problem.dims(term)
             shape = [dims[1]] if is_row else list(dims[:2])
             spec = tf.TensorSpec(shape, rewritten.extraction.dtype)
@@ -69,7 +69,8 @@ class CopyPlan:
         return self._stand_ins[key, is_row]
 
 
-def _variables(term: Term) -> list[TensorVariable]:
+def inputs_of(term: Term) -> list[TensorVariable]:
+    """The inputs that a term is made of, each once."""
     return [one for one in terms.subterms(term) if isinstance(one, TensorVariable)]
 
 
@@ -79,7 +80,7 @@ def _renamed(term: Term, names: dict[str, Any]) -> Any:
     return term.operator, term.parameters, tuple(_renamed(one, names) for one in term.arguments)
 
 
-def _maker(problem: Problem, term: Term, names: list[str], rows: tuple[bool, ...], is_row: bool) -> Any:
+def maker(problem: Problem, term: Term, names: list[str], rows: tuple[bool, ...], is_row: bool) -> Any:
     """Computes a term of the values of its inputs."""
 
     def make(values: Any) -> tf.Tensor:
@@ -129,6 +130,10 @@ class Copy:
     def bring(self, outer: tf.Tensor) -> tf.Tensor:
         """The tensor of this graph that stands for a stand-in."""
         raise NotImplementedError
+
+    def fixed(self, rewritten: Rewritten, term: Term, as_row: bool) -> tf.Tensor | None:
+        """The tensor of a term that is the same in each run; None where it is made like others."""
+        return self.bring(self.plan.stand_in(rewritten, term, as_row))
 
     def fill(self, outputs: Iterable[tf.Tensor]) -> list[tf.Tensor]:
         """Copies everything; the copies of the outputs."""
@@ -196,9 +201,7 @@ class Copy:
         if isinstance(term, TensorVariable):
             leaf = rewritten.extraction.leaves[term.name]
             return as_asked(self.copy_of(leaf.tensor), leaf.is_row, as_row)
-        if not rewritten.problem.is_fixed(term):
-            return None
-        return self.bring(self.plan.stand_in(rewritten, term, as_row))
+        return self.fixed(rewritten, term, as_row) if rewritten.problem.is_fixed(term) else None
 
     def _copy(self, op: tf.Operation, inputs: list[tf.Tensor]) -> tf.Operation:
         definition = op.node_def

@@ -46,6 +46,7 @@ class Extraction:
         graph: the graph.
         dtype: of the numbers; operations of other dtypes are not looked at.
         is_fixed: whether a tensor is the same in each run.
+        same: a tensor that has the same value wherever it is, and is there before it.
         terms: of the outputs of operations, by id.
         leaves: what the inputs stand for, by name.
         roots: tensors that are used by something else than terms.
@@ -54,6 +55,7 @@ class Extraction:
     graph: Any
     dtype: tf.DType
     is_fixed: Callable[[tf.Tensor], bool]
+    same: Callable[[tf.Tensor], tf.Tensor] = lambda tensor: tensor
     terms: dict[int, Term] = field(default_factory=dict)
     leaves: dict[str, LeafOf] = field(default_factory=dict)
     roots: list[tf.Tensor] = field(default_factory=list)
@@ -158,6 +160,7 @@ class Extraction:
         return self.term(tensor) if tensor.shape.rank == 2 and axis == 1 and tensor.shape[0] == 1 else None
 
     def _leaf(self, tensor: tf.Tensor, is_row: bool) -> Term:
+        tensor = self.same(tensor)
         key = id(tensor), is_row
         if key not in self._names:
             self._names[key] = name = f"t{next(self._fresh)}"

@@ -12,6 +12,9 @@ from recgraph import native, tf_private
 from recgraph.optimize.problem import Problem
 from recgraph.optimize.terms import Apply, Term
 
+# The attribute with the shapes of the parts: TensorFlow knows none of variables where it makes the body of a loop anew.
+_SHAPES = "_recgraph_part_shapes"
+
 
 @dataclass(frozen=True)
 class MergedPart:
@@ -44,11 +47,16 @@ def merged(parts: Sequence[tf.Tensor], begins: Sequence[tuple[int, int]], shape:
     """
     keep = not tf_private.executing_eagerly()
     flat = [number for begin in begins for number in begin]
-    return native.ops().recgraph_merge(parts=parts, shape=shape, begins=flat, keep=keep)
+    made = native.ops().recgraph_merge(parts=parts, shape=shape, begins=flat, keep=keep)
+    if keep:
+        shapes = tf.compat.v1.AttrValue.ListValue(shape=[part.shape.as_proto() for part in parts])
+        tf_private.set_attribute(made.op, _SHAPES, tf.compat.v1.AttrValue(list=shapes))
+    return made
 
 
 def _gradient_of_merge(op: Any, gradient: tf.Tensor) -> list[tf.Tensor]:
-    shapes = [part.shape for part in op.inputs]
+    is_noted = isinstance(op, tf.Operation) and _SHAPES in op.node_def.attr  # a tape has no operation
+    shapes = op.get_attr(_SHAPES) if is_noted else [part.shape for part in op.inputs]
     return list(native.ops().recgraph_parts(whole=gradient, begins=op.get_attr("begins"), N=len(shapes), shapes=shapes))
 
 

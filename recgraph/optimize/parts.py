@@ -1,0 +1,93 @@
+"""Searches a large graph part by part: what has no input and no term in common is searched apart, and what is alike
+once, as the layers of a network are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from recgraph.optimize import terms
+from recgraph.optimize.costs import Costs
+from recgraph.optimize.problem import UNKNOWN, Leaf, Problem
+from recgraph.optimize.search import Search, SearchResult
+from recgraph.optimize.terms import Apply, TensorVariable, Term
+
+_Key = tuple[tuple[Term, ...], tuple[tuple[str, Leaf], ...]]
+
+
+@dataclass(frozen=True)
+class InParts:
+    """A search of graphs that consist of many parts.
+
+    Attributes:
+        search: of one part.
+        largest: parts with more operators are left as they are: the search would take too long.
+    """
+
+    search: Search
+    largest: int = 400
+    _known: dict[_Key, SearchResult] = field(default_factory=dict)
+
+    def __call__(self, given: Problem, costs: Costs, seconds: float) -> SearchResult:
+        """See `Search`. Each part gets what time is left."""
+        start, roots, steps, looked_at = time.thread_time(), given.roots, tuple[str, ...](), 0
+        for part in _parts(given):
+            alone, names = _alone(given, part)
+            if sum(isinstance(term, Apply) for term in terms.subterms(*alone.roots)) > self.largest:
+                continue
+            key = alone.roots, tuple(alone.leaves.items())
+            if key not in self._known:
+                left = seconds - (time.thread_time() - start)
+                if left <= 0:
+                    break
+                self._known[key] = self.search(alone, costs, left)
+                looked_at += self._known[key].looked_at
+            found = self._known[key]
+            made = list(roots)
+            for number, root in zip(part, found.roots, strict=True):
+                made[number] = given.shared(terms.renamed(root, names))
+            # Parts wait for each other: what each may put together, both may not.
+            if found.is_better and given.is_in_order(tuple(made)):
+                roots, steps = tuple(made), (*steps, *found.steps)
+        before, after = costs.of(given, given.roots), costs.of(given, roots)
+        return SearchResult(roots, before, after, steps, looked_at, time.thread_time() - start)
+
+
+def _parts(given: Problem) -> Iterator[list[int]]:
+    """The numbers of the results of each part."""
+    leader: dict[Term, Term] = {}
+
+    def lead(term: Term) -> Term:
+        while leader.setdefault(term, term) is not term:
+            leader[term] = leader[leader[term]]
+            term = leader[term]
+        return term
+
+    for term in terms.subterms(*given.roots):
+        if isinstance(term, Apply):
+            for argument in term.arguments:
+                leader[lead(argument)] = lead(term)
+    found: dict[Term, list[int]] = {}
+    for number, root in enumerate(given.roots):
+        found.setdefault(lead(root), []).append(number)
+    yield from found.values()
+
+
+def _alone(given: Problem, part: list[int]) -> tuple[Problem, dict[Term, Term]]:
+    """A part as a problem of its own, with inputs named in order, so that parts that are alike are equal; and what its
+    inputs are called in the whole."""
+    numbers = {number: i for i, number in enumerate(part)}
+    roots = [given.roots[number] for number in part]
+    own: dict[Term, Term] = {}
+    leaves: dict[str, Leaf] = {}
+    sizes: dict[int, int] = {}
+    for term in terms.subterms(*roots):
+        if isinstance(term, TensorVariable):
+            name = f"t{len(own)}"
+            own[term] = TensorVariable(name)
+            leaf = given.leaves[term.name]
+            # Far apart, so that sums of sizes that are not known differ, too.
+            dims = tuple(sizes.setdefault(d, UNKNOWN * 1000 ** len(sizes)) if d >= UNKNOWN else d for d in leaf.dims)
+            leaves[name] = Leaf(dims, leaf.is_fixed, frozenset(numbers[n] for n in leaf.needs if n in numbers))
+    return Problem(tuple(terms.renamed(root, own) for root in roots), leaves), {new: old for old, new in own.items()}
