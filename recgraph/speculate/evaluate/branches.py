@@ -24,8 +24,8 @@ from recgraph.speculate.values.state import ProgramState, Slot
 
 Thunk = Callable[[], Any]
 # How a scope was left, as a number; what leaves a loop is odd.
-WAYS: Final[dict[str | None, int]] = {None: 0, "break": 1, "continue": 2, "return": 3}
-_WAY, _RESULT = "<way>", "<result>"
+WAYS: Final[dict[str | None, int]] = {None: 0, "break": 1, "continue": 2, "return": state.RETURNS}
+_WAY, _RESULT = state.RESULT_WAY, state.RESULT
 
 
 def choose(
@@ -74,6 +74,7 @@ class _Side:
             randomness.refuse_draws(ev)
             self.changes = before.changes()
             self.lists = before.lists(self.changes)
+            self.references = before.references()
             ordering.hold_back(tf_private.current_graph(), ev.assertions[first:])
             self.broken = ordering.broken(ev.assertions[first:])
 
@@ -97,6 +98,11 @@ def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk
     before.check_opened(slots)
     untouched = {slot: before.get(slot) for slot in slots}
     ends = [[side.changes.get(slot, untouched[slot]) for slot in slots] for side in sides]
+    for side, end, others in zip(sides, ends, reversed(ends), strict=True):
+        if any(side.references.are_several(a) for a, b in zip(end, others, strict=True) if a is not b):
+            raise merging.two_names(ev)
+    if one.value is not other.value and any(side.references.are_several(side.value, 0) for side in sides):
+        raise merging.two_names(ev)
     pattern = [before.merged(slot, *both) for slot, *both in zip(slots, *ends, strict=True)]
     result = merging.template(ev, one.value, other.value)
     if any(part.grows for part in [*pattern, result]):

@@ -380,6 +380,7 @@ def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> Non
 def _variables(ev: Evaluator, before: ProgramState, body: Callable[[], None]) -> dict[Slot, Template]:
     """What the body changes, each with what it has in common from round to round."""
     patterns: dict[Slot, Template] = {}
+    first = before.references()
     for _ in range(_ROUNDS):
         with branches.scratch():
             for slot, pattern in patterns.items():
@@ -387,7 +388,10 @@ def _variables(ev: Evaluator, before: ProgramState, body: Callable[[], None]) ->
                     before.set(slot, pattern.filled(_placeholders(pattern)))
             body()
             changes = before.changes()
+            last = before.references()
         before.restore()
+        if any(last.are_several(v) or first.are_several(before.get(slot)) for slot, v in changes.items()):
+            raise merging.two_names(ev)
         wholes = {key for key, place in changes if place is WHOLE}
         patterns = {slot: p for slot, p in patterns.items() if slot[0] not in wholes or slot[1] is WHOLE}
         more = {slot: _merged(ev, before, slot, value) for slot, value in changes.items()}

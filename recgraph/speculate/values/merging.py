@@ -410,6 +410,14 @@ def _are_alike(one: Any, other: Any) -> bool:
     return type(one) is dict and type(other) is dict and list(one) == list(other)
 
 
+def two_names(ev: Evaluator) -> Inconvertible:
+    """The error for what would be another object for one of its names after a branch or round."""
+    return ev.refuse(
+        Feature.MERGE,
+        "a list, dict or array to which other names refer, too, is replaced, or not, as a tensor decides",
+    )
+
+
 def hole_of(value: Any) -> Hole | None:
     """The hole for a tensor, an array or a number; None for what cannot flow."""
     if isinstance(value, tf.Tensor):

@@ -9,20 +9,35 @@ from __future__ import annotations
 import ast
 import collections
 import contextlib
+import functools
+import gc
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, MappingView
 from typing import Any, TypeAlias, TypeVar
 
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
-from recgraph.speculate.script.stand_ins import MISSING, MadeFunction, Missing, Unsure, has_run
+from recgraph.speculate.script.stand_ins import (
+    MISSING,
+    Generator,
+    Iteration,
+    MadeFunction,
+    Missing,
+    Residual,
+    Rows,
+    Unsure,
+    has_run,
+)
 from recgraph.speculate.values import merging
 from recgraph.speculate.values.merging import Maybe, Template
 
 T = TypeVar("T")
 Slot: TypeAlias = tuple[int, Any]
 WHOLE = object()  # in a slot: all members of a list or set
+# Local names of ours: how a scope was left, as a number, and the result of a function that was left so.
+RESULT_WAY, RESULT = "<way>", "<result>"
+RETURNS = 3
 
 
 def name_of(what: str, node: ast.AST) -> str:
@@ -78,6 +93,49 @@ def _is_as(thing: Any, copy: Any) -> bool:
     pairs = zip(thing, copy, strict=True)
     values = zip(thing.values(), copy.values(), strict=True) if isinstance(thing, dict) else ()
     return all(a is b for a, b in (*pairs, *values))
+
+
+# Objects of Python's own that may hold a list, dict or array of the program's.
+_REFERRING = (Iterator, MappingView, functools.partial, types.BuiltinMethodType)
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of the graph, which the program may change in place."""
+    return isinstance(value, Residual) and value.is_array
+
+
+def _changes(value: Any) -> bool:
+    """Whether the program can change a value in place, or one that a tuple holds."""
+    if isinstance(value, tuple):
+        return any(map(_changes, value))
+    return isinstance(value, list | dict) or is_array(value)
+
+
+class References:
+    """How many names, attributes and members refer to each list, dict, tuple and array."""
+
+    def __init__(self) -> None:
+        self._counts: collections.Counter[int] = collections.Counter()
+        self._visited: dict[int, Any] = {}  # which keeps things, so that their ids stay their own
+
+    def add(self, container: Any) -> None:
+        """One more refers to it."""
+        self._counts[id(container)] += 1
+
+    def is_new(self, thing: Any) -> bool:
+        """Whether this is the first question about a thing."""
+        if id(thing) in self._visited:
+            return False
+        self._visited[id(thing)] = thing
+        return True
+
+    def are_several(self, value: Any, most: int = 1) -> bool:
+        """Whether more than so many refer to a list, dict or array, or to one in it."""
+        if self._counts[id(value)] > most and _changes(value):
+            return True
+        if not isinstance(value, list | dict | tuple):
+            return False
+        return any(self.are_several(one) for one in (value.values() if isinstance(value, dict) else value))
 
 
 class ProgramState:
@@ -220,6 +278,44 @@ class ProgramState:
                 names = [n for n in {**copy, **thing} if thing.get(n, MISSING) is not copy.get(n, MISSING)]
                 found.update({(key, n): thing.get(n, MISSING) for n in names})
         return found
+
+    def references(self) -> References:
+        """Who refers to which list, dict, tuple or array now."""
+        found = References()
+        for frame in self._ev.frames:
+            self._note_frame(frame, found)
+        for place in (self._ev.heap.shadow, self._ev.heap.opened, self._ev.heap.appended):
+            self._note_members(place, found)
+        return found
+
+    def _note_frame(self, frame: Any, found: References) -> None:
+        while frame is not None and found.is_new(frame.locals):
+            is_left = frame.locals.get(RESULT_WAY) == RETURNS  # its names are not read any more
+            names = (RESULT,) if is_left else frame.locals.keys()
+            for name in list(names):
+                self._note(frame.locals[name], found)
+            frame = frame.outer
+
+    def _note(self, thing: Any, found: References) -> None:
+        if isinstance(thing, list | dict | tuple) or is_array(thing):
+            found.add(thing)
+        if isinstance(thing, MadeFunction | Generator):
+            self._note_frame(thing.frame, found)
+        elif isinstance(thing, Unsure):
+            self._note(thing.value, found)
+        elif isinstance(thing, Iteration):
+            sources = [members for members, _ in thing.members.sources] if isinstance(thing.members, Rows) else []
+            for member in sources or [thing.members]:
+                self._note(member, found)
+        elif found.is_new(thing):
+            self._note_members(thing, found)
+            for member in gc.get_referents(thing) if isinstance(thing, _REFERRING) else ():
+                if isinstance(member, (list, dict, tuple, *_REFERRING)) or is_array(member):
+                    self._note(member, found)
+
+    def _note_members(self, thing: Any, found: References) -> None:
+        for member in list(self._members(thing)):
+            self._note(member, found)
 
     def get(self, slot: Slot) -> Any:
         """What is in a slot now."""
