@@ -220,10 +220,6 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         # Python knows nothing of threads that it has not started, and makes a stand-in where it is asked.
         self.is_of_python = not isinstance(threading.current_thread(), threading._DummyThread)
-        # TensorFlow's default graph, where it keeps strategies for each thread, and what it keeps of this one. The
-        # graph's own property takes three times as long.
-        self.graph: Any = None
-        self.state: dict[str, Any] = {}
 
 
 _thread = _Thread()
@@ -238,12 +234,7 @@ def is_plainly_eager() -> bool:
     """
     if _has_forked[0] or not _thread.is_of_python:
         return False
-    if not _context.executing_eagerly():
-        return False
-    graph = _ops.get_default_graph()
-    if graph is not _thread.graph:
-        _thread.graph, _thread.state = graph, graph._thread_local.__dict__
-    return not _thread.state.get("_distribution_strategy_stack")
+    return _context.executing_eagerly() and not _ops.get_default_graph()._distribution_strategy_stack
 
 
 @contextlib.contextmanager
