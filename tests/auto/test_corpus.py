@@ -23,8 +23,8 @@ def _unconverted(step: object) -> Automatic:
     return made
 
 
-# A variable's text in the middle of a co-executed step shows its value before the step.
-_STALE = [("variables_as_text", _unconverted)]
+# A variable's text in the middle of a co-executed step shows its value before the step; a tensor's device is ours.
+_STALE = [("variables_as_text", _unconverted), ("a_device_that_is_asked_for", _unconverted)]
 
 
 def in_turn() -> Iterator[tuple[str, Callable[[Any], Automatic]]]:

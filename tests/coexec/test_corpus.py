@@ -64,7 +64,11 @@ NOT_COEXECUTED = {
 }
 
 
-@pytest.mark.parametrize("name", corpus.PROGRAMS)
+# Programs that see that they are co-executed, and by what (docs/coexecution.md).
+SEEING = {"a_device_that_is_asked_for": "tensor.device"}
+
+
+@pytest.mark.parametrize("name", [name for name in corpus.PROGRAMS if name not in SEEING])
 def test_program(name: str) -> None:
     """Fifteen calls give the same, and every line of the program runs as often as in eager execution."""
     program = corpus.PROGRAMS[name]
@@ -79,4 +83,4 @@ def test_program(name: str) -> None:
 
 def test_the_exceptions_are_programs_of_the_corpus() -> None:
     """An entry for a program that is gone would check nothing."""
-    assert set(NOT_COEXECUTED) <= set(corpus.PROGRAMS)
+    assert set(NOT_COEXECUTED) | set(SEEING) <= set(corpus.PROGRAMS)

@@ -29,8 +29,8 @@ BUGS = [
         "never_compared_again",
         "Ways are not compared again when steps become slower.",
         CHOOSING,
-        "            self._contest, self._measured = None, {}\n\n\ndef duration",
-        "            pass\n\n\ndef duration",
+        "            self._contest, self._measured = None, {}\n            self._recent.clear()\n        elif",
+        "            pass\n        elif",
         ("auto/test_contest.py::test_ways_are_compared_again_when_steps_become_slower",),
     ),
     Bug(
