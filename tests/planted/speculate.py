@@ -303,4 +303,28 @@ BUGS = [
         "return one",
         ("speculate/test_function.py::test_shapes_relax_along_the_lattice",),
     ),
+    Bug(
+        "a_stale_list_is_merged",
+        "A list that was there before the call is taken as it was when the graph was made.",
+        "recgraph/speculate/values/merging.py",
+        "    if one is not other and (_is_the_programs(ev, one) or _is_the_programs(ev, other)):\n",
+        "    if False:\n",
+        _by("a_list_is_replaced_or_left"),
+    ),
+    Bug(
+        "two_names_are_torn_apart",
+        "A list with two names is merged with another one.",
+        BRANCHES,
+        "        if any(side.references.are_several(a) for a, b in zip(end, others, strict=True) if a is not b):\n",
+        "        if False:\n",
+        _by("two_names_a_list"),
+    ),
+    Bug(
+        "sites_of_inner_functions",
+        "A function inside of another changes the other's sites.",
+        "recgraph/speculate/observe/syntax.py",
+        "self.node, self.filename, self.mangled = _copied(node), text.filename, mangled",
+        "self.node, self.filename, self.mangled = node, text.filename, mangled",
+        ("speculate/test_parts.py::test_a_function_inside_of_another_leaves_its_sites_as_they_are",),
+    ),
 ]
