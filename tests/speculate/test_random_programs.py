@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.speculate import comparing, grammar, random_programs
+from tests.speculate import alias_programs, comparing, grammar, random_programs
 
 # How many programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=1500` many.
 EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "60"))
@@ -102,6 +102,19 @@ def test_random_programs_that_draw_from_pythons_and_numpys_generators(tmp_path: 
         assert not found, "\n".join([text, *found, speculated.explain()])
         count["converted"] += speculated.calls["graph"] > 0 and "random" in text
     assert count["converted"] >= 0.3 * count["programs"], count
+
+
+@pytest.mark.slow
+def test_random_programs_that_share_lists(tmp_path: Path) -> None:
+    """Which names are one list, before and after a call, and what is in it: a tensor decides which is replaced."""
+    count: collections.Counter[str] = collections.Counter()
+    choices = random.Random(SEED)
+    for number in range(EXAMPLES // 2):
+        text = alias_programs.write(choices)
+        found, speculated = differences(text, tmp_path / f"sharing_{SEED}_{number}.py")
+        assert not found, "\n".join([text, *found, speculated.explain()])
+        count.update(speculated.calls)
+    assert count["graph"] >= 0.5 * sum(count.values()), count
 
 
 def test_the_comparison_finds_a_program_that_differs(tmp_path: Path) -> None:
