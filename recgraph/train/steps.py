@@ -147,9 +147,11 @@ class TrainingSteps(tf.Module):
         self.model = model
         self.optimizer = TreeOptimizer(model)
         self.step = tf.Variable(0, dtype=tf.int32, trainable=False, name="step")
+        self.ways = ways or Ways(Cluster.alone())
+        if self.ways.share is not None and model.engine == "auto":
+            model.engine = "batched"  # each worker would try the engines for itself, and all others wait
         self._network = network(model, implementation)
         self.task, self._seed = task, seed
-        self.ways = ways or Ways(Cluster.alone())
         self._sources = [*model.weights, model.embedding]
         self._train_loop = tf.function(self._train_many, autograph=False)
         self._evaluate_loop = tf.function(lambda it, n: _loop(self._evaluate, it, n, task.nothing)[0], autograph=False)

@@ -9,8 +9,11 @@ import pytest
 import tensorflow as tf
 
 from recgraph.data import DependencyTree, Pair, Share, Vocabulary, generate_treebank
+from recgraph.distribute import Cluster
+from recgraph.models import TreeRNN
 from recgraph.models.losses import Draws
 from recgraph.train.settings import Settings
+from recgraph.train.steps import TrainingSteps, Ways
 from recgraph.train.tasks import TASKS
 
 TREES = generate_treebank(7, seed=2)
@@ -56,3 +59,14 @@ def test_the_losses_of_the_parts_add_up(task: str, name: str, examples: list[Any
     np.testing.assert_allclose(sum(hits for _, hits in found), expected[1], rtol=1e-5)
     if task != "relatedness":  # which drops nothing
         assert abs(float(whole(batch)[0]) - float(model.loss(batch)[0])) > 1e-3
+
+
+def test_workers_do_not_try_engines_each_for_itself() -> None:
+    """All others would wait; one that is alone tries them, and what is asked for is kept."""
+    together = Ways(Cluster.alone())
+    together.share = Share(2, 0, 1)
+    for ways, engine, expected in ((together, "auto", "batched"), (together, "parallel", "parallel")):
+        model = TreeRNN(10)
+        model.engine = engine
+        assert TrainingSteps(model, ways=ways).model.engine == expected
+    assert TrainingSteps(TreeRNN(10)).model.engine == "auto"
