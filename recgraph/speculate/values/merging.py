@@ -383,10 +383,8 @@ def template(ev: Evaluator, one: Any, other: Any) -> Template:
         return _all_holes(ev, other if one is DUMMY else one)
     if one is not other and (_is_the_programs(ev, one) or _is_the_programs(ev, other)):
         which = one if _is_the_programs(ev, one) else other
-        raise ev.refuse(
-            Feature.MERGE,
-            f"a {type(which).__name__} that was there before the call is left on one way, and another on the other",
-        )
+        name = type(which).__name__
+        raise ev.refuse(Feature.MERGE, f"a tensor decides whether a {name} that was there before the call is replaced")
     if vary_in_length(one, other):
         return list_template(ev, one, other)
     if not any(isinstance(value, tf.Tensor) for value in (one, other)) and same(one, other):

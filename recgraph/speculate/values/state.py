@@ -177,9 +177,7 @@ class ProgramState:
     def _is_made(self, thing: Any) -> bool:
         """Whether a thing is an object of the user's that was made during the call."""
         is_users = known.is_users_type(type(thing)) and not isinstance(thing, type)
-        if keras_state.has_state(
-            thing
-        ):  # Keras's are made and built where no tensor decides: there is nothing to put back
+        if keras_state.has_state(thing):  # Keras's are made where no tensor decides: there is nothing to put back
             return False
         return self._ev.heap.name_of(thing) is None and is_users and hasattr(thing, "__dict__")
 
@@ -304,8 +302,8 @@ class ProgramState:
         elif isinstance(thing, Unsure):
             self._note(thing.value, found)
         elif isinstance(thing, Iteration):
-            sources = [members for members, _ in thing.members.sources] if isinstance(thing.members, Rows) else []
-            for member in sources or [thing.members]:
+            members = thing.members
+            for member in [source for source, _ in members.sources] if isinstance(members, Rows) else [members]:
                 self._note(member, found)
         elif found.is_new(thing):
             self._note_members(thing, found)
