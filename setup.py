@@ -28,6 +28,7 @@ TENSORFLOWS = ("2.20", "2.21")  # the minor versions of the range in pyproject.t
 TENSORFLOW_RANGE = "tensorflow>=2.20,<2.22"
 OBJECTS = Path(os.environ.get("RECGRAPH_OBJECTS", "build/native"))
 NATIVE = Path("recgraph/native")
+UNIT = 5  # files of a folder that are compiled as one
 INTERPRETER = ("frames", "objects", "snapshots")  # modules of one file each in cc/interpreter
 EXPORTS = "cc/exports.lds"
 COEXEC_EXPORTS = "cc/module_exports.lds"
@@ -155,8 +156,8 @@ class NinjaFile:
         flags = [*self.common, *self.headers]
         self._compile_rule("compile", flags)
         parsed = self._precompile("compile", "cc/kernels/precompiled.h", self.objects)
-        objects = self._objects("compile", [*sources_of("core"), *self.portable], self.objects, "")
-        objects += self._objects("compile", sources_of("ops", "kernels"), self.objects, parsed)
+        objects = self._objects("compile", [*sources_of("core"), *self.portable], self.objects)
+        objects += self._units("compile", sources_of("ops", "kernels"), self.objects, parsed)
         link = [f"-Wl,--version-script={EXPORTS}", "-Wl,-z,defs", *self.libraries]
         self.ninja.variable("link", link)
         self.ninja.rule("link", "$cxx -shared $in -o $out $link", description="link $out")
@@ -167,8 +168,8 @@ class NinjaFile:
         python = ["-isystem", "cc/python/shim", "-isystem", str(python_headers())]
         self._compile_rule("compile_coexec", [*self.common, *self.headers, *python])
         parsed = self._precompile("compile_coexec", "cc/python/precompiled.h", self.modules)
-        objects = self._objects("compile_coexec", sources_of("python"), self.modules, parsed)
-        objects += self._objects("compile_coexec", self.portable, self.modules, "")
+        objects = self._units("compile_coexec", sources_of("python"), self.modules, parsed)
+        objects += self._objects("compile_coexec", self.portable, self.modules)
         self.ninja.variable("link_coexec", [f"-Wl,--version-script={COEXEC_EXPORTS}", *self.libraries])
         self.ninja.rule("link_coexec", "$cxx -shared $in -o $out $link_coexec", description="link $out")
         self.ninja.build(str(self.module), "link_coexec", objects, implicit=[COEXEC_EXPORTS])
@@ -197,12 +198,23 @@ class NinjaFile:
         self.ninja.build(f"{copy}.gch", rule, str(copy), variables={"parsed": "-x c++-header"})
         return str(copy)
 
-    def _objects(self, rule: str, sources: list[str], folder: Path, parsed: str) -> list[str]:
+    def _objects(self, rule: str, sources: list[str], folder: Path) -> list[str]:
         objects = [str(folder / source) + ".o" for source in sources]
         for source, target in zip(sources, objects, strict=True):
-            needed = [f"{parsed}.gch"] if parsed else []
-            variables = {"parsed": f"-Winvalid-pch -include {parsed}"} if parsed else {}
-            self.ninja.build(target, rule, source, implicit=needed, variables=variables)
+            self.ninja.build(target, rule, source)
+        return objects
+
+    def _units(self, rule: str, sources: list[str], folder: Path, parsed: str) -> list[str]:
+        """Compiles a few sources as one: the templates of TensorFlow's headers take longer than most of our files."""
+        inclusions = "printf '#include \"%s\"\\n' $in"
+        command = (
+            f"{inclusions} | $cxx ${rule}_flags -Winvalid-pch -include {parsed} -MMD -MF $out.d -x c++ -c - -o $out"
+        )
+        self.ninja.rule(f"{rule}_unit", command, depfile="$out.d", deps="gcc", description="compile $in")
+        units = [sources[first : first + UNIT] for first in range(0, len(sources), UNIT)]
+        objects = [str(folder / unit[0]) + ".unit.o" for unit in units]
+        for unit, target in zip(units, objects, strict=True):
+            self.ninja.build(target, f"{rule}_unit", unit, implicit=[f"{parsed}.gch"])
         return objects
 
 

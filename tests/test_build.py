@@ -119,14 +119,16 @@ def from_ninja(text: str) -> dict[str, Library]:
         )
 
     made: dict[str, Library] = {}
-    compiled: dict[str, tuple[str, frozenset[str]]] = {}
+    compiled: dict[str, dict[str, frozenset[str]]] = {}
     for target, rule, inputs in re.findall(r"^build (\S+): (\w+) ([^|\n]*)", text, re.MULTILINE):
         names = inputs.split()
         if target.endswith(".o"):
-            compiled[target] = (names[0], flags_of(rule, "compile"))
+            compiled[target] = dict.fromkeys(names, flags_of(rule, "compile"))
         if not target.endswith(".so"):
             continue
-        sources = dict(compiled[name] if name in compiled else (name, flags_of(rule, "compile")) for name in names)
+        sources: dict[str, frozenset[str]] = {}
+        for name in names:
+            sources |= compiled.get(name) or {name: flags_of(rule, "compile")}
         made[f"{Path(target).name.split('.')[0]}.so"] = Library(sources, flags_of(rule, "link"))
     return made
 

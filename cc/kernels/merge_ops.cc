@@ -19,12 +19,12 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
 // Where a part lies. A vector is a matrix of one row.
-struct Place {
+struct PartPlace {
   int64_t row = 0, column = 0, rows = 1, columns = 1;
 };
 
-Place Sized(const TensorShape& shape) {
-  Place place;
+PartPlace Sized(const TensorShape& shape) {
+  PartPlace place;
   place.columns = shape.dims() == 0 ? 1 : shape.dim_size(shape.dims() - 1);
   place.rows = shape.dims() == 2 ? shape.dim_size(0) : 1;
   return place;
@@ -32,21 +32,21 @@ Place Sized(const TensorShape& shape) {
 
 // The places of parts; an error where they do not cover the whole, each number once.
 absl::Status FindPlaces(const TensorShape& whole, const std::vector<TensorShape>& parts,
-                        const std::vector<int64_t>& begins, std::vector<Place>* places) {
+                        const std::vector<int64_t>& begins, std::vector<PartPlace>* places) {
   if (whole.dims() < 1 || whole.dims() > 2 || begins.size() != 2 * parts.size()) {
     return errors::InvalidArgument("a matrix or a vector of ", parts.size(), " parts expected, found shape ",
                                    whole.DebugString(), " and ", begins.size(), " numbers for places");
   }
-  const Place all = Sized(whole);
+  const PartPlace all = Sized(whole);
   int64_t left = whole.num_elements();
   for (size_t i = 0; i < parts.size(); ++i) {
-    Place place = Sized(parts[i]);
+    PartPlace place = Sized(parts[i]);
     place.row = begins[2 * i];
     place.column = begins[2 * i + 1];
     const bool fits = parts[i].dims() == whole.dims() && place.row >= 0 && place.column >= 0 &&
                       place.rows <= all.rows - place.row && place.columns <= all.columns - place.column;
     if (!fits) return errors::InvalidArgument("part ", i, " of shape ", parts[i].DebugString(), " does not fit");
-    for (const Place& other : *places) {
+    for (const PartPlace& other : *places) {
       if (place.row < other.row + other.rows && other.row < place.row + place.rows &&
           place.column < other.column + other.columns && other.column < place.column + place.columns) {
         return errors::InvalidArgument("part ", i, " lies over another one");
@@ -60,7 +60,7 @@ absl::Status FindPlaces(const TensorShape& whole, const std::vector<TensorShape>
 
 // Copies between a whole and its parts, by the rows of the whole, on several threads where there is enough to copy.
 template <typename CopyRow>
-void ForRows(OpKernelContext* ctx, int64_t rows, int64_t bytes_a_row, const CopyRow& copy) {
+void CopyRows(OpKernelContext* ctx, int64_t rows, int64_t bytes_a_row, const CopyRow& copy) {
   const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
   const auto work = [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) copy(row);
@@ -70,9 +70,9 @@ void ForRows(OpKernelContext* ctx, int64_t rows, int64_t bytes_a_row, const Copy
 }
 
 template <typename CopyPart>
-void ForParts(const std::vector<Place>& places, int64_t width, size_t size, int64_t row, const CopyPart& copy) {
+void ForParts(const std::vector<PartPlace>& places, int64_t width, size_t size, int64_t row, const CopyPart& copy) {
   for (size_t i = 0; i < places.size(); ++i) {
-    const Place& place = places[i];
+    const PartPlace& place = places[i];
     if (row < place.row || row >= place.row + place.rows) continue;
     const size_t in_whole = (row * width + place.column) * size;
     const size_t in_part = (row - place.row) * place.columns * size;
@@ -94,7 +94,7 @@ class MergeOp : public OpKernel {
     if (keep_ && GiveKept(ctx)) return;
     std::vector<TensorShape> shapes;
     for (int i = 0; i < ctx->num_inputs(); ++i) shapes.push_back(ctx->input(i).shape());
-    std::vector<Place> places;
+    std::vector<PartPlace> places;
     OP_REQUIRES_OK(ctx, FindPlaces(shape_, shapes, begins_, &places));
     Tensor* whole = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, shape_, &whole));
@@ -102,8 +102,8 @@ class MergeOp : public OpKernel {
     char* const to = static_cast<char*>(whole->data());
     std::vector<const char*> from;
     for (int i = 0; i < ctx->num_inputs(); ++i) from.push_back(static_cast<const char*>(ctx->input(i).data()));
-    const Place all = Sized(shape_);
-    ForRows(ctx, all.rows, all.columns * size, [&](int64_t row) {
+    const PartPlace all = Sized(shape_);
+    CopyRows(ctx, all.rows, all.columns * size, [&](int64_t row) {
       ForParts(places, all.columns, size, row, [&](size_t i, size_t in_whole, size_t in_part, size_t bytes) {
         std::memcpy(to + in_whole, from[i] + in_part, bytes);
       });
@@ -177,7 +177,7 @@ class PartsOp : public OpKernel {
 
   void Compute(OpKernelContext* ctx) override {
     const Tensor& whole = ctx->input(0);
-    std::vector<Place> places;
+    std::vector<PartPlace> places;
     OP_REQUIRES_OK(ctx, FindPlaces(whole.shape(), shapes_, begins_, &places));
     std::vector<char*> to;
     for (size_t i = 0; i < shapes_.size(); ++i) {
@@ -187,8 +187,8 @@ class PartsOp : public OpKernel {
     }
     const size_t size = tensorflow::DataTypeSize(whole.dtype());
     const char* const from = static_cast<const char*>(whole.data());
-    const Place all = Sized(whole.shape());
-    ForRows(ctx, all.rows, all.columns * size, [&](int64_t row) {
+    const PartPlace all = Sized(whole.shape());
+    CopyRows(ctx, all.rows, all.columns * size, [&](int64_t row) {
       ForParts(places, all.columns, size, row, [&](size_t i, size_t in_whole, size_t in_part, size_t bytes) {
         std::memcpy(to[i] + in_part, from + in_whole, bytes);
       });

@@ -45,7 +45,7 @@ struct Source {
 };
 
 // Where a program is made on a device: whoever wants the same one waits, and nobody else.
-struct Place {
+struct ProgramPlace {
   std::mutex mutex;
   std::weak_ptr<Program> program;  // guarded by mutex
 };
@@ -54,7 +54,7 @@ struct Place {
 struct Registry {
   std::mutex mutex;
   std::unordered_map<std::string, Source> sources;
-  std::map<std::pair<const void*, std::string>, std::shared_ptr<Place>> in_use;
+  std::map<std::pair<const void*, std::string>, std::shared_ptr<ProgramPlace>> in_use;
 
   // Takes a place away where nobody is at it. The caller holds the lock.
   void Tidy(const void* device, const std::string& key) {
@@ -168,12 +168,12 @@ absl::Status Program::Get(FunctionLibraryRuntime* parent, const std::string& key
   }
   if (!library.empty()) TF_RETURN_IF_ERROR(CheckKey(key, library));
   Registry& registry = TheRegistry();
-  std::shared_ptr<Place> place;
+  std::shared_ptr<ProgramPlace> place;
   std::shared_ptr<const std::string> source;
   {
     std::lock_guard<std::mutex> lock(registry.mutex);
-    std::shared_ptr<Place>& known = registry.in_use[{parent->device(), key}];
-    if (known == nullptr) known = std::make_shared<Place>();
+    std::shared_ptr<ProgramPlace>& known = registry.in_use[{parent->device(), key}];
+    if (known == nullptr) known = std::make_shared<ProgramPlace>();
     place = known;
     const auto found = registry.sources.find(key);
     if (library.empty() && found != registry.sources.end()) source = found->second.library;
@@ -284,7 +284,7 @@ absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
 }
 
 std::vector<std::shared_ptr<Program>> Program::InUse(const std::string& key) {
-  std::vector<std::shared_ptr<Place>> places;
+  std::vector<std::shared_ptr<ProgramPlace>> places;
   {
     Registry& registry = TheRegistry();
     std::lock_guard<std::mutex> lock(registry.mutex);

@@ -14,7 +14,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
 // Cycles for a logit, what Shard weighs against waking a thread.
-constexpr int64_t kCyclesEach = 4;
+constexpr int64_t kCyclesALogit = 4;
 
 template <typename Label>
 class SoftmaxLossOp final : public tensorflow::OpKernel {
@@ -58,7 +58,7 @@ class SoftmaxLossOp final : public tensorflow::OpKernel {
       }
     };
     const auto& threads = *ctx->device()->tensorflow_cpu_worker_threads();
-    tensorflow::Shard(threads.num_threads, threads.workers, logits.dim_size(0), kCyclesEach * classes, work);
+    tensorflow::Shard(threads.num_threads, threads.workers, logits.dim_size(0), kCyclesALogit * classes, work);
   }
 };
 

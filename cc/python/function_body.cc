@@ -20,7 +20,6 @@ namespace {
 using tensorflow::AttrValueMap;
 using tensorflow::FunctionDef;
 using tensorflow::FunctionLibraryDefinition;
-using tensorflow::Node;
 using tensorflow::NodeDef;
 using tensorflow::OpDef;
 using tensorflow::OpRegistrationData;
@@ -83,7 +82,7 @@ class Search {
 };
 
 // Tells shape inference what a call gives an argument.
-absl::Status SetArgument(const Node* node, const KnownInput& input, ShapeRefiner* refiner) {
+absl::Status SetArgument(const tensorflow::Node* node, const KnownInput& input, ShapeRefiner* refiner) {
   InferenceContext* context = refiner->GetContext(node);
   std::vector<DimensionHandle> dimensions;
   for (int64_t size : input.shape) dimensions.push_back(context->MakeDim(size));
@@ -130,9 +129,9 @@ absl::Status InferCall(const std::string& function, const KnownInputs& inputs,
   refiner.set_require_shape_inference_fns(false);
   refiner.set_function_library_for_shape_inference(&library);
   outputs->assign(body->ret_nodes.size(), {});
-  std::vector<Node*> order;
+  std::vector<tensorflow::Node*> order;
   tensorflow::GetReversePostOrder(*body->graph, &order);
-  for (const Node* node : order) {
+  for (const tensorflow::Node* node : order) {
     if (!node->IsOp()) continue;
     TF_RETURN_IF_ERROR(refiner.AddNode(node));
     if (node->IsArg()) {

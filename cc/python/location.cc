@@ -24,7 +24,7 @@ struct Locations {
   int next = 0;  // numbers of locations that are forgotten are not given again
 };
 
-Locations& All() {
+Locations& AllLocations() {
   static auto* locations = new Locations;
   return *locations;
 }
@@ -50,7 +50,7 @@ int Locate(PyCodeObject* base) {
   WaitsForInterpreter();
   PyGILState_STATE state = PyGILState_Ensure();
   Stack stack = CurrentStack(base);
-  Locations& all = All();
+  Locations& all = AllLocations();
   auto [place, is_new] = all.numbers.try_emplace(std::move(stack), all.next);
   if (is_new) {
     for (const Site& site : place->first) Py_INCREF(site.first);
@@ -65,8 +65,8 @@ namespace {
 
 // A tuple with what `describe` gives for each site of a location.
 template <typename Function>
-PyObject* Described(int location, Function describe) {
-  const Locations& all = All();
+PyObject* DescribeCode(int location, Function describe) {
+  const Locations& all = AllLocations();
   if (location < 0 || location >= all.next) {
     PyErr_SetString(PyExc_IndexError, "no such location");
     return nullptr;
@@ -88,7 +88,7 @@ PyObject* Described(int location, Function describe) {
 }  // namespace
 
 PyObject* ForgetLocations() {
-  Locations& all = All();
+  Locations& all = AllLocations();
   std::map<PyCodeObject*, Py_ssize_t> held;
   for (const auto& [stack, number] : all.numbers) {
     for (const Site& site : stack) ++held[site.first];
@@ -125,13 +125,13 @@ PyObject* ForgetLocations() {
 }
 
 PyObject* DescribeLocation(int location) {
-  return Described(location, [](PyCodeObject* code, int offset) {
+  return DescribeCode(location, [](PyCodeObject* code, int offset) {
     return Py_BuildValue("(OiO)", code->co_filename, PyCode_Addr2Line(code, offset), code->co_qualname);
   });
 }
 
 PyObject* CallSites(int location) {
-  return Described(location, [](PyCodeObject* code, int offset) { return Py_BuildValue("(Oi)", code, offset); });
+  return DescribeCode(location, [](PyCodeObject* code, int offset) { return Py_BuildValue("(Oi)", code, offset); });
 }
 
 }  // namespace recgraph

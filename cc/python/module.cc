@@ -285,7 +285,7 @@ PyObject* AfterFork(PyObject*, PyObject*) {
 }
 
 // share(is_on): (operations, nanoseconds) since the last call, while it was on.
-PyObject* Share(PyObject*, PyObject* is_on) {
+PyObject* ReadShare(PyObject*, PyObject* is_on) {
   const int on = PyObject_IsTrue(is_on);
   if (on < 0) return nullptr;
   DeviceShare& share = DeviceShare::Get();
@@ -358,7 +358,7 @@ PyMethodDef methods[] = {
     {"wait", Wait, METH_O, "wait(most): waits for the graphs of steps that have ended."},
     {"before_fork", BeforeFork, METH_NOARGS, "before_fork(): ends the graphs of this thread's steps."},
     {"after_fork", AfterFork, METH_NOARGS, "after_fork(): says that this is the new process."},
-    {"share", Share, METH_O, "share(is_on): how long the device took for how many operations, and whether to count."},
+    {"share", ReadShare, METH_O, "share(is_on): how long the device took for how many operations, and whether to count."},
     {"is_in_step", IsInStep, METH_NOARGS, "is_in_step(): whether this thread is in a step."},
     {"signature", DescribeSignature, METH_O, "signature(number): type and definition of an operation."},
     {"resource", DescribeResource, METH_O, "resource(number): name, dtype and shape of a variable."},

@@ -27,7 +27,7 @@ struct Pipelines {
   std::atomic<bool> has_any{false};
 };
 
-Pipelines& All() {
+Pipelines& AllPipelines() {
   static auto* pipelines = new Pipelines;
   return *pipelines;
 }
@@ -62,7 +62,7 @@ void NotePipeline(const EagerOperation& operation) {
   tensorflow::AttrValueMap attributes;
   operation.Attrs().FillAttrValueMap(&attributes);
   const bool has_writes = MayWrite(attributes, *operation.EagerContext().FuncLibDef(), Kinds());
-  Pipelines& pipelines = All();
+  Pipelines& pipelines = AllPipelines();
   std::lock_guard<std::mutex> lock(pipelines.mutex);
   if (pipelines.variables.size() >= pipelines.most) ForgetThoseGone(&pipelines);
   for (Handle* input : operation.Inputs()) {
@@ -72,7 +72,7 @@ void NotePipeline(const EagerOperation& operation) {
 }
 
 void AddPipelineUses(const EagerOperation& operation, Uses* uses) {
-  Pipelines& pipelines = All();
+  Pipelines& pipelines = AllPipelines();
   if (!pipelines.has_any || !MayAsk(operation)) return;
   std::lock_guard<std::mutex> lock(pipelines.mutex);
   for (const auto& [number, is_write] : pipelines.variables) uses->push_back({number, is_write});

@@ -36,26 +36,26 @@ struct Resources {
   int next = 0;
 };
 
-Resources& All() {
+Resources& AllResources() {
   static auto* resources = new Resources;
   return *resources;
 }
 
 // The object at an address is gone, and another one may come to be there.
-void Forget(const void* address) {
+void ForgetResource(const void* address) {
   std::unique_ptr<Entry> entry;  // dies without the lock
-  std::lock_guard<std::mutex> lock(All().mutex);
-  auto found = All().numbers.find(address);
-  if (found == All().numbers.end()) return;
-  entry = std::move(All().all[found->second]);
-  All().all.erase(found->second);
-  All().numbers.erase(found);
+  std::lock_guard<std::mutex> lock(AllResources().mutex);
+  auto found = AllResources().numbers.find(address);
+  if (found == AllResources().numbers.end()) return;
+  entry = std::move(AllResources().all[found->second]);
+  AllResources().all.erase(found->second);
+  AllResources().numbers.erase(found);
 }
 
 std::unique_ptr<Entry> MakeEntry(const ResourceHandle& resource, const void* key, Handle* handle) {
   auto entry = std::make_unique<Entry>();
   if (resource.IsRefCounting()) {
-    entry->object = WeakPtr<ResourceBase>(resource.resource().get(), [key] { Forget(key); });
+    entry->object = WeakPtr<ResourceBase>(resource.resource().get(), [key] { ForgetResource(key); });
     entry->container = resource.container();
     entry->name = resource.name();
     entry->device = resource.device();
@@ -76,7 +76,7 @@ int ResourceNumber(Handle* handle, bool may_be_new) {
   const auto& resource = tensor->flat<ResourceHandle>()(0);
   const void* key = handle;
   if (resource.IsRefCounting()) key = resource.resource().get();
-  Resources& resources = All();
+  Resources& resources = AllResources();
   std::lock_guard<std::mutex> lock(resources.mutex);
   auto found = resources.numbers.find(key);
   if (found != resources.numbers.end()) return found->second;
@@ -91,9 +91,9 @@ HandlePtr FindResource(int number) {
   tensorflow::core::RefCountPtr<ResourceBase> object;  // dies, if it is the last reference, without the lock
   ResourceHandle resource;
   {
-    std::lock_guard<std::mutex> lock(All().mutex);
-    auto found = All().all.find(number);
-    if (found == All().all.end()) return nullptr;
+    std::lock_guard<std::mutex> lock(AllResources().mutex);
+    auto found = AllResources().all.find(number);
+    if (found == AllResources().all.end()) return nullptr;
     if (found->second->handle != nullptr) return Share(found->second->handle.get());
     const Entry& entry = *found->second;
     object = entry.object.GetNewRef();

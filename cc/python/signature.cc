@@ -29,7 +29,7 @@ struct Signatures {
   std::deque<Signature> all;
 };
 
-Signatures& All() {
+Signatures& AllSignatures() {
   static auto* signatures = new Signatures;
   return *signatures;
 }
@@ -87,11 +87,11 @@ void Classify(const KindTable& kinds, Signature* signature) {
 }  // namespace
 
 void SetKinds(KindTable kinds) {
-  std::lock_guard<std::mutex> lock(All().mutex);
-  All().kinds = std::move(kinds);
+  std::lock_guard<std::mutex> lock(AllSignatures().mutex);
+  AllSignatures().kinds = std::move(kinds);
 }
 
-const KindTable& Kinds() { return All().kinds; }
+const KindTable& Kinds() { return AllSignatures().kinds; }
 
 // Whether all operations of a type run outside of the graph. They have one signature: attributes of random operations
 // differ from call to call, and would fill the memory.
@@ -103,7 +103,7 @@ bool IsHostByName(const Signature& signature, const KindTable& kinds) {
 const Signature& SignatureOf(const EagerOperation& operation) {
   // The key is kept by the operation, which is why it wants to be changed; its attributes stay as they are.
   const Fprint128 key = const_cast<EagerOperation&>(operation).MutableAttrs()->CacheKey("");
-  Signatures& all = All();
+  Signatures& all = AllSignatures();
   std::lock_guard<std::mutex> lock(all.mutex);
   auto found = all.by_key.find(key);
   if (found != all.by_key.end()) return *found->second;
@@ -128,7 +128,7 @@ const Signature& SignatureOf(const EagerOperation& operation) {
 }
 
 const Signature* FindSignature(int number) {
-  Signatures& all = All();
+  Signatures& all = AllSignatures();
   std::lock_guard<std::mutex> lock(all.mutex);
   return number < 0 || number >= static_cast<int>(all.all.size()) ? nullptr : &all.all[number];
 }

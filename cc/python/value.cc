@@ -15,7 +15,7 @@ namespace recgraph {
 namespace {
 
 // How often who waits for another thread's step looks whether that has left its graph.
-constexpr std::chrono::milliseconds kLook(20);
+constexpr std::chrono::milliseconds kBetweenLooks(20);
 
 }  // namespace
 
@@ -48,13 +48,13 @@ absl::Status Value::Get(HandlePtr* result) {
       return absl::CancelledError("a signal has come");
     } else if (std::shared_ptr<Run> run = this->run()) {
       if (slot() < 0) run->is_unwanted = true;
-      const Meeting meeting = Receive(kLook);
+      const Meeting meeting = Receive(kBetweenLooks);
       if (meeting == Meeting::kTimeout) Step::Attend(*run, this);
       if (meeting != Meeting::kClosed) continue;
       TF_RETURN_IF_ERROR(ThisLine()->Settle(0));  // if it is a step of this thread, its graph has failed
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     } else {
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kBetweenLooks);
     }
   }
 }
