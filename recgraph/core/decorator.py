@@ -22,6 +22,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
+_PLACE = "_recgraph_place"  # of an exception: the line of the body that raised it
+
 
 class Recursive(Protocol[P, R_co]):
     """What a type checker knows of a function under `@subgraph`: its own parameters and result, and what was added."""
@@ -54,8 +56,8 @@ def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     Tracing runs the function's Python code more than once. If no assumption about a single tensor fits, the function is
     also run as plain Python, on zeros and then on the arguments, until a call returns without recursion, for at most
-    five seconds; side effects such as assignments to variables then happen. With `outputs=` nothing is inferred this
-    way.
+    five seconds; side effects such as assignments to variables then happen. With `outputs=`, or with specs as the
+    annotation of what the function returns (`-> tf.TensorSpec([])`), nothing is inferred this way.
 
     Args:
         function: calls itself by name.
@@ -101,7 +103,7 @@ class RecursiveFunction:
         self._function = function
         self._passed: set[str] = set()  # parameters with defaults that recursive calls pass
         self._signature = inspect.signature(function)
-        self._options = {"name": getattr(function, "__name__", "function"), **options}
+        self._options = {"name": getattr(function, "__name__", "function"), **_declared(function), **options}
         self._in_graphs: weakref.WeakKeyDictionary[Any, dict[Any, SubGraph]] = weakref.WeakKeyDictionary()
         self._eager: dict[Any, SubGraph] = {}
         self._defining = threading.local()
@@ -245,7 +247,7 @@ class RecursiveFunction:
                 first_error = first_error or error
         raise DefinitionError(
             f"the outputs of '{self._options['name']}' cannot be inferred",
-            where=origin.here(),
+            where=getattr(first_error, _PLACE, "") or origin.here(),
             found="; ".join([f"{type(first_error).__name__}: {first_error}", *failures]),
             next_step="fix the error or, if only the inferred result of a recursive call is wrong, declare the "
             "outputs: @rg.subgraph(outputs=tf.TensorSpec(shape, dtype)), or a nest of specs",
@@ -329,6 +331,13 @@ class RecursiveFunction:
             positional, named = self._arranged(arguments)
             try:
                 made.output(converted(*positional, **named), check=check)
+            except Exception as error:
+                if not isinstance(error, RecgraphError) and not hasattr(error, _PLACE):
+                    place = origin.of_traceback(error.__traceback__, converted)
+                    setattr(error, _PLACE, place)
+                    if place:
+                        error.add_note(f"  in {self._options['name']}: {place}")
+                raise
             finally:
                 self._defining.subgraph = self._defining.arguments = None
         return made
@@ -359,6 +368,16 @@ class RecursiveFunction:
             else:
                 positional.append(left.pop(label))
         return tuple(positional), left
+
+
+def _declared(function: Callable[..., Any]) -> dict[str, Any]:
+    """The outputs, where the function's annotation is a `tf.TensorSpec` or a nest of them."""
+    try:
+        returned = inspect.get_annotations(function, eval_str=True).get("return")
+    except Exception:  # names that only type checkers know
+        return {}
+    leaves = tf.nest.flatten(returned)
+    return {"outputs": returned} if leaves and all(isinstance(leaf, tf.TensorSpec) for leaf in leaves) else {}
 
 
 def _repeated(value: tf.Tensor, rows: dict[str, Any]) -> tf.Tensor:

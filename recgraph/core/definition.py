@@ -138,7 +138,7 @@ class Definition:
         """Adds an input to the body.
 
         Args:
-            dtype: of the input.
+            dtype: of the input; or a `tf.TensorSpec`, which says all three.
             shape: its static shape, scalar by default; dimensions may be None.
             name: for arguments that are passed by name, listings and errors.
 
@@ -151,7 +151,8 @@ class Definition:
         """
         body = self._open_body("input")
         index = len(self.placeholders)
-        spec = tf.TensorSpec(shape, dtype)
+        spec = dtype if isinstance(dtype, tf.TensorSpec) else tf.TensorSpec(shape, dtype)
+        name = name or spec.name
         if self._flat_inputs is not None:
             spec = self._declared_input(index, spec)
         with tf.control_dependencies(None):

@@ -9,10 +9,12 @@ import sys
 import traceback
 from collections.abc import Iterator
 from types import FrameType, TracebackType
+from typing import Any
 
 import tensorflow as tf
 
 from recgraph import tf_private
+from recgraph.cpython import sources
 from recgraph.cpython.parsing import parse
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -46,12 +48,16 @@ def user_frame() -> FrameType | None:
     return None
 
 
+def _place(filename: str, line: int | None, function: str) -> str:
+    """The `file:line` of an entry of a stack if it is the user's, or `""`."""
+    filename = sources.original(filename)
+    return f"{filename}:{line}" if _is_users(filename, function) else ""
+
+
 def here() -> str:
     """The user's `file:line` that is being executed, or `""`."""
-    for entry in reversed(tf_private.extract_stack()):  # knows the lines that AutoGraph's code was made from
-        if _is_users(entry.filename, entry.name):
-            return f"{entry.filename}:{entry.lineno}"
-    return ""
+    stack = reversed(tf_private.extract_stack())  # knows the lines that AutoGraph's code was made from
+    return next(filter(None, (_place(entry.filename, entry.lineno, entry.name) for entry in stack)), "")
 
 
 def of_operation(op: tf.Operation) -> str:
@@ -59,17 +65,22 @@ def of_operation(op: tf.Operation) -> str:
     copied: str | None = getattr(op.graph, "origins", {}).get(op.name)
     if copied is not None:
         return copied
-    for entry in reversed(op.traceback):
-        if _is_users(entry.filename, entry.name):
-            return f"{entry.filename}:{entry.lineno}"
-    return ""
+    stack = reversed(op.traceback)
+    return next(filter(None, (_place(entry.filename, entry.lineno, entry.name) for entry in stack)), "")
 
 
-def of_traceback(trace: TracebackType | None) -> str:
-    """The user's `file:line` that an exception passed through last, or `""`."""
+def of_traceback(trace: TracebackType | None, converted: Any = None) -> str:
+    """The user's `file:line` that an exception passed through last, or `""`.
+
+    Args:
+        trace: of the exception.
+        converted: a function that AutoGraph has made, which knows the lines that it was made from.
+    """
+    lines = {(key.filename, key.lineno): found.loc for key, found in getattr(converted, "ag_source_map", {}).items()}
     for entry in reversed(traceback.extract_tb(trace)):
-        if _is_users(entry.filename, entry.name):
-            return f"{entry.filename}:{entry.lineno}"
+        written = lines.get((entry.filename, entry.lineno), entry)
+        if place := _place(written.filename, written.lineno, entry.name):
+            return place
     return ""
 
 

@@ -53,6 +53,7 @@ class Text:
         flags: the features of `__future__` that hold in it.
 
     Attributes:
+        flags: as given.
         name: tells it from others of its filename.
 
     Raises:
@@ -63,6 +64,7 @@ class Text:
         self.source, self.filename = source, filename
         self.name = f"{filename}#{zlib.crc32(source.encode(errors='replace')):x}"
         self.tree: ast.Module = parse(source, filename)
+        self.flags = flags
         self._flags = flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # in cells
 
     def has(self, code: types.CodeType) -> bool:
@@ -139,11 +141,12 @@ def findable(function: Any) -> Any:
         LookupError: as of `text_of`.
     """
     code = function.__code__
-    text = text_of(code, function.__globals__)
+    text = _without_called_annotation(text_of(code, function.__globals__), code)
     if "".join(linecache.getlines(code.co_filename, function.__globals__)) == text.source:
         return function
     name = f"<{text.name.strip('<>')}>"
     linecache.cache[name] = (len(text.source), None, text.source.splitlines(True), name)
+    _originals[name] = code.co_filename
     made = types.FunctionType(
         code.replace(co_filename=name), function.__globals__, function.__name__, function.__defaults__,
         function.__closure__,
@@ -154,6 +157,39 @@ def findable(function: Any) -> Any:
     return made
 
 
+def original(filename: str) -> str:
+    """The file that code is from which `findable` has named otherwise; else the name itself."""
+    return _originals.get(filename, filename)
+
+
+def _without_called_annotation(text: Text, code: types.CodeType) -> Text:
+    """The text without what a function is said to return, where that is a call: AutoGraph calls it in vain.
+
+    All else stays in its line and column.
+    """
+    for node in ast.walk(text.tree):
+        if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
+            continue
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        if first == code.co_firstlineno and node.returns is not None:
+            has_call = any(isinstance(part, ast.Call) for part in ast.walk(node.returns))
+            return _blanked(text, node.returns) if has_call else text
+    return text
+
+
+def _blanked(text: Text, node: ast.expr) -> Text:
+    """The text with `(0)` in place of an expression of at least three characters."""
+    lines = text.source.encode().splitlines(keepends=True)
+    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+    start, end = node.col_offset, node.end_col_offset or 0
+    for i in range(first, last + 1):
+        begin, stop = start if i == first else 0, end if i == last else len(lines[i].rstrip(b"\r\n"))
+        lines[i] = lines[i][:begin] + b" " * (stop - begin) + lines[i][stop:]
+    lines[first] = lines[first][:start] + b"(0" + lines[first][start + 2 :]
+    lines[last] = lines[last][: end - 1] + b")" + lines[last][end:]
+    return Text(b"".join(lines).decode(), text.filename, text.flags)
+
+
 def told(text: str) -> str:
     """A message in which each `file:line` of a notebook's cell is named as IPython names it: `Cell In[3], line 2`."""
     for filename, number in _cells().items():
@@ -162,6 +198,8 @@ def told(text: str) -> str:
     return text
 
 
+# The files of copies, by the names of their texts.
+_originals: dict[str, str] = {}
 # Those that code was found in last.
 _recent: collections.deque[Text] = collections.deque(maxlen=64)
 

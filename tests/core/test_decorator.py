@@ -198,10 +198,56 @@ def test_a_mistake_in_the_function_is_shown() -> None:
     def mistaken(n):  # type: ignore[no-untyped-def]
         return n if n < 1 else mistaken(n - undefined_name)  # noqa: F821
 
+    line = mistaken.__wrapped__.__code__.co_firstlineno + 2
+    where = rf"test_decorator.py:{line}\n"
     with pytest.raises(
-        DefinitionError, match=r"NameError: name 'undefined_name' is not defined[\s\S]*fix the error or"
+        DefinitionError, match=rf"{where}[\s\S]*NameError: name 'undefined_name' is not defined[\s\S]*fix the error or"
     ):
         mistaken(1)
+
+
+def test_specs_as_the_annotation_of_what_is_returned() -> None:
+    """They are the outputs, on one line or several, and an error names its line in the file."""
+
+    @rg.subgraph
+    def fibonacci(n) -> tf.TensorSpec([], tf.int32):  # type: ignore[no-untyped-def, valid-type]
+        return tf.cond(n < 2, lambda: n, lambda: fibonacci(n - 1) + fibonacci(n - 2))
+
+    @rg.subgraph
+    def mistaken(
+        n,
+    ) -> (  # type: ignore[no-untyped-def, valid-type]
+        tf.TensorSpec([], tf.int32),
+        tf.TensorSpec(None, tf.float32),  # ä
+    ):
+        if n > 1:
+            n = undefined_name  # noqa: F821
+        return n, 1.0
+
+    assert int(fibonacci(tf.constant(10))) == 55
+    (made,) = fibonacci.subgraphs
+    assert made.outputs == tf.TensorSpec([], tf.int32)
+    with pytest.raises(NameError) as caught:
+        mistaken(1)
+    assert f"test_decorator.py:{mistaken.__wrapped__.__code__.co_firstlineno + 8}" in caught.value.__notes__[0]
+
+
+def test_annotations_that_are_no_specs() -> None:
+    """They say nothing of the outputs: types, strings that nobody can evaluate, calls of anything."""
+
+    @rg.subgraph
+    def typed(n) -> tf.Tensor:  # type: ignore[no-untyped-def]
+        return n if n < 1 else typed(n - 1)
+
+    @rg.subgraph
+    def unknown(n) -> Unknown[tf.Tensor]:  # type: ignore[no-untyped-def, name-defined]  # noqa: F821
+        return n if n < 1 else unknown(n - 1)
+
+    @rg.subgraph
+    def called(n) -> max(int, int, key=str):  # type: ignore[no-untyped-def, valid-type]
+        return n if n < 1 else called(n - 1)
+
+    assert [int(function(tf.constant(3))) for function in (typed, unknown, called)] == [0, 0, 0]
 
 
 def test_what_cannot_be_inferred_says_what_to_declare() -> None:

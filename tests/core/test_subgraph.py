@@ -253,6 +253,13 @@ def test_map_inside_a_body() -> None:
     assert size.map([0, 1, 3]).numpy().tolist() == [8, 1, 3]
 
 
+def test_an_input_by_its_spec() -> None:
+    """Dtype, shape and name in one."""
+    with rg.SubGraph("scaled", outputs=tf.TensorSpec([None])) as scaled:
+        scaled.output(2.0 * scaled.input(tf.TensorSpec([None], tf.float32, "x")))
+    assert scaled(x=[1.0, 2.0]).numpy().tolist() == [2.0, 4.0]
+
+
 def test_a_single_invocation_may_have_no_inputs() -> None:
     """Only what it captures."""
     with rg.SubGraph("constant") as constant:
