@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import re
 import threading
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
@@ -22,6 +24,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
+_OPTIONS = frozenset(inspect.signature(SubGraph).parameters) - {"inputs"}
+_METHODS = "_recgraph_methods"  # the attribute of an object that has its methods
 _PLACE = "_recgraph_place"  # of an exception: the line of the body that raised it
 
 
@@ -37,6 +41,9 @@ class Recursive(Protocol[P, R_co]):
     @property
     def subgraphs(self) -> list[SubGraph]:
         """The SubGraphs that eager calls have created."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> Recursive[..., R_co]:
+        """As a method of an object."""
 
 
 @overload
@@ -61,13 +68,14 @@ def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     Args:
         function: calls itself by name.
-        **options: options of `SubGraph`: `name`, `outputs`, `engine`, `gradient`, `max_depth`.
+        **options: options of `SubGraph`: `name`, `outputs`, `engine`, `gradient`, `max_depth`, `optimize`.
 
     Returns:
-        A callable with `map` (as of `SubGraph`) and `subgraphs`, the SubGraphs created so far.
+        A callable with `map` (as of `SubGraph`) and `subgraphs`, the SubGraphs created so far. In a class it is a method,
+        for which each object has SubGraphs of its own.
 
     Raises:
-        DefinitionError: on a call, if the outputs cannot be inferred; the message says what to declare.
+        DefinitionError: for an unknown option; on a call, if the outputs cannot be inferred, with what to declare.
         SignatureError: on a call, if the arguments do not match the function's parameters.
 
     Examples:
@@ -79,8 +87,23 @@ def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         >>> int(factorial(tf.constant(10, tf.int64)))
         3628800
     """
+    unknown = options.keys() - _OPTIONS
+    if unknown:
+        raise DefinitionError(
+            f"@rg.subgraph has no option {', '.join(sorted(unknown))}",
+            where=origin.here(),
+            expected=", ".join(sorted(_OPTIONS)),
+            next_step="leave inputs out: they are those of the first call" if "inputs" in unknown else "",
+        )
     if function is None:
         return functools.partial(subgraph, **options)
+    if not callable(function):
+        raise DefinitionError(
+            "@rg.subgraph is for a function",
+            where=origin.here(),
+            found=repr(function),
+            next_step="write options by their names, as @rg.subgraph(outputs=...)",
+        )
     return RecursiveFunction(function, options)
 
 
@@ -92,22 +115,62 @@ class _FurtherArgumentsError(BaseException):
         self.labels = labels
 
 
+class _Methods:
+    """Those of an object, by what its class has of them. No dictionary: a `tf.Module` looks into these."""
+
+    def __init__(self) -> None:
+        self.made: dict[RecursiveFunction, RecursiveFunction] = {}
+
+
 class RecursiveFunction:
-    """A Python function that is run as SubGraphs, one for each kind of arguments."""
+    """A Python function that is run as SubGraphs, one for each kind of arguments.
+
+    Args:
+        function: as it was written.
+        options: of SubGraphs.
+        method: what the class has and the object, where it is a method of one.
+    """
 
     autograph_info__ = None  # as of SubGraph: AutoGraph leaves the object alone
 
-    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        options: dict[str, Any],
+        method: tuple[RecursiveFunction, Any] | None = None,
+    ) -> None:
         functools.update_wrapper(self, function)
         sources.keep(function)
         self._function = function
+        self._method = method
+        self._owner = () if method is None else (method[1],)
         self._passed: set[str] = set()  # parameters with defaults that recursive calls pass
-        self._signature = inspect.signature(function)
+        self._signature = inspect.signature(types.MethodType(function, method[1]) if method else function)
         self._options = {"name": getattr(function, "__name__", "function"), **_declared(function), **options}
         self._in_graphs: weakref.WeakKeyDictionary[Any, dict[Any, SubGraph]] = weakref.WeakKeyDictionary()
         self._eager: dict[Any, SubGraph] = {}
         self._defining = threading.local()
         self._lock = threading.RLock()
+
+    def __get__(self, instance: Any, owner: Any = None) -> RecursiveFunction:
+        """The method of an object: each object has its own SubGraphs, which capture what its attributes hold."""
+        if instance is None:
+            return self
+        try:
+            methods = vars(instance).setdefault(_METHODS, _Methods())
+        except TypeError:
+            raise DefinitionError(
+                f"'{self._options['name']}' is a method of {type(instance).__name__}, whose objects keep no SubGraphs",
+                where=origin.here(),
+                next_step="leave out __slots__, or add '__dict__' to them",
+            ) from None
+        if self not in methods.made:
+            methods.made.setdefault(self, RecursiveFunction(self._function, self._options, (self, instance)))
+        return methods.made[self]
+
+    def __reduce__(self) -> Any:
+        """By name, as functions are; a copy of an object has a method of its own."""
+        return self._function.__qualname__ if self._method is None else (RecursiveFunction.__get__, self._method)
 
     @property
     def subgraphs(self) -> list[SubGraph]:
@@ -126,7 +189,7 @@ class RecursiveFunction:
         """Makes one invocation; see `SubGraph.__call__`. Arguments are bound as in a Python call."""
         if getattr(self._defining, "probing", False):
             base_case.check_depth()
-            raise base_case.Reached(self._function(*args, **named))
+            raise base_case.Reached(self._function(*self._owner, *args, **named))
         made, values = self._prepare(args, named, rows=False)
         return made(*values, name=name)
 
@@ -224,9 +287,10 @@ class RecursiveFunction:
         return self._in_graphs.setdefault(tf.compat.v1.get_default_graph(), {})
 
     def _define(self, specs: dict[str, Any], args: dict[str, Any]) -> SubGraph:
-        known = inspect.getclosurevars(self._function)
-        if any(value is self._function for value in [*known.nonlocals.values(), *known.globals.values()]):
-            raise self._calls_itself_undecorated()
+        variables = inspect.getclosurevars(self._function)
+        for value in [*variables.nonlocals.values(), *variables.globals.values()]:
+            if value is self._function or getattr(value, "python_function", None) is self:
+                raise self._calls_another(value)
         if "outputs" in self._options:
             try:
                 return self._trace(specs, self._options["outputs"])
@@ -253,12 +317,15 @@ class RecursiveFunction:
             "outputs: @rg.subgraph(outputs=tf.TensorSpec(shape, dtype)), or a nest of specs",
         ) from first_error
 
-    def _calls_itself_undecorated(self) -> DefinitionError:
+    def _calls_another(self, value: Any) -> DefinitionError:
+        """The function's own name is that of something else, such as of the undecorated function."""
         name = self._options["name"]
+        other = "the undecorated function" if value is self._function else "a tf.function around it"
         return DefinitionError(
-            f"'{name}' refers to the undecorated function by its own name: a call of that would never end",
+            f"'{name}' refers to {other} by its own name: a call of that would never end",
             where=origin.here(),
-            next_step=f"write @rg.subgraph above `def {name}`, so that the name is that of the decorated function",
+            next_step=f"write @rg.subgraph above `def {name}` and no other decorator above that, so that the name is "
+            "that of the decorated function",
         )
 
     def _has_no_source(self, error: Exception) -> DefinitionError:
@@ -296,7 +363,7 @@ class RecursiveFunction:
         self._defining.probing = True
         positional, named = self._arranged(args)
         try:
-            return base_case.specs_of(functools.partial(self._function, **named), positional)
+            return base_case.specs_of(functools.partial(self._function, *self._owner, **named), positional)
         finally:
             self._defining.probing = False
 
@@ -330,7 +397,9 @@ class RecursiveFunction:
             self._defining.subgraph, self._defining.arguments = made, arguments
             positional, named = self._arranged(arguments)
             try:
-                made.output(converted(*positional, **named), check=check)
+                with _lines_of(converted):
+                    result = converted(*self._owner, *positional, **named)
+                made.output(result, check=check)
             except Exception as error:
                 if not isinstance(error, RecgraphError) and not hasattr(error, _PLACE):
                     place = origin.of_traceback(error.__traceback__, converted)
@@ -368,6 +437,12 @@ class RecursiveFunction:
             else:
                 positional.append(left.pop(label))
         return tuple(positional), left
+
+
+def _lines_of(converted: Any) -> contextlib.AbstractContextManager[Any]:
+    """Operations in it are of the user's lines."""
+    lines: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    return tf_private.lines_of(converted) if hasattr(converted, "ag_source_map") else lines
 
 
 def _declared(function: Callable[..., Any]) -> dict[str, Any]:

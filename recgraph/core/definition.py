@@ -60,6 +60,13 @@ class Definition:
         max_depth: int | None = None,
         optimize: bool | None = None,
     ) -> None:
+        if not isinstance(name, str | None):
+            raise DefinitionError(
+                "the name of a SubGraph is a string",
+                where=origin.here(),
+                found=repr(name),
+                next_step="write @rg.subgraph above a function" if callable(name) else "",
+            )
         self.name = name or "subgraph"
         self.identity = f"{self.name}#{next(_identities)}"
         self.engine = _one_of("engine", engine, engines.ENGINES)

@@ -13,6 +13,7 @@ from tensorflow.core.protobuf import device_properties_pb2 as _device_properties
 
 # A gradient function is offered to a tape before anything is recorded: whether a tape is listening decides
 # whether an eager call keeps its activations.
+from tensorflow.python.autograph.impl import api as _autograph
 from tensorflow.python.client import pywrap_tf_session as _session
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager.polymorphic_function import atomic_function as _atomic_function
@@ -278,6 +279,14 @@ def flatten_up_to(shallow: Any, nest: Any) -> list[Any]:
 def extract_stack() -> Any:
     """This thread's stack, with the lines that AutoGraph's generated code was made from."""
     return _tf_stack.extract_stack()
+
+
+def lines_of(converted: Any) -> Any:
+    """A context in which stacks of operations have the lines that a function of `tf.autograph.to_graph` was made from.
+
+    `tf.function` has it for itself.
+    """
+    return _autograph.StackTraceMapper(converted)
 
 
 def run_independently(op: tf.Operation) -> None:

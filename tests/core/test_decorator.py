@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
 import sys
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -260,3 +264,119 @@ def test_what_cannot_be_inferred_says_what_to_declare() -> None:
 
     with pytest.raises(DefinitionError, match=r"cannot be inferred[\s\S]*test_decorator.py[\s\S]*declare the outputs"):
         nothing(1)
+
+
+class Scaled(tf.Module):
+    """A recursion as a method, which calls itself and another one."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = tf.Variable(factor)
+
+    @rg.subgraph
+    def total(self, n):  # type: ignore[no-untyped-def]
+        """The factor times `n`."""
+        if n < 1:
+            return 0.0
+        return self.factor + self.total(n - 1)
+
+    @rg.subgraph(engine="batched")
+    def further(self, n, least=1):  # type: ignore[no-untyped-def]
+        """The sum of the totals to `n`."""
+        if n < least:
+            return 0.0
+        return self.total(n) + self.further(n - 1)
+
+
+class Squared(Scaled):
+    """A method that calls the one of its base class, which calls this one."""
+
+    @rg.subgraph
+    def total(self, n):  # type: ignore[no-untyped-def]
+        """Ten times what the base class has of it."""
+        return 10.0 * super().total(n)
+
+
+def test_methods() -> None:
+    """Each object has its own, with gradients by its variables; so have copies."""
+    one, other = Scaled(2.0), Scaled(3.0)
+    with tf.GradientTape() as tape:
+        total = one.total(tf.constant(4))
+    (slope,) = tape.gradient(total, one.trainable_variables)
+    copied = copy.deepcopy(other)
+    copied.factor.assign(5.0)
+    assert (float(total), float(slope), float(other.total(4)), float(copied.total(4))) == (8.0, 4.0, 12.0, 20.0)
+    assert one.further.map(tf.constant([1, 2, 3])).numpy().tolist() == [2.0, 6.0, 12.0]
+    assert float(one.further(3, least=4)) == 0.0
+    assert one.total is one.total
+    assert pickle.loads(pickle.dumps(Scaled.total)) is Scaled.total
+
+
+def test_methods_of_base_classes() -> None:
+    """`super()` finds that of the base class, which finds the object's."""
+    assert float(Squared(2.0).total(3)) == 10 * (2 + 10 * (2 + 10 * 2))
+
+
+def test_an_object_with_methods_is_collected() -> None:
+    """Nothing outside of it refers to its SubGraphs."""
+    one = Scaled(2.0)
+    one.total(1)
+    gone = weakref.ref(one)
+    del one
+    gc.collect()
+    assert gone() is None
+
+
+def test_objects_that_cannot_keep_subgraphs() -> None:
+    """They have nowhere to put them."""
+
+    class Bare:
+        __slots__ = ()
+
+        @rg.subgraph
+        def same(self, n):  # type: ignore[no-untyped-def]
+            return n
+
+    with pytest.raises(DefinitionError, match=r"test_decorator.py[\s\S]*leave out __slots__"):
+        Bare().same(1)
+
+
+def test_options_that_there_are_not() -> None:
+    """They are refused where they are written, with what there is."""
+    with pytest.raises(DefinitionError, match=r"no option inputs[\s\S]*engine, gradient[\s\S]*leave inputs out"):
+        rg.subgraph(inputs=tf.TensorSpec([]))
+    with pytest.raises(DefinitionError, match=r"is for a function[\s\S]*by their names"):
+        rg.subgraph(tf.TensorSpec([]))  # type: ignore[call-overload]
+    with pytest.raises(
+        DefinitionError, match=r"the name of a SubGraph is a string[\s\S]*@rg.subgraph above a function"
+    ):
+        rg.SubGraph(lambda n: n)  # type: ignore[arg-type]
+
+
+def test_a_function_of_tensorflow_around_it() -> None:
+    """The name in the body is then that of the outer one."""
+
+    @tf.function
+    @rg.subgraph
+    def count(n):  # type: ignore[no-untyped-def]
+        if n < 1:
+            return 0
+        return 1 + count(n - 1)
+
+    with pytest.raises(DefinitionError, match=r"a tf.function around it[\s\S]*no other decorator above"):
+        count(tf.constant(3))
+
+
+def test_operations_are_of_the_lines_of_the_body() -> None:
+    """An error while it runs names the line that AutoGraph's code was made from."""
+    weights = tf.ones([3, 4])
+
+    @rg.subgraph
+    def scaled(n, x):  # type: ignore[no-untyped-def]
+        if n < 1:
+            return x
+        return tf.matmul(scaled(n - 1, x), weights)
+
+    line = scaled.__wrapped__.__code__.co_firstlineno + 4
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"test_decorator.py:{line}\)\n"):
+        scaled(tf.constant(3), tf.ones([1, 2]))
