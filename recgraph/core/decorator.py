@@ -71,8 +71,8 @@ def subgraph(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         **options: options of `SubGraph`: `name`, `outputs`, `engine`, `gradient`, `max_depth`, `optimize`.
 
     Returns:
-        A callable with `map` (as of `SubGraph`) and `subgraphs`, the SubGraphs created so far. In a class it is a method,
-        for which each object has SubGraphs of its own.
+        A callable with `map` (as of `SubGraph`) and `subgraphs`, the SubGraphs created so far. In a class it is a
+        method, for which each object has SubGraphs of its own.
 
     Raises:
         DefinitionError: for an unknown option; on a call, if the outputs cannot be inferred, with what to declare.
