@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, overload
 
+import tensorflow as tf
+
 from recgraph import explaining
 from recgraph.auto import Automatic
 from recgraph.coexec import Coexecuted, Execution
@@ -46,6 +48,19 @@ class Function(Protocol[P, R_co]):
 
 
 _MODES: Final = ("auto", "speculate", "coexec")
+
+
+def _refused(fn: Any) -> str:
+    """Why something is no function that can be converted; "" for those that are."""
+    if not callable(fn):
+        return f"fn must be callable, got {fn!r}"
+    if isinstance(fn, type):
+        return f"fn is a class, {fn.__qualname__}: decorate its methods"
+    if isinstance(fn, tf.types.experimental.PolymorphicFunction):
+        return "fn is a tf.function, which runs Python code only once: leave out @tf.function, or give its python_function"
+    if isinstance(fn, Automatic | Speculated | Coexecuted):
+        return f"fn is what rg.function has made already: {fn!r}"
+    return ""
 
 
 def _named(called: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,7 +128,8 @@ def function(
         A callable with the signature of `fn` and a method `explain()`: what was assumed, how calls run, and why.
 
     Raises:
-        SignatureError: the mode is unknown, `xla` is used with another mode than "coexec", or `fn` is not callable.
+        SignatureError: the mode is unknown, `xla` is used with another mode than "coexec", or `fn` is not callable, a
+            class, or a function that is converted already.
 
     Examples:
         >>> import tensorflow as tf, recgraph as rg
@@ -129,8 +145,8 @@ def function(
         raise SignatureError(f"xla=True needs mode='coexec', got mode={mode!r}")
     if fn is None:
         return lambda late: function(late, mode=mode, strict=strict, optimizations=optimizations, xla=xla)
-    if not callable(fn):
-        raise SignatureError(f"fn must be callable, got {fn!r}")
+    if reason := _refused(fn):
+        raise SignatureError(reason)
     if not hasattr(fn, "__qualname__"):
         fn = _named(fn)
     sources.keep(fn)

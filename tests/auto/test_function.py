@@ -328,3 +328,20 @@ def test_a_step_of_thousands_of_operations_is_not_made_a_graph_beside_python() -
         way.run(tf.ones([2]))
     assert way.given_up == "steps contain more than 4000 different operations"
     assert way.coexecuted.phases.counts == {"traced": 1, "coexecuted": 0, "left": 0, "eager": 0}
+
+
+def test_what_is_no_function_to_convert() -> None:
+    """Classes and what is converted already are refused where they are decorated."""
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        return x + 1
+
+    for wrong, reason in [
+        (3, "must be callable"),
+        (Exception, "decorate its methods"),
+        (tf.function(step), "python_function"),
+        (rg.function(step), "made already"),
+        (rg.function(step, mode="coexec"), "made already"),
+    ]:
+        with pytest.raises(SignatureError, match=reason):
+            rg.function(wrong)  # type: ignore[call-overload]
