@@ -57,7 +57,7 @@ def _refused(fn: Any) -> str:
     if isinstance(fn, type):
         return f"fn is a class, {fn.__qualname__}: decorate its methods"
     if isinstance(fn, tf.types.experimental.PolymorphicFunction):
-        return "fn is a tf.function, which runs Python code only once: leave out @tf.function, or give its python_function"
+        return "fn is a tf.function, which runs Python code once: leave out @tf.function, or give its python_function"
     if isinstance(fn, Automatic | Speculated | Coexecuted):
         return f"fn is what rg.function has made already: {fn!r}"
     return ""
