@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
 import tensorflow as tf
 
-from recgraph.core import origin
+from recgraph import tf_private
+from recgraph.core import origin, regions
 from recgraph.errors import BranchError
 
 
@@ -29,6 +31,22 @@ def explain(name: str, error: BaseException, trace: TracebackType | None) -> Bra
         expected="the same structure and the same dtypes from every branch",
         next_step="return the same structure from every branch; tf.cast makes dtypes equal",
     )
+
+
+def results(tensor: tf.Tensor) -> Iterator[tf.Tensor]:
+    """What may come out as a tensor: where branches give it, the result of each of them, however deep they stand."""
+    if not tf_private.is_graph_tensor(tensor):
+        yield tensor
+        return
+    if tensor.op.type == "Identity":
+        yield from results(tensor.op.inputs[0])
+        return
+    region = regions.region_of(tensor.op)
+    if region is None or region.kind not in (regions.IF, regions.CASE):
+        yield tensor
+        return
+    for graph in region.graphs:
+        yield from results(graph.outputs[tensor.value_index])
 
 
 class _BranchLeaf:

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import base_case, listing, origin, regions, signature
+from recgraph.core import base_case, branches, listing, origin, signature
 from recgraph.core.subgraph import SubGraph
 from recgraph.cpython import sources
 from recgraph.errors import BranchError, DefinitionError, RecgraphError, SignatureError
@@ -482,14 +482,10 @@ def _zeros(spec: tf.TensorSpec) -> tf.Tensor:
 
 def _shape_in_some_branch(tensor: tf.Tensor) -> tf.TensorShape:
     """The shape of a tensor or, if that is unknown, what one of the branches that give it knows."""
-    shape = tensor.shape
-    if shape.rank is None and tensor.op.type == "Identity":
-        return _shape_in_some_branch(tensor.op.inputs[0])
-    region = regions.region_of(tensor.op) if shape.rank is None else None
-    if region is None or region.kind not in (regions.IF, regions.CASE):
-        return shape
-    found = (_shape_in_some_branch(graph.outputs[tensor.value_index]) for graph in region.graphs)
-    return next((one for one in found if one.rank is not None), shape)
+    if tensor.shape.rank is not None:
+        return tensor.shape
+    known = (result.shape for result in branches.results(tensor) if result.shape.rank is not None)
+    return next(known, tensor.shape)
 
 
 def _without_name(spec: tf.TensorSpec) -> tf.TensorSpec:

@@ -6,6 +6,7 @@ What calls, links and differentiates SubGraphs knows definitions. `SubGraph` is 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import threading
 import weakref
@@ -211,9 +212,10 @@ class Definition:
             )
         if self._output_structure is not None:
             raise DefinitionError(f"{self.name}: output() was called twice", where=origin.here())
-        tensors = tf.nest.map_structure(lambda leaf: self._control.mark_as_return(_as_tensor(self, leaf)), value)
+        tensors = tf.nest.map_structure(functools.partial(_as_tensor, self), value)
         if check:
-            self._check_outputs(tensors)
+            tensors = self._checked_outputs(tensors)
+        tensors = tf.nest.map_structure(self._control.mark_as_return, tensors)
         self._output_structure = tf.nest.map_structure(lambda leaf: 0, tensors)
         body.outputs = tf.nest.flatten(tensors)
 
@@ -225,14 +227,15 @@ class Definition:
             )
         return self._body
 
-    def _check_outputs(self, tensors: Any) -> None:
+    def _checked_outputs(self, tensors: Any) -> Any:
+        """The same; what only shows when it runs is checked then."""
         actual = [signature.spec_of(tensor) for tensor in tf.nest.flatten(tensors)]
         if self._declared_outputs is not None:
             expected, why = self._declared_outputs, "the outputs that were declared"
         elif self._assumed_call is not None:
             expected, why = _ASSUMED_OUTPUT, f"what the call at {self._assumed_call} was assumed to return"
         else:
-            return
+            return tensors
         try:
             tf.nest.assert_same_structure(expected, tensors, check_types=False)
             fit = all(signature.fits(d, a) for d, a in zip(tf.nest.flatten(expected), actual, strict=True))
@@ -247,6 +250,19 @@ class Definition:
                 expected=signature.describe(expected),
                 next_step=f"declare it: SubGraph({self.name!r}, outputs={declaration})",
             )
+        pairs = list(zip(tf.nest.flatten(tensors), tf.nest.flatten(expected), strict=True))
+        for tensor, spec in pairs:
+            for result in branches.results(tensor):
+                if not spec.shape.is_compatible_with(result.shape):
+                    raise SignatureError(
+                        f"{self.name}: a branch does not give {why}",
+                        where=origin.of_operation(result.op) or origin.here(),
+                        found=signature.describe(result),
+                        expected=signature.describe(spec),
+                        next_step="give it that shape in every branch, or declare None where its sizes differ",
+                    )
+        checked = [signature.ensured(tensor, spec.shape, "output_as_declared") for tensor, spec in pairs]
+        return tf.nest.pack_sequence_as(tensors, checked)
 
     # Signature.
 

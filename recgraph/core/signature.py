@@ -188,7 +188,20 @@ def _to_tensor(name: str, index: int, value: Any, spec: tf.TensorSpec, rows: boo
             expected=wanted,
             next_step="convert the argument, or change the input's dtype or shape",
         )
-    return tensor
+    return ensured(tensor, shape, "argument_as_declared")
+
+
+def ensured(tensor: tf.Tensor, shape: tf.TensorShape, name: str) -> tf.Tensor:
+    """The tensor, checked at run time where its static shape does not say that it has a shape.
+
+    What follows is made for that shape: sizes of others would be silently wrong.
+    """
+    known = tensor.shape
+    if shape.rank is None or (
+        known.rank is not None and all(s is None or k is not None for s, k in zip(shape, known, strict=True))
+    ):
+        return tensor
+    return tf.ensure_shape(tensor, shape, name)
 
 
 def _rows_of(shape: tf.TensorShape) -> tf.TensorShape:
