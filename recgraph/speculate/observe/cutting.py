@@ -21,6 +21,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from recgraph.cpython.parsing import copied
 from recgraph.speculate.observe.bindings import Bindings, captured, may_catch, mentioned, stored
 from recgraph.speculate.observe.compiling import LOOKING, compiled, hooked, with_hook
 from recgraph.speculate.observe.syntax import Syntax, names_of, names_of_block, parameters_of
@@ -67,7 +68,7 @@ class Cutter:
         """The function in which everything but the statements of some sites, and what is around them, is in parts."""
         node = copy.copy(self.syntax.node)
         assert isinstance(node, ast.FunctionDef)
-        node.args, node.body = copy.deepcopy(node.args), self._block(node.body, left, False)
+        node.args, node.body = copied(node.args), self._block(node.body, left, False)
         self.declare(node)
         return node
 
@@ -90,7 +91,7 @@ class Cutter:
         if len(runs) != 1 or not runs[0][0] or not any(isinstance(n, ast.Call) for s in loop.body for n in ast.walk(s)):
             return None
         body = self._part(loop.body, True, stored(loop.target))
-        return ast.copy_location(ast.For(copy.deepcopy(loop.target), loop.iter, body, []), loop)
+        return ast.copy_location(ast.For(copied(loop.target), loop.iter, body, []), loop)
 
     def _block(self, statements: list[ast.stmt], left: frozenset[int], in_loop: bool) -> list[ast.stmt]:
         made: list[ast.stmt] = []
@@ -98,7 +99,7 @@ class Cutter:
             if moves and any(isinstance(n, _WORK) for s in run for n in ast.walk(s)):
                 made += self._part(run, in_loop)
             elif moves:
-                made += copy.deepcopy(run)
+                made += copied(run)
             else:
                 made += [self._left(statement, left, in_loop) for statement in run]
         return made
@@ -114,7 +115,7 @@ class Cutter:
             elif name in ("handlers", "cases"):
                 setattr(made, name, [self._left(one, left, in_loop) for one in value])
             else:
-                setattr(made, name, copy.deepcopy(value))
+                setattr(made, name, copied(value))
         return made
 
     def _runs(self, statements: list[ast.stmt], left: frozenset[int]) -> Iterator[tuple[bool, list[ast.stmt]]]:
@@ -168,7 +169,7 @@ class Cutter:
         self, name: str, run: list[ast.stmt], arguments: list[str], shared: list[str], ways: set[int]
     ) -> ast.FunctionDef:
         leaving = _Leaving(_RETURNS in ways)
-        body = [part for s in copy.deepcopy(run) for part in _as_list(leaving.visit(_Undeclared().visit(s)))]
+        body = [part for s in copied(run) for part in _as_list(leaving.visit(_Undeclared().visit(s)))]
         if ways:
             body.append(leaving.end(_GOES_ON))
         inside = mentioned(run)

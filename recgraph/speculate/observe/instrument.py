@@ -7,7 +7,6 @@ numbers, with the function's own globals, closure and defaults: tracebacks and d
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 import types
 import weakref
@@ -16,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
+from recgraph.cpython.parsing import copied
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.compiling import LOOKING, compiled, hooked, with_code
 from recgraph.speculate.observe.cutting import Cutter, with_parts
@@ -189,7 +189,7 @@ def _instrumented(syntax: Syntax, code: types.CodeType, observer: Observer) -> t
     if code.co_flags & (0x20 | 0x80 | 0x200) or LOOKING & set(code.co_names):
         return None
     cutter = Cutter(syntax)
-    node = _Observing(syntax, cutter).visit(copy.deepcopy(syntax.node))
+    node = _Observing(syntax, cutter).visit(copied(syntax.node))
     if isinstance(node, ast.FunctionDef):
         if cutter.parts:
             cutter.declare(node)
@@ -352,7 +352,7 @@ class _Observing(ast.NodeTransformer):
         if isinstance(target, ast.Subscript):
             place = self._site(target, "index")
             target.slice = self._kept("index", hooked("indexed", place, target.slice), steps)
-        current = copy.deepcopy(target)
+        current = copied(target)
         current.ctx = ast.Load()
         self._kept("value", hooked("see", site, current), steps)
         name = "recgraph_value"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import copy
 import dataclasses
 import functools
 import inspect
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from recgraph.cpython import sources
+from recgraph.cpython.parsing import copied
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.Lambda
@@ -33,7 +33,8 @@ class Syntax:
     shared: frozenset[str] = frozenset()
 
     def __init__(self, node: FunctionNode, text: sources.Text, mangled: str) -> None:
-        self.node, self.filename, self.mangled = _copied(node), text.filename, mangled
+        # A tree of its own: a function inside of another has other numbers in the other's tree.
+        self.node, self.filename, self.mangled = copied(node), text.filename, mangled
         self.key = (text.name, node.lineno, node.col_offset)
         for number, part in enumerate(ast.walk(self.node)):
             part.site = number  # type: ignore[attr-defined]
@@ -79,23 +80,6 @@ class Syntax:
     def where(self, node: ast.AST) -> str:
         """The user's line of a node."""
         return f"{self.filename}:{getattr(node, 'lineno', self.node.lineno)}"
-
-
-def _copied(node: FunctionNode) -> FunctionNode:
-    """A tree of its own: a function inside of another has other numbers in the other's tree. It may be deep."""
-    made = copy.copy(node)
-    left: list[ast.AST] = [made]
-    while left:
-        parent = left.pop()
-        for name, value in ast.iter_fields(parent):
-            if isinstance(value, ast.AST):
-                left.append(copy.copy(value))
-                setattr(parent, name, left[-1])
-            elif isinstance(value, list):
-                members = [copy.copy(one) if isinstance(one, ast.AST) else one for one in value]
-                left += [one for one in members if isinstance(one, ast.AST)]
-                setattr(parent, name, members)
-    return made
 
 
 def site_of(syntax: Syntax, node: ast.AST, what: str = "value") -> tuple[object, ...]:
