@@ -500,6 +500,7 @@ BENCHMARKS = {"sst": "throughput", "keras": "fitting", "public": "public.command
         "coexec",
         "scaling",
         "substitution",
+        "networks",
     )
 }
 

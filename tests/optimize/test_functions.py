@@ -117,6 +117,27 @@ def test_an_input_that_is_reshaped_for_each_product_is_one(always: None) -> None
     assert_close(computed(optimized, [x], w), computed(attention, [x], w))
 
 
+def test_a_weight_that_several_steps_read_is_one_unless_it_changes_between(always: None) -> None:
+    (w,) = weights(1, 200)
+
+    @tf.function(autograph=False)
+    def steps(x: tf.Tensor, y: tf.Tensor) -> list[tf.Tensor]:
+        return [tf.tanh(x @ w), tf.sigmoid(y @ w)]
+
+    @tf.function(autograph=False)
+    def changing(x: tf.Tensor, y: tf.Tensor) -> list[tf.Tensor]:
+        first = tf.tanh(x @ w)
+        w.assign_add(tf.ones_like(w))
+        return [first, tf.sigmoid(y @ w)]
+
+    rows = list(tf.constant(np.random.default_rng(0).normal(size=(2, 1, 200), scale=0.1).astype(np.float32)))
+    optimized = rg.optimize(steps, *rows)
+    assert products(optimized) == 1
+    assert_close(computed(optimized, rows, [w]), computed(steps, rows, [w]))
+    found = graphs.rewritten(changing.get_concrete_function(*rows).graph, 2, 60.0)
+    assert found.graph is None
+
+
 def test_weights_that_change_between_calls_are_read_anew(always: None) -> None:
     """What is put together is kept only as long as the weights are the same."""
     w = weights(2)

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from recgraph.optimize import choosing, evaluate, terms
 from recgraph.optimize.arithmetic import Reals
 from recgraph.optimize.axioms import axioms
+from recgraph.optimize.bridge import measuring
 from recgraph.optimize.costs import Costs, key_of
 from recgraph.optimize.pieces import steps
 from recgraph.optimize.problem import UNKNOWN, Leaf, Problem
@@ -169,7 +170,10 @@ def test_measured_costs_decide(tmp_path: Path) -> None:
     merged = Apply(
         "matmul", (), (TensorVariable("x"), Apply("concat", (1,), (TensorVariable("w"), TensorVariable("v"))))
     )
-    slow = Costs({key_of(merged, [(1, 8, 1, 1), (8, 16, 1, 1)], "float32"): 1.0})
+    slow = Costs({
+        key_of(merged, [(1, 8, 1, 1), (8, 16, 1, 1)], "float32"): 1.0,
+        key_of(merged, [(1, 8, 1, 1), (8, 8, 1, 1)], "float32"): 1e-6,
+    })  # fmt: skip
     path = slow.write(tmp_path / "costs.json")
     read = Costs.read(path)
     assert read.measured == slow.measured
@@ -177,6 +181,63 @@ def test_measured_costs_decide(tmp_path: Path) -> None:
     assert Costs.read(tmp_path / "missing.json").measured == {}
     (tmp_path / "damaged.json").write_text("{")
     assert Costs.read(tmp_path / "damaged.json").measured == {}
+
+
+def test_costs_of_what_was_not_measured_follow_from_what_is_like_it() -> None:
+    """The same operator of the sizes that are nearest; other operators are guessed as before."""
+    given, x, w = problem("x @ w"), TensorVariable("x"), TensorVariable("w")
+    product = Apply("matmul", (), (x, w))
+    guessed = Costs().of_step(given, product)
+    measured = {
+        key_of(product, [(1, 8, 1, 1), (8, 7, 1, 1)], "float32"): 50 * guessed,
+        key_of(product, [(64, 800, 1, 1), (800, 800, 1, 1)], "float32"): 1e-9,
+        "damaged": 1.0,
+    }
+    costs = Costs(measured)
+    assert 25 * guessed < costs.of_step(given, product) < 100 * guessed
+    assert costs.of_step(given, Apply("map", ("TANH",), (x,))) == Costs().of_step(given, Apply("map", ("TANH",), (x,)))
+
+
+def test_what_all_steps_of_a_recurrent_network_use_is_read_once() -> None:
+    """Products by one weight become one, those of one input, too, and so do the functions of what comes of them; a
+    state is still computed from the one before."""
+    steps, gates, size = 3, 4, 256
+    leaves = {f"x{t}": Leaf((1, size, 1, 1)) for t in range(steps)} | {"h": Leaf((1, size, 1, 1))}
+    leaves |= {f"{name}{i}": Leaf((size, size, 1, 1), True) for name in "wu" for i in range(gates)}
+    state = "h"
+    for t in range(steps):
+        a, b, c, d = (f"tanh(x{t} @ w{i} + {state} @ u{i})" for i in range(gates))
+        state = f"(({a} + {b}) * ({c} + {d}))"
+    given = Problem((terms.read_term(state),), leaves)
+    found = search()(given, Costs(), 60.0)
+    assert counted(given, given.roots, "matmul") == 2 * steps * gates
+    assert counted(given, found.roots, "matmul") == 1 + steps
+    assert counted(given, found.roots, "map") == steps
+    random = np.random.default_rng(0)
+    tensors = {name: random.normal(0, 0.1, size=(2, *leaf.dims)) for name, leaf in leaves.items()}
+    before, after = (
+        evaluate.values(list(terms.subterms(*one.roots)), tensors, {}, Reals())[one.roots[0]] for one in (given, found)
+    )
+    np.testing.assert_allclose(before, after, rtol=1e-9, atol=1e-9)
+
+
+def test_measured_operators_run() -> None:
+    """TensorFlow leaves out what nobody uses: a large product would cost as little as a small one."""
+    x, y = TensorVariable("x"), TensorVariable("y")
+    small = measuring._seconds(Apply("matmul", (), (x, y)), [(1, 8, 1, 1), (8, 8, 1, 1)])
+    large = measuring._seconds(Apply("matmul", (), (x, y)), [(64, 512, 1, 1), (512, 512, 1, 1)])
+    assert large > 20 * small
+
+
+def test_parts_of_parts_have_one_form() -> None:
+    """Whichever axis is cut first."""
+    given = problem()
+    given.declare("z", Leaf((4, 4, 1, 1)))
+    for outer, inner in itertools.product(("first", "rest"), repeat=2):
+        one, other = f"{outer}(0, 1, {inner}(1, 2, z))", f"{inner}(1, 2, {outer}(0, 1, z))"
+        made = [given.shared(terms.read_term(text)) for text in (one, other)]
+        assert made[0] is made[1]
+        assert str(made[0]) == other
 
 
 def test_measuring_writes_what_searches_read(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from recgraph import defects, logs, ops, tf_private
 from recgraph.errors import RecgraphError
 from recgraph.explaining import Explanation
-from recgraph.optimize.bridge import graphs
+from recgraph.optimize.bridge import graphs, measuring
 
 _LOG = logs.logger("optimize")
 
@@ -225,7 +225,5 @@ def _in_turns(calls: list[Callable[[], None]], seconds: float) -> tuple[float, f
     end = time.perf_counter() + seconds
     while len(times[0]) < _FEWEST or len(times[0]) < _MOST and time.perf_counter() < end:
         for call, own in zip(calls, times, strict=True):
-            start = time.perf_counter()
-            call()
-            own.append(time.perf_counter() - start)
+            own.append(measuring.seconds_of(call))
     return statistics.median(times[0]), statistics.median(times[1]), len(times[0])

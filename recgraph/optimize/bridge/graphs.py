@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import ops, tf_private
 from recgraph.core import regions
 from recgraph.core.regions import CALL, WHILE, Region
 from recgraph.optimize import choosing
@@ -155,15 +155,18 @@ def _fixed_tensors(graph: Any, fixed_inputs: frozenset[int]) -> Callable[[tf.Ten
 
 
 def _representatives(graph: Any) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Of tensors that equal operations compute of equal tensors, the first: a reshaped input of several layers."""
+    """Of tensors that equal operations compute of equal tensors, the first: a reshaped input of several layers, or a
+    variable that is read for each step of a recurrent one, where nothing in the graph writes."""
     first: dict[Any, tf.Operation] = {}
+    writes = any(map(ops.effects, graph.get_operations()))
     stands_for: dict[int, tf.Tensor] = {}
 
     def same(tensor: tf.Tensor) -> tf.Tensor:
         return stands_for.get(id(tensor), tensor)
 
     for op in graph.get_operations():
-        if op.control_inputs or tf_private.is_stateful(op) or op.type == "Placeholder" or not op.outputs:
+        is_pure = not tf_private.is_stateful(op) or op.type == "ReadVariableOp" and not writes
+        if op.control_inputs or not is_pure or op.type == "Placeholder" or not op.outputs:
             continue
         if op.type == "Const" and (op.outputs[0].shape.num_elements() or 0) > _FEW:
             continue
