@@ -477,13 +477,17 @@ def measure_operators(rows: tuple[int, ...], sizes: tuple[int, ...], out: Path |
 @click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the new SavedModel; another one than FOLDER.")
 @click.option("--seconds", type=click.FloatRange(0.0), default=10.0, show_default=True, help="For each signature.")
-def optimize_model(folder: Path, out: Path, seconds: float) -> None:
+@click.option(
+    "--search", type=click.Choice(("backtracking", "saturation")), default="backtracking", show_default=True,
+    help="Saturation applies all substitutions at once, and needs egglog.",
+)  # fmt: skip
+def optimize_model(folder: Path, out: Path, seconds: float, search: str) -> None:
     """Make the signatures of a SavedModel faster, where that is measured: `import recgraph` before it is loaded."""
     from recgraph.optimize.bridge import console
 
     if out.resolve() == folder.resolve():
         raise click.UsageError("--out must be another folder than the SavedModel's")
-    console.model(folder, out, seconds)
+    console.model(folder, out, seconds, search)
 
 
 # The module of each.

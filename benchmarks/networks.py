@@ -25,7 +25,7 @@ PUBLISHED = {
     "inception_v3": ((1.063, None), (1.100, None)),
     "nasnet_a": ((1.019, 1226.0), (1.073, 10.6)),
 }
-SEARCHES = ("backtracking",)
+SEARCHES = ("backtracking", "saturation")
 Call = Callable[[], tf.Tensor]
 
 
@@ -46,7 +46,7 @@ def contenders(name: str, seconds: float) -> tuple[dict[str, Call], dict[str, di
     found, searches = {"tensorflow": plain, "xla": compiled(True)}, {}
     for way in SEARCHES:
         start = time.perf_counter()
-        found[way] = rg.optimize(plain, *inputs, seconds=seconds, gradients=False)
+        found[way] = rg.optimize(plain, *inputs, seconds=seconds, gradients=False, search=way)
         lines = found[way].explain().splitlines()[1:]
         searches[way] = {
             "seconds": time.perf_counter() - start, "is_rewritten": found[way].is_rewritten, "lines": lines,

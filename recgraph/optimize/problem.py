@@ -13,7 +13,7 @@ from recgraph.optimize.terms import Apply, Equation, Extent, Size, SizeSum, Tens
 
 # Sizes that are not known are numbers from here on, each another one: none of them is equal to another size.
 UNKNOWN = 1_000_000_007
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
+COMPARE: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip
 _COMMUTE = ("ADD", "MUL", "MAX")
@@ -237,7 +237,7 @@ def _fits(
     try:
         for condition in rule.conditions:
             left, right = (number(problem, size, tensors, sizes) for size in (condition.left, condition.right))
-            if not _COMPARE[condition.comparison](left, right):
+            if not COMPARE[condition.comparison](left, right):
                 return False
         return all(instantiate(problem, one, tensors, sizes) == place for one, place in _computed(rule, places))
     except IllFormed:

@@ -81,7 +81,7 @@ class Backtracking:
         before = costs.of(given, given.roots)
         best, best_cost, best_steps = given.roots, before, tuple[str, ...]()
         seen, numbers, looked_at = set[Roots](), itertools.count(), 0
-        queue: list[tuple[float, int, int, _Draft]] = [(before, 0, next(numbers), _Draft(given.roots, {}, ()))]
+        queue: list[tuple[float, int, int, Draft]] = [(before, 0, next(numbers), Draft(given.roots, {}, ()))]
         last = tried = 0
         while queue and tried < self.budget and tried - last <= self.stall:
             if time.thread_time() - start > seconds:
@@ -99,28 +99,28 @@ class Backtracking:
             if cost < best_cost * (1 - 1e-9):
                 best, best_cost, best_steps, last = roots, cost, draft.steps, tried
             tried += 1
-            state = _State(given, costs, roots)
+            state = State(given, costs, roots)
             moves = []
             for move in indexed.moves(given, state):
                 moves.append(move)
                 if len(moves) % 100 == 0 and time.thread_time() - start > seconds:
                     break
-            for chosen in [*([one] for one in moves), *_together(moves)]:
+            for chosen in [*([one] for one in moves), *together(moves)]:
                 estimate = cost + sum(one.gain for one in chosen)
                 if estimate < self.alpha * best_cost:
                     mapping = {place: made for one in chosen for place, made in one.mapping.items()}
                     steps = *draft.steps, *(str(one.rule) for one in chosen)
                     unlike = strangers + sum(one.are_strangers for one in chosen)
-                    heapq.heappush(queue, (estimate, unlike, -next(numbers), _Draft(roots, mapping, steps, chosen)))
+                    heapq.heappush(queue, (estimate, unlike, -next(numbers), Draft(roots, mapping, steps, chosen)))
         return SearchResult(best, before, best_cost, best_steps, looked_at, time.thread_time() - start)
 
 
 @dataclass(frozen=True, eq=False)
-class _Move:
+class Move:
     """A substitution at a place.
 
     Attributes:
-        rule: the substitution.
+        rule: the substitution, or what is done.
         mapping: what stands in the place of what.
         gone: terms that nothing uses any more.
         gain: seconds, estimated; negative if it is cheaper.
@@ -128,7 +128,7 @@ class _Move:
         order: where the places are used first: of moves that gain the same, those whose results meet are made alike.
     """
 
-    rule: Equation
+    rule: Equation | str
     mapping: dict[Term, Term]
     gone: frozenset[Term]
     gain: float
@@ -136,20 +136,20 @@ class _Move:
     order: tuple[int, ...]
 
 
-def _together(moves: list[_Move]) -> Iterator[list[_Move]]:
+def together(moves: list[Move], share: float = 0.5) -> Iterator[list[Move]]:
     """Moves that may be made at once: those that gain most, and those of each substitution.
 
-    What gains little would take the places of what gains much in the next round.
+    What gains little would take the places of what gains much in the next round: less than a share of the most.
     """
     most = min((move.gain for move in moves), default=0.0)
-    yield _disjoint([move for move in moves if move.gain < most / 2])
-    by_rule: dict[Equation, list[_Move]] = {}
+    yield _disjoint([move for move in moves if move.gain < share * most])
+    by_rule: dict[Equation | str, list[Move]] = {}
     for move in moves:
         by_rule.setdefault(move.rule, []).append(move)
     yield from map(_disjoint, by_rule.values())
 
 
-def _disjoint(moves: list[_Move]) -> list[_Move]:
+def _disjoint(moves: list[Move]) -> list[Move]:
     """The best of some moves that do not replace the same terms; none where that is a single one."""
     taken: set[Term] = set()
     chosen = []
@@ -161,7 +161,7 @@ def _disjoint(moves: list[_Move]) -> list[_Move]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Draft:
+class Draft:
     """A graph that is not made yet.
 
     Attributes:
@@ -174,7 +174,7 @@ class _Draft:
     roots: Roots
     mapping: dict[Term, Term]
     steps: tuple[str, ...]
-    moves: Sequence[_Move] = ()
+    moves: Sequence[Move] = ()
 
     def finished(self, given: Problem) -> Roots | None:
         """The graph. Of several moves those are left out with which a term would wait for itself."""
@@ -190,16 +190,18 @@ class _Draft:
         return None
 
 
-class _State:
+class State:
     """A graph with what is known of its terms.
 
     Attributes:
         roots: its results.
         places: its operators.
+        uses: which functions are applied to a term.
+        steps: what is run, in order.
     """
 
     def __init__(self, given: Problem, costs: Costs, roots: Roots) -> None:
-        self.roots, self.places = roots, problem.Places(given, roots)
+        self.roots, self.places, self.uses = roots, problem.Places(given, roots), _Uses(roots)
         self._given, self._costs = given, costs
         self.steps = list(pieces.steps(given, roots))
         self._uses: dict[Term, int] = {}
@@ -234,6 +236,19 @@ class _State:
     def _count_part(self, parts: dict[tuple[Term, int], int], term: Apply, by: int) -> None:
         one = pieces.cut(self._given, term)
         parts[one.whole, one.axis] = parts.get((one.whole, one.axis), 0) + by
+
+    def would_wait(self, mapping: Mapping[Term, Term]) -> bool:
+        """Whether what stands in the place of terms is computed from some of these."""
+        places = sum(self._numbers.get(place, 0) for place in mapping)
+        seen, stack = set[Term](), list(mapping.values())
+        while stack:
+            term = stack.pop()
+            if self._needs.get(term, 0) & places:
+                return True
+            if isinstance(term, Apply) and term not in seen and term not in self._needs:
+                seen.add(term)
+                stack += term.arguments
+        return False
 
     def wait_for_each_other(self, places: Iterable[Term]) -> bool:
         """Whether one of some terms is computed from another one."""
@@ -301,9 +316,8 @@ class Index:
             assert isinstance(first, Apply)
             self._by_head.setdefault((first.operator, _constant(first)), []).append(rule)
 
-    def moves(self, given: Problem, state: _State) -> Iterator[_Move]:
+    def moves(self, given: Problem, state: State) -> Iterator[Move]:
         """Each substitution at each place in a graph."""
-        uses = _Uses(state.roots)
         for term in terms.subterms(*state.roots):
             if not isinstance(term, Apply) or given.is_fixed(term):
                 continue
@@ -312,11 +326,11 @@ class Index:
                     for places, mapping in _applied(given, state, rule, term):
                         gain, gone = state.gain(mapping)
                         order = tuple(map(state.first_use, mapping))
-                        yield _Move(rule, mapping, gone, gain, len(set(map(uses, places))) > 1, order)
+                        yield Move(rule, mapping, gone, gain, len(set(map(state.uses, places))) > 1, order)
 
 
 def _applied(
-    given: Problem, state: _State, rule: Equation, term: Apply
+    given: Problem, state: State, rule: Equation, term: Apply
 ) -> Iterator[tuple[tuple[Term, ...], dict[Term, Term]]]:
     """What a substitution puts in the place of terms, the first of which is given."""
     for places, (tensors, sizes) in state.places.matches(rule, term):

@@ -52,16 +52,19 @@ def computed(call: Any, arguments: list[Any], variables: list[tf.Variable]) -> l
     return [np.asarray(tf.convert_to_tensor(one)) for one in (*results, *gradients)]
 
 
+@pytest.mark.parametrize("search", list(graphs.SEARCHES))
 @pytest.mark.parametrize("seed", range(SEED, SEED + GRAPHS))
-def test_random_functions_compute_the_same(seed: int, always: None, tmp_path: Path) -> None:
+def test_random_functions_compute_the_same(seed: int, search: str, always: None, tmp_path: Path) -> None:
     """With gradients, and from a SavedModel. RECGRAPH_TEST_PROGRAMS asks for more."""
+    if search == "saturation":
+        pytest.importorskip("egglog")
     network = RandomNetwork(seed)
     network.call = tf.function(network.cell, autograph=False)
     specs = [tf.TensorSpec([3, SIZE], name="x"), tf.TensorSpec([3, SIZE], name="y")]
     plain = network.call.get_concrete_function(*specs)
     rows = list(tf.constant(np.random.default_rng(seed).normal(size=(2, 3, SIZE)).astype(np.float32)))
     variables = network.trainable_variables
-    optimized = rg.optimize(plain)
+    optimized = rg.optimize(plain, search=search)
     assert optimized.structured_input_signature == plain.structured_input_signature
     assert_close(computed(optimized, rows, variables), computed(plain, rows, variables))
     network.optimized = optimized
@@ -245,6 +248,8 @@ def test_what_xla_compiles_is_left_as_it_is() -> None:
 def test_what_cannot_be_optimized_is_said() -> None:
     with pytest.raises(functions.OptimizeError, match="this cannot be optimized"):
         rg.optimize(len)
+    with pytest.raises(functions.OptimizeError, match="there is no such search"):
+        rg.optimize(len, search="fast")
     with pytest.raises(functions.OptimizeError, match="training=True needs gradients=True"):
         rg.optimize(len, training=True, gradients=False)
     w = weights(2)

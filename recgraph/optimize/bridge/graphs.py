@@ -17,7 +17,8 @@ from recgraph.optimize.bridge.copying import Copy, CopyPlan, Rewritten, inputs_o
 from recgraph.optimize.bridge.extraction import FLOATS, Extraction
 from recgraph.optimize.costs import Costs
 from recgraph.optimize.parts import InParts
-from recgraph.optimize.search import Backtracking, describe
+from recgraph.optimize.saturation import Saturation
+from recgraph.optimize.search import Backtracking, Search, describe
 from recgraph.optimize.terms import Apply, Term
 
 # Attributes of operations that are about names or shapes of another graph.
@@ -44,7 +45,9 @@ class RewrittenGraph:
     seconds: float = 0.0
 
 
-def rewritten(given: Any, outputs: int, seconds: float, gradients: bool = True) -> RewrittenGraph:
+def rewritten(
+    given: Any, outputs: int, seconds: float, gradients: bool = True, search: str = "backtracking"
+) -> RewrittenGraph:
     """A copy of a graph of a function in which substitutions were made, its branches, loops and functions included.
 
     Args:
@@ -52,6 +55,7 @@ def rewritten(given: Any, outputs: int, seconds: float, gradients: bool = True) 
         outputs: how many of its outputs count.
         seconds: of processor time that the search may take.
         gradients: whether the copy is to be differentiable where the graph is; if not, to ask for one is an error.
+        search: one of `SEARCHES`.
     """
     why = next(_obstacles(given, gradients), None)
     if why is not None:
@@ -59,7 +63,7 @@ def rewritten(given: Any, outputs: int, seconds: float, gradients: bool = True) 
     flat = CopiedGraph(given, CopyPlan({}))
     flat.fill_function(given, outputs)
     plan = CopyPlan({})
-    rewriting = _Rewriting(plan, seconds)
+    rewriting = _Rewriting(plan, seconds, search)
     rewriting.look_at(flat)
     if not plan.rewritten:
         return RewrittenGraph(None, ["substitutions: none makes the graph cheaper"], rewriting.spent)
@@ -94,16 +98,19 @@ def region_kind(op: tf.Operation) -> str:
     return "" if region is None else region.kind
 
 
+SEARCHES: dict[str, Callable[..., Search]] = {"backtracking": Backtracking, "saturation": Saturation}
+
+
 @cache
-def _search() -> InParts:
-    return InParts(Backtracking(choosing.rules()))
+def _search(name: str) -> InParts:
+    return InParts(SEARCHES[name](choosing.rules()))
 
 
 class _Rewriting:
     """The search for what to make anew in a graph and in its branches and loops."""
 
-    def __init__(self, plan: CopyPlan, seconds: float) -> None:
-        self.plan, self.lines = plan, list[str]()
+    def __init__(self, plan: CopyPlan, seconds: float, search: str) -> None:
+        self.plan, self.lines, self._search = plan, list[str](), _search(search)
         self.spent, self._seconds = 0.0, seconds
 
     def look_at(self, graph: Any, fixed_inputs: frozenset[int] = frozenset()) -> None:
@@ -130,7 +137,7 @@ class _Rewriting:
         problem = extraction.read(graph.outputs, graph.control_outputs or ())
         if problem is None:
             return
-        found = _search()(problem, Costs.read(), self._seconds - self.spent)
+        found = self._search(problem, Costs.read(), self._seconds - self.spent)
         self.spent += found.seconds
         if found.is_better:
             self.plan.rewritten[id(graph)] = Rewritten(extraction, problem, found.roots)
