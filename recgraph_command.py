@@ -29,7 +29,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 # Named here and not read from `recgraph.models`, which imports TensorFlow.
 MODELS = ["tree_lstm", "tree_gru", "tree_rnn", "mv_rnn", "rntn", "child_sum", "child_attention", "parser"]
-FAMILIES = ["products", "elementwise", "reductions", "cells", "images", "constants", "everything"]
+FAMILIES = ["products", "elementwise", "reductions", "cells", "images", "convolutions", "constants", "everything"]
 TASKS = ["fine", "binary", "relatedness", "parsing"]
 
 FILE = click.Path(dir_okay=False, path_type=Path)

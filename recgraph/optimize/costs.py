@@ -143,7 +143,8 @@ class Costs:
         parameters = [CONSTANTS[p] if isinstance(p, str) else int(str(p)) for p in term.parameters]
         work = OPERATORS[term.operator].cost(parameters, arguments, result)
         if term.operator in ("matmul", "conv"):
-            return guess.product + guess.products * work + guess.weight * _count(arguments[1])
+            read = guess.moved * _count(arguments[0]) + guess.weight * _count(arguments[1])
+            return guess.product + guess.products * work + read
         if term.operator == "map":
             return guess.start + guess.function * work
         if term.operator in _ELEMENTWISE:

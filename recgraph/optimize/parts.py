@@ -26,7 +26,7 @@ class InParts:
     """
 
     search: Search
-    largest: int = 400
+    largest: int = 1000
     _known: dict[_Key, SearchResult] = field(default_factory=dict)
 
     def __call__(self, given: Problem, costs: Costs, seconds: float) -> SearchResult:

@@ -112,6 +112,11 @@ def _turned(axis: int, size: str) -> str:
     return f"(D {' '.join(size if i == axis else f'x{i}' for i in range(AXES))})"
 
 
+def _window(axis: int, stride: int, padding: str) -> str:
+    size = f"x{axis}" if padding == "SAME" else f"(- (+ x{axis} 1) y{axis - 1})"
+    return f"(/ (+ {size} {stride - 1}) {stride})"
+
+
 _X, _Y = "(= (D x0 x1 x2 x3) (dims x))", "(= (D y0 y1 y2 y3) (dims y))"
 _SAME = "(D x0 x1 x2 x3)"
 _SHAPES = [
@@ -122,6 +127,11 @@ _SHAPES = [
     _shape("(o_gain a x u)", _X, _SAME),
     _shape("(o_matmul x y)", f"{_X} {_Y}", "(D x0 y1 1 1)"),
     _shape("(o_transpose x)", _X, "(D x1 x0 1 1)"),
+    *(
+        _shape(f"(o_conv g {s} {CONSTANTS[p]} c x y)", f"{_X} {_Y}", f"(D x0 {_window(1, s, p)} {_window(2, s, p)} y3)")
+        for s in range(1, 5)
+        for p in ("SAME", "VALID")
+    ),
     *(_shape(f"(o_concat {a} x y)", f"{_X} {_Y}", _turned(a, f"(+ x{a} y{a})")) for a in range(AXES)),
     *(_shape(f"(o_first {a} n x)", _X, _turned(a, "n")) for a in range(AXES)),
     *(_shape(f"(o_rest {a} n x)", _X, _turned(a, f"(- x{a} n)")) for a in range(AXES)),

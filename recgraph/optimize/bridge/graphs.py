@@ -129,11 +129,11 @@ class _Rewriting:
                 self.look_at(inner, frozenset(id(t) for t, fixed in zip(inner.inputs, same, strict=False) if fixed))
 
     def _improve(self, graph: Any, is_fixed: Callable[[tf.Tensor], bool]) -> None:
-        products = [op.outputs[0].dtype for op in graph.get_operations() if op.type == "MatMul"]
+        products = [op.outputs[0].dtype for op in graph.get_operations() if op.type in ("MatMul", "Conv2D")]
         products = [dtype for dtype in products if dtype in FLOATS]
         if len(products) < 2 or self.spent >= self._seconds:
             return
-        extraction = Extraction(graph, products[0], is_fixed, _representatives(graph))
+        extraction = Extraction(graph, products[0], is_fixed, _representatives(graph), has_images=True)
         problem = extraction.read(graph.outputs, graph.control_outputs or ())
         if problem is None:
             return
@@ -150,13 +150,19 @@ class _Rewriting:
 
 
 def _fixed_tensors(graph: Any, fixed_inputs: frozenset[int]) -> Callable[[tf.Tensor], bool]:
-    """Whether a tensor is likely to be the same in each call, and to lie in the same memory: a weight."""
+    """Whether a tensor is likely to be the same in each call: a weight, that lies in the same memory, or a vector that
+    is computed of weights, as those of a normalisation are."""
     captured = {id(inner) for _, inner in getattr(graph, "captures", ())} | fixed_inputs
 
     def is_fixed(tensor: tf.Tensor) -> bool:
         while tensor.op.type in ("Identity", "Reshape", "ReadVariableOp"):
             tensor = tensor.op.inputs[0]
-        return id(tensor) in captured or tensor.op.type == "Const"
+        if id(tensor) in captured or tensor.op.type == "Const":
+            return True
+        sizes: list[Any] = tensor.shape.as_list() if tensor.shape.rank is not None else [None]
+        is_row = None not in sizes and sum(size > 1 for size in sizes) <= 1
+        is_pure = bool(tensor.op.inputs) and not tf_private.is_stateful(tensor.op)
+        return is_row and is_pure and all(map(is_fixed, tensor.op.inputs))
 
     return is_fixed
 
