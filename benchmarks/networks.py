@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import recgraph as rg
 from recgraph.benchmarks import measure, report
 from recgraph.benchmarks.architectures import ARCHITECTURES
 from recgraph.benchmarks.options import Several
+from recgraph.optimize.bridge.measuring import seconds_of
 
 # How much faster than the graph that is given, on a GPU, and seconds of search, by backtracking (Jia et al., SOSP 2019)
 # and by equality saturation (Yang et al., MLSys 2021, who measured both).
@@ -25,7 +27,8 @@ PUBLISHED = {
     "inception_v3": ((1.063, None), (1.100, None)),
     "nasnet_a": ((1.019, 1226.0), (1.073, 10.6)),
 }
-SEARCHES = ("backtracking", "saturation")
+# Saturation needs a library that is optional.
+SEARCHES = ("backtracking", *(["saturation"] if importlib.util.find_spec("egglog") else []))
 Call = Callable[[], tf.Tensor]
 
 
@@ -60,11 +63,11 @@ def contenders(name: str, seconds: float) -> tuple[dict[str, Call], dict[str, di
 
 
 def pace(call: Call, seconds: float) -> Callable[[], float]:
-    """Measures calls a second for about some time, by the median of its calls."""
+    """Measures calls a second for about some time, by the median of its calls, each as `seconds_of` has it."""
     count = max(3, int(seconds * measure.speed(1.0, call)))
 
     def run() -> float:
-        return float(np.median([measure.speed(1.0, call) for _ in range(count)]))
+        return 1 / float(np.median([seconds_of(call) for _ in range(count)]))
 
     return run
 

@@ -116,6 +116,8 @@ class Costs:
 
     def of_step(self, problem: Problem, term: Apply) -> float:
         """Seconds for one operator: as measured, or guessed and corrected by what was measured of similar ones."""
+        if _is_fused(term):
+            return 0.0
         guess = self._guess(problem, term)
         if not self.measured:
             return guess
@@ -152,6 +154,15 @@ class Costs:
         if pieces.is_part(term):
             return guess.cut + guess.moved * _count(result)
         return guess.start + guess.moved * (_count(result) if term.operator == "concat" else work)
+
+
+def _is_fused(term: Term) -> bool:
+    """Whether TensorFlow computes an operator together with the convolution before it: a bias, and a rectifier then."""
+    if not isinstance(term, Apply) or not term.arguments or not isinstance(inner := term.arguments[0], Apply):
+        return False
+    if term.operator == "bias":
+        return inner.operator == "conv"
+    return term.operator == "map" and term.parameters == ("RELU",) and (inner.operator == "conv" or _is_fused(inner))
 
 
 def _kind(term: Apply, arguments: list[Shape]) -> tuple[str, int]:

@@ -235,6 +235,17 @@ def test_what_all_steps_of_a_recurrent_network_use_is_read_once() -> None:
     np.testing.assert_allclose(before, after, rtol=1e-9, atol=1e-9)
 
 
+def test_what_tensorflow_computes_with_a_convolution_costs_nothing() -> None:
+    """A bias and a rectifier are left at their convolution: behind a joint they would be operations of their own."""
+    leaves = {"x": Leaf((1, 8, 8, 4)), "w": Leaf((1, 1, 4, 4), True), "v": Leaf((3, 3, 4, 4), True)}
+    leaves["u"] = Leaf((1, 1, 1, 4), True)
+    each = "relu(bias(3, conv(1, 1, SAME, NONE, x, {}), u))"
+    given = Problem((terms.read_term(f"concat(3, {each.format('w')}, {each.format('v')})"),), leaves)
+    assert search()(given, Costs(), 60.0).roots == given.roots
+    plain = Problem((terms.read_term("concat(3, relu(bias(3, x, u)), relu(bias(3, sigmoid(x), u)))"),), leaves)
+    assert counted(plain, search()(plain, Costs(), 60.0).roots, "bias") == 1
+
+
 def test_measured_operators_run() -> None:
     """TensorFlow leaves out what nobody uses: a large product would cost as little as a small one."""
     x, y = TensorVariable("x"), TensorVariable("y")
