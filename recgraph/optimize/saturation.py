@@ -22,7 +22,7 @@ from recgraph.optimize.costs import Costs
 from recgraph.optimize.evaluate import IllFormed
 from recgraph.optimize.operators import AXES, CONSTANTS, OPERATORS
 from recgraph.optimize.problem import PARTS, UNKNOWN, Problem
-from recgraph.optimize.search import Draft, Move, Roots, SearchResult, State, together
+from recgraph.optimize.search import Draft, Replacement, Roots, SearchResult, CostedGraph, together
 from recgraph.optimize.terms import Apply, Equation, Extent, Size, SizeSum, TensorVariable, Term
 
 _NAMES = {number: name for name, number in CONSTANTS.items()}
@@ -365,7 +365,7 @@ def _cheaper(
         graph: the classes of its terms.
         most: what the best change gains, if it is not one of this graph's; else 0.
     """
-    state = State(given, costs, roots)
+    state = CostedGraph(given, costs, roots)
     moves = [move for move in _moves(given, costs, state, graph) if move.gain <= _SHARE * most]
     best, *others = together(moves, _SHARE)
     several = [[one] for one in moves] + others
@@ -381,11 +381,11 @@ def _cheaper(
     return None
 
 
-def _steps(chosen: list[Move]) -> tuple[str, ...]:
+def _steps(chosen: list[Replacement]) -> tuple[str, ...]:
     return tuple(str(move.rule) for move in chosen)
 
 
-def _moves(given: Problem, costs: Costs, state: State, graph: _Saturated) -> Iterator[Move]:
+def _moves(given: Problem, costs: Costs, state: CostedGraph, graph: _Saturated) -> Iterator[Replacement]:
     """Each other form of each term; parts of one whole together."""
     current = graph.classes(state.roots)
     forms = _cheapest(given, costs, current, graph)
@@ -414,14 +414,14 @@ def _is_like(given: Problem, made: Term, term: Term) -> bool:
         return False
 
 
-def _checked(state: State, mapping: dict[Term, Term]) -> Iterator[Move]:
+def _checked(state: CostedGraph, mapping: dict[Term, Term]) -> Iterator[Replacement]:
     if state.would_wait(mapping):
         return
     gain, gone = state.gain(mapping)
     in_order = sorted(mapping, key=lambda place: _described(mapping[place]))
     what = f"{_described(in_order[0], 0)} => {_described(mapping[in_order[0]])}"
     order = tuple(map(state.first_use, in_order))
-    yield Move(what, mapping, gone, gain, len(set(map(state.uses, mapping))) > 1, order)
+    yield Replacement(what, mapping, gone, gain, len(set(map(state.uses, mapping))) > 1, order)
 
 
 def _described(term: Term, levels: int = 1) -> str:

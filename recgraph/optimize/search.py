@@ -99,7 +99,7 @@ class Backtracking:
             if cost < best_cost * (1 - 1e-9):
                 best, best_cost, best_steps, last = roots, cost, draft.steps, tried
             tried += 1
-            state = State(given, costs, roots)
+            state = CostedGraph(given, costs, roots)
             moves = []
             for move in indexed.moves(given, state):
                 moves.append(move)
@@ -116,7 +116,7 @@ class Backtracking:
 
 
 @dataclass(frozen=True, eq=False)
-class Move:
+class Replacement:
     """A substitution at a place.
 
     Attributes:
@@ -136,20 +136,20 @@ class Move:
     order: tuple[int, ...]
 
 
-def together(moves: list[Move], share: float = 0.5) -> Iterator[list[Move]]:
+def together(moves: list[Replacement], share: float = 0.5) -> Iterator[list[Replacement]]:
     """Moves that may be made at once: those that gain most, and those of each substitution.
 
     What gains little would take the places of what gains much in the next round: less than a share of the most.
     """
     most = min((move.gain for move in moves), default=0.0)
     yield _disjoint([move for move in moves if move.gain < share * most])
-    by_rule: dict[Equation | str, list[Move]] = {}
+    by_rule: dict[Equation | str, list[Replacement]] = {}
     for move in moves:
         by_rule.setdefault(move.rule, []).append(move)
     yield from map(_disjoint, by_rule.values())
 
 
-def _disjoint(moves: list[Move]) -> list[Move]:
+def _disjoint(moves: list[Replacement]) -> list[Replacement]:
     """The best of some moves that do not replace the same terms; none where that is a single one."""
     taken: set[Term] = set()
     chosen = []
@@ -174,7 +174,7 @@ class Draft:
     roots: Roots
     mapping: dict[Term, Term]
     steps: tuple[str, ...]
-    moves: Sequence[Move] = ()
+    moves: Sequence[Replacement] = ()
 
     def finished(self, given: Problem) -> Roots | None:
         """The graph. Of several moves those are left out with which a term would wait for itself."""
@@ -190,7 +190,7 @@ class Draft:
         return None
 
 
-class State:
+class CostedGraph:
     """A graph with what is known of its terms.
 
     Attributes:
@@ -316,7 +316,7 @@ class Index:
             assert isinstance(first, Apply)
             self._by_head.setdefault((first.operator, _constant(first)), []).append(rule)
 
-    def moves(self, given: Problem, state: State) -> Iterator[Move]:
+    def moves(self, given: Problem, state: CostedGraph) -> Iterator[Replacement]:
         """Each substitution at each place in a graph."""
         for term in terms.subterms(*state.roots):
             if not isinstance(term, Apply) or given.is_fixed(term):
@@ -326,11 +326,11 @@ class Index:
                     for places, mapping in _applied(given, state, rule, term):
                         gain, gone = state.gain(mapping)
                         order = tuple(map(state.first_use, mapping))
-                        yield Move(rule, mapping, gone, gain, len(set(map(state.uses, places))) > 1, order)
+                        yield Replacement(rule, mapping, gone, gain, len(set(map(state.uses, places))) > 1, order)
 
 
 def _applied(
-    given: Problem, state: State, rule: Equation, term: Apply
+    given: Problem, state: CostedGraph, rule: Equation, term: Apply
 ) -> Iterator[tuple[tuple[Term, ...], dict[Term, Term]]]:
     """What a substitution puts in the place of terms, the first of which is given."""
     for places, (tensors, sizes) in state.places.matches(rule, term):
