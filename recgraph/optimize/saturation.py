@@ -22,7 +22,7 @@ from recgraph.optimize.costs import Costs
 from recgraph.optimize.evaluate import IllFormed
 from recgraph.optimize.operators import AXES, CONSTANTS, OPERATORS
 from recgraph.optimize.problem import PARTS, UNKNOWN, Problem
-from recgraph.optimize.search import Draft, Replacement, Roots, SearchResult, CostedGraph, together
+from recgraph.optimize.search import CostedGraph, Draft, Replacement, Roots, SearchResult, together
 from recgraph.optimize.terms import Apply, Equation, Extent, Size, SizeSum, TensorVariable, Term
 
 _NAMES = {number: name for name, number in CONSTANTS.items()}
