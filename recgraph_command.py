@@ -29,7 +29,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 # Named here and not read from `recgraph.models`, which imports TensorFlow.
 MODELS = ["tree_lstm", "tree_gru", "tree_rnn", "mv_rnn", "rntn", "child_sum", "child_attention", "parser"]
-FAMILIES = ["products", "elementwise", "reductions", "cells", "images", "constants", "everything"]
+FAMILIES = ["products", "elementwise", "reductions", "cells", "images", "convolutions", "constants", "everything"]
 TASKS = ["fine", "binary", "relatedness", "parsing"]
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -477,13 +477,17 @@ def measure_operators(rows: tuple[int, ...], sizes: tuple[int, ...], out: Path |
 @click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the new SavedModel; another one than FOLDER.")
 @click.option("--seconds", type=click.FloatRange(0.0), default=10.0, show_default=True, help="For each signature.")
-def optimize_model(folder: Path, out: Path, seconds: float) -> None:
+@click.option(
+    "--search", type=click.Choice(("backtracking", "saturation")), default="backtracking", show_default=True,
+    help="Saturation applies all substitutions at once, and needs egglog.",
+)  # fmt: skip
+def optimize_model(folder: Path, out: Path, seconds: float, search: str) -> None:
     """Make the signatures of a SavedModel faster, where that is measured: `import recgraph` before it is loaded."""
     from recgraph.optimize.bridge import console
 
     if out.resolve() == folder.resolve():
         raise click.UsageError("--out must be another folder than the SavedModel's")
-    console.model(folder, out, seconds)
+    console.model(folder, out, seconds, search)
 
 
 # The module of each.
@@ -500,6 +504,7 @@ BENCHMARKS = {"sst": "throughput", "keras": "fitting", "public": "public.command
         "coexec",
         "scaling",
         "substitution",
+        "networks",
     )
 }
 

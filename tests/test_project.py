@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"errors"},
     "models": PUBLIC | {"data"},
     "train": PUBLIC | {"data", "models"},
-    "benchmarks": PUBLIC | {"data", "models", "train"},
+    "benchmarks": PUBLIC | {"data", "models", "optimize", "train"},
     "cli": PUBLIC | {"data", "models", "train", "benchmarks", "optimize"},
 }
 

@@ -17,14 +17,16 @@ from recgraph.optimize.terms import Apply, Equation, Size, SizeCondition, Tensor
 
 # Without: constants of a shape; differences, which cancel what may be infinite; laws of one function, such as those of
 # the rectifier, which are other ones for NaN and infinities; softmax, means and poolings.
-_OPERATORS = frozenset({"concat", "first", "rest", "transpose", "matmul", "bias", "gain", "scale", "map", "zip"})
+_OPERATORS = frozenset(
+    {"concat", "first", "rest", "transpose", "matmul", "conv", "bias", "gain", "scale", "map", "zip"}
+)
 _ZIPS = frozenset({"ADD", "MUL"})
 DISTRIBUTE = frozenset({
     "mul-distributes", "scale-add", "scale-sum", "scale-matmul-left", "scale-matmul-right", "scale-total",
     "scale-mean", "matmul-associates", "matmul-add-left", "matmul-add-right", "matmul-total-rows",
     "matmul-total-columns", "matmul-mean-rows", "matmul-mean-columns", "bias-scale", "bias-matmul",
     "gain-add", "gain-rows", "gain-bias", "gain-total", "gain-mean", "gain-matmul", "gain-matmul-left",
-    "gain-matmul-inner",
+    "gain-matmul-inner", "conv-add-left", "conv-add-right", "conv-scale-left", "conv-scale-right", "conv-gain",
 })  # fmt: skip
 
 
@@ -42,6 +44,8 @@ def _is_plain(term: Term) -> bool:
         return True
     first = str(term.parameters[0]) if term.parameters else ""
     is_known = {"map": first.islower(), "zip": first.islower() or first in _ZIPS}.get(term.operator, True)
+    if term.operator == "conv":
+        is_known = str(term.parameters[3]) in ("NONE", "c")  # no rectifier, whose laws are other ones for NaN
     return term.operator in _OPERATORS and is_known
 
 

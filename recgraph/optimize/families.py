@@ -189,6 +189,22 @@ FAMILIES = {
             *_parts(3),
         ),
     ),
+    # Convolutions of one image side by side, with what normalises their results.
+    "convolutions": Family(
+        {
+            "x": (1, 4, 4, 4),
+            **dict.fromkeys("wv", (3, 3, 4, 4)),
+            **dict.fromkeys("uq", (1, 1, 1, 4)),
+        },
+        (
+            Move("conv", (1, 1, "SAME", "NONE")),
+            *_along("bias", 3),
+            *_along("gain", 3),
+            *_along("concat", 3),
+            *_parts(3),
+        ),
+        operators=3,
+    ),
     "constants": Family(
         dict.fromkeys("xy", (4, 4, 1, 1)),
         (

@@ -13,7 +13,7 @@ from recgraph.optimize.problem import UNKNOWN, Leaf, Problem
 from recgraph.optimize.search import Search, SearchResult
 from recgraph.optimize.terms import Apply, TensorVariable, Term
 
-_Key = tuple[tuple[Term, ...], tuple[tuple[str, Leaf], ...]]
+_Key = tuple[tuple[object, ...], tuple[tuple[str, Leaf], ...]]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class InParts:
     """
 
     search: Search
-    largest: int = 400
+    largest: int = 1000
     _known: dict[_Key, SearchResult] = field(default_factory=dict)
 
     def __call__(self, given: Problem, costs: Costs, seconds: float) -> SearchResult:
@@ -36,7 +36,7 @@ class InParts:
             alone, names = _alone(given, part)
             if sum(isinstance(term, Apply) for term in terms.subterms(*alone.roots)) > self.largest:
                 continue
-            key = alone.roots, tuple(alone.leaves.items())
+            key = terms.listing(*alone.roots), tuple(alone.leaves.items())
             if key not in self._known:
                 left = seconds - (time.thread_time() - start)
                 if left <= 0:
@@ -45,8 +45,8 @@ class InParts:
                 looked_at += self._known[key].looked_at
             found = self._known[key]
             made = list(roots)
-            for number, root in zip(part, found.roots, strict=True):
-                made[number] = given.shared(terms.renamed(root, names))
+            for number, root in zip(part, terms.renamed_all(found.roots, names), strict=True):
+                made[number] = given.shared(root)
             # Parts wait for each other: what each may put together, both may not.
             if found.is_better and given.is_in_order(tuple(made)):
                 roots, steps = tuple(made), (*steps, *found.steps)
@@ -90,4 +90,4 @@ def _alone(given: Problem, part: list[int]) -> tuple[Problem, dict[Term, Term]]:
             # Far apart, so that sums of sizes that are not known differ, too.
             dims = tuple(sizes.setdefault(d, UNKNOWN * 1000 ** len(sizes)) if d >= UNKNOWN else d for d in leaf.dims)
             leaves[name] = Leaf(dims, leaf.is_fixed, frozenset(numbers[n] for n in leaf.needs if n in numbers))
-    return Problem(tuple(terms.renamed(root, own) for root in roots), leaves), {new: old for old, new in own.items()}
+    return Problem(terms.renamed_all(roots, own), leaves), {new: old for old, new in own.items()}

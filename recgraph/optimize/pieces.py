@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from recgraph.optimize.problem import Problem
+from recgraph.optimize.problem import PARTS, Problem
 from recgraph.optimize.terms import Apply, Term
 
 
@@ -28,7 +28,7 @@ class Cut:
 
 def is_part(term: Term) -> bool:
     """Whether a term is one of the two results of a split."""
-    return isinstance(term, Apply) and term.operator in ("first", "rest")
+    return isinstance(term, Apply) and term.operator in PARTS
 
 
 def cut(problem: Problem, term: Apply) -> Cut:
@@ -53,9 +53,14 @@ def joined(term: Apply) -> list[Term]:
 
 def inputs(problem: Problem, term: Apply) -> tuple[Term, ...]:
     """What a term is computed from when it is run."""
-    if is_part(term):
-        return (cut(problem, term).whole,)
-    return tuple(joined(term)) if term.operator == "concat" else term.arguments
+    if term not in problem.inputs:
+        found = term.arguments
+        if is_part(term):
+            found = (cut(problem, term).whole,)
+        elif term.operator == "concat":
+            found = tuple(joined(term))
+        problem.inputs[term] = found
+    return problem.inputs[term]
 
 
 def steps(problem: Problem, roots: tuple[Term, ...]) -> Iterator[Apply]:

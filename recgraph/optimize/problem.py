@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from recgraph.optimize import evaluate, terms
@@ -13,10 +13,12 @@ from recgraph.optimize.terms import Apply, Equation, Extent, Size, SizeSum, Tens
 
 # Sizes that are not known are numbers from here on, each another one: none of them is equal to another size.
 UNKNOWN = 1_000_000_007
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
+COMPARE: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip
 _COMMUTE = ("ADD", "MUL", "MAX")
+# The operators that make the two results of a split.
+PARTS = ("first", "rest")
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,20 @@ class Problem:
     Attributes:
         roots, leaves: as given.
         costs: seconds for operators, as far as they were asked for.
+        inputs: what operators are computed from when they are run, as far as that was asked for; see `pieces`.
     """
 
     def __init__(self, roots: tuple[Term, ...], leaves: Mapping[str, Leaf]) -> None:
         self.leaves: dict[str, Leaf] = {}
         self._dims: dict[Term, Shape] = {}
         self._fixed: dict[Term, bool] = {}
-        self._known: dict[Term, Term] = {}
+        self._known: dict[object, Term] = {}
+        # By id, so that what two terms have in common is not looked at again and again: the term, which lives as long
+        # as this does, and the one that is shared.
+        self._shared: dict[int, tuple[Term, Term]] = {}
         self._needs: dict[Term, frozenset[int]] = {}
         self.costs: dict[Term, float] = {}
+        self.inputs: dict[Term, tuple[Term, ...]] = {}
         for name, leaf in leaves.items():
             self.declare(name, leaf)
         self.roots = tuple(map(self.shared, roots))
@@ -63,13 +70,32 @@ class Problem:
         self._dims[TensorVariable(name)], self._fixed[TensorVariable(name)] = leaf.dims, leaf.is_fixed
 
     def shared(self, term: Term) -> Term:
-        """The term itself, equal terms being one object, so that they are compared quickly."""
-        known = self._known.get(term)
-        if known is None:
+        """The term itself, equal terms being one object, so that they are compared quickly.
+
+        Parts of parts along several axes have one form: the first axis is cut first. (So say the axioms
+        `first-first-crosses`, `first-rest-crosses` and `rest-rest-crosses`.)
+        """
+        if id(term) not in self._shared:
+            made = term
             if isinstance(term, Apply):
-                term = Apply(term.operator, term.parameters, tuple(map(self.shared, term.arguments)))
-            known = self._known.setdefault(term, term)
-        return known
+                made = self._in_order(Apply(term.operator, term.parameters, tuple(map(self.shared, term.arguments))))
+            key = (made.operator, made.parameters, *map(id, made.arguments)) if isinstance(made, Apply) else made.name
+            made = self._known.setdefault(key, made)
+            self._shared[id(made)] = made, made
+            self._shared[id(term)] = term, made
+        return self._shared[id(term)][1]
+
+    def _in_order(self, term: Apply) -> Apply:
+        """A part of a part, that along the first axis inside."""
+        if term.operator not in PARTS:
+            return term
+        (inner,) = term.arguments
+        if not isinstance(inner, Apply) or inner.operator not in PARTS:
+            return term
+        if int(str(term.parameters[0])) >= int(str(inner.parameters[0])):
+            return term
+        turned = self.shared(Apply(term.operator, term.parameters, inner.arguments))
+        return Apply(inner.operator, inner.parameters, (turned,))
 
     def dims(self, term: Term) -> Shape:
         """The four sizes of a term.
@@ -123,18 +149,51 @@ class Problem:
 Binding = tuple[dict[Term, Term], dict[Size, Size]]
 
 
-def matches(problem: Problem, rule: Equation, places: tuple[Term, ...]) -> Iterator[Binding]:
-    """How terms are the source of a substitution: what its tensors and parameters stand for, conditions included."""
+class Places:
+    """The operators of a graph, by what they are and by what they are applied to."""
 
-    def one(i: int, tensors: dict[Term, Term], sizes: dict[Size, Size]) -> Iterator[Binding]:
-        if i == len(places):
-            if _fits(problem, rule, places, tensors, sizes):
-                yield tensors, sizes
-            return
-        for found in _match(rule.source[i], places[i], tensors, sizes):
-            yield from one(i + 1, *found)
+    def __init__(self, problem: Problem, roots: tuple[Term, ...]) -> None:
+        self._problem = problem
+        self._by_operator: dict[str, list[Apply]] = {}
+        self._users: dict[Term, list[Apply]] = {}
+        for term in terms.subterms(*roots):
+            if isinstance(term, Apply):
+                if not problem.is_fixed(term):
+                    self._by_operator.setdefault(term.operator, []).append(term)
+                for argument in set(term.arguments):
+                    self._users.setdefault(argument, []).append(term)
 
-    yield from one(0, {}, {})
+    def matches(self, rule: Equation, first: Apply) -> Iterator[tuple[tuple[Term, ...], Binding]]:
+        """How the source of a substitution lies in the graph, its first term at a given place: all of its places, and
+        what its tensors and parameters stand for, conditions included."""
+        yield from self._others(rule, (first,), _match(rule.source[0], first, {}, {}))
+
+    def _others(
+        self, rule: Equation, places: tuple[Term, ...], found: Iterable[Binding]
+    ) -> Iterator[tuple[tuple[Term, ...], Binding]]:
+        for tensors, sizes in found:
+            if len(places) == len(rule.source):
+                if _fits(self._problem, rule, places, tensors, sizes):
+                    yield places, (tensors, sizes)
+                continue
+            pattern = rule.source[len(places)]
+            assert isinstance(pattern, Apply)
+            candidates = self._candidates(pattern, tensors)
+            for place in self._by_operator.get(pattern.operator, []) if candidates is None else candidates:
+                if place not in places and not self._problem.is_fixed(place):
+                    yield from self._others(rule, (*places, place), _match(pattern, place, tensors, sizes))
+
+    def _candidates(self, pattern: Apply, tensors: Mapping[Term, Term]) -> list[Apply] | None:
+        """Where a pattern may be of which some tensors are known; None where none of them is in it."""
+        for inner in pattern.arguments:
+            if isinstance(inner, TensorVariable):
+                below: list[Term] | list[Apply] | None = [tensors[inner]] if inner in tensors else None
+            else:
+                below = self._candidates(inner, tensors)
+            if below is not None:
+                users = (user for one in below for user in self._users.get(one, ()))
+                return list(dict.fromkeys(user for user in users if user.operator == pattern.operator))
+        return None
 
 
 def _match(pattern: Term, term: Term, tensors: dict[Term, Term], sizes: dict[Size, Size]) -> Iterator[Binding]:
@@ -178,7 +237,7 @@ def _fits(
     try:
         for condition in rule.conditions:
             left, right = (number(problem, size, tensors, sizes) for size in (condition.left, condition.right))
-            if not _COMPARE[condition.comparison](left, right):
+            if not COMPARE[condition.comparison](left, right):
                 return False
         return all(instantiate(problem, one, tensors, sizes) == place for one, place in _computed(rule, places))
     except IllFormed:
@@ -236,13 +295,36 @@ def _parameter(problem: Problem, size: Size, tensors: Mapping[Term, Term], sizes
     return found
 
 
+class Cycle(Exception):
+    """What is put together waits for itself.
+
+    Attributes:
+        places: terms of which at least one cannot be replaced.
+    """
+
+    def __init__(self, places: frozenset[Term]) -> None:
+        super().__init__()
+        self.places = places
+
+
 def replaced(problem: Problem, roots: tuple[Term, ...], made: Mapping[Term, Term]) -> tuple[Term, ...]:
-    """The results with other terms in place of some."""
-    done: dict[Term, Term] = dict(made)
+    """The results with other terms in place of some, wherever these are, in the other terms as well.
+
+    Raises:
+        Cycle: such a term would contain itself.
+    """
+    done: dict[Term, Term] = {}
+    open_places: dict[Term, None] = {}
 
     def rebuild(term: Term) -> Term:
         if term not in done:
-            if isinstance(term, TensorVariable):
+            if term in open_places:
+                raise Cycle(frozenset(open_places))
+            if term in made:
+                open_places[term] = None
+                done[term] = rebuild(made[term])
+                del open_places[term]
+            elif isinstance(term, TensorVariable):
                 done[term] = term
             else:
                 arguments = tuple(map(rebuild, term.arguments))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -301,15 +301,46 @@ def _extents(size: Size) -> Iterator[Extent]:
 
 def renamed(term: Term, tensors: Mapping[Term, Term], sizes: Mapping[Size, Size] | None = None) -> Term:
     """A term with other terms in place of some, and other sizes in place of some."""
-    if term in tensors:
-        return tensors[term]
-    if isinstance(term, TensorVariable):
-        return term
-    return Apply(
-        term.operator,
-        tuple(renamed_size(size, tensors, sizes or {}) for size in term.parameters),
-        tuple(renamed(argument, tensors, sizes) for argument in term.arguments),
-    )
+    return renamed_all((term,), tensors, sizes)[0]
+
+
+def renamed_all(
+    several: Iterable[Term], tensors: Mapping[Term, Term], sizes: Mapping[Size, Size] | None = None
+) -> tuple[Term, ...]:
+    """The same for several terms, what they have in common once."""
+    done: dict[int, Term] = {}
+
+    def rename(term: Term) -> Term:
+        if term in tensors:
+            return tensors[term]
+        if isinstance(term, TensorVariable):
+            return term
+        if id(term) not in done:
+            parameters = tuple(renamed_size(size, tensors, sizes or {}) for size in term.parameters)
+            done[id(term)] = Apply(term.operator, parameters, tuple(map(rename, term.arguments)))
+        return done[id(term)]
+
+    return tuple(map(rename, several))
+
+
+def listing(*several: Term) -> tuple[object, ...]:
+    """Terms line by line, each with the numbers of the lines that it is made of: equal for equal terms, and as long as
+    they have different parts."""
+    numbers: dict[int, int] = {}
+    lines: list[object] = []
+
+    def number(term: Term) -> int:
+        if id(term) not in numbers:
+            if isinstance(term, TensorVariable):
+                line: object = term.name
+            else:
+                line = term.operator, term.parameters, tuple(map(number, term.arguments))
+            numbers[id(term)] = len(lines)
+            lines.append(line)
+        return numbers[id(term)]
+
+    roots = tuple(map(number, several))
+    return (*lines, roots)
 
 
 def renamed_size(size: Size, tensors: Mapping[Term, Term], sizes: Mapping[Size, Size]) -> Size:

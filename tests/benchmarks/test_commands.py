@@ -75,6 +75,14 @@ def test_substitutions_are_measured_where_the_losses_agree(tmp_path: Path) -> No
     assert [set(result["series"]) for result in results] == [{"fused", "printed", "rewritten"}]
 
 
+@pytest.mark.slow
+def test_networks_are_measured_where_the_results_agree(tmp_path: Path) -> None:
+    """TensorFlow alone, XLA, and each search that can run, with what it did."""
+    results, _ = run("networks", tmp_path, "--networks", "nasrnn", "--rounds", 1, "--seconds", 0.01, "--search", 8)
+    assert [set(result["series"]) for result in results] == [{"tensorflow", "xla", *results[0]["searches"]}]
+    assert "matmul 80 -> " in results[0]["searches"]["backtracking"]["lines"][0]
+
+
 def test_throughput_of_every_model_phase_and_size(trees: Path, tmp_path: Path) -> None:
     """One entry for each, with a speed for each contender."""
     options = ["--models", "tree_rnn", "--batch-sizes", "1,8", *ALONE, *QUICK]

@@ -52,16 +52,19 @@ def computed(call: Any, arguments: list[Any], variables: list[tf.Variable]) -> l
     return [np.asarray(tf.convert_to_tensor(one)) for one in (*results, *gradients)]
 
 
+@pytest.mark.parametrize("search", list(graphs.SEARCHES))
 @pytest.mark.parametrize("seed", range(SEED, SEED + GRAPHS))
-def test_random_functions_compute_the_same(seed: int, always: None, tmp_path: Path) -> None:
+def test_random_functions_compute_the_same(seed: int, search: str, always: None, tmp_path: Path) -> None:
     """With gradients, and from a SavedModel. RECGRAPH_TEST_PROGRAMS asks for more."""
+    if search == "saturation":
+        pytest.importorskip("egglog")
     network = RandomNetwork(seed)
     network.call = tf.function(network.cell, autograph=False)
     specs = [tf.TensorSpec([3, SIZE], name="x"), tf.TensorSpec([3, SIZE], name="y")]
     plain = network.call.get_concrete_function(*specs)
     rows = list(tf.constant(np.random.default_rng(seed).normal(size=(2, 3, SIZE)).astype(np.float32)))
     variables = network.trainable_variables
-    optimized = rg.optimize(plain)
+    optimized = rg.optimize(plain, search=search)
     assert optimized.structured_input_signature == plain.structured_input_signature
     assert_close(computed(optimized, rows, variables), computed(plain, rows, variables))
     network.optimized = optimized
@@ -115,6 +118,27 @@ def test_an_input_that_is_reshaped_for_each_product_is_one(always: None) -> None
     assert products(optimized) == 1
     x = tf.constant(np.random.default_rng(0).normal(size=(2, 4, SIZE)).astype(np.float32))
     assert_close(computed(optimized, [x], w), computed(attention, [x], w))
+
+
+def test_a_weight_that_several_steps_read_is_one_unless_it_changes_between(always: None) -> None:
+    (w,) = weights(1, 200)
+
+    @tf.function(autograph=False)
+    def steps(x: tf.Tensor, y: tf.Tensor) -> list[tf.Tensor]:
+        return [tf.tanh(x @ w), tf.sigmoid(y @ w)]
+
+    @tf.function(autograph=False)
+    def changing(x: tf.Tensor, y: tf.Tensor) -> list[tf.Tensor]:
+        first = tf.tanh(x @ w)
+        w.assign_add(tf.ones_like(w))
+        return [first, tf.sigmoid(y @ w)]
+
+    rows = list(tf.constant(np.random.default_rng(0).normal(size=(2, 1, 200), scale=0.1).astype(np.float32)))
+    optimized = rg.optimize(steps, *rows)
+    assert products(optimized) == 1
+    assert_close(computed(optimized, rows, [w]), computed(steps, rows, [w]))
+    found = graphs.rewritten(changing.get_concrete_function(*rows).graph, 2, 60.0)
+    assert found.graph is None
 
 
 def test_weights_that_change_between_calls_are_read_anew(always: None) -> None:
@@ -224,6 +248,8 @@ def test_what_xla_compiles_is_left_as_it_is() -> None:
 def test_what_cannot_be_optimized_is_said() -> None:
     with pytest.raises(functions.OptimizeError, match="this cannot be optimized"):
         rg.optimize(len)
+    with pytest.raises(functions.OptimizeError, match="there is no such search"):
+        rg.optimize(len, search="fast")
     with pytest.raises(functions.OptimizeError, match="training=True needs gradients=True"):
         rg.optimize(len, training=True, gradients=False)
     w = weights(2)

@@ -16,7 +16,7 @@ from recgraph.core import hoisting, preparing, program, regions
 from recgraph.core.definition import Definition
 from recgraph.core.environment import EnvironmentMap, Slots
 from recgraph.errors import DefinitionError
-from recgraph.optimize import choosing
+from recgraph.optimize import choosing, terms
 from recgraph.optimize.bridge.copying import CopiedBody, CopyPlan, Rewritten
 from recgraph.optimize.bridge.extraction import FLOATS, Extraction
 from recgraph.optimize.costs import Costs
@@ -190,7 +190,7 @@ _known: dict[Any, SearchResult] = {}
 
 def _found(problem: Problem, seconds: float) -> SearchResult:
     """What the search finds; the same for graphs that are alike, as the layers of a network are."""
-    key = problem.roots, tuple(problem.leaves.items())
+    key = terms.listing(*problem.roots), tuple(problem.leaves.items())
     if key not in _known:
         if len(_known) > MOST_KNOWN:
             _known.clear()

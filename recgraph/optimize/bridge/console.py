@@ -22,10 +22,12 @@ def measure(rows: Sequence[int], sizes: Sequence[int], out: Path | None) -> None
     click.echo(f"{len(cases)} costs in {path}")
 
 
-def model(folder: Path, out: Path, seconds: float) -> None:
+def model(folder: Path, out: Path, seconds: float, search: str) -> None:
     """Optimizes all signatures of a SavedModel, says what was done, and saves it elsewhere."""
     loaded = tf.saved_model.load(str(folder))
-    signatures = {name: functions.optimize(one, seconds=seconds) for name, one in loaded.signatures.items()}
+    signatures = {
+        name: functions.optimize(one, seconds=seconds, search=search) for name, one in loaded.signatures.items()
+    }
     for name, one in signatures.items():
         click.echo(f"{name}: {one.explain()}")
     tf.saved_model.save(loaded, str(out), signatures=signatures)

@@ -16,6 +16,7 @@ from recgraph.optimize import terms
 from recgraph.optimize.bridge import merging
 from recgraph.optimize.bridge.emission import Emission
 from recgraph.optimize.bridge.extraction import Extraction
+from recgraph.optimize.evaluate import Shape
 from recgraph.optimize.problem import Problem
 from recgraph.optimize.terms import TensorVariable, Term
 
@@ -87,23 +88,25 @@ def maker(problem: Problem, term: Term, names: list[str], rows: tuple[bool, ...]
         given = {name: (value, row) for name, value, row in zip(names, values, rows, strict=True)}
 
         def leaf(one: Term, as_row: bool) -> tf.Tensor | None:
-            return as_asked(*given[one.name], as_row) if isinstance(one, TensorVariable) else None
+            return as_asked(*given[one.name], as_row, problem.dims(one)) if isinstance(one, TensorVariable) else None
 
         emission = Emission(problem, leaf)
         blocks = merging.blocks(problem, term)
         if len(blocks) > 1:
             parts = [emission.row(block.term) if is_row else emission(block.term) for block in blocks]
-            return merging.merged(parts, [block.begin for block in blocks], list(problem.dims(term)[is_row:2]))
+            return merging.joined(parts, [block.begin for block in blocks], problem.dims(term), is_row)
         return emission.row(term) if is_row else emission(term)
 
     return make
 
 
-def as_asked(tensor: tf.Tensor, is_vector: bool, as_row: bool) -> tf.Tensor:
-    """A tensor as a vector or as a matrix of one row."""
+def as_asked(tensor: tf.Tensor, is_vector: bool, as_row: bool, dims: Shape) -> tf.Tensor:
+    """A tensor as a vector, or as a matrix of one row or an image of one place."""
     if is_vector == as_row:
         return tensor
-    return tf.reshape(tensor, [-1]) if as_row else tf.reshape(tensor, [1, -1])
+    if as_row:
+        return tf.reshape(tensor, [-1])
+    return tf.reshape(tensor, [1, -1] if dims[2:] == (1, 1) else dims)
 
 
 class Copy:
@@ -200,7 +203,7 @@ class Copy:
         assert rewritten is not None
         if isinstance(term, TensorVariable):
             leaf = rewritten.extraction.leaves[term.name]
-            return as_asked(self.copy_of(leaf.tensor), leaf.is_row, as_row)
+            return as_asked(self.copy_of(leaf.tensor), leaf.is_row, as_row, rewritten.problem.dims(term))
         return self.fixed(rewritten, term, as_row) if rewritten.problem.is_fixed(term) else None
 
     def _copy(self, op: tf.Operation, inputs: list[tf.Tensor]) -> tf.Operation:

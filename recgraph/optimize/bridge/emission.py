@@ -76,6 +76,10 @@ class Emission:
                 return tf.concat(parts, int(str(first)))
             case "transpose":
                 return tf.transpose(parts[0], [1, 0])
+            case "conv":
+                _, stride, padding, activation = term.parameters
+                made = tf.nn.conv2d(*parts, int(str(stride)), str(padding))
+                return made if activation == "NONE" else tf.nn.relu(made)
             case "scale":
                 return tf.multiply(*parts)
         raise NotImplementedError(f"no operation of TensorFlow is known for '{term.operator}'")

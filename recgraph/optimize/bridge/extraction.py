@@ -47,6 +47,7 @@ class Extraction:
         dtype: of the numbers; operations of other dtypes are not looked at.
         is_fixed: whether a tensor is the same in each run.
         same: a tensor that has the same value wherever it is, and is there before it.
+        has_images: whether tensors of four axes are terms, too.
         terms: of the outputs of operations, by id.
         leaves: what the inputs stand for, by name.
         roots: tensors that are used by something else than terms.
@@ -56,11 +57,12 @@ class Extraction:
     dtype: tf.DType
     is_fixed: Callable[[tf.Tensor], bool]
     same: Callable[[tf.Tensor], tf.Tensor] = lambda tensor: tensor
+    has_images: bool = False
     terms: dict[int, Term] = field(default_factory=dict)
     leaves: dict[str, LeafOf] = field(default_factory=dict)
     roots: list[tf.Tensor] = field(default_factory=list)
     dims: dict[str, Shape] = field(default_factory=dict)
-    _names: dict[tuple[int, bool], str] = field(default_factory=dict)
+    _names: dict[tuple[int, int | None], str] = field(default_factory=dict)
     _fresh: Any = field(default_factory=itertools.count)
     _probe: Problem | None = None
 
@@ -139,34 +141,46 @@ class Extraction:
     # Terms of tensors.
 
     def term(self, tensor: tf.Tensor) -> Term | None:
-        """A matrix as a term."""
+        """A matrix or images as a term."""
         if id(tensor) in self.terms:
             return self.terms[id(tensor)]
-        if tensor.dtype != self.dtype or tensor.shape.rank != 2:
+        if tensor.dtype != self.dtype or not (tensor.shape.rank == 2 or self.is_image(tensor)):
             return None
-        return self._leaf(tensor, is_row=False)
+        return self._leaf(tensor)
+
+    def is_image(self, tensor: tf.Tensor) -> bool:
+        """Whether a tensor has four axes, and could not be taken for a matrix."""
+        return self.has_images and tensor.shape.rank == 4 and tensor.shape[2:] not in ((1, 1), (None, 1), (1, None))
 
     def all_terms(self, tensors: Iterable[tf.Tensor]) -> tuple[Term, ...] | None:
-        """Matrices as terms; None where one of them is none."""
+        """Matrices or images as terms; None where one of them is none, or where both are among them."""
+        tensors = list(tensors)
+        if len({tensor.shape.rank for tensor in tensors}) > 1:
+            return None
         found = [self.term(tensor) for tensor in tensors]
         return tuple(term for term in found if term is not None) if None not in found else None
 
     def row(self, tensor: tf.Tensor, axis: int) -> Term | None:
-        """A vector as a row along an axis; a matrix of one row, too."""
+        """A vector as a row along an axis; a matrix of one row, and an image of one place, too."""
         if tensor.dtype != self.dtype:
             return None
-        if tensor.shape.rank == 1 and axis == 1:
-            return self._leaf(tensor, is_row=True)
-        return self.term(tensor) if tensor.shape.rank == 2 and axis == 1 and tensor.shape[0] == 1 else None
+        if tensor.shape.rank == 1:
+            return self._leaf(tensor, axis)
+        is_one = tensor.shape.rank == axis + 1 and set(tensor.shape[:-1]) == {1}
+        return self.term(tensor) if is_one else None
 
-    def _leaf(self, tensor: tf.Tensor, is_row: bool) -> Term:
+    def kernel(self, tensor: tf.Tensor) -> Term | None:
+        """What images are convolved with, where it is an input."""
+        return None if tensor.dtype != self.dtype or id(tensor) in self.terms else self._leaf(tensor)
+
+    def _leaf(self, tensor: tf.Tensor, row_axis: int | None = None) -> Term:
         tensor = self.same(tensor)
-        key = id(tensor), is_row
+        key = id(tensor), row_axis
         if key not in self._names:
             self._names[key] = name = f"t{next(self._fresh)}"
-            self.leaves[name] = LeafOf(tensor, is_row)
+            self.leaves[name] = LeafOf(tensor, row_axis is not None)
             dims = [UNKNOWN + next(self._fresh) if size is None else int(size) for size in tensor.shape]
-            dims = [1, *dims] if is_row else dims
+            dims = [1] * (row_axis or 0) + dims
             self.dims[name] = tuple([*dims, 1, 1, 1][:4])
             assert self._probe is not None
             self._probe.declare(name, Leaf(self.dims[name]))
@@ -202,25 +216,44 @@ def _product(ex: Extraction, op: tf.Operation) -> list[Term] | None:
 
 @reader("BiasAdd")
 def _bias(ex: Extraction, op: tf.Operation) -> list[Term] | None:
-    x = ex.term(op.inputs[0]) if op.inputs[0].shape.rank == 2 else None
-    row = ex.row(op.inputs[1], 1)
-    return None if x is None or row is None else [Apply("bias", (1,), (x, row))]
+    if op.get_attr("data_format") != b"NHWC":
+        return None
+    axis = 1 if op.inputs[0].shape.rank == 2 else 3
+    x, row = ex.term(op.inputs[0]), ex.row(op.inputs[1], axis)
+    return None if x is None or row is None else [Apply("bias", (axis,), (x, row))]
+
+
+@reader("Conv2D")
+def _convolution(ex: Extraction, op: tf.Operation) -> list[Term] | None:
+    """With one stride, and TensorFlow's padding."""
+    strides, padding = op.get_attr("strides"), op.get_attr("padding").decode()
+    is_plain = op.get_attr("data_format") == b"NHWC" and set(op.get_attr("dilations")) == {1}
+    if not is_plain or strides[1] != strides[2] or padding not in ("SAME", "VALID"):
+        return None
+    image, kernel = op.inputs
+    if not ex.has_images or kernel.shape.rank != 4 or None in (*kernel.shape, *image.shape[1:]):
+        return None
+    x, w = ex.term(image), ex.kernel(kernel)
+    if x is None or w is None or not ex.is_image(op.outputs[0]):
+        return None
+    return [Apply("conv", (image.shape[3] // kernel.shape[2], strides[1], padding, "NONE"), (x, w))]
 
 
 @reader(*_ZIPS)
 def _zip(ex: Extraction, op: tf.Operation) -> list[Term] | None:
     ranks = [source.shape.rank for source in op.inputs]
-    if ranks == [2, 2] and op.inputs[0].shape.is_compatible_with(op.inputs[1].shape):
+    if ranks in ([2, 2], [4, 4]) and op.inputs[0].shape.is_compatible_with(op.inputs[1].shape):
         sides = ex.all_terms(op.inputs)
         if sides is not None and len(set(map(ex.size_of, sides))) == 1:
             return [Apply("zip", (_ZIPS[op.type],), sides)]
     along = {"ADD": "bias", "MUL": "gain"}.get(_ZIPS[op.type])
     for x, u in (op.inputs, list(op.inputs)[::-1]):
-        if along is None or x.shape.rank != 2 or u.shape.rank not in (1, 2):
+        if along is None or x.shape.rank not in (2, 4) or not u.shape.rank or x.shape[-1] != u.shape[-1]:
             continue
-        whole, row = ex.term(x), ex.row(u, 1)
-        if whole is not None and row is not None and x.shape[1] == u.shape[-1]:
-            return [Apply(along, (1,), (whole, row))]
+        axis = x.shape.rank - 1
+        whole, row = ex.term(x), ex.row(u, axis)
+        if whole is not None and row is not None:
+            return [Apply(along, (axis,), (whole, row))]
     return None
 
 

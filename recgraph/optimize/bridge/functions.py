@@ -14,7 +14,7 @@ import tensorflow as tf
 from recgraph import defects, logs, ops, tf_private
 from recgraph.errors import RecgraphError
 from recgraph.explaining import Explanation
-from recgraph.optimize.bridge import graphs
+from recgraph.optimize.bridge import graphs, measuring
 
 _LOG = logs.logger("optimize")
 
@@ -57,6 +57,7 @@ def optimize(
     seconds: float = 10.0,
     gradients: bool = True,
     training: bool = False,
+    search: str = "backtracking",
     **named: Any,
 ) -> OptimizedFunction:
     """Makes a function faster by substitutions: it puts together matrix products, and sums of products.
@@ -76,6 +77,8 @@ def optimize(
         gradients: whether the result has gradients. Without them, functions with gradients of their own
             (`tf.custom_gradient`) are optimized, too, and whoever asks for a gradient gets an error.
         training: whether what is timed is a call with the gradients by all trainable variables, not a call alone.
+        search: "backtracking", or "saturation", which applies all substitutions at once and needs egglog (recgraph's
+            extra `optimize`).
         **named: arguments by name.
 
     Returns:
@@ -83,7 +86,8 @@ def optimize(
 
     Raises:
         OptimizeError: `function` is none of these, the SavedModel has no such signature, or an argument is missing
-            that random numbers cannot replace; or the function fails with the arguments that it is timed with.
+            that random numbers cannot replace; or the function fails with the arguments that it is timed with; or there
+            is no such search.
 
     Examples:
         >>> weights = [tf.Variable(tf.random.normal([64, 64])) for _ in range(3)]
@@ -96,9 +100,11 @@ def optimize(
     """
     if training and not gradients:
         raise OptimizeError("training=True needs gradients=True")
+    if search not in graphs.SEARCHES:
+        raise OptimizeError("there is no such search", found=repr(search), expected=" or ".join(graphs.SEARCHES))
     concrete, model = _concrete(function, signature, arguments, named)
     try:
-        return _optimize(concrete, model, arguments, named, seconds, gradients, training)
+        return _optimize(concrete, model, arguments, named, seconds, gradients, training, search)
     except RecgraphError:
         raise
     except Exception as error:
@@ -133,13 +139,14 @@ def _optimize(
     seconds: float,
     gradients: bool,
     training: bool,
+    search: str,
 ) -> OptimizedFunction:
     why = next(_obstacles(concrete), None)
     if why is not None:
         return OptimizedFunction(concrete, False, [f"substitutions: none, {why}"], model)
     count = len(concrete.function_def.signature.output_arg)
     start = time.perf_counter()
-    found = graphs.rewritten(concrete.graph, count, seconds / 2, gradients)
+    found = graphs.rewritten(concrete.graph, count, seconds / 2, gradients, search)
     if found.graph is None:
         return OptimizedFunction(concrete, False, found.lines, model)
     made = tf_private.concrete_like(concrete, found.graph)
@@ -225,7 +232,5 @@ def _in_turns(calls: list[Callable[[], None]], seconds: float) -> tuple[float, f
     end = time.perf_counter() + seconds
     while len(times[0]) < _FEWEST or len(times[0]) < _MOST and time.perf_counter() < end:
         for call, own in zip(calls, times, strict=True):
-            start = time.perf_counter()
-            call()
-            own.append(time.perf_counter() - start)
+            own.append(measuring.seconds_of(call))
     return statistics.median(times[0]), statistics.median(times[1]), len(times[0])

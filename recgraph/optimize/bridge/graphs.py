@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import ops, tf_private
 from recgraph.core import regions
 from recgraph.core.regions import CALL, WHILE, Region
 from recgraph.optimize import choosing
@@ -17,7 +17,8 @@ from recgraph.optimize.bridge.copying import Copy, CopyPlan, Rewritten, inputs_o
 from recgraph.optimize.bridge.extraction import FLOATS, Extraction
 from recgraph.optimize.costs import Costs
 from recgraph.optimize.parts import InParts
-from recgraph.optimize.search import Backtracking, describe
+from recgraph.optimize.saturation import Saturation
+from recgraph.optimize.search import Backtracking, Search, describe
 from recgraph.optimize.terms import Apply, Term
 
 # Attributes of operations that are about names or shapes of another graph.
@@ -44,7 +45,9 @@ class RewrittenGraph:
     seconds: float = 0.0
 
 
-def rewritten(given: Any, outputs: int, seconds: float, gradients: bool = True) -> RewrittenGraph:
+def rewritten(
+    given: Any, outputs: int, seconds: float, gradients: bool = True, search: str = "backtracking"
+) -> RewrittenGraph:
     """A copy of a graph of a function in which substitutions were made, its branches, loops and functions included.
 
     Args:
@@ -52,6 +55,7 @@ def rewritten(given: Any, outputs: int, seconds: float, gradients: bool = True) 
         outputs: how many of its outputs count.
         seconds: of processor time that the search may take.
         gradients: whether the copy is to be differentiable where the graph is; if not, to ask for one is an error.
+        search: one of `SEARCHES`.
     """
     why = next(_obstacles(given, gradients), None)
     if why is not None:
@@ -59,7 +63,7 @@ def rewritten(given: Any, outputs: int, seconds: float, gradients: bool = True) 
     flat = CopiedGraph(given, CopyPlan({}))
     flat.fill_function(given, outputs)
     plan = CopyPlan({})
-    rewriting = _Rewriting(plan, seconds)
+    rewriting = _Rewriting(plan, seconds, search)
     rewriting.look_at(flat)
     if not plan.rewritten:
         return RewrittenGraph(None, ["substitutions: none makes the graph cheaper"], rewriting.spent)
@@ -94,16 +98,19 @@ def region_kind(op: tf.Operation) -> str:
     return "" if region is None else region.kind
 
 
+SEARCHES: dict[str, Callable[..., Search]] = {"backtracking": Backtracking, "saturation": Saturation}
+
+
 @cache
-def _search() -> InParts:
-    return InParts(Backtracking(choosing.rules()))
+def _search(name: str) -> InParts:
+    return InParts(SEARCHES[name](choosing.rules()))
 
 
 class _Rewriting:
     """The search for what to make anew in a graph and in its branches and loops."""
 
-    def __init__(self, plan: CopyPlan, seconds: float) -> None:
-        self.plan, self.lines = plan, list[str]()
+    def __init__(self, plan: CopyPlan, seconds: float, search: str) -> None:
+        self.plan, self.lines, self._search = plan, list[str](), _search(search)
         self.spent, self._seconds = 0.0, seconds
 
     def look_at(self, graph: Any, fixed_inputs: frozenset[int] = frozenset()) -> None:
@@ -122,15 +129,15 @@ class _Rewriting:
                 self.look_at(inner, frozenset(id(t) for t, fixed in zip(inner.inputs, same, strict=False) if fixed))
 
     def _improve(self, graph: Any, is_fixed: Callable[[tf.Tensor], bool]) -> None:
-        products = [op.outputs[0].dtype for op in graph.get_operations() if op.type == "MatMul"]
+        products = [op.outputs[0].dtype for op in graph.get_operations() if op.type in ("MatMul", "Conv2D")]
         products = [dtype for dtype in products if dtype in FLOATS]
         if len(products) < 2 or self.spent >= self._seconds:
             return
-        extraction = Extraction(graph, products[0], is_fixed, _representatives(graph))
+        extraction = Extraction(graph, products[0], is_fixed, _representatives(graph), has_images=True)
         problem = extraction.read(graph.outputs, graph.control_outputs or ())
         if problem is None:
             return
-        found = _search()(problem, Costs.read(), self._seconds - self.spent)
+        found = self._search(problem, Costs.read(), self._seconds - self.spent)
         self.spent += found.seconds
         if found.is_better:
             self.plan.rewritten[id(graph)] = Rewritten(extraction, problem, found.roots)
@@ -143,27 +150,36 @@ class _Rewriting:
 
 
 def _fixed_tensors(graph: Any, fixed_inputs: frozenset[int]) -> Callable[[tf.Tensor], bool]:
-    """Whether a tensor is likely to be the same in each call, and to lie in the same memory: a weight."""
+    """Whether a tensor is likely to be the same in each call: a weight, that lies in the same memory, or a vector that
+    is computed of weights, as those of a normalisation are."""
     captured = {id(inner) for _, inner in getattr(graph, "captures", ())} | fixed_inputs
 
     def is_fixed(tensor: tf.Tensor) -> bool:
         while tensor.op.type in ("Identity", "Reshape", "ReadVariableOp"):
             tensor = tensor.op.inputs[0]
-        return id(tensor) in captured or tensor.op.type == "Const"
+        if id(tensor) in captured or tensor.op.type == "Const":
+            return True
+        sizes: list[Any] = tensor.shape.as_list() if tensor.shape.rank is not None else [None]
+        is_row = None not in sizes and sum(size > 1 for size in sizes) <= 1
+        is_pure = bool(tensor.op.inputs) and not tf_private.is_stateful(tensor.op)
+        return is_row and is_pure and all(map(is_fixed, tensor.op.inputs))
 
     return is_fixed
 
 
 def _representatives(graph: Any) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Of tensors that equal operations compute of equal tensors, the first: a reshaped input of several layers."""
+    """Of tensors that equal operations compute of equal tensors, the first: a reshaped input of several layers, or a
+    variable that is read for each step of a recurrent one, where nothing in the graph writes."""
     first: dict[Any, tf.Operation] = {}
+    writes = any(map(ops.effects, graph.get_operations()))
     stands_for: dict[int, tf.Tensor] = {}
 
     def same(tensor: tf.Tensor) -> tf.Tensor:
         return stands_for.get(id(tensor), tensor)
 
     for op in graph.get_operations():
-        if op.control_inputs or tf_private.is_stateful(op) or op.type == "Placeholder" or not op.outputs:
+        is_pure = not tf_private.is_stateful(op) or op.type == "ReadVariableOp" and not writes
+        if op.control_inputs or not is_pure or op.type == "Placeholder" or not op.outputs:
             continue
         if op.type == "Const" and (op.outputs[0].shape.num_elements() or 0) > _FEW:
             continue

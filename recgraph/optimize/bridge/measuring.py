@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -15,8 +16,10 @@ from recgraph.optimize.evaluate import Shape
 from recgraph.optimize.problem import Leaf, Problem
 from recgraph.optimize.terms import Apply, TensorVariable, Term
 
-# How often a graph has the operator, one after another, and how often it runs.
-_COPIES, _RUNS = 50, 7
+# How often a graph has the operator, one after another; how often it runs at least and at most, and for how long.
+_COPIES, _FEWEST, _MOST, _SECONDS = 25, 3, 30, 0.1
+# Bytes of operands after which one is likely to be out of the caches of a core.
+_APART = 16_000_000
 _X, _Y = TensorVariable("x"), TensorVariable("y")
 
 
@@ -56,32 +59,63 @@ def _problem(term: Term, shapes: Sequence[Shape]) -> Problem:
 
 
 def _seconds(term: Apply, shapes: Sequence[Shape]) -> float:
-    random = np.random.default_rng(0)
-    values = {
-        name: tf.constant(random.normal(size=dims[:2]), tf.float32) for name, dims in zip("xy", shapes, strict=False)
-    }
-    problem = _problem(term, shapes)
+    """Of one of many copies, one after another. Each has operands that have not been used for a while, as a weight has
+    in a network: where few rows are multiplied, reading it is what takes time."""
+    random, problem = np.random.default_rng(0), _problem(term, shapes)
+    size = sum(4 * math.prod(dims) for dims in shapes)
+    sets = min(_COPIES, 1 + _APART // size)
 
-    @tf.function(autograph=False)
-    def graph(values: dict[str, tf.Tensor]) -> tf.Tensor:
-        def given(one: Term, as_row: bool) -> tf.Tensor | None:
-            if not isinstance(one, TensorVariable):
-                return None
-            return values[one.name][0] if as_row else values[one.name]
-
+    def chain(operands: Sequence[dict[str, tf.Tensor]], copies: int) -> tf.Operation:
         before: list[tf.Tensor] = []
-        for _ in range(_COPIES):
+        for number in range(copies):
+            values = operands[number % sets]
+
+            def given(one: Term, as_row: bool, values: dict[str, tf.Tensor] = values) -> tf.Tensor | None:
+                if not isinstance(one, TensorVariable):
+                    return None
+                return values[f"{one.name} as row" if as_row else one.name]
+
             with tf.control_dependencies(before):
                 before = [Emission(problem, given)(term)]
-        return before[0]
+        return before[0].op
 
-    graph(values)
-    times = []
-    for _ in range(_RUNS):
-        start = time.perf_counter()
-        graph(values)
-        times.append(time.perf_counter() - start)
-    return min(times) / _COPIES
+    with tf.Graph().as_default() as graph:
+        operands = [_operands(random, shapes) for _ in range(sets)]
+        chains = [chain(operands, copies) for copies in (_COPIES, 1)]
+    # TensorFlow's optimizer would leave out copies whose results nobody uses.
+    config = tf.compat.v1.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
+    with tf.compat.v1.Session(graph=graph, config=config) as session:
+        runs = [session.make_callable(one) for one in chains]
+        fastest = [_fastest(run) for run in runs]
+    return max(fastest[0] - fastest[1], 1e-9) / (_COPIES - 1)
+
+
+def _operands(random: np.random.Generator, shapes: Sequence[Shape]) -> dict[str, tf.Tensor]:
+    found = {}
+    for name, dims in zip("xy", shapes, strict=False):
+        value = random.normal(size=dims[:2]).astype(np.float32)
+        found[name] = tf.constant(value)
+        if dims[0] == 1:
+            found[f"{name} as row"] = tf.constant(value[0])
+    return found
+
+
+def _fastest(run: Callable[[], object]) -> float:
+    run()
+    times: list[float] = []
+    while len(times) < _FEWEST or len(times) < _MOST and sum(times) < _SECONDS:
+        times.append(seconds_of(run))
+    return min(times)
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    """Seconds that something takes: those that pass or, if these are fewer, those that processors work for it, so that
+    it does not look slower on a busy machine."""
+    start, worked = time.perf_counter(), time.process_time()
+    run()
+    return min(time.perf_counter() - start, time.process_time() - worked)
 
 
 def _fitted(measured: Sequence[tuple[Apply, list[Shape], float]]) -> Guess:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,14 +31,28 @@ class MergedPart:
 
 
 def blocks(problem: Problem, term: Term, begin: tuple[int, int] = (0, 0)) -> list[MergedPart]:
-    """What joints of joints along rows and columns consist of."""
-    if not isinstance(term, Apply) or term.operator != "concat" or term.parameters[0] not in (0, 1):
+    """What joints of joints along rows and columns consist of; those of images and kernels along channels alone, as
+    columns."""
+    axes = (0, 1) if problem.dims(term)[2:] == (1, 1) else (3,)
+    if not isinstance(term, Apply) or term.operator != "concat" or term.parameters[0] not in axes:
         return [MergedPart(term, begin)]
     first, second = term.arguments
     axis = int(str(term.parameters[0]))
     size = problem.dims(first)[axis]
     after = (begin[0] + size, begin[1]) if axis == 0 else (begin[0], begin[1] + size)
     return [*blocks(problem, first, begin), *blocks(problem, second, after)]
+
+
+def joined(
+    parts: Sequence[tf.Tensor], begins: Sequence[tuple[int, int]], dims: Sequence[int], is_row: bool
+) -> tf.Tensor:
+    """The same for parts of a tensor of four sizes, as TensorFlow has it: a vector, a matrix, or with four axes."""
+    if is_row:
+        return merged(parts, begins, [max(dims)])
+    if tuple(dims[2:]) == (1, 1):
+        return merged(parts, begins, dims[:2])
+    flat = [tf.reshape(part, [-1, part.shape[-1]]) for part in parts]
+    return tf.reshape(merged(flat, begins, [math.prod(dims[:3]), dims[3]]), dims)
 
 
 def merged(parts: Sequence[tf.Tensor], begins: Sequence[tuple[int, int]], shape: Sequence[int]) -> tf.Tensor:
