@@ -170,6 +170,20 @@ def test_batches_of_any_size(at_once: None) -> None:
     assert "?" in function.explain() or "None" in function.explain()
 
 
+def test_rows_of_which_some_are_not_counted(at_once: None) -> None:
+    """Two inputs of one weight, of one row and of any number, are put together, and what is cut off again has them."""
+    first, second = Gates(learns=False).weights[:2]
+
+    def step(x: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.tanh(last @ first) @ second, tf.tanh(x @ first) @ second
+
+    function = rg.function(step, mode="speculate", strict=True, optimize=True)
+    for rows in (4, 3, 2, 5, 6, 4):
+        x, last = tf.random.normal([rows, SIZE]), tf.random.normal([1, SIZE])
+        assert_close([one.numpy() for one in function(x, last)], [one.numpy() for one in step(x, last)])
+    assert any(after < before for before, after in products(function)), function.explain()
+
+
 def test_what_the_measurement_says_is_done_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both forms take turns on calls that happen once each; the verdict is kept for the next process."""
     monkeypatch.setattr(turns, "CALLS", 2)

@@ -88,10 +88,14 @@ class Extraction:
             return None
         needs = self._needs()
         leaves = {
-            name: Leaf(self.dims[name], self.is_fixed(leaf.tensor), needs.get(id(leaf.tensor), frozenset()))
+            name: Leaf(self.dims[name], self._is_known(leaf.tensor), needs.get(id(leaf.tensor), frozenset()))
             for name, leaf in self.leaves.items()
         }
         return Problem(tuple(self.terms[id(root)] for root in self.roots), leaves)
+
+    def _is_known(self, tensor: tf.Tensor) -> bool:
+        """Whether a tensor is the same in each run, and so large as is known now: what is made of it has a place."""
+        return tensor.shape.is_fully_defined() and self.is_fixed(tensor)
 
     def _read(self, op: tf.Operation) -> list[Term] | None:
         reader = _READERS.get(op.type)
