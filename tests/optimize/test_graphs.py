@@ -184,6 +184,47 @@ def test_rows_of_which_some_are_not_counted(at_once: None) -> None:
     assert any(after < before for before, after in products(function)), function.explain()
 
 
+class Attention:
+    """Projections of one input, written in three ways, in a step that learns."""
+
+    def __init__(self) -> None:
+        random = np.random.default_rng(0)
+        self.weights = [tf.Variable(random.normal(0, 0.4, (8, 8)).astype(np.float32)) for _ in range(4)]
+        self.heads = [tf.Variable(random.normal(0, 0.4, (8, 2, 4)).astype(np.float32)) for _ in range(2)]
+        self.out = tf.Variable(random.normal(0, 0.4, (2, 4, 8)).astype(np.float32))
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """A step."""
+        variables = [*self.weights, *self.heads, self.out]
+        with tf.GradientTape() as tape:
+            q, k = (tf.einsum("btd,dhk->bthk", x, one) for one in self.heads)
+            v = tf.reshape(tf.matmul(x, self.weights[0]), [2, 3, 2, 4])
+            weights = tf.nn.softmax(tf.einsum("bthk,bshk->bhts", q, k))
+            mixed = tf.einsum("bthk,hkd->btd", tf.einsum("bhts,bshk->bthk", weights, v), self.out)
+            y = tf.nn.gelu(tf.tensordot(mixed, self.weights[1], 1)) + tf.matmul(x, self.weights[2], transpose_b=True)
+            loss = tf.reduce_mean(tf.einsum("btw,vw->btv", y, self.weights[3]) ** 2)
+        for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+            variable.assign_sub(0.1 * gradient)
+        return loss
+
+    def run(self, function: Any, count: int) -> list[np.ndarray]:
+        """Losses and weights."""
+        random = np.random.default_rng(1)
+        losses = [function(tf.constant(random.normal(size=(2, 3, 8)).astype(np.float32))).numpy() for _ in range(count)]
+        return [*losses, *(one.numpy() for one in (*self.weights, *self.heads, self.out))]
+
+
+def test_projections_of_stacks_are_products_of_matrices(at_once: None) -> None:
+    """Those of the backward pass are summed over the stack by the product itself."""
+    expected, made = Attention(), Attention()
+    function = rg.function(made.__call__, mode="speculate", strict=True, optimize=True)
+    assert_close(made.run(function, 10), expected.run(expected, 10))
+    (found,) = re.findall(r"(\d+) products of stacks by one matrix, and (\d+) sums", str(function.explain()))
+    assert (int(found[0]), int(found[1])) == (16, 2)
+    ((before, after),) = products(function)
+    assert after < before
+
+
 def test_what_the_measurement_says_is_done_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both forms take turns on calls that happen once each; the verdict is kept for the next process."""
     monkeypatch.setattr(turns, "CALLS", 2)

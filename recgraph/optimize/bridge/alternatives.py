@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -18,9 +18,11 @@ from recgraph import defects, logs, tf_private
 from recgraph.core import alternatives, regions
 from recgraph.core.regions import CALL
 from recgraph.optimize import remembering, switch
+from recgraph.optimize.bridge.changing import GraphChanges
 from recgraph.optimize.bridge.copying import CopyPlan, Rewritten, as_asked, inputs_of, maker
 from recgraph.optimize.bridge.emission import Emission
 from recgraph.optimize.bridge.fingerprints import fingerprint
+from recgraph.optimize.bridge.flattening import flatten
 from recgraph.optimize.bridge.graphs import Rewriting, copied_parts
 from recgraph.optimize.remembering import Verdict
 from recgraph.optimize.terms import Apply, TensorVariable, Term
@@ -31,6 +33,7 @@ _LOG = logs.logger("optimize")
 MOST_OPERATIONS = 20_000
 # Seconds of processor time that the search may take, for which one call waits.
 PATIENCE = 0.6
+_PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMul", "Einsum")
 
 
 class Substituted:
@@ -70,15 +73,18 @@ class Substituted:
         if why is not None:
             self.lines = [f"substitutions: none, {why}"]
             return None
-        plan = CopyPlan({})
-        rewriting = Rewriting(plan, PATIENCE)
-        rewriting.look_at(graph)
-        if not plan.rewritten:
-            self.lines = ["substitutions: none makes the graph cheaper"]
-            return None
-        self.lines = rewriting.lines + self.lines
         changes = GraphChanges(graph)
         try:
+            products, sums = flatten(graph, changes)
+            plan = CopyPlan({})
+            rewriting = Rewriting(plan, PATIENCE)
+            rewriting.look_at(graph)
+            if not plan.rewritten and not sums:
+                self.lines = ["substitutions: none makes the graph cheaper"]
+                return None
+            flat = f"{products} products of stacks by one matrix, and {sums} sums of products of stacks"
+            self.lines = [f"substitutions: {flat} are products of matrices"] if products or sums else []
+            self.lines += rewriting.lines
             _change(graph, plan, changes)
             return tf_private.concrete_like(self._concrete, graph)
         finally:
@@ -109,7 +115,7 @@ def _has_products(graph: Any) -> bool:
     """Whether there are two products to put together in a graph, or in a branch or loop of it."""
     found = 0
     for op in graph.get_operations():
-        found += op.type == "MatMul"
+        found += op.type in _PRODUCTS
         region = regions.region_of(op)
         if found > 1 or (region is not None and any(map(_has_products, region.graphs))):
             return True
@@ -122,44 +128,6 @@ def _obstacles(graph: Any) -> Iterator[str]:
         yield f"it has more than {MOST_OPERATIONS} operations"
     if tf_private.has_deferred_captures(graph):
         yield "what the graph captures is asked for at each call"
-
-
-class GraphChanges:
-    """Changes of a graph, to be undone."""
-
-    def __init__(self, graph: Any) -> None:
-        self.graph = graph
-        self._undo: list[Callable[[], object]] = []
-
-    def give(self, op: tf.Operation, i: int, tensor: tf.Tensor) -> None:
-        """An operation is given another tensor."""
-        before = op.inputs[i]
-        self._undo.append(lambda: tf_private.replace_input(op, i, before))
-        tf_private.replace_input(op, i, tensor)
-
-    def order(self, op: tf.Operation, waits_for: Iterable[tf.Operation]) -> None:
-        """An operation waits for others."""
-        before = list(op.control_inputs)
-        self._undo.append(lambda: tf_private.set_control_inputs(op, before))
-        tf_private.set_control_inputs(op, list(waits_for))
-
-    def set_attribute(self, op: tf.Operation, name: str, value: Any) -> None:
-        """An attribute becomes another one."""
-        before = tf.compat.v1.AttrValue()
-        before.CopyFrom(op.node_def.attr[name])
-        self._undo.append(lambda: tf_private.set_attribute(op, name, before))
-        tf_private.set_attribute(op, name, value)
-
-    def return_instead(self, outputs: list[tf.Tensor]) -> None:
-        """The graph gives other tensors."""
-        before = self.graph.outputs
-        self._undo.append(lambda: setattr(self.graph, "outputs", before))
-        self.graph.outputs = outputs
-
-    def undo(self) -> None:
-        """Puts everything back; operations that were added are used by nobody then."""
-        while self._undo:
-            self._undo.pop()()
 
 
 def _change(graph: Any, plan: CopyPlan, changes: GraphChanges) -> None:
@@ -180,11 +148,7 @@ def _change(graph: Any, plan: CopyPlan, changes: GraphChanges) -> None:
         if op.control_inputs and any(map(rewritten.extraction.is_term, op.control_inputs)):
             changes.order(op, rewritten.extraction.waited_for(op))
     for tensor, other in made:
-        for user in tensor.consumers():
-            if not rewritten.extraction.is_term(user):
-                for i, source in enumerate(user.inputs):
-                    if source is tensor:
-                        changes.give(user, i, other)
+        changes.redirect(tensor, other, besides=rewritten.extraction.is_term)
     instead = {id(tensor): other for tensor, other in made}
     changes.return_instead([instead.get(id(tensor), tensor) for tensor in graph.outputs])
 
