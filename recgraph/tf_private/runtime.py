@@ -85,6 +85,11 @@ def scope_device() -> str:
     return _context.context().device_name or ""
 
 
+def is_coexecuted() -> bool:
+    """Whether what this thread asks for goes to the device of co-execution, which runs it later."""
+    return (_context.context().device_name or "").endswith("RECGRAPH:0")
+
+
 def remote_task(device: str) -> str:
     """`/job:worker/replica:0/task:1` of a device of another process; "" of this one's."""
     spec, own = tf.DeviceSpec.from_string(device), _context.context()._server_def

@@ -126,7 +126,7 @@ def _sum(op: tf.Operation) -> FlatProduct | None:
 
 
 def _einsum(op: tf.Operation) -> FlatProduct | None:
-    """A contraction over axes that come last or first in both tensors, in one order, and leaves the others as they are."""
+    """A contraction over axes that come last or first in both tensors, in one order; the others stay as they are."""
     sides, _, result = op.get_attr("equation").decode().partition("->")
     names, tensors = sides.split(","), list(op.inputs)
     if len(names) != 2 or "." in sides or any(len(set(one)) < len(one) for one in names):

@@ -51,8 +51,10 @@ class Turns:
         settled = self._settled
         if settled is not None:
             return self._plain(tensors) if tf_private.a_tape_is_listening() else settled(tensors)
-        # Who finds it busy, in another thread or in a function of Python's that the graph calls, takes no part.
-        if tf_private.a_tape_is_listening() or not self._lock.acquire(blocking=False):
+        # What is co-executed runs later, and is told by its name: no time can be taken, and no name change with turns.
+        # Who finds it busy, in another thread or in a function of Python's that the graph calls, takes no part either.
+        is_left = tf_private.a_tape_is_listening() or tf_private.is_coexecuted()
+        if is_left or not self._lock.acquire(blocking=False):
             return self._plain(tensors)
         try:
             return self._turn(tensors)
