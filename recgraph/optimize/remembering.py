@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from recgraph.optimize.costs import cache_file
 
@@ -60,7 +61,7 @@ def remember(key: str, verdict: Verdict, path: Path | None = None) -> None:
         return
 
 
-def _read(path: Path) -> dict[str, dict[str, object]]:
+def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
