@@ -16,7 +16,7 @@ MOST = 2000
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GraphTiming:
     """What was measured of a graph and its rewritten form.
 
     Attributes:
@@ -36,16 +36,16 @@ def memory_file() -> Path:
     return costs.with_name(costs.name.replace("costs-", "graphs-", 1))
 
 
-def recall(key: str, path: Path | None = None) -> Verdict | None:
+def recall(key: str, path: Path | None = None) -> GraphTiming | None:
     """What is known of a graph."""
     found = _read(path or memory_file()).get(key)
     try:
-        return Verdict(bool(found["is_better"]), float(found["before"]), float(found["after"])) if found else None
+        return GraphTiming(bool(found["is_better"]), float(found["before"]), float(found["after"])) if found else None
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def remember(key: str, verdict: Verdict, path: Path | None = None) -> None:
+def remember(key: str, verdict: GraphTiming, path: Path | None = None) -> None:
     """Keeps what was measured; where the file cannot be written, the next process measures again."""
     path = path or memory_file()
     known = _read(path)

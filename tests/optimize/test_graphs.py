@@ -18,7 +18,7 @@ from recgraph import contest, tf_private
 from recgraph.errors import SignatureError
 from recgraph.optimize import remembering
 from recgraph.optimize.bridge import alternatives
-from recgraph.optimize.remembering import Verdict
+from recgraph.optimize.remembering import GraphTiming
 from recgraph.speculate.run import turns
 
 STEPS = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "4"))
@@ -34,7 +34,7 @@ def _own_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other form is looked for at once, and runs as if it were known to be faster."""
-    monkeypatch.setattr(remembering, "recall", lambda key: Verdict(is_better=True, before=2.0, after=1.0))
+    monkeypatch.setattr(remembering, "recall", lambda key: GraphTiming(is_better=True, before=2.0, after=1.0))
 
 
 class Step:
@@ -233,12 +233,12 @@ def test_what_the_measurement_says_is_done_and_remembered(monkeypatch: pytest.Mo
         costs = {"plain": 2.0, "other": 1.0 if better else 3.0}
         monkeypatch.setattr(turns, "Contest", lambda ways, costs=costs: _Fixed(ways, costs))
         monkeypatch.setattr(remembering, "recall", lambda key: None)
-        kept: dict[str, Verdict] = {}
+        kept: dict[str, GraphTiming] = {}
         monkeypatch.setattr(remembering, "remember", kept.__setitem__)
         expected, (made, function) = Gates(), gates()
         assert_close(made.run(function, 120), expected.run(expected, 120))
         (verdict,) = kept.values()
-        assert verdict == Verdict(better, 2.0, costs["other"])
+        assert verdict == GraphTiming(better, 2.0, costs["other"])
         assert ("used" if better else "left as it was") in function.explain()
         monkeypatch.setattr(remembering, "recall", kept.get)
         expected, (made, function) = Gates(), gates()
@@ -375,13 +375,13 @@ def test_verdicts_are_kept_in_a_file(tmp_path: Path) -> None:
     """A damaged file is no file."""
     path = tmp_path / "some" / "graphs.json"
     assert remembering.recall("a", path) is None
-    remembering.remember("a", Verdict(is_better=True, before=2.0, after=1.0), path)
-    remembering.remember("b", Verdict(is_better=False), path)
-    assert remembering.recall("a", path) == Verdict(is_better=True, before=2.0, after=1.0)
-    assert remembering.recall("b", path) == Verdict(is_better=False)
+    remembering.remember("a", GraphTiming(is_better=True, before=2.0, after=1.0), path)
+    remembering.remember("b", GraphTiming(is_better=False), path)
+    assert remembering.recall("a", path) == GraphTiming(is_better=True, before=2.0, after=1.0)
+    assert remembering.recall("b", path) == GraphTiming(is_better=False)
     for text in ("[1]", '{"a": 3}', '{"a": {"is_better": 1}}', "{"):
         path.write_text(text, encoding="utf-8")
         assert remembering.recall("a", path) is None
     path.unlink()
     path.mkdir()
-    remembering.remember("a", Verdict(is_better=True), path)  # which cannot be written
+    remembering.remember("a", GraphTiming(is_better=True), path)  # which cannot be written

@@ -24,7 +24,7 @@ from recgraph.optimize.bridge.emission import Emission
 from recgraph.optimize.bridge.fingerprints import fingerprint
 from recgraph.optimize.bridge.flattening import flatten
 from recgraph.optimize.bridge.graphs import Rewriting, copied_parts
-from recgraph.optimize.remembering import Verdict
+from recgraph.optimize.remembering import GraphTiming
 from recgraph.optimize.terms import Apply, TensorVariable, Term
 
 _LOG = logs.logger("optimize")
@@ -64,7 +64,7 @@ class Substituted:
         self.lines.append(f"  looked for and made in {time.perf_counter() - start:.1f} s, in one call")
         _LOG.info("%s", "\n".join(self.lines))
         if made is None:
-            remembering.remember(self._key, Verdict(False))
+            remembering.remember(self._key, GraphTiming(False))
         return made
 
     def _made(self) -> Any | None:
@@ -92,13 +92,13 @@ class Substituted:
 
     def decide(self, is_better: bool, before: float, after: float) -> None:
         """Both forms have taken turns, and have needed so many seconds for a call."""
-        verdict = Verdict(is_better, before, after)
+        verdict = GraphTiming(is_better, before, after)
         self.is_better = is_better
         self.lines.append(_told(verdict, "in turns"))
         remembering.remember(self._key, verdict)
 
 
-def _told(verdict: Verdict, when: str) -> str:
+def _told(verdict: GraphTiming, when: str) -> str:
     what = "used" if verdict.is_better else "left as it was"
     if not verdict.after:
         return f"substitutions: {what}, as nothing was found to be cheaper {when}"
