@@ -83,8 +83,8 @@ class Substituted:
                 self.lines = ["substitutions: none makes the graph cheaper"]
                 return None
             flat = f"{products} products of stacks by one matrix, and {sums} sums of products of stacks"
-            self.lines = [f"substitutions: {flat} are products of matrices"] if products or sums else []
-            self.lines += rewriting.lines
+            done = [f"substitutions: {flat} are products of matrices"] if products or sums else []
+            self.lines = [*done, *rewriting.lines, *self.lines]
             _change(graph, plan, changes)
             return tf_private.concrete_like(self._concrete, graph)
         finally:
