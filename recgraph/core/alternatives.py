@@ -25,8 +25,9 @@ class Alternative(Protocol):
         """Makes it, within a time that a call may wait for: a concrete function that is called like the graph's, which
         may have no gradient; None where there is none."""
 
-    def decide(self, is_better: bool, before: float, after: float) -> None:
-        """Both forms have taken turns, and have needed so many seconds for a call."""
+    def decide(self, is_better: bool, before: float, after: float, is_sure: bool) -> None:
+        """Both forms have taken turns, and have needed so many seconds for a call; not surely where some calls took
+        much longer than others, by their kind or by what else the machine did."""
 
 
 # Finds the alternative of a concrete function, for a caller who asks for it (True), forbids it (False), or neither.

@@ -247,6 +247,16 @@ def test_what_the_measurement_says_is_done_and_remembered(monkeypatch: pytest.Mo
         assert bool(products(function)) is better  # what was slower is not even looked for
 
 
+def test_what_is_not_sure_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where some calls take much longer than others, by what the machine does besides perhaps."""
+    monkeypatch.setattr(remembering, "remember", lambda key, verdict: pytest.fail("it was remembered"))
+    made, function = gates()
+    made.run(function, 4)
+    alternative = function._graphs[0]._turns._alternative
+    alternative.decide(True, 2.0, 1.0, is_sure=False)
+    assert alternative.is_better
+
+
 class _Fixed(contest.Contest):
     """A contest in which each way takes as long as it is told."""
 

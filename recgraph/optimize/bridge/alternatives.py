@@ -90,12 +90,13 @@ class Substituted:
         finally:
             changes.undo()
 
-    def decide(self, is_better: bool, before: float, after: float) -> None:
-        """Both forms have taken turns, and have needed so many seconds for a call."""
+    def decide(self, is_better: bool, before: float, after: float, is_sure: bool) -> None:
+        """Both forms have taken turns, and have needed so many seconds for a call; that is remembered if it is sure."""
         verdict = GraphTiming(is_better, before, after)
         self.is_better = is_better
         self.lines.append(_told(verdict, "in turns"))
-        remembering.remember(self._key, verdict)
+        if is_sure:
+            remembering.remember(self._key, verdict)
 
 
 def _told(verdict: GraphTiming, when: str) -> str:

@@ -121,4 +121,5 @@ class Turns:
             return
         is_better = contest.winner == _OTHER
         self._settled = self._run_other if is_better else self._plain
-        self._alternative.decide(is_better, contest.cost(_PLAIN), contest.cost(_OTHER))
+        costs = contest.cost(_PLAIN), contest.cost(_OTHER)
+        self._alternative.decide(is_better, *costs, is_sure=not contest.is_mixed)
