@@ -33,7 +33,7 @@ _LOG = logs.logger("optimize")
 MOST_OPERATIONS = 20_000
 # Seconds of processor time that the search may take, for which one call waits.
 PATIENCE = 0.6
-_PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMul", "Einsum")
+_PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMul", "Einsum", "Conv2D")
 
 
 class Substituted:
@@ -77,7 +77,7 @@ class Substituted:
         try:
             products, sums = flatten(graph, changes)
             plan = CopyPlan({})
-            rewriting = Rewriting(plan, PATIENCE)
+            rewriting = Rewriting(plan, PATIENCE, "backtracking")
             rewriting.look_at(graph)
             if not plan.rewritten and not sums:
                 self.lines = ["substitutions: none makes the graph cheaper"]
@@ -174,9 +174,9 @@ def _made(graph: Any, rewritten: Rewritten) -> list[tuple[tf.Tensor, tf.Tensor]]
     def given(term: Term, as_row: bool) -> tf.Tensor | None:
         if isinstance(term, TensorVariable):
             leaf = extraction.leaves[term.name]
-            return as_asked(leaf.tensor, leaf.is_row, as_row)
+            return as_asked(leaf.tensor, leaf.is_row, as_row, problem.dims(term))
         if term in kept:
-            return as_asked(kept[term], False, as_row)
+            return as_asked(kept[term], False, as_row, problem.dims(term))
         return _fixed(rewritten, term, as_row) if problem.is_fixed(term) else None
 
     emission = Emission(problem, given)

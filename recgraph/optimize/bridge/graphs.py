@@ -156,7 +156,14 @@ def _fixed_tensors(graph: Any, fixed_inputs: frozenset[int]) -> Callable[[tf.Ten
     captured = {id(inner) for _, inner in getattr(graph, "captures", ())} | fixed_inputs
     captured -= {id(handle) for op in graph.get_operations() for handle in ops.effects(op).handles}
 
+    known: dict[int, bool] = {}
+
     def is_fixed(tensor: tf.Tensor) -> bool:
+        if id(tensor) not in known:
+            known[id(tensor)] = found(tensor)
+        return known[id(tensor)]
+
+    def found(tensor: tf.Tensor) -> bool:
         while tensor.op.type in ("Identity", "Reshape", "ReadVariableOp"):
             tensor = tensor.op.inputs[0]
         if id(tensor) in captured or tensor.op.type == "Const":
