@@ -18,7 +18,11 @@ from recgraph.models.hyper import Hyper, State
 
 
 class Network(tf.Module):
-    """Weights with seeded first values, and the SubGraphs that use them. `hyper` has `l2` and the optimizer's rates."""
+    """Weights with seeded first values, and the SubGraphs that use them. `hyper` has `l2` and the optimizer's rates.
+
+    Attributes:
+      engine, gradient, optimize: of the SubGraphs that are made from now on.
+    """
 
     def __init__(self, hyper: Any, seed: int = 0):
         """Sets up the source of initial weights.
@@ -30,12 +34,18 @@ class Network(tf.Module):
         super().__init__(name=type(self).__name__.lower())
         self.hyper = hyper
         self.engine, self.gradient = "auto", "cache"
+        self.optimize: bool | None = None
         self._random = np.random.default_rng(seed)
 
     def subgraph(self, purpose: str, inputs: Any, outputs: Any) -> Any:
         """A SubGraph with the model's engine and way to the gradient."""
         return rg.SubGraph(
-            f"{self.name}_{purpose}", inputs=inputs, outputs=outputs, engine=self.engine, gradient=self.gradient
+            f"{self.name}_{purpose}",
+            inputs=inputs,
+            outputs=outputs,
+            engine=self.engine,
+            gradient=self.gradient,
+            optimize=self.optimize,
         )
 
     def _matrix(self, name: str, rows: int, columns: int, bound: float | None = None) -> tf.Variable:

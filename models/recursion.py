@@ -20,6 +20,7 @@ class Cells(Protocol):
     """What the recursion needs of a `TreeModel`, which says what each does."""
 
     hyper: Hyper
+    optimize: bool | None
 
     @property
     def state_sizes(self) -> tuple[int, ...]: ...
@@ -82,15 +83,15 @@ def predict(model: Cells, batch: Any) -> tf.Tensor:
         state, logits = tf.cond(word >= 0, leaf, inner)
         tree.output({"state": state, "logits": logits})
 
-    return _all_scores(tree, batch, classes)
+    return _all_scores(tree, batch, classes, model.optimize)
 
 
-def _all_scores(tree: Any, batch: Any, classes: int) -> tf.Tensor:
+def _all_scores(tree: Any, batch: Any, classes: int, optimize: bool | None) -> tf.Tensor:
     """The scores of all trees, float32 `[N, C]`. `map` stacks its results, so trees are filled up to the largest."""
     sizes = batch.offsets[1:] - batch.offsets[:-1]
     largest = tf.reduce_max(tf.concat([[0], sizes], 0))
     shape = tf.TensorSpec([None, classes])
-    with rg.SubGraph("filled_up", tf.TensorSpec([], tf.int32), shape, tree.engine) as filled:
+    with rg.SubGraph("filled_up", tf.TensorSpec([], tf.int32), shape, tree.engine, optimize=optimize) as filled:
         scores = tree(filled.input(tf.int32))["logits"]
         filled.output(tf.pad(scores, [[0, largest - tf.shape(scores)[0]], [0, 0]]))
     return tf.boolean_mask(filled.map(batch.roots), tf.sequence_mask(sizes, largest))

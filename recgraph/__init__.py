@@ -12,6 +12,7 @@ from recgraph.core.subgraph import SubGraph
 from recgraph.distribute import distribute
 from recgraph.draw import draw
 from recgraph.function import function
+from recgraph.optimize.bridge import alternatives as _alternatives  # noqa: F401  # enters how graphs are rewritten
 from recgraph.optimize.bridge import bodies as _bodies  # noqa: F401  # enters how bodies are rewritten
 from recgraph.optimize.bridge.functions import optimize
 from recgraph.speculate import speculation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, overload
 
@@ -82,6 +83,7 @@ def function(
     mode: str = "auto",
     strict: bool = False,
     optimizations: Optimizations | None = None,
+    optimize: bool | None = None,
     xla: bool = False,
 ) -> Function[P, R]: ...
 
@@ -93,6 +95,7 @@ def function(
     mode: str = "auto",
     strict: bool = False,
     optimizations: Optimizations | None = None,
+    optimize: bool | None = None,
     xla: bool = False,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 
@@ -103,6 +106,7 @@ def function(
     mode: str = "auto",
     strict: bool = False,
     optimizations: Optimizations | None = None,
+    optimize: bool | None = None,
     xla: bool = False,
 ) -> Any:
     """Runs a function as a graph where this keeps results, side effects and exceptions those of eager execution.
@@ -122,14 +126,17 @@ def function(
             co-executed ("coexec").
         optimizations: a `recgraph.speculate.Optimizations` that disables parts of the conversion; all are enabled by
             default.
+        optimize: whether graphs are rewritten by proven substitutions where that is measured to be faster; None leaves
+            it to the environment variable `RECGRAPH_OPTIMIZE` (1: yes; 0: no, whoever asks). Sums may then be taken in
+            another order, see docs/substitution.md.
         xla: with mode="coexec", whether XLA compiles parts of the graphs, once per shape; it rounds differently.
 
     Returns:
         A callable with the signature of `fn` and a method `explain()`: what was assumed, how calls run, and why.
 
     Raises:
-        SignatureError: the mode is unknown, `xla` is used with another mode than "coexec", or `fn` is not callable, a
-            class, or a function that is converted already.
+        SignatureError: the mode is unknown, `xla` is used with another mode than "coexec", `optimize` is used with
+            "coexec", or `fn` is not callable, a class, or a function that is converted already.
 
     Examples:
         >>> import tensorflow as tf, recgraph as rg
@@ -143,8 +150,11 @@ def function(
         raise SignatureError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}")
     if xla and mode != "coexec":
         raise SignatureError(f"xla=True needs mode='coexec', got mode={mode!r}")
+    if optimize and mode == "coexec":
+        raise SignatureError("optimize=True needs mode='auto' or mode='speculate', got mode='coexec'")
     if fn is None:
-        return lambda late: function(late, mode=mode, strict=strict, optimizations=optimizations, xla=xla)
+        named: dict[str, Any] = {"mode": mode, "strict": strict, "optimizations": optimizations, "xla": xla}
+        return lambda late: function(late, optimize=optimize, **named)
     if reason := _refused(fn):
         raise SignatureError(reason)
     if not hasattr(fn, "__qualname__"):
@@ -154,6 +164,8 @@ def function(
         made: Any = Coexecuted(fn, strict, Execution(xla))
     else:
         kind = Speculated if mode == "speculate" else Automatic
-        made = kind(fn, strict=strict, optimizations=optimizations or Optimizations())
+        chosen = optimizations or Optimizations()
+        chosen = chosen if optimize is None else dataclasses.replace(chosen, substitutions=optimize)
+        made = kind(fn, strict=strict, optimizations=chosen)
     explaining.note(made)
     return made

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from recgraph import logs
-from recgraph.auto.contest import Contest, are_mixed, cost_of
 from recgraph.auto.ways import EAGER, GRAPH, WHAT, Way
+from recgraph.contest import Contest, are_mixed, cost_of
 
 # Steps that a way gets to become ready; if that was not enough it is measured as it is.
 MAX_WARMING = 12

@@ -10,7 +10,6 @@ from typing import Any
 
 from recgraph import sharing, tf_private
 from recgraph.auto.choosing import Choosing
-from recgraph.auto.contest import Contest
 from recgraph.auto.ways import (
     CALLEES,
     COEXEC,
@@ -25,6 +24,7 @@ from recgraph.auto.ways import (
     WithCallees,
 )
 from recgraph.coexec.profile import StepProfile
+from recgraph.contest import Contest
 from recgraph.explaining import Explanation, counted, joined
 from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.machine.evaluator import ALL

@@ -6,7 +6,7 @@ registers it as a function of its inputs.
 """
 
 from recgraph.ops.facts import Calls, Facts, Fails, Form, Resource, State
-from recgraph.ops.graphs import PHILOX, Effects, bodies, called, draws_from_philox, effects, is_call, may_fail
+from recgraph.ops.graphs import PHILOX, Effects, bodies, called, draws_from_philox, effects, in_order, is_call, may_fail
 from recgraph.ops.lookup import described, facts, fails_only_in_shape
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "effects",
     "facts",
     "fails_only_in_shape",
+    "in_order",
     "is_call",
     "may_fail",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import graphlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -57,6 +58,12 @@ def _effects_of_call(op: tf.Operation) -> Effects:
                     outer = places[id(handle)]
                     handles[id(outer)] = outer
     return Effects(tuple(handles.values()), others)
+
+
+def in_order(graph: tf.Graph) -> list[tf.Operation]:
+    """The operations of a graph, each after all that it waits for: those that were changed may wait for later ones."""
+    before = {op: [*(tensor.op for tensor in op.inputs), *op.control_inputs] for op in graph.get_operations()}
+    return list(graphlib.TopologicalSorter(before).static_order())
 
 
 def is_call(op: tf.Operation) -> bool:

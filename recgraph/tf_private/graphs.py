@@ -401,6 +401,12 @@ def add_control_inputs(op: tf.Operation, before: Sequence[tf.Operation]) -> None
     op._add_control_inputs(list(before))
 
 
+def set_control_inputs(op: tf.Operation, before: Sequence[tf.Operation]) -> None:
+    """Makes an operation wait for these alone, besides what it is given."""
+    op._remove_all_control_inputs()
+    op._add_control_inputs(list(before))
+
+
 def redirect(old: tf.Tensor, new: tf.Tensor) -> None:
     """Who used a tensor uses another; publicly an operation stays as it was made."""
     for user in old.consumers():

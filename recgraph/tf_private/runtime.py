@@ -19,6 +19,7 @@ from tensorflow.python.eager import imperative_grad as _imperative_grad
 # A gradient function is offered to a tape before anything is recorded: whether a tape is listening decides
 # whether an eager call keeps its activations.
 from tensorflow.python.eager import record as _record
+from tensorflow.python.framework import config as _config
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
 from tensorflow.python.trackable import data_structures as _data_structures
@@ -82,6 +83,11 @@ def connection() -> Any:
 def scope_device() -> str:
     """The device that the innermost `tf.device` names, as far as it does."""
     return _context.context().device_name or ""
+
+
+def is_coexecuted() -> bool:
+    """Whether what this thread asks for goes to the device of co-execution, which runs it later."""
+    return (_context.context().device_name or "").endswith("RECGRAPH:0")
 
 
 def remote_task(device: str) -> str:
@@ -159,6 +165,11 @@ def shape_of(tensor: tf.Tensor) -> tuple[int, ...]:
     """The shape of an eager tensor; `tensor.shape` is an object that takes ten times as long to compare."""
     shape: tuple[int, ...] = tensor._shape_tuple()
     return shape
+
+
+def is_deterministic() -> bool:
+    """Whether `tf.config.experimental.enable_op_determinism` was called; that cannot be asked for publicly."""
+    return bool(_config.is_op_determinism_enabled())
 
 
 def fast_call(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:

@@ -11,11 +11,16 @@ import contextlib
 import os
 import shutil
 import tempfile
+import time
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from recgraph.data import UNKNOWN, TreeBatch, Vocabulary, lookup, spaced
+from recgraph.contest import Contest
+from recgraph.data import UNKNOWN, TreeBatch, Vocabulary, balanced, encode, lookup, spaced
 from recgraph.errors import RecgraphError
 from recgraph.models import TreeModel
 
@@ -31,15 +36,17 @@ class ExportError(RecgraphError):
 class Served(tf.Module):
     """A model with its vocabulary, from strings to probabilities."""
 
-    def __init__(self, model: TreeModel, vocabulary: Vocabulary):
+    def __init__(self, model: TreeModel, vocabulary: Vocabulary, rewritten: Collection[str] = ()):
         """Wraps a trained model.
 
         Args:
           model: the model.
           vocabulary: the vocabulary that it was trained with.
+          rewritten: the functions whose SubGraphs are rewritten by substitutions.
         """
         super().__init__(name="served")
         self.model = model
+        self._rewritten = frozenset(rewritten)
         self.table = vocabulary.lookup_table()
 
     @tf.function(
@@ -64,7 +71,7 @@ class Served(tf.Module):
           `nodes`: float32 `[N, C]`, and `probabilities`, at the roots: float32 `[B, C]`.
         """
         ids = tf.where(left < 0, lookup(self.table, words), -1)
-        return self._classify(ids, left, right, roots)
+        return self._classify("trees", ids, left, right, roots)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")], autograph=False)
     def sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -82,26 +89,86 @@ class Served(tf.Module):
         place, left, right, roots = balanced_trees(tf.cast(words.row_lengths(), tf.int32))
         ids = tf.concat([lookup(self.table, words.flat_values), [-1]], 0)  # the last row is for inner nodes
         ids = tf.gather(ids, tf.where(place < 0, tf.size(ids) - 1, place))
-        return self._classify(ids, left, right, roots)
+        return self._classify("sentences", ids, left, right, roots)
 
-    def _classify(self, ids: tf.Tensor, left: tf.Tensor, right: tf.Tensor, roots: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _classify(
+        self, name: str, ids: tf.Tensor, left: tf.Tensor, right: tf.Tensor, roots: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         offsets = tf.concat([[0], roots + 1], 0)
-        nodes = tf.nn.softmax(self.model.predict(TreeBatch(ids, left, right, -tf.ones_like(ids), offsets, roots)))
+        asked = self.model.optimize
+        self.model.optimize = name in self._rewritten
+        try:
+            logits = self.model.predict(TreeBatch(ids, left, right, -tf.ones_like(ids), offsets, roots))
+        finally:
+            self.model.optimize = asked
+        nodes = tf.nn.softmax(logits)
         return {"nodes": nodes, "probabilities": tf.gather(nodes, roots)}
 
 
-def save(model: TreeModel, vocabulary: Vocabulary, folder: Path) -> None:
+# Of the sentences that signatures are timed with: how many, and how many words they have.
+_SENTENCES, _LENGTHS = 25, (5, 35)
+# Calls of each form before time is taken.
+_FIRST = 3
+
+
+def choose(model: TreeModel, vocabulary: Vocabulary) -> tuple[frozenset[str], list[str]]:
+    """Measures where substitutions in the SubGraphs of a model pay, in turns, with random sentences.
+
+    Args:
+      model: a trained model.
+      vocabulary: the vocabulary that it was trained with.
+
+    Returns:
+      The signatures that are faster with them, and what was measured, as lines.
+    """
+    found, lines = set[str](), []
+    for name, arguments in _examples(vocabulary).items():
+        served = {form: Served(model, vocabulary, names) for form, names in _FORMS.items()}
+        forms = {form: getattr(one, name) for form, one in served.items()}
+        for _ in range(_FIRST):
+            for call in forms.values():
+                call(*arguments)
+        contest = Contest(tuple(forms))
+        while not contest.winner:
+            start = time.perf_counter()
+            tf.nest.map_structure(lambda tensor: tensor.numpy(), forms[contest.way](*arguments))
+            contest.add(time.perf_counter() - start)
+        found |= {name} if contest.winner == "rewritten" else set()
+        before, after = (contest.cost(form) * 1e3 for form in forms)
+        what = "used" if name in found else "left as it was"
+        lines.append(
+            f"{name}: substitutions in SubGraphs: {before:.2f} -> {after:.2f} ms a call of {_SENTENCES}: {what}"
+        )
+    return frozenset(found), lines
+
+
+_FORMS: dict[str, tuple[str, ...]] = {"as they are": (), "rewritten": ("sentences", "trees")}
+
+
+def _examples(vocabulary: Vocabulary) -> dict[str, tuple[Any, ...]]:
+    """Arguments of the signatures."""
+    random = np.random.default_rng(0)
+    sentences = [random.choice(vocabulary.words, random.integers(*_LENGTHS)).tolist() for _ in range(_SENTENCES)]
+    trees = [balanced(sentence) for sentence in sentences]
+    batch = encode(trees, vocabulary)
+    words = np.array(vocabulary.words, object)[np.maximum(batch.words, 0)]
+    numbers = tuple(tf.constant(np.asarray(one), tf.int32) for one in (batch.left, batch.right, batch.roots))
+    return {"sentences": (tf.constant([" ".join(s) for s in sentences]),), "trees": (tf.constant(words), *numbers)}
+
+
+def save(model: TreeModel, vocabulary: Vocabulary, folder: Path, rewritten: Collection[str] = ()) -> None:
     """Writes a SavedModel, with `sentences` as the default signature; it replaces one that is there.
 
     Args:
       model: a trained model.
       vocabulary: the vocabulary that it was trained with.
       folder: the folder of the SavedModel.
+      rewritten: the signatures whose SubGraphs are rewritten by substitutions, as `choose` gives them.
 
     Raises:
       ExportError: it cannot be written (no permission, full disk); the folder is unchanged.
     """
-    served = Served(model, vocabulary)
+    served = Served(model, vocabulary, rewritten)
     signatures = {"serving_default": served.sentences, "sentences": served.sentences, "trees": served.trees}
     is_new = not folder.exists()
     try:

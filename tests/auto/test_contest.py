@@ -9,7 +9,7 @@ import pytest
 
 from recgraph.auto import choosing
 from recgraph.auto.choosing import Choosing
-from recgraph.auto.contest import BLOCKS, Contest
+from recgraph.contest import BLOCKS, Contest
 
 
 def held(seconds: dict[str, Callable[[int], float] | float]) -> tuple[Contest, list[str]]:

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.auto import contest
+from recgraph import contest
 from recgraph.auto.ways import CALLEES
 from tests.speculate.comparing import differences, plain
 

@@ -22,34 +22,37 @@ class RandomNetwork(tf.Module):
         self.matrices = [weight(SIZE, SIZE) for _ in range(4)]
         self.vectors = [weight(SIZE) for _ in range(2)]
         self.constant = tf.constant(random.normal(0, 0.4, (SIZE, SIZE)).astype(np.float32))
+        self.choices = tuple(random.integers(1 << 20, size=80).tolist())
 
     def cell(self, *inputs: tf.Tensor) -> tf.Tensor:
         """A random graph; the same for the same inputs."""
-        random = np.random.default_rng(self.seed + 1)
-        rows = list(inputs)
+        choices, rows = iter(self.choices), list(inputs)
+
+        def chosen(count: int) -> int:
+            return next(choices) % count
 
         def some() -> tf.Tensor:
-            return rows[random.integers(len(rows))]
+            return rows[chosen(len(rows))]
 
         for _ in range(12):
-            match random.integers(9):
+            match chosen(9):
                 case 0 | 1 | 2:
-                    weight = [*self.matrices, self.constant][random.integers(5)]
-                    made = tf.matmul(some(), weight, transpose_b=bool(random.integers(2)))
+                    weight = [*self.matrices, self.constant][chosen(5)]
+                    made = tf.matmul(some(), weight, transpose_b=bool(chosen(2)))
                 case 3:
-                    weights = [self.matrices[random.integers(4)] for _ in range(2)]
+                    weights = [self.matrices[chosen(4)] for _ in range(2)]
                     made = some() @ weights[0] + some() @ weights[1]
                 case 4:
-                    vector = self.vectors[random.integers(2)]
-                    made = some() + vector if random.integers(2) else tf.nn.bias_add(some(), vector)
+                    vector = self.vectors[chosen(2)]
+                    made = some() + vector if chosen(2) else tf.nn.bias_add(some(), vector)
                 case 5:
-                    made = [tf.sigmoid, tf.tanh, tf.nn.relu, tf.negative][random.integers(4)](some())
+                    made = [tf.sigmoid, tf.tanh, tf.nn.relu, tf.negative][chosen(4)](some())
                 case 6:
-                    made = [tf.add, tf.multiply, tf.subtract, tf.maximum][random.integers(4)](some(), some())
+                    made = [tf.add, tf.multiply, tf.subtract, tf.maximum][chosen(4)](some(), some())
                 case 7:
-                    made = tf.split(tf.concat([some(), some()], 1), [SIZE, SIZE], 1)[random.integers(2)]
+                    made = tf.split(tf.concat([some(), some()], 1), [SIZE, SIZE], 1)[chosen(2)]
                 case _:
-                    made = some() * self.vectors[random.integers(2)]
+                    made = some() * self.vectors[chosen(2)]
             rows.append(made)
         return tf.tanh(tf.add_n(rows[-3:]))
 

@@ -11,6 +11,8 @@ import pytest
 import tensorflow as tf
 
 from recgraph.data import TreeBatch, TreeFormatError, Vocabulary, balanced, encode, load_sst, parse_tree
+from recgraph.models import TreeModel
+from recgraph.models.hyper import Hyper, State
 from recgraph.train import export, pictures, predictor
 from recgraph.train.run import Run
 
@@ -159,6 +161,40 @@ def test_a_model_that_was_trained_further_is_saved_again(trained: Run, saved: Pa
     for folder, expected in ((saved, before), (tmp_path, after)):
         serve = tf.saved_model.load(str(folder)).signatures["sentences"]
         np.testing.assert_allclose(serve(sentences=tf.constant(SENTENCES))["probabilities"], expected, atol=1e-5)
+
+
+class Printed(TreeModel):
+    """A cell with a matrix for each gate and child."""
+
+    defaults = Hyper(embedding=8, hidden=8)
+
+    def __init__(self, words: int) -> None:
+        super().__init__(words)
+        self.matrices = [self._matrix(f"gate{i}", 8, 8) for i in range(5)]
+
+    def leaf(self, vector: tf.Tensor) -> State:
+        return (tf.tanh(vector @ self.matrices[4]),)
+
+    def compose(self, left: State, right: State) -> State:
+        keep, new = (left[0] @ self.matrices[2 * i] + right[0] @ self.matrices[2 * i + 1] for i in range(2))
+        return (tf.sigmoid(keep) * left[0] + tf.tanh(new),)
+
+
+def test_an_exported_model_may_be_rewritten(trained: Run, tmp_path: Path) -> None:
+    """Where that was measured; it gives the same."""
+    model = Printed(len(trained.vocabulary.words))
+    rewritten, lines = export.choose(model, trained.vocabulary)
+    assert [line.split(":")[0] for line in lines] == ["sentences", "trees"]
+    assert [line.endswith(": used") for line in lines] == [name in rewritten for name in ("sentences", "trees")]
+    assert model.optimize is None
+    found = []
+    for names in ((), ("sentences", "trees")):
+        folder = tmp_path / str(len(names))
+        export.save(model, trained.vocabulary, folder, names)
+        serve = tf.saved_model.load(str(folder)).signatures["sentences"]
+        found.append(serve(sentences=tf.constant(SENTENCES)))
+        assert (b"Recgraph>Merge" in (folder / "saved_model.pb").read_bytes()) is bool(names)
+    np.testing.assert_allclose(found[1]["nodes"], found[0]["nodes"], atol=1e-5)
 
 
 def test_batches_are_traced_once(trained: Run) -> None:

@@ -4,7 +4,6 @@ rewritten bodies."""
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -16,7 +15,7 @@ from recgraph.core import hoisting, preparing, program, regions
 from recgraph.core.definition import Definition
 from recgraph.core.environment import EnvironmentMap, Slots
 from recgraph.errors import DefinitionError
-from recgraph.optimize import choosing, terms
+from recgraph.optimize import choosing, switch, terms
 from recgraph.optimize.bridge.copying import CopiedBody, CopyPlan, Rewritten
 from recgraph.optimize.bridge.extraction import FLOATS, Extraction
 from recgraph.optimize.costs import Costs
@@ -38,17 +37,12 @@ def _search() -> Backtracking:
     return Backtracking(choosing.rules())
 
 
-def _is_asked_for(member: Definition) -> bool:
-    """Whether bodies are to be rewritten: RECGRAPH_OPTIMIZE=1 asks for those of SubGraphs that do not say."""
-    return os.environ.get("RECGRAPH_OPTIMIZE") == "1" if member.optimize is None else member.optimize
-
-
 def prepare(root: Definition) -> tuple[Definition, list[str]]:
     """See `preparing.Preparer`."""
-    if not _is_asked_for(root):
+    if not switch.is_asked_for(root.optimize):
         return root, []
-    if os.environ.get("RECGRAPH_OPTIMIZE") == "0":
-        return root, ["substitutions: RECGRAPH_OPTIMIZE=0"]
+    if switch.is_off():
+        return root, [f"substitutions: {switch.VARIABLE}=0"]
     members = list(program.reachable(root))
     if any(member.optimize is False for member in members):
         return root, ["substitutions: a SubGraph that is called has optimize=False"]

@@ -15,7 +15,7 @@ from recgraph.core.regions import Region
 from recgraph.optimize import terms
 from recgraph.optimize.bridge import merging
 from recgraph.optimize.bridge.emission import Emission
-from recgraph.optimize.bridge.extraction import Extraction
+from recgraph.optimize.bridge.extraction import Extraction, waited_for
 from recgraph.optimize.evaluate import Shape
 from recgraph.optimize.problem import Problem
 from recgraph.optimize.terms import TensorVariable, Term
@@ -165,7 +165,7 @@ class Copy:
         """Copies an operation, after those that it reads from or waits for."""
         if op not in self._operations:
             inputs = [self.copy_of(source) for source in op.inputs]
-            controls = [self.copy(source) for source in op.control_inputs]
+            controls = [self.copy(source) for source in self._waited_for(op)]
             before = len(self.get_operations())  # type: ignore[attr-defined]
             with tf.control_dependencies(None):
                 region = regions.region_of(op)
@@ -179,9 +179,11 @@ class Copy:
                 self.note(original, copied)
         return self._operations[op]
 
+    def _waited_for(self, op: tf.Operation) -> list[tf.Operation]:
+        return waited_for(op) if self._rewritten is None else self._rewritten.extraction.waited_for(op)
+
     def _is_rewritten(self, op: tf.Operation) -> bool:
-        known = self._rewritten.extraction.terms if self._rewritten is not None else {}
-        return bool(op.outputs) and all(id(output) in known for output in op.outputs)
+        return self._rewritten is not None and self._rewritten.extraction.is_term(op)
 
     def _say_origin(self, op: tf.Operation, before: int) -> None:
         place = origin.of_operation(op)

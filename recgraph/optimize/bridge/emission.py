@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph.optimize import pieces
-from recgraph.optimize.problem import Problem
+from recgraph.optimize.problem import UNKNOWN, Problem
 from recgraph.optimize.terms import Apply, Term
 
 _MAPS = {
@@ -114,10 +114,11 @@ class Emission:
         whole = self.problem.dims(one.whole)[one.axis]
         if ends[-1] != whole or any(a != end for (a, _), end in zip(inner, ends, strict=False)):
             return {}
-        made = tf.split(self(one.whole), [b - a for a, b in inner], one.axis)
+        sizes = [b - a if b < UNKNOWN else -1 for a, b in inner]  # a size that is not known is that of the last part
+        made = tf.split(self(one.whole), sizes, one.axis)
         return dict(zip(inner, made, strict=True))
 
 
 def _slice(tensor: tf.Tensor, one: pieces.Cut) -> tf.Tensor:
     index: list[Any] = [slice(None)] * one.axis
-    return tensor[(*index, slice(one.begin, one.end))]
+    return tensor[(*index, slice(one.begin, one.end if one.end < UNKNOWN else None))]

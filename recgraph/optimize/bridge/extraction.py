@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import ops, tf_private
 from recgraph.optimize.evaluate import IllFormed, Shape
 from recgraph.optimize.problem import UNKNOWN, Leaf, Problem
 from recgraph.optimize.terms import Apply, TensorVariable, Term
@@ -65,6 +65,7 @@ class Extraction:
     _names: dict[tuple[int, int | None], str] = field(default_factory=dict)
     _fresh: Any = field(default_factory=itertools.count)
     _probe: Problem | None = None
+    _operations: list[tf.Operation] = field(default_factory=list)
 
     def read(self, outputs: Iterable[tf.Tensor], must_run: Iterable[tf.Operation]) -> Problem | None:
         """Reads the graph; None where it has nothing of interest.
@@ -74,10 +75,10 @@ class Extraction:
             must_run: operations that run for their effects.
         """
         outputs, must_run = list(outputs), list(must_run)
-        ordered = {source for op in self.graph.get_operations() for source in op.control_inputs}
+        self._operations = _needed(ops.in_order(self.graph), [*(tensor.op for tensor in outputs), *must_run])
         self._probe = Problem((), {})
-        for op in self.graph.get_operations():
-            if op.control_inputs or op in ordered or not op.outputs or op in must_run:
+        for op in self._operations:
+            if waited_for(op) or not op.outputs or op in must_run:
                 continue
             made = self._read(op)
             if made is not None:
@@ -87,10 +88,14 @@ class Extraction:
             return None
         needs = self._needs()
         leaves = {
-            name: Leaf(self.dims[name], self.is_fixed(leaf.tensor), needs.get(id(leaf.tensor), frozenset()))
+            name: Leaf(self.dims[name], self._is_known(leaf.tensor), needs.get(id(leaf.tensor), frozenset()))
             for name, leaf in self.leaves.items()
         }
         return Problem(tuple(self.terms[id(root)] for root in self.roots), leaves)
+
+    def _is_known(self, tensor: tf.Tensor) -> bool:
+        """Whether a tensor is the same in each run, and so large as is known now: what is made of it has a place."""
+        return tensor.shape.is_fully_defined() and self.is_fixed(tensor)
 
     def _read(self, op: tf.Operation) -> list[Term] | None:
         reader = _READERS.get(op.type)
@@ -119,7 +124,7 @@ class Extraction:
 
     def _find_roots(self, outputs: Sequence[tf.Tensor]) -> None:
         found: dict[int, tf.Tensor] = {id(tensor): tensor for tensor in outputs if id(tensor) in self.terms}
-        for op in self.graph.get_operations():
+        for op in self._operations:
             if any(id(output) in self.terms for output in op.outputs):
                 continue
             found.update((id(source), source) for source in op.inputs if id(source) in self.terms)
@@ -130,13 +135,35 @@ class Extraction:
         numbers = {id(root): i for i, root in enumerate(self.roots)}
         needs: dict[int, frozenset[int]] = {}
         by_operation: dict[tf.Operation, frozenset[int]] = {}
-        for op in self.graph.get_operations():
+        for op in self._operations:
             own = {numbers[id(source)] for source in op.inputs if id(source) in numbers}
             before = [needs.get(id(source), frozenset()) for source in op.inputs]
             before += [by_operation.get(source, frozenset()) for source in op.control_inputs]
             by_operation[op] = frozenset(own).union(*before)
             needs.update((id(output), by_operation[op]) for output in op.outputs)
         return needs
+
+    def is_term(self, op: tf.Operation) -> bool:
+        """Whether all that an operation gives are terms."""
+        return bool(op.outputs) and all(id(output) in self.terms for output in op.outputs)
+
+    def waited_for(self, op: tf.Operation) -> list[tf.Operation]:
+        """What an operation waits for besides what it is given, where terms are made anew.
+
+        Terms do nothing but compute, and cannot fail: who waits for one waits for what it is computed from.
+        """
+        found: dict[tf.Operation, None] = {}
+        seen, waiting = set[tf.Operation](), waited_for(op)
+        while waiting:
+            source = waiting.pop()
+            if source in seen:
+                continue
+            seen.add(source)
+            if self.is_term(source):
+                waiting += [tensor.op for tensor in source.inputs]
+            else:
+                found[source] = None
+        return list(found)
 
     # Terms of tensors.
 
@@ -185,6 +212,22 @@ class Extraction:
             assert self._probe is not None
             self._probe.declare(name, Leaf(self.dims[name]))
         return TensorVariable(self._names[key])
+
+
+def waited_for(op: tf.Operation) -> list[tf.Operation]:
+    """What an operation waits for by order alone: who is given something waits for it anyway."""
+    given = {tensor.op for tensor in op.inputs}
+    return [source for source in op.control_inputs if source not in given]
+
+
+def _needed(operations: list[tf.Operation], last: Iterable[tf.Operation]) -> list[tf.Operation]:
+    """Of operations in order those that some of them need: what nobody needs is not run."""
+    found = set(last)
+    for op in reversed(operations):
+        if op in found:
+            found.update(tensor.op for tensor in op.inputs)
+            found.update(op.control_inputs)
+    return [op for op in operations if op in found]
 
 
 def reader(*types: str) -> Callable[[Reader], Reader]:

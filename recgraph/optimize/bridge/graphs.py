@@ -63,7 +63,7 @@ def rewritten(
     flat = CopiedGraph(given, CopyPlan({}))
     flat.fill_function(given, outputs)
     plan = CopyPlan({})
-    rewriting = _Rewriting(plan, seconds, search)
+    rewriting = Rewriting(plan, seconds, search)
     rewriting.look_at(flat)
     if not plan.rewritten:
         return RewrittenGraph(None, ["substitutions: none makes the graph cheaper"], rewriting.spent)
@@ -106,7 +106,7 @@ def _search(name: str) -> InParts:
     return InParts(SEARCHES[name](choosing.rules()))
 
 
-class _Rewriting:
+class Rewriting:
     """The search for what to make anew in a graph and in its branches and loops."""
 
     def __init__(self, plan: CopyPlan, seconds: float, search: str) -> None:
@@ -151,10 +151,19 @@ class _Rewriting:
 
 def _fixed_tensors(graph: Any, fixed_inputs: frozenset[int]) -> Callable[[tf.Tensor], bool]:
     """Whether a tensor is likely to be the same in each call: a weight, that lies in the same memory, or a vector that
-    is computed of weights, as those of a normalisation are."""
+    is computed of weights, as those of a normalisation are. Not one that the graph writes: what is made of it has to be
+    made in each call."""
     captured = {id(inner) for _, inner in getattr(graph, "captures", ())} | fixed_inputs
+    captured -= {id(handle) for op in graph.get_operations() for handle in ops.effects(op).handles}
+
+    known: dict[int, bool] = {}
 
     def is_fixed(tensor: tf.Tensor) -> bool:
+        if id(tensor) not in known:
+            known[id(tensor)] = found(tensor)
+        return known[id(tensor)]
+
+    def found(tensor: tf.Tensor) -> bool:
         while tensor.op.type in ("Identity", "Reshape", "ReadVariableOp"):
             tensor = tensor.op.inputs[0]
         if id(tensor) in captured or tensor.op.type == "Const":
@@ -265,27 +274,34 @@ class _PlainCopy(Copy):
         if region.kind == CALL:
             return self._copy(region.op, inputs)
         attributes = {name: value for name, value in region.op.node_def.attr.items() if name not in _OF_GRAPH}
-        names = iter([self._part(graph, region) for graph in region.graphs])
-        for key in ("then_branch", "else_branch", "branches", "cond", "body"):
-            if key in attributes:
-                value = tf.compat.v1.AttrValue()
-                value.CopyFrom(attributes[key])
-                for function in value.list.func if key == "branches" else [value.func]:
-                    function.name = next(names)
-                attributes[key] = value
-        return self._create(region.op, inputs, attributes)
-
-    def _part(self, graph: Any, region: Region) -> str:
-        count = 1 if region.kind == WHILE and graph is region.graphs[0] else len(region.op.outputs)
         with self.as_default():
-            part = CopiedGraph(graph, self.plan)
-            part.fill_branch(graph, count)
-        return tf_private.enter_function(part, self.graph)
+            attributes.update(copied_parts(region, self.plan, self.graph))
+        return self._create(region.op, inputs, attributes)
 
     @property
     def graph(self) -> Any:
         """The graph that is made."""
         return self
+
+
+def copied_parts(region: Region, plan: CopyPlan, graph: Any) -> dict[str, Any]:
+    """The attributes of an operation that name its branches or its loop, with copies of these, which a graph gets to
+    know."""
+    names = []
+    for inner in region.graphs:
+        count = 1 if region.kind == WHILE and inner is region.graphs[0] else len(region.op.outputs)
+        part = CopiedGraph(inner, plan)
+        part.fill_branch(inner, count)
+        names.append(tf_private.enter_function(part, graph))
+    found, left = {}, iter(names)
+    for key in ("then_branch", "else_branch", "branches", "cond", "body"):
+        if key in region.op.node_def.attr:
+            value = tf.compat.v1.AttrValue()
+            value.CopyFrom(region.op.node_def.attr[key])
+            for function in value.list.func if key == "branches" else [value.func]:
+                function.name = next(left)
+            found[key] = value
+    return found
 
 
 class CopiedGraph(_PlainCopy, tf_private.FuncGraph):

@@ -599,11 +599,14 @@ class Optimizations:
         specialisation: shapes, numbers, strings and branches that have not varied are assumed not to; else shapes have
             unknown dimensions, numbers and strings are inputs, and each branch that a tensor decides is a `tf.cond`.
         batched: recursive functions may be run by the engine "batched"; else by "parallel".
+        substitutions: whether a graph may be rewritten by proven substitutions, where that is measured to be faster;
+            None leaves it to the environment variable RECGRAPH_OPTIMIZE. Sums may be taken in another order.
     """
 
     unrolling: bool = True
     specialisation: bool = True
     batched: bool = True
+    substitutions: bool | None = None
 
     @property
     def engine(self) -> str:

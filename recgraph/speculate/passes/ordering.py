@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import graphlib
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -289,7 +288,7 @@ class Order:
     @classmethod
     def of(cls, graph: tf.Graph) -> Order:
         """Finds them."""
-        operations = _sorted(graph)
+        operations = ops.in_order(graph)
         sums = {op for op, _ in getattr(graph, "sums", ())}  # what they do to others is nothing until all commit
         writers = {op: found for op in operations if op not in sums and (found := _lasting(effects(op)))}
         fallible = {op for op in operations if may_fail(op)}
@@ -341,15 +340,9 @@ def hold_back_writes(graph: tf.Graph, all_early: bool = False) -> list[tf.Tensor
 
 def _keep_unused(graph: tf.Graph, fallible: set[tf.Operation]) -> None:
     """What fails has to fail also where nobody wants its result, which TensorFlow would not compute."""
-    needed = reaching(_sorted(graph), fallible, _users)
+    needed = reaching(ops.in_order(graph), fallible, _users)
     known = {*graph.control_outputs}
     graph.control_outputs.extend(op for op in fallible if op not in needed and op not in known)
-
-
-def _sorted(graph: tf.Graph) -> list[tf.Operation]:
-    """The operations of a graph, each after all that it waits for: some were made to wait for later ones."""
-    before = {op: [*(tensor.op for tensor in op.inputs), *op.control_inputs] for op in graph.get_operations()}
-    return list(graphlib.TopologicalSorter(before).static_order())
 
 
 def reaching(operations: list[tf.Operation], wanted: set[tf.Operation], following: Following) -> set[tf.Operation]:

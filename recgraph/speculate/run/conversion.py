@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import tensorflow as tf
 
 from recgraph import sharing, tf_private
+from recgraph.core import alternatives
 from recgraph.speculate.evaluate import exceptions, expressions, loops, statements
 from recgraph.speculate.library import builtins, frameworks, iteration, standard
 from recgraph.speculate.machine.evaluator import ALL, ConversionSettings, Evaluator, Optimizations
@@ -26,6 +27,7 @@ from recgraph.speculate.passes.connections import by_dependencies
 from recgraph.speculate.passes.randomness import RandomGraph
 from recgraph.speculate.passes.rewrites import choose_kernels, merge_reads, stack_products
 from recgraph.speculate.run.rendering import Renderer
+from recgraph.speculate.run.turns import Turns
 from recgraph.speculate.script.assumptions import Assumption, Presence, SameDecision, SameObject
 from recgraph.speculate.script.contexts import MakingVariable
 from recgraph.speculate.script.heap import ALIASES
@@ -43,7 +45,7 @@ Run: TypeAlias = Callable[..., Any]
 
 
 def runner(
-    concrete: Any,
+    plain: Run,
     inputs: list[tf.Tensor],
     draw: Callable[[], tf.Tensor] | None,
     early: list[Any],
@@ -52,14 +54,14 @@ def runner(
     """A function that runs a graph, all or nothing.
 
     Args:
-        concrete: the graph as a function of `inputs`, then, with `draw`, of seeds.
+        plain: runs the graph with tensors for `inputs`, and then, with `draw`, for seeds.
         inputs: its placeholders.
         draw: gives the seeds of a call.
         early: the handles of variables that are written before something that may fail.
         checked: whether the function is given another, too, for the outputs: it may fail, and its result is given
             beside them.
     """
-    run = _with_tensors(tf_private.fast_call(concrete), [tensor.dtype for tensor in inputs])
+    run = _with_tensors(plain, [tensor.dtype for tensor in inputs])
     run = _with_check(run) if checked else run
     if draw is not None:
         run = _with_seeds(run, draw)
@@ -178,6 +180,7 @@ class Converted:
         owner: the parameter whose object it holds for, by number; None if it holds for any.
         is_specialised: whether numbers and strings are constants although they have varied.
         keeps_shapes: whether shapes of tensors that have had few are constants.
+        turns: runs the graph or another form of it, where that is asked for.
     """
 
     text: str
@@ -188,6 +191,7 @@ class Converted:
     owner: int | None = None
     is_specialised: bool = False
     keeps_shapes: bool = False
+    turns: Turns | None = None
 
 
 class Conversion(Evaluator):
@@ -366,7 +370,8 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     graph.variables = list(graph._watched_variables)
     concrete = by_dependencies(tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs))
     handles = tf_private.captured_values(graph, early)
-    run = runner(concrete, inputs, draw, handles, checked=bool(script.checks))
+    turns = _turns(concrete, graph, ev.optimizations.substitutions)
+    run = runner(turns or tf_private.fast_call(concrete), inputs, draw, handles, checked=bool(script.checks))
     run = _with_bound(run) if graph.sums else run
 
     def compiled(scope: dict[str, Any]) -> Callable[[Any], Any]:
@@ -375,7 +380,16 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
         return whole(call) if script.after else call
 
     kinds = script.owner(), ev.heap.is_specialised, ev.heap.keeps_shapes
-    return Converted(script.text, script.assumptions, graph, compiled, script.watched, *kinds)
+    return Converted(script.text, script.assumptions, graph, compiled, script.watched, *kinds, turns)
+
+
+def _turns(concrete: Any, graph: RandomGraph, is_asked_for: bool | None) -> Turns | None:
+    """Turns with another form of the graph. Steps that several workers share are the same on all of them, and where
+    results are to be the same in every run, none depends on what was measured."""
+    if graph.sums or tf_private.is_deterministic():
+        return None
+    alternative = alternatives.of(concrete, is_asked_for)
+    return None if alternative is None else Turns(concrete, alternative)
 
 
 def _without_tape(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> None:
