@@ -231,6 +231,11 @@ def _may_decide(op: tf.Operation) -> bool:
     return ops.is_call(op) or op.type in _RECURSIONS or op.type == "TensorListSetItem"
 
 
+def may_take_other_ways(graph: Any) -> bool:
+    """Whether there is anything in a graph that a call does not always do."""
+    return any(map(_may_decide, graph.get_operations()))
+
+
 def _of_item(bits: int) -> list[int]:
     """An item of a list is read."""
     return [(bits & ~_SURE) | (_ITEM if bits & (_SURE | _ITEM) else 0), 0, 0]
