@@ -29,6 +29,7 @@ DRAWING = (
     "plotting",
     "pyDOE",
     "tensorboardX",
+    "pandas",
 )
 EXAMPLES = 640
 # Of each data set of images in `keras.datasets`: the form of one, and classes.
@@ -79,6 +80,12 @@ class Nothing:
 
     def __getitem__(self, key: Any) -> Any:
         return Nothing()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return 0
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())
