@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import keras
@@ -444,3 +445,30 @@ def a_flag_that_a_model_is_given_and_asks_for_beside_others() -> Any:
         return tf.random.stateless_uniform([2, 3], [i, 1], 0, 4, tf.int32), i
 
     return step, arguments, _Values(model, optimizer)
+
+
+@program
+def a_model_that_is_built_by_the_call_that_another_graph_is_made_for() -> Any:
+    """A replay buffer that fills: Keras finds the shapes of layers by calling the model, which it does not undo."""
+
+    class Values(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden, self.out = keras.layers.Dense(4), keras.layers.Dense(2)
+
+        def call(self, x: tf.Tensor) -> Any:
+            return self.out(self.hidden(x))
+
+    keras.utils.set_random_seed(1)
+    model, optimizer, buffer = Values(), keras.optimizers.SGD(0.1), collections.deque(maxlen=9)
+
+    def step(x: tf.Tensor) -> Any:
+        buffer.append(1.0)
+        if len(buffer) >= 6:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(model(x) ** 2)
+            optimizer.apply(tape.gradient(loss, model.variables), model.variables)
+            return loss
+        return tf.reduce_sum(x)
+
+    return step, lambda i: (tensor(i),), _Values(model)
