@@ -399,7 +399,13 @@ PROGRAMS = (
         sizes={"batch_size": "8"},
         adapted="batches of 8",
     ),
-    _handbook("handbook: characters", "text", "model/text_generation/rnn", "loop"),
+    _handbook(
+        "handbook: characters",
+        "text",
+        "model/text_generation/rnn",
+        "loop",
+        edits={"self.batch_size, dtype=tf.float32": "self.batch_size"},
+    ),
     _handbook("handbook: linear model", "regression", "model/linear/linear", "loop"),
     _zoo(
         "model zoo: perceptron",

@@ -98,6 +98,13 @@ class Nothing:
         pass
 
 
+class _Table(Nothing):
+    """A class, since others ask whether something is one."""
+
+    def __init__(self, *_: Any, **named: Any) -> None:
+        pass
+
+
 class _Empty(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -111,6 +118,8 @@ def install() -> None:
         if name.split(".")[0] not in sys.modules and importlib.util.find_spec(name.split(".")[0]) is None:
             sys.modules[name] = _Empty(name)
             sys.modules[name].__path__ = []  # type: ignore[attr-defined]
+    if isinstance(sys.modules.get("pandas"), _Empty):
+        sys.modules["pandas"].DataFrame = sys.modules["pandas"].Series = _Table  # type: ignore[attr-defined]
     for name in [name for name in sys.modules if "." in name and name in DRAWING]:
         holder, _, last = name.rpartition(".")
         setattr(sys.modules[holder], last, sys.modules[name])
