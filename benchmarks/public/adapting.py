@@ -13,6 +13,7 @@ STEP: Final = "__public_step__"
 FUNCTION: Final = "__public_function__"
 TICK: Final = "__public_tick__"
 EXTRACTED: Final = "one_round"
+GIVEN: Final = "given_"
 # A step that is a loop's round: `loop` at the top of a module, `train.loop` in a function.
 LOOP: Final = "loop"
 WAYS: Final = ("eager", "decorated", "unmodified", "tf.function")
@@ -259,18 +260,24 @@ def _extract(scope: ast.Module | ast.FunctionDef, loop: ast.For | ast.While) -> 
     names = [one for statement in body for one in [statement, *_inside(statement)] if isinstance(one, ast.Name)]
     ordered = sorted(names, key=lambda one: (one.lineno, one.col_offset))
     stored = {one.id for one in names if isinstance(one.ctx, ast.Store)}
-    inside = set(map(id, names))
+    inside = set(map(id, [*names, *(ast.walk(loop.target) if isinstance(loop, ast.For) else ())]))
     outside = {one.id for one in ast.walk(scope) if isinstance(one, ast.Name) and id(one) not in inside}
     read_first = {one.id for one in names if isinstance(one.ctx, ast.Load)} & {
         name for name in stored if _is_read_first(name, ordered, body)
     }
     given = [one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)] if isinstance(loop, ast.For) else []
-    shared = sorted((stored & (outside | read_first)) - set(given))
+    rebound = [name for name in given if name in stored & outside]  # what a round leaves in it is used after the loop
+    shared = sorted((stored & (outside | read_first)) - set(given) | set(rebound))
+    passed = [GIVEN + name if name in rebound else name for name in given]
     kind = ast.Global if isinstance(scope, ast.Module) else ast.Nonlocal
     step = ast.FunctionDef(
         name=EXTRACTED,
-        args=ast.arguments([], [ast.arg(name) for name in given], None, [], [], None, []),
-        body=[*([kind(shared)] if shared else []), *body],
+        args=ast.arguments([], [ast.arg(name) for name in passed], None, [], [], None, []),
+        body=[
+            *([kind(shared)] if shared else []),
+            *(ast.Assign([ast.Name(name)], ast.Name(GIVEN + name)) for name in rebound),
+            *body,
+        ],
         decorator_list=[ast.Name(STEP), ast.Name(FUNCTION)],
     )
     call = ast.Call(ast.Name(EXTRACTED), [ast.Name(name) for name in given], [])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
-import math
+import shutil
 import sys
 import tempfile
 import types
@@ -29,6 +30,7 @@ DRAWING = (
     "plotting",
     "pyDOE",
     "tensorboardX",
+    "pandas",
 )
 EXAMPLES = 640
 # Of each data set of images in `keras.datasets`: the form of one, and classes.
@@ -80,6 +82,12 @@ class Nothing:
     def __getitem__(self, key: Any) -> Any:
         return Nothing()
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return 0
+
     def __iter__(self) -> Iterator[Any]:
         return iter(())
 
@@ -87,6 +95,13 @@ class Nothing:
         return self
 
     def __exit__(self, *_: object) -> None:
+        pass
+
+
+class _Table(Nothing):
+    """A class, since others ask whether something is one."""
+
+    def __init__(self, *_: Any, **named: Any) -> None:
         pass
 
 
@@ -103,6 +118,8 @@ def install() -> None:
         if name.split(".")[0] not in sys.modules and importlib.util.find_spec(name.split(".")[0]) is None:
             sys.modules[name] = _Empty(name)
             sys.modules[name].__path__ = []  # type: ignore[attr-defined]
+    if isinstance(sys.modules.get("pandas"), _Empty):
+        sys.modules["pandas"].DataFrame = sys.modules["pandas"].Series = _Table  # type: ignore[attr-defined]
     for name in [name for name in sys.modules if "." in name and name in DRAWING]:
         holder, _, last = name.rpartition(".")
         setattr(sys.modules[holder], last, sys.modules[name])
@@ -211,116 +228,24 @@ def citations(papers: int = 300, words: int = 100, classes: int = 7) -> tuple[An
     return (links + links.T, texts, *(labels * mask[:, None] for mask in masks), *masks)
 
 
-class _Space:
-    def __init__(self, shape: tuple[int, ...], bound: float, n: int = 0) -> None:
-        self.shape, self.n = shape, n
-        self.high, self.low = np.full(shape, bound, np.float32), np.full(shape, -bound, np.float32)
-        self.dtype = np.dtype(np.float32 if not n else np.int64)
-
-    def sample(self) -> Any:
-        return np.random.randint(self.n) if self.n else np.random.uniform(self.low, self.high).astype(np.float32)
-
-    def seed(self, *_: Any) -> None:
-        pass
-
-
-class Game:
-    """What Gym's games share. Before version 0.26 `reset` gives an observation and `step` four things."""
-
-    limit = 200
-    reward_range = (-math.inf, math.inf)
-    is_new = False
-
-    def __init__(self) -> None:
-        self.unwrapped, self.spec = self, types.SimpleNamespace(max_episode_steps=self.limit, id="game")
-        self._max_episode_steps = self.limit
-        self._numbers, self._taken = np.random.default_rng(0), 0
-        self.state = np.zeros(4)
-
-    def seed(self, seed: int | None = None) -> None:
-        self._numbers = np.random.default_rng(seed)
-
-    def close(self) -> None:
-        pass
-
-    def render(self, *_: Any, **named: Any) -> Any:
-        return np.zeros((8, 8, 3), np.uint8)
-
-    def reset(self, seed: int | None = None, **_: Any) -> Any:
-        if seed is not None:
-            self.seed(seed)
-        self._taken = 0
-        self._begin()
-        return (self._seen(), {}) if self.is_new else self._seen()
-
-    def step(self, action: Any) -> Any:
-        self._taken += 1
-        reward, is_over = self._move(action)
-        is_late = self._taken >= self.limit
-        if self.is_new:
-            return self._seen(), reward, is_over, is_late, {}
-        return self._seen(), reward, is_over or is_late, {}
-
-    def _begin(self) -> None:
-        raise NotImplementedError
-
-    def _move(self, action: Any) -> tuple[float, bool]:
-        raise NotImplementedError
-
-    def _seen(self) -> Any:
-        return self.state.astype(np.float32)
-
-
-class Pole(Game):
-    """A pole on a cart (Barto, Sutton and Anderson, 1983)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.observation_space, self.action_space = _Space((4,), 4.8), _Space((), 1.0, 2)
-
-    def _begin(self) -> None:
-        self.state = self._numbers.uniform(-0.05, 0.05, 4)
-
-    def _move(self, action: Any) -> tuple[float, bool]:
-        x, v, angle, spin = self.state
-        force = 10.0 if int(action) == 1 else -10.0
-        part = (force + 0.05 * spin**2 * math.sin(angle)) / 1.1
-        turn = (9.8 * math.sin(angle) - math.cos(angle) * part) / (0.5 * (4 / 3 - 0.1 * math.cos(angle) ** 2 / 1.1))
-        push = part - 0.05 * turn * math.cos(angle) / 1.1
-        self.state = np.array([x + 0.02 * v, v + 0.02 * push, angle + 0.02 * spin, spin + 0.02 * turn])
-        return 1.0, bool(abs(self.state[0]) > 2.4 or abs(self.state[2]) > 0.2095)
-
-
-class Swing(Game):
-    """A pendulum that is to be held upright by a motor."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.observation_space, self.action_space = _Space((3,), 8.0), _Space((1,), 2.0)
-
-    def _begin(self) -> None:
-        self.state = np.array([self._numbers.uniform(-math.pi, math.pi), self._numbers.uniform(-1, 1)])
-
-    def _move(self, action: Any) -> tuple[float, bool]:
-        angle, speed = self.state
-        torque = float(np.clip(np.ravel(action)[0], -2.0, 2.0))
-        off = (angle + math.pi) % (2 * math.pi) - math.pi
-        speed = float(np.clip(speed + 0.05 * (15.0 * math.sin(angle) + 3.0 * torque), -8.0, 8.0))
-        self.state = np.array([angle + 0.05 * speed, speed])
-        return -(off**2 + 0.1 * speed**2 + 0.001 * torque**2), False
-
-    def _seen(self) -> Any:
-        return np.array([math.cos(self.state[0]), math.sin(self.state[0]), self.state[1]], np.float32)
+def _installed(name: str) -> Any:
+    """A module beside this one as if it were installed: what libraries do is not looked into, and not tried out."""
+    folder = Path(tempfile.mkdtemp()) / "site-packages"
+    folder.mkdir()
+    shutil.copy(Path(__file__).with_name(f"{name}.py"), folder)
+    sys.path.insert(0, str(folder))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(folder))
 
 
 def _gym(name: str, is_new: bool) -> types.ModuleType:
-    def make(game: str, **_: Any) -> Game:
-        kind = Swing if "Pendulum" in game or "Continuous" in game else Pole
-        return type(kind.__name__, (kind,), {"is_new": is_new, "limit": 500 if game.endswith("Pole-v1") else 200})()
-
+    games = _installed("games") if "games" not in sys.modules else sys.modules["games"]
     module: Any = _Empty(name)
-    module.make, module.Env, module.Wrapper, module.__path__ = make, Game, Game, []
-    module.spaces = types.SimpleNamespace(Discrete=_Space, Box=_Space)
+    module.make, module.Env, module.Wrapper = functools.partial(games.make, is_new=is_new), games.Game, games.Game
+    module.__path__ = []
+    module.spaces = types.SimpleNamespace(Discrete=games.Space, Box=games.Space)
     sys.modules[f"{name}.spaces"] = _Empty(f"{name}.spaces")
     sys.modules[f"{name}.wrappers"] = _Empty(f"{name}.wrappers")
     return module

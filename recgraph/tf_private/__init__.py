@@ -114,7 +114,14 @@ from recgraph.tf_private.runtime import (
     without_recording,
     wrapped_container,
 )
-from recgraph.tf_private.taping import Group, Watched, connected_inputs, record_in_groups
+from recgraph.tf_private.taping import (
+    Group,
+    Watched,
+    connected_inputs,
+    record_in_groups,
+    spent_tape,
+    what_was_watched,
+)
 from recgraph.tf_private.vectorizing import NotVectorized, register_vectorization, stacked
 
 __all__ = [
@@ -224,6 +231,7 @@ __all__ = [
     "set_control_inputs",
     "set_seed_generator_state",
     "shape_of",
+    "spent_tape",
     "stacked",
     "stay_on_device",
     "tape_is_recording",
@@ -231,6 +239,7 @@ __all__ = [
     "variable_names",
     "variables_by_handle",
     "watch_variables",
+    "what_was_watched",
     "without_recording",
     "wrapped_container",
     "wrapped_gradient_functions",

@@ -47,6 +47,22 @@ def connected_inputs(graph: Any, output: tf.Tensor, watched: Watched) -> list[bo
     return [gradient is not None for gradient in found]
 
 
+def what_was_watched(tape: tf.GradientTape) -> tuple[bool, list[tf.Variable]] | None:
+    """Of a tape that has given its gradients: whether it watches what is read, and the variables that it has watched;
+    None of one that may still give some.
+    """
+    if tape._tape is not None or tape._persistent or tape._recording:
+        return None
+    return tape._watch_accessed_variables, list(tape._watched_variables)
+
+
+def spent_tape(watches: bool, variables: Sequence[tf.Variable]) -> tf.GradientTape:
+    """A tape that has given its gradients already. There is no public way to one but to differentiate something."""
+    tape = tf.GradientTape(watch_accessed_variables=watches)
+    tape._watched_variables = tuple(variables)
+    return tape
+
+
 def record_in_groups(function: Any, groups: Callable[[Watched], list[Group]]) -> None:
     """Tells tapes which inputs each output of a concrete function depends on; TensorFlow takes it to be all.
 

@@ -95,6 +95,23 @@ def test_the_round_of_a_loop_becomes_a_function() -> None:
         adapted(program("train_step.loop"), PROGRAM, "eager")
 
 
+def test_a_round_that_changes_what_the_loop_gives_leaves_it_behind() -> None:
+    """The name is the module's, so it has in the end what the last round has left in it."""
+    text = """
+import tensorflow as tf
+seen = []
+for number, x in enumerate([1.0, 2.0]):
+    x = x * 10.0
+    with tf.GradientTape() as tape:
+        seen.append((number, x))
+print(x)
+"""
+    made = adapted(program("loop"), text, "decorated")
+    names: dict[str, Any] = {"__public_step__": lambda f: f, "__public_function__": lambda f: f}
+    exec(compile(made, "made", "exec"), names)
+    assert (names["x"], names["seen"]) == (20.0, [(0, 10.0), (1, 20.0)])
+
+
 def test_notebooks_are_read_without_lines_for_the_shell() -> None:
     """In blocks, too."""
     cells = [["!pip install x\n", "if True:\n", "  %env A=1\n", "y = 2"], ["%%bash\n", "rm x"], ["%%time\n", "z = 3"]]

@@ -18,7 +18,7 @@ from recgraph.speculate.machine.evaluator import Evaluator, Signal
 from recgraph.speculate.observe.reasons import Inconvertible, Raised
 from recgraph.speculate.passes import connections, ordering, randomness
 from recgraph.speculate.script.contexts import Fork
-from recgraph.speculate.script.stand_ins import DUMMY, Residual
+from recgraph.speculate.script.stand_ins import DUMMY, Residual, is_of_graph
 from recgraph.speculate.values import merging, state
 from recgraph.speculate.values.state import ProgramState, Slot
 
@@ -58,6 +58,34 @@ def choose(
         except Inconvertible as unknown:
             raise (unknown if isinstance(reason, Raised) else reason) from None
         return then() if direction else otherwise()
+
+
+def tested(ev: Evaluator, node: ast.expr) -> Any:
+    """The value of an expression of which only the truth is asked: operands of `and`, `or` need not be of one kind."""
+    if not isinstance(node, ast.BoolOp):
+        return ev.value(node)
+    with ev.at(node):
+        return _tested(ev, node.values, isinstance(node.op, ast.And))
+
+
+def _tested(ev: Evaluator, operands: list[ast.expr], goes_on: bool) -> Any:
+    first, *more = operands
+    value = tested(ev, first)
+    if not more:
+        return value
+    decided = ev.decide(value, at=first)
+    if isinstance(decided, tf.Tensor):
+        ways = [lambda: as_truth(ev, not goes_on), lambda: as_truth(ev, ev.truth(_tested(ev, more, goes_on)))]
+        return choose(ev, decided, ways[goes_on], ways[not goes_on], at=first)
+    return _tested(ev, more, goes_on) if decided is goes_on else value
+
+
+def as_truth(ev: Evaluator, truth: Any) -> Residual:
+    """What is true or not, as a value that can flow."""
+    if is_of_graph(truth):
+        return truth
+    tensor = truth if isinstance(truth, tf.Tensor) else tf.constant(bool(ev.decide(truth)))
+    return Residual("", tensor=tensor, late=True)
 
 
 class _Side:

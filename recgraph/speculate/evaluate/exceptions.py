@@ -26,7 +26,7 @@ from recgraph.speculate.values import objects
 
 @rule(ast.Assert)
 def _assert(ev: Evaluator, node: ast.Assert) -> None:
-    truth = ev.truth(ev.value(node.test))
+    truth = ev.truth(branches.tested(ev, node.test))
     if isinstance(truth, tf.Tensor):
         ev.assert_in_graph(truth, ev.noted(NoException, "the assertion holds"))
     elif not ev.decided(truth, at=node.test):

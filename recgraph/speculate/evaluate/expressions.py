@@ -55,10 +55,9 @@ def _binary(ev: Evaluator, node: ast.BinOp) -> Any:
 
 @rule(ast.UnaryOp)
 def _unary(ev: Evaluator, node: ast.UnaryOp) -> Any:
-    operand = ev.value(node.operand)
     if not isinstance(node.op, ast.Not):
-        return ev.operate(UNARY[type(node.op)], [operand])
-    truth = ev.truth(operand)
+        return ev.operate(UNARY[type(node.op)], [ev.value(node.operand)])
+    truth = ev.truth(branches.tested(ev, node.operand))
     if isinstance(truth, tf.Tensor):
         return Residual("", tensor=tf.logical_not(truth), late=True)
     return ev.operate(operator.not_, [truth])
@@ -114,7 +113,7 @@ def _comparison(ev: Evaluator, kind: ast.cmpop, left: Any, right: Any) -> Any:
 
 @rule(ast.IfExp)
 def _if_expression(ev: Evaluator, node: ast.IfExp) -> Any:
-    decided = ev.decide(ev.value(node.test), at=node.test)
+    decided = ev.decide(branches.tested(ev, node.test), at=node.test)
     if isinstance(decided, tf.Tensor):
         return branches.choose(ev, decided, lambda: ev.value(node.body), lambda: ev.value(node.orelse), at=node.test)
     return ev.value(node.body if decided else node.orelse)

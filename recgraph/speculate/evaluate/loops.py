@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate.evaluate import branches
-from recgraph.speculate.evaluate.branches import WAYS
+from recgraph.speculate.evaluate.branches import WAYS, as_truth
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import site_of
@@ -28,7 +28,6 @@ from recgraph.speculate.script.stand_ins import (
     Residual,
     Rows,
     Unsure,
-    is_of_graph,
     is_symbolic,
 )
 from recgraph.speculate.values import lists, merging, objects, state
@@ -196,7 +195,7 @@ def run_while(ev: Evaluator, node: ast.While) -> Signal | None:
 def _test(loop: ConvertedLoop, varies: bool) -> bool | tf.Tensor:
     """Whether there is one more round. Where calls differ in the number of rounds, none is assumed for a tensor."""
     ev, test = loop.ev, loop.node.test
-    value = ev.value(test) if loop.left() is False else loop.unless_left(lambda: _truth_of_test(loop))
+    value = branches.tested(ev, test) if loop.left() is False else loop.unless_left(lambda: _truth_of_test(loop))
     if varies and isinstance(truth := ev.truth(value, at=test), tf.Tensor):
         ev.seen("truth", at=test)
         return truth
@@ -211,7 +210,7 @@ def _dynamic_or_path(loop: ConvertedLoop, go: tf.Tensor) -> bool:
 
     def body() -> None:
         loop.round(lambda: None)
-        loop.slots[loop.go] = _as_bool(loop.ev, loop.unless_left(lambda: _truth_of_test(loop)))
+        loop.slots[loop.go] = as_truth(loop.ev, loop.unless_left(lambda: _truth_of_test(loop)))
 
     def whole(_: ProgramState) -> None:
         with ev.within(LoopRound()):
@@ -241,15 +240,7 @@ def _is_entered(loop: ConvertedLoop, go: tf.Tensor) -> bool:
 
 def _truth_of_test(loop: ConvertedLoop) -> Residual:
     test = loop.node.test
-    return _as_bool(loop.ev, loop.ev.truth(loop.ev.value(test), at=test))
-
-
-def _as_bool(ev: Evaluator, truth: Any) -> Residual:
-    """Whether there is another round, as a value that can flow."""
-    if is_of_graph(truth):
-        return truth
-    tensor = truth if isinstance(truth, tf.Tensor) else tf.constant(bool(ev.decide(truth)))
-    return Residual("", tensor=tensor, late=True)
+    return as_truth(loop.ev, loop.ev.truth(branches.tested(loop.ev, test), at=test))
 
 
 def each(ev: Evaluator, rows: Rows, take: Callable[[Any], None]) -> bool:
@@ -284,7 +275,7 @@ def _over_rows(loop: ConvertedLoop, rows: Rows, bind: Callable[[Any], None]) -> 
         index = slots[counter].tensor
         loop.round(lambda: bind(rows.row(index)))
         slots[counter] = Residual("", tensor=index + 1, late=True, limit=HELD)
-        loop.slots[loop.go] = _as_bool(ev, loop.unless_left(lambda: _as_bool(ev, index + 1 < rows.count)))
+        loop.slots[loop.go] = as_truth(ev, loop.unless_left(lambda: as_truth(ev, index + 1 < rows.count)))
 
     ev.seen("round", at=loop.node)
     go = slots[counter].tensor < rows.count

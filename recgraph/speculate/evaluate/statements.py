@@ -176,7 +176,7 @@ def _delete(ev: Evaluator, node: ast.Delete) -> None:
 
 @rule(ast.If)
 def _if(ev: Evaluator, node: ast.If) -> Signal | None:
-    decided = ev.decide(ev.value(node.test), at=node.test)
+    decided = ev.decide(branches.tested(ev, node.test), at=node.test)
     if not isinstance(decided, tf.Tensor):
         return ev.run(node.body if decided else node.orelse)
     leaves = branches.may_leave([*node.body, *node.orelse])

@@ -89,7 +89,7 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     for thing in (owner, function):
         if ev.script.newborn.has(thing):
             continue
-        if isinstance(thing, keras.Optimizer) and not thing.built:
+        if isinstance(thing, keras.Optimizer | keras.Layer) and not thing.built:
             raise ev.refuse(Feature.NEW_VARIABLE, f"a {type(thing).__name__} creates its variables")
         ev.heap.given(thing, ev.where())
         ev.heap.losses.note(thing)

@@ -113,6 +113,7 @@ class Evaluator(abc.ABC):
         contexts: what is around us.
         here: the node that is being converted.
         watch: sees what libraries call; None until the first is called.
+        may_have_drawn: whether one of these may draw from the generators that everything shares.
     """
 
     kinds: tuple[type[Kind], ...]
@@ -135,6 +136,7 @@ class Evaluator(abc.ABC):
         self.reached: dict[Any, int] = {}
         self.here: ast.AST = ast.Pass()
         self.watch: Any = None
+        self.may_have_drawn = False
 
     # Where we are.
 

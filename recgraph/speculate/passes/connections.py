@@ -1,8 +1,11 @@
-"""Whether a gradient is there: eagerly it is `None` where nothing that was done leads from the source to the target.
+"""Whether a gradient is there, and whether it is dense: eagerly it is `None` where nothing that was done leads from the
+source to the target, and slices where all that was done with the source is to look up rows.
 
 The graph has both ways of a conditional. A gradient that flows through one of them only is zero where the other was
 taken. So what a tape gives is looked through, from the targets back to the sources: where a gradient depends on a way,
-that way is assumed, or that a loop has a round, or, where neither can be, that the gradient is not zero.
+that way is assumed, or that a loop has a round, or, where neither can be, that the gradient is not zero. Slices that
+come out of a loop are summed in the graph, and what is dense on the other way becomes slices. Optimizers take the two
+differently, so the way is assumed, or the loop is unrolled.
 """
 
 from __future__ import annotations
@@ -26,6 +29,12 @@ from recgraph.speculate.script.assumptions import SamePath
 RECORDS: Final = (tf.GradientTape, tf.autodiff.ForwardAccumulator, tf.TensorArray)
 # Of a tensor: a gradient may come to it, surely comes to it, comes or not depending on a way; to one item of a list.
 _POSSIBLE, _SURE, _UNSURE, _ITEM = 1, 2, 4, 8
+# Of what comes: some of it may be slices; some of it is surely dense, so the sum is; slices come out of a way or loop.
+_SLICES, _DENSE, _BURIED = 16, 32, 64
+_KINDS: Final = _SLICES | _DENSE | _BURIED
+# Operations that pass on what comes to them, slices too; those that look up rows.
+_COPIES: Final = ("Identity", "ReadVariableOp")
+_LOOKUPS: Final = ("ResourceGather", "ResourceGatherNd", "Gather", "GatherNd", "GatherV2")
 _RECURSIONS: Final = ("Recgraph>Invoke", "Recgraph>While")
 _COMPARISONS: Final[dict[str, Any]] = {
     "Less": np.less, "LessEqual": np.less_equal, "Greater": np.greater, "GreaterEqual": np.greater_equal,
@@ -63,7 +72,17 @@ def check(ev: Evaluator, method: str, arguments: Sequence[Any], named: dict[str,
     unsure = looked.unsure([(_of_graph(graph, source), gradient) for source, gradient in there], _flat(targets))
     if unsure:
         _assume_used(ev, unsure)
+    sources = [_of_graph(graph, source) for source, _ in there]
+    _assume_slices(ev, looked.buried([source for source in sources if source is not None]))
     return found
+
+
+def _assume_slices(ev: Evaluator, places: set[Any]) -> None:
+    """Where the graph would add slices up that eager execution gives one by one, or make slices of what is dense."""
+    if places - {None} - ev.paths:
+        raise Again(places - {None} - ev.paths)
+    if places:
+        raise ev.refuse(Feature.TAPE, "eagerly the gradient consists of slices, and it comes out of a loop")
 
 
 def _assume_used(ev: Evaluator, gradients: list[Any]) -> None:
@@ -87,7 +106,7 @@ def depends_on_ways(ev: Evaluator, graph: Any, outputs: list[tf.Tensor]) -> list
     """The places that decide whether a tape around the call finds a gradient; [None] where there is no such place."""
     looked = Look(ev, graph)
     inside = [tensor for _, tensor in graph.captures] + list(ev.heap.inputs)
-    return looked.places([(tensor, tensor) for tensor in inside], outputs)
+    return looked.places([(tensor, tensor) for tensor in inside], outputs) + list(looked.buried(inside))
 
 
 def _assume_aliases(ev: Evaluator, sources: list[Any]) -> None:
@@ -119,6 +138,8 @@ class Look:
         self.decisive: dict[tf.Operation, list[tf.Tensor]] = {}
         self._around: dict[int, tf.Tensor] = {}  # what functions are given, by the identity of their inputs
         self._unsure: list[Any] = []
+        self._bits: dict[int, int] = {}
+        self._burying: dict[tf.Operation, list[tf.Tensor]] = {}  # operations out of which slices come
 
     def unsure(self, pairs: list[tuple[Any, Any]], targets: list[Any]) -> list[Any]:
         """The gradients, of pairs of sources and gradients, that are there or not depending on a way.
@@ -137,13 +158,30 @@ class Look:
         if not any(map(_may_decide, operations)):
             return []
         tensors = [t for target in targets for t in tf.nest.flatten(target, expand_composites=True)]
-        bits = {id(tensor): _POSSIBLE | _SURE for tensor in tensors if tf_private.is_graph_tensor(tensor)}
+        given = _POSSIBLE | _SURE | _DENSE
+        bits = self._bits = {id(tensor): given for tensor in tensors if tf_private.is_graph_tensor(tensor)}
         self._back(operations, bits)
         unsure = [(s, g) for s, g in pairs if s is not None and bits.get(id(s), 0) & (_UNSURE | _SURE) == _UNSURE]
         self._unsure = [gradient for _, gradient in unsure]
         after = _following(operations, [source for source, _ in unsure])
         deciding = [op for op, inputs in self.decisive.items() if any(id(tensor) in after for tensor in inputs)]
         return [self.ev.conditionals.get(op) for op in deciding]
+
+    def buried(self, sources: list[tf.Tensor]) -> set[Any]:
+        """The places of loops and ways out of which the slices come that are all the gradient of a source, after
+        `places`; None stands for those that are not the program's.
+        """
+        found: set[Any] = set()
+        operations = self.graph.get_operations() if self._burying else []
+        for source in sources:
+            if self._bits.get(id(source), 0) & _KINDS == _SLICES | _BURIED:
+                copies = _following(operations, [source], _COPIES)
+                found.update(
+                    self.ev.conditionals.get(op)
+                    for op, inputs in self._burying.items()
+                    if any(id(tensor) in copies for tensor in inputs)
+                )
+        return {("unrolled", way[1]) if way is not None and way[0] == "entered" else way for way in found}
 
     def _back(self, operations: Sequence[tf.Operation], bits: dict[int, int]) -> None:
         for op in reversed(operations):
@@ -169,14 +207,18 @@ class Look:
             return []
         together = functools.reduce(operator.or_, outputs)
         if op.type in _LISTS:
-            return _LISTS[op.type](together)
+            return [_of_kind(op, i, bits, together) for i, bits in enumerate(_LISTS[op.type](together))]
         sure = _SURE if ops.facts(op.type).passes_gradients else 0
-        return [together & (_POSSIBLE | _UNSURE | sure)] * len(op.inputs)
+        bits = together & (_POSSIBLE | _UNSURE | sure)
+        return [_of_kind(op, i, bits, together) for i in range(len(op.inputs))]
 
     def _noted(self, op: tf.Operation, inputs: list[int]) -> list[int]:
         unsure = [tensor for tensor, bits in zip(op.inputs, inputs, strict=False) if bits & _UNSURE]
         if unsure and op.graph is self.graph:
             self.decisive[op] = unsure
+        buried = [tensor for tensor, bits in zip(op.inputs, inputs, strict=False) if bits & _BURIED]
+        if buried and op.graph is self.graph:
+            self._burying[op] = buried
         return inputs
 
     def _of_body(self, body: Any, outputs: list[int]) -> list[int]:
@@ -188,9 +230,10 @@ class Look:
 
     def _of_call(self, op: tf.Operation, outputs: list[int]) -> list[int]:
         """For a function: eagerly it is one operation, too, unless it is a conditional for several tapes."""
-        if op not in self.ev.conditionals:
-            return [functools.reduce(operator.or_, outputs) & ~_ITEM] * len(op.inputs)
         body, inputs = next(bodies(op))
+        if op not in self.ev.conditionals:
+            together = functools.reduce(operator.or_, outputs) & ~_ITEM & ~_KINDS
+            return [together | bits & _KINDS & ~_BURIED for bits in self._of_body(body, outputs)]
         self._around.update({id(tensor): outer for tensor, outer in zip(body.inputs, inputs, strict=False)})
         for inner in body.get_operations():
             if ops.facts(inner.type).calls in (Calls.IF, Calls.CASE, Calls.WHILE):
@@ -208,7 +251,8 @@ class Look:
         begins = self.ev.conditionals.get(op) in self.ev.paths or self._begins(op, test)
         if begins:
             rounds = [*rounds[1:], more]
-        return [_met(bits) for bits in zip(*rounds, strict=True)]
+        met = [_met(bits) for bits in zip(*rounds, strict=True)]
+        return [bits | _BURIED if bits & _SLICES else bits for bits in met]
 
     def _begins(self, op: tf.Operation, test: Any) -> bool:
         """Whether a loop is known to have a round."""
@@ -229,6 +273,11 @@ class Look:
 def _may_decide(op: tf.Operation) -> bool:
     """Whether a gradient may come to some inputs of an operation only, depending on values."""
     return ops.is_call(op) or op.type in _RECURSIONS or op.type == "TensorListSetItem"
+
+
+def may_take_other_ways(graph: Any) -> bool:
+    """Whether there is anything in a graph that a call does not always do."""
+    return any(map(_may_decide, graph.get_operations()))
 
 
 def _of_item(bits: int) -> list[int]:
@@ -259,7 +308,27 @@ def _met(bits: Iterable[int]) -> int:
     item = _ITEM if all(way & (_ITEM | _SURE) for way in ways) and not sure else 0
     possible = _POSSIBLE if any(ways) else 0
     unsure = any(way & _UNSURE for way in ways) or (possible and not (sure or item))
-    return possible | sure | item | (_UNSURE if unsure else 0)
+    slices = _SLICES if any(way & _SLICES for way in ways) else 0
+    dense = _DENSE if all(way & _DENSE for way in ways) else 0
+    are_slices = all(way & _KINDS == _SLICES for way in ways)
+    buried = _BURIED if slices and not are_slices else 0
+    return possible | sure | item | slices | dense | buried | (_UNSURE if unsure else 0)
+
+
+def _of_kind(op: tf.Operation, number: int, bits: int, outputs: int) -> int:
+    """What comes to an input of an operation, with whether it is slices or dense."""
+    if not bits:
+        return 0
+    if op.type in _COPIES:
+        return bits & ~_KINDS | outputs & _KINDS
+    if op.type in _LOOKUPS and number == 0 and _looks_up_rows(op):
+        return bits & ~_KINDS | _SLICES
+    return bits & ~_KINDS | (_DENSE if bits & _SURE else 0)
+
+
+def _looks_up_rows(op: tf.Operation) -> bool:
+    """Whether it does not gather along another axis: then its gradient is dense."""
+    return op.type != "GatherV2" or not tf_private.constant_value(op.inputs[2])
 
 
 def _is_differentiable(op: tf.Operation) -> bool:
@@ -273,11 +342,11 @@ def _can_have_gradient(tensor: tf.Tensor) -> bool:
     return tensor.dtype.is_floating or tensor.dtype.is_complex or tensor.dtype in (tf.resource, tf.variant)
 
 
-def _following(operations: Sequence[tf.Operation], sources: Iterable[tf.Tensor]) -> set[int]:
-    """What is made from tensors, by identity."""
+def _following(operations: Sequence[tf.Operation], sources: Iterable[tf.Tensor], kinds: Sequence[str] = ()) -> set[int]:
+    """What is made from tensors, by operations of some kinds or of any, by identity."""
     found = {id(tensor) for tensor in sources}
     for op in operations:
-        if any(id(tensor) in found for tensor in op.inputs):
+        if (not kinds or op.type in kinds) and any(id(tensor) in found for tensor in op.inputs):
             found.update(map(id, op.outputs))
     return found
 

@@ -15,7 +15,7 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
-from recgraph.speculate.passes.connections import RECORDS
+from recgraph.speculate.passes.connections import RECORDS, may_take_other_ways
 from recgraph.speculate.script.assumptions import TwoObjects
 from recgraph.speculate.script.heap import check_plain
 from recgraph.speculate.script.script import Delete, Let, Perform, Write
@@ -183,7 +183,7 @@ class Renderer:
         if isinstance(value, StandIn):
             raise Inconvertible(Feature.ESCAPE, "the call returns or stores a function or method that it made")
         if isinstance(value, RECORDS):
-            raise Inconvertible(Feature.ESCAPE, f"a {type(value).__name__} leaves the call, with tensors of the graph")
+            return self._spent(value)
         if type(value) is list:
             return self._list(value)
         if type(value) is dict:
@@ -216,6 +216,15 @@ class Renderer:
         if isinstance(value, dict | list):
             raise Inconvertible(Feature.ESCAPE, f"a {type(value).__name__} made during the call leaves it")
         return None
+
+    def _spent(self, record: Any) -> str:
+        """A tape that has given its gradients holds on to nothing of the graph; it says which variables it watched."""
+        watched = tf_private.what_was_watched(record) if type(record) is tf.GradientTape else None
+        if watched is None or may_take_other_ways(self.ev.graph) or any(map(self.script.newborn.has, watched[1])):
+            name = type(record).__name__
+            raise Inconvertible(Feature.ESCAPE, f"a {name} leaves the call, with tensors of the graph")
+        variables = [f"{self.script.constant(weakref.ref(variable))}()" for variable in watched[1]]
+        return f"{self.script.constant(tf_private.spent_tape)}({watched[0]}, [{', '.join(variables)}])"
 
     def _set(self, value: Any) -> str | None:
         if all(map(is_plain, value)):

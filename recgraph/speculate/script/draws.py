@@ -18,6 +18,9 @@ from recgraph import tf_private
 
 # Classes of generators, exactly these: one of the program's may do more than draw.
 GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
+# The two that everything shares, and what can be done with them.
+_SHARED: Final[tuple[Any, ...]] = (random._inst, np.random.mtrand._rand)
+SHARED_METHODS: Final = frozenset(name for shared in _SHARED for name in dir(shared) if not name.startswith("_"))
 
 
 class Draws:
@@ -95,6 +98,26 @@ class Rehearsal(Draws):
         for key, state in states.items():
             _put_back(self._copies[key][1], state)
         self._give_back(taken)
+
+
+def shared_states() -> list[Any]:
+    """Where the generators are that everything shares."""
+    return [_state(generator) for generator in _SHARED]
+
+
+def put_back_shared(states: list[Any]) -> bool:
+    """Puts these generators back; whether they had been drawn from."""
+    pairs = [(shared, state) for shared, state in zip(_SHARED, states, strict=True)]
+    moved = [pair for pair in pairs if not _is_same(_state(pair[0]), pair[1])]
+    for generator, state in moved:
+        _put_back(generator, state)
+    return bool(moved)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
 
 
 def _state(generator: Any) -> Any:

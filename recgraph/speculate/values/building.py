@@ -21,7 +21,7 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.frames import FOLDER, watched
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import arguments_of
-from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script import draws, stand_ins
 from recgraph.speculate.script.assumptions import SameDecision
 from recgraph.speculate.script.contexts import Building, CalledBack
 from recgraph.speculate.script.stand_ins import (
@@ -70,11 +70,30 @@ def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], nam
     values = [argument(ev, a, others) for a in arguments]
     keywords = {name: argument(ev, a, others) for name, a in named.items()}
     try:
-        return function(*values, **keywords)
+        with _undrawn(ev, function):
+            return function(*values, **keywords)
     except (Inconvertible, Raised, Again):
         raise
     except Exception as error:
         raise _reason(ev, function, error) from error
+
+
+@contextlib.contextmanager
+def _undrawn(ev: Evaluator, function: Any) -> Iterator[None]:
+    """What a library draws from the generators that everything shares is put back: the call will draw it.
+
+    Another thread may draw meanwhile, a data set's for instance. So it has to be by a function that was met here.
+    """
+    before = draws.shared_states()
+    try:
+        yield
+    except BaseException:
+        if ev.may_have_drawn:
+            draws.put_back_shared(before)
+        raise
+    if ev.may_have_drawn and draws.put_back_shared(before):
+        name = getattr(function, "__name__", type(function).__name__)
+        raise ev.refuse(Feature.RANDOM, f"{name} draws from a generator of Python's or NumPy's")
 
 
 _ASSIGNING = ("assign", "assign_add", "assign_sub")
@@ -200,6 +219,7 @@ def _met(of: weakref.ref[Evaluator], function: types.FunctionType) -> None:
     if code in REPLACED:
         ev.watch.handle(code, functools.partial(_replaced, of))
         return
+    ev.may_have_drawn = ev.may_have_drawn or not draws.SHARED_METHODS.isdisjoint(code.co_names)
     is_left = code.co_name in _AT_ANY_TIME or not known.is_users(function) or known.is_generated(function)
     if is_left or not code.co_flags & inspect.CO_NEWLOCALS:
         ev.watch.handle(code, None)

@@ -33,6 +33,18 @@ def a_batch_is_picked() -> Any:
     return step, drawn, weights
 
 
+@program(eager="a library draws", feature="RANDOM")
+def a_library_draws_from_the_generator_of_the_program() -> Any:
+    """Its seeds are NumPy's: to convert the call, or to try, must not draw one."""
+    np.random.seed(8)
+    tf.random.set_seed(8)  # forgets kernels, with their states
+
+    def step(x: tf.Tensor) -> Any:
+        return x + tf.keras.backend.random_normal(shape=(6, 3))
+
+    return step, drawn, None
+
+
 @program
 def rows_are_picked_of_a_memory_that_grows() -> Any:
     np.random.seed(9)
@@ -49,6 +61,7 @@ def rows_are_picked_of_a_memory_that_grows() -> Any:
 @program
 def rows_of_an_array_are_picked() -> Any:
     np.random.seed(8)
+    tf.random.set_seed(8)  # forgets kernels, with their states
     data = np.arange(24, dtype=np.float32).reshape(8, 3)
 
     def step(x: tf.Tensor) -> Any:

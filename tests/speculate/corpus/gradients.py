@@ -5,10 +5,12 @@ from __future__ import annotations
 import types
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tests.speculate.corpus import program
 from tests.speculate.corpus.basics import tensor, with_tensor
+from tests.speculate.corpus.keras_programs import _Values
 
 
 @program
@@ -284,3 +286,121 @@ def numbers_that_go_round() -> Any:
         return tape.gradient(total, w), best
 
     return step, with_tensor, w
+
+
+def _kind_of(gradient: Any) -> Any:
+    """Slices are told one by one: optimizers take two of one row differently from their sum."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return "slices", gradient.indices, gradient.values
+    return "dense", gradient
+
+
+def _lengths(i: int) -> tuple[tf.Tensor]:
+    """Numbers of rows, two or three, the same one among them."""
+    return (tf.constant([1, 1, 2][: 2 + i % 2]),)
+
+
+@program(graphs=2)
+def rows_of_a_table_that_rounds_look_up() -> Any:
+    table = tf.Variable(tf.reshape(tf.range(12.0), [4, 3]))
+
+    def step(rows: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            x = tf.ones([3])
+            for row in rows:
+                x = x + tf.gather(table, row) * 0.1 * x
+            loss = tf.reduce_sum(x)
+        return _kind_of(tape.gradient(loss, table))
+
+    return step, _lengths, table
+
+
+@program(eager="a loop", feature="TRIPS", line="for i in tf.range(n):")
+def rows_that_an_unknown_number_of_rounds_look_up() -> Any:
+    table = tf.Variable(tf.reshape(tf.range(12.0), [4, 3]))
+
+    def step(rows: tf.Tensor, n: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            x = tf.ones([3])
+            for i in tf.range(n):
+                x = x + tf.gather(table, rows[i]) * 0.1 * x
+            loss = tf.reduce_sum(x)
+        return _kind_of(tape.gradient(loss, table))
+
+    return step, lambda i: (tf.constant([0, 1, 1, 2, 0]), tf.constant(2 + i % 4)), table
+
+
+@program(graphs=1)
+def a_table_that_rounds_look_up_and_that_is_summed() -> Any:
+    """Its gradient is dense in any case."""
+    table = tf.Variable(tf.reshape(tf.range(12.0), [4, 3]))
+
+    def step(rows: tf.Tensor, n: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            x = tf.reduce_sum(table * 0.01, 0)
+            for i in tf.range(n):
+                x = x + tf.gather(table, rows[i]) * 0.1 * x
+            loss = tf.reduce_sum(x)
+        return _kind_of(tape.gradient(loss, table))
+
+    return step, lambda i: (tf.constant([0, 1, 1, 2, 0]), tf.constant(2 + i % 4)), table
+
+
+@program(graphs=1)
+def rows_that_both_ways_look_up() -> Any:
+    table = tf.Variable(tf.reshape(tf.range(12.0), [4, 3]))
+
+    def step(rows: tf.Tensor, s: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            x = tf.gather(table, rows) * 2.0 if s > 1.5 else tf.gather(table, rows + 1)
+            loss = tf.reduce_sum(x * x)
+        return _kind_of(tape.gradient(loss, table))
+
+    return step, lambda i: (tf.constant([0, 1, 1]), tf.constant(float(i % 4))), table
+
+
+@program(graphs=2)
+def rows_that_one_way_looks_up() -> Any:
+    table = tf.Variable(tf.reshape(tf.range(12.0), [4, 3]))
+
+    def step(rows: tf.Tensor, s: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            x = tf.gather(table, rows) * 2.0 if s > 1.5 else table * 0.5
+            loss = tf.reduce_sum(x * x)
+        return _kind_of(tape.gradient(loss, table))
+
+    return step, lambda i: (tf.constant([0, 1, 1]), tf.constant(float(i % 4))), table
+
+
+@program
+def columns_of_a_table_that_rounds_look_up() -> Any:
+    table = tf.Variable(tf.reshape(tf.range(12.0), [3, 4]))
+
+    def step(columns: tf.Tensor, n: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            x = tf.ones([3])
+            for i in tf.range(n):
+                x = x + tf.gather(table, columns[i], axis=1) * 0.1 * x
+            loss = tf.reduce_sum(x)
+        return _kind_of(tape.gradient(loss, table))
+
+    return step, lambda i: (tf.constant([0, 1, 1, 2, 0]), tf.constant(2 + i % 4)), table
+
+
+@program(graphs=2)
+def an_embedding_of_keras_in_rounds() -> Any:
+    keras.utils.set_random_seed(0)
+    embedding, optimizer = keras.layers.Embedding(4, 3), keras.optimizers.Adam(0.1)
+    embedding.build([None])
+    optimizer.build(embedding.trainable_variables)
+
+    def step(rows: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            x = tf.ones([3])
+            for row in rows:
+                x = x + embedding(row) * x
+            loss = tf.reduce_sum(x * x)
+        optimizer.apply(tape.gradient(loss, embedding.trainable_variables), embedding.trainable_variables)
+        return loss
+
+    return step, _lengths, _Values(embedding, optimizer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import keras
@@ -408,3 +409,66 @@ def weights_of_a_network_that_follows_another() -> Any:
         return copied(x), near(x)
 
     return step, lambda i: (tf.random.stateless_normal([4, 2], [5, i]),), _Values(network, copied, near)
+
+
+@program
+def a_flag_that_a_model_is_given_and_asks_for_beside_others() -> Any:
+    """Keras gives a flag that varies to the model as a tensor."""
+
+    class Decoder(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.out = keras.layers.Embedding(4, 3), keras.layers.Dense(4)
+
+        def call(self, target: tf.Tensor, forced: bool = False, other: Any = None) -> Any:
+            y, outputs = target[:, 0], []
+            for i in range(target.shape[1]):
+                outputs.append(self.out(self.embedding(y)))
+                y = target[:, i] if forced and other is None else tf.argmax(outputs[-1], -1, output_type=tf.int32)
+                if not (forced or other) and i > 0:
+                    y = y + 0
+            return tf.stack(outputs, 1)
+
+    keras.utils.set_random_seed(1)
+    model = Decoder()
+    model(tf.zeros([2, 3], tf.int32))
+    optimizer = keras.optimizers.Adam(0.1)
+    optimizer.build(model.trainable_variables)
+
+    def step(target: tf.Tensor, i: int) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(target, forced=i % 3 > 0) ** 2)
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    def arguments(i: int) -> tuple[Any, ...]:
+        return tf.random.stateless_uniform([2, 3], [i, 1], 0, 4, tf.int32), i
+
+    return step, arguments, _Values(model, optimizer)
+
+
+@program
+def a_model_that_is_built_by_the_call_that_another_graph_is_made_for() -> Any:
+    """A replay buffer that fills: Keras finds the shapes of layers by calling the model, which it does not undo."""
+
+    class Values(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden, self.out = keras.layers.Dense(4), keras.layers.Dense(2)
+
+        def call(self, x: tf.Tensor) -> Any:
+            return self.out(self.hidden(x))
+
+    keras.utils.set_random_seed(1)
+    model, optimizer, buffer = Values(), keras.optimizers.SGD(0.1), collections.deque(maxlen=9)
+
+    def step(x: tf.Tensor) -> Any:
+        buffer.append(1.0)
+        if len(buffer) >= 6:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(model(x) ** 2)
+            optimizer.apply(tape.gradient(loss, model.variables), model.variables)
+            return loss
+        return tf.reduce_sum(x)
+
+    return step, lambda i: (tensor(i),), _Values(model)

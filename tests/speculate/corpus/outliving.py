@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
+import types
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 from tests.speculate.corpus import program
 from tests.speculate.corpus.basics import tensor
+from tests.speculate.corpus.control import with_scalar
 from tests.speculate.corpus.keras_programs import _Values
 
 
@@ -47,6 +49,73 @@ def a_tape_that_stays_open_for_three_calls() -> Any:
         return state["y"]
 
     return step, lambda i: (i,), variable
+
+
+class _TapeOf:
+    """Compared as what can be asked of the tape that an object keeps: its variables, and whether it is spent."""
+
+    def __init__(self, kept: Any) -> None:
+        self._kept = kept
+
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        tape = self._kept.tape
+        try:
+            said = str(tape.gradient(tf.constant(1.0), []))
+        except RuntimeError as error:
+            said = str(error)
+        watched = tape.watched_variables()
+        with tape:  # begins anew
+            y = tf.square(watched[-1]) if watched else tf.constant(1.0)
+        again = tape.gradient(y, list(watched))
+        return {
+            "type": type(tape),
+            "variables": [variable.name for variable in watched],
+            "said": said,
+            "again": [None if gradient is None else gradient.numpy() for gradient in again],
+        }
+
+
+@program
+def a_spent_tape_that_is_kept() -> Any:
+    kept = types.SimpleNamespace(tape=None)
+    variables = [tf.Variable(2.0, name="first"), tf.Variable([1.0, 2.0], name="second")]
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as kept.tape:
+            loss = tf.reduce_sum(x) * variables[0] + tf.reduce_sum(variables[1] ** 2)
+        gradients = kept.tape.gradient(loss, variables)
+        variables[0].assign_sub(0.01 * gradients[0])
+        return gradients
+
+    return step, lambda i: (tensor(i),), [*variables, _TapeOf(kept)]
+
+
+@program(graphs=2)
+def a_kept_tape_of_a_loss_with_two_ways() -> Any:
+    """It has watched the variable of one way, so each has a graph of its own."""
+    kept = types.SimpleNamespace(tape=None)
+    variables = [tf.Variable(2.0, name="first"), tf.Variable(3.0, name="second")]
+
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        with tf.GradientTape() as kept.tape:
+            loss = tf.reduce_sum(x) * (variables[0] if s > 1.5 else variables[1])
+        return kept.tape.gradient(loss, variables, unconnected_gradients="zero")
+
+    return step, with_scalar, [*variables, _TapeOf(kept)]
+
+
+@program(eager="tapes", feature="ESCAPE")
+def a_persistent_tape_that_is_kept() -> Any:
+    kept, variable = [], tf.Variable(2.0)
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape(persistent=True) as tape:
+            loss = tf.reduce_sum(x) * variable
+        kept[:] = [tape, loss]
+        return tape.gradient(loss, variable)
+
+    return step, lambda i: (tensor(i),), variable
 
 
 @program(eager="arrays", feature="IN_GRAPH", line="kept[0] = kept[0].write(i, variable * float(i))")
