@@ -44,6 +44,7 @@ def copied(part: T) -> T:
 
 def _alone(node: Any) -> Any:
     """A copy of a node that refers to the same parts."""
-    made = type(node).__new__(type(node))
+    kind: Any = type(node)
+    made = kind.__new__(kind)
     vars(made).update(vars(node))
     return made
