@@ -2,6 +2,7 @@
 
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
+from recgraph.tf_private.asking import DROPPING, MAKING_CONSTANT, MAKING_EYE, PACKING, SEEDING
 from recgraph.tf_private.cancelling import (
     Handler,
     Interrupted,
@@ -114,6 +115,11 @@ from recgraph.tf_private.taping import Group, Watched, connected_inputs, record_
 from recgraph.tf_private.vectorizing import NotVectorized, register_vectorization, stacked
 
 __all__ = [
+    "DROPPING",
+    "MAKING_CONSTANT",
+    "MAKING_EYE",
+    "PACKING",
+    "SEEDING",
     "DRAWING_SEED",
     "MAKING_TENSOR",
     "SHARING_GENERATOR",

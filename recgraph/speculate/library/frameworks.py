@@ -20,7 +20,7 @@ from recgraph import tf_private
 from recgraph.core.subgraph import SubGraph
 from recgraph.cpython import sources
 from recgraph.speculate.evaluate import branches
-from recgraph.speculate.library import SPECIAL, Arguments, Special, draws, special
+from recgraph.speculate.library import SPECIAL, Arguments, Special, asking, draws, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
@@ -212,7 +212,7 @@ def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
     if natural is None:
         raise ev.refuse(Feature.VALUE, f"a tensor of {', '.join(sorted(kind.__name__ for kind in kinds))}")
     dtype = dtype or natural
-    if not _may_become(natural, dtype):
+    if not asking.may_become(natural, dtype):
         raise ev.refuse(Feature.RAISES, f"a {natural.name} as {dtype.name}")
     return _packed(ev, value, dtype)
 
@@ -232,12 +232,6 @@ def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
     if not is_same or not (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool):
         raise ev.refuse(Feature.ARRAY, f"an array of {tensor.dtype.name} as {dtype.name}")
     return tf.cast(tensor, dtype)
-
-
-def _may_become(natural: tf.DType, dtype: tf.DType) -> bool:
-    if natural == tf.int32:
-        return bool(dtype.is_integer or dtype.is_floating or dtype.is_complex)
-    return natural == dtype or bool(natural.is_floating and (dtype.is_floating or dtype.is_complex))
 
 
 def _packed(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor:

@@ -135,6 +135,8 @@ class Evaluator(abc.ABC):
         self.reached: dict[Any, int] = {}
         self.here: ast.AST = ast.Pass()
         self.watch: Any = None
+        # By their identity: tensors that libraries were given in place of numbers that differ from call to call.
+        self.numbers: dict[int, tuple[tf.Tensor, Any]] = {}
 
     # Where we are.
 

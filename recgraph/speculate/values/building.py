@@ -137,7 +137,10 @@ def argument(ev: Evaluator, value: Any, others: list[Any]) -> Any:
 
 def _tensors_for_numbers(ev: Evaluator, value: Any, others: list[Any]) -> Any:
     if isinstance(value, Residual):
-        return _number(ev, value, others)
+        tensor = _number(ev, value, others)
+        if not (value.is_array or isinstance(value.example, np.ndarray | np.generic)):
+            ev.numbers[id(tensor)] = tensor, value
+        return tensor
     if known.is_users_function(value):
         return Callback(ev, value)
     if isinstance(value, types.MethodType) and known.is_users_method(value):
