@@ -2,7 +2,7 @@
 
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
-from recgraph.tf_private.asking import DROPPING, MAKING_CONSTANT, MAKING_EYE, PACKING, SEEDING
+from recgraph.tf_private.asking import CHANGING_HUE, CROPPING, DROPPING, MAKING_CONSTANT, MAKING_EYE, PACKING, SEEDING
 from recgraph.tf_private.cancelling import (
     Handler,
     Interrupted,
@@ -115,6 +115,8 @@ from recgraph.tf_private.taping import Group, Watched, connected_inputs, record_
 from recgraph.tf_private.vectorizing import NotVectorized, register_vectorization, stacked
 
 __all__ = [
+    "CHANGING_HUE",
+    "CROPPING",
     "DROPPING",
     "MAKING_CONSTANT",
     "MAKING_EYE",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.assumptions import SameDecision
 from recgraph.speculate.script.contexts import CalledBack
-from recgraph.speculate.script.stand_ins import Residual
+from recgraph.speculate.script.stand_ins import Residual, is_symbolic
 from recgraph.speculate.values import building
 
 
@@ -49,25 +50,41 @@ def _dropping(ev: Evaluator, values: tuple[Any, ...]) -> Any:
     _, given, _, sampler, *_ = values
     if isinstance(given, int | float) and given == 0 and getattr(sampler, "func", None) is tf.random.uniform:
         sampler(shape=[], dtype=tf.float32)  # eagerly, the next operation draws as if this one had drawn
-    rate = _number(ev, given)
-    if rate is None:
-        return building.PLAIN
-    what = ev.noted(SameDecision, "a rate between 0 and 1")
-    if rate.tensor is not None:
-        if ev.inside(CalledBack):
-            raise ev.refuse(Feature.LATE_VALUE, "a rate is known only after the graph has run")
-        ev.assert_in_graph((rate.tensor > 0.0) & (rate.tensor < 1.0), what)
-    elif 0 < rate.example < 1:
-        ev.script.assume(f"0 < {rate.name} < 1", what)
-    else:
-        raise ev.refuse(Feature.RAISES, "a rate that differs from call to call is not between 0 and 1")
+    if _number(ev, given) is not None:
+        _assume_between(ev, given, "0 < {} < 1", lambda rate: (rate > 0) & (rate < 1))
     return building.PLAIN
+
+
+def _hue(ev: Evaluator, values: tuple[Any, ...]) -> Any:
+    """Only eagerly, TensorFlow looks whether the change is a possible one."""
+    _assume_between(ev, values[1], "-1 <= {} <= 1", lambda change: (change >= -1) & (change <= 1))
+    return building.PLAIN
+
+
+def _cropping(ev: Evaluator, values: tuple[Any, ...]) -> Any:
+    """Only of what it knows, TensorFlow looks whether the part is a possible one."""
+    _assume_between(ev, values[1], "0 < {} < 1", lambda part: (part > 0) & (part < 1))
+    return building.PLAIN
+
+
+def _assume_between(ev: Evaluator, value: Any, condition: str, holds: Callable[[Any], Any]) -> None:
+    """That a value which differs from call to call is within bounds; the script has the condition as a text."""
+    number = _number(ev, value)
+    what = ev.noted(SameDecision, f"{condition.format('a number')}")
+    if number is not None and number.tensor is None:
+        if not holds(number.example):
+            raise ev.refuse(Feature.RAISES, "a number that differs from call to call is beyond its bounds")
+        ev.script.assume(condition.format(number.name), what)
+    elif is_symbolic(value):
+        if ev.inside(CalledBack):
+            raise ev.refuse(Feature.LATE_VALUE, "a number with bounds is known only after the graph has run")
+        ev.assert_in_graph(tf.reduce_all(holds(value)), what)
 
 
 def _seeding(ev: Evaluator, values: tuple[Any, ...]) -> Any:
     """A number is the first of the state's, with its sign in the others; a tensor the last."""
     size, seed = values
-    if _number(ev, seed) is None:
+    if _number(ev, seed) is None or not seed.dtype.is_integer:
         return building.PLAIN
     first = tf.cast(seed, tf.int64)
     return tf.stack([first, *[tf.where(first < 0, tf.constant(-1, tf.int64), 0)] * (int(size) - 1)])
@@ -81,6 +98,13 @@ def _making_eye(ev: Evaluator, values: tuple[Any, ...]) -> Any:
     return building.PLAIN
 
 
+def float_as(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor | None:
+    """A float for which a library was given a tensor, in another dtype; None of what is none."""
+    number = _number(ev, value)
+    is_float = number is not None and value.dtype.is_floating and dtype.is_floating
+    return tf.identity(ev.tensor(number, dtype)) if is_float else None
+
+
 def _number(ev: Evaluator, value: Any) -> Residual | None:
     """The number that a library was given as this tensor."""
     _, number = ev.numbers.get(id(value), (None, None))
@@ -91,6 +115,8 @@ RULES: Final = {
     tf_private.PACKING: _packing,
     tf_private.MAKING_CONSTANT: _constant,
     tf_private.DROPPING: _dropping,
+    tf_private.CHANGING_HUE: _hue,
+    tf_private.CROPPING: _cropping,
     tf_private.SEEDING: _seeding,
     tf_private.MAKING_EYE: _making_eye,
 }

@@ -154,9 +154,10 @@ def _making(function: Callable[..., Any], *names: str) -> Special:
         if (members := ev.with_runs(given.get("value"))) is not None:
             return _of_grown(ev, members, given)
         value = ev.lift(given.get("value"))
-        if not _has_numbers(value) or given.get("dtype_hint") is not None:
+        if not _has_numbers(value):
             return framework(ev, function, arguments, named)
-        tensor = _converted(ev, value, _dtype(ev, given))
+        hint = given.get("dtype_hint")
+        tensor = _converted(ev, value, _dtype(ev, given), None if hint is None else tf.as_dtype(ev.concrete(hint)))
         if given.get("shape") is None:
             return tensor
         if tensor.shape.rank != 0:
@@ -168,6 +169,21 @@ def _making(function: Callable[..., Any], *names: str) -> Special:
 
 SPECIAL[tf.constant] = _making(tf.constant, "value", "dtype", "shape", "name")
 SPECIAL[tf.convert_to_tensor] = _making(tf.convert_to_tensor, "value", "dtype", "dtype_hint", "name")
+
+
+def _of_arrays(function: Callable[..., Any]) -> Special:
+    """A function of Keras's that gives an array where it is given no tensors."""
+
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+        lifted, keywords = [ev.lift(a) for a in arguments], {name: ev.lift(value) for name, value in named.items()}
+        if any(map(is_symbolic, stand_ins.leaves([*lifted, *keywords.values()]))):
+            return framework(ev, function, arguments, named)
+        return ev.python(function, lifted, keywords)
+
+    return convert
+
+
+SPECIAL.update({f: _of_arrays(f) for f in (keras.utils.normalize, keras.utils.to_categorical)})
 
 
 @special(keras.layers.Layer.get_weights)
@@ -203,7 +219,7 @@ def _has_numbers(value: Any) -> bool:
     return any(isinstance(one, Residual) for one in found) and not any(map(is_symbolic, found))
 
 
-def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
+def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None, hint: tf.DType | None = None) -> tf.Tensor:
     """Numbers, in lists perhaps, as a tensor of the dtype that eager execution would choose."""
     kinds = frozenset(_kind(ev, one) for one in stand_ins.leaves([value]))
     if any(issubclass(kind, np.ndarray | np.generic) for kind in kinds):
@@ -211,6 +227,10 @@ def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
     natural = _DTYPES.get(kinds)
     if natural is None:
         raise ev.refuse(Feature.VALUE, f"a tensor of {', '.join(sorted(kind.__name__ for kind in kinds))}")
+    if natural == tf.int32 and any(_is_long(one) for one in stand_ins.leaves([value])):
+        natural = tf.int64
+    if dtype is None and hint is not None and asking.may_become(natural, hint):
+        dtype = hint
     dtype = dtype or natural
     if not asking.may_become(natural, dtype):
         raise ev.refuse(Feature.RAISES, f"a {natural.name} as {dtype.name}")
@@ -234,11 +254,18 @@ def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
     return tf.cast(tensor, dtype)
 
 
+def _is_long(one: Any) -> bool:
+    """Whether a constant needs more than 32 bits."""
+    return isinstance(one, int) and not tf.int32.min <= one <= tf.int32.max
+
+
 def _packed(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor:
     if isinstance(value, list | tuple):
         members = [_packed(ev, member, dtype) for member in value]
         return building.build(ev, tf.stack, [members], {}) if members else tf.constant([], dtype)
     if not isinstance(value, Residual):
+        if dtype.is_integer and not dtype.min <= value <= dtype.max:  # in a graph, TensorFlow cuts it off
+            raise ev.refuse(Feature.RAISES, f"an integer beyond {dtype.name}")
         return tf.constant(value, dtype)
     if dtype.is_integer and value.tensor is None and not value.late:
         limits = f"{dtype.min} <= {value.name} <= {dtype.max}"

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -61,7 +62,10 @@ class Callback(StandIn):
 def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]) -> Any:
     """A function that builds operations, or looks at known values only."""
     owner = getattr(function, "__self__", None)
-    others = [owner, *arguments] if isinstance(owner, tf.Variable) else arguments
+    beside = [one for one in stand_ins.leaves([arguments, *named.values()]) if not isinstance(one, tf.DType)]
+    others = [*beside, *_wanted(function, named)]
+    if isinstance(owner, tf.Variable | keras.Variable):
+        others.insert(0, owner)
     if isinstance(owner, tf.Variable) and function.__name__ in _ASSIGNING:
         arguments = [_for_variable(ev, owner, a) for a in arguments]
         named = {name: _for_variable(ev, owner, a) if name in _VALUES else a for name, a in named.items()}
@@ -75,6 +79,22 @@ def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], nam
         raise
     except Exception as error:
         raise _reason(ev, function, error) from error
+
+
+def _wanted(function: Any, named: dict[str, Any]) -> list[tf.DType]:
+    """The dtype that a call asks for by name, which floats take; a cast makes tensors of its own of them first."""
+    dtype = None if str(getattr(function, "__name__", "")).endswith("cast") else named.get("dtype")
+    if isinstance(dtype, str):
+        with contextlib.suppress(TypeError):
+            dtype = tf.as_dtype(dtype)
+    return [dtype] if isinstance(dtype, tf.DType) and dtype.is_floating else []
+
+
+def _dtype_of(other: Any) -> tf.DType | None:
+    """That which numbers beside a value take."""
+    if isinstance(other, tf.DType):
+        return other
+    return tf.as_dtype(other.dtype) if isinstance(other, tf.Tensor | tf.Variable | keras.Variable) else None
 
 
 _ASSIGNING = ("assign", "assign_add", "assign_sub")
@@ -155,7 +175,7 @@ def _number(ev: Evaluator, value: Residual, others: list[Any]) -> tf.Tensor:
     tensor = ev.tensor(value)
     if value.is_array or isinstance(value.example, np.ndarray | np.generic) or tensor.dtype in (tf.bool, tf.string):
         return tensor
-    dtypes = [o.dtype for o in others if isinstance(o, tf.Tensor | tf.Variable)]
+    dtypes = [dtype for dtype in map(_dtype_of, others) if dtype is not None]
     if tensor.dtype.is_floating:
         return tf.cast(tensor, next((d for d in dtypes if d.is_floating), tf.float32))
     return _integer(ev, value, next((d for d in dtypes if d.is_integer), None))
