@@ -29,7 +29,7 @@ from recgraph.speculate.passes import connections, ordering
 from recgraph.speculate.passes.ordering import subgraph_writes
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import NoException, SameDecision
-from recgraph.speculate.script.contexts import CalledBack, MakingVariable
+from recgraph.speculate.script.contexts import CalledBack, Fork, MakingVariable
 from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
 from recgraph.speculate.values import building, lists, newborns
 from recgraph.speculate.values.merging import Hole
@@ -94,6 +94,7 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         ev.heap.given(thing, ev.where())
         ev.heap.losses.note(thing)
     connections.refuse_old_record(ev, owner)
+    _refuse_replaced(ev, [owner, *arguments, *named.values()])
     if isinstance(owner, tf.GradientTape | tf.autodiff.ForwardAccumulator) and name in ("__enter__", "__exit__"):
         raise ev.refuse(
             Feature.TAPE,
@@ -104,12 +105,23 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     seen = building.converted(ev) if inner is None else contextlib.nullcontext()
     with newborns.used(ev, function, arguments, named), seen, ordering.noted(owner, name, arguments, named):
         result = building.build(ev, function, arguments, named)
+    if isinstance(owner, tf.TensorArray) and isinstance(result, tf.TensorArray):
+        ev.replaced.setdefault(id(owner), (owner, []))[1].append(ev.contexts.all(Fork))
     result = newborns.taken(ev, newborns.owner_of(function), result)
     if isinstance(owner, tf.GradientTape):
         lifted = [ev.lift(a) for a in arguments]
         keywords = {k: ev.lift(v) for k, v in named.items()}
         return connections.check(ev, name, lifted, keywords, result)
     return None if isinstance(result, tf.Operation) else result  # eagerly one without results gives none
+
+
+def _refuse_replaced(ev: Evaluator, values: list[Any]) -> None:
+    """Eagerly, a TensorArray is changed where it is; in a graph it stays, and what the method gives is another."""
+    forks = ev.contexts.all(Fork)
+    for value in stand_ins.leaves([values]):
+        _, places = ev.replaced.get(id(value), (None, []))
+        if isinstance(value, tf.TensorArray) and any(forks[: len(place)] == place for place in places):
+            raise ev.refuse(Feature.IN_GRAPH, "a TensorArray is used after a write, in place of what that gave")
 
 
 _OF_VARIABLES: Final = ("initial_value", "trainable", "validate_shape", "caching_device", "name")
@@ -134,6 +146,7 @@ def _is_tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bo
 
 
 SPECIAL[tf.executing_eagerly] = lambda ev, arguments, named: True
+SPECIAL[tf.inside_function] = lambda ev, arguments, named: False
 
 # What a list of numbers becomes, by the types that are in it.
 _DTYPES: Final[dict[frozenset[type], tf.DType]] = {

@@ -54,9 +54,20 @@ class Callback(StandIn):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        with contextlib.nullcontext() if self.sequential else self.ev.within(CalledBack()), watched(None):
+        with contextlib.nullcontext() if self.sequential else called_back(self.ev), watched(None):
             result = self.ev.call(self.function, list(arguments), named)
             return argument(self.ev, result, list(arguments))
+
+
+@contextlib.contextmanager
+def called_back(ev: Evaluator) -> Iterator[None]:
+    """While a library calls a function of the program's, perhaps in a graph of its own, where nothing is assumed."""
+    around, count = ev.contexts.all(Building), len(ev.assertions)
+    elsewhere = bool(around) and tf.compat.v1.get_default_graph() is not around[-1].graph
+    with ev.within(CalledBack(elsewhere)):
+        yield
+        if elsewhere:
+            del ev.assertions[count:]  # of branches and loops, without any assumption in them
 
 
 def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]) -> Any:
