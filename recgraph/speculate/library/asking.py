@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -98,11 +99,13 @@ def _making_eye(ev: Evaluator, values: tuple[Any, ...]) -> Any:
     return building.PLAIN
 
 
-def float_as(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor | None:
-    """A float for which a library was given a tensor, in another dtype; None of what is none."""
+def float_as(ev: Evaluator, value: Any, dtype: Any) -> tf.Tensor | None:
+    """A float for which Keras was given a tensor, in another dtype that Keras knows; None of what is none."""
     number = _number(ev, value)
-    is_float = number is not None and value.dtype.is_floating and dtype.is_floating
-    return tf.identity(ev.tensor(number, dtype)) if is_float else None
+    if number is None or not value.dtype.is_floating:
+        return None
+    wanted = tf.as_dtype(keras.backend.standardize_dtype(dtype))
+    return tf.identity(ev.tensor(number, wanted)) if wanted.is_floating else None
 
 
 def _number(ev: Evaluator, value: Any) -> Residual | None:

@@ -116,7 +116,7 @@ def _seed(ev: Evaluator, _: tuple[Any, ...]) -> newborns.Seed:
 def _tensor_of_seed(ev: Evaluator, values: tuple[Any, ...]) -> Any:
     """A state that begins with a seed: Keras makes a tensor of the list of both."""
     given, dtype, *_ = values
-    if dtype is not None and (number := asking.float_as(ev, given, tf.as_dtype(dtype))) is not None:
+    if dtype is not None and (number := asking.float_as(ev, given, dtype)) is not None:
         return number
     if not (isinstance(given, list) and given and isinstance(given[0], newborns.Seed)):
         return building.PLAIN
