@@ -229,7 +229,6 @@ tf.scatter_nd([[n % 4]], [r], [4])
 tf.tensor_scatter_nd_update(x, [[n % 4]], [r])
 tf.tensor_scatter_nd_add(xi, [[n % 4]], [n])
 tf.sparse.to_dense(tf.SparseTensor([[n % 4]], [r], [4]))
-tf.RaggedTensor.from_row_lengths(x, [n % 4, 4 - n % 4])
 tf.ragged.constant([[r], [1.0, 2.0]])
 tf.ragged.range(n)
 tf.complex(r, 0.5)
@@ -278,7 +277,6 @@ bn(x[None], training=n > 1)
 sched(n)
 sched(r)
 keras.random.normal((2,), mean=r, seed=n)
-keras.random.uniform((2,), 0.0, r)
 keras.random.randint((2,), 0, n + 1, seed=1)
 keras.random.shuffle(x, seed=n)
 np.float32(r) * x
@@ -286,8 +284,6 @@ np.int64(n) * xi
 x * np.float64(r)
 x64 * r
 x16 * r
-i8 * n
-i8 + n
 xi // n
 xi % n
 -xi // n
@@ -302,8 +298,6 @@ x // r
 x % r
 r - x64
 n * x16
-u8 - n
-u8 * n
 (n + x) * (r - x)
 x > n
 xi == n
