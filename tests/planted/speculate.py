@@ -354,11 +354,11 @@ BUGS = [
     ),
     Bug(
         "floats_of_32_bits",
-        "Keras's own conversion to 64 bits gets a float of 32.",
-        "recgraph/speculate/library/draws.py",
-        "    if dtype is not None and (number := asking.float_as(ev, given, dtype)) is not None:\n",
-        "    if dtype is not None and (number := None) is not None:\n",
-        _by("floats_that_keras_takes_as_64_bits"),
+        "A float does not take the dtype that a call names.",
+        "recgraph/speculate/values/building.py",
+        "    others = [*beside, *_wanted(function, named)]\n",
+        "    others = beside\n",
+        _by("floats_whose_dtype_is_named"),
     ),
     Bug(
         "deleted_where_it_is_not",
