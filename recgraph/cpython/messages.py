@@ -27,6 +27,11 @@ def no_attribute(kind: type, name: str) -> AttributeError:
     return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name)
 
 
+def nothing_to_delete(kind: type, name: str) -> AttributeError:
+    """An attribute that is deleted and is not there."""
+    return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+
+
 def no_place_for_attribute(owner: Any, name: str) -> AttributeError:
     """An attribute that is set on an object that has no place for it."""
     kind = type(owner)

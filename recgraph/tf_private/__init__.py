@@ -2,6 +2,7 @@
 
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
+from recgraph.tf_private.asking import CHANGING_HUE, CROPPING, DROPPING, MAKING_CONSTANT, MAKING_EYE, PACKING, SEEDING
 from recgraph.tf_private.cancelling import (
     Handler,
     Interrupted,
@@ -125,6 +126,13 @@ from recgraph.tf_private.taping import (
 from recgraph.tf_private.vectorizing import NotVectorized, register_vectorization, stacked
 
 __all__ = [
+    "CHANGING_HUE",
+    "CROPPING",
+    "DROPPING",
+    "MAKING_CONSTANT",
+    "MAKING_EYE",
+    "PACKING",
+    "SEEDING",
     "DRAWING_SEED",
     "MAKING_TENSOR",
     "SHARING_GENERATOR",

@@ -15,6 +15,7 @@ RANDOMNESS, PROFILE = "recgraph/speculate/passes/randomness.py", "recgraph/specu
 BRANCHES, LOOPS = "recgraph/speculate/evaluate/branches.py", "recgraph/speculate/evaluate/loops.py"
 EVALUATOR, GRAPHS = "recgraph/speculate/machine/evaluator.py", "recgraph/speculate/run/graphs.py"
 SCRIPT = "recgraph/speculate/script/script.py"
+ASKING = "recgraph/speculate/library/asking.py"
 
 
 def _by(*programs: str) -> tuple[str, ...]:
@@ -326,5 +327,53 @@ BUGS = [
         "self.node, self.filename, self.mangled = _copied(node), text.filename, mangled",
         "self.node, self.filename, self.mangled = node, text.filename, mangled",
         ("speculate/test_parts.py::test_a_function_inside_of_another_leaves_its_sites_as_they_are",),
+    ),
+    Bug(
+        "numbers_in_lists_fit",
+        "A float in a list of integers is cut off.",
+        ASKING,
+        "        if not may_become(natural, dtype) or is_narrow:\n",
+        "        if False:\n",
+        _by("sizes_that_come_to_be_floats"),
+    ),
+    Bug(
+        "rates_without_bounds",
+        "A rate of dropout may be anything.",
+        ASKING,
+        '        _assume_between(ev, given, "0 < {} < 1", lambda rate: (rate > 0) & (rate < 1))\n',
+        "        pass\n",
+        _by("dropout_at_a_rate_that_varies"),
+    ),
+    Bug(
+        "seeds_as_tensors",
+        "A generator begins where a tensor would have it begin.",
+        ASKING,
+        "    tf_private.SEEDING: _seeding,\n",
+        "",
+        _by("a_generator_that_begins_at_a_number"),
+    ),
+    Bug(
+        "floats_of_32_bits",
+        "A float does not take the dtype that a call names.",
+        "recgraph/speculate/values/building.py",
+        "    others = [*beside, *_wanted(function, named)]\n",
+        "    others = beside\n",
+        _by("floats_whose_dtype_is_named"),
+    ),
+    Bug(
+        "deleted_where_it_is_not",
+        "What only the class has counts as there when it is deleted.",
+        "recgraph/speculate/values/attributes.py",
+        "        _check_presence(ev, owner, name)\n",
+        "        ev.get(owner, name)\n",
+        _by("delete_what_is_not_there"),
+    ),
+    Bug(
+        "arrays_that_are_replaced",
+        "A TensorArray that was written is used as it was before.",
+        "recgraph/speculate/library/frameworks.py",
+        "    _refuse_replaced(ev, [owner, *arguments, *named.values()])\n",
+        "",
+        _by("a_tensor_array_that_is_written_and_not_kept"),
     ),
 ]

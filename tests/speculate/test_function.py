@@ -337,3 +337,20 @@ def test_wrong_arguments_raise_as_they_do_without_us() -> None:
         doubled()
     with pytest.raises(TypeError, match="unexpected keyword"):
         doubled(tf.ones([1]), y=1)
+
+
+def test_functions_that_an_observed_function_makes_have_their_names() -> None:
+    """Messages tell them."""
+
+    def step(x: tf.Tensor) -> Any:
+        class Inner:
+            def method(self) -> None:
+                pass
+
+        return Inner, Inner.method, lambda: x
+
+    for apart in (False, True):
+        called = rg.function(step) if apart else Speculated(step)
+        for _ in range(4):
+            names = [[made.__qualname__ for made in function(tf.ones([2]))] for function in (step, called)]
+            assert names[0] == names[1]

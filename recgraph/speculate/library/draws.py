@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate.library import Arguments
+from recgraph.speculate.library import Arguments, asking
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature
 from recgraph.speculate.passes import ordering
@@ -116,6 +116,8 @@ def _seed(ev: Evaluator, _: tuple[Any, ...]) -> newborns.Seed:
 def _tensor_of_seed(ev: Evaluator, values: tuple[Any, ...]) -> Any:
     """A state that begins with a seed: Keras makes a tensor of the list of both."""
     given, dtype, *_ = values
+    if dtype is not None and (number := asking.float_as(ev, given, dtype)) is not None:
+        return number
     if not (isinstance(given, list) and given and isinstance(given[0], newborns.Seed)):
         return building.PLAIN
     rest = [tf.constant(one, tf.int64) for one in given[1:]]

@@ -20,7 +20,7 @@ from recgraph import tf_private
 from recgraph.core.subgraph import SubGraph
 from recgraph.cpython import sources
 from recgraph.speculate.evaluate import branches
-from recgraph.speculate.library import SPECIAL, Arguments, Special, draws, special
+from recgraph.speculate.library import SPECIAL, Arguments, Special, asking, draws, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
@@ -29,7 +29,7 @@ from recgraph.speculate.passes import connections, ordering
 from recgraph.speculate.passes.ordering import subgraph_writes
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import NoException, SameDecision
-from recgraph.speculate.script.contexts import CalledBack, MakingVariable
+from recgraph.speculate.script.contexts import CalledBack, Fork, MakingVariable
 from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
 from recgraph.speculate.values import building, lists, newborns
 from recgraph.speculate.values.merging import Hole
@@ -94,6 +94,7 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         ev.heap.given(thing, ev.where())
         ev.heap.losses.note(thing)
     connections.refuse_old_record(ev, owner)
+    _refuse_replaced(ev, [owner, *arguments, *named.values()])
     if isinstance(owner, tf.GradientTape | tf.autodiff.ForwardAccumulator) and name in ("__enter__", "__exit__"):
         raise ev.refuse(
             Feature.TAPE,
@@ -104,12 +105,23 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     seen = building.converted(ev) if inner is None else contextlib.nullcontext()
     with newborns.used(ev, function, arguments, named), seen, ordering.noted(owner, name, arguments, named):
         result = building.build(ev, function, arguments, named)
+    if isinstance(owner, tf.TensorArray) and isinstance(result, tf.TensorArray):
+        ev.replaced.setdefault(id(owner), (owner, []))[1].append(ev.contexts.all(Fork))
     result = newborns.taken(ev, newborns.owner_of(function), result)
     if isinstance(owner, tf.GradientTape):
         lifted = [ev.lift(a) for a in arguments]
         keywords = {k: ev.lift(v) for k, v in named.items()}
         return connections.check(ev, name, lifted, keywords, result)
     return None if isinstance(result, tf.Operation) else result  # eagerly one without results gives none
+
+
+def _refuse_replaced(ev: Evaluator, values: list[Any]) -> None:
+    """Eagerly, a TensorArray is changed where it is; in a graph it stays, and what the method gives is another."""
+    forks = ev.contexts.all(Fork)
+    for value in stand_ins.leaves([values]):
+        _, places = ev.replaced.get(id(value), (None, []))
+        if isinstance(value, tf.TensorArray) and any(forks[: len(place)] == place for place in places):
+            raise ev.refuse(Feature.IN_GRAPH, "a TensorArray is used after a write, in place of what that gave")
 
 
 _OF_VARIABLES: Final = ("initial_value", "trainable", "validate_shape", "caching_device", "name")
@@ -134,6 +146,7 @@ def _is_tensor(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> bo
 
 
 SPECIAL[tf.executing_eagerly] = lambda ev, arguments, named: True
+SPECIAL[tf.inside_function] = lambda ev, arguments, named: False
 
 # What a list of numbers becomes, by the types that are in it.
 _DTYPES: Final[dict[frozenset[type], tf.DType]] = {
@@ -154,9 +167,10 @@ def _making(function: Callable[..., Any], *names: str) -> Special:
         if (members := ev.with_runs(given.get("value"))) is not None:
             return _of_grown(ev, members, given)
         value = ev.lift(given.get("value"))
-        if not _has_numbers(value) or given.get("dtype_hint") is not None:
+        if not _has_numbers(value):
             return framework(ev, function, arguments, named)
-        tensor = _converted(ev, value, _dtype(ev, given))
+        hint = given.get("dtype_hint")
+        tensor = _converted(ev, value, _dtype(ev, given), None if hint is None else tf.as_dtype(ev.concrete(hint)))
         if given.get("shape") is None:
             return tensor
         if tensor.shape.rank != 0:
@@ -168,6 +182,21 @@ def _making(function: Callable[..., Any], *names: str) -> Special:
 
 SPECIAL[tf.constant] = _making(tf.constant, "value", "dtype", "shape", "name")
 SPECIAL[tf.convert_to_tensor] = _making(tf.convert_to_tensor, "value", "dtype", "dtype_hint", "name")
+
+
+def _of_arrays(function: Callable[..., Any]) -> Special:
+    """A function of Keras's that gives an array where it is given no tensors."""
+
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+        lifted, keywords = [ev.lift(a) for a in arguments], {name: ev.lift(value) for name, value in named.items()}
+        if any(map(is_symbolic, stand_ins.leaves([*lifted, *keywords.values()]))):
+            return framework(ev, function, arguments, named)
+        return ev.python(function, lifted, keywords)
+
+    return convert
+
+
+SPECIAL.update({f: _of_arrays(f) for f in (keras.utils.normalize, keras.utils.to_categorical)})
 
 
 @special(keras.layers.Layer.get_weights)
@@ -203,7 +232,7 @@ def _has_numbers(value: Any) -> bool:
     return any(isinstance(one, Residual) for one in found) and not any(map(is_symbolic, found))
 
 
-def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
+def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None, hint: tf.DType | None = None) -> tf.Tensor:
     """Numbers, in lists perhaps, as a tensor of the dtype that eager execution would choose."""
     kinds = frozenset(_kind(ev, one) for one in stand_ins.leaves([value]))
     if any(issubclass(kind, np.ndarray | np.generic) for kind in kinds):
@@ -211,8 +240,12 @@ def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
     natural = _DTYPES.get(kinds)
     if natural is None:
         raise ev.refuse(Feature.VALUE, f"a tensor of {', '.join(sorted(kind.__name__ for kind in kinds))}")
+    if natural == tf.int32 and any(_is_long(one) for one in stand_ins.leaves([value])):
+        natural = tf.int64
+    if dtype is None and hint is not None and asking.may_become(natural, hint):
+        dtype = hint
     dtype = dtype or natural
-    if not _may_become(natural, dtype):
+    if not asking.may_become(natural, dtype):
         raise ev.refuse(Feature.RAISES, f"a {natural.name} as {dtype.name}")
     return _packed(ev, value, dtype)
 
@@ -234,10 +267,9 @@ def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
     return tf.cast(tensor, dtype)
 
 
-def _may_become(natural: tf.DType, dtype: tf.DType) -> bool:
-    if natural == tf.int32:
-        return bool(dtype.is_integer or dtype.is_floating or dtype.is_complex)
-    return natural == dtype or bool(natural.is_floating and (dtype.is_floating or dtype.is_complex))
+def _is_long(one: Any) -> bool:
+    """Whether a constant needs more than 32 bits."""
+    return isinstance(one, int) and not tf.int32.min <= one <= tf.int32.max
 
 
 def _packed(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor:
@@ -245,6 +277,8 @@ def _packed(ev: Evaluator, value: Any, dtype: tf.DType) -> tf.Tensor:
         members = [_packed(ev, member, dtype) for member in value]
         return building.build(ev, tf.stack, [members], {}) if members else tf.constant([], dtype)
     if not isinstance(value, Residual):
+        if dtype.is_integer and not dtype.min <= value <= dtype.max:  # in a graph, TensorFlow cuts it off
+            raise ev.refuse(Feature.RAISES, f"an integer beyond {dtype.name}")
         return tf.constant(value, dtype)
     if dtype.is_integer and value.tensor is None and not value.late:
         limits = f"{dtype.min} <= {value.name} <= {dtype.max}"

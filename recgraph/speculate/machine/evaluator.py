@@ -33,7 +33,7 @@ from recgraph.speculate.script.assumptions import (
     SamePath,
     TwoObjects,
 )
-from recgraph.speculate.script.contexts import CalledBack, Context, Contexts, RecursiveBody
+from recgraph.speculate.script.contexts import CalledBack, Context, Contexts, Fork, RecursiveBody
 from recgraph.speculate.script.heap import Heap
 from recgraph.speculate.script.script import Script
 from recgraph.speculate.script.stand_ins import MISSING, Missing, Ref, Residual, Rows, Unsure, is_symbolic
@@ -137,6 +137,10 @@ class Evaluator(abc.ABC):
         self.here: ast.AST = ast.Pass()
         self.watch: Any = None
         self.may_have_drawn = False
+        # By their identity: tensors that libraries were given in place of numbers that differ from call to call.
+        self.numbers: dict[int, tuple[tf.Tensor, Any]] = {}
+        # By their identity: TensorArrays in place of which there is another, and the forks in which it was made.
+        self.replaced: dict[int, tuple[Any, list[list[Fork]]]] = {}
 
     # Where we are.
 
@@ -447,6 +451,8 @@ class Evaluator(abc.ABC):
         """Goes on only where a condition of the graph holds."""
         if self.inside(RecursiveBody):
             raise self.refuse(Feature.RECURSION, f"an assumption in a recursive function: {what}")
+        if any(context.elsewhere for context in self.contexts.all(CalledBack)):
+            raise self.refuse(Feature.IN_GRAPH, f"an assumption in a function that TensorFlow calls: {what}")
         self.assertions.append(tf.where(condition, -1, self.script.number(what)))
 
     def truth(self, value: Any, at: ast.AST | None = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import types
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +30,24 @@ def compiled(node: FunctionNode, syntax: Syntax, original: types.CodeType) -> ty
     for argument in ast.walk(node.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
-    return _inside(node, syntax, original).replace(co_name=original.co_name, co_qualname=original.co_qualname)
+    return named_as(_inside(node, syntax, original), original)
+
+
+def named_as(code: types.CodeType, original: types.CodeType) -> types.CodeType:
+    """The code under the name of another; the names of functions and classes in it, which messages tell, follow."""
+    before, after = code.co_qualname, original.co_qualname
+
+    def renamed(inner: types.CodeType) -> types.CodeType:
+        old = inner.co_qualname
+        new = after + old.removeprefix(before) if old == before or old.startswith(f"{before}.") else old
+        is_class = not inner.co_flags & inspect.CO_OPTIMIZED  # it has its name among its constants
+        constants = tuple(
+            renamed(value) if isinstance(value, types.CodeType) else new if is_class and value == old else value
+            for value in inner.co_consts
+        )
+        return inner.replace(co_qualname=new, co_consts=constants)
+
+    return renamed(code).replace(co_name=original.co_name)
 
 
 def _inside(node: FunctionNode, syntax: Syntax, original: types.CodeType) -> types.CodeType:

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from recgraph.cpython.parsing import copied
 from recgraph.speculate.observe.bindings import Bindings, captured, may_catch, mentioned, stored
-from recgraph.speculate.observe.compiling import LOOKING, compiled, hooked, with_hook
+from recgraph.speculate.observe.compiling import LOOKING, compiled, hooked, named_as, with_hook
 from recgraph.speculate.observe.syntax import Syntax, names_of, names_of_block, parameters_of
 
 # The names that parts, and how they ended, have in the function.
@@ -208,8 +208,7 @@ def with_parts(code: types.CodeType, original: types.CodeType, hook: Any, cutter
         syntax = cutter.parts.get(inner.co_name)
         if syntax is None:
             return inner
-        constants = (*inner.co_consts, syntax)
-        return inner.replace(co_name=original.co_name, co_qualname=original.co_qualname, co_consts=constants)
+        return named_as(inner.replace(co_consts=(*inner.co_consts, syntax)), original)
 
     return with_hook(code, hook, named)
 

@@ -18,7 +18,13 @@ class Context:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CalledBack(Context):
-    """A function that TensorFlow has called: when, and how often, is TensorFlow's affair, so it may have no effects."""
+    """A function that TensorFlow has called: when, and how often, is TensorFlow's affair, so it may have no effects.
+
+    Attributes:
+        elsewhere: whether it is converted in a graph of its own, out of which no assumption is checked.
+    """
+
+    elsewhere: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -318,11 +318,26 @@ def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
         except AttributeError as error:
             raise ev.raised(error) from error
         return
-    if value is MISSING and ("attribute", id(owner), name) not in ev.heap.shadow:
-        ev.get(owner, name)  # that it is there is an assumption
+    if value is MISSING:
+        _check_presence(ev, owner, name)
     _check_place(ev, owner, name)
     ev.heap.held.append(owner)
     ev.write_slot(("attribute", id(owner), name), f"{held}.{name}", value, _current(owner, name))
+
+
+def _check_presence(ev: Evaluator, owner: Any, name: str) -> None:
+    """That an object itself has an attribute that is deleted: what its class has or computes does not count."""
+    held = ev.heap.shadow.get(("attribute", id(owner), name), _ABSENT)
+    if held is _ABSENT:
+        held = _current(owner, name)
+        if held is not MISSING:
+            of_instance(ev, owner, name)  # that it is there is an assumption
+        elif hasattr(owner, "__dict__") and not isinstance(owner, type | types.ModuleType):
+            _assume_absent(ev, owner, type(owner), name)
+    if isinstance(held, Missing):
+        if isinstance(owner, type | types.ModuleType) or objects.slots_of(type(owner)):
+            raise ev.refuse(Feature.RAISES, f"{name} is deleted and not there")
+        raise ev.raised(messages.nothing_to_delete(type(owner), name))
 
 
 def _check_place(ev: Evaluator, owner: Any, name: str) -> None:

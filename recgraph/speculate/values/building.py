@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -53,15 +54,29 @@ class Callback(StandIn):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        with contextlib.nullcontext() if self.sequential else self.ev.within(CalledBack()), watched(None):
+        with contextlib.nullcontext() if self.sequential else called_back(self.ev), watched(None):
             result = self.ev.call(self.function, list(arguments), named)
             return argument(self.ev, result, list(arguments))
+
+
+@contextlib.contextmanager
+def called_back(ev: Evaluator) -> Iterator[None]:
+    """While a library calls a function of the program's, perhaps in a graph of its own, where nothing is assumed."""
+    around, count = ev.contexts.all(Building), len(ev.assertions)
+    elsewhere = bool(around) and tf.compat.v1.get_default_graph() is not around[-1].graph
+    with ev.within(CalledBack(elsewhere)):
+        yield
+        if elsewhere:
+            del ev.assertions[count:]  # of branches and loops, without any assumption in them
 
 
 def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]) -> Any:
     """A function that builds operations, or looks at known values only."""
     owner = getattr(function, "__self__", None)
-    others = [owner, *arguments] if isinstance(owner, tf.Variable) else arguments
+    beside = [one for one in stand_ins.leaves([arguments, *named.values()]) if not isinstance(one, tf.DType)]
+    others = [*beside, *_wanted(function, named)]
+    if isinstance(owner, tf.Variable | keras.Variable):
+        others.insert(0, owner)
     if isinstance(owner, tf.Variable) and function.__name__ in _ASSIGNING:
         arguments = [_for_variable(ev, owner, a) for a in arguments]
         named = {name: _for_variable(ev, owner, a) if name in _VALUES else a for name, a in named.items()}
@@ -94,6 +109,22 @@ def _undrawn(ev: Evaluator, function: Any) -> Iterator[None]:
     if ev.may_have_drawn and draws.put_back_shared(before):
         name = getattr(function, "__name__", type(function).__name__)
         raise ev.refuse(Feature.RANDOM, f"{name} draws from a generator of Python's or NumPy's")
+
+
+def _wanted(function: Any, named: dict[str, Any]) -> list[tf.DType]:
+    """The dtype that a call asks for by name, which floats take; a cast makes tensors of its own of them first."""
+    dtype = None if str(getattr(function, "__name__", "")).endswith("cast") else named.get("dtype")
+    if isinstance(dtype, str):
+        with contextlib.suppress(TypeError):
+            dtype = tf.as_dtype(dtype)
+    return [dtype] if isinstance(dtype, tf.DType) and dtype.is_floating else []
+
+
+def _dtype_of(other: Any) -> tf.DType | None:
+    """That which numbers beside a value take."""
+    if isinstance(other, tf.DType):
+        return other
+    return tf.as_dtype(other.dtype) if isinstance(other, tf.Tensor | tf.Variable | keras.Variable) else None
 
 
 _ASSIGNING = ("assign", "assign_add", "assign_sub")
@@ -156,7 +187,10 @@ def argument(ev: Evaluator, value: Any, others: list[Any]) -> Any:
 
 def _tensors_for_numbers(ev: Evaluator, value: Any, others: list[Any]) -> Any:
     if isinstance(value, Residual):
-        return _number(ev, value, others)
+        tensor = _number(ev, value, others)
+        if not (value.is_array or isinstance(value.example, np.ndarray | np.generic)):
+            ev.numbers[id(tensor)] = tensor, value
+        return tensor
     if known.is_users_function(value):
         return Callback(ev, value)
     if isinstance(value, types.MethodType) and known.is_users_method(value):
@@ -171,7 +205,7 @@ def _number(ev: Evaluator, value: Residual, others: list[Any]) -> tf.Tensor:
     tensor = ev.tensor(value)
     if value.is_array or isinstance(value.example, np.ndarray | np.generic) or tensor.dtype in (tf.bool, tf.string):
         return tensor
-    dtypes = [o.dtype for o in others if isinstance(o, tf.Tensor | tf.Variable)]
+    dtypes = [dtype for dtype in map(_dtype_of, others) if dtype is not None]
     if tensor.dtype.is_floating:
         return tf.cast(tensor, next((d for d in dtypes if d.is_floating), tf.float32))
     return _integer(ev, value, next((d for d in dtypes if d.is_integer), None))

@@ -21,7 +21,6 @@ from recgraph.speculate.observe.profile import Seen, is_plain
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, syntax_of
 from recgraph.speculate.script.assumptions import SameObject
-from recgraph.speculate.script.contexts import CalledBack
 from recgraph.speculate.script.stand_ins import Generator, MadeFunction, StandIn
 from recgraph.speculate.values import building, objects, tables
 from recgraph.speculate.values.containers import Known, Object
@@ -127,7 +126,7 @@ class Closure(MadeFunction):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        with self.ev.within(CalledBack()), watched(None):
+        with building.called_back(self.ev), watched(None):
             return self.ev.lift(self.call(self.ev, list(arguments), named))
 
     def call(self, ev: Evaluator, arguments: list[Any], named: dict[str, Any]) -> Any:

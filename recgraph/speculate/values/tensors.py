@@ -276,9 +276,14 @@ class Variable(InGraph, Known):
         return self.ev.members(self.it.read_value()) if isinstance(self.it, tf.Variable) else super().members()
 
 
+_NO_INDEX = (bool, float, complex, str, np.inexact, np.bool_)
+
+
 def _part(ev: Evaluator, part: Any) -> Any:
     if isinstance(part, slice):
         return slice(*(_part(ev, p) for p in (part.start, part.stop, part.step)))
     if isinstance(part, Residual):
-        return tf.cast(ev.tensor(part), tf.int32)
+        if issubclass(ev.type_of(part), _NO_INDEX):
+            raise ev.refuse(Feature.RAISES, f"a tensor is indexed by a {ev.type_of(part).__name__}")
+        return ev.tensor(part, tf.int64)
     return part

@@ -260,3 +260,38 @@ def a_list_of_tensors_whose_rows_vary_now_and_then() -> Any:
         return ([tf.IndexedSlices(tensor(i)[:count], tf.range(count) + i % 3, tf.constant([10, 3]))],)
 
     return step, arguments, _Kept(_counter(), optimizer)
+
+
+@program
+def a_branch_in_a_function_that_tensorflow_maps() -> Any:
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        return tf.map_fn(lambda row: row * s if s > 1.0 else row + s, x), tf.inside_function()
+
+    return step, lambda i: (tensor(i), tf.constant(float(i % 3))), None
+
+
+@program(
+    eager="eagerly, a TensorArray is changed where it is",
+    feature="IN_GRAPH",
+    line="return x, array.stack(), other.stack()",
+)
+def a_tensor_array_that_is_written_and_not_kept() -> Any:
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        array = tf.TensorArray(tf.float32, 2).unstack([s, s])
+        other = array.write(0, s * 2.0)
+        return x, array.stack(), other.stack()
+
+    return step, lambda i: (tensor(i), tf.constant(float(i % 3))), None
+
+
+@program
+def a_tensor_array_that_each_way_writes() -> Any:
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        array = tf.TensorArray(tf.float32, 2).unstack([s, s])
+        if s > 1.0:
+            array = array.write(0, s * 2.0)
+        else:
+            array = array.write(1, s * 3.0)
+        return x, array.stack()
+
+    return step, lambda i: (tensor(i), tf.constant(float(i % 3))), None

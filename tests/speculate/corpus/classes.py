@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import types
 from typing import Any
 
@@ -408,3 +409,58 @@ def an_object_that_becomes_another() -> Any:
         return tf.constant(float(i)) * thing.factor, sorted(thing.__dict__)
 
     return step, lambda i: (i,), None
+
+
+class Answering:
+    """Has an attribute of its class, one that is computed once, and answers for others."""
+
+    shared = 1.0
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    @functools.cached_property
+    def computed(self) -> float:
+        self.log.append("computed")
+        return 2.0
+
+    def __getattr__(self, name: str) -> float:
+        if name == "answered":
+            return 3.0
+        raise AttributeError(name)
+
+
+@program
+def delete_what_is_not_there() -> Any:
+    """What the class has, computes or answers cannot be deleted, nor what is deleted already."""
+    o = Answering()
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        o.mine = x
+        del o.mine
+        for name in ("shared", "computed", "answered", "mine"):
+            try:
+                delattr(o, name)
+            except AttributeError as error:
+                o.log.append(str(error))
+        del o.log[:-4]
+        return x * 2.0
+
+    return step, with_tensor, o
+
+
+@program
+def delete_what_a_tensor_has_deleted() -> Any:
+    o = Answering()
+
+    def step(x: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+        o.mine = x
+        if s > 1.0:
+            del o.mine
+        try:
+            del o.mine
+        except AttributeError as error:
+            o.log.append(str(error))
+        return x * 2.0
+
+    return step, lambda i: (tensor(i), tf.constant(float(i % 3))), o
