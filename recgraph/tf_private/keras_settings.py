@@ -61,6 +61,11 @@ def in_stateless_scope() -> bool:
     return bool(_in_stateless_scope())
 
 
+def is_in_layer() -> bool:
+    """Whether a layer is being called in this thread: those in it then add to the losses that are kept."""
+    return global_state.get_global_attribute("current_call_ctx") is not None
+
+
 def is_training(layer: keras.layers.Layer) -> bool | None:
     """Whether the layers that are called by this one are training; None if nobody has said so."""
     context = global_state.get_global_attribute("current_call_ctx")

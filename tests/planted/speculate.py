@@ -376,4 +376,12 @@ BUGS = [
         "",
         _by("a_tensor_array_that_is_written_and_not_kept"),
     ),
+    Bug(
+        "losses_of_another_call",
+        "What layers have added before the call is a constant.",
+        HEAP,
+        "None if forgets_losses else functools.partial(self._kept_losses, where)",
+        "None",
+        _by("losses_that_were_added_before_the_call"),
+    ),
 ]

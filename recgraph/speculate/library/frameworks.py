@@ -86,13 +86,13 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         raise ev.refuse(Feature.WRAPPED_FUNCTION, f"{inner.__qualname__}, which {name} wraps, may do more than compute")
     if isinstance(owner, tf.GradientTape) and any(isinstance(a, Residual) for a in stand_ins.leaves(arguments)):
         raise ev.refuse(Feature.RAISES, f"{name}() needs tensors")
+    is_call = isinstance(function, keras.Layer) or (isinstance(owner, keras.Layer) and name == "__call__")
     for thing in (owner, function):
         if ev.script.newborn.has(thing):
             continue
         if isinstance(thing, keras.Optimizer | keras.Layer) and not thing.built:
             raise ev.refuse(Feature.NEW_VARIABLE, f"a {type(thing).__name__} creates its variables")
-        ev.heap.given(thing, ev.where())
-        ev.heap.losses.note(thing)
+        ev.heap.given(thing, ev.where(), forgets_losses=is_call and not tf_private.is_in_layer())
     connections.refuse_old_record(ev, owner)
     _refuse_replaced(ev, [owner, *arguments, *named.values()])
     if isinstance(owner, tf.GradientTape | tf.autodiff.ForwardAccumulator) and name in ("__enter__", "__exit__"):

@@ -8,6 +8,7 @@ class of the user's adds is read by the user's own code, which is converted.
 from __future__ import annotations
 
 import array
+import dataclasses
 import functools
 import types
 import weakref
@@ -104,24 +105,55 @@ class Losses:
     """The losses that layers keep from their last call: while a call is converted, tensors of its graph."""
 
     def __init__(self) -> None:
-        self._before: dict[int, tuple[Any, list[Any]]] = {}
+        self._noted: dict[int, _Kept] = {}
 
-    def note(self, thing: Any) -> None:
-        """A layer or model is going to be called."""
+    def note(self, thing: Any, taken: Callable[[Any, list[Any]], list[Any]] | None) -> None:
+        """A library is going to read an object or to call it.
+
+        Args:
+            thing: the object; of a layer or model, all layers in it are meant.
+            taken: gives, of a layer and what it keeps, what the library finds there; None if it forgets that first.
+        """
         for layer in _objects(thing):
-            if hasattr(layer, "_losses") and isinstance(layer._losses, list):
-                self._before.setdefault(id(layer), (layer, list(layer._losses)))
+            kept = getattr(layer, "_losses", None)
+            if isinstance(kept, list) and id(layer) not in self._noted:
+                before = list(kept)
+                self._noted[id(layer)] = noted = _Kept(layer, before, before)
+                if before and taken is not None:
+                    noted.found = taken(layer, before)
+                    kept[:] = noted.found
 
     def changed(self) -> Iterator[tuple[Any, list[Any]]]:
         """The layers that keep other losses now, each with them."""
-        for layer, before in self._before.values():
-            if len(layer._losses) != len(before) or any(a is not b for a, b in zip(layer._losses, before, strict=True)):
-                yield layer, list(layer._losses)
+        for noted in self._noted.values():
+            now = noted.layer._losses
+            if len(now) != len(noted.found) or any(a is not b for a, b in zip(now, noted.found, strict=True)):
+                yield noted.layer, list(now)
+
+    def mark(self) -> list[tuple[_Kept, list[Any]]]:
+        """What layers keep now, for `reset`."""
+        return [(noted, list(noted.layer._losses)) for noted in self._noted.values()]
+
+    def reset(self, mark: list[tuple[_Kept, list[Any]]]) -> None:
+        """Layers keep what they kept then; those that were noted since are new again."""
+        self.restore()
+        self._noted = {id(noted.layer): noted for noted, _ in mark}
+        for noted, kept in mark:
+            noted.layer._losses[:] = kept
 
     def restore(self) -> None:
         """The layers keep what they kept before the conversion."""
-        for layer, before in self._before.values():
-            layer._losses[:] = before
+        for noted in self._noted.values():
+            noted.layer._losses[:] = noted.before
+
+
+@dataclasses.dataclass
+class _Kept:
+    """A layer, the losses that it kept before the conversion, and what is in their place at its beginning."""
+
+    layer: Any
+    before: list[Any]
+    found: list[Any]
 
 
 def _objects(thing: Any) -> Iterator[Any]:

@@ -241,8 +241,15 @@ class Heap:
             assume(OneObject, f"{name} is {before}")
         return value
 
-    def given(self, value: Any, where: str) -> None:
-        """An object that a library is given, or whose method it is: this very one, as it is now."""
+    def given(self, value: Any, where: str, forgets_losses: bool = False) -> None:
+        """An object that a library is given, or whose method it is: this very one, as it is now.
+
+        Args:
+            value: the object.
+            where: the user's line.
+            forgets_losses: whether it is a layer that is called, which forgets what it and its layers added last time.
+        """
+        self.losses.note(value, None if forgets_losses else functools.partial(self._kept_losses, where))
         name = self.names.get(id(value))
         if name is None or id(value) in self._given:
             return
@@ -253,6 +260,24 @@ class Heap:
             check = self.script.constant(keras_state.unchanged(value))
             what = f"attributes of a {type(value).__name__} and its layers"
             self.script.assume(f"{check}()", SameConstant(what, where))
+
+    def _kept_losses(self, where: str, layer: Any, losses: list[Any]) -> list[Any]:
+        """Inputs for the losses that a layer has added before the call. What is no tensor stays as it is."""
+        what = f"the losses that a {type(layer).__name__} has added"
+
+        def assume(kind: type[Assumption], condition: str | Condition) -> None:
+            self.script.assume(condition, kind(what, where))
+
+        kept = self.script.read(f"{self.script.constant(weakref.ref(layer))}()._losses", Presence(what, where))
+        assume(SameConstant, f"len({kept}) == {len(losses)}")
+        found: list[Any] = []
+        for i, loss in enumerate(losses):
+            is_tensor = isinstance(loss, tf_private.EagerTensor)
+            name = self.script.read(f"{kept}[{i}]")
+            found.append(self._tensor(loss, name, Seen(), assume) if is_tensor else loss)
+            if not is_tensor:
+                assume(SameObject, self.script.is_same(name, loss))
+        return found
 
     def keras_called(self, where: str) -> None:
         """Keras is called, which reads settings of its own."""
@@ -351,11 +376,15 @@ class Heap:
 
     def mark(self) -> Any:
         """What has been read so far, for `reset`."""
-        return [dict(part) for part in (self.names, self._feeds, self.originals, self.previous)]
+        read = [dict(part) for part in (self.names, self._feeds, self.originals, self.previous)]
+        return read, set(self._given), self._reads_settings, self.losses.mark()
 
     def reset(self, mark: Any) -> None:
         """Forgets what was read since."""
-        self.names, self._feeds, self.originals, self.previous = (dict(part) for part in mark)
+        read, given, self._reads_settings, losses = mark
+        self.names, self._feeds, self.originals, self.previous = (dict(part) for part in read)
+        self._given = set(given)
+        self.losses.reset(losses)
 
     def unsealed(self, container: Any, where: str) -> None:
         """That nothing was set in a container under a key that differs from call to call.

@@ -290,3 +290,62 @@ def operators_on_variables_of_keras() -> Any:
             return y
 
     return _trained(Mixed(), keras.optimizers.SGD(0.1), _counter())
+
+
+class _Penalized(keras.layers.Layer):
+    """Adds a loss in each call."""
+
+    def call(self, x: Any) -> Any:
+        """Twice the input."""
+        self.add_loss(tf.reduce_mean(x) * 0.5)
+        return x * 2.0
+
+
+@program
+def losses_that_were_added_before_the_call() -> Any:
+    """Layers keep them, and their model gives them: those of this call's model, not of the one that was converted."""
+    model = keras.Sequential([_Penalized(), _Penalized()])
+
+    def arguments(i: int) -> tuple[tf.Tensor]:
+        return (model(tensor(i)),)
+
+    def step(x: tf.Tensor) -> Any:
+        return tf.reduce_sum(x) + sum(model.losses), model.losses
+
+    return step, arguments, None
+
+
+@program
+def losses_of_the_call_before() -> Any:
+    """They are read, then the model is called and has others, which it keeps."""
+    layer = _Penalized()
+    layer(tensor(0))
+
+    def step(x: tf.Tensor) -> Any:
+        before = sum(layer.losses)
+        y = layer(x)
+        return before, y, sum(layer.losses)
+
+    return step, with_tensor, None
+
+
+@program
+def losses_that_are_added_to_those_of_another() -> Any:
+    """A layer that is called inside of another one, whose call is not converted, keeps what it had."""
+    inner = _Penalized()
+
+    class Outer(keras.layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.step = inner, lambda x: inner(x)
+
+        def call(self, x: Any) -> Any:
+            return self.step(self.inner(x))
+
+    outer = Outer()
+    outer(tensor(0))
+
+    def step(x: tf.Tensor) -> Any:
+        return outer(x), sum(outer.losses), len(outer.losses)
+
+    return step, with_tensor, None
