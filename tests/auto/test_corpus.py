@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from recgraph.auto import Automatic, choosing, contest, function
+from recgraph import contest
+from recgraph.auto import Automatic, choosing, function
 from tests.speculate import comparing, corpus
 
 for module in pkgutil.iter_modules(corpus.__path__):

@@ -14,8 +14,8 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph import native
-from recgraph.auto import Automatic, choosing, contest
+from recgraph import contest, native
+from recgraph.auto import Automatic, choosing
 from recgraph.auto.ways import Coexecuting
 from recgraph.errors import NativeLibraryError, SignatureError
 from recgraph.speculate import Inconvertible

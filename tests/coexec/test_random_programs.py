@@ -18,7 +18,8 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.auto import Automatic, choosing, contest, function
+from recgraph import contest
+from recgraph.auto import Automatic, choosing, function
 from recgraph.coexec import Coexecuted, Execution
 from tests.coexec import forced, grammar
 from tests.speculate import comparing, random_programs

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from recgraph.auto import Automatic, choosing, contest, function
+from recgraph import contest
+from recgraph.auto import Automatic, choosing, function
 from recgraph.coexec import Coexecuted
 from recgraph.speculate import Speculated
 from tests.speculate import comparing, texts
