@@ -94,7 +94,9 @@ def test_under_mixed_precision_it_computes_as_it_was_defined() -> None:
     layer = rg.keras.SubGraphLayer(refine, dtype="mixed_bfloat16")
     found = keras.Sequential([layer])((tf.cast(states, tf.bfloat16), steps))
     assert found.dtype == tf.float32
-    np.testing.assert_allclose(found, refine.map(tf.cast(tf.cast(states, tf.bfloat16), tf.float32), steps), rtol=1e-5)
+    np.testing.assert_allclose(
+        found, refine.map(tf.cast(tf.cast(states, tf.bfloat16), tf.float32), steps), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_what_it_cannot_be_given() -> None:
