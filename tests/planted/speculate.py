@@ -324,7 +324,7 @@ BUGS = [
         "sites_of_inner_functions",
         "A function inside of another changes the other's sites.",
         "recgraph/speculate/observe/syntax.py",
-        "self.node, self.filename, self.mangled = _copied(node), text.filename, mangled",
+        "self.node, self.filename, self.mangled = copied(node), text.filename, mangled",
         "self.node, self.filename, self.mangled = node, text.filename, mangled",
         ("speculate/test_parts.py::test_a_function_inside_of_another_leaves_its_sites_as_they_are",),
     ),
