@@ -23,7 +23,7 @@ def parse(source: str | bytes, filename: str = "<unknown>", mode: str = "exec") 
 
 
 def copied(part: T) -> T:
-    """A copy of a tree, which may be deep, or of a list of trees: as of `copy.deepcopy`, in a third of the time."""
+    """A copy of a tree, which may be deep, or of a list of trees; what nodes have beside their fields is shared."""
     if isinstance(part, list):
         return [copied(each) for each in part]  # type: ignore[return-value]
     if not isinstance(part, ast.AST):
@@ -31,8 +31,10 @@ def copied(part: T) -> T:
     made = _alone(part)
     left: list[ast.AST] = [made]
     while left:
-        parts = vars(left.pop())
-        for name, value in parts.items():
+        node = left.pop()
+        parts = vars(node)
+        for name in node._fields:  # others may note nodes at nodes, as IPython does with those around them
+            value = parts.get(name)
             if isinstance(value, ast.AST):
                 parts[name] = _alone(value)
                 left.append(parts[name])

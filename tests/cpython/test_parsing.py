@@ -11,10 +11,10 @@ from recgraph.cpython import parsing
 def test_a_copy_is_the_same_tree_of_other_nodes() -> None:
     """With lines, and with what was noted at its nodes; changes of one are not seen in the other."""
     tree = parsing.parse(inspect.getsource(inspect))
-    tree.body[0].site = 3
+    tree.body[0].site, tree.body[1].around = 3, tree
     made = parsing.copied(tree)
     assert ast.dump(made, include_attributes=True) == ast.dump(tree, include_attributes=True)
-    assert made.body[0].site == 3
+    assert (made.body[0].site, made.body[1].around) == (3, tree)
     assert not {id(node) for node in ast.walk(made)} & {id(node) for node in ast.walk(tree)}
     made.body.pop()
     assert len(made.body) == len(tree.body) - 1
