@@ -105,7 +105,7 @@ class Losses:
     """The losses that layers keep from their last call: while a call is converted, tensors of its graph."""
 
     def __init__(self) -> None:
-        self._noted: dict[int, _Kept] = {}
+        self._noted: dict[int, _KeptLosses] = {}
 
     def note(self, thing: Any, taken: Callable[[Any, list[Any]], list[Any]] | None) -> None:
         """A library is going to read an object or to call it.
@@ -118,7 +118,7 @@ class Losses:
             kept = getattr(layer, "_losses", None)
             if isinstance(kept, list) and id(layer) not in self._noted:
                 before = list(kept)
-                self._noted[id(layer)] = noted = _Kept(layer, before, before)
+                self._noted[id(layer)] = noted = _KeptLosses(layer, before, before)
                 if before and taken is not None:
                     noted.found = taken(layer, before)
                     kept[:] = noted.found
@@ -130,11 +130,11 @@ class Losses:
             if len(now) != len(noted.found) or any(a is not b for a, b in zip(now, noted.found, strict=True)):
                 yield noted.layer, list(now)
 
-    def mark(self) -> list[tuple[_Kept, list[Any]]]:
+    def mark(self) -> list[tuple[_KeptLosses, list[Any]]]:
         """What layers keep now, for `reset`."""
         return [(noted, list(noted.layer._losses)) for noted in self._noted.values()]
 
-    def reset(self, mark: list[tuple[_Kept, list[Any]]]) -> None:
+    def reset(self, mark: list[tuple[_KeptLosses, list[Any]]]) -> None:
         """Layers keep what they kept then; those that were noted since are new again."""
         self.restore()
         self._noted = {id(noted.layer): noted for noted, _ in mark}
@@ -148,7 +148,7 @@ class Losses:
 
 
 @dataclasses.dataclass
-class _Kept:
+class _KeptLosses:
     """A layer, the losses that it kept before the conversion, and what is in their place at its beginning."""
 
     layer: Any
