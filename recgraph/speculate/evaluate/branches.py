@@ -159,6 +159,7 @@ def tried(before: ProgramState, thunk: Thunk) -> tuple[Any, dict[Slot, Any]]:
         value = thunk()
         changes = before.changes()
     before.restore()
+    before.forget_ways()
     return value, changes
 
 

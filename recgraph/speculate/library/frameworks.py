@@ -106,7 +106,8 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     with newborns.used(ev, function, arguments, named), seen, ordering.noted(owner, name, arguments, named):
         result = building.build(ev, function, arguments, named)
     if isinstance(owner, tf.TensorArray) and isinstance(result, tf.TensorArray):
-        ev.replaced.setdefault(id(owner), (owner, []))[1].append(ev.contexts.all(Fork))
+        ev.replaced[id(owner)] = owner
+        ev.replaced_in.append((owner, ev.contexts.all(Fork)))
     result = newborns.taken(ev, newborns.owner_of(function), result)
     if isinstance(owner, tf.GradientTape):
         lifted = [ev.lift(a) for a in arguments]
@@ -119,8 +120,11 @@ def _refuse_replaced(ev: Evaluator, values: list[Any]) -> None:
     """Eagerly, a TensorArray is changed where it is; in a graph it stays, and what the method gives is another."""
     forks = ev.contexts.all(Fork)
     for value in stand_ins.leaves([values]):
-        _, places = ev.replaced.get(id(value), (None, []))
-        if isinstance(value, tf.TensorArray) and any(forks[: len(place)] == place for place in places):
+        if not isinstance(value, tf.TensorArray):
+            continue
+        # On this way, or in a branch or loop that is over.
+        is_over = any(one is value and any(fork not in forks for fork in place) for one, place in ev.replaced_in)
+        if id(value) in ev.replaced or is_over:
             raise ev.refuse(Feature.IN_GRAPH, "a TensorArray is used after a write, in place of what that gave")
 
 

@@ -139,8 +139,10 @@ class Evaluator(abc.ABC):
         self.may_have_drawn = False
         # By their identity: tensors that libraries were given in place of numbers that differ from call to call.
         self.numbers: dict[int, tuple[tf.Tensor, Any]] = {}
-        # By their identity: TensorArrays in place of which there is another, and the forks in which it was made.
-        self.replaced: dict[int, tuple[Any, list[list[Fork]]]] = {}
+        # By their identity: TensorArrays in place of which there is another one on this way; and on any way, with the
+        # forks in which it was made.
+        self.replaced: dict[int, Any] = {}
+        self.replaced_in: list[tuple[Any, list[Fork]]] = []
 
     # Where we are.
 

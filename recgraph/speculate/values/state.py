@@ -78,6 +78,7 @@ def attempt(ev: Evaluator, piece: Callable[[ProgramState], T]) -> T:
             return piece(before)
         except _OpenedLate as late:
             before.put_back()
+            before.forget_ways()
             for container, _ in list(ev.heap.originals.values()):
                 ev.heap.open(container, late.where)
             before = ProgramState(ev)
@@ -145,7 +146,7 @@ class ProgramState:
         self._ev = ev
         self._held: dict[int, tuple[Any, Any]] = {}
         self._effects, self._assertions = len(ev.effects), len(ev.assertions)
-        self._reached = dict(ev.reached)
+        self._reached, self._replaced, self._replaced_in = dict(ev.reached), dict(ev.replaced), len(ev.replaced_in)
         self._opened = set(ev.heap.opened)
         self._script = ev.script.mark()
         self._heap = ev.heap.mark()
@@ -242,11 +243,16 @@ class ProgramState:
                 thing.extend(copy)
         del self._ev.assertions[self._assertions :]
         del self._ev.effects[self._effects :]
-        self._ev.reached = dict(self._reached)
+        self._ev.reached, self._ev.replaced = dict(self._reached), dict(self._replaced)
+
+    def forget_ways(self) -> None:
+        """What happened on ways since is not to happen: they are converted anew, or are not taken."""
+        del self._ev.replaced_in[self._replaced_in :]
 
     def undo(self) -> None:
         """Restores, and takes back what was read and assumed."""
         self.put_back()
+        self.forget_ways()
         opened = self._ev.heap.opened
         self._ev.heap.reset(self._heap)
         for identity in set(opened) - set(self._ev.heap.originals):

@@ -284,6 +284,22 @@ def a_tensor_array_that_is_written_and_not_kept() -> Any:
     return step, lambda i: (tensor(i), tf.constant(float(i % 3))), None
 
 
+@program(
+    eager="eagerly, a TensorArray is changed where it is",
+    feature="IN_GRAPH",
+    line="return x, array.stack(), other.stack()",
+)
+def a_tensor_array_that_one_way_writes_in_vain() -> Any:
+    def step(x: tf.Tensor, s: tf.Tensor) -> Any:
+        array = tf.TensorArray(tf.float32, 2).unstack([s, s])
+        other = array
+        if s > 1.0:
+            other = array.write(0, s * 2.0)
+        return x, array.stack(), other.stack()
+
+    return step, lambda i: (tensor(i), tf.constant(float(i % 3))), None
+
+
 @program
 def a_tensor_array_that_each_way_writes() -> Any:
     def step(x: tf.Tensor, s: tf.Tensor) -> Any:
