@@ -10,10 +10,10 @@ import tensorflow as tf
 from tensorflow.core.framework import op_def_pb2 as _op_def_pb2
 from tensorflow.core.function.polymorphism import function_type as _function_type
 from tensorflow.core.protobuf import device_properties_pb2 as _device_properties_pb2
+from tensorflow.python.autograph.impl import api as _autograph
 
 # A gradient function is offered to a tape before anything is recorded: whether a tape is listening decides
 # whether an eager call keeps its activations.
-from tensorflow.python.autograph.impl import api as _autograph
 from tensorflow.python.client import pywrap_tf_session as _session
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager.polymorphic_function import atomic_function as _atomic_function
