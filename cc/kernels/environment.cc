@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cc/kernels/checked.h"
+#include "cc/kernels/frame.h"
 #include "cc/kernels/invocation.h"
 #include "cc/kernels/pool_allocator.h"
 #include "tensorflow/core/framework/register_types.h"
@@ -280,7 +281,44 @@ class AccumulateOp : public OpKernel {
   SumKind kind_;
 };
 
+// Whether a variable has the value that a call has read: in the same memory it has, as the call refers to that.
+bool HasValue(const Tensor& known, const Tensor& now) {
+  if (known.dtype() != now.dtype() || known.shape() != now.shape()) return false;
+  return known.data() == now.data() || std::memcmp(known.data(), now.data(), known.TotalBytes()) == 0;
+}
+
+class CheckCapturesOp : public OpKernel {
+ public:
+  explicit CheckCapturesOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("slots", &numbers_));
+    OP_REQUIRES(ctx, static_cast<int>(numbers_.size()) == ctx->num_inputs() - 1,
+                errors::InvalidArgument("a slot for each variable expected, found ", numbers_.size()));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    FramePtr<Frame> frame;
+    OP_REQUIRES_OK(ctx, FromTensor(ctx->input(0), &frame));
+    OP_REQUIRES(ctx, frame->environment != nullptr, errors::InvalidArgument("a frame of no call from outside"));
+    const std::vector<Tensor>& slots = frame->environment->slots();
+    for (size_t i = 0; i < numbers_.size(); ++i) {
+      const size_t slot = numbers_[i];
+      OP_REQUIRES(ctx, slot < slots.size(), NoSlot(numbers_[i], slots.size()));
+      Tensor now;
+      OP_REQUIRES_OK(ctx, ReadVariable(ctx, ctx->input(i + 1), &now));
+      OP_REQUIRES(ctx, HasValue(slots[slot], now),
+                  errors::FailedPrecondition(
+                      "a variable of shape ", now.shape().DebugString(), " that a SubGraph has read was assigned "
+                      "before the second derivative of the call was taken, which would be that of a call now; take "
+                      "the derivative before you assign"));
+    }
+  }
+
+ private:
+  std::vector<int> numbers_;
+};
+
 REGISTER_KERNEL_BUILDER(Name("Recgraph>Capture").Device(tensorflow::DEVICE_CPU), CaptureOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>CheckCaptures").Device(tensorflow::DEVICE_CPU), CheckCapturesOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>Accumulate").Device(tensorflow::DEVICE_CPU), AccumulateOp);
 
 }  // namespace

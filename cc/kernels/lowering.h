@@ -63,6 +63,7 @@ struct Symbol {
   std::shared_ptr<const Tensor> constant;  // where its elements are known
   int sum = -1;                            // an output that is a sum over rows
   bool is_shape_of_rows = false;           // a shape that is known but for the number of rows
+  bool is_reshaped = false;                // the elements of a capture, whose shape is another one
   int capture = -1;                        // whose sizes these are
   Dims sizes;                              // of the capture, the dimensions
 

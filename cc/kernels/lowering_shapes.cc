@@ -45,6 +45,8 @@ bool Lowering::Reshape(const Node& node) {
       if (dim == -1) dim = known == 0 ? 0 : in->count() / -known;
     }
     if (out.count() != in->count()) return false;
+    if (!in->pieces.empty()) Note(*in, LoweredBlock::Need::kShape);  // of another capture it may be another shape
+    out.is_reshaped = true;
     if (in->constant != nullptr) {
       TensorShape other;
       for (const int64_t dim : out.dims) other.AddDim(dim);
@@ -55,8 +57,11 @@ bool Lowering::Reshape(const Node& node) {
     return Set(node, 0, std::move(out));
   }
   if (shape->empty() || (*shape)[0] != -1) return false;
+  // Of as many rows as another value, and not of as many as there have to be: rows are not cut up or put together.
+  const bool keeps_rows = In(node, 1)->is_shape_of_rows;
   Symbol out = *in;
   out.dims.assign(shape->begin() + 1, shape->end());
+  if (keeps_rows && Product(out.dims) != in->count()) return false;
   return SetRows(node, *in, std::move(out));
 }
 
@@ -469,6 +474,7 @@ bool Lowering::Shape(const Node& node) {
   Symbol out;
   if (!in->has_rows) {
     if (in->pieces.empty()) return false;
+    if (in->is_reshaped) return Set(node, 0, Numbers(dtype, in->dims, false, false));
     const Place& place = in->pieces[0].place;
     if (place.space != Space::kShared || static_cast<size_t>(place.index) >= captures_.size()) return false;
     out.dtype = dtype;

@@ -1,11 +1,10 @@
 // Matrices put together to one, and taken apart again: weights that a call merges, and their gradients.
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <mutex>
 #include <vector>
 
 #include "cc/kernels/errors.h"
+#include "cc/kernels/kept.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/util/work_sharder.h"
 
@@ -91,7 +90,8 @@ class MergeOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* ctx) override {
-    if (keep_ && GiveKept(ctx)) return;
+    Tensor known;
+    if (keep_ && kept_.Give(ctx, &known)) return ctx->set_output(0, known);
     std::vector<TensorShape> shapes;
     for (int i = 0; i < ctx->num_inputs(); ++i) shapes.push_back(ctx->input(i).shape());
     std::vector<PartPlace> places;
@@ -108,56 +108,14 @@ class MergeOp : public OpKernel {
         std::memcpy(to + in_whole, from[i] + in_part, bytes);
       });
     });
-    if (keep_) Keep(ctx, *whole);
+    if (keep_ && kept_.IsWorthKeeping(ctx)) kept_.Keep(ctx, *whole);
   }
 
  private:
-  bool AreSame(OpKernelContext* ctx, const std::vector<const void*>& known) const {
-    if (known.empty()) return false;
-    for (int i = 0; i < ctx->num_inputs(); ++i) {
-      if (ctx->input(i).data() != known[i]) return false;
-    }
-    return true;
-  }
-
-  // Parts that are kept are referred to, so that whoever changes a variable writes to another buffer: a part in the
-  // same buffer has the same numbers.
-  bool GiveKept(OpKernelContext* ctx) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (parts_.empty()) return false;
-    if (AreSame(ctx, places_)) {
-      ctx->set_output(0, whole_);
-      return true;
-    }
-    parts_.clear();
-    whole_ = Tensor();
-    patience_ = std::min(2 * patience_, kMostPatience);
-    return false;
-  }
-
-  // Weights that change with each step are not kept, or every step would copy them for it: only what has been in one
-  // place for a while is, and for a longer while where that was wrong before.
-  void Keep(OpKernelContext* ctx, const Tensor& whole) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    seen_ = AreSame(ctx, places_) ? seen_ + 1 : 0;
-    places_.clear();
-    for (int i = 0; i < ctx->num_inputs(); ++i) places_.push_back(ctx->input(i).data());
-    if (seen_ < patience_) return;
-    seen_ = 0;
-    whole_ = whole;
-    for (int i = 0; i < ctx->num_inputs(); ++i) parts_.push_back(ctx->input(i));
-  }
-
-  static constexpr int64_t kMostPatience = int64_t{1} << 20;
-
   TensorShape shape_;
   std::vector<int64_t> begins_;
   bool keep_ = false;
-  std::mutex mutex_;
-  std::vector<const void*> places_;  // of the parts, the last time
-  std::vector<Tensor> parts_;        // that are kept
-  Tensor whole_;
-  int64_t seen_ = 0, patience_ = 1;
+  Kept kept_;
 };
 
 class PartsOp : public OpKernel {

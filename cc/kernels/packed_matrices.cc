@@ -23,7 +23,8 @@ absl::Status PackMatrix(const Tensor& matrix, bool transposed, Tensor* packed) {
 absl::Status PackedMatrices::Get(int slot, bool transposed, const Tensor& matrix, Tensor* packed) {
   std::lock_guard<std::mutex> lock(mutex_);
   Known& known = known_[{slot, transposed}];
-  if (!known.matrix.SharesBufferWith(matrix) || known.matrix.shape() != matrix.shape()) {
+  // Slices of one tensor share its buffer: only what begins at the same place is the same.
+  if (known.matrix.data() != matrix.data() || known.matrix.shape() != matrix.shape()) {
     known = {};
     TF_RETURN_IF_ERROR(PackMatrix(matrix, transposed, packed));
     known = {matrix, *packed};

@@ -100,6 +100,15 @@ counts: runs, rows and nanoseconds of each block, `[blocks, 3]`.
 reasons: of each block, which operation keeps it from being a row program; "" where none was found to, `[blocks]`.
 )doc");
 
+REGISTER_OP("Recgraph>CheckCaptures")
+    .Input("frame: variant")
+    .Input("variables: N * resource")
+    .Attr("N: int >= 1")
+    .Attr("slots: list(int)")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Fails where one of the variables has another value than a call, whose frame is given, has read to these slots.");
+
 REGISTER_OP("Recgraph>RegisterProgram")
     .Input("key: string")
     .Input("program: string")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -177,7 +178,9 @@ def reshape_rows(tensor: tf.Tensor, shape: Sequence[int] | tf.Tensor, count: tf.
         if not isinstance(shape, tf.Tensor):
             made.set_shape([None, *(None if dim == -1 else dim for dim in shape)])
         return made
-    return tf.reshape(tensor, [-1, *shape]) if 0 not in shape else tf.reshape(tensor, [tf.shape(tensor)[0], *shape])
+    # Where the shape of rows is not known, they may have other sizes: they are not to be cut up otherwise.
+    is_known = 0 not in shape and tensor.shape[1:].num_elements() == math.prod(shape)
+    return tf.reshape(tensor, [-1 if is_known else tf.shape(tensor)[0], *shape])
 
 
 def expanded(value: VectorizedRows, rank: int) -> tf.Tensor:

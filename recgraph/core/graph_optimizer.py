@@ -8,10 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
+from recgraph.core import faithfulness
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _REWRITTEN = "_tfg_region_specialized"  # follows the name of a branch in that of what the optimizer has made of it
-_IN_REWRITTEN = "_tfg_inlined"  # follows the name of an operation there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,6 @@ def optimize(library: Any) -> tuple[Any, Report]:
     if failing:
         plain = _families(_run(library, device=""))
         chosen |= {name: plain[name] for name in failing}
-    chosen |= {name: before for name, before in given.items() if not _are_faithful(chosen[name], before)}
     optimized = tf.compat.v1.GraphDef().library
     optimized.CopyFrom(library)
     del optimized.function[:]
@@ -72,16 +71,18 @@ def _run(library: Any, device: str) -> Any:
     graph_def.library.CopyFrom(library)
     graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION
     _place(graph_def.library, device)
+    faithfulness.protect(graph_def.library)
     roots = [function.signature for function in library.function if _is_root(function)]
     fetches = [_add_call(graph_def, signature, f"call{i}") for i, signature in enumerate(roots)]
     optimized = tf_private.run_grappler(graph_def, fetches, _config()).library
     by_name = {function.signature.name: function for function in optimized.function}
     result = tf.compat.v1.GraphDef().library
     for function in library.function:
-        result.function.append(by_name.get(function.signature.name, function))
+        result.function.add().CopyFrom(by_name.get(function.signature.name, function))
     known = {function.signature.name for function in library.function}
     result.function.extend(function for name, function in sorted(by_name.items()) if name not in known)
     _place(result, "")
+    faithfulness.unprotect(result)
     return result
 
 
@@ -126,13 +127,6 @@ def _adds_a_vector(node: Any, given: Any) -> bool:
     return bias is not None and bias.op == "Recgraph>Capture" and len(bias.attr["shape"].shape.dim) == 1
 
 
-def _are_faithful(functions: list[Any], given: list[Any]) -> bool:
-    """Whether no maximum was taken for a leaky rectifier that it is not (see `cc/kernels/faithfulness.cc`)."""
-    own = {node.name for function in given for node in function.node_def if node.op == "LeakyRelu"}
-    made = [node for function in functions for node in function.node_def if node.op == "LeakyRelu"]
-    return all(0.0 < node.attr["alpha"].f <= 1.0 for node in made if node.name.split(_IN_REWRITTEN)[0] not in own)
-
-
 def _is_root(function: Any) -> bool:
     return "/" not in function.signature.name
 
@@ -172,5 +166,8 @@ def _config() -> Any:
     rewrite.scoped_allocator_optimization = off
     rewrite.pin_to_host_optimization = off
     rewrite.loop_optimization = off
+    # A read may come after the next write by it, and `(0 + x) + x` lose its value (`tf_private.runtime`).
+    rewrite.dependency_optimization = off
+    rewrite.custom_optimizers.add().name = "RecgraphDependencyOptimizer"
     rewrite.min_graph_nodes = -1
     return config

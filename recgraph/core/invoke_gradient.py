@@ -296,6 +296,7 @@ def _second_rule(op: Any, *gradients: Any) -> list[Any]:
     tensors = list(op.inputs)[1 + seeds : 1 + seeds + contract.arguments] + list(op.inputs)[1 : 1 + seeds]
     with_gradient = program.of(pulled_back, True)
     captures = _captures_of_pullback(op, linked, pulled_back, with_gradient)
+    _check_variables(op, linked)
     made = invoke.invoke_program(pulled_back, with_gradient, tensors, op.get_attr("site").decode(), rows, captures)
     arrived = _cotangents_of_captures(linked, contract, op, gradients)
     upstream = list(gradients[: len(contract.targets)])
@@ -325,6 +326,20 @@ def _captures_of_pullback(
     ]  # constants of gradient functions
     made = dict(zip(map(id, rest), invoke.in_reach(pulled_back, rest), strict=True))
     return [given[id(outer)] if id(outer) in given else made[id(outer)] for outer in invoke.slots_of(pulled).tensors]
+
+
+def _check_variables(op: Any, linked: program.Program) -> None:
+    """The pullback reads variables now: an error where they have other values than in the forward call.
+
+    Not in a function that TensorFlow makes of the backward pass: there is nothing to assign between the two.
+    """
+    contract, slots = linked.contract, invoke.slots_of(linked)
+    assert contract is not None
+    inputs = list(op.inputs)[1 + len(contract.seeds) + contract.arguments :]
+    read, frame = [i for i, is_read in enumerate(slots.reads) if is_read], op.inputs[0]
+    is_here = isinstance(frame, tf_private.EagerTensor) or frame.graph is tf.compat.v1.get_default_graph()
+    if read and is_here:
+        native.ops().recgraph_check_captures(frame=frame, variables=[inputs[i] for i in read], slots=read)
 
 
 class _Made:

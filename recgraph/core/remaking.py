@@ -14,9 +14,9 @@ _CHEAP = frozenset({"Const", "Identity", "Shape", "ShapeN", "Size", "Rank", "Var
 # Only places of what is there anyway: what they are made of is kept instead, which is often kept by others, too.
 _PLACES = frozenset({"ConcatV2", "ExpandDims", "Pack", "Reshape", "Squeeze"})
 
-# What is never made again, but kept: inputs, what calls gave, and variables, which may be written meanwhile. Where
-# nobody writes one, its value is a slot of the environment, and no item of the frame.
-_KEPT = frozenset({"Recgraph>Invoke", "Placeholder", "ReadVariableOp"})
+# What is never made again, but kept, besides what is read of variables and tables, which may be written meanwhile.
+# Where nobody writes a variable, its value is a slot of the environment, and no item of the frame.
+_KEPT = frozenset({"Recgraph>Invoke", "Placeholder"})
 
 
 def does_the_same_again(op: tf.Operation) -> bool:
@@ -37,7 +37,8 @@ def is_remade(op: tf.Operation, environment: EnvironmentMap, recompute: bool) ->
     if op.control_inputs and ops.facts(op.type).only_reads:
         return False  # it may have waited for a write
     if recompute:
-        kept = op.type in _KEPT or regions.region_of(op) is not None
+        reads = ops.facts(op.type).state is ops.State.READS
+        kept = op.type in _KEPT or reads or regions.region_of(op) is not None
         return not kept and _stands_alone(op) and does_the_same_again(op)
     if op.control_inputs:
         return False

@@ -24,7 +24,7 @@ from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementError, WorkerLostError
 from recgraph.distribute.patience import bounded
 from recgraph.distribute.place import Place, find_place
-from recgraph.distribute.reduction import Reduction, divided
+from recgraph.distribute.reduction import Reduction, divided, divisor
 from recgraph.distribute.scope import Sharing, is_speculated_graph, optimizers_share
 from recgraph.logs import logger
 from recgraph.tf_private import require_peer
@@ -357,7 +357,7 @@ class Cluster:
         collectives = self.collectives if self._sharing is None else self._sharing.collectives
         sums, added = Reduction(collectives, variables, sparse, 2)(gradients, figures)
         loss, examples = tf.unstack(added)
-        return divided(sums, examples), loss / tf.maximum(examples, 1.0)
+        return divided(sums, examples), loss / divisor(examples)
 
     @staticmethod
     def alone() -> Cluster:

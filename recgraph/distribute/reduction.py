@@ -176,9 +176,14 @@ def as_slices(gradient: Gradient, shape: tuple[int, ...]) -> tf.IndexedSlices:
     return tf.IndexedSlices(gradient, tf.range(shape[0]), tf.constant(shape))
 
 
+def divisor(count: tf.Tensor) -> tf.Tensor:
+    """A number of examples, or a sum of weights, to divide a sum by; one where there are none."""
+    return tf.where(tf.equal(count, 0.0), tf.ones_like(count), count)
+
+
 def divided(gradients: Sequence[Gradient], count: tf.Tensor) -> list[Gradient]:
-    """Sums as means: each divided by a number of examples, or by one where there are none."""
-    by = tf.maximum(count, 1.0)
+    """Sums as means: each divided by `divisor(count)`."""
+    by = divisor(count)
     return [
         tf.IndexedSlices(one.values / by, one.indices, one.dense_shape)
         if isinstance(one, tf.IndexedSlices)

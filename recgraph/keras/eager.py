@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
@@ -87,7 +88,9 @@ def _state(layer: keras.layers.Layer) -> Iterator[Any]:
 
 
 def _held(value: Any) -> Any:
-    """Lists and dicts are copied: they may be changed in place."""
+    """Lists, dicts and arrays are copied: they may be changed in place."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return [str(value.dtype), *value.shape, value.tobytes()]
     if isinstance(value, dict):
         return [(key, _held(part)) for key, part in value.items()]
     return list(map(_held, value)) if isinstance(value, list | tuple | set) else value
@@ -101,4 +104,6 @@ def _is_alike(one: Any, other: Any) -> bool:
         return False
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(_is_alike, one, other))
-    return isinstance(one, int | float | str | bytes | tf.TypeSpec | tf.DType) and bool(one == other)
+    if isinstance(one, float):
+        return repr(one) == repr(other)  # which tells zeros apart, and not one NaN from another
+    return isinstance(one, int | str | bytes | tf.TypeSpec | tf.DType) and bool(one == other)

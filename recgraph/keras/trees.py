@@ -167,6 +167,8 @@ class _Forest:
         A position beyond the tree becomes one beyond the table, at which looking for the entry fails.
         """
         _, start, length = place
+        if position.dtype.size > 4:  # what is beyond int32 is beyond the tree, on either side
+            position = tf.clip_by_value(position, -1, tf.int32.max)
         position = tf.reshape(tf.cast(position, tf.int32), [1])
         number = tf.where(position < length, start + position, self.size)
         is_absent = position[0] < 0

@@ -362,6 +362,7 @@ _LIBRARY: Final[_Rows] = (
         """,
     ),
     (Facts(state=OURS, resources=(0,), resource=VARIABLE), "Recgraph>CheckRows Recgraph>Shadow Recgraph>Watch"),
+    (Facts(state=OURS, resources=(1,), resource=VARIABLE), "Recgraph>CheckCaptures"),
     (Facts(state=OURS, resources=(1, 3, 4), resource=VARIABLE), "Recgraph>Commit"),
     (
         Facts(state=OURS),

@@ -36,7 +36,20 @@ def _unary(site: Site) -> list[tf.Tensor]:
 
 @rule(*_BINARY.split())
 def _binary(site: Site) -> list[tf.Tensor]:
+    if site.node.op in ("Equal", "NotEqual") and not site.attribute("incompatible_shape_error").b:
+        _require_comparable(site)
     return site.same(aligned(site.inputs))
+
+
+def _require_comparable(site: Site) -> None:
+    """What does not fit is unequal as a whole, for Python's `==`."""
+    a, b = (value.shape for value in site.inputs)
+    if not (a.is_fully_defined() and b.is_fully_defined()):
+        raise NoRule(f"{site.node.op} of shapes that may not fit")
+    try:
+        tf.broadcast_static_shape(a, b)
+    except ValueError:
+        raise NoRule(f"{site.node.op} of shapes that do not fit") from None
 
 
 @rule(*_ALIKE.split())
@@ -93,10 +106,13 @@ def _select(site: Site) -> tf.Tensor:
 
 @rule("AddN")
 def _add_n(site: Site) -> tf.Tensor:
+    first = next(value for value in site.inputs if value.has_rows)
+    others = [value for value in site.inputs if not value.has_rows]
+    if any(not value.shape.is_fully_defined() or value.shape != first.shape for value in others):
+        return tf.add_n([site.with_rows(value) for value in site.inputs])  # which fails where shapes differ
     total = tf.add_n([value.tensor for value in site.inputs if value.has_rows])
-    for value in site.inputs:
-        if not value.has_rows:
-            total += value.tensor
+    for value in others:
+        total += value.tensor
     return total
 
 

@@ -13,6 +13,9 @@ _WIDE = AttrValue(type=tf.int64.as_datatype_enum)
 
 @rule("ResourceGather", "ResourceGatherNd")
 def _resource_gather(site: Site) -> list[tf.Tensor]:
+    if site.node.op == "ResourceGather" and site.attribute("batch_dims").i:
+        raise NoRule("ResourceGather with batch_dims")
+    _require_no_policy(site)
     return site.same(site.tensors())
 
 
@@ -22,6 +25,7 @@ def _gather(site: Site) -> tf.Tensor:
     axis = known(site.inputs[2], "the axis").item() if len(site.inputs) == 3 else 0
     axis %= max(table.rank, 1)
     inner = site.attribute("batch_dims").i
+    inner += indices.rank if inner < 0 else 0
     if table.has_rows:
         if not indices.has_rows and not inner:
             return tf.gather(table.tensor, indices.tensor, axis=axis + 1)
@@ -36,6 +40,7 @@ def _gather(site: Site) -> tf.Tensor:
 @rule("GatherNd")
 def _gather_nd(site: Site) -> tf.Tensor:
     table, indices = site.inputs
+    _require_no_policy(site)
     if not table.has_rows:
         return tf.gather_nd(table.tensor, indices.tensor)
     return tf.gather_nd(table.tensor, _numbered(site.with_rows(indices)))
@@ -44,6 +49,7 @@ def _gather_nd(site: Site) -> tf.Tensor:
 @rule("ScatterNd")
 def _scatter_nd(site: Site) -> VectorizedRows:
     indices, updates, shape = site.inputs
+    _require_no_policy(site)
     if shape.has_rows:
         raise NoRule("ScatterNd into a computed shape")
     places, values = site.with_rows(indices), site.with_rows(updates)
@@ -54,8 +60,15 @@ def _scatter_nd(site: Site) -> VectorizedRows:
 
 @rule("TensorScatterAdd", "TensorScatterMax", "TensorScatterMin", "TensorScatterSub", "TensorScatterUpdate")
 def _tensor_scatter(site: Site) -> list[tf.Tensor]:
+    _require_no_policy(site)
     tensor, indices, updates = (site.with_rows(value) for value in site.inputs)
     return site.same([tensor, _numbered(indices), updates], Tindices=_WIDE)
+
+
+def _require_no_policy(site: Site) -> None:
+    """Indices out of range, which are ignored if the operation says so, may lie in the range of another row."""
+    if site.attribute("bad_indices_policy").s not in (b"", b"DEFAULT", b"ERROR"):
+        raise NoRule(f"{site.node.op} that ignores some indices")
 
 
 def _numbered(indices: tf.Tensor) -> tf.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from recgraph.batch.vectorize import NoRule, Site, rule
+from recgraph.batch.vectorize import NoRule, Site, VectorizedRows, aligned, rule
 
 # How many inputs, from the first, are matrices or vectors; what follows is the same for all.
 _MATRICES = {
@@ -36,8 +36,9 @@ def _matrices(site: Site) -> list[tf.Tensor]:
     many = _MATRICES[site.node.op]
     if any(value.has_rows for value in site.inputs[many:]):
         raise NoRule(f"{site.node.op} with computed parameters")
-    values = [site.with_rows(value) for value in site.inputs[:many]]
-    return site.same([*values, *(value.tensor for value in site.inputs[many:])])
+    values = [VectorizedRows(site.with_rows(value), True) for value in site.inputs[:many]]
+    tensors = aligned(values) if site.node.op == "MatrixTriangularSolve" else [value.tensor for value in values]
+    return site.same([*tensors, *(value.tensor for value in site.inputs[many:])])
 
 
 @rule("Diag", "DiagPart")

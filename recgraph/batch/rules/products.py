@@ -32,7 +32,10 @@ def _product(a: VectorizedRows, b: VectorizedRows, adjoint_a: bool, adjoint_b: b
 def _by_a_weight(a: VectorizedRows, b: VectorizedRows, adjoint_a: bool, adjoint_b: bool) -> tf.Tensor:
     """Rows by one matrix that they share. Where `adjoint_a`, a has one row or one column: turned, it is what it was."""
     inner, height = a.shape[0 if adjoint_a else 1], a.shape[1 if adjoint_a else 0]
-    rows = tf.reshape(a.tensor, [-1, _depth(inner, b, adjoint_b)])
+    shape = tf.shape(a.tensor)
+    # A side that is not known may be another one: rows are not to be cut up otherwise.
+    lead = -1 if inner is not None else shape[0] * shape[2 if adjoint_a else 1]
+    rows = tf.reshape(a.tensor, [lead, _depth(inner, b, adjoint_b)])
     product = tf.matmul(rows, b.tensor, transpose_b=adjoint_b)
     width = b.shape[0 if adjoint_b else 1]
     if height == 1 and width is not None:
@@ -58,6 +61,8 @@ def _as_matrix(value: VectorizedRows, adjoint: bool, column: bool) -> tf.Tensor:
 @rule("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def _batch_matmul(site: Site) -> tf.Tensor:
     a, b = site.inputs
+    if site.attribute("Tout").type not in (0, a.tensor.dtype.as_datatype_enum):
+        raise NoRule("BatchMatMulV3 into another type")
     adjoint_a, adjoint_b = site.attribute("adj_x").b, site.attribute("adj_y").b
     if a.rank == b.rank == 2 and not a.tensor.dtype.is_complex:
         return _product(a, b, adjoint_a, adjoint_b)

@@ -62,25 +62,26 @@ def _along_the_last(site: Site) -> list[tf.Tensor]:
 @rule("L2Loss")
 def _l2_loss(site: Site) -> tf.Tensor:
     (value,) = site.inputs
-    return 0.5 * tf.reduce_sum(tf.square(value.tensor), list(range(1, value.rank + 1)))
+    return tf.reduce_sum(0.5 * tf.square(value.tensor), list(range(1, value.rank + 1)))  # a whole sum may overflow
 
 
 @rule("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits")
 def _cross_entropy(site: Site) -> list[tf.Tensor]:
     scores, labels = (site.with_rows(value) for value in site.inputs)
-    height, classes = scores.shape[1], scores.shape[2]
     sparse = site.node.op.startswith("Sparse")
-    if not sparse and scores.shape[1:] != labels.shape[1:]:
-        labels = tf.broadcast_to(labels, tf.shape(scores))
+    own, others = scores.shape[1:], labels.shape[1:]
+    if not sparse and not (own.is_fully_defined() and own == others):
+        shape = tf.broadcast_dynamic_shape(tf.shape(scores), tf.shape(labels))
+        static = tf.broadcast_static_shape(scores.shape, labels.shape)
+        scores, labels = (tf.ensure_shape(tf.broadcast_to(one, shape), static) for one in (scores, labels))
+    height, classes = scores.shape[1], scores.shape[2]
     width = tf.shape(scores)[2] if classes is None else classes
     loss, gradient = site.same(
         [tf.reshape(scores, [-1, width]), tf.reshape(labels, [-1]) if sparse else tf.reshape(labels, [-1, width])]
     )
-    tall = -1 if height is None else height
-    return [
-        reshape_rows(loss, [tall], site.count if tall < 0 else None),
-        tf.reshape(gradient, tf.shape(scores) if tall < 0 else [-1, tall, width]),
-    ]
+    if height is None:
+        return [reshape_rows(loss, [-1], site.count), tf.reshape(gradient, tf.shape(scores))]
+    return [tf.reshape(loss, [-1, height]), tf.reshape(gradient, [-1, height, width])]
 
 
 @rule("InTopKV2", "LowerBound", "UpperBound")
