@@ -211,7 +211,7 @@ class Known(Attributes):
         ev, container = self.ev, self.it
         method = self._method("__contains__")
         if method is not None:
-            return ev.call(method, [container, member], {})
+            return ev.call(bool, [ev.call(method, [container, member], {})], {})
         if is_varying(ev, container, member):
             return has_varying(ev, container, member)
         if isinstance(container, dict | set):
@@ -579,8 +579,41 @@ def _decided_members(ev: Evaluator, value: Any) -> Any:
     return objects.check_key(ev, ev.concrete(value))
 
 
+# Methods that go through their arguments.
+_GOING_THROUGH = frozenset({
+    "update", "subtract", "extend", "extendleft", "union", "intersection", "difference", "symmetric_difference",
+    "intersection_update", "difference_update", "symmetric_difference_update", "issubset", "issuperset", "isdisjoint",
+})  # fmt: skip
+
+
+def mapping(ev: Evaluator, value: Any) -> Any:
+    """What `**` takes the items of: an object of the program's gives them by its methods `keys` and `__getitem__`."""
+    if not is_mapping(ev, value):
+        if objects.is_object(value) and not isinstance(value, dict):
+            raise ev.refuse(Feature.RAISES, f"a {type(value).__name__} is no mapping")
+        return ev.opened(value)
+    keys = ev.members(ev.call(ev.get(value, "keys"), [], {}))
+    return {objects.check_key(ev, ev.concrete(key)): ev.item(value, key) for key in keys}
+
+
+def is_mapping(ev: Evaluator, value: Any) -> bool:
+    """Whether a value is an object of the program's, and of no built-in class, that says its keys."""
+    is_own = objects.is_object(value) and not isinstance(value, dict)
+    return is_own and objects.method(ev, type(value), "keys") is not None
+
+
+def _gone_through(ev: Evaluator, target: Any, argument: Any) -> Any:
+    """What a method takes its members from; what the program's own classes do then is converted, too."""
+    if isinstance(target, dict) and is_mapping(ev, argument):
+        return mapping(ev, argument)
+    is_own = objects.is_object(argument) and not isinstance(argument, COLLECTIONS)
+    return ev.members(argument) if is_own else argument
+
+
 def applied(ev: Evaluator, target: Any, name: str, arguments: list[Any], named: dict[str, Any]) -> Any:
     """Calls a method of a working copy, or of a container that the call has made."""
+    if name in _GOING_THROUGH:
+        arguments = [_gone_through(ev, target, argument) for argument in arguments]
     if name in ("extend", "__iadd__") and isinstance(target, list):
         return target.extend(ev.pieces(arguments[0]))
     arguments, named = decided_arguments(ev, target, name, arguments, named)
