@@ -181,8 +181,8 @@ class Super(StandIn):
     def of(cls, ev: Evaluator) -> Super:
         """For the method that is being converted."""
         frame = ev.frame
-        while frame.outer is not None:
-            frame = frame.outer
+        if frame.outer is not None:  # it would be asked of what the inner function is given first
+            raise ev.refuse(Feature.SUPER, "super() in a function inside of a method")
         code = frame.function.__code__
         if "__class__" not in code.co_freevars:
             raise ev.refuse(Feature.SUPER, "super() outside of a method")

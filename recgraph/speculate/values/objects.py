@@ -137,7 +137,9 @@ def _candidates(ev: Evaluator, name: str, plain: str, operands: Sequence[Any]) -
     mirrored = f"__{_MIRRORED[plain]}__" if plain in _MIRRORED else f"__r{plain}__"
     tries = [(left, right, f"__{plain}__"), (right, left, mirrored)]
     if type(right) is not type(left) and is_object(left) and issubclass(type(right), type(left)):
-        tries.reverse()
+        # Of arithmetic, only a method that the derived class has for itself goes first.
+        if plain in _MIRRORED or ev.of_class(type(right), mirrored) is not ev.of_class(type(left), mirrored):
+            tries.reverse()
     elif type(right) is type(left) and plain not in _MIRRORED:
         tries.pop()
     if name != plain:
