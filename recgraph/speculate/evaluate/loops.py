@@ -197,6 +197,7 @@ def _next(loop: ConvertedLoop, iterable: Any, members: Iterator[Any]) -> Any:
             raise Again({place})
         if tried is not None and (place not in ev.paths or tried[0] is MISSING):
             return tried[0]
+        assert not isinstance(iterable.members, Rows)
         iterable.members = itertools.chain(tried or (), iterable.members)
     ev.follow_last(tf.logical_not(left), "round", at=loop.node)
     if not goes_on:

@@ -347,11 +347,20 @@ class Evaluator(abc.ABC):
 
     def of_class(self, kind: type, name: str) -> Any:
         """What a class has under a name, unbound, None if it has nothing; it is assumed to stay so."""
+        self.check_not_given(kind, name)
         return heap.of_class(self.script, kind, name, self.where())
 
     def own(self, kind: type, name: str) -> Any:
         """What a class itself has under a name; it is assumed to stay so."""
+        self.check_not_given(kind, name)
         return heap.own(self.script, kind, name, self.where())
+
+    def check_not_given(self, kind: type, name: str) -> None:
+        """That the call itself has not put into a class what Python would find there now."""
+        if any(heap.slot_of(base, name) in self.heap.shadow for base in kind.__mro__):
+            raise self.refuse(
+                Feature.CLASS_ATTRIBUTE, f"the call sets {name} of a class, and Python looks for it there"
+            )
 
     # Decisions.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 import operator
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import NoException, SameDecision, SameKeys, SamePath, SameType
 from recgraph.speculate.script.contexts import CalledBack, LoopRound
-from recgraph.speculate.script.heap import check_plain, like
+from recgraph.speculate.script.heap import check_plain, item_of, like
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     CONTAINERS,
@@ -232,7 +233,7 @@ class Known(Attributes):
         ev, container = self.ev, self.it
         if id(container) in ev.heap.opened:
             return key in ev.heap.opened[id(container)]
-        slot = ("item", id(container), key)
+        slot = item_of(container, key)
         if slot in ev.heap.shadow:
             return ev.heap.shadow[slot] is not MISSING
         found = key in container
@@ -400,6 +401,66 @@ class Object(Known):
         return objects.operate(self.ev, function, operands)
 
 
+class Valued(Object):
+    """A named tuple or a member of an enumeration of whose class the program has written operators or `__iter__`."""
+
+    name = "a record or a member of an enumeration"
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """Those for which Python does not do what it does for all."""
+        kind = type(value)
+        is_one = issubclass(kind, enum.Enum) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+        return is_one and known.is_users_type(kind) and any(map(known.is_users_function, _own_methods(kind)))
+
+    def operate(self, function: Any, operands: Sequence[Any]) -> Any:
+        """By a method of the program's, if one of the operands has it for this operator."""
+        if objects.define(self.ev, function, operands):
+            return super().operate(function, operands)
+        kinds = [Known(self.ev, o) if self.takes(o) else self.ev.kind(o) for o in operands]
+        return max(kinds, key=lambda kind: kind.precedence).operate(function, operands)
+
+    def contains(self, member: Any) -> Any:
+        """As of a tuple."""
+        return Known.contains(self, member)
+
+    def begin(self) -> Any:
+        """Itself."""
+        return self.it
+
+    def members(self) -> list[Any]:
+        """As of a tuple."""
+        self._check_plain()
+        return Known.members(self)
+
+    def iterator(self) -> Iterator[Any]:
+        """As of a tuple."""
+        return iter(self.members())
+
+    def opened(self) -> Any:
+        """As of a tuple."""
+        self._check_plain()
+        return super().opened()
+
+    def lift(self) -> Any:
+        """As of a tuple."""
+        self._check_plain()
+        return super().lift()
+
+    def _check_plain(self) -> None:
+        if self._method("__iter__") is not None:
+            raise self.ev.refuse(Feature.CONTAINER, f"the class {type(self.it).__name__} overrides __iter__")
+
+
+_OPERATORS = frozenset({"__iter__", *(f"__{r}{name.strip('_')}__" for name in operator.__all__ for r in ("", "r"))})
+
+
+def _own_methods(kind: type) -> Iterator[Any]:
+    """What a class derived from a built-in one has for operators and to go through its objects."""
+    bases = [base for base in kind.__mro__ if known.is_users_type(base)]
+    return (found for base in bases for name, found in vars(base).items() if name in _OPERATORS)
+
+
 class Dataset(Known):
     """A dataset, or an iterator over one: what goes through it is left to Python."""
 
@@ -451,7 +512,7 @@ def _missing(ev: Evaluator, container: Any, index: Any) -> Any:
 
 def _is_there(ev: Evaluator, container: Any, index: Any) -> bool:
     """Whether a container that was there before had an item when the call began, or was opened; noted if not."""
-    if id(container) in ev.heap.opened or ("item", id(container), index) in ev.heap.shadow:
+    if id(container) in ev.heap.opened or item_of(container, index) in ev.heap.shadow:
         return True
     if isinstance(container, dict):
         return index in container or ev.contains(container, index)
