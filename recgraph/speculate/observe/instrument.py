@@ -326,7 +326,8 @@ class _Observing(ast.NodeTransformer):
         place: Any = self.syntax.key
         iterable = ast.Subscript(ast.Name(name, ast.Load()), ast.Constant(0), ast.Load())
         test = hooked("takes_rounds", ast.Constant(place), ast.Constant(self.site_number(node)), iterable)
-        return [held, ast.copy_location(ast.If(test, [rounds], self._loop(node)), node)]
+        forget = ast.copy_location(ast.Delete([ast.Name(name, ast.Del())]), node)
+        return [held, ast.copy_location(ast.If(test, [rounds], self._loop(node)), node), forget]
 
     def _loop(self, node: Any) -> list[ast.stmt]:
         """Each round is seen, and the end."""
