@@ -218,3 +218,54 @@ class Child(Base):
 def super_in_an_inner_function() -> Any:
     a, b = Child(2.0), Child(30.0)
     return lambda x: a.run(x, b), with_tensor, None
+
+
+@program
+def functions_outlive_their_rounds() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        functions: list[Any] = []
+        seen = []
+        for k in range(3):
+            v = tf.add(x, float(k)) * 2.0
+            functions.append(lambda: v)
+            seen.append(functions[0]())
+        return [function() for function in functions], seen
+
+    return step, with_tensor, None
+
+
+@program(eager="it looks at its names", feature="FOREIGN_FUNCTION", line="return sorted(locals())")
+def inner_function_looks_at_its_names() -> Any:
+    held = [0]
+
+    def step(x: tf.Tensor) -> Any:
+        def inner(y: tf.Tensor) -> Any:
+            y += 1.0
+            held[0] += 1
+            return sorted(locals())
+
+        return x * 2.0, inner(x)
+
+    return step, with_tensor, held
+
+
+@program
+def iterators_end_with_their_loops() -> Any:
+    log: list[str] = []
+
+    def numbers(x: tf.Tensor) -> Any:
+        try:
+            yield x
+            yield x + 1.0
+        finally:
+            log.append("closed")
+
+    def step(x: tf.Tensor) -> Any:
+        total = x
+        for y in numbers(x):
+            total = tf.add(total, y)
+            break
+        log.append("after")
+        return total
+
+    return step, with_tensor, log
