@@ -244,7 +244,7 @@ BUGS = [
         "hidden_methods",
         "An attribute of an object that hides one of its class is not seen.",
         "recgraph/speculate/values/attributes.py",
-        '        ev.script.assume(f"{name!r} not in {held}.__dict__", shadows)\n',
+        '    _assume_not_held(ev, owner, name, f"{of_class.__name__}.{name} is the class\'s")\n',
         "",
         _by("a_global_becomes_an_attribute_of_the_class"),
     ),

@@ -73,6 +73,17 @@ def test_parts_do_what_the_function_does(name: str) -> None:
         assert comparing.differences(expected, found) == []
 
 
+def test_functions_that_outlive_a_round_share_its_names() -> None:
+    """They see what the next round sets, wherever the program is taken apart."""
+    program = corpus.PROGRAMS["functions_outlive_their_rounds"]
+    expected, _, _ = comparing.run_wrapped(program, None)
+    for left in _places(program.make()[0]):
+        found, _, _ = comparing.run_wrapped(
+            program, lambda step, left=left: _apart(step, left, lambda code, repeats: _AsTheyAre())
+        )
+        assert comparing.differences(expected, found) == []
+
+
 # How many random programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=1500` many.
 EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "60")) // 6
 

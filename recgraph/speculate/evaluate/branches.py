@@ -62,10 +62,10 @@ def choose(
 
 def tested(ev: Evaluator, node: ast.expr) -> Any:
     """The value of an expression of which only the truth is asked: operands of `and`, `or` need not be of one kind."""
-    if not isinstance(node, ast.BoolOp):
-        return ev.value(node)
-    with ev.at(node):
-        return _tested(ev, node.values, isinstance(node.op, ast.And))
+    if isinstance(node, ast.BoolOp):
+        with ev.at(node):
+            return _tested(ev, node.values, isinstance(node.op, ast.And))
+    return ev.value(node)
 
 
 def _tested(ev: Evaluator, operands: list[ast.expr], goes_on: bool) -> Any:
@@ -77,7 +77,7 @@ def _tested(ev: Evaluator, operands: list[ast.expr], goes_on: bool) -> Any:
     if isinstance(decided, tf.Tensor):
         ways = [lambda: as_truth(ev, not goes_on), lambda: as_truth(ev, ev.truth(_tested(ev, more, goes_on)))]
         return choose(ev, decided, ways[goes_on], ways[not goes_on], at=first)
-    return _tested(ev, more, goes_on) if decided is goes_on else value
+    return _tested(ev, more, goes_on) if decided is goes_on else decided
 
 
 def as_truth(ev: Evaluator, truth: Any) -> Residual:

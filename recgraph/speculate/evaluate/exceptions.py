@@ -65,12 +65,19 @@ def _try(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
     """The body, its `else` and handlers are a scope, which `finally` follows in any case."""
     try:
         signal = branches.scope(ev, lambda: _handled(ev, node))
-    except (Raised, Closed):
+    except (Raised, Closed) as ending:
+        if isinstance(ending, Closed) and node.finalbody and _is_named(ev, ending.generator):
+            raise ev.refuse(Feature.GENERATOR, "a generator that has a name is left before its end") from None
         left = ev.run(node.finalbody)
         if left is not None:
             return left
         raise
     return ev.run(node.finalbody) or branches.resume(ev, signal)
+
+
+def _is_named(ev: Evaluator, generator: Generator) -> bool:
+    """Whether a name keeps a generator alive, so that it does not end where its consumer leaves it."""
+    return any(value is generator for frame in ev.frames for value in frame.locals.values())
 
 
 def _handled(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
@@ -83,6 +90,10 @@ def _handled(ev: Evaluator, node: ast.Try | ast.TryStar) -> Signal | None:
         if handler is None:
             raise
         error = raised.error
+    except Closed:
+        if any(handler.type is None or matches(GeneratorExit(), ev.value(handler.type)) for handler in node.handlers):
+            raise ev.refuse(Feature.GENERATOR, "a generator catches that it is left before its end") from None
+        raise
     else:
         handler = None
     finally:
@@ -224,7 +235,7 @@ def _of_generator(ev: Evaluator, manager: OfGenerator, items: list[ast.withitem]
         return False
 
     with ev.within(Catching()):
-        manager.generator.drive(ev, take)
+        manager.generator.drive(ev, take, throws=True)
     if not entered:
         raise ev.refuse(Feature.RAISES, "the generator of a context manager does not yield")
     return signals[0]

@@ -15,7 +15,7 @@ from recgraph.speculate.machine.evaluator import Evaluator, rule
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import Frame, Names
 from recgraph.speculate.script.stand_ins import Generator, Iteration, Residual, Rows, is_symbolic
-from recgraph.speculate.values import iterators, objects, state
+from recgraph.speculate.values import containers, iterators, objects, state
 from recgraph.speculate.values.functions import Closure, Super
 
 BINARY: dict[type[ast.operator], Any] = {
@@ -93,6 +93,8 @@ def _chain(ev: Evaluator, left: Any, links: list[tuple[ast.cmpop, ast.expr]], no
     result = _comparison(ev, kind, left, right)
     if not more:
         return result
+    if objects.is_object(result):  # whether its truth is asked twice depends on who asks
+        raise ev.refuse(Feature.OPERATOR, f"a {type(result).__name__} decides in a chain of comparisons")
     decided = ev.decide(result, at=comparator)
     if isinstance(decided, tf.Tensor):
         return branches.choose(ev, decided, lambda: _chain(ev, right, more, node), lambda: result, at=comparator)
@@ -163,9 +165,10 @@ def _dict(ev: Evaluator, node: ast.Dict) -> dict[Any, Any]:
     made: dict[Any, Any] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
-            made.update(ev.opened(ev.value(value)))
+            made.update(containers.mapping(ev, ev.value(value)))
         else:
-            made[_key(ev, ev.value(key))] = ev.value(value)
+            name, held = ev.value(key), ev.value(value)
+            made[_key(ev, name)] = held
     return made
 
 
@@ -203,10 +206,10 @@ def _call(ev: Evaluator, node: ast.Call) -> Any:
     named: dict[str, Any] = {}
     for keyword in node.keywords:
         value = ev.value(keyword.value)
-        if keyword.arg is None:
-            named.update(ev.opened(value))
-        else:
-            named[keyword.arg] = value
+        given = {keyword.arg: value} if keyword.arg is not None else containers.mapping(ev, value)
+        if twice := sorted(given.keys() & named.keys()):
+            raise ev.refuse(Feature.RAISES, f"a call gets several values for {twice[0]}")
+        named.update(given)
     return ev.call(function, arguments, named)
 
 
@@ -323,7 +326,8 @@ def _generated(ev: Evaluator, node: Any, first: Any, element: Callable[[], Any])
     generators, frame = node.generators, _frame(ev, node)
     if not isinstance(first, Generator) or isinstance(node, ast.GeneratorExp):
         with ev.at(generators[0].iter):
-            return _elements(ev, generators, ev.iterator(first), frame, element)
+            members = iterators.alone(ev, first, generators[0].iter)
+            return _elements(ev, generators, members, frame, element)
     with state.held(ev, [], node) as found:
 
         def take(member: Any) -> bool:

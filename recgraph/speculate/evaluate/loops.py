@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -14,7 +15,7 @@ from recgraph import tf_private
 from recgraph.speculate.evaluate import branches
 from recgraph.speculate.evaluate.branches import WAYS, as_truth
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
-from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.passes import connections, ordering, randomness
 from recgraph.speculate.script.assumptions import SamePath
@@ -24,13 +25,14 @@ from recgraph.speculate.script.stand_ins import (
     HELD,
     MISSING,
     Generator,
+    Iteration,
     Missing,
     Residual,
     Rows,
     Unsure,
     is_symbolic,
 )
-from recgraph.speculate.values import lists, merging, objects, state
+from recgraph.speculate.values import iterators, lists, merging, objects, state
 from recgraph.speculate.values.merging import Maybe, Template
 from recgraph.speculate.values.state import WHOLE, ProgramState, Slot
 
@@ -53,7 +55,7 @@ class ConvertedLoop:
         self._block = block or (lambda: ev.run(node.body))
         names = (state.name_of(what, node) for what in ("way", "result", "go", "round"))
         self._way, self._result, self.go, self.counter = names
-        self.slots[self._way], self.slots[self._result] = WAYS[None], DUMMY
+        self.stay()
 
     @property
     def way(self) -> Any:
@@ -105,6 +107,10 @@ class ConvertedLoop:
         self.close()
         return signal
 
+    def stay(self) -> None:
+        """It is assumed that no round has left it."""
+        self.slots[self._way], self.slots[self._result] = WAYS[None], DUMMY
+
     def close(self) -> None:
         """Forgets the names of ours."""
         for name in (self._way, self._result, self.go, self.counter):
@@ -147,7 +153,7 @@ def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
         iterable.drive(ev, lambda member: _taken(loop, member))
     else:
         with ev.at(node.iter):
-            _unrolled(loop, (_binding(loop, member) for member in ev.iterator(iterable)))
+            _unrolled(loop, iterable)
     return loop.finish()
 
 
@@ -165,12 +171,39 @@ def _binding(loop: ConvertedLoop, member: Any) -> Start:
     return lambda: loop.ev.assign(loop.node.target, member)
 
 
-def _unrolled(loop: ConvertedLoop, starts: Iterable[Start]) -> None:
-    for start in starts:
+def _unrolled(loop: ConvertedLoop, iterable: Any) -> None:
+    members = iterators.alone(loop.ev, iterable, loop.node.iter)
+    while loop.left() is not True:
         loop.next()
-        loop.round(start)
-        if loop.left() is True:
+        member = _next(loop, iterable, members)
+        if member is MISSING:
             return
+        loop.round(_binding(loop, member))
+
+
+def _next(loop: ConvertedLoop, iterable: Any, members: Iterator[Any]) -> Any:
+    """The next member, or `MISSING`. Python takes none any more from an iterator once the loop was left.
+
+    Where a tensor decides that, one is taken all the same if nobody can notice; else it is assumed whether it is.
+    """
+    ev, left = loop.ev, loop.left()
+    if isinstance(left, bool) or not isinstance(iterable, Iteration):
+        return next(members, MISSING)
+    place = "members", site_of(ev.frame.syntax, loop.node, "round")
+    goes_on = place in ev.paths and ev.last("round", at=loop.node)
+    if not goes_on:
+        tried = iterators.tried(ev, members)
+        if tried is None and place not in ev.paths:
+            raise Again({place})
+        if tried is not None and (place not in ev.paths or tried[0] is MISSING):
+            return tried[0]
+        assert not isinstance(iterable.members, Rows)
+        iterable.members = itertools.chain(tried or (), iterable.members)
+    ev.follow_last(tf.logical_not(left), "round", at=loop.node)
+    if not goes_on:
+        return MISSING
+    loop.stay()
+    return next(members, MISSING)
 
 
 def run_while(ev: Evaluator, node: ast.While) -> Signal | None:

@@ -1,15 +1,17 @@
 """Statements: assignments, branches, loops, definitions, `match`.
 
-Patterns are tried in their order. A name may be bound even where the pattern does not match in the end.
+Patterns are tried in their order. Names are bound when a whole pattern has matched, before its guard is asked.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import collections
+import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import tensorflow as tf
 
@@ -19,8 +21,8 @@ from recgraph.speculate.evaluate.expressions import IN_PLACE
 from recgraph.speculate.machine.evaluator import Evaluator, Signal, rule, target
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.stand_ins import MISSING, Residual, is_symbolic, is_unknown
-from recgraph.speculate.values import containers, objects
+from recgraph.speculate.script.stand_ins import MISSING, Generator, Iteration, Residual, is_symbolic, is_unknown
+from recgraph.speculate.values import containers, iterators, objects
 from recgraph.speculate.values.functions import Closure
 
 
@@ -93,7 +95,7 @@ def _to_pattern(ev: Evaluator, node: ast.Tuple | ast.List, value: Any) -> None:
     star = next((i for i, part in enumerate(parts) if isinstance(part, ast.Starred)), None)
     needed = count - (star is not None)
     with ev.at(node):
-        values = [MISSING] * count if value is MISSING else ev.members(value)
+        values = [MISSING] * count if value is MISSING else _unpacked(ev, value, count, star is not None)
         if len(values) < needed:
             raise ev.raised(messages.too_few_values(needed, len(values), star is not None))
         if star is not None:
@@ -103,6 +105,20 @@ def _to_pattern(ev: Evaluator, node: ast.Tuple | ast.List, value: Any) -> None:
             raise ev.raised(messages.too_many_values(count))
         for part, member in zip(parts, values, strict=True):
             ev.assign(part.value if isinstance(part, ast.Starred) else part, member)
+
+
+def _unpacked(ev: Evaluator, value: Any, count: int, has_star: bool) -> list[Any]:
+    """The members for a pattern. Of an iterator one more is taken than there are parts, to see that it ends."""
+    if objects.is_object(value):
+        value = ev.begin(value)
+    if has_star or not isinstance(value, Iteration | Generator):
+        return ev.members(value)
+    if isinstance(value, Iteration):
+        return list(itertools.islice(ev.iterator(value), count + 1))
+    found = iterators.first(ev, value, count + 1)
+    if len(found) > count:
+        raise ev.refuse(Feature.RAISES, f"a generator gives more than {count} values")
+    return found
 
 
 @rule(ast.AugAssign)
@@ -148,7 +164,8 @@ def _in_place(ev: Evaluator, function: Any, current: Any, value: Any) -> Any:
             current.extend(members)
         return current
     if isinstance(current, dict | set):
-        target, other = ev.opened(current), ev.opened(value)
+        target = ev.opened(current)
+        other = containers.mapping(ev, value) if isinstance(target, dict) else ev.opened(value)
         if isinstance(current, collections.Counter) and any(map(is_unknown, stand_ins.leaves([target, other]))):
             raise ev.refuse(Feature.CONTAINER, "a Counter with counts that vary is updated by an operator")
         try:
@@ -195,15 +212,29 @@ def _for(ev: Evaluator, node: ast.For) -> Signal | None:
 
 @rule(ast.FunctionDef)
 def _define(ev: Evaluator, node: ast.FunctionDef) -> None:
+    decorators = [ev.value(decorator) for decorator in node.decorator_list]
     made: Any = Closure(ev, node)
-    for decorator in reversed(node.decorator_list):
-        made = ev.call(ev.value(decorator), [made], {})
+    _annotate(ev, node)
+    for decorator in reversed(decorators):
+        made = ev.call(decorator, [made], {})
     ev.bind(node.name, made)
+
+
+def _annotate(ev: Evaluator, node: ast.FunctionDef) -> None:
+    """Annotations are evaluated for what they call; nobody looks at what they give."""
+    if ev.frame.function.__code__.co_flags & __future__.annotations.compiler_flag:
+        return
+    arguments = [a for a in ast.walk(node.args) if isinstance(a, ast.arg)]
+    for annotation in [*(a.annotation for a in arguments), node.returns]:
+        if annotation is not None and any(isinstance(n, ast.Call | ast.NamedExpr) for n in ast.walk(annotation)):
+            ev.value(annotation)
 
 
 # Classes whose only positional pattern is for the subject itself.
 _THEMSELVES: Final = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 _TEXTS: Final = (str, bytes, bytearray)
+# The names of a pattern, with the values that they get if all of it matches.
+Captured: TypeAlias = dict[str, Any]
 
 
 @rule(ast.Match)
@@ -218,7 +249,10 @@ def _cases(ev: Evaluator, cases: list[ast.match_case], subject: Any, node: ast.M
         if isinstance(subject, Residual) and _is_test(first):
             matched = ev.decide(_test(ev, first, subject), at=place)
         else:
-            matched = _matches(ev, first, subject)
+            captured: Captured = {}
+            matched = _matches(ev, first, subject, captured)
+            for name, value in captured.items() if matched else ():
+                ev.bind(name, value)
         if matched is True and case.guard is not None:
             matched, place = ev.decide(ev.value(case.guard), at=case.guard), case.guard
         elif isinstance(matched, tf.Tensor) and case.guard is not None:
@@ -265,29 +299,29 @@ def _test(ev: Evaluator, pattern: ast.pattern, subject: Any) -> Any:
     return any(ev.decided(truth, at=pattern) for truth in truths)
 
 
-def _matches(ev: Evaluator, pattern: ast.pattern, subject: Any) -> bool:
+def _matches(ev: Evaluator, pattern: ast.pattern, subject: Any, names: Captured) -> bool:
     how = _PATTERNS.get(type(pattern))
     if how is None:
         raise ev.refuse(Feature.MATCH, f"a {type(pattern).__name__} pattern")
-    return how(ev, pattern, subject)
+    return how(ev, pattern, subject, names)
 
 
-def _matches_any(ev: Evaluator, pattern: ast.MatchOr, subject: Any) -> bool:
-    return any(_matches(ev, one, subject) for one in pattern.patterns)
+def _matches_any(ev: Evaluator, pattern: ast.MatchOr, subject: Any, names: Captured) -> bool:
+    return any(_matches(ev, one, subject, names) for one in pattern.patterns)
 
 
-def _matches_and_binds(ev: Evaluator, pattern: ast.MatchAs, subject: Any) -> bool:
-    matched = pattern.pattern is None or _matches(ev, pattern.pattern, subject)
+def _matches_and_binds(ev: Evaluator, pattern: ast.MatchAs, subject: Any, names: Captured) -> bool:
+    matched = pattern.pattern is None or _matches(ev, pattern.pattern, subject, names)
     if matched and pattern.name:
-        ev.bind(pattern.name, subject)
+        names[pattern.name] = subject
     return matched
 
 
-def _matches_value(ev: Evaluator, pattern: ast.pattern, subject: Any) -> bool:
+def _matches_value(ev: Evaluator, pattern: ast.pattern, subject: Any, names: Captured) -> bool:
     return ev.decided(_test(ev, pattern, subject), at=_place(pattern))
 
 
-def _matches_sequence(ev: Evaluator, pattern: ast.MatchSequence, subject: Any) -> bool:
+def _matches_sequence(ev: Evaluator, pattern: ast.MatchSequence, subject: Any, names: Captured) -> bool:
     kind = ev.type_of(subject)
     if issubclass(kind, _TEXTS) or not issubclass(kind, Sequence):
         return False
@@ -297,7 +331,7 @@ def _matches_sequence(ev: Evaluator, pattern: ast.MatchSequence, subject: Any) -
     stars = [i for i, p in enumerate(pattern.patterns) if isinstance(p, ast.MatchStar)]
     if not stars:
         return len(members) == len(pattern.patterns) and all(
-            _matches(ev, p, m) for p, m in zip(pattern.patterns, members, strict=True)
+            _matches(ev, p, m, names) for p, m in zip(pattern.patterns, members, strict=True)
         )
     star, after = stars[0], len(pattern.patterns) - stars[0] - 1
     if len(members) < star + after:
@@ -305,13 +339,13 @@ def _matches_sequence(ev: Evaluator, pattern: ast.MatchSequence, subject: Any) -
     end = len(members) - after
     whole = pattern.patterns[star]
     if isinstance(whole, ast.MatchStar) and whole.name:
-        ev.bind(whole.name, members[star:end])
+        names[whole.name] = members[star:end]
     pairs = [*zip(pattern.patterns[:star], members[:star], strict=True)]
     pairs += zip(pattern.patterns[star + 1 :], members[end:], strict=True)
-    return all(_matches(ev, p, m) for p, m in pairs)
+    return all(_matches(ev, p, m, names) for p, m in pairs)
 
 
-def _matches_mapping(ev: Evaluator, pattern: ast.MatchMapping, subject: Any) -> bool:
+def _matches_mapping(ev: Evaluator, pattern: ast.MatchMapping, subject: Any, names: Captured) -> bool:
     kind = ev.type_of(subject)
     if not issubclass(kind, Mapping):
         return False
@@ -322,12 +356,12 @@ def _matches_mapping(ev: Evaluator, pattern: ast.MatchMapping, subject: Any) -> 
         return False
     if pattern.rest:
         members = dict(ev.opened(subject))
-        ev.bind(pattern.rest, {k: v for k, v in members.items() if k not in keys})
+        names[pattern.rest] = {k: v for k, v in members.items() if k not in keys}
     values = [ev.item(subject, key) for key in keys]
-    return all(_matches(ev, p, v) for p, v in zip(pattern.patterns, values, strict=True))
+    return all(_matches(ev, p, v, names) for p, v in zip(pattern.patterns, values, strict=True))
 
 
-def _matches_class(ev: Evaluator, pattern: ast.MatchClass, subject: Any) -> bool:
+def _matches_class(ev: Evaluator, pattern: ast.MatchClass, subject: Any, names: Captured) -> bool:
     kind = ev.value(pattern.cls)
     is_tensor = is_symbolic(subject) and issubclass(ev.heap.eager_tensor_type, kind)
     if not is_tensor and not objects.is_instance(ev, subject, kind):
@@ -339,19 +373,19 @@ def _matches_class(ev: Evaluator, pattern: ast.MatchClass, subject: Any) -> bool
         several = "" if allowed == 1 else "s"
         text = f"{kind.__name__}() accepts {allowed} positional sub-pattern{several} ({given} given)"
         raise ev.raised(TypeError(text))
-    if is_itself and given and not _matches(ev, pattern.patterns[0], subject):
+    if is_itself and given and not _matches(ev, pattern.patterns[0], subject, names):
         return False
-    names = [*(() if is_itself else places or ())[:given], *pattern.kwd_attrs]
+    asked = [*(() if is_itself else places or ())[:given], *pattern.kwd_attrs]
     patterns = [*(() if is_itself else pattern.patterns), *pattern.kwd_patterns]
     values = []
-    for name in names:
+    for name in asked:
         values.append(objects.read_or(ev, subject, name, MISSING))
         if values[-1] is MISSING:
             return False
-    return all(_matches(ev, p, v) for p, v in zip(patterns, values, strict=True))
+    return all(_matches(ev, p, v, names) for p, v in zip(patterns, values, strict=True))
 
 
-_PATTERNS: Final[dict[type[ast.pattern], Callable[[Evaluator, Any, Any], bool]]] = {
+_PATTERNS: Final[dict[type[ast.pattern], Callable[[Evaluator, Any, Any, Captured], bool]]] = {
     ast.MatchAs: _matches_and_binds,
     ast.MatchOr: _matches_any,
     ast.MatchSingleton: _matches_value,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -18,8 +19,9 @@ from recgraph.speculate.evaluate import branches
 from recgraph.speculate.library import SPECIAL, Arguments, Special, draws, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
-from recgraph.speculate.script.stand_ins import HELD, Generator, Iteration, Residual, Rows, is_symbolic
-from recgraph.speculate.values import iterators, lists, objects, state
+from recgraph.speculate.script.contexts import Fork
+from recgraph.speculate.script.stand_ins import HELD, MISSING, Generator, Iteration, Residual, Rows, is_symbolic
+from recgraph.speculate.values import iterators, lists, objects
 from recgraph.speculate.values.state import ProgramState
 
 
@@ -32,7 +34,7 @@ def _lazily(function: Callable[..., Any]) -> Special:
             if known.get("strict"):
                 lists.assume(ev, _are_equally_long(rows), "the arguments of zip() have the same length")
             return iterators.made(ev, _side_by_side(rows))
-        columns = [ev.iterator(a) for a in arguments]
+        columns = [iterators.argument(ev, a) for a in arguments]
         return iterators.made(ev, _guarded(ev, function(*columns, **known)))
 
     return convert
@@ -56,10 +58,12 @@ def _columns(ev: Evaluator, values: Arguments) -> list[Rows] | None:
     columns = [ev.rows(value) for value in values]
     if all(column is None or column.begins for column in columns):
         return None
+
+    def listed(value: Any) -> Rows:
+        return lists.rows(ev, iterators.collected(ev, iterators.argument(ev, value)))
+
     pairs = zip(columns, values, strict=True)
-    return [
-        lists.rows(ev, iterators.collected(ev, ev.iterator(v))) if column is None else column for column, v in pairs
-    ]
+    return [listed(value) if column is None else column for column, value in pairs]
 
 
 def _side_by_side(columns: list[Rows]) -> Rows:
@@ -77,7 +81,7 @@ SPECIAL.update({f: _lazily(f) for f in (
     zip, itertools.chain, itertools.pairwise, itertools.product, itertools.zip_longest,
 )})  # fmt: skip
 SPECIAL[itertools.chain.from_iterable] = lambda ev, arguments, named: iterators.made(
-    ev, (member for part in ev.iterator(arguments[0]) for member in ev.iterator(part))
+    ev, (member for part in iterators.argument(ev, arguments[0]) for member in ev.iterator(part))
 )
 
 
@@ -86,7 +90,7 @@ def _of_one(function: Callable[..., Any]) -> Special:
 
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
         numbers = [ev.concrete(a) for a in arguments[1:]]
-        return iterators.made(ev, _guarded(ev, function(ev.iterator(arguments[0]), *numbers)))
+        return iterators.made(ev, _guarded(ev, function(iterators.argument(ev, arguments[0]), *numbers)))
 
     return convert
 
@@ -106,7 +110,7 @@ def _enumerate(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> It
             return Residual("", tensor=first + i, late=True, limit=HELD), rows.row(i)[0]
 
         return iterators.made(ev, dataclasses.replace(rows, row=numbered))
-    members = ev.iterator(arguments[0])
+    members = iterators.argument(ev, arguments[0])
     return iterators.made(ev, zip(_counted(ev, start, 1), members, strict=False))
 
 
@@ -130,13 +134,15 @@ def _repeat(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Itera
     return iterators.made(ev, itertools.repeat(arguments[0], *times))
 
 
-SPECIAL[itertools.cycle] = lambda ev, arguments, named: iterators.made(ev, itertools.cycle(ev.iterator(arguments[0])))
+SPECIAL[itertools.cycle] = lambda ev, arguments, named: iterators.made(
+    ev, itertools.cycle(iterators.argument(ev, arguments[0]))
+)
 
 
 @special(itertools.accumulate)
 def _accumulate(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
     function = named.get("func", [*arguments, operator.add][1] if len(arguments) > 1 else operator.add)
-    members = ev.iterator(arguments[0])
+    members = iterators.argument(ev, arguments[0])
     if named.get("initial") is not None:
         members = itertools.chain([named["initial"]], members)
     return iterators.made(ev, itertools.accumulate(members, _caller(ev, function or operator.add)))
@@ -155,7 +161,7 @@ def _choosing(function: Callable[..., Any]) -> Special:
 
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
         asked = bool if arguments[0] is None else arguments[0]
-        return iterators.made(ev, function(_chooser(ev, asked), ev.iterator(arguments[1])))
+        return iterators.made(ev, function(_chooser(ev, asked), iterators.argument(ev, arguments[1])))
 
     return convert
 
@@ -165,7 +171,7 @@ SPECIAL.update({f: _choosing(f) for f in (filter, itertools.filterfalse, itertoo
 
 @special(itertools.compress)
 def _compress(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
-    pairs = zip(*(ev.iterator(a) for a in arguments), strict=False)
+    pairs = zip(*(iterators.argument(ev, a) for a in arguments), strict=False)
     return iterators.made(ev, (member for member, wanted in pairs if ev.decided(wanted)))
 
 
@@ -174,35 +180,33 @@ def _map(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteratio
     if (rows := _rows(ev, arguments[1:])) is not None:
         call = _caller(ev, arguments[0])
         return iterators.made(ev, dataclasses.replace(rows, row=lambda i: call(*rows.row(i))))
-    columns = [ev.iterator(a) for a in arguments[1:]]
+    columns = [iterators.argument(ev, a) for a in arguments[1:]]
     return iterators.made(ev, map(_caller(ev, arguments[0]), *columns))
 
 
 @special(itertools.starmap)
 def _starmap(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
-    rows = (iterators.collected(ev, ev.iterator(row)) for row in ev.iterator(arguments[1]))
+    rows = (iterators.collected(ev, ev.iterator(row)) for row in iterators.argument(ev, arguments[1]))
     return iterators.made(ev, itertools.starmap(_caller(ev, arguments[0]), rows))
 
 
 @special(itertools.groupby)
 def _groupby(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iteration:
-    """The groups have all their members at once: keys are asked for a little earlier than eagerly."""
     key = named.get("key", [*arguments, None][1] if len(arguments) > 1 else None)
-    rows: list[tuple[Any, list[Any]]] = []
-    for member in ev.iterator(arguments[0]):
+
+    def known(member: Any) -> Any:
         found = ev.concrete(member if key is None else ev.call(key, [member], {}))
         if is_symbolic(found):
             raise ev.refuse(Feature.KEY_FUNCTION, "tensors are used as keys")
-        if rows and rows[-1][0] == found:
-            rows[-1][1].append(member)
-        else:
-            rows.append((found, [member]))
-    return iterators.made(ev, [(found, iterators.made(ev, group)) for found, group in rows])
+        return found
+
+    groups = itertools.groupby(iterators.argument(ev, arguments[0]), known)
+    return iterators.made(ev, ((found, iterators.made(ev, group)) for found, group in groups))
 
 
 @special(functools.reduce)
 def _reduce(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
-    members = itertools.chain(arguments[2:], ev.iterator(arguments[1]))
+    members = itertools.chain(arguments[2:], iterators.argument(ev, arguments[1]))
     for first in members:
         return functools.reduce(_caller(ev, arguments[0]), members, first)
     raise ev.raised(TypeError("reduce() of empty iterable with no initial value"))
@@ -218,7 +222,7 @@ def _iter(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Iterati
         raise ev.raised(error)
     if (rows := _rows(ev, arguments)) is not None:
         return iterators.made(ev, dataclasses.replace(rows, row=lambda i: rows.row(i)[0]))
-    return iterators.made(ev, ev.iterator(arguments[0]))
+    return iterators.made(ev, iterators.argument(ev, arguments[0]))
 
 
 @special(builtins.next)
@@ -233,7 +237,7 @@ def _next(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         return draws.take(ev, owner)
     if not isinstance(owner, Iteration):
         raise ev.refuse(Feature.ITERATOR, f"next() of a {type(owner).__name__}")
-    for member in ev.iterator(arguments[0]):
+    for member in iterators.argument(ev, arguments[0]):
         return member
     if len(arguments) > 1:
         return arguments[1]
@@ -242,16 +246,10 @@ def _next(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
 
 def _first(ev: Evaluator, generator: Generator, default: Arguments) -> Any:
     """The first member of a generator that nobody else has."""
-    with state.held(ev, [], ev.here) as found:
-
-        def take(member: Any) -> bool:
-            found.append(member)
-            return True
-
-        generator.drive(ev, take)
-        if not found and not default:
-            raise ev.raised(StopIteration())
-        return [*found, *default][0]
+    found = iterators.first(ev, generator, 1)
+    if not found and not default:
+        raise ev.raised(StopIteration())
+    return [*found, *default][0]
 
 
 @special(builtins.reversed)
@@ -261,7 +259,7 @@ def _reversed(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Ite
         return _iter(ev, [ev.call(own, [arguments[0]], {})], {})
     if (rows := _rows(ev, arguments)) is not None:
         return iterators.made(ev, dataclasses.replace(rows, row=lambda i: rows.row(rows.count - 1 - i)[0]))
-    return iterators.made(ev, iterators.collected(ev, ev.iterator(arguments[0]))[::-1])
+    return iterators.made(ev, iterators.collected(ev, iterators.argument(ev, arguments[0]))[::-1])
 
 
 def _quantifier(wanted: bool) -> Special:
@@ -269,7 +267,7 @@ def _quantifier(wanted: bool) -> Special:
 
     def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
         place = ("members", ev.place_of())
-        members = ev.iterator(arguments[0])
+        members = iterators.argument(ev, arguments[0])
         if place in ev.paths:
             return _one_by_one(ev, members, wanted)
         return _together(ev, members, wanted, place)
@@ -286,7 +284,12 @@ def _together(ev: Evaluator, members: Iterator[Any], wanted: bool, place: Any) -
     truths: list[tf.Tensor] = []
     before: tuple[ProgramState, int] | None = None
     try:
-        for member in members:
+        while True:
+            with ev.within(Fork()) if before else contextlib.nullcontext():
+                member = next(members, MISSING)
+            if member is MISSING:
+                decided = not wanted
+                break
             decided = ev.decide(member)
             if decided is wanted:
                 truths += [tf.constant(wanted)] if truths else []
@@ -294,25 +297,16 @@ def _together(ev: Evaluator, members: Iterator[Any], wanted: bool, place: Any) -
             if isinstance(decided, tf.Tensor):
                 truths.append(decided)
                 before = before or (ProgramState(ev), ev.graph.draws)
-        else:
-            decided = not wanted
-    except Raised:
+    except (Inconvertible, Raised):
         if before is not None:
             raise Again({place}) from None
         raise
     if before is None:
         return decided
-    if _has_changed(ev, *before):
+    if iterators.has_changed(ev, *before):
         raise Again({place})
     reduce = tf.reduce_any if wanted else tf.reduce_all
     return Residual("", tensor=reduce(tf.stack(truths)), late=True)
-
-
-def _has_changed(ev: Evaluator, before: ProgramState, draws: int) -> bool:
-    try:
-        return ev.graph.draws != draws or bool(before.changes())
-    except Inconvertible:  # what could not be merged after a branch
-        return True
 
 
 def _one_by_one(ev: Evaluator, members: Iterator[Any], wanted: bool) -> Any:

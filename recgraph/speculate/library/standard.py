@@ -28,7 +28,7 @@ from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import SameDecision, SameObject
 from recgraph.speculate.script.stand_ins import MISSING, LateCall, Residual, is_symbolic
-from recgraph.speculate.values import objects, texts
+from recgraph.speculate.values import containers, objects, texts
 from recgraph.speculate.values.functions import Super
 
 _IMMUTABLE = (int, float, complex, str, bytes, bool, tuple, frozenset, range)
@@ -190,7 +190,7 @@ def _items(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> dict[A
     """What `dict` makes of its arguments."""
     made: dict[Any, Any] = {}
     for given in arguments:
-        whole = ev.opened(given)
+        whole = containers.mapping(ev, given) if containers.is_mapping(ev, given) else ev.opened(given)
         if isinstance(whole, dict):
             made.update(whole)
             continue

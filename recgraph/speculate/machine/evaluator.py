@@ -347,11 +347,20 @@ class Evaluator(abc.ABC):
 
     def of_class(self, kind: type, name: str) -> Any:
         """What a class has under a name, unbound, None if it has nothing; it is assumed to stay so."""
+        self.check_not_given(kind, name)
         return heap.of_class(self.script, kind, name, self.where())
 
     def own(self, kind: type, name: str) -> Any:
         """What a class itself has under a name; it is assumed to stay so."""
+        self.check_not_given(kind, name)
         return heap.own(self.script, kind, name, self.where())
+
+    def check_not_given(self, kind: type, name: str) -> None:
+        """That the call itself has not put into a class what Python would find there now."""
+        if any(heap.slot_of(base, name) in self.heap.shadow for base in kind.__mro__):
+            raise self.refuse(
+                Feature.CLASS_ATTRIBUTE, f"the call sets {name} of a class, and Python looks for it there"
+            )
 
     # Decisions.
 
@@ -384,15 +393,18 @@ class Evaluator(abc.ABC):
         Raises:
             Inconvertible: no call was seen here.
         """
-        site, occurrence = self.place_of(what, at)
-        seen = self.profile.seen(site, occurrence)
-        last = seen.last
-        if what != "truth" and seen.call < self.profile.calls:
-            last = False  # the last call has left before
+        last = self.last(what, at)
         if last is None or self.inside(CalledBack):
             raise self.refuse(Feature.PATH, "a tensor decides here, and only one of the two ways can be converted", at)
         with self.at(at):
-            return self._follow(SamePath, truth, bool(last), (site, occurrence))
+            return self._follow(SamePath, truth, last, self.place_of(what, at))
+
+    def last(self, what: str = "truth", at: ast.AST | None = None) -> bool | None:
+        """Where the last eager call has gone at a node; None if no call was seen there."""
+        seen = self.profile.seen(*self.place_of(what, at))
+        if what != "truth" and seen.call < self.profile.calls:
+            return False  # the last call has left before
+        return None if seen.last is None else bool(seen.last)
 
     def _follow(self, kind: type[Assumption], truth: tf.Tensor, expected: bool, site: Any) -> bool:
         condition = truth if expected else tf.logical_not(truth)

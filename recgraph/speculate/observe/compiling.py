@@ -17,6 +17,12 @@ _HOOK = "recgraph: the hook"
 LOOKING = frozenset({"locals", "vars", "dir", "eval", "exec"})
 
 
+def looks_around(code: types.CodeType) -> bool:
+    """Whether a function, or one that it makes, may look at the names around it."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return bool(LOOKING & set(code.co_names)) or any(map(looks_around, inner))
+
+
 def hooked(method: str, *arguments: ast.expr) -> ast.Call:
     """A call of a method of the hook."""
     return ast.Call(ast.Attribute(ast.Constant(_HOOK), method, ast.Load()), list(arguments), [])

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from recgraph.cpython.parsing import copied
 from recgraph.speculate.observe.bindings import Bindings, captured, may_catch, mentioned, stored
-from recgraph.speculate.observe.compiling import LOOKING, compiled, hooked, named_as, with_hook
+from recgraph.speculate.observe.compiling import compiled, hooked, looks_around, named_as, with_hook
 from recgraph.speculate.observe.syntax import Syntax, names_of, names_of_block, parameters_of
 
 # The names that parts, and how they ended, have in the function.
@@ -40,7 +40,7 @@ _WORK: Final = (ast.Call, ast.BinOp, ast.AugAssign)
 
 def may_be_cut(code: types.CodeType) -> bool:
     """Whether a function may be taken apart: it runs to its end when it is called, and does not look at its names."""
-    return not (code.co_flags & _SUSPENDED or LOOKING & set(code.co_names))
+    return not (code.co_flags & _SUSPENDED or looks_around(code))
 
 
 class Cutter:
@@ -152,7 +152,9 @@ class Cutter:
         inside, bound = mentioned(run), names_of_block(run).bound & self.names.bound
         flow = Bindings()
         flow.block(run, more)
-        own = {v for v in bound if inside[v] == self._all[v] and not (in_loop and v in flow.exposed)}
+        # A function that outlives a round sees what the next one sets.
+        kept = flow.exposed | captured(run) if in_loop else frozenset()
+        own = {v for v in bound if inside[v] == self._all[v] and v not in kept}
         self._shared |= bound - own - parameters_of(self.syntax.node)
         certain = (self._flow.before.get(getattr(first, "site", -1), frozenset()) | more) - self._lost
         held = (captured(run) - parameters_of(self.syntax.node)) | self._rebound  # functions inside see and set them

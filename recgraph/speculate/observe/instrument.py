@@ -17,7 +17,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.cpython.parsing import copied
 from recgraph.speculate.observe import known
-from recgraph.speculate.observe.compiling import LOOKING, compiled, hooked, with_code
+from recgraph.speculate.observe.compiling import compiled, hooked, looks_around, with_code
 from recgraph.speculate.observe.cutting import Cutter, with_parts
 from recgraph.speculate.observe.known import is_a
 from recgraph.speculate.observe.profile import Profile
@@ -25,6 +25,8 @@ from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.observe.syntax import Syntax, part_of, site_of, syntax_of
 
 EagerTensor = tf_private.EagerTensor
+# Names of our own for the parts of an augmented assignment.
+_KEPT = ("recgraph_owner", "recgraph_index", "recgraph_value")
 # Whose truth may be asked for without running any code of the program's.
 _OF_PYTHON = (bool, int, float, str, list, dict, tuple, type(None))
 
@@ -186,7 +188,7 @@ _DECIDING: dict[Any, Any] = {tf.cond: _seen_cond, tf.switch_case: _seen_case}
 
 def _instrumented(syntax: Syntax, code: types.CodeType, observer: Observer) -> types.CodeType | None:
     """The code that observes; None for generators and coroutines, which are left alone."""
-    if code.co_flags & (0x20 | 0x80 | 0x200) or LOOKING & set(code.co_names):
+    if code.co_flags & (0x20 | 0x80 | 0x200) or looks_around(code):
         return None
     cutter = Cutter(syntax)
     node = _Observing(syntax, cutter).visit(copied(syntax.node))
@@ -272,7 +274,7 @@ class _Observing(ast.NodeTransformer):
     def _truth(self, test: ast.expr) -> ast.expr:
         """The truth of a test, which is a site beside that of its value."""
         site = self._site(test, "truth")
-        truth = ast.Call(ast.Name("bool", ast.Load()), [self.visit(test)], [])
+        truth = ast.IfExp(self.visit(test), ast.Constant(True), ast.Constant(False))  # Python asks each operand once
         return ast.copy_location(hooked("see", site, truth), test)
 
     def _tested(self, node: Any) -> Any:
@@ -315,12 +317,17 @@ class _Observing(ast.NodeTransformer):
         if rounds is None:
             return self._loop(node)
         name = f"recgraph_iterable_{self.site_number(node)}"
-        held = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], node.iter), node)
+        # In a list, out of which the loop takes it: nothing but the loop keeps an iterator alive.
+        kept = ast.Assign([ast.Name(name, ast.Store())], ast.List([node.iter], ast.Load()))
+        held = ast.copy_location(kept, node)
         for loop in (node, rounds):
-            loop.iter = ast.copy_location(ast.Name(name, ast.Load()), node)
+            taken = ast.Call(ast.Attribute(ast.Name(name, ast.Load()), "pop", ast.Load()), [], [])
+            loop.iter = ast.copy_location(taken, node)
         place: Any = self.syntax.key
-        test = hooked("takes_rounds", ast.Constant(place), ast.Constant(self.site_number(node)), node.iter)
-        return [held, ast.copy_location(ast.If(test, [rounds], self._loop(node)), node)]
+        iterable = ast.Subscript(ast.Name(name, ast.Load()), ast.Constant(0), ast.Load())
+        test = hooked("takes_rounds", ast.Constant(place), ast.Constant(self.site_number(node)), iterable)
+        forget = ast.copy_location(ast.Delete([ast.Name(name, ast.Del())]), node)
+        return [held, ast.copy_location(ast.If(test, [rounds], self._loop(node)), node), forget]
 
     def _loop(self, node: Any) -> list[ast.stmt]:
         """Each round is seen, and the end."""
@@ -358,6 +365,8 @@ class _Observing(ast.NodeTransformer):
         name = "recgraph_value"
         steps.append(ast.AugAssign(ast.Name(name, ast.Store()), node.op, node.value))
         steps.append(ast.Assign([target], ast.Name(name, ast.Load())))
+        kept = {n.id for step in steps for n in ast.walk(step) if isinstance(n, ast.Name) and n.id in _KEPT}
+        steps.append(ast.Delete([ast.Name(name, ast.Del()) for name in sorted(kept)]))
         return [ast.copy_location(step, node) for step in steps]
 
     def _kept(self, what: str, value: ast.expr, steps: list[ast.stmt]) -> ast.expr:

@@ -174,11 +174,12 @@ class Profile:
         if getattr(self._now, "reached", None) is None:
             return
         active = self._now.active.setdefault(place, [])
+        given = {name: id(value) for name, value in arguments.items()}  # the callee may let go of them
         if active:
             around = active[-1]
-            differing = {name for name, value in arguments.items() if value is not around.get(name)}
+            differing = {name for name, value in given.items() if value != around.get(name)}
             self.varying.setdefault(place, set()).update(differing)
-        active.append(arguments)
+        active.append(given)
 
     def leave(self, place: Hashable) -> None:
         """It has ended."""

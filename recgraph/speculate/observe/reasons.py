@@ -28,6 +28,7 @@ class Feature(enum.StrEnum):
     CACHE = "cache", "cache functions of numbers and strings that only compute"
     CALLEE = "callee", "call the function that is wrapped"
     CLASS = "class", "define the class outside of the function"
+    CLASS_ATTRIBUTE = "class attribute", "set methods and properties of classes outside of the function"
     CONTAINER = "container", "go through it by its members, one by one"
     COPY = "copy", "copy lists, dicts and plain objects; give other classes a method that makes a new object"
     COROUTINE = "coroutine", "call it outside of the function"

@@ -34,7 +34,7 @@ from recgraph.speculate.script.heap import ALIASES
 from recgraph.speculate.script.script import Script
 from recgraph.speculate.values import functions, later
 from recgraph.speculate.values.attributes import Namespace
-from recgraph.speculate.values.containers import Dataset, Known, Object
+from recgraph.speculate.values.containers import Dataset, Known, Object, Valued
 from recgraph.speculate.values.functions import Class, FunctionKind, Made, SuperKind, assume_code, enter
 from recgraph.speculate.values.iterators import GraphRows, Iterating, Suspended
 from recgraph.speculate.values.later import Later
@@ -199,7 +199,7 @@ class Conversion(Evaluator):
 
     kinds = (
         Later, Tensor, Composite, Variable, Made, Shape, Row, GraphRows, Iterating, Suspended, Namespace, SuperKind,
-        Class, FunctionKind, Dataset, Object, Known,
+        Class, FunctionKind, Dataset, Object, Valued, Known,
     )  # fmt: skip
 
     python = later.python

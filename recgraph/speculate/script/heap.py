@@ -434,7 +434,7 @@ class Heap:
         check_plain(container, where)
         if id(container) in self.opened:
             return _current(self.opened[id(container)], index, where)
-        name, key = self.names[id(container)], ("item", id(container), index)
+        name, key = self.names[id(container)], item_of(container, index)
         if key in self.shadow:
             return self.shadow[key]
         more = self.appended.get(id(container))
@@ -470,7 +470,7 @@ class Heap:
                 _put(self.opened[id(container)], index, value)
                 return
             target = f"{self.names[id(container)]}[{self.literal(index)}]"
-            self.write(("item", id(container), index), target, value, container.get(index, MISSING), where)
+            self.write(item_of(container, index), target, value, container.get(index, MISSING), where)
         else:
             raise Inconvertible(Feature.CONTAINER, f"items of a {type(container).__name__} are assigned", where)
 
@@ -495,6 +495,8 @@ class Heap:
 
     def open(self, container: Any, where: str) -> Any:
         """A container that was there before as a working copy with all its members."""
+        if is_namespace(container):
+            raise Inconvertible(Feature.NAMESPACE, "the names of a module are taken as a whole", where)
         self.unsealed(container, where)
         check_plain(container, where)
         if id(container) in self.opened:
@@ -565,6 +567,23 @@ class Heap:
                 opened.pop(slot[2], None)
             else:
                 opened[slot[2]] = value
+
+
+def slot_of(owner: Any, name: str) -> tuple[Any, ...]:
+    """The key of an attribute; that of a module is a global, too."""
+    if isinstance(owner, types.ModuleType):
+        return "global", id(vars(owner)), name
+    return "attribute", id(owner), name
+
+
+def item_of(container: Any, index: Any) -> tuple[Any, ...]:
+    """The key of an item; that of the names of a module is a global, too."""
+    return "global" if is_namespace(container) else "item", id(container), index
+
+
+def is_namespace(container: Any) -> bool:
+    """Whether a dict has the names of a module."""
+    return type(container) is dict and "__builtins__" in container
 
 
 def are_apart(told: Sequence[Any], others: Sequence[Any]) -> bool:

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate.observe.known import is_a
-from recgraph.speculate.observe.reasons import Feature, Inconvertible
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame
 
 
@@ -190,10 +190,11 @@ class Iteration(StandIn):
     Args:
         members: what is left of it; rows, where only the graph knows how many there are.
         forks: how many branches and loops of tensors were around us when it was made.
+        node: the expression that made it.
     """
 
-    def __init__(self, members: Iterator[Any] | Rows, forks: int) -> None:
-        self.members, self.forks = members, forks
+    def __init__(self, members: Iterator[Any] | Rows, forks: int, node: Any = None) -> None:
+        self.members, self.forks, self.node = members, forks, node
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -327,7 +328,15 @@ Taker: TypeAlias = Callable[[Any], bool]
 
 
 class Closed(Exception):
-    """The consumer of a generator wants no more: `GeneratorExit`."""
+    """The consumer of a generator wants no more: `GeneratorExit`.
+
+    Args:
+        generator: that ends.
+        error: what the consumer has raised, which the generator does not see.
+    """
+
+    def __init__(self, generator: Generator, error: Raised | None = None) -> None:
+        self.generator, self.error = generator, error
 
 
 class Generator(StandIn):
@@ -341,8 +350,14 @@ class Generator(StandIn):
     def __init__(self, start: Callable[[], Any], frame: Frame) -> None:
         self.start, self.frame, self.is_used = start, frame, False
 
-    def drive(self, ev: Any, take: Taker) -> Any:
-        """Runs the body and gives each member to the consumer, whose frame is the one we are in."""
+    def drive(self, ev: Any, take: Taker, throws: bool = False) -> Any:
+        """Runs the body and gives each member to the consumer, whose frame is the one we are in.
+
+        Args:
+            ev: the conversion.
+            take: the consumer.
+            throws: whether the generator gets what the consumer raises.
+        """
         if self.is_used:
             raise ev.refuse(Feature.GENERATOR, "a generator is used a second time")
         self.is_used = True
@@ -353,6 +368,10 @@ class Generator(StandIn):
             try:
                 with ev.at(here):
                     stops = take(member)
+            except Raised as raised:
+                if throws:
+                    raise
+                raise Closed(self, raised) from None
             finally:
                 ev.frames.pop()
             if stops and ev.contexts.forks != forks:
@@ -360,12 +379,16 @@ class Generator(StandIn):
             if stops and tf.compat.v1.get_default_graph() is not graph:  # what was taken belongs to a round of the loop
                 raise ev.refuse(Feature.GENERATOR, "a generator ends inside a loop of the graph")
             if stops:
-                raise Closed
+                raise Closed(self)
 
         self.frame.taker = taken
         try:
             return self.start()
-        except Closed:
+        except Closed as closed:
+            if closed.generator is not self:
+                raise
+            if closed.error is not None:
+                raise closed.error from None
             return None
 
 

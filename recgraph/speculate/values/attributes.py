@@ -22,10 +22,12 @@ from recgraph.speculate.observe.profile import Seen
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.script.assumptions import Presence, SameKeys, SameObject
 from recgraph.speculate.script.draws import GENERATORS
+from recgraph.speculate.script.heap import slot_of
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     MISSING,
     Giving,
+    MadeFunction,
     Missing,
     OwnersMethod,
     Residual,
@@ -39,6 +41,8 @@ _ABSENT = object()
 # What programs replace in a library's module.
 _STREAMS = ("stdin", "stdout", "stderr")
 _OF_EXCEPTIONS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+# What programs reach by no path, and may all the same give attributes.
+_CONSTANTS = (type, types.ModuleType, types.FunctionType, enum.Enum)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
 
 
@@ -48,26 +52,30 @@ class Attributes(Kind):
     def get(self, name: str) -> Any:
         """By Python's rules: of what the user's classes define, of what was there before, of what the call has set."""
         ev, owner = self.ev, self.it
-        if isinstance(owner, tuple) and name in getattr(owner, "_fields", ()):
+        if isinstance(owner, tuple) and name in getattr(owner, "_fields", ()) and not _is_asked_first(owner, name):
             return ev.item(owner, owner._fields.index(name))  # type: ignore[attr-defined]
         if is_native(owner):
             return _native(ev, owner, name)
-        held = ev.heap.shadow.get(("attribute", id(owner), name), _ABSENT)
-        if held is _ABSENT:
+        held = ev.heap.shadow.get(slot_of(owner, name), _ABSENT)
+        if held is _ABSENT or (not isinstance(owner, type | types.ModuleType) and _is_asked_first(owner, name)):
             return _of_object(ev, owner, name)
-        if isinstance(held, Missing):
+        if not isinstance(held, Missing):
+            return held
+        if isinstance(owner, type | types.ModuleType) or objects.slots_of(type(owner)):
             raise _no_attribute(ev, owner, name)
-        return held
+        return _of_object(ev, owner, name)  # what its class has is seen again
 
     def has(self, name: str) -> bool:
         """Assumed to stay so; where a method of the user's may run, it is found by reading the attribute."""
         ev, owner = self.ev, self.it
-        key = ("attribute", id(owner), name)
-        if key in ev.heap.shadow:
-            return ev.heap.shadow[key] is not MISSING
-        if runs_something(ev, owner, name):
+        key = slot_of(owner, name)
+        if ev.heap.shadow.get(key, MISSING) is not MISSING:
+            return True
+        if key in ev.heap.shadow or runs_something(ev, owner, name):
             return objects.read_or(ev, owner, name, MISSING) is not MISSING
         found, held = hasattr(owner, name), ev.heap.name_of(owner)
+        if held is None and isinstance(owner, _CONSTANTS) and not ev.heap.is_made(owner):
+            held = ev.script.constant(owner)
         if held is not None:
             ev.script.assume(f"hasattr({held}, {name!r}) is {found}", ev.noted(Presence, f".{name}"))
         return found
@@ -98,6 +106,26 @@ class Attributes(Kind):
                 Feature.FRAMEWORK, f"an attribute of a {kind.__name__} is assigned, which its library may read"
             )
         put_plainly(ev, owner, name, value)
+
+
+def _is_asked_first(owner: Any, name: str) -> bool:
+    """Whether a class has a property or a descriptor of the program's, which hides what its objects hold."""
+    found = inspect.getattr_static(type(owner), name, None)
+    is_own = known.is_users_type(type(found)) and any(hasattr(type(found), n) for n in ("__set__", "__delete__"))
+    return isinstance(found, property) or is_own
+
+
+def _holds(ev: Evaluator, owner: Any, name: str) -> bool:
+    """Whether an object itself has an attribute by now."""
+    held = ev.heap.shadow.get(slot_of(owner, name), _ABSENT)
+    return name in getattr(owner, "__dict__", {}) if held is _ABSENT else held is not MISSING
+
+
+def _assume_not_held(ev: Evaluator, owner: Any, name: str, what: str) -> None:
+    """That an object itself has no attribute of a name, unless the call has deleted it."""
+    held = ev.heap.name_of(owner)
+    if held is not None and hasattr(owner, "__dict__") and slot_of(owner, name) not in ev.heap.shadow:
+        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted(Presence, what))
 
 
 # What a class has that runs nothing when it is read.
@@ -164,7 +192,7 @@ def _of_function(ev: Evaluator, owner: types.FunctionType, name: str) -> Any:
     expression = f"{ev.heap.name_of(owner) or ev.script.constant(owner)}.{name}"
     seen, site = ev.seen()
     what, where = f"{owner.__name__}.{name}", ev.where()
-    return ev.heap.read(("attribute", id(owner), name), expression, value, what, seen, site, where)
+    return ev.heap.read(slot_of(owner, name), expression, value, what, seen, site, where)
 
 
 def _of_object(ev: Evaluator, owner: Any, name: str) -> Any:
@@ -177,6 +205,8 @@ def _of_object(ev: Evaluator, owner: Any, name: str) -> Any:
             raise ev.refuse(Feature.NAMESPACE, f"the program reads __dict__ of the module {owner.__name__}")
         return ObjectDict(owner)
     found = inspect.getattr_static(of_class, name, _ABSENT)
+    if not isinstance(owner, type | types.ModuleType):
+        _check_given(ev, of_class, name, found)
     if isinstance(owner, BaseException) and isinstance(found, _OF_EXCEPTIONS):
         return _of_exception(ev, owner, name)
     if isinstance(owner, type | types.ModuleType):
@@ -184,11 +214,12 @@ def _of_object(ev: Evaluator, owner: Any, name: str) -> Any:
     if isinstance(found, property):
         return ev.call(ev.of_class(of_class, name).fget, [owner], {})
     if isinstance(owner, enum.Enum) and isinstance(found, types.DynamicClassAttribute):
-        return getattr(owner, name)  # its name or value
-    instance = getattr(owner, "__dict__", {})
-    if _is_users_descriptor(ev, found) and (name not in instance or hasattr(type(found), "__set__")):
+        own = getattr(found, "fget", None)
+        return ev.call(own, [owner], {}) if known.is_users_function(own) else getattr(owner, name)  # its name or value
+    is_held = _holds(ev, owner, name)
+    if _is_users_descriptor(ev, found) and (not is_held or hasattr(type(found), "__set__")):
         return _described(ev, owner, of_class, name, "__get__", [owner, of_class])
-    if name in instance or isinstance(found, types.MemberDescriptorType):
+    if is_held or isinstance(found, types.MemberDescriptorType):
         return of_instance(ev, owner, name)
     if found is _ABSENT:
         fallback = ev.of_class(of_class, "__getattr__")
@@ -203,10 +234,8 @@ def _of_object(ev: Evaluator, owner: Any, name: str) -> Any:
 
 def _assume_absent(ev: Evaluator, owner: Any, of_class: type, name: str) -> None:
     """Neither an object nor its class has an attribute, nor will have it next time."""
-    held = ev.heap.name_of(owner)
     ev.of_class(of_class, name)
-    if held is not None and hasattr(owner, "__dict__"):
-        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted(Presence, f"no .{name}"))
+    _assume_not_held(ev, owner, name, f"no .{name}")
 
 
 def _of_exception(ev: Evaluator, owner: BaseException, name: str) -> Any:
@@ -222,7 +251,7 @@ def _no_attribute(ev: Evaluator, owner: Any, name: str) -> Inconvertible | Raise
     error = messages.no_attribute(kind, name)
     if isinstance(owner, type | types.ModuleType) or hasattr(kind, "__slots__") or hasattr(kind, "__getattr__"):
         return ev.refuse(Feature.RAISES, str(error))
-    if held is not None and ("attribute", id(owner), name) not in ev.heap.shadow:
+    if held is not None and slot_of(owner, name) not in ev.heap.shadow:
         ev.script.assume(f"not hasattr({held}, {name!r})", ev.noted(Presence, f"no .{name}"))
     return ev.raised(error)
 
@@ -235,14 +264,16 @@ def _has_own_access(ev: Evaluator, kind: type) -> bool:
 def of_instance(ev: Evaluator, owner: Any, name: str) -> Any:
     """An attribute that an object has itself."""
     held = ev.heap.name_of(owner)
-    key = ("attribute", id(owner), name)
+    key = slot_of(owner, name)
     if ev.heap.shadow.get(key, MISSING) is not MISSING:
         return ev.heap.shadow[key]
-    value = ev.attribute(owner, name)
+    is_hidden = _is_asked_first(owner, name)
+    value = owner.__dict__[name] if is_hidden else ev.attribute(owner, name)
     if held is None:
         return value  # made during the call, or reached by no path
     seen, site = ev.seen()
-    return ev.heap.read(key, f"{held}.{name}", value, f"{type(owner).__name__}.{name}", seen, site, ev.where())
+    place = f"{held}.__dict__[{name!r}]" if is_hidden else f"{held}.{name}"
+    return ev.heap.read(key, place, value, f"{type(owner).__name__}.{name}", seen, site, ev.where())
 
 
 def _is_users_descriptor(ev: Evaluator, found: Any) -> bool:
@@ -253,9 +284,8 @@ def _described(ev: Evaluator, owner: Any, of_class: type, name: str, method: str
     """A method of a descriptor of the user's, which is an object as others are."""
     base = next(base for base in of_class.__mro__ if name in base.__dict__)
     descriptor, what = base.__dict__[name], f"{base.__name__}.{name}"
-    held = ev.heap.name_of(owner)
-    if not hasattr(type(descriptor), "__set__") and held is not None and hasattr(owner, "__dict__"):
-        ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted(Presence, f"{what} is the class's"))
+    if not hasattr(type(descriptor), "__set__"):
+        _assume_not_held(ev, owner, name, f"{what} is the class's")
     expression = f"{ev.script.constant(base)}.__dict__[{name!r}]"
     found = ev.heap.read(("descriptor", id(base), name), expression, descriptor, what, Seen(), None, ev.where())
     function = objects.method(ev, type(found), method)
@@ -266,10 +296,7 @@ def _described(ev: Evaluator, owner: Any, of_class: type, name: str, method: str
 
 def _of_class(ev: Evaluator, owner: Any, of_class: type, name: str, found: Any) -> Any:
     """A method, or a value that the class has for all its objects."""
-    held = ev.heap.name_of(owner)
-    if held is not None and hasattr(owner, "__dict__"):
-        shadows = Presence(f"{of_class.__name__}.{name} is the class's", ev.where())
-        ev.script.assume(f"{name!r} not in {held}.__dict__", shadows)
+    _assume_not_held(ev, owner, name, f"{of_class.__name__}.{name} is the class's")
     value = of_namespace(ev, of_class, name)
     if isinstance(found, types.FunctionType):
         return types.MethodType(value, owner)
@@ -289,6 +316,11 @@ def of_namespace(ev: Evaluator, owner: Any, name: str) -> Any:
     of_metaclass = ev.of_class(type(owner), name)
     if isinstance(of_metaclass, property):
         return ev.call(of_metaclass.fget, [owner], {})
+    holder = _holder(ev, owner, name) if isinstance(owner, type) else owner
+    if slot_of(holder, name) in ev.heap.shadow:
+        return ev.heap.shadow[slot_of(holder, name)]
+    if isinstance(owner, type) and _is_users_descriptor(ev, vars(holder).get(name)):
+        return _described(ev, None, owner, name, "__get__", [None, owner])
     value = ev.attribute(owner, name)
     where = ev.where()
     expression = f"{ev.script.constant(owner)}.{name}"
@@ -297,7 +329,31 @@ def of_namespace(ev: Evaluator, owner: Any, name: str) -> Any:
         ev.script.assume(f"{inner} is {ev.script.constant(value.__func__)}", SameObject(f"{name} is as it was", where))
         return value
     seen, site = ev.seen()
-    return ev.heap.read(("attribute", id(owner), name), expression, value, name, seen, site, where)
+    return ev.heap.read(slot_of(holder, name), expression, value, name, seen, site, where)
+
+
+def _holder(ev: Evaluator, kind: type, name: str) -> type:
+    """Which of a class and its bases has an attribute, as the call has left them; the class itself where none has."""
+    for base in kind.__mro__:
+        held = ev.heap.shadow.get(slot_of(base, name), _ABSENT)
+        if held is not MISSING and (held is not _ABSENT or name in base.__dict__):
+            return base
+    return kind
+
+
+def _check_given(ev: Evaluator, kind: type, name: str, found: Any) -> None:
+    """That the call has given a class nothing but data, in place of data, under the name of an attribute of an object.
+
+    Args:
+        ev: the conversion.
+        kind: the class.
+        name: of the attribute.
+        found: what the class had when the call began.
+    """
+    given = ev.heap.shadow.get(slot_of(_holder(ev, kind, name), name), _ABSENT)
+    is_run = isinstance(given, MadeFunction) or any(hasattr(type(value), "__get__") for value in (found, given))
+    if given is not _ABSENT and (found is _ABSENT or is_run):
+        ev.check_not_given(kind, name)
 
 
 def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
@@ -313,6 +369,9 @@ def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
     if held is None:
         if ev.contexts.forks and objects.slots_of(type(owner)):
             raise ev.refuse(Feature.SLOTS, f"a new {type(owner).__name__} is modified inside a tensor-dependent branch")
+        if _is_asked_first(owner, name):
+            owner.__dict__.update({name: value}) if value is not MISSING else owner.__dict__.pop(name)
+            return
         try:
             object.__setattr__(owner, name, value) if value is not MISSING else object.__delattr__(owner, name)
         except AttributeError as error:
@@ -322,12 +381,25 @@ def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
         _check_presence(ev, owner, name)
     _check_place(ev, owner, name)
     ev.heap.held.append(owner)
-    ev.write_slot(("attribute", id(owner), name), f"{held}.{name}", value, _current(owner, name))
+    if isinstance(owner, type):
+        _assume_shared(ev, owner, name)
+    place = f"{held}.__dict__[{name!r}]" if _is_asked_first(owner, name) else f"{held}.{name}"
+    ev.write_slot(slot_of(owner, name), place, value, _current(owner, name))
+
+
+def _assume_shared(ev: Evaluator, kind: type, name: str) -> None:
+    """That derived classes have no attribute of their own in place of one that the call sets."""
+    classes: list[type] = type.__subclasses__(kind)
+    for derived in classes:
+        if name not in vars(derived):
+            shared = ev.noted(Presence, f"{derived.__name__}.{name} is that of {kind.__name__}")
+            ev.script.assume(f"{name!r} not in {ev.script.constant(derived)}.__dict__", shared)
+            _assume_shared(ev, derived, name)
 
 
 def _check_presence(ev: Evaluator, owner: Any, name: str) -> None:
     """That an object itself has an attribute that is deleted: what its class has or computes does not count."""
-    held = ev.heap.shadow.get(("attribute", id(owner), name), _ABSENT)
+    held = ev.heap.shadow.get(slot_of(owner, name), _ABSENT)
     if held is _ABSENT:
         held = _current(owner, name)
         if held is not MISSING:
@@ -428,7 +500,7 @@ class Namespace(Kind):
     def contains(self, member: Any) -> Any:
         """Whether the object itself has an attribute."""
         ev, owner, name = self.ev, self.it.owner, self.ev.concrete(member)
-        key = ("attribute", id(owner), name)
+        key = slot_of(owner, name)
         if key in ev.heap.shadow:
             return ev.heap.shadow[key] is not MISSING
         found, held = name in owner.__dict__, ev.heap.name_of(owner)
@@ -445,7 +517,7 @@ class Namespace(Kind):
         same = self.ev.noted(SameKeys, f"of a {type(owner).__name__}")
         self.ev.script.assume(f"tuple({held}.__dict__) == {now!r}", same)
         slots = {key[2]: v for key, v in heap.shadow.items() if key[:2] == ("attribute", id(owner))}
-        gone = {name for name in slots if ("attribute", id(owner), name) in heap.deleted}
+        gone = {name for name in slots if slot_of(owner, name) in heap.deleted}
         kept = [name for name in now if name not in gone]
         return [*kept, *(name for name, value in slots.items() if name not in kept and value is not MISSING)]
 

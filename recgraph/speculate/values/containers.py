@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 import operator
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import NoException, SameDecision, SameKeys, SamePath, SameType
 from recgraph.speculate.script.contexts import CalledBack, LoopRound
-from recgraph.speculate.script.heap import check_plain, like
+from recgraph.speculate.script.heap import check_plain, item_of, like
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     CONTAINERS,
@@ -211,7 +212,7 @@ class Known(Attributes):
         ev, container = self.ev, self.it
         method = self._method("__contains__")
         if method is not None:
-            return ev.call(method, [container, member], {})
+            return ev.call(bool, [ev.call(method, [container, member], {})], {})
         if is_varying(ev, container, member):
             return has_varying(ev, container, member)
         if isinstance(container, dict | set):
@@ -232,7 +233,7 @@ class Known(Attributes):
         ev, container = self.ev, self.it
         if id(container) in ev.heap.opened:
             return key in ev.heap.opened[id(container)]
-        slot = ("item", id(container), key)
+        slot = item_of(container, key)
         if slot in ev.heap.shadow:
             return ev.heap.shadow[slot] is not MISSING
         found = key in container
@@ -400,6 +401,66 @@ class Object(Known):
         return objects.operate(self.ev, function, operands)
 
 
+class Valued(Object):
+    """A named tuple or a member of an enumeration of whose class the program has written operators or `__iter__`."""
+
+    name = "a record or a member of an enumeration"
+
+    @classmethod
+    def takes(cls, value: Any) -> bool:
+        """Those for which Python does not do what it does for all."""
+        kind = type(value)
+        is_one = issubclass(kind, enum.Enum) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+        return is_one and known.is_users_type(kind) and any(map(known.is_users_function, _own_methods(kind)))
+
+    def operate(self, function: Any, operands: Sequence[Any]) -> Any:
+        """By a method of the program's, if one of the operands has it for this operator."""
+        if objects.define(self.ev, function, operands):
+            return super().operate(function, operands)
+        kinds = [Known(self.ev, o) if self.takes(o) else self.ev.kind(o) for o in operands]
+        return max(kinds, key=lambda kind: kind.precedence).operate(function, operands)
+
+    def contains(self, member: Any) -> Any:
+        """As of a tuple."""
+        return Known.contains(self, member)
+
+    def begin(self) -> Any:
+        """Itself."""
+        return self.it
+
+    def members(self) -> list[Any]:
+        """As of a tuple."""
+        self._check_plain()
+        return Known.members(self)
+
+    def iterator(self) -> Iterator[Any]:
+        """As of a tuple."""
+        return iter(self.members())
+
+    def opened(self) -> Any:
+        """As of a tuple."""
+        self._check_plain()
+        return super().opened()
+
+    def lift(self) -> Any:
+        """As of a tuple."""
+        self._check_plain()
+        return super().lift()
+
+    def _check_plain(self) -> None:
+        if self._method("__iter__") is not None:
+            raise self.ev.refuse(Feature.CONTAINER, f"the class {type(self.it).__name__} overrides __iter__")
+
+
+_OPERATORS = frozenset({"__iter__", *(f"__{r}{name.strip('_')}__" for name in operator.__all__ for r in ("", "r"))})
+
+
+def _own_methods(kind: type) -> Iterator[Any]:
+    """What a class derived from a built-in one has for operators and to go through its objects."""
+    bases = [base for base in kind.__mro__ if known.is_users_type(base)]
+    return (found for base in bases for name, found in vars(base).items() if name in _OPERATORS)
+
+
 class Dataset(Known):
     """A dataset, or an iterator over one: what goes through it is left to Python."""
 
@@ -451,7 +512,7 @@ def _missing(ev: Evaluator, container: Any, index: Any) -> Any:
 
 def _is_there(ev: Evaluator, container: Any, index: Any) -> bool:
     """Whether a container that was there before had an item when the call began, or was opened; noted if not."""
-    if id(container) in ev.heap.opened or ("item", id(container), index) in ev.heap.shadow:
+    if id(container) in ev.heap.opened or item_of(container, index) in ev.heap.shadow:
         return True
     if isinstance(container, dict):
         return index in container or ev.contains(container, index)
@@ -579,8 +640,41 @@ def _decided_members(ev: Evaluator, value: Any) -> Any:
     return objects.check_key(ev, ev.concrete(value))
 
 
+# Methods that go through their arguments.
+_GOING_THROUGH = frozenset({
+    "update", "subtract", "extend", "extendleft", "union", "intersection", "difference", "symmetric_difference",
+    "intersection_update", "difference_update", "symmetric_difference_update", "issubset", "issuperset", "isdisjoint",
+})  # fmt: skip
+
+
+def mapping(ev: Evaluator, value: Any) -> Any:
+    """What `**` takes the items of: an object of the program's gives them by its methods `keys` and `__getitem__`."""
+    if not is_mapping(ev, value):
+        if objects.is_object(value) and not isinstance(value, dict):
+            raise ev.refuse(Feature.RAISES, f"a {type(value).__name__} is no mapping")
+        return ev.opened(value)
+    keys = ev.members(ev.call(ev.get(value, "keys"), [], {}))
+    return {objects.check_key(ev, ev.concrete(key)): ev.item(value, key) for key in keys}
+
+
+def is_mapping(ev: Evaluator, value: Any) -> bool:
+    """Whether a value is an object of the program's, and of no built-in class, that says its keys."""
+    is_own = objects.is_object(value) and not isinstance(value, dict)
+    return is_own and objects.method(ev, type(value), "keys") is not None
+
+
+def _gone_through(ev: Evaluator, target: Any, argument: Any) -> Any:
+    """What a method takes its members from; what the program's own classes do then is converted, too."""
+    if isinstance(target, dict) and is_mapping(ev, argument):
+        return mapping(ev, argument)
+    is_own = objects.is_object(argument) and not isinstance(argument, COLLECTIONS)
+    return ev.members(argument) if is_own else argument
+
+
 def applied(ev: Evaluator, target: Any, name: str, arguments: list[Any], named: dict[str, Any]) -> Any:
     """Calls a method of a working copy, or of a container that the call has made."""
+    if name in _GOING_THROUGH:
+        arguments = [_gone_through(ev, target, argument) for argument in arguments]
     if name in ("extend", "__iadd__") and isinstance(target, list):
         return target.extend(ev.pieces(arguments[0]))
     arguments, named = decided_arguments(ev, target, name, arguments, named)

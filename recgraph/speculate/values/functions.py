@@ -181,8 +181,8 @@ class Super(StandIn):
     def of(cls, ev: Evaluator) -> Super:
         """For the method that is being converted."""
         frame = ev.frame
-        while frame.outer is not None:
-            frame = frame.outer
+        if frame.outer is not None:  # it would be asked of what the inner function is given first
+            raise ev.refuse(Feature.SUPER, "super() in a function inside of a method")
         code = frame.function.__code__
         if "__class__" not in code.co_freevars:
             raise ev.refuse(Feature.SUPER, "super() outside of a method")
@@ -221,17 +221,35 @@ def _is_written(method: Any) -> bool:
 
 def _dataclass(ev: Evaluator, made: Any, arguments: list[Any], named: dict[str, Any]) -> None:
     """What the `__init__` that `dataclasses` writes does."""
-    given = _bound(ev, type(made), arguments, named, False).arguments
-    for field in dataclasses.fields(made):
-        if field.name in given:
-            object.__setattr__(made, field.name, given[field.name])
+    kind = type(made)
+    if known.is_users_function(setter := ev.of_class(kind, "__setattr__")) and not known.is_generated(setter):
+        raise ev.refuse(Feature.CUSTOM_ACCESS, f"{kind.__name__} has accessors of its own")
+    given = _bound(ev, kind, arguments, named, False).arguments
+    passed: list[Any] = []  # what `__post_init__` gets
+    for name, field in _fields_of(kind):
+        is_passed = field._field_type is dataclasses._FIELD_INITVAR  # type: ignore[attr-defined]
+        if name in given:
+            value = given[name]
         elif field.default_factory is not dataclasses.MISSING:
-            object.__setattr__(made, field.name, ev.call(field.default_factory, [], {}))
-        elif field.default is not dataclasses.MISSING:
-            object.__setattr__(made, field.name, field.default)
-    post = ev.of_class(type(made), "__post_init__")
+            value = ev.call(field.default_factory, [], {})
+        elif field.default is not dataclasses.MISSING and field.init:
+            value = _default(ev, kind.__init__, name, field.default)
+        elif field.default is not dataclasses.MISSING and name in objects.slots_of(kind):
+            value = field.default  # else it is the class's
+        else:
+            continue
+        passed += [value] if is_passed else []
+        if not is_passed:
+            object.__setattr__(made, name, value)
+    post = ev.of_class(kind, "__post_init__")
     if post is not None:
-        ev.call(post, [made], {})
+        ev.call(post, [made, *passed], {})
+
+
+def _fields_of(kind: type) -> list[tuple[str, Any]]:
+    """The fields of a dataclass, with those that only its `__post_init__` gets."""
+    fields: dict[str, Any] = getattr(kind, "__dataclass_fields__")  # noqa: B009
+    return [(n, field) for n, field in fields.items() if field._field_type is not dataclasses._FIELD_CLASSVAR]  # type: ignore[attr-defined]
 
 
 class Made(Kind):
@@ -304,6 +322,8 @@ class SuperKind(Kind):
             return types.MethodType(found.__func__, self._kind)
         if isinstance(found, property) and found.fget is not None:
             return ev.call(found.fget, [self.it.owner], {})
+        if objects.method(ev, type(found), "__get__") is not None:
+            raise ev.refuse(Feature.DESCRIPTOR, f"super() finds the descriptor {name}")
         return getattr(super(self.it.after, self.it.owner), name)
 
 
@@ -347,6 +367,14 @@ class Class(Object):
         if known.is_users_type(self.it) or issubclass(self.it, BaseException):
             return instantiate(self.ev, self.it, arguments, named)
         return super().call(arguments, named)
+
+    def item(self, index: Any) -> Any:
+        """By `__class_getitem__`, if that is the program's."""
+        own = self.ev.of_class(self.it, "__class_getitem__")
+        is_own = isinstance(own, classmethod) and known.is_users_function(own.__func__)
+        if is_own and self._method("__getitem__") is None:
+            return self.ev.call(own.__func__, [self.it, index], {})
+        return super().item(index)
 
     def contains(self, member: Any) -> Any:
         """By its metaclass."""

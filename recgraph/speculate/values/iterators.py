@@ -18,23 +18,82 @@ from recgraph.cpython import messages
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe.profile import is_plain
-from recgraph.speculate.observe.reasons import Feature, Raised, matches
+from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised, matches
 from recgraph.speculate.observe.syntax import Frame
-from recgraph.speculate.script.contexts import Catching
-from recgraph.speculate.script.stand_ins import HELD, Generator, Iteration, Residual, Rows, has_run, is_symbolic
+from recgraph.speculate.script.contexts import Catching, Fork
+from recgraph.speculate.script.stand_ins import (
+    HELD,
+    MISSING,
+    Generator,
+    Iteration,
+    Residual,
+    Rows,
+    has_run,
+    is_symbolic,
+)
 from recgraph.speculate.values import lists, objects, state
 from recgraph.speculate.values.state import ProgramState
 
 
 def made(ev: Evaluator, members: Iterable[Any] | Rows) -> Iteration:
     """An iterator that the program has made."""
-    return Iteration(members if isinstance(members, Rows) else iter(members), ev.contexts.forks)
+    return Iteration(members if isinstance(members, Rows) else iter(members), ev.contexts.forks, ev.here)
 
 
 def check_forks(ev: Evaluator, value: Iteration) -> None:
     """That an iterator goes on in the branch or round in which it was made."""
     if value.forks != ev.contexts.forks:
         raise ev.refuse(Feature.ITERATOR, "a tensor decides whether an iterator advances")
+
+
+def advancing(ev: Evaluator, value: Iteration) -> Iterator[Any]:
+    """The members of an iterator, each taken where no tensor decides whether it is."""
+    while True:
+        check_forks(ev, value)
+        assert not isinstance(value.members, Rows)
+        member = next(value.members, MISSING)
+        if member is MISSING:
+            return
+        yield member
+
+
+def alone(ev: Evaluator, value: Any, *nodes: ast.AST) -> Iterator[Any]:
+    """The members of something for the consumer of some nodes: nobody else has an iterator that one of them makes."""
+    if isinstance(value, Iteration) and not isinstance(value.members, Rows) and any(n is value.node for n in nodes):
+        check_forks(ev, value)
+        return value.members
+    return ev.iterator(value)
+
+
+def argument(ev: Evaluator, value: Any) -> Iterator[Any]:
+    """The members of an argument of the call in work."""
+    return alone(ev, value, *(ev.here.args if isinstance(ev.here, ast.Call) else ()))
+
+
+def tried(ev: Evaluator, members: Iterator[Any]) -> Any:
+    """The next member, or `MISSING`, where only the graph knows whether the program takes it; None if it would notice.
+
+    What is left of the iterator, and what was done to take the member, are of no more use then.
+    """
+    before, draws = ProgramState(ev), ev.graph.draws
+    try:
+        with ev.within(Fork()):
+            member = next(members, MISSING)
+    except (Inconvertible, Raised):
+        before.undo()
+        return None
+    if has_changed(ev, before, draws):
+        before.undo()
+        return None
+    return (member,)
+
+
+def has_changed(ev: Evaluator, before: ProgramState, draws: int) -> bool:
+    """Whether something happened since that would be noticed."""
+    try:
+        return ev.graph.draws != draws or bool(before.changes())
+    except Inconvertible:  # what could not be merged after a branch
+        return True
 
 
 def rows_of(ev: Evaluator, value: Iteration) -> Rows:
@@ -180,7 +239,7 @@ class Iterating(Single):
         check_forks(self.ev, self.it)
         if isinstance(self.it.members, Rows):
             raise self.ev.refuse_runs("the number of iterations is known only in the graph")
-        return self.it.members
+        return advancing(self.ev, self.it)
 
 
 class GraphRows(Kind):
@@ -215,6 +274,18 @@ class GraphRows(Kind):
     def members(self) -> list[Any]:
         """Are refused."""
         raise self.ev.refuse(Feature.TRIPS, "the number of iterations depends on a tensor")
+
+
+def first(ev: Evaluator, generator: Generator, count: int) -> list[Any]:
+    """As many members as are wanted, or fewer if there are no more; nobody gets others."""
+    with state.held(ev, [], ev.here) as found:
+
+        def take(member: Any) -> bool:
+            found.append(member)
+            return len(found) == count
+
+        generator.drive(ev, take)
+    return found
 
 
 def members(ev: Evaluator, generator: Generator) -> list[Any]:

@@ -124,6 +124,14 @@ def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]
     raise ev.refuse(Feature.OPERATOR, f"{name} of {type(left).__name__} and {type(right).__name__}")
 
 
+def define(ev: Evaluator, function: Any, operands: Sequence[Any]) -> bool:
+    """Whether classes of the program's have written methods for an operator on these operands."""
+    name = function.__name__.rstrip("_")
+    if len(operands) == 1:
+        return method(ev, type(operands[0]), f"__{name}__") is not None
+    return bool(_candidates(ev, name, name[1:] if name in _IN_PLACE else name, operands))
+
+
 def _unary(ev: Evaluator, name: str, owner: Any) -> Any:
     found = method(ev, type(owner), f"__{name}__")
     if found is None:
@@ -137,14 +145,16 @@ def _candidates(ev: Evaluator, name: str, plain: str, operands: Sequence[Any]) -
     mirrored = f"__{_MIRRORED[plain]}__" if plain in _MIRRORED else f"__r{plain}__"
     tries = [(left, right, f"__{plain}__"), (right, left, mirrored)]
     if type(right) is not type(left) and is_object(left) and issubclass(type(right), type(left)):
-        tries.reverse()
+        # Of arithmetic, only a method that the derived class has for itself goes first.
+        if plain in _MIRRORED or ev.of_class(type(right), mirrored) is not ev.of_class(type(left), mirrored):
+            tries.reverse()
     elif type(right) is type(left) and plain not in _MIRRORED:
         tries.pop()
     if name != plain:
         tries.insert(0, (left, right, f"__{name}__"))
     made = []
     for owner, other, special in tries:
-        found = ev.of_class(type(owner), special) if is_object(owner) else None
+        found = ev.of_class(type(owner), special) if known.is_users_type(type(owner)) else None
         if isinstance(found, types.FunctionType):
             made.append((found, owner, other))
     return made
@@ -293,19 +303,45 @@ def is_or_equals(ev: Evaluator, one: Any, other: Any) -> bool:
 
 
 def is_instance(ev: Evaluator, value: Any, kinds: Any) -> bool:
-    """What `isinstance(value, kinds)` is."""
+    """What `isinstance(value, kinds)` is: by a metaclass of the program's, if there is one."""
+    if (found := _asked(ev, kinds, "__instancecheck__")) is not None:
+        return ev.type_of(value) is kinds or ev.decided(ev.call(found, [kinds, value], {}))
+    held = ev.heap.name_of(value)
+    if held is not None and any(getattr(one, "_is_protocol", False) for one in _several(kinds)):
+        is_one = isinstance(value, kinds)  # by the attributes that it has now
+        if any(key[:2] == ("attribute", id(value)) for key in ev.heap.shadow):
+            raise ev.refuse(Feature.ATTRIBUTE, "a protocol is asked about an object of which attributes were set")
+        what = ev.noted(SameObject, f"whether a {type(value).__name__} is a {_named(kinds)}")
+        ev.script.assume(f"isinstance({held}, {ev.script.constant(kinds)}) is {is_one}", what)
+        return is_one
     is_one = is_subclass(ev, ev.type_of(value), kinds)
     return is_one if isinstance(value, StandIn | tf.Tensor) else isinstance(value, kinds)
 
 
 def is_subclass(ev: Evaluator, kind: type, kinds: Any) -> bool:
     """What `issubclass(kind, kinds)` is; that of an abstract class changes when others are registered with it."""
+    if (found := _asked(ev, kinds, "__subclasscheck__")) is not None:
+        return ev.decided(ev.call(found, [kinds, kind], {}))
     is_one = issubclass(kind, kinds)
-    if any(isinstance(one, abc.ABCMeta) for one in tf.nest.flatten(getattr(kinds, "__args__", kinds))):
+    if any(isinstance(one, abc.ABCMeta) for one in _several(kinds)):
         one, others = ev.script.constant(kind), ev.script.constant(kinds)
         registered = ev.noted(SameObject, f"whether a {kind.__name__} is a {_named(kinds)}")
         ev.script.assume(f"issubclass({one}, {others}) is {is_one}", registered)
     return is_one
+
+
+def _several(kinds: Any) -> list[Any]:
+    """The classes that `isinstance` is given."""
+    flat: list[Any] = tf.nest.flatten(getattr(kinds, "__args__", kinds))
+    return flat
+
+
+def _asked(ev: Evaluator, kinds: Any, name: str) -> Any:
+    """The method of the program's metaclass that `isinstance` or `issubclass` asks; None where there is none."""
+    found = [own for one in _several(kinds) if (own := method(ev, type(one), name)) is not None]
+    if found and not isinstance(kinds, type):
+        raise ev.refuse(Feature.CLASS, "a metaclass decides what is an object of one of several classes")
+    return found[0] if found else None
 
 
 def _named(kinds: Any) -> str:

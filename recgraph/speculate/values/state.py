@@ -314,7 +314,7 @@ class ProgramState:
         elif found.is_new(thing):
             self._note_members(thing, found)
             for member in gc.get_referents(thing) if isinstance(thing, _REFERRING) else ():
-                if isinstance(member, (list, dict, tuple, *_REFERRING)) or is_array(member):
+                if isinstance(member, (list, dict, tuple, Iteration, *_REFERRING)) or is_array(member):
                     self._note(member, found)
 
     def _note_members(self, thing: Any, found: References) -> None:

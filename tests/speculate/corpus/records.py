@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import argparse
+import collections
 import dataclasses
 import enum
 import functools
@@ -378,3 +379,59 @@ def subclass_numbers() -> Any:
         return (x * f, i + n, t.shout(), t + "c", i * 2, f"{t}", isinstance(i, int), int(i), t == "ab", f > 1)
 
     return (step, with_number, None)
+
+
+SCALE = 1.0
+
+
+@program
+def records_and_members_with_operators() -> Any:
+    calls: list[str] = []
+
+    class Vector(collections.namedtuple("Vector", "x y")):
+        def __add__(self, other: Any) -> Any:
+            calls.append("add")
+            return Vector((self.x + other.x) * SCALE, (self.y + other.y) * SCALE)
+
+        def __rmul__(self, other: Any) -> Any:
+            return Vector(self.x * other, self.y * other)
+
+        @property
+        def y(self) -> Any:
+            return self[1] * 10.0
+
+    class Size(enum.Enum):
+        S = 1
+        L = 3
+
+        def __lt__(self, other: Any) -> Any:
+            calls.append("lt")
+            return self.value < other.value
+
+        @enum.property
+        def scaled(self) -> float:
+            return self._value_ * SCALE
+
+    def arguments(i: int) -> Any:
+        global SCALE
+        SCALE = 3.0 if i > 8 else 1.0
+        return (tensor(i),)
+
+    def step(x: tf.Tensor) -> Any:
+        v = Vector(x, x * 2.0) + 2.0 * Vector(x, 1.0)
+        return v.x, v.y, tuple(v), Size.S < Size.L, x * Size.L.scaled
+
+    return step, arguments, calls
+
+
+@program(eager="the record gives its members itself", feature="CONTAINER", line="a, b = Doubled(x, x + 1.0)")
+def record_with_an_iterator_of_its_own() -> Any:
+    class Doubled(collections.namedtuple("Doubled", "x y")):
+        def __iter__(self) -> Any:
+            return iter([self[0] * 2.0, self[1] * 2.0])
+
+    def step(x: tf.Tensor) -> Any:
+        a, b = Doubled(x, x + 1.0)
+        return a, b
+
+    return step, with_tensor, None
