@@ -41,6 +41,8 @@ _REFUSED = {
     tf.config.run_functions_eagerly: "a setting of TensorFlow",
     tf.io.read_file: "what a file holds may change",
     tf.io.matching_files: "which files there are may change",
+    tf.get_static_value: "it tells of a graph what eager execution does not have",
+    tf.is_symbolic_tensor: "it tells of a graph what eager execution does not have",
     tf.random.get_global_generator: "the global generator may be another one later",
     tf.summary.experimental.get_step: "the default step of summaries may change",
     **dict.fromkeys(
@@ -51,6 +53,7 @@ _RUNNING = frozenset(
     {"fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch", "compile", "save"}
 )
 _STRATEGIES = (tf.distribute.Strategy, tf.distribute.StrategyExtended, tf.distribute.ReplicaContext)
+_FILES = (tf.io.gfile.GFile, tf.train.CheckpointManager)
 _LOSSES = frozenset({"compute_loss", "_compute_loss"})
 _SETTINGS = ("set_", "reset_", "enable_", "disable_", "clear_")
 
@@ -61,6 +64,10 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         raise ev.refuse(Feature.FRAMEWORK, _REFUSED[function])
     owner = getattr(function, "__self__", None)
     name = str(getattr(function, "__name__", ""))
+    if str(getattr(function, "__module__", "")) == tf.io.gfile.exists.__module__ or isinstance(owner, _FILES):
+        raise ev.refuse(Feature.FRAMEWORK, f"{name} reads or changes files")
+    if isinstance(owner, keras.utils.Progbar) or function is keras.utils.Progbar:
+        raise ev.refuse(Feature.FRAMEWORK, "a progress bar of Keras's runs Python")
     if isinstance(owner, _STRATEGIES):
         kind = type(owner).__name__.lstrip("_")
         raise ev.refuse(Feature.DISTRIBUTION, f"{name}() of a {kind} of tf.distribute")

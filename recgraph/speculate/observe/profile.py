@@ -316,6 +316,8 @@ def same(one: Any, other: Any) -> bool:
         return False
     if isinstance(one, float):
         return one == other and math.copysign(1, one) == math.copysign(1, other)
+    if isinstance(one, complex):
+        return same(one.real, other.real) and same(one.imag, other.imag)
     if isinstance(one, tuple):
         return len(one) == len(other) and all(map(same, one, other))
     return isinstance(one, _PLAIN) and bool(one == other)

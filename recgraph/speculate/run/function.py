@@ -387,7 +387,16 @@ class Speculated(SpeculatedCalls):
     def _bind_anew(self) -> None:
         """The function has another body or defaults: who reloads a module may give it some."""
         self._code, self._defaults = self._inner.__code__, self._inner.__defaults__
+        self._named_defaults = dict(self._inner.__kwdefaults__ or {})
         self._bind = binder(self._inner)
+
+    @property
+    def _has_new_named_defaults(self) -> bool:
+        """Whether defaults of parameters that are given by name are others: their dict may have been written."""
+        now, before = self._inner.__kwdefaults__, self._named_defaults
+        if not now:
+            return bool(before)
+        return len(now) != len(before) or any(before.get(name, self) is not value for name, value in now.items())
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -397,7 +406,8 @@ class Speculated(SpeculatedCalls):
         if not tf_private.is_plainly_eager():
             return self.function(*arguments, **named)
         inner = self._inner
-        if inner.__code__ is not self._code or inner.__defaults__ is not self._defaults:
+        is_other = inner.__code__ is not self._code or inner.__defaults__ is not self._defaults
+        if is_other or self._has_new_named_defaults:
             self._bind_anew()
         try:
             parameters = self._bind(*self._owner, *arguments, **named)

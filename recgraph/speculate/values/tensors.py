@@ -204,7 +204,8 @@ class Tensor(Composite):
         """Of a tensor with one element."""
         if self.it.shape.num_elements() not in (None, 1):
             raise self.ev.refuse(Feature.RAISES, "a tensor with several elements is used as a condition")
-        return tf.reshape(tf.cast(self.it, tf.bool), [])
+        truth = tf.not_equal(self.it, 0) if self.it.dtype.is_complex else tf.cast(self.it, tf.bool)  # not its real part
+        return tf.reshape(truth, [])
 
     def type(self) -> type:
         """That of an eager tensor, which it is in eager execution."""
@@ -217,6 +218,10 @@ class Tensor(Composite):
             return Giving(lambda: arrays.of(self.it))
         if name == "shape":
             return shape_of(self.ev, self.it)
+        if name == "get_shape":
+            return Giving(lambda: shape_of(self.ev, self.it))
+        if name == "__class__":
+            return self.type()
         if hasattr(_eager_tensor(), name) or name == "tolist":
             return super().get(name)
         raise self.ev.refuse(Feature.RAISES, f"an eager tensor has no {name}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
 import re
 import statistics
 import types
@@ -176,3 +177,32 @@ def logs_that_the_program_handles() -> Any:
         return x * len(kept)
 
     return step, with_tensor, kept
+
+
+@program
+def the_sign_of_a_complex_zero() -> Any:
+    kept = types.SimpleNamespace(z=complex(-1.0, 0.0))
+
+    def step(x: tf.Tensor) -> Any:
+        return x * 2.0, math.copysign(1.0, kept.z.imag)
+
+    def arguments(i: int) -> tuple[tf.Tensor]:
+        kept.z = complex(-1.0, -0.0 if i >= 6 else 0.0)
+        return with_tensor(i)
+
+    return step, arguments, None
+
+
+@program
+def named_defaults_that_are_written() -> Any:
+    def step(x: tf.Tensor, *, factor: float = 2.0) -> Any:
+        return x * factor
+
+    def arguments(i: int) -> tuple[tf.Tensor]:
+        if i == 6:
+            step.__kwdefaults__["factor"] = 3.0
+        if i == 9:
+            step.__kwdefaults__ = {"factor": 4.0}
+        return with_tensor(i)
+
+    return step, arguments, None

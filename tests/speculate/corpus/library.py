@@ -7,10 +7,13 @@ import itertools
 import logging
 import math
 import operator
+import os
 import random
+import tempfile
 import types
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tests.speculate.corpus import program
@@ -429,3 +432,40 @@ def a_device_that_is_asked_for() -> Any:
             return y + 1.0, y.device
 
     return (step, with_tensor, None)
+
+
+@program(eager="a file may be there or not", feature="FRAMEWORK", line="if tf.io.gfile.exists(path):")
+def a_file_that_appears() -> Any:
+    path = os.path.join(tempfile.mkdtemp(), "stop")
+
+    def step(x: tf.Tensor) -> Any:
+        if tf.io.gfile.exists(path):
+            return x * 2.0
+        return x
+
+    def arguments(i: int) -> tuple[tf.Tensor]:
+        if i == 6:
+            with open(path, "w"):
+                pass
+        return with_tensor(i)
+
+    return step, arguments, None
+
+
+@program(eager="a bar of Keras's runs Python", feature="FRAMEWORK", line='bar.add(1, values=[("loss", 0.5)])')
+def a_progress_bar() -> Any:
+    bar = keras.utils.Progbar(20, verbose=0)
+
+    def step(x: tf.Tensor) -> Any:
+        bar.add(1, values=[("loss", 0.5)])
+        return x * 2.0
+
+    return step, with_tensor, None
+
+
+@program(eager="it tells of the graph", feature="FRAMEWORK", line="return x, tf.get_static_value(x * 2.0) is None")
+def a_static_value_that_is_asked_for() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        return x, tf.get_static_value(x * 2.0) is None
+
+    return step, with_tensor, None

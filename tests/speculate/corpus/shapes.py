@@ -90,3 +90,12 @@ def a_shape_that_numpy_is_asked_for() -> Any:
         return x + noise, np.shape(x), np.ndim(x)
 
     return step, rows, None
+
+
+@program
+def get_shape_of_a_growing_tensor() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        shape = x.get_shape()
+        return shape.as_list(), x * 2.0 if shape[0] > 3 else x, x.__class__ is type(x)
+
+    return step, rows, None

@@ -374,3 +374,11 @@ def a_queue() -> Any:
         return tf.gather(queue.dequeue(), at)
 
     return step, lambda i: (tensor(i), tf.constant(0)), None
+
+
+@program
+def truth_of_a_complex_tensor() -> Any:
+    def step(z: tf.Tensor) -> Any:
+        return z * 2.0 if z else z * 3.0
+
+    return step, lambda i: (tf.constant([1 + 1j, 1 + 0j, 2j][0 if i < 6 else i % 3], tf.complex64),), None
