@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe as _pywrap_tfe
 from tensorflow.python.eager import context as _context
@@ -156,8 +157,9 @@ def variable_dtype(handle: tf.Tensor) -> tf.DType:
 
 
 def eager_constant(value: Any, dtype: tf.DType) -> tf.Tensor:
-    """An eager tensor; `tf.constant` takes several times as long."""
+    """An eager tensor, with memory of its own; `tf.constant` takes several times as long."""
     context = _context.context()
+    value = value.copy() if isinstance(value, np.ndarray) else value  # TensorFlow shares what is aligned well enough
     return EagerTensor(value, context.device_name, dtype.as_datatype_enum)
 
 

@@ -20,6 +20,7 @@ from recgraph.speculate.script.assumptions import TwoObjects
 from recgraph.speculate.script.heap import check_plain
 from recgraph.speculate.script.script import Delete, Let, Perform, Write
 from recgraph.speculate.script.stand_ins import (
+    COLLECTIONS,
     LateCall,
     MemberRun,
     Missing,
@@ -188,9 +189,9 @@ class Renderer:
             return self._list(value)
         if type(value) is dict:
             return self._dict(value)
-        if isinstance(value, collections.deque):
+        if type(value) is collections.deque:
             return f"{self.script.constant(collections.deque)}({self._list(list(value))}, {value.maxlen})"
-        if isinstance(value, collections.defaultdict):
+        if type(value) is collections.defaultdict:
             made = f"{self.script.constant(type(value))}({self.code(value.default_factory)}"
             return f"{made}, {self._dict(value)})"
         if type(value) in (collections.OrderedDict, collections.Counter):
@@ -199,8 +200,9 @@ class Renderer:
             parts = self._parts(value)
             if type(value) is tuple:
                 return f"({parts}{',' if len(value) == 1 else ''})"
-            return f"{self.script.constant(type(value))}({parts})"
-        if isinstance(value, set | frozenset):
+            if hasattr(value, "_make"):
+                return f"{self.script.constant(tuple.__new__)}({self.script.constant(type(value))}, [{parts}])"
+        if type(value) in (set, frozenset):
             return self._set(value)
         if isinstance(value, slice | range):
             return None
@@ -213,7 +215,7 @@ class Renderer:
                 return self._exception(value)
             self.script.scope["new"] = object.__new__
             return f"new({self.script.constant(type(value))})"
-        if isinstance(value, dict | list):
+        if isinstance(value, COLLECTIONS):
             raise Inconvertible(Feature.ESCAPE, f"a {type(value).__name__} made during the call leaves it")
         return None
 
@@ -235,8 +237,8 @@ class Renderer:
     def _exception(self, error: BaseException) -> str:
         if error.__cause__ is not None:
             raise Inconvertible(Feature.ESCAPE, "the call returns or stores an exception with a cause")
-        self.script.scope["new_exception"] = type(error).__new__
-        return f"new_exception({self.script.constant(type(error))}, {', '.join(map(self.code, error.args))})"
+        kind, parts = type(error), "".join(f", {self.code(part)}" for part in error.args)
+        return f"{self.script.constant(kind.__new__)}({self.script.constant(kind)}{parts})"
 
     def _fill(self, made: str, value: Any) -> None:
         if not self.heap.is_made(value):

@@ -171,3 +171,23 @@ def arrays_as_tensors_of_other_kinds() -> Any:
         return (tf.constant([1.0, 2.0, float(i)]),)
 
     return step, args, None
+
+
+@program
+def buffers_that_are_filled_again() -> Any:
+    """What is made of an array has memory of its own, also where TensorFlow could use that of the array."""
+    memory = np.zeros(1024 + 16, np.float32)
+    first = (-memory.ctypes.data % 64) // 4
+    buffer, variable, kept = memory[first : first + 1024], tf.Variable(tf.zeros([1024])), [tf.zeros([1024])]
+
+    def step(batch: Any) -> Any:
+        before = tf.reduce_sum(variable), tf.reduce_max(kept[0])
+        kept[0] = tf.convert_to_tensor(batch)
+        variable.assign(batch)
+        return before
+
+    def args(i: int) -> Any:
+        buffer[:] = float(i)
+        return (buffer,)
+
+    return step, args, variable

@@ -380,3 +380,19 @@ def a_tensor_is_an_index_of_the_programs() -> Any:
         return x * table[number]
 
     return step, lambda i: (tf.ones([2]) * i, tf.constant(i % 3)), None
+
+
+class Pair(tuple):
+    """A tuple of a class of the program's, which takes its members as one."""
+
+
+@program(eager="its class may make its objects itself", feature="ESCAPE")
+def a_pair_leaves_the_call() -> Any:
+    """It is refused before the variable is written."""
+    v = tf.Variable(0.0)
+
+    def step(x: tf.Tensor) -> Any:
+        v.assign_add(1.0)
+        return Pair([x * 2.0]), v + 0.0
+
+    return step, with_tensor, v

@@ -213,3 +213,15 @@ def matching_a_tensor() -> Any:
         return y
 
     return step, lambda i: (tensor(i), tf.constant(i % 3)), None
+
+
+@program
+def kept_exceptions_of_several_kinds() -> Any:
+    kept: list[Any] = []
+
+    def step(x: tf.Tensor) -> Any:
+        found = [ValueError("a"), KeyError("b"), OSError("c")]
+        kept[:] = found
+        return x * 2.0, [repr(error) for error in found], found
+
+    return step, with_tensor, kept
