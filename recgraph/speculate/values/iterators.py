@@ -285,11 +285,18 @@ def first(ev: Evaluator, generator: Generator, count: int) -> list[Any]:
             return len(found) == count
 
         generator.drive(ev, take)
+    return _one_by_one(ev, found)
+
+
+def _one_by_one(ev: Evaluator, found: list[Any]) -> list[Any]:
+    """Members, none of which is a run of as many as only the graph knows."""
+    if ev.with_runs(found) is not None:
+        raise ev.refuse_runs("the number of iterations is known only in the graph")
     return found
 
 
 def members(ev: Evaluator, generator: Generator) -> list[Any]:
-    """All members, where nothing happens between one and the next."""
+    """All members, with runs, where nothing happens between one and the next."""
     with state.held(ev, [], ev.here) as found:
 
         def take(member: Any) -> bool:
@@ -332,10 +339,14 @@ class Suspended(Single):
     name = "a generator"
     of = Generator
 
-    def members(self) -> list[Any]:
-        """All that it yields."""
+    def pieces(self) -> list[Any]:
+        """All that it yields, with runs for what it yields in a loop of the graph."""
         return members(self.ev, self.it)
+
+    def members(self) -> list[Any]:
+        """All that it yields, one by one."""
+        return _one_by_one(self.ev, members(self.ev, self.it))
 
     def iterator(self) -> Iterator[Any]:
         """The same, where neither side notices that all are made at once."""
-        return iter(expanded(self.ev, self.it))
+        return iter(_one_by_one(self.ev, expanded(self.ev, self.it)))
