@@ -69,6 +69,7 @@ from recgraph.tf_private.graphs import (
 from recgraph.tf_private.iterators import DATASETS, give_back, goes_through_dataset, is_iterator
 from recgraph.tf_private.keras_settings import (
     DRAWING_SEED,
+    KERAS_MASK,
     MAKING_TENSOR,
     SHARING_GENERATOR,
     count_names,
@@ -76,8 +77,10 @@ from recgraph.tf_private.keras_settings import (
     in_stateless_scope,
     is_in_layer,
     is_training,
+    keras_mask,
     keras_settings,
     name_counts,
+    set_keras_mask,
     set_name_counts,
 )
 from recgraph.tf_private.runtime import (
@@ -216,7 +219,10 @@ __all__ = [
     "known_functions",
     "in_stateless_scope",
     "is_training",
+    "KERAS_MASK",
+    "keras_mask",
     "keras_settings",
+    "set_keras_mask",
     "set_name_counts",
     "name_counts",
     "count_names",

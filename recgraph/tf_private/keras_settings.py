@@ -71,3 +71,16 @@ def is_training(layer: keras.layers.Layer) -> bool | None:
     context = global_state.get_global_attribute("current_call_ctx")
     training: bool | None = None if context is None else context.training
     return training
+
+
+KERAS_MASK = "_keras_mask"
+
+
+def keras_mask(tensor: Any) -> Any:
+    """The mask that a layer of Keras's has left with a tensor for the next one; None where there is none."""
+    return getattr(tensor, KERAS_MASK, None)
+
+
+def set_keras_mask(tensor: Any, mask: Any) -> None:
+    """Leaves a mask with a tensor."""
+    setattr(tensor, KERAS_MASK, mask)

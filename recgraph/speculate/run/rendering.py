@@ -272,7 +272,13 @@ class Renderer:
     def _tensor(self, value: Any) -> str:
         if isinstance(value, tf.Tensor):
             fed = self.heap.input_of(value)
-            return self._output(value) if fed is None else fed.name
+            if fed is not None:
+                return fed.name
+            mask = tf_private.keras_mask(value)
+            if mask is None:
+                return self._output(value)
+            self.script.scope["masked"] = _masked
+            return f"masked({self._output(value)}, {self._tensor(mask)})"
         components = tf.nest.flatten(value, expand_composites=True)
         spec = tf.type_spec_from_value(value)
         self.script.scope["pack"] = _pack
@@ -283,6 +289,12 @@ class Renderer:
             self._numbers[id(tensor)] = len(self.outputs)
             self.outputs.append(tensor)
         return f"t[{self._numbers[id(tensor)]}]"
+
+
+def _masked(tensor: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """A tensor with the mask that Keras's layers take from it."""
+    tf_private.set_keras_mask(tensor, mask)
+    return tensor
 
 
 def _pack(spec: Any, components: list[tf.Tensor]) -> Any:

@@ -325,6 +325,9 @@ class Heap:
         assume(kind, self.script.has_shape(name, dims))
         made = self._fed(name, tf.TensorSpec(shape, value.dtype))
         made.example = value
+        if (mask := tf_private.keras_mask(value)) is not None:  # which Keras keeps with a tensor, for the next layer
+            own = self._tensor(mask, self.script.read(f"{name}.{tf_private.KERAS_MASK}"), Seen(), assume)
+            tf_private.set_keras_mask(made.tensor, own)
         return made.tensor
 
     def _input_with(self, value: Any) -> Input | None:
