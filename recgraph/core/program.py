@@ -181,7 +181,7 @@ def link(root: Definition, gradient: bool, batched: bool) -> Program:
         _write(context, names[member.identity], member, gradient)
     entry = names[root.identity]
     contract = _contract(root, members, slots) if gradient else None
-    order = state.put_in_order(library)
+    order = state.put_in_order(library, _captures_written)
     plan, unbatchable = _plan(root, library, entry, order) if batched else (None, None)
     optimized, report = graph_optimizer.optimize(library)
     state.mark(optimized, order)
@@ -271,6 +271,15 @@ def _environment(members: list[Definition]) -> Slots:
                 if outer is not None and slots.may_read_once(outer):
                     slots.number(outer, read=True)
     return slots
+
+
+def _captures_written(key: str) -> list[bool | None]:
+    """See `state.Writes`. A body keeps the programs that it calls; those of a SavedModel capture nothing of it."""
+    linked = _by_key.get(key)
+    if linked is None or linked.slots is None:
+        return []
+    slots = linked.slots
+    return [slots.written(tensor) if tensor.dtype == tf.resource else None for tensor in slots.tensors]
 
 
 def written(members: list[Definition]) -> list[tf.Tensor]:

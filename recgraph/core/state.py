@@ -13,8 +13,8 @@ of random numbers, each draw of which takes numbers of its own in one operation.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -40,9 +40,19 @@ class InOrder:
     where: str
 
 
-def put_in_order(library: Any) -> InOrder:
-    """Adds control edges to the functions of `library` where the order of operations can be seen; says in which."""
-    uses = {function.signature.name: list(_uses(function)) for function in library.function}
+# Of a program that is known by a key, whether each of its captured tensors is a resource that it may write; None of
+# what is no resource.
+Writes: TypeAlias = Callable[[str], Sequence[bool | None]]
+
+
+def put_in_order(library: Any, writes: Writes) -> InOrder:
+    """Adds control edges to the functions of `library` where the order of operations can be seen; says in which.
+
+    Args:
+        library: of a program.
+        writes: of programs that its bodies call and that have captured tensors of these.
+    """
+    uses = {function.signature.name: list(_uses(function, writes)) for function in library.function}
     slots, where = _shared(use for found in uses.values() for use in found)
     nodes = {name: {use.node.name for use in found if use.slot in slots} for name, found in uses.items()}
     reaching = {name for name, found in nodes.items() if found}
@@ -88,10 +98,17 @@ def callees(node: Any) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class _Use:
-    """An operation on a resource: its node, and the slot of the resource."""
+    """An operation on a resource, or a call of a program with captured tensors of its own.
+
+    Attributes:
+        node: of the operation.
+        slot: of the resource.
+        only_reads: whether a call only reads it.
+    """
 
     node: Any
     slot: int
+    only_reads: bool = False
 
     @property
     def _state(self) -> State:
@@ -99,7 +116,7 @@ class _Use:
 
     @property
     def writes(self) -> bool:
-        return self._state is not State.READS
+        return not self.only_reads and self._state is not State.READS
 
     @property
     def needs_no_order(self) -> bool:
@@ -110,13 +127,19 @@ class _Use:
         return self._state is State.DRAWS
 
 
-def _uses(function: Any) -> Iterator[_Use]:
+def _uses(function: Any, writes: Writes) -> Iterator[_Use]:
     captures = {
         node.name: node.attr["slot"].i
         for node in function.node_def
         if node.op == "Recgraph>Capture" and node.attr["dtype"].type == tf.resource.as_datatype_enum
     }
     for node in function.node_def:
+        if node.op == "Recgraph>Invoke" and (key := node.attr["key"].s.decode()):
+            given = [source.split(":")[0] for source in node.input if not source.startswith("^")]
+            captured = writes(key)
+            for source, is_written in zip(given[len(given) - len(captured) :], captured, strict=True):
+                if is_written is not None:
+                    yield _Use(node, captures.get(source, _ANY), not is_written)
         if node.op.startswith("Recgraph>") or node.op in ("If", "Case") or ops.facts(node.op).state is State.ASKS:
             continue
         sources = [source.split(":")[0] for source in node.input if not source.startswith("^")]

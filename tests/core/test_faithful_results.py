@@ -145,3 +145,24 @@ def test_the_sizes_of_a_reshaped_capture(engine: str) -> None:
     for rows in (3, 2, 5):
         wanted = [[2 * rows - n, int(n < 2 * rows)] for n in (0, 4, 7)]
         np.testing.assert_array_equal(call(tf.ones([rows, 4]), [0, 4, 7]), wanted)
+
+
+@ENGINES
+def test_a_read_waits_for_a_subgraph_with_captures_of_its_own_that_writes(engine: str) -> None:
+    """What it captures of the body around it makes it a program of its own."""
+    v = tf.Variable(1.0)
+    with rg.SubGraph("outer", outputs=tf.TensorSpec([3]), engine=engine) as outer:
+        step = 2.0 * outer.input()
+        before = v.read_value()
+        with rg.SubGraph("inner", outputs=tf.TensorSpec([]), engine=engine) as inner:
+            n = inner.input(tf.int32)
+
+            def more() -> tf.Tensor:
+                with tf.control_dependencies([v.assign_add(step)]):
+                    return 1.0 + inner(n - 1)
+
+            inner.output(tf.cond(n > 0, more, lambda: 0.0 * step))
+        count = inner(tf.constant(2))
+        outer.output(tf.stack([before, count, v.read_value()]))
+    np.testing.assert_array_equal(outer(1.0), [1.0, 2.0, 5.0])
+    np.testing.assert_array_equal(outer(2.0), [5.0, 2.0, 13.0])
