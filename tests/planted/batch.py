@@ -117,8 +117,8 @@ BUGS = [
         "shared_addend",
         "AddN leaves out what all rows share.",
         RULES + "elementwise.py",
-        "            total += value.tensor\n",
-        "            pass\n",
+        "        total += value.tensor\n",
+        "        pass\n",
         (f"{ALL_ROWS}[add_n]",),
     ),
     Bug(
