@@ -62,10 +62,10 @@ def choose(
 
 def tested(ev: Evaluator, node: ast.expr) -> Any:
     """The value of an expression of which only the truth is asked: operands of `and`, `or` need not be of one kind."""
-    if isinstance(node, ast.BoolOp):
-        with ev.at(node):
-            return _tested(ev, node.values, isinstance(node.op, ast.And))
-    return ev.value(node)
+    if not isinstance(node, ast.BoolOp):
+        return ev.value(node)
+    with ev.at(node):
+        return _tested(ev, node.values, isinstance(node.op, ast.And))
 
 
 def _tested(ev: Evaluator, operands: list[ast.expr], goes_on: bool) -> Any:
