@@ -8,9 +8,13 @@ where the call can be made in another way, after a time in which most graphs end
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
+import select
 import signal
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -49,13 +53,21 @@ def _raises(handler: Any) -> bool:
 class _Watch:
     """The thread at the pipe, and the graph that the main thread runs.
 
-    The main thread alone calls `run` and `check`.
+    The main thread alone calls `run`.
+
+    A signal concerns the graph that runs when its number arrives at the pipe, not the one that runs when our thread
+    gets to it: Python may have handled it, and begun another graph, before our thread has woken. So whatever lies in
+    the pipe when a graph begins is taken out by the main thread; `_lock` makes that, and what our thread does with the
+    numbers that it reads, one step each. Handlers run in the main thread wherever it is, so the lock is reentrant.
     """
 
     def __init__(self) -> None:
         self.main = threading.main_thread().ident
         self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
+        self._waiting = array.array("i", [0])  # bytes in the pipe
+        self._lock = threading.RLock()
         self._manager = _cancellation.CancellationManager()
         self._run = 0  # the number of the graph that is running; 0 between two
         self._count = 0
@@ -72,13 +84,17 @@ class _Watch:
         now = time.monotonic()
         if now > self._checked + _TRUST:
             self._install(now)
-        if self._manager is self._used:
-            self._manager = _cancellation.CancellationManager()
-        self._come.clear()
         outer = self._run
-        self._count += 1
-        number = self._run = self._count
-        self._may_repeat = may_repeat
+        with self._lock:
+            fcntl.ioctl(self._reader, termios.FIONREAD, self._waiting)
+            if self._waiting[0]:
+                self._take()  # of signals before this graph: Python has handled them, or will before the graph begins
+            self._come.clear()
+            if self._manager is self._used:
+                self._manager = _cancellation.CancellationManager()
+            self._count += 1
+            number = self._run = self._count
+            self._may_repeat = may_repeat
         try:
             return call(*arguments, self._manager)
         except Exception as error:
@@ -98,7 +114,9 @@ class _Watch:
 
     @property
     def has_signal(self) -> bool:
-        """Whether signals have come while the last graph ran."""
+        """Whether signals have come since the last graph began."""
+        with self._lock:
+            self._come.extend(self._take())
         return bool(self._come)
 
     def _handle_again(self) -> None:
@@ -116,21 +134,35 @@ class _Watch:
     def _give_back(self) -> None:
         if signal.set_wakeup_fd(self._other) != self._writer:  # a third one has come meanwhile
             self._checked = 0.0
-        self._other = -1
+        with self._lock:
+            self._come.extend(self._take())
+            self._other = -1
+
+    def _take(self) -> bytes:
+        """Takes the numbers out of the pipe, and passes them on to the one in whose place ours is; holds the lock."""
+        try:
+            numbers = os.read(self._reader, 64)
+        except BlockingIOError:  # another has taken them
+            return b""
+        if self._other >= 0:
+            os.write(self._other, numbers)
+        return numbers
 
     def _wait(self) -> None:
-        while numbers := os.read(self._reader, 64):
-            number, may_repeat = self._run, self._may_repeat
-            if self._other >= 0:
-                os.write(self._other, numbers)
-            if not number:
-                continue
-            self._come.extend(numbers)
-            handlers = {of: signal.getsignal(of) for of in numbers}
-            if _raises(handlers.get(_SIGNAL)):
-                self._cancel(number)
-            elif may_repeat and any(map(callable, handlers.values())):
-                self._cancel_later(number)
+        ready = select.poll()
+        ready.register(self._reader, select.POLLIN)
+        while True:
+            ready.poll()
+            with self._lock:
+                numbers, number = self._take(), self._run
+                if not numbers or not number:
+                    continue
+                self._come.extend(numbers)
+                handlers = {of: signal.getsignal(of) for of in numbers}
+                if _raises(handlers.get(_SIGNAL)):
+                    self._cancel(number)
+                elif self._may_repeat and any(map(callable, handlers.values())):
+                    self._cancel_later(number)
 
     def _cancel_later(self, number: int) -> None:
         timer = threading.Timer(PATIENCE, self._cancel, [number])
@@ -138,10 +170,10 @@ class _Watch:
         timer.start()
 
     def _cancel(self, number: int) -> None:
-        manager = self._manager
-        if self._run == number:
-            self._cancelled, self._used = number, manager  # a new one for the next, whichever this one meets
-            manager.start_cancel()
+        with self._lock:
+            if self._run == number:
+                self._cancelled, self._used = number, self._manager  # the next graph gets a new one
+                self._manager.start_cancel()
 
     def forget(self) -> None:
         """In a forked process: the pipe is the other one's."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -244,6 +245,16 @@ def test_an_interrupted_step() -> None:
             slow.map(tf.fill([8], 3000), tf.fill([8], 0.5))
     for one, again in zip(expected, forest.step(), strict=True):
         np.testing.assert_array_equal(one, again)
+
+
+def test_the_step_after_a_signal_that_was_handled() -> None:
+    """Ctrl-C while Python runs concerns no graph, also where the next one begins before anybody has looked."""
+    slow = make_down(max_depth=100_000)
+    slow.map(tf.fill([8], 10), tf.fill([8], 0.5))
+    for _ in range(100):
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        slow.map(tf.fill([8], 300), tf.fill([8], 0.5))
 
 
 def test_recovery() -> None:
