@@ -294,17 +294,34 @@ class Cluster:
         finally:
             self._sharing = None
 
-    def broadcast(self, variables: Sequence[tf.Variable]) -> None:
-        """Gives variables on all workers the chief's values, to the last bit."""
+    def broadcast(self, variables: Sequence[Any]) -> None:
+        """Gives variables on all workers the chief's values, to the last bit; in eager code.
+
+        Args:
+          variables: TensorFlow's or Keras's, of any dtype but string; the same shapes and dtypes on all workers.
+
+        Raises:
+          ClusterError: a variable has strings.
+          DisagreementError: the variables of the workers differ in shape or dtype.
+          WorkerLostError: another worker is gone.
+        """
         if self.size == 1:
             return
-        for variable in variables:
-            value = variable.read_value()
-            # Added as whole numbers, because -0.0 + 0.0 is another float.
-            bits = tf.bitcast(value, tf.int64 if value.dtype.size == 8 else tf.int32)
-            with self.watched():
-                total = self.collectives.sum(bits if self.is_chief else tf.zeros_like(bits), self.start_timeout)
-            variable.assign(tf.bitcast(total, value.dtype))
+        values = [np.asarray(variable.numpy()) for variable in variables]
+        if any(value.dtype.kind in "OS" for value in values):
+            raise ClusterError("a variable of strings cannot be broadcast", next_step="give numbers to all workers")
+        self.agree({"variables": ", ".join(f"{value.dtype.name}{list(value.shape)}" for value in values)})
+        own = b"".join(value.tobytes() for value in values)
+        # Added as whole numbers, because -0.0 + 0.0 is another float.
+        numbers = np.frombuffer(own + bytes(-len(own) % 4), np.int32)
+        with self.watched():
+            total = self.collectives.sum(
+                tf.constant(numbers if self.is_chief else np.zeros_like(numbers)), self.start_timeout
+            )
+        given, offset = total.numpy().tobytes(), 0
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(np.frombuffer(given, value.dtype, value.size, offset).reshape(value.shape))
+            offset += value.nbytes
 
     def part(self, costs: Sequence[float]) -> list[int]:
         """Which examples of a batch this worker gets, so that all have about as much to do.

@@ -41,6 +41,10 @@ def test_variables_get_the_chiefs_bits(seen: list[dict[str, Any]]) -> None:
     """A negative zero, a NaN and a denormal number are not the sum of themselves and zero."""
     bits = np.array([-0.0, float("nan"), 1e-42], np.float32).tobytes().hex()
     assert [(worker["bits"], worker["number"]) for worker in seen] == [(bits, 7.0)] * 2
+    small = [np.float16([1.5, 2.0, 3.0]), np.array([True, False]), np.complex64([1 + 2j])]
+    assert [worker["small"] for worker in seen] == [[one.tobytes().hex() for one in small]] * 2
+    assert [worker["keras"] for worker in seen] == [[[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [1.0, 1.0]]] * 2
+    assert all("a variable of strings" in worker["strings"] for worker in seen)
 
 
 def test_collectives_in_loops_may_change_their_size(seen: list[dict[str, Any]]) -> None:

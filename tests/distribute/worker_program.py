@@ -168,7 +168,13 @@ def main(folder: Path) -> None:
     cluster = rg.distribute(timeout=60, start_timeout=120)
     own = tf.Variable([-0.0, float("nan"), 1e-42] if cluster.is_chief else [1.0, 2.0, 3.0])
     number = tf.Variable(7 + cluster.index, dtype=tf.float64)
-    cluster.broadcast([own, number])
+    small = [tf.Variable(values) for values in (np.float16([1.5, 2.0, 3.0]), [True, False], np.complex64([1 + 2j]))]
+    normal = keras.layers.BatchNormalization()
+    normal.build([None, 2])
+    if not cluster.is_chief:
+        for one in [*small, *normal.variables]:
+            one.assign(tf.zeros_like(one))
+    cluster.broadcast([own, number, *small, *normal.variables])
     seen = {
         "repr": repr(cluster),
         "again": rg.distribute() is cluster,
@@ -176,6 +182,9 @@ def main(folder: Path) -> None:
         "arrays": [rows.tolist() for rows in cluster.exchange_rows(np.full([cluster.index, 2], 1.5))],
         "bits": own.numpy().tobytes().hex(),
         "number": float(number),
+        "small": [one.numpy().tobytes().hex() for one in small],
+        "keras": [one.numpy().tolist() for one in normal.variables],
+        "strings": message(lambda: cluster.broadcast([tf.Variable("a")])),
         "rows": rows_in_a_loop(cluster),
         "mean": mean(cluster, [[1, 2, 2, 5], [2]]),
         "mean_without_examples": mean(cluster, [[1, 1, 8], []]),
