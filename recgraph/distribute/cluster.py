@@ -352,12 +352,13 @@ class Cluster:
         Args:
           gradients: of the *sum* of the losses of this worker's examples; for each variable a tensor, rows
             (`tf.IndexedSlices`), or None for zeros. A variable must have rows on all workers or on none.
-          variables: float32.
+          variables: of a floating dtype.
           total: that sum, a scalar.
           count: how many examples it has; may differ from worker to worker, and be 0.
 
         Returns:
-          Gradients of the mean loss over all examples, in the same form, and that loss, float32.
+          Gradients of the mean loss over all examples, in the same form, and that loss, float64 if the sum is, else
+          float32.
 
         Raises:
           ClusterError: there are several workers, and this is neither the graph of a `tf.function` nor in a `scope`.
@@ -370,11 +371,13 @@ class Cluster:
                 next_step="call the step in `with cluster.scope():`, or use @tf.function for it",
             )
         sparse = [number for number, one in enumerate(gradients) if isinstance(one, tf.IndexedSlices)]
-        figures = tf.stack([tf.cast(total, tf.float32), tf.cast(count, tf.float32)])
+        total = tf.convert_to_tensor(total)
+        dtype = tf.float64 if total.dtype == tf.float64 else tf.float32
+        figures = tf.stack([tf.cast(total, dtype), tf.cast(count, dtype)])
         collectives = self.collectives if self._sharing is None else self._sharing.collectives
         sums, added = Reduction(collectives, variables, sparse, 2)(gradients, figures)
         loss, examples = tf.unstack(added)
-        return divided(sums, examples), loss / divisor(examples)
+        return divided(sums, examples, variables), loss / divisor(examples)
 
     @staticmethod
     def alone() -> Cluster:

@@ -25,13 +25,22 @@ class Layout:
 
     Attributes:
       shapes: of the variables.
+      dtype: in which all is added up: float64 if a variable is, else float32.
       sparse: the numbers of those whose gradients are rows, and stay rows.
       figures: how many other numbers are added up with them.
     """
 
     shapes: tuple[tuple[int, ...], ...]
+    dtype: tf.DType
     sparse: tuple[int, ...]
     figures: int
+
+    @staticmethod
+    def of(variables: Sequence[tf.Variable], sparse: Sequence[int], figures: int) -> Layout:
+        """For the gradients of these variables."""
+        shapes = tuple(tuple(variable.shape) for variable in variables)
+        is_wide = any(variable.dtype == tf.float64 for variable in variables)
+        return Layout(shapes, tf.float64 if is_wide else tf.float32, tuple(sparse), figures)
 
     @property
     def dense(self) -> list[int]:
@@ -39,12 +48,26 @@ class Layout:
         return [number for number in range(len(self.shapes)) if number not in self.sparse]
 
     def pack(self, gradients: Sequence[Gradient], figures: tf.Tensor) -> tf.Tensor:
-        """One vector, float32 `[D]`; zeros where there is no gradient."""
+        """One vector, `[D]`; zeros where there is no gradient."""
         parts = [
-            tf.zeros(self.shapes[n]) if gradients[n] is None else tf.convert_to_tensor(gradients[n]) for n in self.dense
+            tf.zeros(self.shapes[n], self.dtype)
+            if gradients[n] is None
+            else tf.cast(tf.convert_to_tensor(gradients[n]), self.dtype)
+            for n in self.dense
         ]
-        flat = tf.concat([*(tf.reshape(part, [-1]) for part in parts), tf.reshape(figures, [-1])], 0)
+        flat = tf.concat([*(tf.reshape(part, [-1]) for part in parts), tf.cast(figures, self.dtype)], 0)
         return tf.ensure_shape(flat, [self._size])
+
+    def rows(self, gradients: Sequence[Gradient], number: int) -> tf.IndexedSlices:
+        """The gradient of a variable as rows; none where there is no gradient, all where it is a whole tensor."""
+        gradient, shape = gradients[number], self.shapes[number]
+        if gradient is None:
+            values, indices = tf.zeros([0, *shape[1:]], self.dtype), tf.zeros([0], tf.int32)
+        elif isinstance(gradient, tf.IndexedSlices):
+            values, indices = gradient.values, gradient.indices
+        else:
+            values, indices = gradient, tf.range(shape[0])
+        return tf.IndexedSlices(tf.cast(values, self.dtype), indices, tf.constant(shape))
 
     @property
     def _size(self) -> int:
@@ -55,7 +78,7 @@ class Layout:
         return [*(tf.TensorShape(self.shapes[n]).num_elements() for n in self.dense), self.figures]
 
     def unpack(self, flat: tf.Tensor) -> tuple[dict[int, tf.Tensor], tf.Tensor]:
-        """Gradients by number, and the figures, float32 `[figures]`."""
+        """Gradients by number, and the figures, `[figures]`."""
         *parts, figures = tf.split(flat, self._sizes)
         shaped = (tf.reshape(part, self.shapes[n]) for n, part in zip(self.dense, parts, strict=True))
         return dict(zip(self.dense, shaped, strict=True)), figures
@@ -68,7 +91,7 @@ class TableRows:
     Attributes:
       indices: int32 `[n]`.
       groups: int32 `[n]`; what a row is a part of, a worker or a shard.
-      values: float32 `[n, ...]`.
+      values: float32 or float64 `[n, ...]`.
     """
 
     indices: tf.Tensor
@@ -107,14 +130,16 @@ class TableRows:
         """
         width = self.values.shape[1:].num_elements()
         # The index goes with its row as one more number, so that there is one operation in place of two.
-        values = tf.reshape(self.values, [-1, width])
-        packed = tf.concat([tf.bitcast(self.indices, tf.float32)[:, tf.newaxis], values], 1)
+        values, dtype = tf.reshape(self.values, [-1, width]), self.values.dtype
+        bits = tf.int64 if dtype == tf.float64 else tf.int32
+        packed = tf.concat([tf.bitcast(tf.cast(self.indices, bits), dtype)[:, tf.newaxis], values], 1)
         rows = collectives.gather_rows(packed, tf.reduce_max(lengths))
         is_there = tf.sequence_mask(lengths, tf.shape(rows)[1])
         flat = tf.boolean_mask(rows, is_there)
         groups = tf.cast(tf.where(is_there)[:, 0], tf.int32)
         shape = [-1, *self.values.shape[1:]]
-        return TableRows(tf.bitcast(flat[:, 0], tf.int32), groups, tf.reshape(flat[:, 1:], shape))
+        indices = tf.cast(tf.bitcast(flat[:, 0], bits), tf.int32)
+        return TableRows(indices, groups, tf.reshape(flat[:, 1:], shape))
 
 
 class Reduction:
@@ -129,14 +154,13 @@ class Reduction:
 
         Args:
           collectives: of the workers.
-          variables: whose gradients they are, float32.
+          variables: whose gradients they are, of a floating dtype.
           sparse: the numbers of the variables whose gradients stay rows; those of others are made whole.
           figures: how many numbers are added up beside them.
         """
         self._collectives = collectives
-        shapes = tuple(tuple(variable.shape) for variable in variables)
         self._sparse = tuple(sparse)
-        self._layout = Layout(shapes, self._sparse, figures + len(self._sparse) * self._collectives.size)
+        self._layout = Layout.of(variables, sparse, figures + len(self._sparse) * self._collectives.size)
         self._figures = figures
 
     def __call__(self, gradients: Sequence[Gradient], figures: tf.Tensor) -> tuple[list[Gradient], tf.Tensor]:
@@ -144,36 +168,27 @@ class Reduction:
 
         Args:
           gradients: of the sum of this worker's losses, for each variable.
-          figures: float32 `[figures]`.
+          figures: `[figures]`.
 
         Returns:
-          Gradients of the sum of all losses; the sums of the figures.
+          Gradients of the sum of all losses, float32, or float64 if a variable is; the sums of the figures.
         """
-        rows = {number: TableRows.of(self._slices(gradients, number)) for number in self._sparse}
-        flat = self._layout.pack(gradients, tf.concat([figures, *map(self._length, rows.values())], 0))
+        rows = {number: TableRows.of(self._layout.rows(gradients, number)) for number in self._sparse}
+        numbers = [tf.cast(figures, self._layout.dtype), *map(self._length, rows.values())]
+        flat = self._layout.pack(gradients, tf.concat(numbers, 0))
         dense, others = self._layout.unpack(self._collectives.sum(flat))
         total, lengths = others[: self._figures], tf.reshape(others[self._figures :], [-1, self._collectives.size])
         sums: dict[int, Gradient] = dict(dense)
         for place, (number, own) in enumerate(rows.items()):
             together = own.gathered(self._collectives, tf.cast(lengths[place], tf.int32))
             sums[number] = together.slices(self._layout.shapes[number])
-        return [sums[number] for number in range(len(gradients))], total
-
-    def _slices(self, gradients: Sequence[Gradient], number: int) -> tf.IndexedSlices:
-        return as_slices(gradients[number], self._layout.shapes[number])
+        return [sums[number] for number in range(len(gradients))], tf.cast(total, figures.dtype)
 
     def _length(self, rows: TableRows) -> tf.Tensor:
         """How many rows this worker has, at its place among zeros."""
-        return tf.one_hot(self._collectives.index, self._collectives.size, tf.cast(tf.size(rows.indices), tf.float32))
-
-
-def as_slices(gradient: Gradient, shape: tuple[int, ...]) -> tf.IndexedSlices:
-    """A gradient as rows; none where there is no gradient, all where it is a whole tensor."""
-    if isinstance(gradient, tf.IndexedSlices):
-        return gradient
-    if gradient is None:
-        return tf.IndexedSlices(tf.zeros([0, *shape[1:]]), tf.zeros([0], tf.int32), tf.constant(shape))
-    return tf.IndexedSlices(gradient, tf.range(shape[0]), tf.constant(shape))
+        return tf.one_hot(
+            self._collectives.index, self._collectives.size, tf.cast(tf.size(rows.indices), self._layout.dtype)
+        )
 
 
 def divisor(count: tf.Tensor) -> tf.Tensor:
@@ -181,12 +196,16 @@ def divisor(count: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.equal(count, 0.0), tf.ones_like(count), count)
 
 
-def divided(gradients: Sequence[Gradient], count: tf.Tensor) -> list[Gradient]:
-    """Sums as means: each divided by `divisor(count)`."""
+def divided(gradients: Sequence[Gradient], count: tf.Tensor, variables: Sequence[tf.Variable]) -> list[Gradient]:
+    """Sums as means, in the dtype of the variables that they are for: each divided by `divisor(count)`."""
     by = divisor(count)
+
+    def mean(total: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+        return tf.cast(total / tf.cast(by, total.dtype), dtype)
+
     return [
-        tf.IndexedSlices(one.values / by, one.indices, one.dense_shape)
+        tf.IndexedSlices(mean(one.values, variable.dtype), one.indices, one.dense_shape)
         if isinstance(one, tf.IndexedSlices)
-        else one / by
-        for one in gradients
+        else mean(one, variable.dtype)
+        for one, variable in zip(gradients, variables, strict=True)
     ]

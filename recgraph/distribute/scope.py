@@ -17,6 +17,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
 import keras
@@ -29,7 +30,7 @@ from recgraph.distribute.errors import ClusterError, DisagreementError
 from recgraph.distribute.reduction import Gradient, Reduction, divided
 from recgraph.tf_private import current_graph, run_independently
 
-# Sums are counted, to find workers that are not at the same one. The squares have to be exact in float32.
+# Sums are counted, to find workers that are not at the same one. Sums of the squares have to be exact in float32.
 _TURNS: Final = 64
 _FIGURES: Final = 3
 # What a gradient is on a worker.
@@ -65,7 +66,7 @@ class SharedCollectives(Collectives):
         self._turn = tf.Variable(0, trainable=False, dtype=tf.int64, name="recgraph_turn")
 
     def sum(self, value: tf.Tensor, timeout: float | None = None) -> tf.Tensor:
-        """The sum of every worker's vector, float32 `[n]`.
+        """The sum of every worker's vector, float32 or float64 `[n]`.
 
         Raises:
           ClusterError: the workers are not at the same sum.
@@ -76,8 +77,8 @@ class SharedCollectives(Collectives):
         is_eager = tf.executing_eagerly()
         if not is_eager and _sums_of_graph() is None:
             return self._plain.sum(value, timeout)
-        turn = tf.cast(self._turn % _TURNS, tf.float32)
-        packed = tf.concat([value, tf.stack([0.0 if is_eager else 1.0, turn, turn * turn])], 0)
+        turn = tf.cast(self._turn % _TURNS, value.dtype)
+        packed = tf.concat([value, tf.stack([tf.cast(not is_eager, value.dtype), turn, turn * turn])], 0)
         added = self._summed_eagerly(packed, timeout) if is_eager else self._summed_in_graph(packed, timeout)
         self._turn.assign_add(1)
         return added[:-_FIGURES]
@@ -98,7 +99,7 @@ class SharedCollectives(Collectives):
 
     def _summed_in_graph(self, packed: tf.Tensor, timeout: float | None) -> tf.Tensor:
         added = super().sum(packed, timeout)
-        expected = self.size * tf.concat([[1.0], packed[1 - _FIGURES :]], 0)
+        expected = self.size * packed[-_FIGURES:]
         _take_part(added.op, tf.reduce_all(added[-_FIGURES:] == expected))
         return added
 
@@ -160,20 +161,21 @@ class Sharing:
           optimizer: that they are for.
           gradients: of this worker, for each variable; None where there is none. A variable that has none on some
             workers has zeros there; one that has none on any has none.
-          variables: float32.
+          variables: of a floating dtype.
 
         Raises:
-          ClusterError: there is a gradient where there was none on any worker, or a variable is not float32.
+          ClusterError: there is a gradient where there was none on any worker, or a variable is complex.
           DisagreementError: before the first update, the weights of the workers differ.
         """
         weights = [v.value if isinstance(v, keras.Variable) else v for v in variables]
         kinds = self._kinds_of(optimizer, gradients, weights)
         there = [number for number, kind in enumerate(kinds) if kind != _NONE]
         sparse = [place for place, number in enumerate(there) if kinds[number] == _ROWS]
-        reduction = Reduction(self.collectives, [weights[number] for number in there], sparse, 0)
+        shared = [weights[number] for number in there]
+        reduction = Reduction(self.collectives, shared, sparse, 0)
         sums, _ = reduction([gradients[number] for number in there], tf.zeros([0]))
         means: list[Gradient] = [None] * len(weights)
-        for number, mean in zip(there, divided(sums, tf.constant(float(self._cluster.size))), strict=True):
+        for number, mean in zip(there, divided(sums, tf.constant(float(self._cluster.size)), shared), strict=True):
             means[number] = mean
         return means
 
@@ -196,9 +198,9 @@ class Sharing:
 
     def _compared(self, own: str, weights: Sequence[tf.Variable]) -> str:
         """What is known before the first update: the weights are the same on all workers. What each gradient is."""
-        others = sorted({weight.dtype.name for weight in weights} - {"float32"})
+        others = sorted({weight.dtype.name for weight in weights if not weight.dtype.is_floating})
         if others:
-            raise ClusterError("workers add up gradients of float32 only", found=f"a weight of {', '.join(others)}")
+            raise ClusterError("workers add up real gradients only", found=f"a weight of {', '.join(others)}")
         self._require_equal(weights, "set the same seed on all workers, or call cluster.broadcast(model.variables)")
         self._variables.update((id(weight), weight) for weight in weights)
         return "".join(map(_together, zip(*self._cluster.exchange(own), strict=True)))
@@ -241,7 +243,10 @@ def _together(kinds: Sequence[str]) -> str:
 _OWNER: Final = next(kind for kind in keras.Optimizer.__mro__ if "apply" in vars(kind))
 
 
+# It decides by the gradients whether another optimizer updates: by the mean, so that all workers decide alike.
 _SCALING: Final = keras.optimizers.LossScaleOptimizer
+# Whether the gradients of the update that runs now are means already.
+_has_means: ContextVar[bool] = ContextVar("has_means", default=False)
 
 
 @contextlib.contextmanager
@@ -254,7 +259,7 @@ def optimizers_share(how: Sharing, others: Sequence[type]) -> Iterator[None]:
     """
     originals = {owner: owner.apply for owner in (_SCALING, _OWNER, *others)}
     for owner, original in originals.items():
-        owner.apply = _refused if owner is _SCALING else _sharing(how, original)
+        owner.apply = _sharing(how, original)
     try:
         with sharing.shared(how.bounded):
             yield
@@ -267,6 +272,8 @@ def _sharing(how: Sharing, original: Callable[..., Any]) -> Callable[..., Any]:
     """A method that takes the mean first. It is this library's, so a conversion runs it as it is."""
 
     def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        if _has_means.get():
+            return original(optimizer, grads, trainable_variables)
         grads = list(grads)
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
@@ -275,13 +282,10 @@ def _sharing(how: Sharing, original: Callable[..., Any]) -> Callable[..., Any]:
             known = optimizer._trainable_variables
         if grads and known is not None and len(grads) == len(known):  # else the optimizer says what is wrong
             grads = how.mean(optimizer, grads, known)
-        return original(optimizer, grads, trainable_variables)
+        token = _has_means.set(True)
+        try:
+            return original(optimizer, grads, trainable_variables)
+        finally:
+            _has_means.reset(token)
 
     return apply
-
-
-def _refused(optimizer: Any, *arguments: Any, **named: Any) -> Any:
-    raise ClusterError(
-        "a LossScaleOptimizer decides on each worker whether it updates",
-        next_step="scale the loss by a constant, or train in float32",
-    )

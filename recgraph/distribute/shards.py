@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ClusterError
-from recgraph.distribute.reduction import Gradient, Layout, TableRows, as_slices
+from recgraph.distribute.reduction import Gradient, Layout, TableRows
 
 SHARDS = 8
 
@@ -44,9 +44,8 @@ class ShardedReduction:
         """See `Reduction`."""
         self._collectives = collectives
         self._count = shards_of(collectives)[1]
-        shapes = tuple(tuple(variable.shape) for variable in variables)
-        self._sparse, self._figures = tuple(sparse), figures
-        self._layout = Layout(shapes, self._sparse, figures)
+        self._sparse = tuple(sparse)
+        self._layout = Layout.of(variables, sparse, figures)
 
     def __call__(
         self, shard: Callable[[tf.Tensor], tuple[Sequence[Gradient], tf.Tensor]]
@@ -55,10 +54,10 @@ class ShardedReduction:
 
         Args:
           shard: computes the next shard of this worker, given its number among them: gradients of the sum of its
-            losses, and figures, float32 `[figures]`.
+            losses, and figures, `[figures]`.
         """
         flats, rows = self._own(shard)
-        lengths = [tf.cast(tf.size(one.indices), tf.float32)[tf.newaxis] for one in rows]
+        lengths = [tf.cast(tf.size(one.indices), self._layout.dtype)[tf.newaxis] for one in rows]
         gathered = self._collectives.gather(
             tf.ensure_shape(tf.concat([flats, *lengths], 0), [flats.shape[0] + len(rows)])
         )
@@ -72,11 +71,11 @@ class ShardedReduction:
 
     def _own(self, shard: Callable[[tf.Tensor], Any]) -> tuple[tf.Tensor, list[TableRows]]:
         """The sum of this worker's shards, computed one after the other."""
-        shapes = self._layout.shapes
+        shapes, dtype = self._layout.shapes, self._layout.dtype
 
         def next_shard(number: tf.Tensor, flats: tf.TensorArray, *kept: tf.TensorArray) -> Any:
             gradients, figures = shard(number)
-            new = [TableRows.of(as_slices(gradients[n], shapes[n]), number) for n in self._sparse]
+            new = [TableRows.of(self._layout.rows(gradients, n), number) for n in self._sparse]
             parts = [part for one in new for part in (one.indices, one.groups, one.values)]
             written = [array.write(number, part) for array, part in zip(kept, parts, strict=True)]
             return number + 1, flats.write(number, self._layout.pack(gradients, figures)), *written
@@ -84,9 +83,9 @@ class ShardedReduction:
         kept = [
             tf.TensorArray(kind, self._count, infer_shape=False, element_shape=[None, *inner])
             for n in self._sparse
-            for kind, inner in ((tf.int32, ()), (tf.int32, ()), (tf.float32, shapes[n][1:]))
+            for kind, inner in ((tf.int32, ()), (tf.int32, ()), (dtype, shapes[n][1:]))
         ]
-        start = (0, tf.TensorArray(tf.float32, self._count), *kept)
+        start = (0, tf.TensorArray(dtype, self._count), *kept)
         _, flats, *arrays = tf.while_loop(
             lambda number, *_: number < self._count, next_shard, start, parallel_iterations=1
         )
@@ -98,7 +97,7 @@ class ShardedReduction:
 
 
 def tree_sum(leaves: tf.Tensor) -> tf.Tensor:
-    """The sum of rows, float32 `[n, ...]`, n a power of two, as a binary tree over them."""
+    """The sum of rows, `[n, ...]`, n a power of two, as a binary tree over them."""
     while leaves.shape[0] > 1:
         leaves = leaves[0::2] + leaves[1::2]
     return leaves[0]

@@ -64,15 +64,18 @@ PARTS = [
 ]
 
 
+@pytest.mark.parametrize("dtypes", [("float32", "float32"), ("float32", "float64"), ("bfloat16", "float16")])
 @pytest.mark.parametrize("sparse", [[1], []], ids=["rows", "whole"])
-def test_the_mean_is_that_of_one_machine(sparse: list[int]) -> None:
+def test_the_mean_is_that_of_one_machine(sparse: list[int], dtypes: tuple[str, str]) -> None:
     """Parts of 3, 0 and 1 examples: a mean of means would be another number."""
+    variables = [tf.Variable(tf.zeros(shape, kind)) for shape, kind in zip((MATRIX, TABLE), dtypes, strict=True)]
 
     def work(collectives: Collectives) -> tuple:
         rows, loss, count = PARTS[collectives.index]
-        reduction = Reduction(collectives, VARIABLES, sparse, 2)
-        sums, figures = reduction([tf.fill(MATRIX, loss), rows], tf.constant([loss, count]))
-        return divided(sums, figures[1]), figures
+        rows = tf.IndexedSlices(tf.cast(rows.values, dtypes[1]), rows.indices, rows.dense_shape)
+        reduction = Reduction(collectives, variables, sparse, 2)
+        sums, figures = reduction([tf.fill(MATRIX, tf.cast(loss, dtypes[0])), rows], tf.constant([loss, count]))
+        return divided(sums, figures[1], variables), figures
 
     whole = sum(tf.convert_to_tensor(rows).numpy() for rows, _, _ in PARTS) / 4
     for (matrix, table), figures in run_together(3, work):
@@ -80,6 +83,22 @@ def test_the_mean_is_that_of_one_machine(sparse: list[int]) -> None:
         np.testing.assert_allclose(matrix, np.full(MATRIX, 2.5))
         np.testing.assert_allclose(tf.convert_to_tensor(table), whole, rtol=1e-6)
         assert isinstance(table, tf.IndexedSlices) is bool(sparse)
+        assert (matrix.dtype.name, table.dtype.name) == dtypes
+
+
+def test_sums_keep_the_digits_of_float64() -> None:
+    """In rows and in whole tensors."""
+    digit = 1.0 + 2.0**-40
+    variables = [tf.Variable(tf.zeros(shape, tf.float64)) for shape in (MATRIX, TABLE)]
+
+    def work(collectives: Collectives) -> list[Any]:
+        rows = tf.IndexedSlices(tf.fill([1, TABLE[1]], tf.constant(digit, tf.float64)), [3 + collectives.index], TABLE)
+        return Reduction(collectives, variables, [1], 0)([tf.fill(MATRIX, rows.values[0, 0]), rows], tf.zeros([0]))[0]
+
+    for matrix, table in run_together(2, work):
+        np.testing.assert_array_equal(matrix, np.full(MATRIX, 2 * digit))
+        assert table.indices.numpy().tolist() == [3, 4]
+        np.testing.assert_array_equal(table.values, np.full([2, TABLE[1]], digit))
 
 
 def test_a_gradient_that_is_not_there_counts_as_zeros() -> None:
@@ -90,7 +109,7 @@ def test_a_gradient_that_is_not_there_counts_as_zeros() -> None:
 
 
 def test_no_examples_at_all_divide_by_one() -> None:
-    (matrix,) = divided([tf.zeros(MATRIX)], tf.constant(0.0))
+    (matrix,) = divided([tf.zeros(MATRIX)], tf.constant(0.0), VARIABLES[:1])
     assert np.isfinite(matrix).all()
 
 

@@ -114,7 +114,6 @@ def scope(cluster: Cluster) -> dict[str, Any]:
             "coexec": message(lambda: rg.function(step.function, mode="coexec")(x, 2.0)),
             "steps": message(lambda: list(rg.steps([1]))),
             "speculation": message(lambda: rg.speculation().__enter__()),
-            "scaled": message(lambda: keras.optimizers.LossScaleOptimizer(optimizer).apply([weight + 0.0], [weight])),
         }
     apart = tf.Variable(float(cluster.index))
     with cluster.scope():
@@ -128,6 +127,24 @@ def scope(cluster: Cluster) -> dict[str, Any]:
 
     seen["written"] = message(write)
     return seen
+
+
+def loss_scaling(cluster: Cluster) -> dict[str, Any]:
+    """A weight of float64, whose gradient is infinite on one worker in one call: no worker may update then."""
+    weight = tf.Variable(np.array([1.0, 2.0]))
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1), initial_scale=4.0)
+
+    @rg.function
+    def step(x: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            loss = optimizer.scale_loss(tf.reduce_sum(x * weight))
+        optimizer.apply([tape.gradient(loss, weight)], [weight])
+
+    x = tf.constant([1.0, 3.0], tf.float64) * (1 + cluster.index)
+    with cluster.scope():
+        for call in range(8):
+            step(x / tf.cast(call != 5 or cluster.index == 0, tf.float64))
+    return {"weight": weight.numpy().tolist(), "scale": float(optimizer.dynamic_scale), "calls": step.calls}
 
 
 def optimizer_of(variable: tf.Variable) -> Any:
@@ -191,6 +208,7 @@ def main(folder: Path) -> None:
         "replica": [replica_function(cluster, engine) for engine in ("parallel", "batched")],
         "sparse": [stays_sparse(cluster, (400_000, 16), 3), stays_sparse(cluster, (5, 4), 5)][:1],
         "scope": scope(cluster),
+        "loss_scaling": loss_scaling(cluster),
         "threads": more_threads(cluster),
         "all_reduce": all_reduce_in_a_step(),
         "on_chief": cluster.on_chief(lambda: 5),
