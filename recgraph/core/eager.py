@@ -89,6 +89,7 @@ class EagerCall:
             given = {"frame": frame, "grads": seeds, "primals": primals}
             remote.send(frame.recgraph_server, linked.key, linked.library)
             made = remote.run(frame.recgraph_server, self.elsewhere, key, given, self.gradients[key])
+            tf_private.record("Recgraph>InvokeGradient", inputs, self.gradients[key], made)
         else:
             made = tf_private.run_operation("Recgraph>InvokeGradient", count + specs, inputs, self.gradients[key])
         return made[:count], made[count:]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from recgraph import native, tf_private
-from recgraph.core import eager, gradient, invoke, program, pullback
+from recgraph.core import eager, gradient, invoke, program, pullback, remote
 from recgraph.core.body import enclosing_body
 from recgraph.core.contract import Sum
 from recgraph.core.definition import Definition, by_identity
@@ -282,7 +283,16 @@ def _sum_parts(gradients: list[Any]) -> Any:
 
 
 def _second_rule(op: Any, *gradients: Any) -> list[Any]:
-    """The gradient of the gradient of a call from outside: that of its pullback at the same arguments."""
+    """The gradient of the gradient of a call from outside: that of its pullback at the same arguments.
+
+    Where the call was, be that on a server.
+    """
+    server = getattr(op.inputs[0], "recgraph_server", "")
+    with remote.on(server) if server else contextlib.nullcontext():
+        return _pulled_back(op, gradients)
+
+
+def _pulled_back(op: Any, gradients: Sequence[Any]) -> list[Any]:
     linked = _program_of_gradient(op)
     contract = linked.contract
     if contract is None or linked.subgraph is None:

@@ -9,6 +9,7 @@ from recgraph.tf_private.cancelling import (
     attributes_of,
     execute,
     is_of_handler,
+    record,
     record_all_but_last,
     run_operation,
 )
@@ -232,6 +233,7 @@ __all__ = [
     "outermost_graph",
     "placeholder",
     "raise_status",
+    "record",
     "record_all_but_last",
     "record_in_groups",
     "redirect",

@@ -248,9 +248,14 @@ def run_operation(name: str, count: int, inputs: list[tf.Tensor], attributes: tu
         attributes: see `attributes_of`.
     """
     outputs = execute(name, count, inputs, attributes, _context.context())
+    record(name, inputs, attributes, outputs)
+    return outputs
+
+
+def record(name: str, inputs: list[tf.Tensor], attributes: tuple[Any, ...], outputs: list[tf.Tensor]) -> None:
+    """Tells tapes of an operation that has run; see `run_operation`."""
     if _execute.must_record_gradient():
         _execute.record_gradient(name, inputs, attributes, outputs)
-    return outputs
 
 
 def record_all_but_last(

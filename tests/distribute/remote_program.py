@@ -31,12 +31,34 @@ def call(device: str, engine: str) -> dict[str, Any]:
     gradient = tape.gradient(result, weight)  # outside: it goes where the call was
     with tf.device(device):
         rows = power.map(tf.range(3))
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner, tf.device(device):
+            result = power(tf.constant(4))
+        slope = inner.gradient(result, weight)
     return {
+        "second": float(tf.squeeze(outer.gradient(slope, weight))),
+        "graph": graph(device, engine),
         "result": float(tf.squeeze(result)),
         "gradient": float(tf.squeeze(gradient)),
         "rows": rows.numpy().ravel().tolist(),
         "on": result.backing_device,
     }
+
+
+def graph(device: str, engine: str) -> list[Any]:
+    """A `tf.function` with the call and its gradient on a device."""
+    with tf.device(device):
+        weight = tf.Variable([[1.5]])
+        power = define(weight, engine)
+
+    @tf.function(autograph=False)
+    def step(n: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.device(device), tf.GradientTape() as tape:
+            result = power(n)
+        return result, tape.gradient(result, weight)
+
+    result, gradient = step(tf.constant(4))
+    return [float(tf.squeeze(result)), float(tf.squeeze(gradient)), result.backing_device]
 
 
 def inputs(device: str) -> list[float]:

@@ -54,8 +54,16 @@ def test_a_call_runs_on_the_server(seen: dict[str, Any], engine: str) -> None:
     told = seen[engine]
     assert told["result"] == pytest.approx(1.5**4)
     assert told["gradient"] == pytest.approx(4 * 1.5**3)
+    assert told["second"] == pytest.approx(12 * 1.5**2)
     assert told["rows"] == pytest.approx([1.0, 1.5, 2.25])
     assert told["on"].startswith("/job:worker/replica:0/task:1/")
+
+
+@pytest.mark.parametrize("engine", ["parallel", "batched"])
+def test_a_graph_has_calls_on_the_server(seen: dict[str, Any], engine: str) -> None:
+    result, gradient, on = seen[engine]["graph"]
+    assert (result, gradient) == pytest.approx((1.5**4, 4 * 1.5**3))
+    assert on.startswith("/job:worker/replica:0/task:1/")
 
 
 def test_arguments_and_results_are_copied(seen: dict[str, Any]) -> None:
