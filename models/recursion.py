@@ -94,7 +94,7 @@ def _all_scores(tree: Any, batch: Any, classes: int, optimize: bool | None) -> t
     with rg.SubGraph("filled_up", tf.TensorSpec([], tf.int32), shape, tree.engine, optimize=optimize) as filled:
         scores = tree(filled.input(tf.int32))["logits"]
         filled.output(tf.pad(scores, [[0, largest - tf.shape(scores)[0]], [0, 0]]))
-    return tf.boolean_mask(filled.map(batch.roots), tf.sequence_mask(sizes, largest))
+    return tf.gather_nd(filled.map(batch.roots), tf.where(tf.sequence_mask(sizes, largest)))
 
 
 def _subgraph(model: Cells, purpose: str, outputs: Any) -> Any:
