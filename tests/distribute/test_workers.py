@@ -71,7 +71,9 @@ def test_a_subgraph_in_a_replica_function_of_tensorflows_strategy(seen: list[dic
 
 
 def test_a_large_table_goes_as_rows(seen: list[dict[str, Any]]) -> None:
-    assert [worker["sparse"] for worker in seen] == [[True], [True]]
+    assert [worker["sparse"] for worker in seen] == [True, True]
+    first, second = (worker["small_table"] for worker in seen)
+    assert first == second  # either may be faster, but for all
 
 
 def test_what_the_chief_does_alone(seen: list[dict[str, Any]]) -> None:
