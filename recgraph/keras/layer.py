@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -241,15 +242,19 @@ class SubGraphLayer(keras.layers.Layer):
 
 
 def converted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function or method of the user's with `if`, `for` and `while` on tensors; as it is where it has no source."""
-    inner = inspect.unwrap(getattr(function, "__func__", function))
-    if inner.__module__.startswith("recgraph."):
+    """A function or method of the user's with `if`, `for` and `while` on tensors; as it is where it has no source.
+
+    Of one under a decorator both are: the decorator may do more than to call it.
+    """
+    outer = getattr(function, "__func__", function)
+    inner = inspect.unwrap(outer)
+    if inner.__module__.startswith("recgraph.") or not isinstance(outer, types.FunctionType):
         return function
     try:
         inspect.getsource(inner)
     except (OSError, TypeError):
         return function
-    made = tf.autograph.to_graph(inner, recursive=False)
+    made = tf.autograph.to_graph(outer, recursive=outer is not inner)
     return functools.partial(made, function.__self__) if inspect.ismethod(function) else made
 
 

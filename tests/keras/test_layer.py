@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -403,6 +404,45 @@ def test_a_layer_in_place_of_a_method_is_saved_with_its_weights(tmp_path: Path) 
     assert len(model.trainable_weights) == 2
     model.save(tmp_path / "model.keras")
     np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras")(dense()), expected)
+
+
+def thrice(function: Any) -> Any:
+    """A decorator that does more than to call the function."""
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **named: Any) -> Any:
+        return function(*arguments, **named) * 3.0
+
+    return called
+
+
+class Decorated(rg.keras.SubGraphLayer):
+    output_size = 1
+
+    @thrice
+    def body(self, x: Any, recurse: Any) -> Any:
+        if x[0, 0] < 1.0:
+            return x
+        return recurse(x / 2.0)
+
+
+class DecoratedDepth(rg.keras.TreeLayer):
+    output_size = 1
+
+    @thrice
+    def node(self, inputs: Any, child: Any) -> Any:
+        most = tf.zeros([1, 1])
+        for position in tf.unstack(inputs, axis=1)[1:]:
+            if position[0] >= 0:
+                most = tf.maximum(most, child(position))
+        return most + 1.0
+
+
+def test_what_a_body_is_decorated_with_is_done() -> None:
+    expected = [[0.625 * 3.0**4], [0.5 * 3.0]]
+    for layer in (Decorated(), rg.keras.SubGraphLayer(thrice(halved), output_size=1)):
+        np.testing.assert_allclose(layer(tf.constant([[5.0], [0.5]])), expected)
+    np.testing.assert_allclose(DecoratedDepth()(tf.constant([[[0, 1, -1], [0, -1, -1]]])), [[12.0]])
 
 
 def test_a_function_with_variables_of_its_own_is_refused() -> None:
