@@ -269,7 +269,7 @@ def table_of(rows: tf.Tensor) -> tf.Tensor | None:
 
 
 def _shape_of(capture: tf.Tensor) -> tf.Tensor:
-    """The shape as int32, as the gradients of `tf.gather` have it: those of the branches of a `tf.cond` have to agree."""
+    """The shape, int32 as of the gradients of `tf.gather`: those of the branches of a `tf.cond` have to agree."""
     if capture.dtype == tf.resource:
         data = tf_private.handle_data(capture)
         return tf.constant([dim.size for dim in data.shape.dim], tf.int32)
