@@ -75,7 +75,7 @@ def call_inside(
     subgraph: Definition, body: BodyGraph, tensors: list[tf.Tensor], label: str, rows: bool
 ) -> list[tf.Tensor]:
     """A call in a body: it inherits the environment of the invocation that makes it."""
-    if tf_private.a_tape_is_listening() and tf_private.has_tangents(tensors):
+    if tf_private.a_tape_is_listening() and tf_private.places_of_tangents(tensors):
         raise GradientError(
             f"SubGraph '{subgraph.name}' cannot be called under a tf.autodiff.ForwardAccumulator inside a body",
             where=origin.here(),
@@ -103,7 +103,7 @@ def _call_from_outside(subgraph: Definition, tensors: list[tf.Tensor], label: st
     linked = _program_for(subgraph, record, program.may_be_batched(subgraph, rows))
     if tf_private.a_tape_is_listening():
         captures = _captures(subgraph, linked)
-        if tf_private.has_tangents([*tensors, *captures]):
+        if tf_private.places_of_tangents([*tensors, *captures]):
             return _call_under_accumulators(subgraph, linked, tensors, captures, label, rows)
     return list(invoke_program(subgraph, linked, tensors, label, rows).results)
 
@@ -137,7 +137,9 @@ def _call_under_accumulators(
 
     traced = tf.function(function, autograph=False, reduce_retracing=True)
     if is_eager:
-        traced = subgraph.followed.setdefault((linked.key, label, rows), traced)
+        # TensorFlow keeps for a function what it makes of the first tangents, and fails for those of other captures.
+        followed = tf_private.places_of_tangents([*tensors, *captures])
+        traced = subgraph.followed.setdefault((linked.key, label, rows, followed), traced)
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in [*tensors, *handed]]
     try:
         with tf_private.without_recording():  # what is followed is the call, not how the function is made

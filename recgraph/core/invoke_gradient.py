@@ -270,10 +270,11 @@ def table_of(rows: tf.Tensor) -> tf.Tensor | None:
 
 
 def _shape_of(capture: tf.Tensor) -> tf.Tensor:
+    """The shape, int32 as of the gradients of `tf.gather`: those of the branches of a `tf.cond` have to agree."""
     if capture.dtype == tf.resource:
         data = tf_private.handle_data(capture)
-        return tf.constant([dim.size for dim in data.shape.dim], tf.int64)
-    return tf.shape(capture, out_type=tf.int64)
+        return tf.constant([dim.size for dim in data.shape.dim], tf.int32)
+    return tf.shape(capture)
 
 
 def _sum_parts(gradients: list[Any]) -> Any:

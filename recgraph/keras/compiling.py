@@ -100,7 +100,7 @@ def compile(model: keras.Model, *, mode: str = "auto", strict: bool = False) -> 
 
 
 def _last_of(step: Callable[[Any], Any], count: int, batches: Iterable[Any]) -> Any:
-    """Takes steps on the next batches, at most so many; what the last gives, as tensors.
+    """Takes steps on the next batches, at most so many; what the last gives, as tensors or None.
 
     Raises:
         StopIteration: there is no batch.
@@ -108,7 +108,7 @@ def _last_of(step: Callable[[Any], Any], count: int, batches: Iterable[Any]) -> 
     found = [step(_without_optionals(batch)) for batch in itertools.islice(batches, count)]
     if not found:
         raise StopIteration
-    return keras.tree.map_structure(tf.convert_to_tensor, found[-1])
+    return keras.tree.map_structure(lambda x: None if x is None else tf.convert_to_tensor(x), found[-1])
 
 
 def _all_of(step: Callable[[Any], Any], batches: Sequence[Any]) -> Any:

@@ -15,7 +15,12 @@ from recgraph.keras.seeds import Nest
 # `compute(inputs)`: the results for a batch, and the sum of its losses or None.
 Compute: TypeAlias = Callable[[Nest], tuple[Nest, tf.Tensor | None]]
 # What Keras changes in calls.
-_PASSING = frozenset({"_losses", "_loss_ids", "_lock", "_called", "_tracked", "_self_tracked_trackables", "_inputs"})
+_PASSING = frozenset({
+    "_losses", "_loss_ids", "_lock", "_called", "_tracked", "_self_tracked_trackables", "_inputs", "_inbound_nodes",
+    "_outbound_nodes",
+})  # fmt: skip
+# Whose classes and objects stay what they are; Keras's classes do, too.
+_LIBRARIES = frozenset({"builtins", "tensorflow", "recgraph"})
 # Functions that a layer keeps; who has more of them changes something in every call.
 _KEPT = 8
 
@@ -24,7 +29,8 @@ class Tracing:
     """What a layer computes as functions of TensorFlow's.
 
     A function holds for the dtypes and ranks of the inputs, for whether the layer is training, and for the attributes
-    of the layer and of the layers in it, as they were when it was traced.
+    of the layer, of the layers in it, of the user's classes of both, and of objects that are attributes, as they were
+    when it was traced.
 
     Args:
         open_dimensions: how many leading dimensions of the inputs differ from batch to batch.
@@ -85,15 +91,29 @@ def _state(layer: keras.layers.Layer) -> Iterator[Any]:
     yield from (layer.output_size, layer.engine, layer.gradient, layer.max_depth)
     for each in layer._flatten_layers():
         yield from ((name, _held(value)) for name, value in vars(each).items() if name not in _PASSING)
+        for kind in type(each).__mro__:
+            if _library_of(kind) not in _LIBRARIES | {"keras"}:
+                yield from ((name, _held(value)) for name, value in vars(kind).items())
 
 
-def _held(value: Any) -> Any:
-    """Lists, dicts and arrays are copied: they may be changed in place."""
+def _library_of(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+def _held(value: Any, with_attributes: bool = True) -> Any:
+    """Lists, dicts, arrays, and the attributes of an object are copied: they may be changed in place."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return [str(value.dtype), *value.shape, value.tobytes()]
     if isinstance(value, dict):
-        return [(key, _held(part)) for key, part in value.items()]
-    return list(map(_held, value)) if isinstance(value, list | tuple | set) else value
+        return [(key, _held(part, with_attributes)) for key, part in value.items()]
+    if isinstance(value, list | tuple | set):
+        return [_held(part, with_attributes) for part in value]
+    is_whole = _library_of(type(value)) in _LIBRARIES or isinstance(
+        value, keras.layers.Layer | keras.Variable | tf.Module
+    )
+    if is_whole or not with_attributes or not hasattr(value, "__dict__"):
+        return value
+    return [value, _held(vars(value), with_attributes=False)]
 
 
 def _is_alike(one: Any, other: Any) -> bool:

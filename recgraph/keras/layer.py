@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -31,7 +32,8 @@ class SubGraphLayer(keras.layers.Layer):
     tensors `[...]` as its inputs say, and the variables that it reads are the layer's.
 
     Outside of graphs, a body is traced again when inputs have other dtypes or ranks, when the layer is training or no
-    longer is, and when attributes of the layer, or of layers in it, are others; else the Python in it does not run.
+    longer is, and when attributes of the layer, of layers in it, of their classes, or of objects that are attributes,
+    are others; else the Python in it does not run.
 
     Keras layers in the body are built, trained and saved with the layer, know whether it is training, and may add
     losses: the loss of a call is the sum over its invocations. Plain `if`, `for` and `while` on tensors work.
@@ -241,15 +243,19 @@ class SubGraphLayer(keras.layers.Layer):
 
 
 def converted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function or method of the user's with `if`, `for` and `while` on tensors; as it is where it has no source."""
-    inner = inspect.unwrap(getattr(function, "__func__", function))
-    if inner.__module__.startswith("recgraph."):
+    """A function or method of the user's with `if`, `for` and `while` on tensors; as it is where it has no source.
+
+    Of one under a decorator both are: the decorator may do more than to call it.
+    """
+    outer = getattr(function, "__func__", function)
+    inner = inspect.unwrap(outer)
+    if inner.__module__.startswith("recgraph.") or not isinstance(outer, types.FunctionType):
         return function
     try:
         inspect.getsource(inner)
     except (OSError, TypeError):
         return function
-    made = tf.autograph.to_graph(inner, recursive=False)
+    made = tf.autograph.to_graph(outer, recursive=outer is not inner)
     return functools.partial(made, function.__self__) if inspect.ismethod(function) else made
 
 

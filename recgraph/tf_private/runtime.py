@@ -48,9 +48,9 @@ def a_tape_is_listening() -> bool:
     return bool(_record.could_possibly_record())
 
 
-def has_tangents(tensors: list[tf.Tensor]) -> bool:
-    """Whether a `tf.autodiff.ForwardAccumulator` has a tangent of one of these tensors."""
-    return bool(_forwardprop_util.pack_tangents(tensors).indices)
+def places_of_tangents(tensors: list[tf.Tensor]) -> Any:
+    """Of which of these tensors each `tf.autodiff.ForwardAccumulator` has a tangent; nothing where none has any."""
+    return _forwardprop_util.pack_tangents(tensors).indices
 
 
 def without_recording() -> Any:

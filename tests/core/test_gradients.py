@@ -191,6 +191,24 @@ def test_embedding_gradients_are_indexed_slices(gradient: str) -> None:
         assert (dense[5, 0], dense[7, 0], dense[6, 0]) == (5, 2, 0)
 
 
+@both_modes
+def test_embedding_gradients_of_a_call_in_a_branch(gradient: str) -> None:
+    """The other branch has none, for which TensorFlow makes slices of its own, with the same dtypes."""
+    table = tf.Variable(tf.ones([4, 2]))
+    with rg.SubGraph("rows", outputs=tf.TensorSpec([2]), gradient=gradient) as rows:
+        i = rows.input(tf.int32)
+        rows.output(tf.cond(i < 3, lambda: tf.gather(table, i) + rows(i + 1), lambda: tf.zeros([2])))
+
+    @tf.function
+    def by_table(is_called: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            y = tf.cond(is_called, lambda: rows(1), lambda: tf.zeros([2]))
+        return tf.convert_to_tensor(tape.gradient(y, table))
+
+    assert by_table(tf.constant(True)).numpy()[:, 0].tolist() == [0, 1, 1, 0]
+    assert by_table(tf.constant(False)).numpy()[:, 0].tolist() == [0, 0, 0, 0]
+
+
 ROWS: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
     "x[n]": lambda x, n: x[n],
     "int64": lambda x, n: x[tf.cast(n, tf.int64)],

@@ -79,6 +79,20 @@ def test_an_accumulator_follows_a_variable(run: Any, power: Any, weight: tf.Vari
     assert float(tangent(tf.function(lambda: power(X, 3), autograph=False), weight)) == 27.0
 
 
+def test_an_accumulator_follows_an_input_and_another_one_a_variable(engine: str) -> None:
+    """TensorFlow keeps what it makes of a function for the first one, which has no tangents of the others' captures."""
+    matrix, table = tf.Variable([[2.0, 0.0], [0.0, 3.0]]), tf.Variable(tf.ones([3, 2]))
+    with rg.SubGraph("moved", outputs=tf.TensorSpec([2]), engine=engine) as moved:
+        x, n = moved.input(tf.float32, [2]), moved.input(tf.int32)
+        moved.output(tf.cond(n > 0, lambda: moved(tf.linalg.matvec(matrix, x) + tf.gather(table, n), n - 1), lambda: x))
+    x, found = tf.constant([1.0, 1.0]), []
+    for primal in (x, matrix, table, x):
+        with tf.autodiff.ForwardAccumulator(primal, tf.ones(primal.shape)) as accumulator:
+            y = moved(x, 1)
+        found.append(accumulator.jvp(y).numpy().tolist())
+    assert found == [[2, 3], [2, 2], [1, 1], [2, 3]]
+
+
 def test_an_accumulator_follows_rows(run: Any, power: Any) -> None:
     direction = tf.constant([1.0, 0.0, 2.0])
     np.testing.assert_allclose(run(lambda: tangent(lambda: power.map(XS, NS), XS, direction))(), [6.0, 0.0, 4.0])

@@ -260,6 +260,18 @@ def test_python_in_a_step_runs_once_a_step(capsys: pytest.CaptureFixture[str]) -
     assert steps.train.calls["graph"] > 10
 
 
+def test_a_step_may_log_nothing_under_a_name() -> None:
+    class Silent(Talking):
+        def train_step(self, data: Any) -> Any:
+            return {**keras.Model.train_step(self, data), "norm": None}
+
+    model = _compiled(Silent())
+    steps = rg.keras.compile(model)
+    history = model.fit(X, Y, batch_size=4, epochs=2, verbose=0).history
+    assert history["norm"] == [None, None]
+    assert steps.train.calls["graph"] > 5
+
+
 def test_a_debugger_stops_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     stops = []
     monkeypatch.setattr(pdb, "set_trace", lambda: stops.append(len(model.seen)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import types
 from pathlib import Path
 from typing import Any
 
@@ -405,6 +407,45 @@ def test_a_layer_in_place_of_a_method_is_saved_with_its_weights(tmp_path: Path) 
     np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras")(dense()), expected)
 
 
+def thrice(function: Any) -> Any:
+    """A decorator that does more than to call the function."""
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **named: Any) -> Any:
+        return function(*arguments, **named) * 3.0
+
+    return called
+
+
+class Decorated(rg.keras.SubGraphLayer):
+    output_size = 1
+
+    @thrice
+    def body(self, x: Any, recurse: Any) -> Any:
+        if x[0, 0] < 1.0:
+            return x
+        return recurse(x / 2.0)
+
+
+class DecoratedDepth(rg.keras.TreeLayer):
+    output_size = 1
+
+    @thrice
+    def node(self, inputs: Any, child: Any) -> Any:
+        most = tf.zeros([1, 1])
+        for position in tf.unstack(inputs, axis=1)[1:]:
+            if position[0] >= 0:
+                most = tf.maximum(most, child(position))
+        return most + 1.0
+
+
+def test_what_a_body_is_decorated_with_is_done() -> None:
+    expected = [[0.625 * 3.0**4], [0.5 * 3.0]]
+    for layer in (Decorated(), rg.keras.SubGraphLayer(thrice(halved), output_size=1)):
+        np.testing.assert_allclose(layer(tf.constant([[5.0], [0.5]])), expected)
+    np.testing.assert_allclose(DecoratedDepth()(tf.constant([[[0, 1, -1], [0, -1, -1]]])), [[12.0]])
+
+
 def test_a_function_with_variables_of_its_own_is_refused() -> None:
     forgotten = tf.Variable(2.0)
     layer = rg.keras.SubGraphLayer(lambda inputs, recurse: inputs * forgotten, output_size=1)
@@ -446,18 +487,22 @@ def test_xla_is_left_out_by_keras() -> None:
 class Counted(rg.keras.TreeLayer):
     """Counts in Python how often its body is traced."""
 
+    offset = 0.0
+
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self.settings = types.SimpleNamespace(offset=0.0, more={"offset": [0.0]})
         self.output_size, self.factor, self.sizes, self.traced_bodies = 2, 1.0, {"of": [1]}, []
         self.dropout = keras.layers.Dropout(0.9)
 
     def node(self, inputs: Any, child: Any) -> Any:
         self.traced_bodies.append(None)
-        return self.dropout(tf.fill([1, 2], self.factor + len(self.sizes["of"])) + child(inputs[:, 1]))
+        offset = self.offset + self.settings.offset + self.settings.more["offset"][0]
+        return self.dropout(tf.fill([1, 2], self.factor + offset + len(self.sizes["of"])) + child(inputs[:, 1]))
 
 
 def test_bodies_are_traced_when_something_is_new() -> None:
-    """Batches of all sizes run what was traced; training, an attribute, a list in it or another dtype is new."""
+    """Batches of all sizes run what was traced; training, an attribute, what is in it or another dtype is new."""
     layer = Counted()
     batches = [tf.constant([[[0, -1]]]), tf.constant([[[0, 1], [0, -1]]] * 3), tf.constant([[[0, -1]], [[0, -1]]])]
     layer(batches[0])
@@ -484,3 +529,30 @@ def test_bodies_are_traced_when_something_is_new() -> None:
     layer.engine = "parallel"
     assert called(batches[0]) == (6.0, True)
     assert [called(batches[0], tf.constant([[False]])), called(batches[0])] == [(0.0, True), (6.0, False)]
+    layer.settings.offset = 1.0
+    assert [called(batches[0]) for _ in range(2)] == [(7.0, True), (7.0, False)]
+    layer.settings.more["offset"][0] = 1.0
+    assert [called(batches[0]) for _ in range(2)] == [(8.0, True), (8.0, False)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Counted, "offset", 1.0)
+        assert [called(batches[0]) for _ in range(2)] == [(9.0, True), (9.0, False)]
+
+
+class Regularized(rg.keras.SubGraphLayer):
+    output_size = 1
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.dense = keras.layers.Dense(1, kernel_initializer="ones", activity_regularizer=keras.regularizers.L2(0.0))
+
+    def body(self, x: Any, recurse: Any) -> Any:
+        return self.dense(x)
+
+
+def test_a_regularizer_of_a_layer_in_a_body_changes() -> None:
+    layer, losses = Regularized(), []
+    for strength in (1.0, 2.0, 3.0, 4.0):
+        layer.dense.activity_regularizer.l2 = strength
+        layer(tf.ones([2, 3]))
+        losses.append(float(tf.add_n(layer.losses)))
+    np.testing.assert_allclose(losses, [18.0, 36.0, 54.0, 72.0])

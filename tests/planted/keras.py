@@ -104,4 +104,20 @@ BUGS = [
         "return outputs[0] if outputs else",
         _fit("evaluate_and_predict"),
     ),
+    Bug(
+        "decorators_of_bodies",
+        "What a body is decorated with is passed over.",
+        "recgraph/keras/layer.py",
+        "tf.autograph.to_graph(outer, recursive=outer is not inner)",
+        "tf.autograph.to_graph(inner, recursive=False)",
+        _layer("what_a_body_is_decorated_with_is_done"),
+    ),
+    Bug(
+        "objects_in_attributes",
+        "An object that a layer has is the same whatever is in it.",
+        "recgraph/keras/eager.py",
+        "return [value, _held(vars(value), with_attributes=False)]",
+        "return value",
+        _layer("a_regularizer_of_a_layer_in_a_body_changes"),
+    ),
 ]
