@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import sys
 from typing import Any
 
@@ -51,7 +52,9 @@ def too_many_values(expected: int) -> ValueError:
 
 
 def changed_size(table: Any) -> RuntimeError:
-    """A dict or set that grows or shrinks while a loop goes through it."""
+    """A dict, a view of one, a set or a deque that grows or shrinks while a loop goes through it."""
+    if isinstance(table, collections.deque):
+        return RuntimeError("deque mutated during iteration")
     return RuntimeError(f"{'Set' if isinstance(table, set) else 'dictionary'} changed size during iteration")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import collections
 import sys
 import threading
 from collections.abc import Callable
@@ -59,6 +60,7 @@ SLOTTED = Slotted()
         (lambda: exec("a, b = [1, 2, 3]"), messages.too_many_values(2)),
         (lambda: _grows({1: 1}, lambda t, i: t.setdefault(i, i)), messages.changed_size({})),
         (lambda: _grows({1}, set.add), messages.changed_size(set())),
+        (lambda: _grows(collections.deque([1]), collections.deque.append), messages.changed_size(collections.deque())),
         (lambda: [1].index(2), messages.not_in_sequence([1], 2)),
         (lambda: (1,).index(2), messages.not_in_sequence((1,), 2)),
         (lambda: [1].remove(2), messages.nothing_to_remove()),

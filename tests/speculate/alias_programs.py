@@ -1,9 +1,13 @@
-"""Random programs whose names, attributes and members share lists, and change them where a tensor decides."""
+"""Random programs that change what is shared or has an order where a tensor decides.
+
+Names, attributes and members share lists; or the call makes arrays, views of them, dicts and objects.
+"""
 
 from __future__ import annotations
 
 import random
 import textwrap
+from collections.abc import Sequence
 
 _NAMES = ("a", "b", "c", "model.p", "model.q", "d['k']", "e[0]")
 _VALUES = ("x[0]", "x[1]", "s", "x[2] * 2.0", "tf.reduce_sum(x)")
@@ -70,21 +74,109 @@ def make():
 '''
 
 
+# The same for arrays that the call makes, and for dicts and attributes in an order.
+_KINDS = {
+    "{array}": ("a", "a", "b", "v", "o.a", "l[0]"),
+    "{number}": ("1.0", "2.0", "-3.0", "n"),
+    "{key}": ("'p'", "'q'", "'r'", "1", "True"),
+    "{dict}": ("d", "d", "kept"),
+    "{field}": ("f", "g", "h"),
+    "{condition}": _CONDITIONS,
+    "{value}": _VALUES,
+}
+_CHANGES = (
+    *("{array}[0] = {number}",) * 3,
+    *("{array} += {number}",) * 2,
+    "np.add({array}, {number}, out={array})",
+    "np.copyto({array}, {number})",
+    "a.flat[1] = 5.0",
+    "a = a + {number}",
+    "b = np.full(2, {number}, np.float32)",
+    "v = a[:1]",
+    "l = [{array}]",
+    "change({array}, {number})",
+    *("{dict}[{key}] = {value}",) * 4,
+    "{dict}.pop({key}, None)",
+    "{dict}.setdefault({key}, {value})",
+    "o.{field} = {value}",
+    "p.{field} = {value}",
+    "c.append(tf.reduce_sum(x) + {array}[0])",
+    "c.extend(list({dict}))",
+    "members.add({key})",
+    "members.discard({key})",
+    "c.append(sum(map(hash, members)))",
+)
+_CHANGES_FRAME = '''"""A random program."""
+
+import types
+
+import numpy as np
+import tensorflow as tf
+
+
+class Thing:
+    pass
+
+
+class Order(dict):
+    def items(self):
+        return [("members", [(type(m).__name__, m) for m in held])]
+
+
+held = set()
+
+
+def make():
+    kept, p, members = {{}}, Thing(), held
+    held.clear()
+
+    def change(array, number):
+        array[-1] = number
+
+    def step(x, s, n):
+        a, b = np.zeros(2, np.float32), np.ones(2, np.float32)
+        v, o, l, d, c = a[1:], Thing(), [np.arange(2, dtype=np.float32)], {{"q": s}}, []
+        o.a = b
+{body}
+        arrays = [np.sum(a), np.sum(b), np.sum(v), np.sum(o.a), np.sum(l[0])]
+        keys = [(type(k).__name__, k) for k in d], list(o.__dict__), [(type(k).__name__, k) for k in kept]
+        return arrays, keys, d, c, x * a[0] + l[0][1], [o.a is b, l[0] is a, v is a]
+
+    def arguments(i):
+        if i % 5 == 4:
+            kept.clear()
+            vars(p).clear()
+        number = 0.5 * (i % 3) if i > 4 else 4.0
+        return tf.fill([3], float(i % 5)) + tf.range(3.0), tf.constant(float((i * i) % 3 if i % 2 else 0)), number
+
+    return step, arguments, [kept, p, Order()]
+'''
+
+
 def write(choices: random.Random) -> str:
-    """The text of a program."""
-    body = "\n".join(_statement(choices, 2) for _ in range(choices.randint(2, 5)))
-    q = choices.choice(("self.p", "[tf.constant(3.0)]"))
-    return _FRAME.format(body=textwrap.indent(body, " " * 8), q=q)
-
-
-def _statement(choices: random.Random, depth: int) -> str:
-    is_deeper = depth > 0 and choices.random() < _DEEPER
-    text = choices.choice(_NESTED if is_deeper else _PLAIN)
+    """The text of a program whose names share lists."""
     kinds = {"{name}": _NAMES, "{value}": _VALUES, "{condition}": _CONDITIONS}
+    q = choices.choice(("self.p", "[tf.constant(3.0)]"))
+    return _FRAME.format(body=_body(choices, _PLAIN, kinds, 5), q=q)
+
+
+def write_changes(choices: random.Random) -> str:
+    """The text of a program that changes arrays, dicts and objects."""
+    return _CHANGES_FRAME.format(body=_body(choices, _CHANGES, _KINDS, 7))
+
+
+def _body(choices: random.Random, plain: Sequence[str], kinds: dict[str, Sequence[str]], most: int) -> str:
+    statements = [_statement(choices, 2, plain, kinds) for _ in range(choices.randint(2, most))]
+    return textwrap.indent("\n".join(statements), " " * 8)
+
+
+def _statement(choices: random.Random, depth: int, plain: Sequence[str], kinds: dict[str, Sequence[str]]) -> str:
+    is_deeper = depth > 0 and choices.random() < _DEEPER
+    text = choices.choice(_NESTED if is_deeper else plain)
     while "{" in text:
         first = min((kind for kind in (*kinds, "{new}", "{block}") if kind in text), key=text.index)
         if first == "{block}":
-            statements = [_statement(choices, depth - 1) for _ in range(choices.randint(1, 3))]
+            statements = [_statement(choices, depth - 1, plain, kinds) for _ in range(choices.randint(1, 3))]
             filled = textwrap.indent("\n".join(statements), "    ").replace("{", "«").replace("}", "»")
         elif first == "{new}":
             filled = f"[{', '.join(choices.choice(_VALUES) for _ in range(choices.randint(1, 2)))}]"

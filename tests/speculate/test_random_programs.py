@@ -117,6 +117,19 @@ def test_random_programs_that_share_lists(tmp_path: Path) -> None:
     assert count["graph"] >= 0.5 * sum(count.values()), count
 
 
+@pytest.mark.slow
+def test_random_programs_that_change_arrays_and_orders(tmp_path: Path) -> None:
+    """What is in arrays that the call makes, in which order keys and attributes come: a tensor decides."""
+    count: collections.Counter[str] = collections.Counter()
+    choices = random.Random(SEED)
+    for number in range(EXAMPLES // 2):
+        text = alias_programs.write_changes(choices)
+        found, speculated = differences(text, tmp_path / f"changing_{SEED}_{number}.py")
+        assert not found, "\n".join([text, *found, speculated.explain()])
+        count.update(speculated.calls)
+    assert count["graph"] >= 0.2 * sum(count.values()), count
+
+
 def test_the_comparison_finds_a_program_that_differs(tmp_path: Path) -> None:
     """A comparison that finds nothing would agree with anything: here each call draws other numbers."""
     text = grammar.FRAME.format(

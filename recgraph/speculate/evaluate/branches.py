@@ -124,6 +124,8 @@ def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk
     other.take_whole(one.changes)
     slots = list({**one.changes, **other.changes})
     before.check_opened(slots)
+    if before.new_keys(one.changes) != before.new_keys(other.changes):
+        raise merging.another_order(ev)
     untouched = {slot: before.get(slot) for slot in slots}
     ends = [[side.changes.get(slot, untouched[slot]) for slot in slots] for side in sides]
     for side, end, others in zip(sides, ends, reversed(ends), strict=True):

@@ -150,6 +150,13 @@ def _load(name: ast.Name) -> ast.Name:
     return made
 
 
+# In-place operators on sets, as methods.
+_OF_SETS = {
+    operator.ior: "update", operator.isub: "difference_update", operator.iand: "intersection_update",
+    operator.ixor: "symmetric_difference_update",
+}  # fmt: skip
+
+
 def _in_place(ev: Evaluator, function: Any, current: Any, value: Any) -> Any:
     """Lists and other mutable values change themselves; numbers and tensors do not."""
     if objects.is_object(current) and objects.method(ev, type(current), f"__{function.__name__}__"):
@@ -164,12 +171,18 @@ def _in_place(ev: Evaluator, function: Any, current: Any, value: Any) -> Any:
             current.extend(members)
         return current
     if isinstance(current, dict | set):
-        target = ev.opened(current)
+        is_held = ev.heap.name_of(current) is not None
+        target = ev.heap.open(current, ev.where()) if is_held else current
         other = containers.mapping(ev, value) if isinstance(target, dict) else ev.opened(value)
         if isinstance(current, collections.Counter) and any(map(is_unknown, stand_ins.leaves([target, other]))):
             raise ev.refuse(Feature.CONTAINER, "a Counter with counts that vary is updated by an operator")
         try:
-            function(target, other)
+            if isinstance(current, set) and is_held:
+                ev.need_sequence("a write to a container")
+                method = _OF_SETS[function]
+                containers.change_set(ev, current, method, [other], lambda: function(target, other))
+            else:
+                function(target, other)
         except TypeError as error:
             raise ev.raised(error) from error
         return current

@@ -30,7 +30,7 @@ from recgraph.speculate.passes.ordering import subgraph_writes
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import NoException, SameDecision
 from recgraph.speculate.script.contexts import CalledBack, Fork, MakingVariable
-from recgraph.speculate.script.stand_ins import LateCall, Residual, is_symbolic
+from recgraph.speculate.script.stand_ins import LateCall, MemberRun, Residual, is_symbolic
 from recgraph.speculate.values import building, lists, newborns
 from recgraph.speculate.values.merging import Hole
 
@@ -193,6 +193,71 @@ def _making(function: Callable[..., Any], *names: str) -> Special:
 
 SPECIAL[tf.constant] = _making(tf.constant, "value", "dtype", "shape", "name")
 SPECIAL[tf.convert_to_tensor] = _making(tf.convert_to_tensor, "value", "dtype", "dtype_hint", "name")
+
+
+# What gives values that it is given as they are, also numbers that differ from call to call.
+_MOVING: Final = (
+    tf.nest.flatten, tf.nest.pack_sequence_as, tf.nest.is_nested, tf.compat.dimension_value, keras.tree.flatten,
+    keras.tree.pack_sequence_as, keras.tree.is_nested, keras.tree.flatten_with_path,
+)  # fmt: skip
+# Which flattens and which packs, for what calls a function with each value.
+_MAPPING: Final = {
+    tf.nest.map_structure: (tf.nest.flatten, tf.nest.pack_sequence_as),
+    keras.tree.map_structure: (keras.tree.flatten, keras.tree.pack_sequence_as),
+}
+_TREES: Final = (keras.tree.traverse, keras.tree.map_structure_up_to, keras.tree.map_shape_structure)
+
+
+def _moving(function: Callable[..., Any], move: Callable[[Evaluator, Arguments, dict[str, Any]], Any]) -> Special:
+    """One that only moves what it is given. Where that are tensors, TensorFlow or Keras does it."""
+
+    def convert(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+        lifted, keywords = [ev.lift(a) for a in arguments], {name: ev.lift(value) for name, value in named.items()}
+        held = list(stand_ins.leaves([lifted, keywords]))
+        if not any(isinstance(one, Residual) for one in held) or any(isinstance(one, MemberRun) for one in held):
+            return framework(ev, function, arguments, named)
+        try:
+            return move(ev, lifted, keywords)
+        except (TypeError, ValueError) as error:
+            raise ev.refuse(Feature.RAISES, f"{type(error).__name__}: {error}") from error
+
+    return convert
+
+
+def _mapping(function: Callable[..., Any]) -> Special:
+    flatten, pack = _MAPPING[function]
+
+    def move(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+        called, *structures = arguments
+        if named or not structures:
+            raise ev.refuse(Feature.FRAMEWORK, f"{function.__name__} of numbers that differ, with options")
+        for other in structures[1:]:
+            tf.nest.assert_same_structure(structures[0], other)
+        rows = zip(*map(flatten, structures), strict=True)
+        return pack(structures[0], [ev.call(called, list(row), {}) for row in rows])
+
+    return _moving(function, move)
+
+
+def _giving(function: Callable[..., Any]) -> Special:
+    return _moving(function, lambda ev, given, named: function(*given, **named))
+
+
+def _refused_moving(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    raise ev.refuse(Feature.FRAMEWORK, "a function of keras.tree is given numbers that differ from call to call")
+
+
+SPECIAL.update({f: _giving(f) for f in _MOVING})
+SPECIAL.update({f: _mapping(f) for f in _MAPPING})
+SPECIAL.update({f: _moving(f, _refused_moving) for f in _TREES})
+
+
+@special(keras.ops.shape)
+def _shape(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
+    """Numbers, as eager tensors have them."""
+    if named or len(arguments) != 1 or not isinstance(arguments[0], tf.Tensor) or arguments[0].shape.rank is None:
+        return framework(ev, keras.ops.shape, arguments, named)
+    return tuple(ev.members(ev.get(arguments[0], "shape")))
 
 
 def _of_arrays(function: Callable[..., Any]) -> Special:

@@ -78,6 +78,11 @@ def is_frameworks(thing: Any) -> bool:
     return top_package(thing) in _FRAMEWORKS
 
 
+def is_tensorflows(thing: Any) -> bool:
+    """Whether a value is a function of TensorFlow's, no method, that is written in Python."""
+    return isinstance(thing, types.FunctionType) and top_package(thing) == "tensorflow"
+
+
 def is_users(function: types.FunctionType) -> bool:
     """Whether a function is part of the user's program: neither a framework's nor of an installed library."""
     return is_users_code(function.__code__, top_package(function))

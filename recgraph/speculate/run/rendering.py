@@ -17,7 +17,7 @@ from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.passes.connections import RECORDS, may_take_other_ways
 from recgraph.speculate.script.assumptions import TwoObjects
-from recgraph.speculate.script.heap import check_plain
+from recgraph.speculate.script.heap import check_plain, memory_of
 from recgraph.speculate.script.script import Delete, Let, Perform, Write
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
@@ -31,7 +31,7 @@ from recgraph.speculate.script.stand_ins import (
     StandIn,
     is_symbolic,
 )
-from recgraph.speculate.values import lists, merging, objects
+from recgraph.speculate.values import lists, merging, objects, state
 
 
 class Renderer:
@@ -46,6 +46,7 @@ class Renderer:
         self.outputs: list[tf.Tensor] = []
         self._numbers: dict[int, int] = {}
         self._made: dict[int, str] = {}
+        self._memories: dict[int, np.ndarray] = {}
         self._held: list[Any] = []
 
     def finish(self, result: Any) -> None:
@@ -117,25 +118,36 @@ class Renderer:
             self.script.effect(Write(target, self.code(value)))
 
     def _container(self, identity: int, before: Any) -> None:
-        now, name = self.heap.opened[identity], self.heap.names[identity]
+        now = self.heap.opened[identity]
         lines = len(self.script.after)
-        self._changes(name, now, before)
+        self._changes(identity, now, before)
         if len(self.script.after) != lines:
             check_plain(self.heap.originals[identity][0], "")
 
-    def _changes(self, name: str, now: Any, before: Any) -> None:
+    def _changes(self, identity: int, now: Any, before: Any) -> None:
+        name = self.heap.names[identity]
         if isinstance(now, set):
-            if now != before:
-                self.script.effect(Perform(f"replace({name}, {self.script.constant(now)})"))
+            self._set_changes(name, self.heap.set_calls.get(identity, []), now, before)
         elif isinstance(now, list | collections.deque):
             if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
                 self.script.effect(Perform(f"replace({name}, {self._list(list(now))})"))
-        elif list(now) != list(before) or any(now[k] is not before[k] for k in now):
+        elif _keys(now) != _keys(before) or any(now[k] is not before[k] for k in now):
             self._dict_changes(name, now, before)
+
+    def _set_changes(self, name: str, calls: list[Any], now: set[Any], before: set[Any]) -> None:
+        """Does what the program has done, in its order, on which that of the set depends."""
+        done = before.copy()
+        for method, arguments in calls:
+            getattr(done, method)(*arguments)
+        if not state.are_same(now, list(done)):
+            raise Inconvertible(Feature.CONTAINER, "a set is changed otherwise than by its methods")
+        for method, arguments in calls:
+            given = [self.script.constant(a) if isinstance(a, set) else self.code(a) for a in arguments]
+            self.script.effect(Perform(f"{name}.{method}({', '.join(given)})"))
 
     def _dict_changes(self, name: str, now: dict[Any, Any], before: dict[Any, Any]) -> None:
         """Sets what has changed; where keys have gone or moved, all of them."""
-        if list(now)[: len(before)] != list(before):
+        if _keys(now)[: len(before)] != _keys(before):
             self.script.effect(Perform(f"replace({name}, {self._dict(now)})"))
             return
         for key, value in now.items():
@@ -207,6 +219,8 @@ class Renderer:
         if isinstance(value, slice | range):
             return None
         if isinstance(value, np.ndarray) and self.heap.is_made(value):
+            if self._memories.setdefault(id(memory_of(value)), value) is not value:
+                raise Inconvertible(Feature.ESCAPE, "two arrays that share memory, made during the call, leave it")
             return f"{self.script.constant(value)}.copy('K')"
         if objects.is_object(value) and self.heap.is_made(value):
             if known.is_frameworks_object(value):
@@ -299,6 +313,11 @@ def _masked(tensor: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 def _pack(spec: Any, components: list[tf.Tensor]) -> Any:
     return tf.nest.pack_sequence_as(spec, components, expand_composites=True)
+
+
+def _keys(table: dict[Any, Any]) -> list[tuple[Any, type]]:
+    """The keys of a dict as they are: 1 and True are equal."""
+    return [(key, type(key)) for key in table]
 
 
 def _replace(container: Any, members: Any) -> None:

@@ -109,6 +109,7 @@ class Heap:
         appended: lists that have grown, by id, with what was appended.
         opened: containers as working copies, by id.
         originals: by id, those containers and their first members.
+        set_calls: by id, what was done to the working copies of sets, in order: methods and their arguments.
         losses: of Keras's layers.
         sealed: by id, the containers in which items were set under keys that differ from call to call.
         places: by id, of arrays that the call has made, what `Evaluator.paths` has where the script has to make them.
@@ -130,6 +131,7 @@ class Heap:
         self.appended: dict[int, list[Any]] = {}
         self.opened: dict[int, Any] = {}
         self.originals: dict[int, tuple[Any, Any]] = {}
+        self.set_calls: dict[int, list[tuple[str, list[Any]]]] = {}
         self.merges_tensors = False
         self.losses = Losses()
         self._reads_settings = False
@@ -176,8 +178,12 @@ class Heap:
         return len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True))
 
     def is_made(self, thing: Any) -> bool:
-        """Whether the call has made an object."""
-        return id(thing) in self._made
+        """Whether the call has made an object; or, of an array, that of which it is a view."""
+        return id(thing) in self._made or (isinstance(thing, np.ndarray) and id(memory_of(thing)) in self._made)
+
+    def arrays(self) -> list[np.ndarray]:
+        """Those that the call has made and may change."""
+        return [thing for thing in self._made.values() if isinstance(thing, np.ndarray) and thing.flags.writeable]
 
     def admit(self, value: Any, name: str, what: str, seen: Seen, site: Any, where: str) -> Any:
         """What a value that the script has read is to the program. Makes the assumptions about it."""
@@ -537,9 +543,25 @@ class Heap:
             self.script.assume(f"same(tuple({name}), {self.script.constant(keys)})", SameKeys(what, where))
             items = {key: self._member(container, key, v, where) for key, v in container.items()}
             return like(container, items)
+        self.script.scope["has_members"] = _has_members
         members = type(container)(container)
-        self.script.assume(f"{name} == {self.script.constant(members)}", SameKeys(what, where))
+        self.script.assume(f"has_members({name}, {self.script.constant(members)})", SameKeys(what, where))
         return members
+
+    def check_order(self, container: Any, where: str) -> None:
+        """That a set which was there before has its members in the order of its working copy, before somebody sees it.
+
+        Raises:
+            Inconvertible: it has another: that depends on all that was ever in it.
+        """
+        if not isinstance(container, set | frozenset) or id(container) not in self.names:
+            return
+        members = tuple(container)
+        if tuple(type(container)(container)) != members:
+            raise Inconvertible(Feature.CONTAINER, "a set has its members in another order than a copy of it", where)
+        what = "the order of a set"
+        condition = f"same(tuple({self.names[id(container)]}), {self.script.constant(members)})"
+        self.script.assume(condition, SameKeys(what, where))
 
     def _member(self, container: Any, index: Any, value: Any, where: str) -> Any:
         """A member of a container that is opened; what is assumed of one is given up for all."""
@@ -570,6 +592,22 @@ class Heap:
                 opened.pop(slot[2], None)
             else:
                 opened[slot[2]] = value
+
+
+def memory_of(array: np.ndarray) -> np.ndarray:
+    """The array that a view shows a part of, or itself."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _has_members(now: Any, members: Any) -> bool:
+    """Whether a set has these very members: 1 and True are equal."""
+    return set(map(_kept, now)) == set(map(_kept, members))
+
+
+def _kept(member: Any) -> Any:
+    return member, type(member), repr(member) if type(member) is float else ""
 
 
 def slot_of(owner: Any, name: str) -> tuple[Any, ...]:

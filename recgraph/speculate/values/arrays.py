@@ -17,6 +17,7 @@ import tensorflow as tf
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import IN_PLACE
+from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.stand_ins import LateCall, Residual, fixed, is_of_graph
 
@@ -197,6 +198,41 @@ def note_views(found: Any, arguments: Sequence[Any]) -> Any:
                 array.flags.writeable = False
                 return fixed(found)
     return found
+
+
+def made(ev: Evaluator, found: Any, arguments: Sequence[Any], place: Any = None) -> Any:
+    """What NumPy has given: an array, or several, is the call's, unless it is a part of one that is not.
+
+    Args:
+        ev: the conversion.
+        found: the result.
+        arguments: of the function.
+        place: what `Evaluator.paths` has where the script has to make it.
+    """
+    others = [a for a in arguments if isinstance(a, np.ndarray) and not ev.heap.is_made(a)]
+    for array in found if isinstance(found, list | tuple) else [found]:
+        if not isinstance(array, np.ndarray) or any(np.may_share_memory(array, other) for other in others):
+            continue
+        if array.dtype.hasobject:
+            raise ev.refuse(Feature.ARRAY, "the call makes an array of objects")
+        ev.heap.make(array, place)
+    return found
+
+
+class Contents:
+    """What is in the arrays that the call has made, at one moment."""
+
+    def __init__(self, ev: Evaluator) -> None:
+        self._copies = [(array, array.copy("K")) for array in ev.heap.arrays()]
+
+    def are_changed(self) -> bool:
+        """Whether something else is in one now."""
+        return any(array.tobytes() != copy.tobytes() for array, copy in self._copies)
+
+    def put_back(self) -> None:
+        """Makes the arrays as they were."""
+        for array, copy in self._copies:
+            array[...] = copy
 
 
 def type_of(array: Residual) -> type:

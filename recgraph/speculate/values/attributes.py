@@ -367,7 +367,7 @@ def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
             f"an attribute of a {type(owner).__name__} is assigned that no variable, attribute or item leads to",
         )
     if held is None:
-        if ev.contexts.forks and objects.slots_of(type(owner)):
+        if ev.contexts.forks and (objects.slots_of(type(owner)) or isinstance(owner, np.ndarray)):
             raise ev.refuse(Feature.SLOTS, f"a new {type(owner).__name__} is modified inside a tensor-dependent branch")
         if _is_asked_first(owner, name):
             owner.__dict__.update({name: value}) if value is not MISSING else owner.__dict__.pop(name)

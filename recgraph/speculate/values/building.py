@@ -34,6 +34,7 @@ from recgraph.speculate.script.stand_ins import (
     is_symbolic,
     rebuilt,
 )
+from recgraph.speculate.values import arrays
 
 
 class Callback(StandIn):
@@ -64,8 +65,11 @@ def called_back(ev: Evaluator) -> Iterator[None]:
     """While a library calls a function of the program's, perhaps in a graph of its own, where nothing is assumed."""
     around, count = ev.contexts.all(Building), len(ev.assertions)
     elsewhere = bool(around) and tf.compat.v1.get_default_graph() is not around[-1].graph
+    contents = arrays.Contents(ev)
     with ev.within(CalledBack(elsewhere)):
         yield
+        if contents.are_changed():
+            ev.need_sequence("a change of an array")
         if elsewhere:
             del ev.assertions[count:]  # of branches and loops, without any assumption in them
 
@@ -84,6 +88,10 @@ def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], nam
         named = {**named, "step": ev.tensor(named["step"], tf.int64)}
     values = [argument(ev, a, others) for a in arguments]
     keywords = {name: argument(ev, a, others) for name, a in named.items()}
+    leaves = list(stand_ins.leaves([values, keywords]))
+    has_guessed = any(_is_guessed(ev, leaf) for leaf in leaves) and not any(isinstance(one, Callback) for one in leaves)
+    if has_guessed and known.is_tensorflows(function):
+        values, keywords = _as_given(ev, function, (arguments, named), (values, keywords))
     try:
         with _undrawn(ev, function):
             return function(*values, **keywords)
@@ -131,6 +139,58 @@ _ASSIGNING = ("assign", "assign_add", "assign_sub")
 _VALUES = ("value", "delta")
 
 
+def _is_guessed(ev: Evaluator, value: Any) -> bool:
+    """Whether a value is a tensor in place of a number, of a dtype that another argument has."""
+    return id(value) in ev.numbers and value.dtype.is_integer and value.dtype != tf.int32
+
+
+def _as_given(ev: Evaluator, function: Any, given: Any, guessed: Any) -> Any:
+    """Arguments of which TensorFlow makes results of the dtypes that it makes of the numbers themselves.
+
+    Args:
+        ev: the conversion.
+        function: TensorFlow's.
+        given: the arguments and the named ones.
+        guessed: the same, with tensors that have the dtypes of others in place of numbers.
+
+    Raises:
+        Inconvertible: neither these nor tensors of int32 do.
+    """
+    wanted = _results(ev, function, _mapped_numbers(ev, guessed))
+    for number in (ev.numbers[id(leaf)][1] for leaf in stand_ins.leaves(guessed) if id(leaf) in ev.numbers):
+        if type(number.example) is int and not tf.int32.min <= number.example <= tf.int32.max:
+            _integer(ev, number, None)  # TensorFlow makes something else of a small one, perhaps
+    if _results(ev, function, guessed) == wanted:
+        return guessed
+    arguments, named = given
+    alone = [argument(ev, a, []) for a in arguments], {name: argument(ev, a, []) for name, a in named.items()}
+    if wanted is None or _results(ev, function, alone) != wanted:
+        name = getattr(function, "__name__", function)
+        raise ev.refuse(Feature.VALUE, f"{name} makes something else of a number than of a tensor")
+    return alone
+
+
+def _mapped_numbers(ev: Evaluator, value: Any) -> Any:
+    """Arguments with numbers in place of the tensors that stand for them."""
+    if id(value) in ev.numbers:
+        example = ev.numbers[id(value)][1].example
+        return 1 if example is None else example
+    return stand_ins.mapped(functools.partial(_mapped_numbers, ev), value)
+
+
+def _results(ev: Evaluator, function: Any, given: Any) -> list[tf.DType] | None:
+    """The dtypes of what a function gives, in a graph that is thrown away; None if it raises."""
+    (arguments, named), count = given, len(ev.assertions)
+    with tf_private.FuncGraph("try").as_default():
+        try:
+            found = function(*arguments, **named)
+        except _RAISED:
+            return None
+        finally:
+            del ev.assertions[count:]
+    return [part.dtype for part in tf.nest.flatten(found, expand_composites=True) if isinstance(part, tf.Tensor)]
+
+
 def _for_variable(ev: Evaluator, variable: tf.Variable, value: Any) -> Any:
     """What a variable is given: a number takes its dtype."""
     if not isinstance(value, Residual) or value.is_array or ev.type_of(value) not in (int, float):
@@ -162,7 +222,7 @@ def _reason(ev: Evaluator, function: Any, error: Exception) -> Exception:
     return error
 
 
-_RAISED = (TypeError, ValueError, AttributeError, LookupError, RuntimeError, tf.errors.OpError)
+_RAISED = (TypeError, ValueError, AssertionError, AttributeError, LookupError, RuntimeError, tf.errors.OpError)
 
 
 def native_as_is(ev: Evaluator, function: Callable[..., Any], named: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import operator
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ from recgraph.speculate.script.stand_ins import (
     is_unknown,
     rebuilt,
 )
-from recgraph.speculate.values import attributes, iterators, later, lists, objects
+from recgraph.speculate.values import arrays, attributes, iterators, later, lists, objects, state
 from recgraph.speculate.values.attributes import Attributes
 
 _NATURAL = {bool: tf.bool, int: tf.int64, float: tf.float64}
@@ -175,6 +175,7 @@ class Known(Attributes):
             ev.need_sequence("a write to a container")
             ev.heap.set_item(container, index, value, ev.where())
         else:
+            _check_takes(ev, container, index, value)
             try:
                 container[index] = value
             except (LookupError, TypeError, ValueError) as error:
@@ -215,7 +216,7 @@ class Known(Attributes):
             return ev.call(bool, [ev.call(method, [container, member], {})], {})
         if is_varying(ev, container, member):
             return has_varying(ev, container, member)
-        if isinstance(container, dict | set):
+        if isinstance(container, dict | set | frozenset):
             member = objects.check_key(ev, ev.concrete(member))
         ev.heap.unsealed(container, ev.where())
         check_plain(container, ev.where())
@@ -224,6 +225,8 @@ class Known(Attributes):
             return member in container
         if isinstance(container, dict) and not isinstance(member, Residual):
             return self._has_key(member)
+        if isinstance(container, set | frozenset):
+            return member in ev.heap.open(container, ev.where())
         if isinstance(container, list | tuple) and any(map(objects.is_object, [*ev.opened(container), member])):
             return any(objects.is_or_equals(ev, one, member) for one in ev.opened(container))
         return ev.python(stand_ins.contains, [ev.lift(container), member])
@@ -259,12 +262,12 @@ class Known(Attributes):
         return found
 
     def iterator(self) -> Iterator[Any]:
-        """The members of a list as it grows and shrinks meanwhile, of a dict or set as long as it does not."""
+        """The members of a list as it grows and shrinks meanwhile, of a dict, set or deque as long as it does not."""
         whole, members = self.ev.opened(self.it), self.members()
         if isinstance(whole, list):
             return iterators.of_list(self.ev, whole)
-        if isinstance(whole, dict | set):
-            return iterators.of_table(self.ev, whole, members)
+        if isinstance(whole, (dict, set, collections.deque, *_VIEWS)):
+            return iterators.of_table(self.ev, whole)
         return iter(members)
 
     def pieces(self) -> list[Any]:
@@ -292,14 +295,15 @@ class Known(Attributes):
             method = self._method("__len__")
             if method is not None:
                 return ev.call(method, [container], {})
-            whole = ev.opened(container)
+            is_set = name is not None and isinstance(container, set | frozenset)
+            whole = ev.heap.open(container, ev.where()) if is_set else ev.opened(container)
             return len(whole) if isinstance(whole, COLLECTIONS) else ev.python(len, [whole])
         ev.heap.unsealed(container, ev.where())
         check_plain(container, ev.where())
         seen, _ = ev.seen()
         is_read = isinstance(container, list) or (isinstance(container, collections.deque) and not more)
         if not is_read or not (seen.varies and seen.count > 1):  # a deque that is full does not grow
-            whole = ev.opened(container)
+            whole = ev.heap.open(container, ev.where())
             return lists.length(whole) if has_run(whole) else len(whole)
         now = Residual(ev.script.read(f"len({name})"), len(container))
         return ev.operate(operator.add, [now, lists.length(more) if has_run(more) else len(more)])
@@ -344,6 +348,7 @@ class Known(Attributes):
         if self.ev.heap.name_of(self.it) is None or not isinstance(self.it, COLLECTIONS):
             return self.it
         self.ev.heap.unsealed(self.it, self.ev.where())
+        self.ev.heap.check_order(self.it, self.ev.where())
         return self.ev.heap.open(self.it, self.ev.where())
 
     def lift(self) -> Any:
@@ -530,10 +535,11 @@ def _is_of_objects(container: Any) -> bool:
 def _item(ev: Evaluator, container: Any, index: Any) -> Any:
     index = _known_slice(ev, index)
     try:
-        return container[index]
+        found = container[index]
     except (LookupError, TypeError) as error:
         _check_key_known(ev, index)
         raise ev.raised(error) from error
+    return arrays.made(ev, found, [container])
 
 
 def _known_slice(ev: Evaluator, index: Any) -> Any:
@@ -541,6 +547,21 @@ def _known_slice(ev: Evaluator, index: Any) -> Any:
     if not isinstance(index, slice):
         return index
     return slice(*(ev.concrete(part) for part in (index.start, index.stop, index.step)))
+
+
+def _check_takes(ev: Evaluator, container: Any, index: Any, value: Any) -> None:
+    """That an array which the call has made is set to what is known now. One of which the script has a view stays.
+
+    Raises:
+        Inconvertible: it is not: what NumPy would raise is not what the program would see.
+    """
+    if not isinstance(container, np.ndarray | np.flatiter):
+        return
+    array = container.base if isinstance(container, np.flatiter) else container
+    if any(map(is_unknown, stand_ins.leaves([index, value]))):
+        raise ev.refuse(Feature.LATE_VALUE, "an item of an array is assigned that differs from call to call")
+    if not ev.heap.is_made(array) or not array.flags.writeable:
+        raise ev.refuse(Feature.ARRAY, "the call modifies an array that it did not make, or of which there is a view")
 
 
 def _check_key_known(ev: Evaluator, index: Any) -> None:
@@ -581,9 +602,10 @@ def _assumed_index(ev: Evaluator, index: Any) -> Any:
     return seen.last
 
 
+_VIEWS: Any = tuple(map(type, ({}.keys(), {}.values(), {}.items())))
 _ITERABLES: Any = (
     list, tuple, dict, set, frozenset, str, bytes, range, collections.deque, Mapping, enumerate, zip, map, filter,
-    reversed, tf.TensorShape, *map(type, ({}.keys(), {}.values(), {}.items(), iter([]))),
+    reversed, tf.TensorShape, *_VIEWS, type(iter([])),
 )  # fmt: skip
 
 
@@ -606,8 +628,30 @@ class HeapMethod(OwnersMethod):
             return ev.item(owner, arguments[0]) if found else (arguments[1:] or [None])[0]
         if name not in _READING:
             ev.need_sequence("a write to a container")
-        target = ev.opened(owner)
-        return applied(ev, target, name, arguments, named)
+        if isinstance(owner, set) and name == "pop":  # which one depends on those that were taken before
+            raise ev.refuse(Feature.CONTAINER, "a member is popped from a set that was there before the call")
+        if not isinstance(owner, set):
+            return applied(ev, ev.opened(owner), name, arguments, named)
+        target = ev.heap.open(owner, ev.where())
+        arguments, _ = decided_arguments(ev, target, name, arguments, {})
+        result = change_set(ev, owner, name, arguments, lambda: applied(ev, target, name, arguments, named))
+        if not isinstance(result, bool | None):
+            ev.heap.check_order(owner, ev.where())
+        return result
+
+
+def change_set(ev: Evaluator, owner: set[Any], name: str, arguments: list[Any], change: Callable[[], Any]) -> Any:
+    """Calls a method of the working copy of a set, and keeps the call for the script if it changes the set.
+
+    The order of a set depends on all that was done to it.
+    """
+    target = ev.heap.open(owner, ev.where())
+    first = list(target)
+    given = [a.copy() if isinstance(a, list | set | dict) else a for a in arguments]
+    result = change()
+    if not state.are_same(target, first):
+        ev.heap.set_calls.setdefault(id(owner), []).append((name, given))
+    return result
 
 
 _READING = frozenset({"get", "keys", "values", "items", "copy", "index", "count"})
@@ -633,7 +677,10 @@ def decided_arguments(
 
 def _decided_members(ev: Evaluator, value: Any) -> Any:
     if isinstance(value, list | set | frozenset):
-        return [_decided_members(ev, member) for member in ev.members(value)]
+        members = ev.members(value)
+        decided = [_decided_members(ev, member) for member in members]
+        is_set = not isinstance(value, list) and all(a is b for a, b in zip(decided, members, strict=True))
+        return ev.opened(value) if is_set else decided
     if isinstance(value, dict):
         whole = ev.opened(value)
         return {key: ev.concrete(number) for key, number in whole.items()}

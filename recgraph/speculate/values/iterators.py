@@ -7,6 +7,7 @@ program asks for it, in the order in which eager execution would do it.
 from __future__ import annotations
 
 import ast
+import collections
 import itertools
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -161,14 +162,34 @@ def of_list(ev: Evaluator, members: list[Any]) -> Iterator[Any]:
         yield members[i]
 
 
-def of_table(ev: Evaluator, table: Any, members: list[Any]) -> Iterator[Any]:
-    """The members of a dict or set, which may not change its size meanwhile."""
-    for member in members:
-        if len(table) != len(members):
+def of_table(ev: Evaluator, table: Any) -> Iterator[Any]:
+    """The members of a dict, a view of one, a set or a deque, which may not change its size meanwhile.
+
+    What is under a key may change: a member is the one that is there when its turn comes.
+    """
+    first = _places(table)
+    for i in range(len(first) + 1):
+        now = _places(table)
+        if len(now) != len(first) and not isinstance(table, _ORDERED):
             raise ev.raised(messages.changed_size(table))
-        yield member
-    if len(table) != len(members):
-        raise ev.raised(messages.changed_size(table))
+        if now != first:
+            raise ev.refuse(Feature.ITERATOR, f"a {type(table).__name__} changes while a loop goes through it")
+        if i < len(first):
+            yield next(itertools.islice(table, i, None))
+
+
+# What looks for another change than that of its size, and not at its end.
+_ORDERED: Any = (
+    collections.OrderedDict,
+    *(type(getattr(collections.OrderedDict(), n)()) for n in ("keys", "values", "items")),
+)
+
+
+def _places(table: Any) -> list[Any]:
+    """What tells where the members of a dict, a view of one, a set or a deque are."""
+    if isinstance(table, collections.deque):
+        return list(map(id, table))
+    return [(key, type(key)) for key in getattr(table, "mapping", table)]
 
 
 def collected(ev: Evaluator, members: Iterator[Any]) -> list[Any]:

@@ -329,6 +329,7 @@ def changed(ev: Evaluator, function: Any, array: Residual, operands: Sequence[An
     What was read of it before has the array as it was then. An array of the user's is not changed before the graph,
     which may yet find that an assumption is broken.
     """
+    ev.need_sequence("a change of an array")
     if not array.example.flags.writeable:
         raise ev.refuse(Feature.ARRAY, "the call modifies an array that it did not make, or of which there is a view")
     if any(is_symbolic(o) or (isinstance(o, Residual) and o.late) for o in stand_ins.leaves(operands)):
@@ -427,9 +428,9 @@ def python(
             return ev.in_script(function, arguments, named)
         try:
             found = function(*arguments, **named)
-            return ev.heap.make(found, place) if isinstance(found, np.ndarray) else found
         except Exception as error:
             raise ev.raised(error) from error
+        return arrays.made(ev, found, flat, place)
     of_graph = any(is_symbolic(a) or is_of_graph(a) for a in flat)
     if of_graph and not named and not any(isinstance(a, MemberRun) for a in flat):
         made = arrays.look(function, arguments) or arrays.apply(ev, function, arguments)

@@ -405,7 +405,8 @@ def _are_alike(one: Any, other: Any) -> bool:
     """Whether two values are lists or tuples of one length, or dicts with the same keys in the same order."""
     if isinstance(one, list | tuple):
         return type(one) is type(other) and len(one) == len(other)
-    return type(one) is dict and type(other) is dict and list(one) == list(other)
+    is_dict = type(one) is dict and type(other) is dict and list(one) == list(other)
+    return is_dict and list(map(type, one)) == list(map(type, other))
 
 
 def two_names(ev: Evaluator) -> Inconvertible:
@@ -414,6 +415,11 @@ def two_names(ev: Evaluator) -> Inconvertible:
         Feature.MERGE,
         "a list, dict or array to which other names refer, too, is replaced, or not, as a tensor decides",
     )
+
+
+def another_order(ev: Evaluator) -> Inconvertible:
+    """The error for what would come in another order after a branch or round."""
+    return ev.refuse(Feature.MERGE, "a tensor decides in which order a dict has its keys, or an object its attributes")
 
 
 def hole_of(value: Any) -> Hole | None:

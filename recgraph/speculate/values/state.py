@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
+from recgraph.speculate.observe.profile import same
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.script.stand_ins import (
     MISSING,
@@ -29,7 +30,7 @@ from recgraph.speculate.script.stand_ins import (
     Unsure,
     has_run,
 )
-from recgraph.speculate.values import merging
+from recgraph.speculate.values import arrays, merging
 from recgraph.speculate.values.merging import Maybe, Template
 
 T = TypeVar("T")
@@ -96,6 +97,16 @@ def _is_as(thing: Any, copy: Any) -> bool:
     return all(a is b for a, b in (*pairs, *values))
 
 
+def _copied(container: Any) -> Any:
+    """What is in a container now; of a set with its order."""
+    return list(container) if isinstance(container, set) else container.copy()
+
+
+def are_same(table: Any, copy: list[Any]) -> bool:
+    """Whether a set has the members that it had, in their order, and as they were: 1 and True are equal."""
+    return same(tuple(table), tuple(copy)) or list(map(id, table)) == list(map(id, copy))
+
+
 # Objects of Python's own that may hold a list, dict or array of the program's.
 _REFERRING = (Iterator, MappingView, functools.partial, types.BuiltinMethodType)
 
@@ -103,6 +114,11 @@ _REFERRING = (Iterator, MappingView, functools.partial, types.BuiltinMethodType)
 def is_array(value: Any) -> bool:
     """Whether a value is an array of the graph, which the program may change in place."""
     return isinstance(value, Residual) and value.is_array
+
+
+def _is_later_array(value: Any) -> bool:
+    """Whether a value is an array of the graph or the script: once it is changed, another is in its place."""
+    return is_array(value) or arrays.is_early(value)
 
 
 def _changes(value: Any) -> bool:
@@ -150,11 +166,12 @@ class ProgramState:
         self._opened = set(ev.heap.opened)
         self._script = ev.script.mark()
         self._heap = ev.heap.mark()
+        self._arrays = arrays.Contents(ev)
         self._names: set[int] = set()
         for frame in ev.frames:
             self._hold_frame(frame)
         heap = ev.heap
-        for place in (heap.shadow, heap.opened, heap.appended, heap.deleted, heap.sealed):
+        for place in (heap.shadow, heap.opened, heap.appended, heap.deleted, heap.sealed, heap.set_calls):
             self._hold(place)
 
     def _hold_frame(self, frame: Any) -> None:
@@ -167,11 +184,13 @@ class ProgramState:
         if id(thing) in self._held:
             return
         if isinstance(thing, list | dict | set | collections.deque):
-            self._held[id(thing)] = (thing, thing.copy())
+            self._held[id(thing)] = (thing, _copied(thing))
         elif isinstance(thing, MadeFunction):
             self._hold_frame(thing.frame)
         elif self._is_made(thing):
             self._held[id(thing)] = (thing, thing)
+        elif _is_later_array(thing):
+            self._held[id(thing)] = (thing, vars(thing).copy())
         for member in self._members(thing):
             self._hold(member)
 
@@ -204,7 +223,7 @@ class ProgramState:
             if identity in self._copy_of(heap.appended) or any(slot[:2] == ("item", identity) for slot in written):
                 raise _OpenedLate(self._ev.where())
             self._opened.add(identity)
-            self._held[id(heap.opened[identity])] = heap.opened[identity], heap.originals[identity][1].copy()
+            self._held[id(heap.opened[identity])] = heap.opened[identity], _copied(heap.originals[identity][1])
             self._copy_of(heap.opened)[identity] = heap.opened[identity]
 
     def check_opened(self, slots: Iterable[Slot]) -> None:
@@ -231,7 +250,7 @@ class ProgramState:
     def put_back(self) -> None:
         """Restores; containers that were opened since are closed."""
         for thing, copy in self._held.values():
-            if _is_as(thing, copy):
+            if _is_as(thing, copy) or (isinstance(thing, set) and are_same(thing, copy)):
                 continue
             if isinstance(thing, list):
                 thing[:] = copy
@@ -241,6 +260,9 @@ class ProgramState:
             elif isinstance(thing, collections.deque):
                 thing.clear()
                 thing.extend(copy)
+            elif isinstance(thing, Residual):
+                vars(thing).update(copy)
+        self._arrays.put_back()
         del self._ev.assertions[self._assertions :]
         del self._ev.effects[self._effects :]
         self._ev.reached, self._ev.replaced = dict(self._reached), dict(self._replaced)
@@ -266,22 +288,62 @@ class ProgramState:
             raise self._ev.refuse(
                 Feature.EFFECT_IN_BRANCH, "something is printed, or a late value made, as a tensor decides"
             )
+        if self._arrays.are_changed():
+            raise self._array_changed()
         found: dict[Slot, Any] = {}
         for key, (thing, copy) in self._held.items():
             if isinstance(thing, collections.deque):
                 if len(thing) != len(copy) or any(a is not b for a, b in zip(thing, copy, strict=True)):
                     raise self._ev.refuse(Feature.MERGE, "a deque is modified inside a tensor-dependent branch")
+            elif isinstance(thing, Residual) and thing.name != copy["name"]:
+                raise self._array_changed()
             elif isinstance(thing, set):
-                found.update({(key, WHOLE): set(thing)} if thing != copy else {})
+                found.update({} if are_same(thing, copy) else {(key, WHOLE): set(thing)})
             elif isinstance(thing, list) and (len(thing) != len(copy) or has_run([*copy, *thing])):
                 if len(thing) != len(copy) or any(a is not b for a, b in zip(thing, copy, strict=True)):
                     found[key, WHOLE] = list(thing)
             elif isinstance(thing, list):
                 found.update({(key, i): v for i, v in enumerate(thing) if v is not copy[i]})
             elif isinstance(thing, dict):
+                self._check_order(thing, copy)
                 names = [n for n in {**copy, **thing} if thing.get(n, MISSING) is not copy.get(n, MISSING)]
                 found.update({(key, n): thing.get(n, MISSING) for n in names})
         return found
+
+    def _check_order(self, thing: dict[Any, Any], copy: dict[Any, Any]) -> None:
+        """That keys which were in a dict, or names in an object, are where they were, before those that are new.
+
+        Raises:
+            Inconvertible: one has another place now.
+        """
+        if id(thing) in self._names:
+            return
+        before, now = self._orders(thing, copy), self._orders(thing, thing)
+        for owner, keys in now.items():
+            kept = [key for key in before.get(owner, ()) if key[0] in thing]
+            if keys[: len(kept)] != kept:
+                raise merging.another_order(self._ev)
+
+    def _orders(self, thing: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, list[tuple[Any, type]]]:
+        """Keys of a dict, with their types: 1 and True are one. Those of `Heap.shadow` by the object they belong to."""
+        found: dict[Any, list[tuple[Any, type]]] = {}
+        for key in keys:
+            owner = key[:2] if thing is self._ev.heap.shadow else None
+            found.setdefault(owner, []).append((key, type(key)))
+        return found
+
+    def new_keys(self, changes: Iterable[Slot]) -> dict[Any, list[tuple[Any, type]]]:
+        """The keys and names that were not there, in their order, by the dict or object to which they were added."""
+        added: dict[int, list[Any]] = {}
+        for key, place in changes:
+            thing = self._held[key][0]
+            if key not in self._names and isinstance(thing, dict) and isinstance(self.get((key, place)), Missing):
+                added.setdefault(key, []).append(place)
+        every = ((key, self._orders(self._held[key][0], keys)) for key, keys in added.items())
+        return {(key, owner): names for key, orders in every for owner, names in orders.items()}
+
+    def _array_changed(self) -> Inconvertible:
+        return self._ev.refuse(Feature.MERGE, "an array is modified inside a tensor-dependent branch or loop")
 
     def references(self) -> References:
         """Who refers to which list, dict, tuple or array now."""

@@ -126,8 +126,24 @@ def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> Any:
             raise ev.refuse(Feature.ARRAY, f"an array of {tensor.dtype.name} beside a tensor of {dtype.name}")
         if tensor.dtype.is_floating and not (dtype.is_floating or dtype.is_complex):
             raise ev.refuse(Feature.RAISES, "a float is combined with an integer tensor")
+        if tensor.dtype == tf.bool:
+            _check_truths(ev, dtype)
+        if tensor.dtype == tf.int64 and not dtype.is_integer:  # eager execution makes a float64 of it first
+            tensor = tf.cast(tensor, tf.float64)
         return tf.cast(tensor, dtype)
+    if type(value) is bool:
+        _check_truths(ev, dtype)
     return ev.lift(value)
+
+
+# What Python's truth values become beside a tensor.
+_BESIDE_TRUTHS = (tf.bool, tf.int32, tf.int64, tf.uint64, tf.float16, tf.float32, tf.float64)
+
+
+def _check_truths(ev: Evaluator, dtype: tf.DType) -> None:
+    """That eager execution takes Python's truth values beside a tensor."""
+    if dtype not in _BESIDE_TRUTHS:
+        raise ev.refuse(Feature.RAISES, f"a truth value is combined with a tensor of {dtype.name}")
 
 
 class InGraph(Kind):

@@ -191,3 +191,158 @@ def buffers_that_are_filled_again() -> Any:
         return (buffer,)
 
     return step, args, variable
+
+
+def _with_decision(i: int) -> Any:
+    return tensor(i), tf.constant(float((i * 7) % 5) - 2.0)
+
+
+@program
+def an_array_of_the_call_is_changed_on_one_way() -> Any:
+    """What was in it is there again on the other way: by items, operators, functions, and views of it."""
+
+    def step(x, s):
+        a, b, c = np.zeros(3, np.float32), np.array([3.0, 1.0, 2.0], np.float32), np.zeros((2, 3), np.float32)
+        if s > 0.0:
+            a[1] = 1.0
+            b += 1.0
+            np.add(a, 2.0, out=a)
+            c[1][0], c.T[1], c.flat[5] = 4.0, 5.0, 6.0
+        return x * 0.0 + a, b, c
+
+    return step, _with_decision, None
+
+
+@program
+def an_array_of_the_call_that_a_callee_changes() -> Any:
+
+    class Holder:
+        pass
+
+    def fill(holder: Any) -> None:
+        holder.a[0] = 3.0
+
+    def step(x, s):
+        holder, parts = Holder(), np.split(np.zeros(4, np.float32), 2)
+        holder.a = np.ones(3, np.float32)
+        if s > 0.0:
+            fill(holder)
+            parts[0][1] = 2.0
+        return x * 0.0 + holder.a, parts[0]
+
+    return step, _with_decision, None
+
+
+@program
+def an_array_of_an_argument_is_changed_on_one_way() -> Any:
+    """One that the script makes, and one of the graph."""
+
+    def step(x, s, n):
+        a, b = np.full(3, n, np.float32), x.numpy()
+        if s > 0.0:
+            a += 1.0
+            b += 2.0
+        return x * 0.0 + a, b
+
+    return step, lambda i: (*_with_decision(i), 0.5 * i), None
+
+
+@program
+def an_array_that_each_round_makes() -> Any:
+
+    def step(x, s):
+        for _ in tf.range(tf.cast(s + 3.0, tf.int32)):
+            a = np.zeros(3, np.float32)
+            a[0] = 1.0
+            x = x + a
+        return x
+
+    return step, _with_decision, None
+
+
+@program(
+    eager="how many rounds change it is known in the graph only",
+    feature="MERGE",
+    line="for _ in tf.range(tf.cast(s + 3.0, tf.int32)):",
+)
+def an_array_that_rounds_change() -> Any:
+
+    def step(x, s):
+        a = np.zeros(3, np.float32)
+        for _ in tf.range(tf.cast(s + 3.0, tf.int32)):
+            x = x + a
+            a[0] += 1.0
+        return x
+
+    return step, _with_decision, None
+
+
+@program(
+    eager="TensorFlow calls the function once for all members",
+    feature="EFFECT_IN_CALLBACK",
+    line="return tf.map_fn(count, x[:, 0]), a",
+)
+def an_array_that_a_function_changes_which_tensorflow_calls() -> Any:
+
+    def step(x):
+        a = np.zeros(3, np.float32)
+
+        def count(v: Any) -> Any:
+            a[0] += 1.0
+            return v + a[0]
+
+        return tf.map_fn(count, x[:, 0]), a
+
+    return step, with_tensor, None
+
+
+@program
+def views_of_arrays_that_are_kept() -> Any:
+    """Each call leaves memory of its own behind."""
+    kept: list[Any] = []
+
+    def step(x):
+        a = np.zeros((1, 4), np.float32)
+        kept.append(a.T)
+        kept.append(np.split(np.ones(4, np.float32), 2)[1])
+        return x * 2.0
+
+    def args(i: int) -> Any:
+        for array in kept:
+            array += 1.0
+        return with_tensor(i)
+
+    return step, args, kept
+
+
+@program(eager="they share memory", feature="ESCAPE")
+def an_array_and_a_view_of_it_that_are_kept() -> Any:
+    kept: list[Any] = []
+
+    def step(x):
+        a = np.zeros(3)
+        kept.append([a, a[1:]])
+        return x * 2.0
+
+    def args(i: int) -> Any:
+        for array, _ in kept:
+            array += 1.0
+        return with_tensor(i)
+
+    return step, args, kept
+
+
+@program
+def an_array_that_cannot_be_written_because_of_a_view() -> Any:
+    """What NumPy says of an array of ours is not what the program sees."""
+
+    def step(x, n):
+        a = np.zeros(3, np.float32)
+        b = np.broadcast_to(a, (n, 3))
+        try:
+            a[0] = 1.0
+        except ValueError:
+            return x * 100.0, 0
+        return x * 0.0 + a, len(b)
+
+    return step, lambda i: (tensor(i), i % 3 + 1), None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import types
 from typing import Any
 
@@ -396,3 +397,248 @@ def a_pair_leaves_the_call() -> Any:
         return Pair([x * 2.0]), v + 0.0
 
     return step, with_tensor, v
+
+
+def _with_decision(i: int) -> Any:
+    return tensor(i), tf.constant(float((i * 7) % 5) - 2.0)
+
+
+@program
+def keys_come_in_another_order_on_one_way() -> Any:
+    kept: dict[str, Any] = {}
+
+    def step(x, s):
+        made: dict[Any, Any] = {"p": 1.0, "q": 2.0, 1: 3.0}
+        if s > 0.0:
+            kept["a"] = x
+            kept["b"] = x
+            made["r"], made["s"] = x, x
+            made["p"] = made.pop("p")
+            del made[1]
+            made[True] = 3.0
+        else:
+            kept["b"] = x
+            kept["a"] = x * 2.0
+            made["s"], made["r"] = x, x
+        return made, list(made), list(map(type, made))
+
+    def args(i: int) -> Any:
+        kept.clear()
+        return _with_decision(i)
+
+    return step, args, kept
+
+
+@program
+def attributes_come_in_another_order_on_one_way() -> Any:
+    kept = types.SimpleNamespace()
+
+    def step(x, s):
+        if s > 0.0:
+            kept.a = x
+            kept.b = x
+        else:
+            kept.b = x
+            kept.a = x * 2.0
+        return x
+
+    def args(i: int) -> Any:
+        vars(kept).clear()
+        return _with_decision(i)
+
+    return step, args, kept
+
+
+@program
+def a_member_goes_to_the_end_on_one_way() -> Any:
+    kept = collections.OrderedDict(a=1, b=2, c=3)
+
+    def step(x, s):
+        made = collections.OrderedDict(p=1, q=2)
+        if s > 0.0:
+            kept.move_to_end("a")
+            made.move_to_end("p")
+        return x, list(kept), list(made)
+
+    return step, _with_decision, kept
+
+
+@program
+def keyword_arguments_in_another_order() -> Any:
+
+    def names(**named: Any) -> Any:
+        return list(named), sum(named.values())
+
+    def step(x, s):
+        named = {}
+        if s > 0.0:
+            named["a"] = x
+            named["b"] = x
+        else:
+            named["b"] = x
+            named["a"] = x
+        return names(**named)
+
+    return step, _with_decision, None
+
+
+def _in_order(*members: Any) -> set[Any]:
+    """A set whose members take one another's places: their order is that in which they came."""
+    made: set[Any] = set()
+    for member in members:
+        made.add(member)
+    return made
+
+
+@program
+def sets_in_another_order() -> Any:
+    """They are equal, and a program that goes through them sees that they are not the same."""
+
+    def step(x, members):
+        number = 0
+        for member in members:
+            number = 10 * number + member
+        return x * float(len(members)), number, list(members), list(members.copy()), list(members | {32})
+
+    def args(i: int) -> Any:
+        return tensor(i), _in_order(*((8, 0, 16, 24) if i % 2 else (24, 16, 0, 8)))
+
+    return step, args, None
+
+
+@program(graphs=1)
+def sets_of_which_nobody_sees_the_order() -> Any:
+
+    def step(x, members):
+        return x * float(len(members)), 8 in members, 3 in members, members.isdisjoint({5}), bool(members)
+
+    def args(i: int) -> Any:
+        return tensor(i), _in_order(*((8, 0, 16, 24) if i % 2 else (24, 16, 0, 8)))
+
+    return step, args, None
+
+
+@program
+def the_order_in_which_members_come_to_a_set() -> Any:
+    kept = _in_order(8, 0)
+
+    def step(x):
+        kept.add(24)
+        kept.add(16)
+        kept.discard(0)
+        members = kept
+        members |= {32}
+        return x, list(kept)
+
+    def args(i: int) -> Any:
+        kept.clear()
+        kept.update([8, 0])
+        return (tensor(i),)
+
+    return step, args, types.SimpleNamespace(order=_Order(kept))
+
+
+class _Order:
+    """The members of a set in their order."""
+
+    def __init__(self, members: set[Any]) -> None:
+        self._members = members
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        return {"members": list(self._members)}
+
+
+@program
+def equal_members_of_other_types() -> Any:
+    kept: set[Any] = set()
+
+    def step(x, members, frozen):
+        return x, [member * 1 for member in members], [str(member) for member in frozen], list(kept), 1.0 in kept
+
+    def args(i: int) -> Any:
+        kept.clear()
+        kept.add([1, 1.0, True][i % 3])
+        return tensor(i), [{1}, {1.0}, {True}][i % 3], [frozenset({0.0}), frozenset({-0.0})][i % 2]
+
+    return step, args, kept
+
+
+@program(
+    eager="which member it is depends on those that were taken before",
+    feature="CONTAINER",
+    line="member = kept.pop()",
+)
+def a_member_is_popped_from_a_set() -> Any:
+    kept = {0, 8, 16}
+
+    def step(x):
+        member = kept.pop()
+        kept.add(member)
+        return x, member
+
+    return step, lambda i: (tensor(i),), kept
+
+
+@program
+def values_that_change_while_a_loop_goes_through_them() -> Any:
+    kept = {"a": 1, "b": 2}
+
+    def step(x):
+        made, seen = {"a": 1, "b": 2}, []
+        for name, value in made.items():
+            made["b"] = 7
+            seen.append((name, value))
+        for value in kept.values():
+            kept["b"] = kept["a"] + kept["b"]
+            seen.append(value)
+        return x, seen
+
+    def args(i: int) -> Any:
+        kept["b"] = 2
+        return (tensor(i),)
+
+    return step, args, kept
+
+
+@program
+def what_changes_its_size_while_a_loop_goes_through_it() -> Any:
+    kept = collections.deque([1, 2])
+
+    def step(x):
+        said = []
+        made = {"a": 1}
+        try:
+            for name, _ in made.items():
+                made[name + "b"] = 2
+        except RuntimeError as error:
+            said.append(str(error))
+        try:
+            for member in kept:
+                if member == 2:
+                    kept.append(3)
+        except RuntimeError as error:
+            said.append(str(error))
+        return x, said
+
+    def args(i: int) -> Any:
+        kept.clear()
+        kept.extend([1, 2])
+        return (tensor(i),)
+
+    return step, args, kept
+
+
+@program(eager="Python notices it, in its own way", feature="ITERATOR", line="for member in made:")
+def a_deque_that_is_full_changes_while_a_loop_goes_through_it() -> Any:
+
+    def step(x):
+        made = collections.deque([1, 2], 2)
+        try:
+            for member in made:
+                made.append(member)
+        except RuntimeError as error:
+            return x, str(error)
+        return x, ""
+
+    return step, lambda i: (tensor(i),), None

@@ -7,6 +7,7 @@ import sys
 import types
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -233,3 +234,74 @@ def a_line_search() -> Any:
         return loss, rate
 
     return step, with_tensor, w
+
+
+@program
+def numbers_that_are_moved_in_structures() -> Any:
+    """They are Python's still when they come out."""
+
+    def step(x, n):
+        named = {"a": n, "b": (x, n + 1)}
+        return (
+            tf.nest.flatten([n, (x, 0.5 * n)]),
+            tf.nest.map_structure(lambda v: v * 2, [n, (x, n + 1)]),
+            tf.nest.map_structure(lambda v, w: (v, w), named, named)["a"],
+            tf.nest.pack_sequence_as([0, (0,)], [n, x]),
+            keras.tree.map_structure(lambda v: v * 2, [n, x]),
+            keras.tree.flatten([n, x]),
+            tf.compat.dimension_value(n),
+            tf.nest.flatten([float(x[0, 0])]),
+        )
+
+    return step, lambda i: (tensor(i), i), None
+
+
+@program
+def shapes_as_keras_says_them() -> Any:
+
+    def step(x):
+        rows, columns = keras.ops.shape(x)
+        return keras.ops.shape(x), rows * 2, keras.ops.reshape(x, (columns, rows)), tf.nest.flatten([x.shape[0]])
+
+    return step, lambda i: (tf.ones([i % 5 + 1, 3]),), None
+
+
+@program
+def numbers_beside_what_says_where() -> Any:
+    """Sizes and indices of int64 do not make a number one."""
+
+    def step(x, n):
+        two = tf.constant([2, 2], tf.int64)
+        first = tf.constant(0, tf.int64)
+        return (
+            tf.fill(two, n),
+            tf.broadcast_to(n, two),
+            tf.scatter_nd([[first]], [n], two[:1]),
+            tf.tile([n], two[:1]),
+            tf.gather([n, 5], two - 1),
+            tf.reduce_sum([n, 2], axis=first),
+            tf.add(two, n),
+            tf.fill(two, 0.5 * n),
+        )
+
+    return step, lambda i: (tensor(i), i + (1 << 40 if i % 5 == 4 else 0)), None
+
+
+@program
+def truth_values_beside_small_integers() -> Any:
+    """Eager execution does not take them."""
+
+    def step(x, n):
+        return tf.cast(x, tf.int8) * n
+
+    return step, lambda i: (tensor(i), True if i > 3 and i % 3 == 0 else i), None
+
+
+@program
+def large_integers_of_the_graph_beside_floats() -> Any:
+    """They become float64 first."""
+
+    def step(x):
+        return (tf.ones([2]) + int(x[0]) * ((1 << 60) + (1 << 36) + 1)) / float(1 << 60) - tf.cast(x[0], tf.float32)
+
+    return step, lambda i: (tf.constant([1 + i % 2]),), None
