@@ -309,7 +309,7 @@ def context_handle() -> Any:
 
 
 def call_options(function: Any = None) -> bytes:
-    """The serialised configuration with which eager execution runs functions, or this one, that compute what it does."""
+    """The serialised configuration with which eager execution runs functions, or one, that compute what it does."""
     fuses = function is None or not _multiplies_halves(function.graph)
     options = _faithful_options(_context.context(), fuses)
     return bytes(options.config_proto_serialized)
