@@ -194,7 +194,7 @@ class Choosing:
                 self._warmed += 1
                 return way
             self._warming.pop(0)
-            if not self._warmed and not way.is_settled and not self._why_not(way):
+            if not (self._warmed or way.is_settled or self._why_not(way) or self._has_steps(way)):
                 self._not_tried([way], f"it is decided within {WITHIN} steps")
                 continue
             self._warmed, self._lost = 0, 0.0
@@ -206,11 +206,14 @@ class Choosing:
         return self.ways[self._contest.way]
 
     def _may_warm(self, way: Way) -> bool:
-        """Whether a way may take more steps to become ready: then all that are not measured take their first turns."""
+        """Whether a way may take one more step to become ready."""
+        return self._has_steps(way) and self._warmed < MAX_WARMING and self._lost < MAX_SECONDS
+
+    def _has_steps(self, way: Way) -> bool:
+        """Whether there is a step for it, and for the first turns of it and of all that are not measured."""
         measured = self._contest.costs() if self._contest is not None else {}
         turns = BLOCKS[0] * sum(name not in measured for name in [*self.ways, way.name])
-        has_steps = bool(self.decisions) or self._left > turns
-        return has_steps and self._warmed < MAX_WARMING and self._lost < MAX_SECONDS
+        return bool(self.decisions) or self._left > turns
 
     def _has_turn(self) -> bool:
         """Whether the ways that are ready take turns, or the one that has won goes on; else another gets ready.
@@ -246,7 +249,7 @@ class Choosing:
 
     def _not_tried(self, ways: list[Way], why: str) -> None:
         """Some do not get ready."""
-        self.rejected.update({way.name: f"not tried, since {why}" for way in ways})
+        self.rejected.update({way.name: self._why_not(way) or f"not tried, since {why}" for way in ways})
         self._warming = [way for way in self._warming if way not in ways]
 
     def _follow(self, way: Way) -> None:
