@@ -16,6 +16,8 @@ FEW = 2
 MANY = 5
 # A way is preferred to those before it if it takes this part of their time at most.
 MARGIN = 0.97
+# The same where it has to be decided by fewer steps than say enough: what is preferred stays.
+UNSURE = 0.9
 # A step that takes so many times as long as the median is of another kind. Where several are, kinds come in turn.
 SLOW = 3.0
 SEVERAL = 2
@@ -107,6 +109,18 @@ class Contest:
         if len(self._turns) == 1 and not self.winner:
             self._decide(self._turns)
 
+    def end(self) -> None:
+        """Decides now, by the steps that were measured."""
+        if self.winner:
+            return
+        measured = [way for way in self._turns if self.seconds[way]]
+        fewest = min((len(self.seconds[way]) for way in measured), default=0)
+        self._decide(measured or self.ways[:1], MARGIN if fewest >= MANY else UNSURE)
+
+    def has_lost(self, way: str) -> bool:
+        """Whether a way takes no more turns, or will not go on."""
+        return way not in self._turns or self.winner not in ("", way)
+
     def cost(self, way: str) -> float:
         """The seconds of a step; 0 if none was measured."""
         return cost_of(self.seconds.get(way, []), self.is_mixed)
@@ -145,9 +159,9 @@ class Contest:
         better = [other for other in self._turns if times * fastest[other] < fastest[way]]
         return any(self.cost(other) < self.cost(way) for other in better)
 
-    def _decide(self, ways: list[str]) -> None:
+    def _decide(self, ways: list[str], margin: float = MARGIN) -> None:
         best = ways[0]
         for way in ways[1:]:
-            if self.cost(way) < MARGIN * self.cost(best):
+            if self.cost(way) < margin * self.cost(best):
                 best = way
         self.winner = best

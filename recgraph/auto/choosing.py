@@ -12,21 +12,29 @@ from typing import Any
 
 from recgraph import logs
 from recgraph.auto.ways import EAGER, GRAPH, WHAT, Way
-from recgraph.contest import Contest, are_mixed, cost_of
+from recgraph.contest import BLOCKS, Contest, are_mixed, cost_of
 
 # Steps that a way gets to become ready; if that was not enough it is measured as it is.
 MAX_WARMING = 12
+# Steps of a function within which it is decided for the first time how it runs.
+WITHIN = 20
+# Seconds beyond those of eager steps that a way may take to become ready.
+MAX_SECONDS = 10.0
 # A way that is so many times as fast as the one that is preferred is taken without a look at those that are not ready.
 ENOUGH = 4.0
 # The ways are compared again where this many steps in a row took so many times as long as in the comparison, and so
 # many seconds longer: what takes less is not worth a comparison, and a clock does not tell it from chance.
 WINDOW = 16
 DRIFT = 1.5
+# They are, too, where steps take so many times as long as in the comparison, and as eager ones took there.
+OVERTAKEN = 1.1
 NOTICED = 2e-5
 # So few steps say it, if each of them took so many times as long.
 FEW, LARGE = 4, 4.0
 # Seconds that a second thread waits for a step of the first; longer ones may wait for the second.
 PATIENCE = 1.0
+# And after so many eager steps, and then so many times as many, where another way could not be measured.
+AGAIN, GROWTH = 64, 4
 # How often they are compared.
 MAX_DECISIONS = 6
 # Ways that never give up, and in which several threads may take steps: once decided for, nothing has to be asked.
@@ -66,6 +74,8 @@ class Choosing:
         then: gives the ways that are to get ready after one that is ready, or that has given up.
         preferred: the way that is taken where there is no difference.
         measured: seconds of steps that a way took just now.
+        taken: steps that the function took before, of those within which it is decided.
+        usual: seconds that an eager step takes at most, as far as that is known.
 
     Attributes:
         ways: those that can be taken, by name.
@@ -83,6 +93,8 @@ class Choosing:
         then: Callable[[Way], list[Way]] = lambda way: [],
         preferred: str = EAGER,
         measured: Mapping[str, Sequence[float]] | None = None,
+        taken: int = 0,
+        usual: float = 0.0,
     ) -> None:
         self.name, self.preferred, self.function = name, preferred, ready[0].run
         self.ways = {way.name: way for way in ready}
@@ -91,6 +103,7 @@ class Choosing:
         self.rejected: dict[str, str] = {}
         self.every = [*ready, *(warming or [])]
         self._warming, self._then, self._warmed = list(warming or []), then, 0
+        self._left, self._usual, self._lost = WITHIN - taken, usual, 0.0
         self._contest: Contest | None = None
         self._measured = {name: list(seconds) for name, seconds in (measured or {}).items()}
         self._why = "the first comparison"
@@ -99,6 +112,7 @@ class Choosing:
         self._is_mixed = False
         self._steady: Way | None = None  # which has won, and whose steps take as long as they did
         self._slow = 0.0
+        self._again = 0  # the number of eager steps after which ways are compared again
         self._lock = threading.Lock()
         self._local = threading.local()
         self._thread, self._is_shared, self._alone = 0, False, threading.Lock()
@@ -112,7 +126,7 @@ class Choosing:
         started = time.perf_counter()
         result = way.run(*arguments, **named)
         seconds = time.perf_counter() - started
-        if seconds > self._slow:
+        if seconds > self._slow or self.counts[way.name] == self._again:
             self._steady = None  # the next ones are looked at: this one may be chance
         return result
 
@@ -152,7 +166,8 @@ class Choosing:
             if self._warming or not self._contest
             else self._contest
         )
-        return getting_ready + turns.more
+        more = getting_ready + turns.more
+        return more if self.decisions else min(more, max(self._left, 1))
 
     def _note_thread(self) -> None:
         """Where a second thread comes, ways end that are for one alone; it waits for a step that runs in one."""
@@ -175,17 +190,30 @@ class Choosing:
             self._leave(way)
         while not self._has_turn():
             way = self._warming[0]
-            if not self._why_not(way) and not way.is_settled and self._warmed < MAX_WARMING:
+            if not self._why_not(way) and not way.is_settled and self._may_warm(way):
                 self._warmed += 1
                 return way
             self._warming.pop(0)
-            self._warmed = 0
+            if not (self._warmed or way.is_settled or self._why_not(way) or self._has_steps(way)):
+                self._not_tried([way], f"it is decided within {WITHIN} steps")
+                continue
+            self._warmed, self._lost = 0, 0.0
             if not self._why_not(way):
                 self.ways[way.name] = way
                 self._contest = None
             self._follow(way)
         assert self._contest is not None
         return self.ways[self._contest.way]
+
+    def _may_warm(self, way: Way) -> bool:
+        """Whether a way may take one more step to become ready."""
+        return self._has_steps(way) and self._warmed < MAX_WARMING and self._lost < MAX_SECONDS
+
+    def _has_steps(self, way: Way) -> bool:
+        """Whether there is a step for it, and for the first turns of it and of all that are not measured."""
+        measured = self._contest.costs() if self._contest is not None else {}
+        turns = BLOCKS[0] * sum(name not in measured for name in [*self.ways, way.name])
+        return bool(self.decisions) or self._left > turns
 
     def _has_turn(self) -> bool:
         """Whether the ways that are ready take turns, or the one that has won goes on; else another gets ready.
@@ -200,16 +228,29 @@ class Choosing:
         contest = self._contest
         if self._warming and not contest.winner and not contest.round:
             return True
+        if self._warming and (why := self._why_not_warming(contest)):
+            self._not_tried(self._warming, why)
         if self._warming:
-            fastest = min(contest.ways, key=contest.cost)
-            if ENOUGH * contest.cost(fastest) > contest.cost(self.preferred):
-                self._measured = contest.seconds
-                return False
-            why = f"not tried, since running {WHAT[fastest]} is over {ENOUGH:g} times as fast"
-            self.rejected.update({way.name: why for way in self._warming})
-            self._warming.clear()
+            self._measured = contest.seconds
+            return False
         self._note()
         return True
+
+    def _why_not_warming(self, contest: Contest) -> str:
+        """Why no other is to get ready: one is much faster than what is preferred, or the last one has lost, and what
+        follows does the same and more. "" if they are.
+        """
+        fastest, last = min(contest.ways, key=contest.cost), list(self.ways)[-1]
+        if ENOUGH * contest.cost(fastest) <= contest.cost(self.preferred):
+            return f"running {WHAT[fastest]} is over {ENOUGH:g} times as fast"
+        if last != self.preferred and contest.has_lost(last):
+            return f"running {WHAT[last]} is slower than {WHAT[fastest]}"
+        return ""
+
+    def _not_tried(self, ways: list[Way], why: str) -> None:
+        """Some do not get ready."""
+        self.rejected.update({way.name: self._why_not(way) or f"not tried, since {why}" for way in ways})
+        self._warming = [way for way in self._warming if way not in ways]
 
     def _follow(self, way: Way) -> None:
         """A way is ready, or has given up."""
@@ -240,22 +281,33 @@ class Choosing:
         self.decisions.append(Decision(contest.winner, contest.costs(), contest.steps, self._why))
         self._recent.clear()
         self._settle(contest)
+        is_unmeasured = contest.winner == EAGER and len(contest.costs()) < len(self.ways)
+        self._again = self.counts[EAGER] + AGAIN * GROWTH ** (len(self.decisions) - 1) if is_unmeasured else 0
         _LOG.info("%s: %s", self.name, self.decisions[-1])
 
     def _settle(self, contest: Contest) -> None:
         """As long as steps take what they did, they are only timed."""
         if contest.winner in STEADY:
-            before = contest.cost(contest.winner)
-            self._steady, self._slow = self.ways[contest.winner], max(before * DRIFT, before + NOTICED)
+            self._steady, self._slow = self.ways[contest.winner], self._most(contest)
 
     def _took(self, way: Way, seconds: float) -> None:
         """A step was taken."""
+        self._left -= 1
         contest = self._contest
-        if contest is None or way.name != contest.way or not way.is_usual:
+        if contest is None or way.name != contest.way:
+            self._lost += max(seconds - self._usual, 0.0)  # getting ready
             return
         if not contest.winner:
-            contest.add(seconds)
+            if way.is_usual:
+                contest.add(seconds)
+            if self._left <= 0 and not self.decisions:
+                self._not_tried(self._warming, f"it is decided within {WITHIN} steps")
+                contest.end()
             self._note()
+            return
+        if 0 < self._again <= self.counts[EAGER]:
+            return self._compare_again(f"after {self._again} eager steps")
+        if not way.is_usual:
             return
         self._recent.append(seconds)
         before = contest.cost(way.name)
@@ -266,14 +318,26 @@ class Choosing:
             self._recent.clear()
 
     def _look_back(self, contest: Contest, now: float, before: float) -> None:
-        """Compares the ways again where steps take longer than they did."""
-        is_slow = 0.0 < before * DRIFT < now and now > before + NOTICED
-        if is_slow and len(self.ways) > 1 and len(self.decisions) < MAX_DECISIONS:
-            self._why = f"steps slowed down from {duration(before)} to {duration(now)}"
-            self._contest, self._measured = None, {}
-            self._recent.clear()
+        """Compares the ways again where steps take longer than they may."""
+        if 0.0 < self._most(contest) < now:
+            self._compare_again(f"steps slowed down from {duration(before)} to {duration(now)}")
         elif len(self._recent) == WINDOW:
             self._settle(contest)
+
+    def _compare_again(self, why: str) -> None:
+        """The ways take turns from the next step on, if there are several and they have not done so too often."""
+        self._again = 0
+        if len(self.ways) > 1 and len(self.decisions) < MAX_DECISIONS:
+            self._why, self._contest, self._measured = why, None, {}
+            self._recent.clear()
+
+    def _most(self, contest: Contest) -> float:
+        """The seconds that a step may take before the ways are compared again; 0 if none was measured."""
+        before, eager = contest.cost(contest.winner), contest.cost(EAGER)
+        most = before * DRIFT
+        if eager and contest.winner != EAGER and EAGER in self.ways:
+            most = min(most, max(before, eager) * OVERTAKEN)
+        return max(most, before + NOTICED) if before else 0.0
 
 
 def duration(seconds: float) -> str:

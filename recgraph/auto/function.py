@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from recgraph import sharing, tf_private
-from recgraph.auto.choosing import Choosing
+from recgraph.auto.choosing import WITHIN, Choosing
 from recgraph.auto.ways import (
     CALLEES,
     COEXEC,
@@ -24,7 +24,7 @@ from recgraph.auto.ways import (
     WithCallees,
 )
 from recgraph.coexec.profile import StepProfile
-from recgraph.contest import Contest
+from recgraph.contest import BLOCKS, Contest
 from recgraph.explaining import Explanation, counted, joined
 from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.machine.evaluator import ALL
@@ -33,6 +33,8 @@ from recgraph.speculate.run.function import PROFILED_CALLS, Misses, PreparedCall
 
 # Calls as a graph that are measured before the graph is judged; those for which one is made do not count.
 GRAPH_CALLS = 3
+# So many calls after the first conversion, eager execution is compared with graphs that do not come to be measured.
+UNFITTING = 10
 # A graph that takes this part of the time of an observed eager call is not compared with eager ones any more; being
 # observed makes calls slower, hardly ever four times as slow.
 CLEARLY = 0.25
@@ -67,6 +69,7 @@ class Automatic(Speculated):
         self._parts = parts_of(self)
         self._steps: Choosing | None = None  # `whole`, or `apart` where no graph is left that a call may fit
         self._is_judged = False
+        self._calls_since = 0  # the first conversion
         self._graph_seconds: list[float] = []
         self._eager_seconds: list[float] = []
 
@@ -99,14 +102,22 @@ class Automatic(Speculated):
             self._graph_seconds.append(seconds)
         elif not self._ran["graph"]:
             self._eager_seconds.append(seconds)
+        self._calls_since += bool(self._conversions)
         if len(self._graph_seconds) == GRAPH_CALLS:
             self._is_judged = True
             if statistics.median(self._graph_seconds) > CLEARLY * min(self._eager_seconds, default=0.0):
-                ways: list[Way] = [Eagerly(self.function), as_graph]
-                self._steps = self.whole = Choosing(
-                    self.name, ways, preferred=GRAPH, measured={GRAPH: self._graph_seconds}
-                )
+                self._compare(as_graph, GRAPH)
+        elif self._calls_since >= UNFITTING and self.has_graphs and not self.given_up:
+            self._is_judged = True
+            self._compare(as_graph, EAGER)
         return result
+
+    def _compare(self, as_graph: Way, preferred: str) -> None:
+        """The graphs and eager execution take turns from now on."""
+        measured = {GRAPH: self._graph_seconds} if preferred == GRAPH else {}
+        ways: list[Way] = [Eagerly(self.function), as_graph]
+        taken = min(sum(self._ran.values()), WITHIN - len(ways) * BLOCKS[0])
+        self._steps = self.whole = Choosing(self.name, ways, preferred=preferred, measured=measured, taken=taken)
 
     @property
     def calls(self) -> dict[str, int]:
@@ -189,4 +200,6 @@ class Automatic(Speculated):
             is_last = way.name == COEXEC
             return [Coexecuting(COEXEC, function, self.name)] if way.given_up and not is_last else []
 
-        return Choosing(self.name, [Eagerly(function)], [callees], then)
+        taken = min(sum(self._ran.values()), WITHIN // 2)
+        usual = min(self._eager_seconds, default=0.0)
+        return Choosing(self.name, [Eagerly(function)], [callees], then, taken=taken, usual=usual)

@@ -152,7 +152,7 @@ class Phases:
             if plan.switches > MAX_SWITCHES:
                 return self._give_up(f"steps branch in more than {MAX_SWITCHES} places")
             function = generate(plan, device.MEANING, self.execution.xla)
-            name, options = tf_private.function_name(function), tf_private.call_options()
+            name, options = tf_private.function_name(function), tf_private.call_options(function)
             described = plan.described(name, options, self.execution.is_lazy, self.execution.threads)
             syncs = sum(node.is_sync and not node.node.is_foreseen for node in plan.nodes.values())
             self.built = Built(

@@ -183,7 +183,7 @@ def fast_call(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]
     captured = function.captured_inputs
     context, name, count = _context.context(), function._inference_function.name, len(function.outputs)
     could_record, text = _record.could_possibly_record, name.decode()
-    options = _faithful_options(context)
+    options = _faithful_options(context, fuses=not _multiplies_halves(function.graph))
     attributes = tuple(part for pair in options.as_attrs().items() for part in pair)
 
     def call(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -205,7 +205,15 @@ def _taped(options: Any, attributes: Any, function: Any, tensors: list[tf.Tensor
         context.function_call_options = before
 
 
-def _faithful_options(context: Any) -> Any:
+def _multiplies_halves(graph: Any) -> bool:
+    """Whether a product of matrices is one of half precision, for which TensorFlow's fused operation is a hundred times
+    as slow as the product and what follows it.
+    """
+    products = (op for op in graph.get_operations() if op.type == "MatMul")
+    return any(op.get_attr("T") == tf.float16 for op in products)
+
+
+def _faithful_options(context: Any, fuses: bool = True) -> Any:
     """Options with which a graph computes what eager execution does.
 
     They are without TensorFlow's optimization of dependencies, which is wrong in two ways, but with a part of it. It
@@ -218,6 +226,8 @@ def _faithful_options(context: Any) -> Any:
     config = tf.compat.v1.ConfigProto.FromString(options.config_proto_serialized)
     rewrites = config.graph_options.rewrite_options
     rewrites.dependency_optimization = rewrites.OFF
+    if not fuses:
+        rewrites.remapping = rewrites.OFF
     rewrites.custom_optimizers.add().name = "RecgraphDependencyOptimizer"
     return type(options)(options.executor_type, config)
 
@@ -298,9 +308,11 @@ def context_handle() -> Any:
     return context._handle
 
 
-def call_options() -> bytes:
-    """The serialised configuration with which eager execution runs functions that compute what it does itself."""
-    return bytes(_faithful_options(_context.context()).config_proto_serialized)
+def call_options(function: Any = None) -> bytes:
+    """The serialised configuration with which eager execution runs functions, or one, that compute what it does."""
+    fuses = function is None or not _multiplies_halves(function.graph)
+    options = _faithful_options(_context.context(), fuses)
+    return bytes(options.config_proto_serialized)
 
 
 def function_name(function: Any) -> bytes:

@@ -233,3 +233,74 @@ def test_a_step_that_begins_to_compute_is_compared_at_once(clock: list[float]) -
         graph.seconds, eager.seconds = graph.seconds * 1.02, eager.seconds * 1.02
         steps.run()
     assert len(steps.decisions) == choosing.MAX_DECISIONS
+
+
+@pytest.mark.parametrize("ready_after", [3, 5, 9, 1000])
+@pytest.mark.parametrize("seconds", [0.3, 0.97, 1.0, 1.05, 7.0])
+@pytest.mark.parametrize("taken", [0, 4, 10])
+def test_it_is_decided_within_twenty_steps(clock: list[float], ready_after: int, seconds: float, taken: int) -> None:
+    """Ways that never get ready, and such as are nearly equal, are decided about by what was measured."""
+    names = ("eager", 1.0), ("callees", seconds), ("coexec+callees", 1.1 * seconds)
+    eager, callees, coexec = (_Way(name, clock, its, ready_after) for name, its in names)
+    steps = Choosing("f", [eager], [callees], lambda way: [coexec] if way is callees else [], taken=taken, usual=1.0)
+    for step in range(taken, choosing.WITHIN):
+        if steps.decision is not None:
+            break
+        assert steps.more <= choosing.WITHIN - step
+        steps.run()
+    assert steps.decision is not None
+    assert steps.decision.way == ("callees" if seconds < 0.9 else "eager") or seconds == 0.97
+
+
+def test_what_follows_a_way_that_lost_is_not_tried(clock: list[float]) -> None:
+    """Co-execution with callees as graphs does what these do, and more."""
+    eager, callees, coexec = (_Way(n, clock, s, 3) for n, s in (("eager", 1.0), ("callees", 2.0), ("coexec", 0.5)))
+    steps = Choosing("f", [eager], [callees], lambda way: [coexec] if way is callees else [])
+    while steps.decision is None:
+        steps.run()
+    assert (steps.decision.way, coexec.runs) == ("eager", 0)
+    assert steps.rejected["coexec"] == "not tried, since running eagerly with callees as graphs is slower than eagerly"
+
+
+def test_what_there_is_no_time_for_is_not_tried(clock: list[float]) -> None:
+    """The callees took so many steps to get ready that none is left for another way."""
+    eager, callees, coexec = (_Way(n, clock, s, 9) for n, s in (("eager", 1.0), ("callees", 0.8), ("coexec", 0.5)))
+    steps = Choosing("f", [eager], [callees], lambda way: [coexec] if way is callees else [], taken=4)
+    while steps.decision is None:
+        steps.run()
+    assert (steps.decision.way, coexec.runs) == ("callees", 0)
+    assert steps.rejected["coexec"] == "not tried, since it is decided within 20 steps"
+
+
+def test_getting_ready_may_cost_so_much_and_no_more(clock: list[float]) -> None:
+    """One whose steps take much longer than eager ones meanwhile is measured as it is."""
+    eager, callees = _Way("eager", clock, 1.0), _Way("callees", clock, 7.0, ready_after=1000)
+    steps = Choosing("f", [eager], [callees], usual=1.0)
+    ways = [steps.run() for _ in range(20)]
+    assert ways[:5] == ["callees", "callees", "eager", "eager", "eager"]
+    assert callees.runs == 2 + BLOCKS[0]
+    assert ways[-5:] == ["eager"] * 5
+
+
+def test_what_becomes_slower_than_eager_steps_is_compared_again(clock: list[float]) -> None:
+    """Also where it takes little longer than it did."""
+    eager, callees = _Way("eager", clock, 1.0), _Way("callees", clock, 0.85)
+    steps = Choosing("f", [eager, callees])
+    for _ in range(60):
+        steps.run()
+    assert steps.decision is not None
+    assert steps.decision.way == "callees"
+    callees.seconds = 1.2
+    assert [steps.run() for _ in range(60)][-10:] == ["eager"] * 10
+
+
+def test_what_could_not_be_measured_is_compared_again(clock: list[float]) -> None:
+    """After more and more steps: graphs none of which fitted at first may fit all later calls."""
+    eager, graph = _Way("eager", clock, 1.0), _Way("graph", clock, 0.2)
+    graph.is_usual = False
+    steps = Choosing("f", [eager, graph], taken=choosing.WITHIN - 2 * BLOCKS[0])
+    ways = [steps.run() for _ in range(2 * BLOCKS[0] + choosing.AGAIN)]
+    assert ways[2 * BLOCKS[0] :] == ["eager"] * choosing.AGAIN
+    graph.is_usual = True
+    assert [steps.run() for _ in range(40)][-10:] == ["graph"] * 10
+    assert "after 67 eager steps" in str(steps.decision)

@@ -43,6 +43,7 @@ def test_program_whose_ways_take_turns(
     """Each step is taken in another way than the one before: none leaves anything behind that another trips over."""
     monkeypatch.setattr(choosing, "MAX_WARMING", 0)
     monkeypatch.setattr(contest, "BLOCKS", (1,) * 100)
+    monkeypatch.setattr(choosing, "WITHIN", 10_000)
     monkeypatch.setattr(function, "CLEARLY", 0.0)
     program = corpus.PROGRAMS[name]
     expected, _, eager = comparing.run_wrapped(program, None)

@@ -28,6 +28,7 @@ STEPS = 70
 def short_contests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rounds of two steps: what is decided does not matter here."""
     monkeypatch.setattr(contest, "BLOCKS", (2, 2))
+    monkeypatch.setattr(choosing, "WITHIN", 10_000)
     monkeypatch.setattr(contest, "HOPELESS", (1e9, 1e9))
     monkeypatch.setattr(choosing, "ENOUGH", 1e9)
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph import contest
+from recgraph.auto import choosing
 from recgraph.auto.ways import CALLEES
 from tests.speculate.comparing import differences, plain
 
@@ -26,6 +27,7 @@ SIZES = ((3, 4), (4, 2), (2,))
 def short_contests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rounds of two steps: what is decided does not matter here."""
     monkeypatch.setattr(contest, "BLOCKS", (2, 2))
+    monkeypatch.setattr(choosing, "WITHIN", 10_000)
     monkeypatch.setattr(contest, "HOPELESS", (1e9, 1e9))
 
 

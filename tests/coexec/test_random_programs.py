@@ -121,6 +121,7 @@ def test_random_programs_whose_ways_take_turns(is_whole: bool, tmp_path: Path, m
     """Each step of `mode="auto"` is taken in another way than the one before."""
     monkeypatch.setattr(choosing, "MAX_WARMING", 0)
     monkeypatch.setattr(contest, "BLOCKS", (1,) * 100)
+    monkeypatch.setattr(choosing, "WITHIN", 10_000)
     monkeypatch.setattr(function, "CLEARLY", 0.0)
 
     def automatic(step: Any) -> Automatic:

@@ -9,7 +9,7 @@ import pytest
 from recgraph.optimize import remembering, switch
 from recgraph.optimize.remembering import GraphTiming
 from recgraph.speculate.observe.reasons import Inconvertible
-from recgraph.speculate.run import function
+from recgraph.speculate.run import function, judged
 
 
 @pytest.fixture
@@ -27,6 +27,12 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> list[Inconvertible]:
 
     monkeypatch.setattr(function, "convert", recording)
     return reasons
+
+
+@pytest.fixture(autouse=True)
+def _graphs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which calls run as graphs does not depend on how long they take."""
+    monkeypatch.setattr(judged, "GRAPH_CALLS", 1_000_000)
 
 
 @pytest.fixture(autouse=True)

@@ -108,5 +108,6 @@ def test_automatic(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """Steps that take turns in the ways that there are."""
     monkeypatch.setattr(choosing, "MAX_WARMING", 0)
     monkeypatch.setattr(contest, "BLOCKS", (1,) * 100)
+    monkeypatch.setattr(choosing, "WITHIN", 10_000)
     monkeypatch.setattr(function, "CLEARLY", 0.0)
     _compared(texts.PROGRAMS[name], tmp_path, Automatic)

@@ -15,7 +15,7 @@ from typing import Any
 
 from recgraph import defects, native, tf_private
 from recgraph.speculate.machine.evaluator import ALL, Optimizations
-from recgraph.speculate.observe.frames import FOLDER, PARTS, may_be_taken
+from recgraph.speculate.observe.frames import FOLDER, may_be_taken
 from recgraph.speculate.run.found import (
     ENTRIES,
     MIN_OPERATIONS,
@@ -29,6 +29,8 @@ from recgraph.speculate.run.parts import PartCalls, taken_apart
 
 # Runs in which nothing changed, after which no more callees are expected.
 QUIET_RUNS = 2
+# Runs without a call, after which a function is waited for no more: another one may have become a graph around it.
+FORGOTTEN_RUNS = 3
 # Where only parts of the function itself became graphs, calls are looked at in one run of so many: looking makes
 # Python slower by a tenth.
 LOOKING = 16
@@ -68,6 +70,7 @@ class Callees:
         self._last_change = 0
         self._entries = Entries(self._found.of)
         self._state = 0, 0
+        self._last_calls: dict[Found, tuple[int, int]] = {}  # how many there were, and the run in which the last came
         self._is_looking = True
 
     def run(self, *arguments: Any, **named: Any) -> Any:
@@ -86,7 +89,9 @@ class Callees:
 
     def __exit__(self, *_: object) -> None:
         self._frames.activate(self._before().pop())
-        state = len(self.functions), sum(bool(found.given_up) for found in self.functions)
+        functions = self.functions
+        self._last_calls = {found: self._last_call(found) for found in functions}
+        state = len(functions), sum(bool(found.given_up) for found in functions)
         if state != self._state:
             self._state, self._last_change = state, self.runs
         self._is_looking = not self.is_settled or any(found.calls["graph"] for found in self._found.all())
@@ -103,9 +108,17 @@ class Callees:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every function that was found is a graph or left alone, and no more come."""
-        is_quiet = self.runs >= self._last_change + QUIET_RUNS
-        return is_quiet and all((found.given_up and not found.left) or found.calls["graph"] for found in self.functions)
+        """Whether every function that is still called is a graph or left alone, and no more come."""
+        return self.runs >= self._last_change + QUIET_RUNS and all(map(self._is_settled, self.functions))
+
+    def _is_settled(self, found: Found) -> bool:
+        is_done = (found.given_up and not found.left) or found.calls["graph"]
+        return bool(is_done) or self.runs > self._last_call(found)[1] + FORGOTTEN_RUNS
+
+    def _last_call(self, found: Found) -> tuple[int, int]:
+        count, run = self._last_calls.get(found, (-1, 0))
+        calls = sum(found.calls.values())
+        return (count, run) if calls == count else (calls, self.runs)
 
     def _before(self) -> list[Any]:
         """What was watched in this thread before each `with` that it is in."""
@@ -128,13 +141,10 @@ class Callees:
         if code in ENTRIES:
             watch.handle(code, self._entries)
             return
-        if code.co_name in PARTS or not tf_private.is_plainly_eager():
-            return
         try:
             if not may_be_taken(function):
                 watch.handle(code, None)
-                return
-            if not is_profiled(sys._getframe(1)):
+            elif tf_private.is_plainly_eager() and not is_profiled(sys._getframe(1)):
                 watch.handle(code, self._called)
         except Exception as error:
             watch.handle(code, None)

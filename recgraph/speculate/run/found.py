@@ -13,7 +13,7 @@ import keras
 
 from recgraph import native, tf_private
 from recgraph.speculate.machine.evaluator import ALL, Optimizations
-from recgraph.speculate.observe.frames import users_frames
+from recgraph.speculate.observe.frames import users_frames, watched
 from recgraph.speculate.observe.instrument import Observer, is_observed, why_not_observed
 from recgraph.speculate.observe.profile import Profile
 from recgraph.speculate.observe.syntax import arguments_of
@@ -97,12 +97,17 @@ class Found(SpeculatedCalls):
         return super()._observed(call, kind)
 
     def _converted(self, call: PreparedCall) -> CachedGraph | None:
-        graph = super()._converted(call)
+        with watched(None):  # what is called to make a graph is none of the program's calls
+            graph = super()._converted(call)
         if graph is not None and graph.operations < self.least:
             few = f"it computes too little to be a graph: {graph.operations} operations, and {self.least} pay"
             self._give_up(few if graph.operations else "it computes nothing with TensorFlow")
             return None
         return graph
+
+    def _first_run(self, graph: CachedGraph, call: PreparedCall) -> Any:
+        with watched(None):  # where a tape listens, its gradient is made now
+            return super()._first_run(graph, call)
 
 
 # A part is named after its function and the line at which it begins.

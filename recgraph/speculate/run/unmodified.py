@@ -16,8 +16,9 @@ import tensorflow as tf
 
 from recgraph import defects, logs, native, sharing, tf_private
 from recgraph.explaining import joined
-from recgraph.speculate.observe.frames import FOLDER, PARTS, is_ours, may_be_called, may_be_taken, users_frames
+from recgraph.speculate.observe.frames import FOLDER, is_ours, may_be_called, may_be_taken, users_frames
 from recgraph.speculate.run.found import ENTRIES, Entries, Found, FoundFunctions, with_parts
+from recgraph.speculate.run.judged import JudgedFound
 
 _LOG = logs.logger("speculate")
 # How many of the last places of tapes are remembered, to find loops.
@@ -36,7 +37,7 @@ class Speculation:
 
     def __init__(self, strict: bool = False) -> None:
         self.strict = strict
-        self.found = FoundFunctions(lambda f: Found(f.__code__.co_qualname, f.__code__, strict=strict))
+        self.found = FoundFunctions(lambda f: JudgedFound(f.__code__.co_qualname, f.__code__, strict=strict))
 
     def __enter__(self) -> Speculation:
         sharing.refuse("rg.speculation", "write the step as a function, under @rg.function")
@@ -190,10 +191,10 @@ class _Block:
     def _met(self, function: types.FunctionType) -> None:
         """A function is called for the first time in the body of a tape: ours if the body calls it itself."""
         code = function.__code__
-        if code.co_name in PARTS or not tf_private.is_plainly_eager():
-            return
         if not may_be_taken(function):
             self.watch.handle(code, None)
+            return
+        if not tf_private.is_plainly_eager():
             return
         frames = {id(body.frame) for body in self._bodies}
         if id(next(users_frames(sys._getframe(1)), None)) in frames:

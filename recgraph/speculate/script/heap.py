@@ -13,6 +13,7 @@ import decimal
 import enum
 import fractions
 import functools
+import operator
 import pathlib
 import re
 import types
@@ -175,7 +176,7 @@ class Heap:
         if id(sequence) not in self.opened:
             return False
         now, before = self.opened[id(sequence)], self.originals[id(sequence)][1]
-        return len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True))
+        return len(now) != len(before) or not all(map(operator.is_, now, before))
 
     def is_made(self, thing: Any) -> bool:
         """Whether the call has made an object; or, of an array, that of which it is a view."""

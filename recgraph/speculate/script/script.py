@@ -20,6 +20,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -31,6 +32,8 @@ from recgraph.speculate.script.newborn import Newborn
 from recgraph.speculate.script.stand_ins import StandIn, stands_in
 
 _INDENT = "    "
+# An expression of names, numbers and items, as most are: parsing it would take much longer.
+_OF_NAMES, _NAME = re.compile(r"[\w\[\]]+"), re.compile(r"\b[^\W\d]\w*")
 
 
 class Node:
@@ -91,6 +94,8 @@ class Let(Node):
     @property
     def names(self) -> set[str]:
         """Those in the expression."""
+        if _OF_NAMES.fullmatch(self.expression):
+            return set(_NAME.findall(self.expression))
         return {node.id for node in ast.walk(ast.parse(self.expression, mode="eval")) if isinstance(node, ast.Name)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import itertools
 import operator
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -143,7 +144,9 @@ class MemberRun(StandIn):
 
 def has_run(members: Any) -> bool:
     """Whether only the graph knows how many members a list or tuple has."""
-    return isinstance(members, list | tuple) and any(type(member) is MemberRun for member in members)
+    if not isinstance(members, list | tuple):
+        return False
+    return any(map(operator.is_, map(type, members), itertools.repeat(MemberRun)))  # asked often, and of long lists
 
 
 def how_many(members: Sequence[Any]) -> tf.Tensor:
