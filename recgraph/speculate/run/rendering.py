@@ -17,7 +17,7 @@ from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.passes.connections import RECORDS, may_take_other_ways
 from recgraph.speculate.script.assumptions import TwoObjects
-from recgraph.speculate.script.heap import check_plain
+from recgraph.speculate.script.heap import check_dropped, check_plain
 from recgraph.speculate.script.script import Delete, Let, Perform, Write
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
@@ -30,6 +30,7 @@ from recgraph.speculate.script.stand_ins import (
     Shown,
     StandIn,
     is_symbolic,
+    parts_of,
 )
 from recgraph.speculate.values import lists, merging, objects
 
@@ -122,6 +123,8 @@ class Renderer:
         self._changes(name, now, before)
         if len(self.script.after) != lines:
             check_plain(self.heap.originals[identity][0], "")
+            for member in parts_of(before):
+                check_dropped(member, "")
 
     def _changes(self, name: str, now: Any, before: Any) -> None:
         if isinstance(now, set):
@@ -208,6 +211,8 @@ class Renderer:
             return None
         if isinstance(value, np.ndarray) and self.heap.is_made(value):
             return f"{self.script.constant(value)}.copy('K')"
+        if isinstance(value, COLLECTIONS):
+            raise Inconvertible(Feature.ESCAPE, f"a {type(value).__name__} made during the call leaves it")
         if objects.is_object(value) and self.heap.is_made(value):
             if known.is_frameworks_object(value):
                 raise Inconvertible(Feature.ESCAPE, f"the call returns or stores a {type(value).__name__} that it made")
@@ -215,8 +220,6 @@ class Renderer:
                 return self._exception(value)
             self.script.scope["new"] = object.__new__
             return f"new({self.script.constant(type(value))})"
-        if isinstance(value, COLLECTIONS):
-            raise Inconvertible(Feature.ESCAPE, f"a {type(value).__name__} made during the call leaves it")
         return None
 
     def _spent(self, record: Any) -> str:
