@@ -27,7 +27,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.speculate.observe import keras_state, known, module_state
 from recgraph.speculate.observe.keras_state import Losses
-from recgraph.speculate.observe.known import answers_itself
+from recgraph.speculate.observe.known import answers_itself, has_attributes
 from recgraph.speculate.observe.profile import VARIES, Profile, Seen, common_shape, is_plain
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.script.assumptions import (
@@ -168,6 +168,7 @@ class Heap:
             self.names[id(thing)] = self.script.constant(thing)
             return
         self.script.watched.append(reference)
+        self.held.append(thing)
         self.names[id(thing)] = self.script.read(f"{self.script.constant(reference)}()")
 
     def path_to(self, thing: Any) -> str | None:
@@ -620,7 +621,7 @@ def _is_made_anew(thing: Any) -> bool:
     """Whether a value without a name is one that a call makes where it needs it: a container, a method, data."""
     if isinstance(thing, (tuple, types.MethodType, types.BuiltinMethodType)) or type(thing) in CONTAINERS:
         return True
-    return type(thing).__weakrefoffset__ == 0 and not known.is_users_type(type(thing))
+    return type(thing).__weakrefoffset__ == 0 and not has_attributes(thing) and not known.is_users_type(type(thing))
 
 
 def _are_alike(one: Any, other: Any) -> bool:

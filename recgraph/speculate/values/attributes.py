@@ -98,11 +98,6 @@ class Attributes(Kind):
         own = ev.of_class(kind, "__delattr__" if value is MISSING else "__setattr__")
         if isinstance(own, types.FunctionType) and not known.is_frameworks(own):
             raise ev.refuse(Feature.CUSTOM_ACCESS, f"{kind.__name__} has accessors of its own")
-        is_librarys = known.is_frameworks_object(owner) and not known.is_users_type(kind)
-        if is_librarys and not isinstance(owner, type | types.ModuleType):
-            raise ev.refuse(
-                Feature.FRAMEWORK, f"an attribute of a {kind.__name__} is assigned, which its library may read"
-            )
         put_plainly(ev, owner, name, value)
 
 
@@ -166,6 +161,8 @@ def _native(ev: Evaluator, owner: Any, name: str) -> Any:
         return Giving(lambda: arrays.of(read_variable(owner)))
     if isinstance(owner, types.MethodType) and not hasattr(types.MethodType, name):
         return ev.get(owner.__func__, name)
+    if name == "__dict__" and not isinstance(owner, type | types.ModuleType):
+        return ObjectDict(owner)
     if known.is_users_function(owner) and not ev.heap.is_made(owner):
         return _of_function(ev, owner, name)
     if isinstance(owner, functools.partial):
@@ -194,16 +191,13 @@ def _native(ev: Evaluator, owner: Any, name: str) -> Any:
     return newborns.taken(ev, owner, value)
 
 
-_CHANGEABLE = (*MUTABLE, np.ndarray)
-
-
 def _is_the_programs(owner: Any, name: str) -> bool:
     """Whether a library's object has an attribute itself that the program may have put there, or may change."""
     attributes, found = getattr(owner, "__dict__", {}), inspect.getattr_static(type(owner), name, None)
     if name not in attributes or hasattr(type(found), "__set__"):
         return False
     is_librarys = isinstance(owner, type | types.ModuleType) or keras_state.has_state(owner)
-    return not is_librarys or isinstance(attributes[name], _CHANGEABLE)
+    return not is_librarys or _may_change(attributes[name])
 
 
 def _is_kept(owner: Any, name: str, value: Any) -> bool:
@@ -212,13 +206,16 @@ def _is_kept(owner: Any, name: str, value: Any) -> bool:
         return True
     is_made = isinstance(inspect.getattr_static(type(owner), name, None), property)
     is_found = any(held is value for held in getattr(owner, "__dict__", {}).values())
-    return isinstance(value, _CHANGEABLE) and (is_found or not is_made)
+    return _may_change(value) and (is_found or not is_made)
+
+
+def _may_change(value: Any) -> bool:
+    """Whether the program may change a value in place, or what a tuple holds."""
+    return isinstance(value, (*MUTABLE, np.ndarray)) or (isinstance(value, tuple) and any(map(_may_change, value)))
 
 
 def _of_function(ev: Evaluator, owner: types.FunctionType, name: str) -> Any:
     """What a function of the user's says of itself, or was given by a decorator."""
-    if name == "__dict__":
-        return ObjectDict(owner)
     if name == "__kwdefaults__":
         raise ev.refuse(Feature.ATTRIBUTE, f"the program reads __kwdefaults__ of {owner.__name__}")
     value = ev.attribute(owner, name)
@@ -397,9 +394,13 @@ def _check_given(ev: Evaluator, kind: type, name: str, found: Any) -> None:
 
 def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
     """What `object.__setattr__` does to an object without descriptors."""
+    kind = type(owner)
+    is_librarys = known.is_frameworks_object(owner) and not known.is_users_type(kind)
+    if is_librarys and not isinstance(owner, type | types.ModuleType):
+        raise ev.refuse(Feature.FRAMEWORK, f"an attribute of a {kind.__name__} is assigned, which its library may read")
     held = ev.heap.path_to(owner)
     if held is None and not ev.heap.is_made(owner):
-        raise ev.refuse(Feature.OBJECT, f"an attribute of a {type(owner).__name__} is assigned, which a library made")
+        raise ev.refuse(Feature.OBJECT, f"an attribute of a {kind.__name__} is assigned, which a library made")
     if held is None:
         if ev.contexts.forks and objects.slots_of(type(owner)):
             raise ev.refuse(Feature.SLOTS, f"a new {type(owner).__name__} is modified inside a tensor-dependent branch")

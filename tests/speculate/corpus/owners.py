@@ -610,3 +610,91 @@ def an_object_is_given_up_that_notices() -> Any:
         return (tensor(i),)
 
     return step, arguments, []
+
+
+@program
+def a_layer_keeps_a_list_in_a_tuple() -> Any:
+    """And an object of Python's own, whose attributes are the program's."""
+    layer: Any = keras.layers.Dense(2)
+    layer.pair = [], types.SimpleNamespace(seen=[], count=0)
+
+    def step(x: tf.Tensor) -> Any:
+        layer.pair[0].append(1.0)
+        layer.pair[1].seen.append(2.0)
+        layer.pair[1].count += 1
+        return x * layer.pair[1].count
+
+    return step, with_tensor, layer.pair
+
+
+@program
+def attributes_by_two_names() -> Any:
+    """Of a partial function, which is one place as itself and in its dictionary."""
+
+    def scaled(x: Any) -> Any:
+        return x * 2.0
+
+    held: Any = functools.partial(scaled)
+    held.count, held.seen = 1, []
+
+    def step(x: tf.Tensor) -> Any:
+        held.__dict__["count"] += 1
+        held.count += 1
+        vars(held)["seen"].append(held.count)
+        return held(x) * held.count
+
+    return step, with_tensor, vars(held)
+
+
+@program
+def functions_and_members_count() -> Any:
+    """A function counts its own calls, and a member of an enumeration gets an attribute."""
+
+    class Kind(enum.Enum):
+        ONE = 1
+
+    def fibonacci(n: int) -> int:
+        counting.calls += 1
+        return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+    counting: Any = fibonacci
+    counting.calls = 0
+
+    def step(x: tf.Tensor) -> Any:
+        member: Any = Kind.ONE
+        member.count = getattr(member, "count", 0) + 1
+        return x * fibonacci(5) * member.count
+
+    return step, with_tensor, [counting.__dict__, Kind.ONE]
+
+
+@program
+def what_a_layer_keeps_is_an_argument_later() -> Any:
+    one, other = _Holder(), _Holder()
+    layer: Any = keras.layers.Dense(2)
+    layer.holder = one
+
+    def step(x: tf.Tensor, holder: Any) -> Any:
+        holder.scale += 1.0
+        return layer.holder.scaled(x)
+
+    def arguments(i: int) -> tuple[Any, ...]:
+        return tensor(i), one if i == 6 else other
+
+    return step, arguments, [one, other]
+
+
+@program(
+    eager="Keras keeps the table that it gives",
+    feature="FRAMEWORK",
+    line="table = keras.saving.get_custom_objects()",
+)
+def a_table_that_a_library_keeps_is_changed() -> Any:
+    keras.saving.get_custom_objects().clear()
+
+    def step(x: tf.Tensor) -> Any:
+        table = keras.saving.get_custom_objects()
+        table[f"recgraph{len(table)}"] = _Holder
+        return x * len(table)
+
+    return step, with_tensor, keras.saving.get_custom_objects()
