@@ -18,8 +18,8 @@ import tensorflow as tf
 from recgraph import native, tf_private
 from recgraph.speculate.observe.keras_state import members_of
 
-# What leads to no variable.
-_DATA = (bool, int, float, complex, str, bytes, type(None), types.FunctionType, np.generic, np.ndarray, tf.Tensor)
+# What leads to no variable. Texts may be names, by which TensorFlow sorts.
+_DATA = (bool, int, float, complex, bytes, type(None), types.FunctionType, np.generic, np.ndarray, tf.Tensor)
 
 
 def unchanged(module: tf.Module) -> Callable[[], bool]:
@@ -57,14 +57,9 @@ def _snapshot(module: tf.Module) -> Callable[[], bool]:
     modules = [module, *module.submodules]
     containers = [vars(one) for one in modules]
     containers += [inner for attributes in list(containers) for inner in _containers(attributes.values())]
-    tables = [c for c in containers if isinstance(c, dict)]
-    lists = [c for c in containers if isinstance(c, list)]
-    holding = (
-        _holding(tuple((c, None, members_of(c)) for c in tables), _lead_to_the_same),
-        _holding(tuple((c, None, members_of(c)) for c in lists), _are_same_but_data),
-        as_trainable(module.variables),
-    )
-    return lambda: all(holds() for holds in holding)
+    is_held = _holding(tuple((c, None, members_of(c)) for c in containers), _are_same_but_data)
+    are_trainable = as_trainable(module.variables)
+    return lambda: is_held() and are_trainable()
 
 
 def _holding(parts: tuple[Any, ...], is_alike: Callable[[Any, Any], bool]) -> Callable[[], bool]:
@@ -82,18 +77,15 @@ def _containers(values: Iterable[Any]) -> Iterator[Any]:
             yield from _containers(inner.values() if isinstance(inner, dict) else inner)
 
 
-def _lead_to_the_same(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
-    """Whether two dicts, keys first, have the same under each key but for data."""
-    pairs = [zip(one[: len(one) // 2], one[len(one) // 2 :], strict=True) for one in (found, expected)]
-    now, before = (
-        [part for key, value in part if not isinstance(value, _DATA) for part in (key, value)] for part in pairs
-    )
-    return _are_same(now, before)
-
-
 def _are_same_but_data(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
-    now, before = ([value for value in part if not isinstance(value, _DATA)] for part in (found, expected))
-    return _are_same(now, before)
+    """Whether containers hold the same at each place, or data that may have changed, also in number."""
+    pairs = zip(found, expected, strict=False)
+    more = (*found[len(expected) :], *expected[len(found) :])
+    return all(a is b or _are_data(a, b) for a, b in pairs) and _are_data(*more)
+
+
+def _are_data(*values: Any) -> bool:
+    return all(isinstance(value, _DATA) for value in values)
 
 
 def _are_same(found: Any, expected: Any) -> bool:
