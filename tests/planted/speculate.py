@@ -164,9 +164,26 @@ BUGS = [
         "attributes_of_keras",
         "The attributes of Keras's objects are not compared.",
         HEAP,
+        '            what = f"attributes of a {type(value).__name__} and its layers"\n'
         '            self.script.assume(f"{check}()", SameConstant(what, where))\n',
         "",
         _by("a_layer_changed"),
+    ),
+    Bug(
+        "variables_of_modules",
+        "What TensorFlow finds in a module is not compared.",
+        HEAP,
+        "if isinstance(value, tf.Module) and not self.is_made(value):",
+        "if False:",
+        _by("a_module_gets_other_variables"),
+    ),
+    Bug(
+        "paths_to_owners",
+        "What was there before the call has no path, unless the program read it by one.",
+        HEAP,
+        "            return self.script.found(thing)\n",
+        "            return None\n",
+        _by("a_variable_keeps_containers"),
     ),
     Bug(
         "true_is_one",

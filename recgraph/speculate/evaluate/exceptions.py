@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import types
 from typing import Any
 
 import tensorflow as tf
@@ -191,8 +192,8 @@ def _body(ev: Evaluator, value: Any, items: list[ast.withitem], node: ast.With) 
 
 
 def _users(ev: Evaluator, manager: Any, items: list[ast.withitem], node: ast.With) -> Signal | None:
-    leave = ev.get(manager, "__exit__")
-    value = ev.call(ev.get(manager, "__enter__"), [], {})
+    enter, leave = (_method(ev, manager, name) for name in ("__enter__", "__exit__"))
+    value = ev.call(enter, [], {})
     try:
         with ev.within(Catching()):
             signal = _body(ev, value, items, node)
@@ -206,6 +207,14 @@ def _users(ev: Evaluator, manager: Any, items: list[ast.withitem], node: ast.Wit
         raise ev.refuse(Feature.GENERATOR, "a generator is abandoned inside a `with` block") from closed
     ev.call(leave, [None, None, None], {})
     return signal
+
+
+def _method(ev: Evaluator, manager: Any, name: str) -> Any:
+    """A method that the class has, whatever the object itself has under its name."""
+    found = ev.of_class(type(manager), name)
+    if found is None:
+        raise ev.refuse(Feature.RAISES, f"{type(manager).__name__} has no {name}")
+    return types.MethodType(found, manager) if isinstance(found, types.FunctionType) else ev.get(manager, name)
 
 
 def _nothing(ev: Evaluator, manager: Nothing, items: list[ast.withitem], node: ast.With) -> Signal | None:

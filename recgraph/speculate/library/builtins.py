@@ -303,7 +303,7 @@ def _partial(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> Any:
     function, *fixed = arguments
     if not callable(function):
         raise ev.refuse(Feature.RAISES, "the first argument of functools.partial() must be callable")
-    return functools.partial(function, *fixed, **named)
+    return ev.heap.make(functools.partial(function, *fixed, **named))
 
 
 def _extreme_of(function: Any) -> Special:

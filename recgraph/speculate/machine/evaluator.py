@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from recgraph.cpython import messages
 from recgraph.speculate.machine.protocol import Kind
-from recgraph.speculate.observe.profile import Profile, Seen, is_plain
+from recgraph.speculate.observe.profile import Profile, Seen, is_plain, same
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, site_of
 from recgraph.speculate.script import heap
@@ -275,7 +275,10 @@ class Evaluator(abc.ABC):
         return frame.function.__closure__[frame.function.__code__.co_freevars.index(name)]
 
     def _read_cell(self, frame: Frame, name: str) -> Any:
-        cell = self._cell(frame, name)
+        return self.read_cell(self._cell(frame, name), name)
+
+    def read_cell(self, cell: Any, name: str = "cell_contents") -> Any:
+        """What a cell of a closure holds."""
         seen, site = self.seen()
         key = ("cell", id(cell))
         if key in self.heap.shadow:
@@ -437,6 +440,10 @@ class Evaluator(abc.ABC):
         inputs = [self.heap.input_of(v) for v in (left, right)]
         pairs = list(zip((left, right), inputs, strict=True))
         names = [self.heap.name_of(v) or (fed.name if fed else None) for v, fed in pairs]
+        if not all(names) and _may_be_two(left, right):
+            raise self.refuse(
+                Feature.IDENTITY, f"`is` compares equal data, which may be one {type(left).__name__} or two"
+            )
         if left is right or not all(names):
             return left is right
         now = [v if fed is None or fed.example is None else fed.example for v, fed in pairs]
@@ -599,6 +606,24 @@ class Evaluator(abc.ABC):
     @abc.abstractmethod
     def library(self, function: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
         """A call of a function that is not the user's."""
+
+
+def _is_single(value: Any) -> bool:
+    """Whether Python has one object for all data that equals this."""
+    if type(value) is int:
+        return -5 <= value <= 256
+    return isinstance(value, type(None) | bool | types.EllipsisType | types.NotImplementedType) or value in (
+        (),
+        "",
+        b"",
+    )
+
+
+def _may_be_two(left: Any, right: Any) -> bool:
+    """Whether data is equal, so that it may be one object in this call and two in another."""
+    if type(left) is not type(right) or not is_plain(left) or not is_plain(right) or _is_single(left):
+        return False
+    return left is right or same(left, right)
 
 
 def _contents(cell: Any) -> Any:

@@ -72,7 +72,7 @@ def unchanged(thing: Any) -> Callable[[], bool]:
 
     def check() -> bool:
         try:
-            return bool(holds(noted, versions, _members, _is_alike))
+            return bool(holds(noted, versions, members_of, _is_alike))
         except (AttributeError, KeyError, RuntimeError):
             return False  # it cannot be compared any more
 
@@ -172,7 +172,7 @@ def _note(thing: Any, parts: list[_Part], seen: set[int]) -> None:
         members = list(thing.values() if isinstance(thing, dict) else thing)
         if not isinstance(thing, tuple):
             inner = tf_private.wrapped_container(thing)
-            parts.append((inner, None, _members(inner)))
+            parts.append((inner, None, members_of(inner)))
     else:
         _note_methods(thing, parts, seen)
         names = tuple(name for name in thing.__dict__ if name not in _PASSING and _is_kerass(thing, name))
@@ -226,7 +226,7 @@ def _is_method(found: Any) -> bool:
     return hasattr(type(found), "__get__") and not isinstance(found, types.GetSetDescriptorType)
 
 
-def _members(container: Any) -> tuple[Any, ...]:
+def members_of(container: Any) -> tuple[Any, ...]:
     return (*container.keys(), *container.values()) if isinstance(container, dict) else tuple(container)
 
 
@@ -237,7 +237,7 @@ def _is_alike(one: Any, other: Any) -> bool:
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(_is_alike, one, other))
     if isinstance(one, dict):
-        return _is_alike(_members(one), _members(other))
+        return _is_alike(members_of(one), members_of(other))
     return bool(one == other) if isinstance(one, set) else same(one, other)
 
 

@@ -19,6 +19,7 @@ from recgraph.core import alternatives
 from recgraph.speculate.evaluate import exceptions, expressions, loops, statements
 from recgraph.speculate.library import builtins, frameworks, iteration, standard
 from recgraph.speculate.machine.evaluator import ALL, ConversionSettings, Evaluator, Optimizations
+from recgraph.speculate.observe import module_state
 from recgraph.speculate.observe.profile import GeneralProfile, Profile, fits, same
 from recgraph.speculate.observe.reasons import PASSING, Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, names_of_parameters, syntax_of
@@ -28,7 +29,7 @@ from recgraph.speculate.passes.randomness import RandomGraph
 from recgraph.speculate.passes.rewrites import choose_kernels, merge_reads, stack_products
 from recgraph.speculate.run.rendering import Renderer
 from recgraph.speculate.run.turns import Turns
-from recgraph.speculate.script.assumptions import Assumption, Presence, SameDecision, SameObject
+from recgraph.speculate.script.assumptions import Assumption, Presence, SameConstant, SameDecision, SameObject
 from recgraph.speculate.script.contexts import MakingVariable
 from recgraph.speculate.script.heap import ALIASES
 from recgraph.speculate.script.script import Script
@@ -368,6 +369,9 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     choose_kernels(graph)
     tf_private.forget_variables_of_graph(graph)
     graph.variables = list(graph._watched_variables)
+    if graph.variables:
+        check = script.constant(module_state.as_trainable(graph.variables))
+        script.assume(f"{check}()", SameConstant("which variables are trainable"))
     concrete = by_dependencies(tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs))
     handles = tf_private.captured_values(graph, early)
     turns = _turns(concrete, graph, ev.optimizations.substitutions)

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 import types
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -266,6 +267,7 @@ class SpeculatedCalls:
         except Inconvertible as reason:
             self._attempts += 1
             self._refused(reason, is_passing=reason.feature in PASSING and self._attempts < MAX_ATTEMPTS)
+            _let_go(reason)
             return None
         except Exception as error:
             if self.strict:
@@ -435,3 +437,11 @@ class Speculated(SpeculatedCalls):
         if found is self:
             return self.__qualname__
         return Speculated, (self.function, self.profiled_calls, self.strict, self.optimizations)
+
+
+def _let_go(reason: BaseException) -> None:
+    """A conversion that failed holds no objects of the program any more, which may notice when they are given up."""
+    error: BaseException | None = reason
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__

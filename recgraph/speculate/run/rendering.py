@@ -17,7 +17,7 @@ from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.passes.connections import RECORDS, may_take_other_ways
 from recgraph.speculate.script.assumptions import TwoObjects
-from recgraph.speculate.script.heap import check_plain, memory_of
+from recgraph.speculate.script.heap import check_dropped, check_plain, memory_of
 from recgraph.speculate.script.script import Delete, Let, Perform, Write
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
@@ -30,6 +30,7 @@ from recgraph.speculate.script.stand_ins import (
     Shown,
     StandIn,
     is_symbolic,
+    parts_of,
 )
 from recgraph.speculate.values import lists, merging, objects, state
 
@@ -123,6 +124,8 @@ class Renderer:
         self._changes(identity, now, before)
         if len(self.script.after) != lines:
             check_plain(self.heap.originals[identity][0], "")
+            for member in parts_of(before):
+                check_dropped(member, "")
 
     def _changes(self, identity: int, now: Any, before: Any) -> None:
         name = self.heap.names[identity]
@@ -222,6 +225,8 @@ class Renderer:
             if self._memories.setdefault(id(memory_of(value)), value) is not value:
                 raise Inconvertible(Feature.ESCAPE, "two arrays that share memory, made during the call, leave it")
             return f"{self.script.constant(value)}.copy('K')"
+        if isinstance(value, COLLECTIONS):
+            raise Inconvertible(Feature.ESCAPE, f"a {type(value).__name__} made during the call leaves it")
         if objects.is_object(value) and self.heap.is_made(value):
             if known.is_frameworks_object(value):
                 raise Inconvertible(Feature.ESCAPE, f"the call returns or stores a {type(value).__name__} that it made")
@@ -229,8 +234,6 @@ class Renderer:
                 return self._exception(value)
             self.script.scope["new"] = object.__new__
             return f"new({self.script.constant(type(value))})"
-        if isinstance(value, COLLECTIONS):
-            raise Inconvertible(Feature.ESCAPE, f"a {type(value).__name__} made during the call leaves it")
         return None
 
     def _spent(self, record: Any) -> str:

@@ -26,9 +26,9 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.speculate.observe import keras_state, known
+from recgraph.speculate.observe import keras_state, known, module_state
 from recgraph.speculate.observe.keras_state import Losses
-from recgraph.speculate.observe.known import answers_itself
+from recgraph.speculate.observe.known import answers_itself, has_attributes
 from recgraph.speculate.observe.profile import VARIES, Profile, Seen, common_shape, is_plain
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.script.assumptions import (
@@ -48,11 +48,13 @@ from recgraph.speculate.script.assumptions import (
 )
 from recgraph.speculate.script.contexts import Contexts
 from recgraph.speculate.script.script import Condition, Script
-from recgraph.speculate.script.stand_ins import MISSING, Residual, fixed, has_run, rebuilt
+from recgraph.speculate.script.stand_ins import CONTAINERS, MISSING, Residual, fixed, has_run, rebuilt
 
 _IDENTITIES = (
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, tf.Variable, tf.DType, enum.Enum
 )  # fmt: skip
+# What the script may hold alive.
+_LASTING = (types.FunctionType, types.ModuleType, type, enum.Enum)
 # Among the ways that a conversion assumes: that tensors which are one in this call are one.
 ALIASES: Final = "aliases"
 # What cannot change, though it is no number or string: equal ones are the same.
@@ -169,7 +171,19 @@ class Heap:
             self.names[id(thing)] = self.script.constant(thing)
             return
         self.script.watched.append(reference)
+        self.held.append(thing)
         self.names[id(thing)] = self.script.read(f"{self.script.constant(reference)}()")
+
+    def path_to(self, thing: Any) -> str | None:
+        """How the script finds an object that was there before; None for one that the call has made."""
+        if id(thing) in self.names:
+            return self.names[id(thing)]
+        if self.is_made(thing) or self.script.newborn.has(thing) or _is_made_anew(thing):
+            return None
+        if isinstance(thing, _LASTING) or self.script.is_told(thing):
+            return self.script.found(thing)
+        self.reached(thing)
+        return self.names[id(thing)]
 
     def is_changed(self, sequence: Any) -> bool:
         """Whether the working copy of a sequence that was there before has other members than it had."""
@@ -257,8 +271,15 @@ class Heap:
             forgets_losses: whether it is a layer that is called, which forgets what it and its layers added last time.
         """
         self.losses.note(value, None if forgets_losses else functools.partial(self._kept_losses, where))
+        if id(value) in self._given:
+            return
+        if isinstance(value, tf.Module) and not self.is_made(value):
+            self._given.add(id(value))
+            check = self.script.constant(module_state.unchanged(value))
+            what = f"the variables and modules of a {type(value).__name__}"
+            self.script.assume(f"{check}()", SameConstant(what, where))
         name = self.names.get(id(value))
-        if name is None or id(value) in self._given:
+        if name is None:
             return
         self._given.add(id(value))
         what = f"a {type(value).__name__} that is given to a library"
@@ -426,6 +447,7 @@ class Heap:
 
     def write(self, key: tuple[Any, ...], target: str, value: Any, current: Any, where: str) -> None:
         """Sets a slot after the graph. Where a tensor decides about it, what is there `current`ly may stay there."""
+        check_dropped(current, where)
         if self.contexts.forks and key not in self.shadow and current is not MISSING:
             what = f"{target} as it was"
             name = self.script.read(target, Presence(what, where))
@@ -634,6 +656,13 @@ def are_apart(told: Sequence[Any], others: Sequence[Any]) -> bool:
     return len(found) == len(told) and found.isdisjoint(map(id, others))
 
 
+def _is_made_anew(thing: Any) -> bool:
+    """Whether a value without a name is one that a call makes where it needs it: a container, a method, data."""
+    if isinstance(thing, (tuple, types.MethodType, types.BuiltinMethodType)) or type(thing) in CONTAINERS:
+        return True
+    return type(thing).__weakrefoffset__ == 0 and not has_attributes(thing) and not known.is_users_type(type(thing))
+
+
 def _are_alike(one: Any, other: Any) -> bool:
     return one is other or (type(one) is type(other) and bool(one == other) and repr(one) == repr(other))
 
@@ -658,6 +687,17 @@ def check_plain(container: Any, where: str) -> None:
         own = sorted(name for name, found in vars(base).items() if name in _STRUCTURE and callable(found))
         if own:
             raise Inconvertible(Feature.CONTAINER, f"the class {kind.__name__} overrides {own[0]}", where)
+
+
+def check_dropped(value: Any, where: str) -> None:
+    """That nothing of the program's runs when a value is given up, which the script does when the call is over.
+
+    Raises:
+        Inconvertible: its class defines `__del__`.
+    """
+    kind = type(value)
+    if hasattr(kind, "__del__") and known.is_users_type(kind):
+        raise Inconvertible(Feature.OBJECT, f"the call gives up a {kind.__name__}, whose class defines __del__", where)
 
 
 def _parts_of(value: Any) -> list[Any]:

@@ -217,6 +217,10 @@ class Script:
         """The name of an object that was told by its address, or else that by which the function holds it alive."""
         return self._told.get(id(value)) or self.constant(value)
 
+    def is_told(self, value: Any) -> bool:
+        """Whether an object was told by its address."""
+        return id(value) in self._told
+
     def is_same(self, name: str, value: Any) -> Condition:
         """The condition that a name stands for this very object, which the script does not keep alive.
 

@@ -417,6 +417,8 @@ class LateCall:
 
 
 COLLECTIONS = (list, tuple, dict, set, frozenset, collections.deque)
+# Those that can be changed.
+MUTABLE = (list, dict, set, collections.deque)
 
 
 class Shown:

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from recgraph.cpython import messages
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.machine.protocol import Kind
-from recgraph.speculate.observe import known
+from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.known import DATA_TYPES
-from recgraph.speculate.observe.profile import Seen
+from recgraph.speculate.observe.profile import Seen, is_plain
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised
 from recgraph.speculate.script.assumptions import Presence, SameKeys, SameObject
 from recgraph.speculate.script.draws import GENERATORS
@@ -26,6 +27,7 @@ from recgraph.speculate.script.heap import slot_of
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     MISSING,
+    MUTABLE,
     Giving,
     MadeFunction,
     Missing,
@@ -41,8 +43,6 @@ _ABSENT = object()
 # What programs replace in a library's module.
 _STREAMS = ("stdin", "stdout", "stderr")
 _OF_EXCEPTIONS = (types.GetSetDescriptorType, types.MemberDescriptorType)
-# What programs reach by no path, and may all the same give attributes.
-_CONSTANTS = (type, types.ModuleType, types.FunctionType, enum.Enum)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
 
 
@@ -73,9 +73,7 @@ class Attributes(Kind):
             return True
         if key in ev.heap.shadow or runs_something(ev, owner, name):
             return objects.read_or(ev, owner, name, MISSING) is not MISSING
-        found, held = hasattr(owner, name), ev.heap.name_of(owner)
-        if held is None and isinstance(owner, _CONSTANTS) and not ev.heap.is_made(owner):
-            held = ev.script.constant(owner)
+        found, held = hasattr(owner, name), ev.heap.path_to(owner)
         if held is not None:
             ev.script.assume(f"hasattr({held}, {name!r}) is {found}", ev.noted(Presence, f".{name}"))
         return found
@@ -83,7 +81,7 @@ class Attributes(Kind):
     def put(self, name: str, value: Any) -> None:
         """By a property, a descriptor, or in the object itself."""
         ev, owner = self.ev, self.it
-        if name in ("__class__", "__dict__"):
+        if name in ("__class__", "__dict__") or (isinstance(owner, _FUNCTIONS) and hasattr(type(owner), name)):
             raise ev.refuse(Feature.ATTRIBUTE, f"the program assigns {name} of an object")
         kind = type(owner)
         setter = ev.of_class(kind, name)
@@ -100,11 +98,6 @@ class Attributes(Kind):
         own = ev.of_class(kind, "__delattr__" if value is MISSING else "__setattr__")
         if isinstance(own, types.FunctionType) and not known.is_frameworks(own):
             raise ev.refuse(Feature.CUSTOM_ACCESS, f"{kind.__name__} has accessors of its own")
-        is_librarys = known.is_frameworks_object(owner) and not known.is_users_type(kind)
-        if is_librarys and not isinstance(owner, type | types.ModuleType):
-            raise ev.refuse(
-                Feature.FRAMEWORK, f"an attribute of a {kind.__name__} is assigned, which its library may read"
-            )
         put_plainly(ev, owner, name, value)
 
 
@@ -123,7 +116,7 @@ def _holds(ev: Evaluator, owner: Any, name: str) -> bool:
 
 def _assume_not_held(ev: Evaluator, owner: Any, name: str, what: str) -> None:
     """That an object itself has no attribute of a name, unless the call has deleted it."""
-    held = ev.heap.name_of(owner)
+    held = ev.heap.path_to(owner)
     if held is not None and hasattr(owner, "__dict__") and slot_of(owner, name) not in ev.heap.shadow:
         ev.script.assume(f"{name!r} not in {held}.__dict__", ev.noted(Presence, what))
 
@@ -166,10 +159,20 @@ def _native(ev: Evaluator, owner: Any, name: str) -> Any:
     if is_variable(owner) and name == "numpy":
         ev.heap.given(owner, ev.where())
         return Giving(lambda: arrays.of(read_variable(owner)))
+    if isinstance(owner, types.MethodType) and not hasattr(types.MethodType, name):
+        return ev.get(owner.__func__, name)
+    if name == "__dict__" and not isinstance(owner, type | types.ModuleType):
+        return ObjectDict(owner)
     if known.is_users_function(owner) and not ev.heap.is_made(owner):
         return _of_function(ev, owner, name)
+    if isinstance(owner, functools.partial):
+        return of_instance(ev, owner, name)
+    if isinstance(owner, types.CellType):
+        return ev.read_cell(owner)
     if owner is sys and name in _STREAMS:
         return Residual(ev.script.read(f"{ev.script.constant(sys)}.{name}"), getattr(sys, name))
+    if _is_the_programs(owner, name):
+        return of_instance(ev, owner, name)
     ev.heap.given(owner, ev.where())
     seen = building.converted(ev) if known.is_frameworks_object(owner) else contextlib.nullcontext()
     try:
@@ -179,17 +182,47 @@ def _native(ev: Evaluator, owner: Any, name: str) -> Any:
         if type(owner) in DATA_TYPES:
             raise ev.raised(error) from error
         raise ev.refuse(Feature.RAISES, str(error)) from error
+    if _is_kept(owner, name, value) and (held := ev.heap.path_to(owner)) is not None:
+        noted, site = ev.seen()
+        what = f"{type(owner).__name__}.{name}"
+        return ev.heap.read(slot_of(owner, name), f"{held}.{name}", value, what, noted, site, ev.where())
     if isinstance(value, ev.heap.eager_tensor_type):
         return ev.heap.captured(value)
     return newborns.taken(ev, owner, value)
 
 
+def _is_the_programs(owner: Any, name: str) -> bool:
+    """Whether a library's object has an attribute itself that the program may have put there, or may change."""
+    attributes, found = getattr(owner, "__dict__", {}), inspect.getattr_static(type(owner), name, None)
+    if name not in attributes or hasattr(type(found), "__set__"):
+        return False
+    is_librarys = isinstance(owner, type | types.ModuleType) or keras_state.has_state(owner)
+    return not is_librarys or _may_change(attributes[name])
+
+
+def _is_kept(owner: Any, name: str, value: Any) -> bool:
+    """Whether a library's object gives what it keeps, and the program may change, not what it makes for who asks."""
+    if isinstance(owner, tf.Variable) and name == "trainable":
+        return True
+    is_made = isinstance(inspect.getattr_static(type(owner), name, None), property)
+    is_found = any(held is value for held in getattr(owner, "__dict__", {}).values())
+    return _may_change(value) and (is_found or not is_made)
+
+
+def _may_change(value: Any) -> bool:
+    """Whether the program may change a value in place, or what a tuple holds."""
+    return isinstance(value, (*MUTABLE, np.ndarray)) or (isinstance(value, tuple) and any(map(_may_change, value)))
+
+
 def _of_function(ev: Evaluator, owner: types.FunctionType, name: str) -> Any:
     """What a function of the user's says of itself, or was given by a decorator."""
+    if name == "__kwdefaults__":
+        raise ev.refuse(Feature.ATTRIBUTE, f"the program reads __kwdefaults__ of {owner.__name__}")
     value = ev.attribute(owner, name)
-    if name not in vars(owner) and not isinstance(value, str):
-        return value  # what it consists of is looked at where it is called
-    expression = f"{ev.heap.name_of(owner) or ev.script.constant(owner)}.{name}"
+    expression = f"{ev.heap.path_to(owner)}.{name}"
+    if name == "__globals__":
+        ev.heap.names.setdefault(id(value), ev.script.constant(value))
+        return value
     seen, site = ev.seen()
     what, where = f"{owner.__name__}.{name}", ev.where()
     return ev.heap.read(slot_of(owner, name), expression, value, what, seen, site, where)
@@ -215,7 +248,10 @@ def _of_object(ev: Evaluator, owner: Any, name: str) -> Any:
         return ev.call(ev.of_class(of_class, name).fget, [owner], {})
     if isinstance(owner, enum.Enum) and isinstance(found, types.DynamicClassAttribute):
         own = getattr(found, "fget", None)
-        return ev.call(own, [owner], {}) if known.is_users_function(own) else getattr(owner, name)  # its name or value
+        if known.is_users_function(own):
+            return ev.call(own, [owner], {})
+        value = getattr(owner, name)  # its name or value
+        return of_instance(ev, owner, "_value_") if value is owner._value_ and not is_plain(value) else value
     is_held = _holds(ev, owner, name)
     if _is_users_descriptor(ev, found) and (not is_held or hasattr(type(found), "__set__")):
         return _described(ev, owner, of_class, name, "__get__", [owner, of_class])
@@ -247,7 +283,7 @@ def _of_exception(ev: Evaluator, owner: BaseException, name: str) -> Any:
 
 def _no_attribute(ev: Evaluator, owner: Any, name: str) -> Inconvertible | Raised:
     """What reading an attribute raises that is not there, nor will be next time."""
-    kind, held = type(owner), ev.heap.name_of(owner)
+    kind, held = type(owner), ev.heap.path_to(owner)
     error = messages.no_attribute(kind, name)
     if isinstance(owner, type | types.ModuleType) or hasattr(kind, "__slots__") or hasattr(kind, "__getattr__"):
         return ev.refuse(Feature.RAISES, str(error))
@@ -263,14 +299,14 @@ def _has_own_access(ev: Evaluator, kind: type) -> bool:
 
 def of_instance(ev: Evaluator, owner: Any, name: str) -> Any:
     """An attribute that an object has itself."""
-    held = ev.heap.name_of(owner)
     key = slot_of(owner, name)
     if ev.heap.shadow.get(key, MISSING) is not MISSING:
         return ev.heap.shadow[key]
     is_hidden = _is_asked_first(owner, name)
     value = owner.__dict__[name] if is_hidden else ev.attribute(owner, name)
+    held = ev.heap.path_to(owner)
     if held is None:
-        return value  # made during the call, or reached by no path
+        return value
     seen, site = ev.seen()
     place = f"{held}.__dict__[{name!r}]" if is_hidden else f"{held}.{name}"
     return ev.heap.read(key, place, value, f"{type(owner).__name__}.{name}", seen, site, ev.where())
@@ -358,14 +394,13 @@ def _check_given(ev: Evaluator, kind: type, name: str, found: Any) -> None:
 
 def put_plainly(ev: Evaluator, owner: Any, name: str, value: Any) -> None:
     """What `object.__setattr__` does to an object without descriptors."""
-    held = ev.heap.name_of(owner)
-    if held is None and isinstance(owner, type | types.ModuleType) and not isinstance(owner, enum.EnumType):
-        held = ev.script.constant(owner)
+    kind = type(owner)
+    is_librarys = known.is_frameworks_object(owner) and not known.is_users_type(kind)
+    if is_librarys and not isinstance(owner, type | types.ModuleType):
+        raise ev.refuse(Feature.FRAMEWORK, f"an attribute of a {kind.__name__} is assigned, which its library may read")
+    held = ev.heap.path_to(owner)
     if held is None and not ev.heap.is_made(owner):
-        raise ev.refuse(
-            Feature.OBJECT,
-            f"an attribute of a {type(owner).__name__} is assigned that no variable, attribute or item leads to",
-        )
+        raise ev.refuse(Feature.OBJECT, f"an attribute of a {kind.__name__} is assigned, which a library made")
     if held is None:
         if ev.contexts.forks and (objects.slots_of(type(owner)) or isinstance(owner, np.ndarray)):
             raise ev.refuse(Feature.SLOTS, f"a new {type(owner).__name__} is modified inside a tensor-dependent branch")
@@ -503,7 +538,7 @@ class Namespace(Kind):
         key = slot_of(owner, name)
         if key in ev.heap.shadow:
             return ev.heap.shadow[key] is not MISSING
-        found, held = name in owner.__dict__, ev.heap.name_of(owner)
+        found, held = name in owner.__dict__, ev.heap.path_to(owner)
         if held is not None:
             ev.script.assume(f"({name!r} in {held}.__dict__) is {found}", ev.noted(Presence, f".{name}"))
         return found
@@ -511,7 +546,7 @@ class Namespace(Kind):
     def members(self) -> list[Any]:
         """The names, in order."""
         owner, heap = self.it.owner, self.ev.heap
-        held, now = heap.name_of(owner), tuple(owner.__dict__)
+        held, now = heap.path_to(owner), tuple(owner.__dict__)
         if held is None:
             return list(now)
         same = self.ev.noted(SameKeys, f"of a {type(owner).__name__}")

@@ -94,11 +94,21 @@ def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], nam
         values, keywords = _as_given(ev, function, (arguments, named), (values, keywords))
     try:
         with _undrawn(ev, function):
-            return function(*values, **keywords)
+            result = function(*values, **keywords)
     except (Inconvertible, Raised, Again):
         raise
     except Exception as error:
         raise _reason(ev, function, error) from error
+    if isinstance(result, stand_ins.MUTABLE) and sys.getrefcount(result) > _OURS:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise ev.refuse(
+            Feature.FRAMEWORK, f"{name} gives a {type(result).__name__} that something keeps and may change"
+        )
+    return result
+
+
+# How many references there are to what a function gives if nobody but its caller has it: the name, and the question.
+_OURS = 2
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ from recgraph.speculate.script.stand_ins import (
     CONTAINERS,
     DICTS,
     MISSING,
+    MUTABLE,
     LateCall,
     MemberRun,
     OwnersMethod,
@@ -44,7 +45,7 @@ from recgraph.speculate.script.stand_ins import (
     is_unknown,
     rebuilt,
 )
-from recgraph.speculate.values import arrays, attributes, iterators, later, lists, objects, state
+from recgraph.speculate.values import arrays, attributes, iterators, later, lists, objects, state, texts
 from recgraph.speculate.values.attributes import Attributes
 
 _NATURAL = {bool: tf.bool, int: tf.int64, float: tf.float64}
@@ -81,7 +82,7 @@ class Known(Attributes):
         for name in ("__bool__", "__len__"):
             method = ev.of_class(type(value), name)
             if isinstance(method, types.FunctionType):
-                return ev.truth(ev.call(method, [value], {}))
+                return ev.truth(objects.of_special(ev, name, value))
         return bool(value)
 
     def _says_its_truth(self) -> bool:
@@ -111,8 +112,8 @@ class Known(Attributes):
         ev, container = self.ev, self.it
         if (members := ev.with_runs(container)) is not None:
             return lists.item(ev, members, index)
-        if objects.is_object(index) and not isinstance(container, dict) and not objects.is_object(container):
-            index = ev.python(operator.index, [index])
+        if not isinstance(container, dict) and not objects.is_object(container):
+            index = objects.index(ev, index)
         if hasattr(type(container), "__missing__"):
             index = objects.check_key(ev, ev.concrete(index))
         if isinstance(container, dict) and is_varying(ev, container, index):
@@ -167,7 +168,7 @@ class Known(Attributes):
         if is_varying(ev, container, index):
             set_varying(ev, container, index, value)
             return
-        index = objects.check_key(ev, ev.concrete(_known_slice(ev, index)))
+        index = objects.check_key(ev, ev.concrete(_known_index(ev, container, index)))
         method = self._method("__setitem__")
         if method is not None:
             ev.call(method, [container, index, value], {})
@@ -191,7 +192,7 @@ class Known(Attributes):
             ev.need_sequence("a write to a container")
             lists.applied(ev, members, "pop", [index])
             return
-        index = objects.check_key(ev, ev.concrete(_known_slice(ev, index)))
+        index = objects.check_key(ev, ev.concrete(_known_index(ev, container, index)))
         method = self._method("__delitem__")
         if method is not None:
             ev.call(method, [container, index], {})
@@ -294,7 +295,7 @@ class Known(Attributes):
         if name is None or id(container) in ev.heap.opened or not isinstance(container, COLLECTIONS):
             method = self._method("__len__")
             if method is not None:
-                return ev.call(method, [container], {})
+                return objects.of_special(ev, "__len__", container)
             is_set = name is not None and isinstance(container, set | frozenset)
             whole = ev.heap.open(container, ev.where()) if is_set else ev.opened(container)
             return len(whole) if isinstance(whole, COLLECTIONS) else ev.python(len, [whole])
@@ -403,6 +404,8 @@ class Object(Known):
         """By the methods of both operands, in Python's order."""
         if len(operands) > 1 and is_tensor_like(operands[0]) and later.takes_as_number(self.ev, operands[1]):
             return self.ev.kind(operands[0]).operate(function, operands)
+        if len(operands) > 1 and function in (operator.mod, operator.imod) and texts.is_text(operands[0]):
+            return self.ev.python(function, operands)
         return objects.operate(self.ev, function, operands)
 
 
@@ -533,20 +536,24 @@ def _is_of_objects(container: Any) -> bool:
 
 
 def _item(ev: Evaluator, container: Any, index: Any) -> Any:
-    index = _known_slice(ev, index)
+    index = _known_index(ev, container, index)
     try:
         found = container[index]
     except (LookupError, TypeError) as error:
         _check_key_known(ev, index)
         raise ev.raised(error) from error
+    if isinstance(found, MUTABLE) and not isinstance(container, COLLECTIONS):
+        raise ev.refuse(Feature.CONTAINER, f"a {type(container).__name__} holds a {type(found).__name__}")
     return arrays.made(ev, found, [container])
 
 
-def _known_slice(ev: Evaluator, index: Any) -> Any:
-    """A slice of a list or tuple: which members it has must be known."""
-    if not isinstance(index, slice):
-        return index
-    return slice(*(ev.concrete(part) for part in (index.start, index.stop, index.step)))
+def _known_index(ev: Evaluator, container: Any, index: Any) -> Any:
+    """Which members of a list or tuple an index or a slice means must be known."""
+    if isinstance(index, slice):
+        parts = (index.start, index.stop, index.step)
+        return slice(*(ev.concrete(objects.index(ev, part)) for part in parts))
+    is_place = isinstance(container, list | tuple | collections.deque) and not objects.is_object(container)
+    return objects.index(ev, index) if is_place else index
 
 
 def _check_takes(ev: Evaluator, container: Any, index: Any, value: Any) -> None:
@@ -669,6 +676,8 @@ def decided_arguments(
         return [_decided_members(ev, a) for a in arguments], named
     if name in ("move_to_end", "popitem"):
         return [ev.concrete(a) for a in arguments], {key: ev.concrete(a) for key, a in named.items()}
+    if not isinstance(owner, dict) and name in _PLACED:
+        arguments = [*(objects.index(ev, a) for a in arguments[:1]), *arguments[1:]]
     if isinstance(owner, dict) or name in _PLACED:
         keys = [objects.check_key(ev, ev.concrete(a)) for a in arguments[:1]]
         return [*keys, *arguments[1:]], named

@@ -21,6 +21,7 @@ from recgraph.speculate.observe.profile import Seen, is_plain
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, syntax_of
 from recgraph.speculate.script.assumptions import SameObject
+from recgraph.speculate.script.heap import slot_of
 from recgraph.speculate.script.stand_ins import Generator, MadeFunction, StandIn
 from recgraph.speculate.values import building, objects, tables
 from recgraph.speculate.values.containers import Known, Object
@@ -201,16 +202,18 @@ def instantiate(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str
     if _is_written(kind.__new__) or _is_written(type(kind).__call__):
         raise ev.refuse(Feature.NEW_OBJECT, f"the call makes a {kind.__name__}, whose class overrides object creation")
     if issubclass(kind, tuple) and hasattr(kind, "_make") and not isinstance(kind.__init__, types.FunctionType):
-        return kind._make(_bound(ev, kind, arguments, named).arguments.values())
+        _, *members = _bound(ev, kind.__new__, [kind, *arguments], named).arguments.values()
+        return kind._make(members)
     if not objects.is_inherited(ev, kind, "__new__"):
-        return building.build(ev, kind, arguments, named)
+        found = building.build(ev, kind, arguments, named)
+        return found if isinstance(found, enum.Enum) else ev.heap.make(found)
     made = objects.blank(ev, kind)
     initialize = ev.of_class(kind, "__init__")
     if isinstance(initialize, types.FunctionType):
         if hasattr(kind, "__dataclass_fields__") and initialize.__code__.co_filename == "<string>":
             _dataclass(ev, made, arguments, named)
         else:
-            inline(ev, initialize, [made, *arguments], named)
+            objects.check_given(ev, "__init__", inline(ev, initialize, [made, *arguments], named))
     return made
 
 
@@ -235,7 +238,8 @@ def _dataclass(ev: Evaluator, made: Any, arguments: list[Any], named: dict[str, 
         elif field.default is not dataclasses.MISSING and field.init:
             value = _default(ev, kind.__init__, name, field.default)
         elif field.default is not dataclasses.MISSING and name in objects.slots_of(kind):
-            value = field.default  # else it is the class's
+            place = f"{ev.script.constant(field)}.default"  # else it is the class's
+            value = ev.heap.read(("default", id(field)), place, field.default, name, Seen(), None, ev.where())
         else:
             continue
         passed += [value] if is_passed else []
@@ -299,13 +303,18 @@ class SuperKind(Kind):
         is_of_class = isinstance(self.it.owner, type) and self.it.after in self.it.owner.__mro__
         return self.it.owner if is_of_class else type(self.it.owner)
 
+    @property
+    def _after(self) -> Sequence[type]:
+        """The classes after the one that the method belongs to."""
+        order = self._kind.__mro__
+        return order[order.index(self.it.after) + 1 :]
+
     def find(self, name: str) -> Any:
         """What the first of the classes holds that has the name, unbound; None if none has."""
         ev, order = self.ev, self._kind.__mro__
         same = ev.noted(SameObject, f"the classes around {self._kind.__name__}")
         ev.script.assume(f"{ev.script.constant(self._kind)}.__mro__ is {ev.script.constant(order)}", same)
-        after = order[order.index(self.it.after) + 1 :]
-        return next((found for base in after if (found := ev.own(base, name)) is not None), None)
+        return next((found for base in self._after if (found := ev.own(base, name)) is not None), None)
 
     def has(self, name: str) -> bool:
         """Whether one of the classes does."""
@@ -324,7 +333,12 @@ class SuperKind(Kind):
             return ev.call(found.fget, [self.it.owner], {})
         if objects.method(ev, type(found), "__get__") is not None:
             raise ev.refuse(Feature.DESCRIPTOR, f"super() finds the descriptor {name}")
-        return getattr(super(self.it.after, self.it.owner), name)
+        if hasattr(type(found), "__get__"):
+            return getattr(super(self.it.after, self.it.owner), name)
+        seen, site = ev.seen()
+        base = next(base for base in self._after if base.__dict__.get(name) is found)
+        place = f"{ev.script.constant(base)}.__dict__[{name!r}]"
+        return ev.heap.read(slot_of(base, name), place, found, name, seen, site, ev.where())
 
 
 class FunctionKind(Known):

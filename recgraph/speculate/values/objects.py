@@ -18,6 +18,7 @@ import math
 import operator
 import pathlib
 import re
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,9 +31,9 @@ from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import DATA_TYPES, IN_PLACE
 from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature, Raised, matches
-from recgraph.speculate.script.assumptions import SameObject
+from recgraph.speculate.script.assumptions import NoException, SameObject
 from recgraph.speculate.script.contexts import Catching
-from recgraph.speculate.script.stand_ins import Residual, StandIn, is_symbolic
+from recgraph.speculate.script.stand_ins import Residual, StandIn, is_of_graph, is_symbolic
 
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 _IN_PLACE = frozenset(function.__name__ for function in IN_PLACE)
@@ -112,6 +113,8 @@ def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]
     if len(operands) == 1:
         return _unary(ev, name, operands[0])
     plain = name[1:] if name in _IN_PLACE else name
+    if _goes_through(ev, *operands):
+        raise ev.refuse(Feature.OPERATOR, f"{name} of an array and {type(operands[1]).__name__}")
     for found, owner, other in _candidates(ev, name, plain, operands):
         result = _called(ev, found, plain, owner, other)
         if result is not NotImplemented:
@@ -122,6 +125,15 @@ def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]
     if plain == "eq" and _compares_by_identity(ev, left) and _compares_by_identity(ev, right):
         return ev.identical(left, right)
     raise ev.refuse(Feature.OPERATOR, f"{name} of {type(left).__name__} and {type(right).__name__}")
+
+
+def _goes_through(ev: Evaluator, left: Any, right: Any) -> bool:
+    """Whether the left operand is an array, which asks an object on the right for each of its members."""
+    array = isinstance(left, Residual) and (left.is_array or isinstance(left.example, np.ndarray | np.generic))
+    if not array and not isinstance(left, np.ndarray | np.generic):
+        return False
+    ev.of_class(type(right), "__array_ufunc__")
+    return getattr(type(right), "__array_ufunc__", ...) is not None  # which says that the object is asked first
 
 
 def define(ev: Evaluator, function: Any, operands: Sequence[Any]) -> bool:
@@ -205,7 +217,8 @@ def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Any:
     if isinstance(owner, enum.Enum) and found is None:
         return _of_enumeration(ev, function, owner, others)
     if found is not None and not known.is_generated(found):
-        return ev.call(found, [owner, *others], {})
+        made = of_special(ev, METHODS[function], owner, *others)
+        return ev.python(_as_hash, [made]) if function is hash else made
     if function is format and is_inherited(ev, kind, "__format__") and others in ([], [""]):
         return builtin(ev, str, [owner])
     if isinstance(owner, BaseException) and function in (str, repr):
@@ -222,6 +235,49 @@ def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Any:
         return ev.python(hash, [members])
     name = getattr(builtins, function.__name__, function).__name__
     raise ev.refuse(Feature.OPERATOR, f"{name} of {kind.__name__}")
+
+
+# What Python requires special methods to give.
+_GIVEN: dict[str, type] = {
+    "__str__": str, "__repr__": str, "__format__": str, "__int__": int, "__float__": float, "__complex__": complex,
+    "__bytes__": bytes, "__index__": int, "__hash__": int, "__bool__": bool, "__len__": int, "__init__": type(None),
+}  # fmt: skip
+
+
+def of_special(ev: Evaluator, name: str, owner: Any, *others: Any) -> Any:
+    """What a special method of the user's gives, where Python calls it."""
+    made = ev.call(ev.of_class(type(owner), name), [owner, *others], {})
+    check_given(ev, name, made)
+    return made
+
+
+def check_given(ev: Evaluator, name: str, made: Any) -> None:
+    """That a special method gives what Python requires of it, which raises otherwise."""
+    kind = _GIVEN.get(name, object)
+    is_unknown = isinstance(made, Residual) and made.late and made.tensor is None
+    found = type(made.samples[0]) if is_unknown and made.samples else kind if is_unknown else ev.type_of(made)
+    if not issubclass(found, kind):
+        raise ev.refuse(Feature.RAISES, f"{name} returned a {found.__name__}, not a {kind.__name__}")
+    if name != "__len__":
+        return
+    what = ev.noted(NoException, "a length is not negative")
+    if is_of_graph(made):
+        ev.assert_in_graph(made.tensor >= 0, what)
+    elif isinstance(made, Residual) and not is_unknown:
+        ev.script.assume(f"0 <= {made.name} <= {sys.maxsize}", what)
+    elif is_unknown or not 0 <= made <= sys.maxsize:
+        raise ev.refuse(Feature.RAISES, "__len__ returned what is no length")
+
+
+def index(ev: Evaluator, value: Any) -> Any:
+    """An index; that which an object of the user's says it is."""
+    return ev.python(operator.index, [value]) if is_object(value) else value
+
+
+def _as_hash(number: int) -> int:
+    """What Python makes of the result of `__hash__`: an integer of the machine, and not -1, which says an error."""
+    number = number if -sys.maxsize - 1 <= number <= sys.maxsize else hash(number)
+    return -2 if number == -1 else number
 
 
 def _of_enumeration(ev: Evaluator, function: Any, owner: enum.Enum, others: Sequence[Any]) -> Any:
@@ -268,7 +324,7 @@ def made(ev: Evaluator, kind: type, arguments: list[Any], named: dict[str, Any])
     if isinstance(initialize, types.FunctionType):
         if not known.is_users(initialize):
             raise ev.refuse(Feature.EXCEPTION, f"{kind.__name__} runs eagerly")
-        ev.call(initialize, [error, *arguments], named)
+        check_given(ev, "__init__", ev.call(initialize, [error, *arguments], named))
     else:
         initialize(error, *arguments, **named)
     return error

@@ -14,11 +14,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe.known import IN_PLACE
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.assumptions import Presence
 from recgraph.speculate.script.stand_ins import (
     Giving,
     PartialShape,
@@ -241,6 +243,18 @@ class Tensor(Composite):
         if hasattr(_eager_tensor(), name) or name == "tolist":
             return super().get(name)
         raise self.ev.refuse(Feature.RAISES, f"an eager tensor has no {name}")
+
+    def has(self, name: str) -> bool:
+        """As eager tensors have, and what the program has given the tensor besides; that it has nothing is assumed."""
+        ev, fed = self.ev, self.ev.heap.input_of(self.it)
+        if super().has(name):
+            return True
+        has_mask = name == tf_private.KERAS_MASK and tf_private.keras_mask(self.it) is not None
+        if has_mask or (fed is not None and hasattr(fed.example, name)):
+            raise ev.refuse(Feature.ATTRIBUTE, f"a tensor was given the attribute {name}")
+        if fed is not None:
+            ev.script.assume(f"not hasattr({fed.name}, {name!r})", ev.noted(Presence, f"no .{name}"))
+        return False
 
     def members(self) -> list[Any]:
         """As many as its static shape says."""
