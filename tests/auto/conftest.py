@@ -1,0 +1,15 @@
+"""What tests of the default mode share."""
+
+from __future__ import annotations
+
+import pytest
+
+from recgraph.auto import choosing
+from recgraph.speculate.run import function
+
+
+@pytest.fixture(autouse=True)
+def _ways_may_take_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How a function runs does not depend on how busy the machine is while ways get ready."""
+    monkeypatch.setattr(choosing, "MAX_SECONDS", 1e6)
+    monkeypatch.setattr(function, "MAX_SECONDS", 1e6)
