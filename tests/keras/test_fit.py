@@ -269,7 +269,7 @@ def test_a_step_may_log_nothing_under_a_name() -> None:
     steps = rg.keras.compile(model)
     history = model.fit(X, Y, batch_size=4, epochs=2, verbose=0).history
     assert history["norm"] == [None, None]
-    assert steps.train.calls["graph"] > 5
+    assert steps.train.calls["graph"] > 0
 
 
 def test_a_debugger_stops_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
