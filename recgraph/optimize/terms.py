@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from recgraph.cpython.parsing import parse
 from recgraph.errors import RecgraphError
 from recgraph.optimize.operators import CONSTANTS, MAPS, OPERATORS, ZIPS
 
@@ -151,10 +152,10 @@ def read(text: str, where: str | None = None) -> Equation:
     try:
         if len(sides) != 2:
             raise TermError("there must be one => or == between source and target")
-        source, target = (_side(ast.parse(side.strip(), mode="eval").body) for side in sides)
+        source, target = (_side(parse(side.strip(), mode="eval").body) for side in sides)
         if len(source) != len(target):
             raise TermError("source and target must have equally many results")
-        nodes = ast.parse(f"({conditions},)", mode="eval").body if conditions.strip() else ast.Tuple([])
+        nodes = parse(f"({conditions},)", mode="eval").body if conditions.strip() else ast.Tuple([])
         assert isinstance(nodes, ast.Tuple)
         return Equation(source, target, tuple(map(_condition, nodes.elts)), both_ways)
     except (SyntaxError, TermError) as error:
@@ -167,7 +168,7 @@ def read_term(text: str) -> Term:
     Raises:
         TermError: it cannot be read.
     """
-    return _term(ast.parse(text, mode="eval").body)
+    return _term(parse(text, mode="eval").body)
 
 
 def _side(node: ast.expr) -> tuple[Term, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -34,6 +35,7 @@ from tensorflow.python.ops import control_flow_v2_func_graphs as _control_flow_g
 from tensorflow.python.ops import custom_gradient as _custom_gradient
 from tensorflow.python.ops import handle_data_util as _handle_data_util
 from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
+from tensorflow.python.ops import variable_scope as _variable_scope
 from tensorflow.python.util import nest as _nest
 from tensorflow.python.util import tf_stack as _tf_stack
 
@@ -279,6 +281,21 @@ def flatten_up_to(shallow: Any, nest: Any) -> list[Any]:
 def extract_stack() -> Any:
     """This thread's stack, with the lines that AutoGraph's generated code was made from."""
     return _tf_stack.extract_stack()
+
+
+@contextlib.contextmanager
+def kept_variable_scope() -> Iterator[None]:
+    """The variable scope has the same caching device afterwards.
+
+    `tf.map_fn` and its like set one, and take it back only where no exception passes through them. The scope is that
+    of eager execution, too, where a strategy of `tf.distribute` cannot be entered then.
+    """
+    scope = _variable_scope.get_variable_scope()
+    before = scope.caching_device
+    try:
+        yield
+    finally:
+        scope._caching_device = before
 
 
 def lines_of(converted: Any) -> Any:

@@ -122,6 +122,21 @@ def test_inside_of_a_graph_function() -> None:
     assert step.calls == before
 
 
+def test_a_refusal_in_a_function_that_tensorflow_calls_leaves_nothing_behind() -> None:
+    """`tf.map_fn` would leave a caching device in the variable scope of the program, with which no strategy works."""
+
+    def step(x: tf.Tensor) -> Any:
+        seen = []
+        return tf.map_fn(lambda row: row + len(seen) + (seen.append(row) or 0.0), x)
+
+    called = Speculated(step)
+    for _ in range(5):
+        called(tf.ones([2]))
+    assert called.calls["graph"] == 0
+    with tf.distribute.OneDeviceStrategy("/cpu:0").scope():
+        assert tf.Variable(1.0).numpy() == 1.0
+
+
 def test_in_the_scope_of_a_distribution_strategy() -> None:
     """It runs eagerly, since strategies have a say in variables."""
     step = _converted(Speculated(lambda x: x + 1.0), tf.constant(1.0))

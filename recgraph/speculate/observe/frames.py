@@ -8,7 +8,7 @@ import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from recgraph import native
 from recgraph.speculate.observe import known
@@ -57,11 +57,15 @@ def may_be_called(code: types.CodeType) -> bool:
     return bool(is_function) and not is_observed(code) and code.co_name not in PARTS and part_of(code) is None
 
 
+# In the names of the files of what AutoGraph writes: it calls through TensorFlow, where effects are not seen.
+_AUTOGRAPH: Final = "__autograph_generated_file"
+
+
 def may_be_taken(function: types.FunctionType) -> bool:
     """Whether calls of a function may become ours: it is the user's, its source is known, no operator or accessor."""
     code, name = function.__code__, function.__code__.co_name
     is_special = name.startswith("__") and name.endswith("__") and name != "__call__"
-    if is_special or _is_profiler(function):
+    if is_special or _is_profiler(function) or _AUTOGRAPH in code.co_filename:
         return False
     return known.is_users(function) and may_be_called(code) and _has_source(function)
 

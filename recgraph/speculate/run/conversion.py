@@ -303,9 +303,9 @@ def _convert(function: Any, parameters: tuple[Any, ...], settings: ConversionSet
     ev.heap.keeps_shapes, ev.heap.has_exact_shapes = settings.keeps_shapes, way.has_exact_shapes
     ev.heap.is_specialised, ev.heap.keys_may_vary = way.is_specialised, way.keys_may_vary
     ev.heap.merges_tensors = ALIASES in settings.paths
-    with _new_variables(ev), graph.as_default(), tf_private.AutomaticControlDependencies() as control, (
-        _new_variables(ev)
-    ):  # fmt: skip
+    with tf_private.kept_variable_scope(), _new_variables(ev), graph.as_default(), (
+        tf_private.AutomaticControlDependencies()
+    ) as control, _new_variables(ev):  # fmt: skip
         names = tf_private.name_counts()
         try:
             with script.rehearsal:

@@ -25,6 +25,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from recgraph.cpython.parsing import parse
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.script.assumptions import Assumption
 from recgraph.speculate.script.draws import Draws, Rehearsal
@@ -96,7 +97,7 @@ class Let(Node):
         """Those in the expression."""
         if _OF_NAMES.fullmatch(self.expression):
             return set(_NAME.findall(self.expression))
-        return {node.id for node in ast.walk(ast.parse(self.expression, mode="eval")) if isinstance(node, ast.Name)}
+        return {node.id for node in ast.walk(parse(self.expression, mode="eval")) if isinstance(node, ast.Name)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -192,7 +192,8 @@ class Iteration(StandIn):
 
     Args:
         members: what is left of it; rows, where only the graph knows how many there are.
-        forks: how many branches and loops of tensors were around us when it was made.
+        forks: how many branches and loops of tensors, and functions that TensorFlow calls, were around us when it was
+            made.
         node: the expression that made it.
     """
 

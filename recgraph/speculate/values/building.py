@@ -34,7 +34,7 @@ from recgraph.speculate.script.stand_ins import (
     is_symbolic,
     rebuilt,
 )
-from recgraph.speculate.values import arrays
+from recgraph.speculate.values import state
 
 
 class Callback(StandIn):
@@ -65,11 +65,11 @@ def called_back(ev: Evaluator) -> Iterator[None]:
     """While a library calls a function of the program's, perhaps in a graph of its own, where nothing is assumed."""
     around, count = ev.contexts.all(Building), len(ev.assertions)
     elsewhere = bool(around) and tf.compat.v1.get_default_graph() is not around[-1].graph
-    contents = arrays.Contents(ev)
+    before = state.ProgramState(ev)
     with ev.within(CalledBack(elsewhere)):
         yield
-        if contents.are_changed():
-            ev.need_sequence("a change of an array")
+        if before.is_changed():
+            ev.need_sequence("a change of a container, object or name outside")
         if elsewhere:
             del ev.assertions[count:]  # of branches and loops, without any assumption in them
 

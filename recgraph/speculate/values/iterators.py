@@ -21,7 +21,7 @@ from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature, Inconvertible, Raised, matches
 from recgraph.speculate.observe.syntax import Frame
-from recgraph.speculate.script.contexts import Catching, Fork
+from recgraph.speculate.script.contexts import CalledBack, Catching, Fork
 from recgraph.speculate.script.stand_ins import (
     HELD,
     MISSING,
@@ -38,12 +38,17 @@ from recgraph.speculate.values.state import ProgramState
 
 def made(ev: Evaluator, members: Iterable[Any] | Rows) -> Iteration:
     """An iterator that the program has made."""
-    return Iteration(members if isinstance(members, Rows) else iter(members), ev.contexts.forks, ev.here)
+    return Iteration(members if isinstance(members, Rows) else iter(members), _forks(ev), ev.here)
+
+
+def _forks(ev: Evaluator) -> int:
+    return ev.contexts.forks + len(ev.contexts.all(CalledBack))
 
 
 def check_forks(ev: Evaluator, value: Iteration) -> None:
-    """That an iterator goes on in the branch or round in which it was made."""
-    if value.forks != ev.contexts.forks:
+    """That an iterator goes on in the branch, the round or the function called by TensorFlow in which it was made."""
+    if value.forks != _forks(ev):
+        ev.need_sequence("an iterator advances")
         raise ev.refuse(Feature.ITERATOR, "a tensor decides whether an iterator advances")
 
 

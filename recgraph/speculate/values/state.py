@@ -97,6 +97,17 @@ def _is_as(thing: Any, copy: Any) -> bool:
     return all(a is b for a, b in (*pairs, *values))
 
 
+def _is_changed(thing: Any, copy: Any) -> bool:
+    """Whether a container, or an array of the graph, is another than its copy."""
+    if isinstance(thing, Residual):
+        return thing.name != copy["name"]
+    if isinstance(thing, set):
+        return not are_same(thing, copy)
+    if isinstance(thing, collections.deque):
+        return len(thing) != len(copy) or any(a is not b for a, b in zip(thing, copy, strict=True))
+    return not _is_as(thing, copy)
+
+
 def _copied(container: Any) -> Any:
     """What is in a container now; of a set with its order."""
     return list(container) if isinstance(container, set) else container.copy()
@@ -250,7 +261,7 @@ class ProgramState:
     def put_back(self) -> None:
         """Restores; containers that were opened since are closed."""
         for thing, copy in self._held.values():
-            if _is_as(thing, copy) or (isinstance(thing, set) and are_same(thing, copy)):
+            if not isinstance(thing, Residual) and not _is_changed(thing, copy):
                 continue
             if isinstance(thing, list):
                 thing[:] = copy
@@ -281,6 +292,11 @@ class ProgramState:
             del opened[identity]
         self._ev.script.reset(self._script)
 
+    def is_changed(self) -> bool:
+        """Whether something has another value now."""
+        self._adopt()
+        return self._arrays.are_changed() or any(_is_changed(*pair) for pair in self._held.values())
+
     def changes(self) -> dict[Slot, Any]:
         """The slots that have another value now."""
         self._adopt()
@@ -293,9 +309,9 @@ class ProgramState:
         found: dict[Slot, Any] = {}
         for key, (thing, copy) in self._held.items():
             if isinstance(thing, collections.deque):
-                if len(thing) != len(copy) or any(a is not b for a, b in zip(thing, copy, strict=True)):
+                if _is_changed(thing, copy):
                     raise self._ev.refuse(Feature.MERGE, "a deque is modified inside a tensor-dependent branch")
-            elif isinstance(thing, Residual) and thing.name != copy["name"]:
+            elif isinstance(thing, Residual) and _is_changed(thing, copy):
                 raise self._array_changed()
             elif isinstance(thing, set):
                 found.update({} if are_same(thing, copy) else {(key, WHOLE): set(thing)})

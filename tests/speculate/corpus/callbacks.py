@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import types
 from typing import Any
 
@@ -311,3 +312,120 @@ def a_tensor_array_that_each_way_writes() -> Any:
         return x, array.stack()
 
     return step, lambda i: (tensor(i), tf.constant(float(i % 3))), None
+
+
+_FOR_ALL = {
+    "eager": "TensorFlow calls the function once for all members",
+    "feature": "EFFECT_IN_CALLBACK",
+    "line": "return tf.map_fn(one, x[:, 0])",
+}
+
+
+@program(**_FOR_ALL)
+def a_list_that_grows_in_a_function_which_tensorflow_calls() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        seen = []
+
+        def one(v: tf.Tensor) -> tf.Tensor:
+            seen.append(v)
+            return v * len(seen)
+
+        return tf.map_fn(one, x[:, 0])
+
+    return step, with_tensor, []
+
+
+@program(**_FOR_ALL)
+def a_name_that_a_function_assigns_which_tensorflow_calls() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        count = 0
+
+        def one(v: tf.Tensor) -> tf.Tensor:
+            nonlocal count
+            count += 1
+            return v * count
+
+        return tf.map_fn(one, x[:, 0])
+
+    return step, with_tensor, []
+
+
+@program(**_FOR_ALL)
+def a_dict_that_a_function_fills_which_tensorflow_calls() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        counts = {"calls": 0}
+
+        def one(v: tf.Tensor) -> tf.Tensor:
+            counts["calls"] += 1
+            return v * counts["calls"]
+
+        return tf.map_fn(one, x[:, 0])
+
+    return step, with_tensor, []
+
+
+@program(**_FOR_ALL)
+def a_set_and_a_deque_that_a_function_fills_which_tensorflow_calls() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        seen, last = set(), collections.deque(maxlen=2)
+
+        def one(v: tf.Tensor) -> tf.Tensor:
+            seen.add(len(seen))
+            last.append(len(seen))
+            return v * sum(last)
+
+        return tf.map_fn(one, x[:, 0])
+
+    return step, with_tensor, []
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.count = 0
+
+
+@program(**_FOR_ALL)
+def an_object_of_the_call_that_a_function_changes_which_tensorflow_calls() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        tally = _Tally()
+
+        def one(v: tf.Tensor) -> tf.Tensor:
+            tally.count += 1
+            return v * tally.count
+
+        return tf.map_fn(one, x[:, 0])
+
+    return step, with_tensor, []
+
+
+@program(**{**_FOR_ALL, "line": "return v * next(numbers)"})
+def an_iterator_that_a_function_advances_which_tensorflow_calls() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        numbers = iter([1.0, 2.0, 3.0, 4.0, 5.0])
+
+        def one(v: tf.Tensor) -> tf.Tensor:
+            return v * next(numbers)
+
+        return tf.map_fn(one, x[:, 0])
+
+    return step, with_tensor, []
+
+
+@program(**{**_FOR_ALL, "feature": "ITERATOR", "line": "return v * next(made)"})
+def a_generator_that_a_function_advances_which_tensorflow_calls() -> Any:
+    def numbers() -> Any:
+        yield 1.0
+        yield 2.0
+        yield 3.0
+        yield 4.0
+        yield 5.0
+
+    def step(x: tf.Tensor) -> Any:
+        made = numbers()
+
+        def one(v: tf.Tensor) -> tf.Tensor:
+            return v * next(made)
+
+        return tf.map_fn(one, x[:, 0])
+
+    return step, with_tensor, []
