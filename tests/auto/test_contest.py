@@ -272,8 +272,9 @@ def test_what_there_is_no_time_for_is_not_tried(clock: list[float]) -> None:
     assert steps.rejected["coexec"] == "not tried, since it is decided within 20 steps"
 
 
-def test_getting_ready_may_cost_so_much_and_no_more(clock: list[float]) -> None:
+def test_getting_ready_may_cost_so_much_and_no_more(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     """One whose steps take much longer than eager ones meanwhile is measured as it is."""
+    monkeypatch.setattr(choosing, "MAX_SECONDS", 10.0)
     eager, callees = _Way("eager", clock, 1.0), _Way("callees", clock, 7.0, ready_after=1000)
     steps = Choosing("f", [eager], [callees], usual=1.0)
     ways = [steps.run() for _ in range(20)]
