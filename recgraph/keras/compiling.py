@@ -69,8 +69,8 @@ def compile(model: keras.Model, *, mode: str = "auto", strict: bool = False) -> 
         >>> model.compile("sgd", "mse")
         >>> steps = rg.keras.compile(model)
         >>> history = model.fit(np.ones([64, 3]), np.ones([64]), epochs=5, verbose=0)
-        >>> steps.train.calls
-        {'eager': 3, 'graph': 7, 'fallback': 0}
+        >>> steps.train.calls["graph"] > 0
+        True
     """
     if not isinstance(model, keras.Model):
         raise SignatureError(f"rg.keras.compile takes a keras.Model, found {model!r}")
