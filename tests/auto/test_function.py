@@ -22,6 +22,7 @@ from recgraph.speculate import Inconvertible
 from tests.speculate.comparing import differences, plain
 
 STEPS = 70
+pytestmark = pytest.mark.usefixtures("decides_once")
 
 
 @pytest.fixture(autouse=True)
