@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -32,7 +34,9 @@ settings.load_profile("recgraph")
 
 @pytest.fixture(autouse=True)
 def _seeded(request: pytest.FixtureRequest) -> None:
-    """TensorFlow's random numbers start the same in every test that uses TensorFlow."""
+    """Random numbers start the same in every test: also Python's, from which Keras has its seeds."""
+    random.seed(0)
+    np.random.seed(0)
     tf = getattr(request.module, "tf", None)
     if tf is not None:
         tf.random.set_seed(0)

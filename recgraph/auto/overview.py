@@ -15,6 +15,7 @@ from typing import Any, Final
 from recgraph.auto.function import Automatic
 from recgraph.auto.ways import WHAT
 from recgraph.coexec import Coexecuted
+from recgraph.cpython.installed import is_installed
 from recgraph.explaining import Remark, counted
 from recgraph.speculate.observe import known
 from recgraph.speculate.run.function import SpeculatedCalls
@@ -107,7 +108,7 @@ def fitting(remark: Remark) -> str:
     file = remark.where.rpartition(":")[0]
     if not remark.remedy:
         return "see the line"
-    if not known.is_installed(file):
+    if not is_installed(file):
         return remark.remedy
     parts = Path(file).parts
     at = max((i for i, part in enumerate(parts) if part in ("site-packages", "dist-packages")), default=-2)

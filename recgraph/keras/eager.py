@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.keras.seeds import Nest
+from recgraph.keras.state import held, is_alike, state_of
 
 # `compute(inputs)`: the results for a batch, and the sum of its losses or None.
 Compute: TypeAlias = Callable[[Nest], tuple[Nest, tf.Tensor | None]]
-# What Keras changes in calls.
-_PASSING = frozenset({
-    "_losses", "_loss_ids", "_lock", "_called", "_tracked", "_self_tracked_trackables", "_inputs", "_inbound_nodes",
-    "_outbound_nodes",
-})  # fmt: skip
-# Whose classes and objects stay what they are; Keras's classes do, too.
-_LIBRARIES = frozenset({"builtins", "tensorflow", "recgraph"})
 # Functions that a layer keeps; who has more of them changes something in every call.
 _KEPT = 8
 
@@ -28,9 +21,8 @@ _KEPT = 8
 class Tracing:
     """What a layer computes as functions of TensorFlow's.
 
-    A function holds for the dtypes and ranks of the inputs, for whether the layer is training, and for the attributes
-    of the layer, of the layers in it, of the user's classes of both, and of objects that are attributes, as they were
-    when it was traced.
+    A function holds for the dtypes and ranks of the inputs, for whether the layer is training, and for the state of the
+    layer as it was when the function was traced.
 
     Args:
         open_dimensions: how many leading dimensions of the inputs differ from batch to batch.
@@ -58,14 +50,14 @@ class Tracing:
             return compute(inputs)
         leaves = tf.nest.flatten(inputs)
         specs = [None if leaf is None else self._open(tf.type_spec_from_value(leaf)) for leaf in leaves]
-        structure = _held(tf.nest.pack_sequence_as(inputs, specs))
+        structure = held(tf.nest.pack_sequence_as(inputs, specs))
         key = [tf_private.is_training(layer), structure, *tf_private.keras_settings()]
         given = [leaf for leaf in leaves if leaf is not None]
-        state = list(_state(layer))
+        state = state_of(layer)
         made = self._made  # replaced and never changed: another thread may go through it
         for one in made:
             (known_key, known_state), function = one
-            if _is_alike(known_key, key) and _is_alike(known_state, state):
+            if is_alike(known_key, key) and is_alike(known_state, state):
                 self._made = [one, *(other for other in made if other is not one)]
                 return function(*given)
 
@@ -84,46 +76,3 @@ class Tracing:
         if isinstance(spec, tf.RaggedTensorSpec):
             return tf.RaggedTensorSpec(shape, spec.dtype, spec.ragged_rank, spec.row_splits_dtype)
         return tf.TensorSpec(shape, spec.dtype)
-
-
-def _state(layer: keras.layers.Layer) -> Iterator[Any]:
-    """What Python has decided by so far: attributes, by value where they are data."""
-    yield from (layer.output_size, layer.engine, layer.gradient, layer.max_depth)
-    for each in layer._flatten_layers():
-        yield from ((name, _held(value)) for name, value in vars(each).items() if name not in _PASSING)
-        for kind in type(each).__mro__:
-            if _library_of(kind) not in _LIBRARIES | {"keras"}:
-                yield from ((name, _held(value)) for name, value in vars(kind).items())
-
-
-def _library_of(kind: type) -> str:
-    return kind.__module__.partition(".")[0]
-
-
-def _held(value: Any, with_attributes: bool = True) -> Any:
-    """Lists, dicts, arrays, and the attributes of an object are copied: they may be changed in place."""
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return [str(value.dtype), *value.shape, value.tobytes()]
-    if isinstance(value, dict):
-        return [(key, _held(part, with_attributes)) for key, part in value.items()]
-    if isinstance(value, list | tuple | set):
-        return [_held(part, with_attributes) for part in value]
-    is_whole = _library_of(type(value)) in _LIBRARIES or isinstance(
-        value, keras.layers.Layer | keras.Variable | tf.Module
-    )
-    if is_whole or not with_attributes or not hasattr(value, "__dict__"):
-        return value
-    return [value, _held(vars(value), with_attributes=False)]
-
-
-def _is_alike(one: Any, other: Any) -> bool:
-    """Whether two values are the same, or plain data that is equal."""
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(_is_alike, one, other))
-    if isinstance(one, float):
-        return repr(one) == repr(other)  # which tells zeros apart, and not one NaN from another
-    return isinstance(one, int | str | bytes | tf.TypeSpec | tf.DType) and bool(one == other)

@@ -32,8 +32,8 @@ class SubGraphLayer(keras.layers.Layer):
     tensors `[...]` as its inputs say, and the variables that it reads are the layer's.
 
     Outside of graphs, a body is traced again when inputs have other dtypes or ranks, when the layer is training or no
-    longer is, and when attributes of the layer, of layers in it, of their classes, or of objects that are attributes,
-    are others; else the Python in it does not run.
+    longer is, and when attributes of the layer, of layers in it, of their classes or of objects that are attributes, or
+    globals and names of enclosing functions that it reads, are others; else the Python in it does not run.
 
     Keras layers in the body are built, trained and saved with the layer, know whether it is training, and may add
     losses: the loss of a call is the sum over its invocations. Plain `if`, `for` and `while` on tensors work.

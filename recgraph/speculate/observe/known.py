@@ -16,11 +16,12 @@ import os
 import re
 import statistics
 import sys
-import sysconfig
 import types
 from typing import Any, Final
 
 import numpy as np
+
+from recgraph.cpython.installed import is_installed
 
 # Packages whose functions build operations.
 _FRAMEWORKS: Final = frozenset({"tensorflow", "keras", "tf_keras", "tensorflow_probability", "recgraph"})
@@ -28,9 +29,6 @@ _FRAMEWORKS: Final = frozenset({"tensorflow", "keras", "tf_keras", "tensorflow_p
 _OF_PYTHON: Final = sys.stdlib_module_names - {"builtins"}
 # Programs as users write them, though they come with a framework.
 _PROGRAMS: Final = ("recgraph.models.imperative", "recgraph.models.zoo", "recgraph.speculate.run.keras_calls")
-_LIBRARIES: Final = tuple(
-    path for key in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_paths().get(key))
-)
 _PURE_BUILTINS: Final = """
 abs all any ascii bin bool bytes callable chr complex dict divmod enumerate float format frozenset hash hex int
 isinstance issubclass len list max min oct ord pow range repr reversed round set slice sorted str sum tuple type zip
@@ -86,12 +84,6 @@ def is_tensorflows(thing: Any) -> bool:
 def is_users(function: types.FunctionType) -> bool:
     """Whether a function is part of the user's program: neither a framework's nor of an installed library."""
     return is_users_code(function.__code__, top_package(function))
-
-
-@functools.cache
-def is_installed(filename: str) -> bool:
-    """Whether a file belongs to Python or to an installed library: there may be more places for these than ours."""
-    return filename.startswith(_LIBRARIES) or bool({"site-packages", "dist-packages"} & set(filename.split("/")))
 
 
 def is_users_code(code: types.CodeType, package: str) -> bool:
