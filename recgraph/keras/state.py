@@ -76,7 +76,9 @@ class _Reader:
         try:
             if isinstance(value, dict):
                 return [(key, self.held(part)) for key, part in value.items()]
-            if isinstance(value, list | tuple | set | np.ndarray):
+            if isinstance(value, np.ndarray):
+                return [value.shape, *map(self.held, value.ravel().tolist())]  # a row would be an object made anew
+            if isinstance(value, list | tuple | set):
                 return [self.held(part) for part in value]
             return self._of_object(value)
         finally:

@@ -618,7 +618,7 @@ class Circle:
 
 
 def test_what_a_body_reads_may_be_large() -> None:
-    """Circles, chains of any length and big arrays; what is the same is not traced again."""
+    """Circles, chains of any length, big arrays and arrays of objects; what is the same is not traced again."""
     chain = None
     for _ in range(5000):
         chain = Settings(chain)
@@ -627,9 +627,10 @@ def test_what_a_body_reads_may_be_large() -> None:
     def scaled(x: Any) -> Any:
         assert chain is not None
         assert circle.next is circle
+        assert rows[1, 0] is None
         return x * weights[0, 0]
 
-    circle = Circle()
+    circle, rows = Circle(), np.array([[None, "a"]] * 5)
     layer, batch = Scaled(scaled), tf.ones([2, 1])
     for value in (1.0, 1.0, 2.0, 2.0, 1.0):
         weights[0, 0] = value
