@@ -111,12 +111,14 @@ class _Reader:
         # What else a library's object has may lead anywhere.
         return [value, *((name, self._data(part)) for name, part in vars(value).items())]
 
-    def _data(self, value: Any) -> Any:
+    def _data(self, value: Any, around: frozenset[int] = frozenset()) -> Any:
         """A copy of lists, dicts and arrays in one another; the objects in them are left alone."""
+        if id(value) in around:
+            return value
         if isinstance(value, dict):
-            return [(key, self._data(part)) for key, part in value.items()]
+            return [(key, self._data(part, around | {id(value)})) for key, part in value.items()]
         if isinstance(value, list | tuple | set):
-            return [self._data(part) for part in value]
+            return [self._data(part, around | {id(value)}) for part in value]
         return self.held(value) if isinstance(value, np.ndarray | np.generic) else value
 
     def _of_function(self, function: types.FunctionType) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import types
 from pathlib import Path
 from typing import Any
@@ -628,8 +629,12 @@ def test_what_a_body_reads_may_be_large() -> None:
         assert chain is not None
         assert circle.next is circle
         assert rows[1, 0] is None
+        assert library.parts[0] is library
         return x * weights[0, 0]
 
+    library: Any = logging.Logger("one")
+    library.parts = [library, {}]
+    library.parts.append(library.parts)
     circle, rows = Circle(), np.array([[None, "a"]] * 5)
     layer, batch = Scaled(scaled), tf.ones([2, 1])
     for value in (1.0, 1.0, 2.0, 2.0, 1.0):
