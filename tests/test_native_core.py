@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).parents[1]
 CORE = REPOSITORY / "cc" / "core"
 MODES = {
     "plain": ["-O2"],
-    "thread": ["-O0", "-g", "-fsanitize=thread"],  # not optimised: compiling takes longer than running
+    "thread": ["-O0", "-g", "-fsanitize=thread"],
     "address": ["-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
 }
 # A schedule is run by one thread, and ThreadSanitizer needs two minutes for deep ones.
