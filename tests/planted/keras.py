@@ -115,8 +115,8 @@ BUGS = [
     Bug(
         "objects_in_attributes",
         "An object that a layer has is the same whatever is in it.",
-        "recgraph/keras/eager.py",
-        "return [value, _held(vars(value), with_attributes=False)]",
+        "recgraph/keras/state.py",
+        "return [value, *((name, self._data(part)) for name, part in vars(value).items())]",
         "return value",
         _layer("a_regularizer_of_a_layer_in_a_body_changes"),
     ),
