@@ -401,4 +401,20 @@ BUGS = [
         "None",
         _by("losses_that_were_added_before_the_call"),
     ),
+    Bug(
+        "numbers_of_another_thread",
+        "A call that is not made puts generators back from which another thread has drawn.",
+        "recgraph/speculate/script/draws.py",
+        "if self._before and self._are_ours():",
+        "if self._before:",
+        ("speculate/test_draws.py::test_a_generator_from_which_another_thread_has_drawn_stays_as_it_is",),
+    ),
+    Bug(
+        "frameworks_that_draw",
+        "Each function of TensorFlow with a name that generators have, too, may draw from them.",
+        "recgraph/speculate/values/building.py",
+        "draws.may_draw(function, known.is_frameworks(function))",
+        "draws.may_draw(function, False)",
+        ("speculate/test_draws.py::test_a_thread_that_draws_does_not_hinder_a_conversion",),
+    ),
 ]

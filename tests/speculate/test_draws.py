@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import random
 import time
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,7 +18,7 @@ import tensorflow as tf
 import recgraph as rg
 from recgraph import tf_private
 from recgraph.speculate import Speculated
-from recgraph.speculate.script.draws import Draws, Rehearsal
+from recgraph.speculate.script.draws import Draws, Rehearsal, may_draw
 
 
 def test_elements_that_were_given_back_come_again_in_their_order() -> None:
@@ -65,6 +68,91 @@ def test_generators_that_share_their_bits_are_put_back() -> None:
         draws(one, "random")
         draws(other, "integers", 10)
     assert bits.state == before
+
+
+@pytest.mark.parametrize("generator", [random.Random(3), np.random.RandomState(3), np.random.default_rng(3)])
+def test_a_generator_from_which_another_thread_has_drawn_stays_as_it_is(generator: Any) -> None:
+    """That thread would get its numbers again, or another call would get them."""
+    array, first = np.arange(8), copy.deepcopy(generator)
+    with Draws() as draws:
+        shuffled = draws.shuffled(generator, "shuffle", array)
+        before = list(shuffled)
+        others = generator.random()
+    later = generator.random()
+    assert list(shuffled) == before
+    first.shuffle(np.arange(8))
+    assert [others, later] == [first.random(), first.random()]
+    again = copy.deepcopy(generator).random()
+    with Draws() as draws:
+        draws.shuffled(generator, "shuffle", array)
+    assert generator.random() == again
+
+
+def test_a_thread_that_draws_does_not_hinder_a_conversion() -> None:
+    """A data set's function draws while the step is converted: TensorFlow draws nothing, so nothing is put back."""
+
+    def elements() -> Iterator[float]:
+        while True:
+            yield random.random()
+
+    random.seed(11)
+    shared = random.Random(11)
+    data = iter(tf.data.Dataset.from_generator(elements, output_signature=tf.TensorSpec([])).batch(50).prefetch(8))
+    net, optimizer = keras.Sequential([keras.layers.LSTM(4), keras.layers.Dense(1)]), keras.optimizers.Adam()
+
+    @rg.function(mode="speculate")
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(net(tf.reshape(x, [10, 5, 1])) ** 2)
+        gradients = tape.gradient(loss, net.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, net.trainable_variables, strict=True))
+        return loss
+
+    net(tf.zeros([1, 5, 1]))
+    optimizer.build(net.trainable_variables)
+    random.setstate(shared.getstate())
+    seen: list[float] = []
+    for batch in data:
+        step(batch)
+        seen += batch.numpy().tolist()
+        if step.calls["graph"] == 3:
+            break
+        assert step.calls["eager"] < 20, step.explain()
+    assert len(seen) == len(set(seen)), "some numbers have come twice"
+
+
+_LIBRARY = """
+import random, numpy as np
+from numpy.random import rand
+from random import gauss as normal, getstate
+
+def by_module(): return random.random()
+def by_package(): return np.random.rand()
+def by_name(): return rand() + normal(0, 1)
+def by_import():
+    from random import random
+    return random()
+def by_closure(draw=None):
+    draw = random.choice
+    return lambda: draw([1])
+def by_attribute(thing): return thing.generator.choice([1])
+def by_none(thing): return np.float32(thing.size), getstate(), bytes(thing.f)
+"""
+
+
+def test_it_is_seen_which_functions_may_draw() -> None:
+    """By the names that they read; of libraries that are not known also by names of methods."""
+    library: dict[str, Any] = {"__name__": "library"}
+    exec(_LIBRARY, library)
+    for name in ("by_module", "by_package", "by_name", "by_import"):
+        assert may_draw(library[name], is_known=True), name
+    assert may_draw(library["by_closure"](), is_known=True)
+    assert may_draw(library["by_attribute"], is_known=False)
+    assert not may_draw(library["by_attribute"], is_known=True)
+    assert not may_draw(library["by_none"], is_known=True)
+    assert not may_draw(tf.compat.as_bytes, is_known=True)
+    assert not may_draw(random.Random.getstate, is_known=False)
+    assert may_draw(random.Random.randint, is_known=False)
 
 
 def test_a_rehearsal_leaves_generators_to_other_threads() -> None:

@@ -2,13 +2,17 @@
 elements of iterators over datasets.
 
 A call that is not made after all, because an assumption breaks or an operation fails, leaves them as they were: the
-eager call draws the same numbers and gets the same elements.
+eager call draws the same numbers and gets the same elements. Generators from which another thread has drawn meanwhile,
+a data set's for instance, stay as they are: that thread's numbers would come twice.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import dis
 import random
+import types
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +24,9 @@ from recgraph import tf_private
 GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
 # The two that everything shares, and what can be done with them.
 _SHARED: Final[tuple[Any, ...]] = (random._inst, np.random.mtrand._rand)
-SHARED_METHODS: Final = frozenset(name for shared in _SHARED for name in dir(shared) if not name.startswith("_"))
+# What only looks at them, or puts them elsewhere.
+_PASSIVE: Final = frozenset({"getstate", "setstate", "get_state", "set_state", "VERSION", "gauss_next"})
+_DRAWING: Final = {name for shared in _SHARED for name in dir(shared) if not name.startswith("_")} - _PASSIVE
 
 
 class Draws:
@@ -28,15 +34,30 @@ class Draws:
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, Any]] = []
+        self._drawn: list[tuple[Any, str, tuple[Any, ...], dict[str, Any]]] = []
         self._taken: list[tuple[Any, Any]] = []
 
     def __enter__(self) -> Draws:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for generator, state in reversed(self._before):  # two may have what they draw from in common
-            _put_back(generator, state)
+        if self._before and self._are_ours():
+            for generator, state in reversed(self._before):  # two may have what they draw from in common
+                _put_back(generator, state)
         self._give_back(0)
+
+    def _are_ours(self) -> bool:
+        """Whether the generators are where this call has left them: it draws again, from copies."""
+        generators = [generator for generator, _ in self._before]
+        copies = copy.deepcopy(generators)
+        for copied, (_, state) in reversed(list(zip(copies, self._before, strict=True))):
+            _put_back(copied, state)
+        place = {id(generator): copied for generator, copied in zip(generators, copies, strict=True)}
+        for generator, method, arguments, named in self._drawn:
+            with contextlib.suppress(Exception):  # as when it was drawn
+                getattr(place[id(generator)], method)(*copy.deepcopy(arguments), **copy.deepcopy(named))
+        pairs = zip(copies, generators, strict=True)
+        return all(_is_same(_state(copied), _state(generator)) for copied, generator in pairs)
 
     def _give_back(self, number: int) -> None:
         """Gives back all elements but this number of first ones."""
@@ -53,6 +74,7 @@ class Draws:
         """What a method of a generator gives."""
         if all(generator is not known for known, _ in self._before):
             self._before.append((generator, _state(generator)))
+        self._drawn.append((generator, method, arguments, named))
         return getattr(generator, method)(*arguments, **named)
 
     def shuffled(self, generator: Any, method: str, members: Any) -> Any:
@@ -63,7 +85,7 @@ class Draws:
 
     def keep(self) -> None:
         """What was drawn stays drawn."""
-        self._before, self._taken = [], []
+        self._before, self._drawn, self._taken = [], [], []
 
 
 class Rehearsal(Draws):
@@ -98,6 +120,36 @@ class Rehearsal(Draws):
         for key, state in states.items():
             _put_back(self._copies[key][1], state)
         self._give_back(taken)
+
+
+def may_draw(function: types.FunctionType, is_known: bool) -> bool:
+    """Whether a library's function, by what it reads, may itself draw from the generators that everything shares.
+
+    Args:
+        function: the function.
+        is_known: whether its library reaches them by the names of their modules alone.
+    """
+    code, names = function.__code__, set(function.__code__.co_names) - _PASSIVE
+    if function.__globals__ is globals():
+        return False
+    if not is_known and not names.isdisjoint(_DRAWING):
+        return True
+    read = [function.__globals__.get(name) for name in names]
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # nothing is in it yet
+            read.append(cell.cell_contents)
+    if any(map(_draws, read)):
+        return True
+    if "random" not in names:
+        return False
+    imported = (one.argval for one in dis.get_instructions(code) if one.opname == "IMPORT_NAME")
+    return any(value is np for value in read) or not {"random", "numpy", "numpy.random"}.isdisjoint(imported)
+
+
+def _draws(value: Any) -> bool:
+    """Whether a value is one of the shared generators, a method of it, or a module that has these methods."""
+    owner = value.__self__ if isinstance(value, types.MethodType | types.BuiltinMethodType) else value
+    return any(owner is one for one in (*_SHARED, random, np.random))
 
 
 def shared_states() -> list[Any]:

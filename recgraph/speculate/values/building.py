@@ -323,7 +323,7 @@ def _met(of: weakref.ref[Evaluator], function: types.FunctionType) -> None:
     if code in REPLACED:
         ev.watch.handle(code, functools.partial(_replaced, of))
         return
-    ev.may_have_drawn = ev.may_have_drawn or not draws.SHARED_METHODS.isdisjoint(code.co_names)
+    ev.may_have_drawn = ev.may_have_drawn or draws.may_draw(function, known.is_frameworks(function))
     is_left = code.co_name in _AT_ANY_TIME or not known.is_users(function) or known.is_generated(function)
     if is_left or not code.co_flags & inspect.CO_NEWLOCALS:
         ev.watch.handle(code, None)
