@@ -20,6 +20,7 @@ from recgraph.speculate import Speculated
 from recgraph.speculate.passes import ordering
 from recgraph.speculate.run import conversion
 from recgraph.speculate.run.graphs import Broken, CachedGraph
+from recgraph.speculate.script.assumptions import assertion
 from recgraph.speculate.script.script import Script
 from tests.speculate import comparing, corpus, test_corpus, test_zoo
 
@@ -54,8 +55,8 @@ class Injection:
     def add_to_graph(self, ev: Any) -> None:
         """In place of `conversion._assert`: the same, and what can be made to fail."""
         operations = [op for op in ev.graph.get_operations() if op.outputs and op.type != "Placeholder"]
-        number = ordering.broken([*ev.assertions, self.assertion.read_value()])
-        tf.debugging.Assert(number < 0, [ordering.MARK, number], summarize=1)
+        chosen = self.assertion.read_value()  # -1 for none
+        ordering.check([*ev.assertions, assertion(chosen < 0, chosen)])
         for i in range(self.points):
             with tf.control_dependencies([self.random.choice(operations)] if operations else []):
                 tf.debugging.Assert(self.point.read_value() != i, ["failed on purpose"])

@@ -18,7 +18,7 @@ from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.passes import connections, ordering, randomness
-from recgraph.speculate.script.assumptions import SamePath
+from recgraph.speculate.script.assumptions import HOLDS, SamePath
 from recgraph.speculate.script.contexts import LoopRound
 from recgraph.speculate.script.stand_ins import (
     DUMMY,
@@ -395,7 +395,7 @@ def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> Non
         return [number, *made]
 
     invariants = [tf.TensorShape([]), *shapes]
-    number, *last = tf.while_loop(condition, round_, [tf.constant(-1), *first], invariants, parallel_iterations=1)
+    number, *last = tf.while_loop(condition, round_, [tf.constant(HOLDS), *first], invariants, parallel_iterations=1)
     ev.conditionals[connections.deciding(number)] = "entered", ev.place_of("round", at=loop.node)
     enter(last, True)
     ev.assertions.append(number)

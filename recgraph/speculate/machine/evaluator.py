@@ -32,6 +32,7 @@ from recgraph.speculate.script.assumptions import (
     SameObject,
     SamePath,
     TwoObjects,
+    assertion,
 )
 from recgraph.speculate.script.contexts import CalledBack, Context, Contexts, Fork, RecursiveBody
 from recgraph.speculate.script.heap import Heap
@@ -98,7 +99,7 @@ class Evaluator(abc.ABC):
         heap: the objects that were there before.
         profile: what eager calls have seen.
         optimizations: what is done beyond the general rules.
-        assertions: int32 scalars, each the number of an assumption that is broken or -1.
+        assertions: see `assumptions.assertion`.
         places: by id of an object, the list that a loop goes through, where it is in it, and the managers around.
         effects: what the script does after the graph, in order.
         cells: by id, of a closure that differs from call to call, how the script finds them.
@@ -474,7 +475,7 @@ class Evaluator(abc.ABC):
             raise self.refuse(Feature.RECURSION, f"an assumption in a recursive function: {what}")
         if any(context.elsewhere for context in self.contexts.all(CalledBack)):
             raise self.refuse(Feature.IN_GRAPH, f"an assumption in a function that TensorFlow calls: {what}")
-        self.assertions.append(tf.where(condition, -1, self.script.number(what)))
+        self.assertions.append(assertion(condition, self.script.number(what)))
 
     def truth(self, value: Any, at: ast.AST | None = None) -> Any:
         """What `bool(value)` is: a bool, a `Residual` that is known before the graph, or a bool scalar of the graph."""

@@ -27,6 +27,7 @@ from recgraph.core.invoke import program_in
 from recgraph.ops import Effects, Form, bodies, effects, is_call
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
+from recgraph.speculate.script.assumptions import HOLDS, LARGEST
 from recgraph.speculate.script.contexts import CalledBack, Fork
 
 
@@ -179,13 +180,12 @@ def _is_of_libraries(op: tf.Operation) -> bool:
 
 
 MARK: Final = "recgraph: broken assumption"
-_NONE: Final = -1  # the number of no broken assumption
 
 
 def broken(assertions: Sequence[tf.Tensor]) -> tf.Tensor:
-    """The number of an assumption that is broken, -1 if none is; of several the largest."""
+    """An assertion for several: of those that are broken the first, on which the others may depend."""
     if not assertions:
-        return tf.constant(_NONE)
+        return tf.constant(HOLDS)
     return assertions[0] if len(assertions) == 1 else tf.reduce_max(tf.stack(assertions))
 
 
@@ -198,8 +198,8 @@ def is_guarded(ev: Evaluator) -> bool:
 
 def check(assertions: Sequence[tf.Tensor]) -> tf.Operation:
     """An operation that fails the graph, with its number, where one of these assumptions is broken."""
-    number = broken(assertions)
-    return tf.debugging.Assert(number < 0, [MARK, number], summarize=1)
+    first = broken(assertions)
+    return tf.debugging.Assert(first < 0, [MARK, LARGEST - first], summarize=1)
 
 
 def hold_back(graph: Any, assertions: Sequence[tf.Tensor]) -> None:
@@ -207,7 +207,7 @@ def hold_back(graph: Any, assertions: Sequence[tf.Tensor]) -> None:
 
     Args:
         graph: of a call, or of a branch or a round of a loop in it, whose operations are in the order of the program.
-        assertions: the assumptions that are checked in it, as numbers.
+        assertions: the assumptions that are checked in it.
     """
     operations = graph.get_operations()
     costly = [op for op in operations if is_costly(op)]

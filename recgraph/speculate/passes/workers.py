@@ -16,7 +16,7 @@ from recgraph.ops import bodies, is_call
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
 from recgraph.speculate.passes import ordering
-from recgraph.speculate.script.assumptions import AllCommit
+from recgraph.speculate.script.assumptions import AllCommit, assertion
 
 
 def commit(ev: Evaluator, graph: Any) -> None:
@@ -43,8 +43,8 @@ def commit(ev: Evaluator, graph: Any) -> None:
             before = [op]
             continue
         with graph.as_default(), tf.control_dependencies(None):
-            number = tf.where(has_all, -1, ev.script.number(AllCommit("a step that several workers share")))
-            before = [ordering.check([number])]
+            number = ev.script.number(AllCommit("a step that several workers share"))
+            before = [ordering.check([assertion(has_all, number)])]
 
 
 def _refuse_others(graph: Any, sums: list[tf.Operation]) -> None:

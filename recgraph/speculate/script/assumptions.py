@@ -9,10 +9,20 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar, Final
 
+import tensorflow as tf
+
 from recgraph.speculate.observe.profile import Profile
 
 # The end of a site that stands for all members that are taken at a line: only conversions see their values.
 NOTED: Final = "all"
+# What the graph says where an assumption holds, and where the one with number 0 is broken.
+HOLDS: Final = -1
+LARGEST: Final = tf.int32.max
+
+
+def assertion(condition: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
+    """What the graph says of an assumption, an int32 scalar: of those that are broken the first has the largest."""
+    return tf.where(condition, HOLDS, LARGEST - number)
 
 
 @dataclasses.dataclass(frozen=True)
