@@ -14,7 +14,7 @@ from hypothesis import Phase, given, seed, settings
 from recgraph import testing
 
 # How many random programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=2000` many.
-EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "40"))
+EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "16"))
 
 
 @pytest.mark.parametrize("gradient", ["cache", "recompute"])

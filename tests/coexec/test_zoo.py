@@ -18,6 +18,8 @@ from recgraph.models.zoo import COEXECUTED, EAGER, TERRA, Program
 from tests.speculate import comparing
 
 ALL = {**COEXECUTED, **EAGER}
+# Each program by its steps and in a loop, or, if not all are asked for, in one of both ways.
+LOOPED, STEPPED = (list(ALL)[first :: 1 if comparing.ALL else 2] for first in (0, 0 if comparing.ALL else 1))
 STEPS = 26
 # All steps after so many are co-executed.
 SETTLED = 20
@@ -86,7 +88,7 @@ def eagerly(name: str) -> Taken:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", STEPPED)
 def test_a_program_is_coexecuted_and_does_the_same(name: str) -> None:
     """Losses, variables, Python's numbers and printed text after each step; and soon no step is eager any more."""
     taken = Taken(ALL[name])
@@ -104,7 +106,7 @@ def test_a_program_is_coexecuted_and_does_the_same(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(ALL)[:: 1 if comparing.ALL else 2])
+@pytest.mark.parametrize("name", LOOPED)
 def test_a_loop_over_a_program_does_the_same(name: str) -> None:
     """As iterations of `rg.steps`, in which what is looked at is part of the step."""
     expected, taken = Taken(ALL[name]), Taken(ALL[name])

@@ -141,7 +141,7 @@ def test_random_convolutions_compute_the_same(seed: int, search: str, always: No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1025))
+@pytest.mark.parametrize("seed", range(1000, 1008))
 def test_more_random_convolutions_compute_the_same(seed: int, always: None, tmp_path: Path) -> None:
     assert_random_functions_compute_the_same(seed, "backtracking", tmp_path)
 

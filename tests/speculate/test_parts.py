@@ -85,7 +85,7 @@ def test_functions_that_outlive_a_round_share_its_names() -> None:
 
 
 # How many random programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=1500` many.
-EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "60")) // 6
+EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "30")) // 6
 
 
 @pytest.mark.slow

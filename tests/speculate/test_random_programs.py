@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from tests.speculate import alias_programs, comparing, grammar, random_programs
 
 # How many programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=1500` many.
-EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "60"))
+EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "30"))
 # Where in the sequence of all programs they begin, for runs in pieces.
 SEED = int(os.environ.get("RECGRAPH_TEST_SEED", "1"))
 # At least so many of the programs must run as graphs, and so many of their calls.
