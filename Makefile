@@ -67,8 +67,9 @@ $(VENV)/.installed-%: $(VENV)/.installed
 BOTH := $(addprefix tests/, coexec/test_corpus.py coexec/test_loops.py coexec/test_random_programs.py \
 	core/test_random_trees.py core/test_python_functions.py core/test_labels.py test_native_loader.py)
 TENSORFLOWS := $(BOTH) tests/batch/test_ways.py tests/speculate/test_function.py
-PYTHONS := $(BOTH) tests/cpython \
-	$(filter-out %/test_injection.py %/test_random_programs.py %/test_optimizations.py %/test_zoo.py,$(wildcard tests/speculate/test_*.py))
+# Of speculation's tests, those that take long for what else they show.
+LONGER := $(addprefix %/test_, injection.py random_programs.py optimizations.py zoo.py changes_between_steps.py parts.py ending.py)
+PYTHONS := $(BOTH) tests/cpython $(filter-out $(LONGER),$(wildcard tests/speculate/test_*.py))
 
 .venv-python/.installed: PYTHON_THERE = $(OTHER_PYTHON)
 .venv-python/.installed: TENSORFLOW_THERE = tensorflow>=2.20,<2.22

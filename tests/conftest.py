@@ -32,6 +32,12 @@ settings.register_profile(
 settings.load_profile("recgraph")
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leaves out what takes long."""
+    if item.get_closest_marker("long") and os.environ.get("RECGRAPH_TEST_ALL", "0") == "0":
+        pytest.skip("takes minutes: RECGRAPH_TEST_ALL=1")
+
+
 @pytest.fixture(autouse=True)
 def _seeded(request: pytest.FixtureRequest) -> None:
     """Random numbers start the same in every test: also Python's, from which Keras has its seeds."""

@@ -163,6 +163,7 @@ def test_fit_is_compared_where_histories_are_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_programs_of_the_eager_paper_are_compared_at_each_batch_size(tmp_path: Path) -> None:
     """All four ways have the losses of eager execution, also where chains go on from step to step."""
     options = ["--small", "--batch-sizes", "2,3", "--samples", 4, "--rounds", 1]
@@ -231,6 +232,8 @@ def test_nothing_is_said_of_what_is_hidden_where_the_rounds_differ_by_more_than_
     assert overlap(one) is not None
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_optimisations_of_the_converter_are_measured_one_after_the_other(tmp_path: Path) -> None:
     """Each stage in a process of its own; all take the same steps to the same losses."""
     options = ["--small", "--programs", "tree_rnn", "--rounds", 1, "--warm-up", 5, "--ablation"]

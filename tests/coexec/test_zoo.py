@@ -117,7 +117,7 @@ def test_a_loop_over_a_program_does_the_same(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TERRA)
+@pytest.mark.parametrize("name", list(TERRA)[:: 1 if comparing.ALL else 2])
 def test_tf_function_is_wrong_about_five_of_the_ten(name: str) -> None:
     """Those of table 1 of the paper, and why; the others are the same as eagerly."""
     epoch = programs.epoch_of(name, TERRA[name].small_batch, True, None)

@@ -31,10 +31,7 @@ OPTIONS = [
     *("--timeout", "15", "--start-timeout", "60"),
 ]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not os.environ.get("RECGRAPH_TEST_ALL"), reason="takes minutes: RECGRAPH_TEST_ALL=1"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ def example(load: Callable[[str], Any]) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_it_thinks_as_long_as_it_takes(example: Any) -> None:
     found = example.main()
     assert found["accuracy"].mean() > 0.95

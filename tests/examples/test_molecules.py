@@ -17,6 +17,7 @@ def example(load: Callable[[str], Any]) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_it_learns_the_kind_and_makes_new_ones(example: Any) -> None:
     found = example.main(steps=400, count=300)
     counts = {way: [len(each) for each in made.values()] for way, made in found.items()}

@@ -32,6 +32,7 @@ def bracketed(example: Any, rather: np.ndarray, numbers: list[int], operators: l
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_it_finds_precedence_from_answers_and_goes_on_to_longer_expressions(example: Any) -> None:
     keras.utils.set_random_seed(1)
     model = example.Parser()
