@@ -20,8 +20,8 @@ demo: $(VENV)/.installed
 
 test: lint $(VENV)/.installed-docs $(if $(OTHER_PYTHON),.venv-python/.installed) $(if $(OTHER_TENSORFLOW),.venv-tensorflow/.installed)
 	$(BIN)/python -m pytest -n 2
-	$(if $(OTHER_PYTHON),.venv-python/bin/python -m pytest -n 2 -m "not slow" $(PYTHONS))
-	$(if $(OTHER_TENSORFLOW),.venv-tensorflow/bin/python -m pytest -n 2 -m "not slow" $(TENSORFLOWS))
+	$(if $(OTHER_PYTHON),RECGRAPH_TEST_EVERY=2 .venv-python/bin/python -m pytest -n 2 -m "not slow" $(PYTHONS))
+	$(if $(OTHER_TENSORFLOW),RECGRAPH_TEST_EVERY=2 .venv-tensorflow/bin/python -m pytest -n 2 -m "not slow" $(TENSORFLOWS))
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check $(wildcard $(CHECKED))

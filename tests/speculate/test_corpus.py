@@ -31,7 +31,7 @@ def line_of(where: str) -> str:
     return linecache.getline(file, int(line)).strip() if file else ""
 
 
-@pytest.mark.parametrize("name", corpus.PROGRAMS)
+@pytest.mark.parametrize("name", corpus.sample())
 def test_program(name: str, refused: list[Inconvertible]) -> None:
     """Fifteen calls give the same; the last is one graph and no line of the program, or the reason is the expected."""
     program = corpus.PROGRAMS[name]
