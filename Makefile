@@ -67,7 +67,7 @@ $(VENV)/.installed-%: $(VENV)/.installed
 BOTH := $(addprefix tests/, coexec/test_corpus.py coexec/test_loops.py coexec/test_random_programs.py \
 	core/test_random_trees.py core/test_python_functions.py core/test_labels.py test_native_loader.py)
 TENSORFLOWS := $(BOTH) tests/batch/test_ways.py tests/speculate/test_function.py
-# Of speculation's tests, those that take long for what else they show.
+# Tests of speculation that take long and depend little on the interpreter.
 LONGER := $(addprefix %/test_, injection.py random_programs.py optimizations.py zoo.py changes_between_steps.py parts.py ending.py)
 PYTHONS := $(BOTH) tests/cpython $(filter-out $(LONGER),$(wildcard tests/speculate/test_*.py))
 

@@ -130,7 +130,7 @@ def may_draw(function: types.FunctionType, is_known: bool) -> bool:
         is_known: whether its library reaches them by the names of their modules alone.
     """
     code, names = function.__code__, set(function.__code__.co_names) - _PASSIVE
-    if function.__globals__ is globals():
+    if function.__globals__ is globals():  # ours, which asks where the generators are
         return False
     if not is_known and not names.isdisjoint(_DRAWING):
         return True
