@@ -10,12 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from recgraph.speculate import Speculated
 from recgraph.speculate.evaluate import expressions as on_expressions
 from recgraph.speculate.machine.evaluator import RULES
+from recgraph.speculate.run import conversion
+from recgraph.speculate.run.generality import Generality
 
 _SIZES = (4, 8, 16)
 
@@ -77,6 +80,53 @@ def test_a_graph_for_each_step_of_the_lattice() -> None:
         assert step(tf.ones(shape)).shape == shape[:1]
         sizes.append(step.calls["graph"] - before["graph"])
     assert sizes == [0, 0, 0, 1, 0, 1, 0, 1, 0, 1, 1, 1, 1]
+
+
+def _tries(step: Speculated, calls: list[tf.Tensor], monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each attempt at a graph, whether shapes were exact in it."""
+    tried: list[bool] = []
+    convert = conversion._convert
+
+    def count(function: Any, parameters: Any, settings: Any, generality: Generality) -> Any:
+        tried.append(generality.has_exact_shapes)
+        return convert(function, parameters, settings, generality)
+
+    monkeypatch.setattr(conversion, "_convert", count)
+    for x in calls:
+        np.testing.assert_array_equal(step(x), step.function(x))
+    return tried
+
+
+def _rows(x: tf.Tensor) -> tf.Tensor:
+    return tf.add_n(tf.unstack(x))
+
+
+def test_a_conversion_begins_with_what_worked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be converted with open shapes is not tried so each time, but now and then."""
+    step = Speculated(_rows)
+    calls = [tf.ones((n // 2, 2)) for n in range(4, 40)]
+    tried = _tries(step, calls, monkeypatch)
+    assert tried[:8] == [False, *[True] * 5, False, True], tried
+    assert step.calls["graph"] > 0
+
+
+def test_what_worked_does_not_stay_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where exact shapes were needed for a while, graphs hold for all shapes again."""
+    exact = [True]
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        return _rows(x) if exact[0] else x * 2.0
+
+    speculated = Speculated(step)
+    calls = [tf.ones((n, 2)) for n in (2, 3, 4, 5, 6)]
+    assert any(_tries(speculated, calls, monkeypatch))
+    exact[0] = False
+    for n in range(2, 40):
+        np.testing.assert_array_equal(speculated(tf.ones((n, 2))), step(tf.ones((n, 2))))
+    before = speculated.calls["graph"]
+    for n in range(40, 60):
+        speculated(tf.ones((n, 2)))
+    assert speculated.calls["graph"] == before + 20, speculated.explain()
 
 
 def _written(step: Callable[..., Any], v: tf.Variable) -> bytes:

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Hashable, Iterator
 from typing import Any, Final
 
+import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
@@ -43,8 +44,8 @@ class Seen:
     Attributes:
         types: of the values.
         constant: the one value it had, compared by value for plain data and by identity else, or `VARIES`.
-        shape: of tensors, what all shapes have in common.
-        shapes: of tensors, the first shapes, one more than few; None where it stands for many values in one call.
+        shape: of tensors, and of arrays that become some, what all shapes have in common.
+        shapes: the first shapes, one more than few; None where it stands for many values in one call.
         dtypes: of tensors, by name.
         count: how many calls have reached it.
         parts: of ragged and sparse tensors, their tensors.
@@ -74,9 +75,8 @@ class Seen:
             self.constant = VARIES
         self.types.add(type(value))
         if is_a(value, tf_private.EagerTensor):
-            self.shape = value.shape if self.shape is None else common_shape(self.shape, value.shape)
             self.dtypes.add(value.dtype.name)
-            self.add_shape(value)
+            self.add_shape(value.shape)
         elif is_a(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
             components = _components(value)
             self.parts += [Seen() for _ in components[len(self.parts) :]]
@@ -85,10 +85,15 @@ class Seen:
         self.count += 1
         self.last = value if is_plain(value) else None
 
-    def add_shape(self, tensor: Any) -> None:
-        """Takes note of one more shape alone."""
+    def add_shape(self, shape: tf.TensorShape) -> None:
+        """Takes note of the shape of one more value."""
+        self.shape = shape if self.shape is None else common_shape(self.shape, shape)
+        self.count_shape(shape)
+
+    def count_shape(self, shape: tf.TensorShape) -> None:
+        """Takes note of one more shape among the first few alone."""
         if self.shapes is not None and len(self.shapes) <= FEW_SHAPES:
-            self.shapes.add(tensor._shape_tuple())
+            self.shapes.add(tuple(shape))
 
     @property
     def varies(self) -> bool:
@@ -212,6 +217,8 @@ class Profile:
         """Takes note of a value that was found while converting; `keeps_shapes` where there is one in a call."""
         row = self._seen.setdefault(site, [Seen()])
         row[0].add(value)
+        if is_a(value, np.ndarray):
+            row[0].add_shape(tf.TensorShape(value.shape))
         if not keeps_shapes:
             row[0].shapes = None
         return row[0]

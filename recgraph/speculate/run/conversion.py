@@ -21,12 +21,13 @@ from recgraph.speculate.library import builtins, frameworks, iteration, standard
 from recgraph.speculate.machine.evaluator import ALL, ConversionSettings, Evaluator, Optimizations
 from recgraph.speculate.observe import module_state
 from recgraph.speculate.observe.profile import GeneralProfile, Profile, fits, same
-from recgraph.speculate.observe.reasons import PASSING, Again, Feature, Inconvertible, Raised
+from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, names_of_parameters, syntax_of
 from recgraph.speculate.passes import connections, ordering, workers
 from recgraph.speculate.passes.connections import by_dependencies
 from recgraph.speculate.passes.randomness import RandomGraph
 from recgraph.speculate.passes.rewrites import choose_kernels, merge_reads, stack_products
+from recgraph.speculate.run.generality import GENERALITIES, Experience, Generality
 from recgraph.speculate.run.rendering import Renderer
 from recgraph.speculate.run.turns import Turns
 from recgraph.speculate.script.assumptions import Assumption, Presence, SameConstant, SameDecision, SameObject
@@ -217,6 +218,7 @@ def convert(
     optimizations: Optimizations = ALL,
     keeps_shapes: bool = False,
     knows_code: bool = False,
+    experience: Experience | None = None,
 ) -> Converted:
     """Converts a call; where numbers that vary cannot be inputs, for those of this call.
 
@@ -228,81 +230,62 @@ def convert(
         optimizations: what is done beyond the general rules.
         keeps_shapes: whether a tensor that has had few shapes is assumed to have the one of this call.
         knows_code: whether only calls come that have the function's code; the graph does not hold the function then.
+        experience: what earlier conversions of the function have found out.
 
     Raises:
         Inconvertible: it has to run eagerly.
     """
+    experience = experience or Experience()
     if not optimizations.specialisation:
         for general in (GeneralProfile(profile), GeneralProfile(profile, keeps_shapes=True)):
             with contextlib.suppress(Exception):  # an operation may need to know more: then it is assumed
                 settings = ConversionSettings(general, optimizations, knows_code=knows_code)
-                return _until_sure(function, parameters, settings)
-    first: Inconvertible | None = None
+                return _until_sure(function, parameters, settings, GENERALITIES[0])[0]
     settings = ConversionSettings(profile, optimizations, keeps_shapes, knows_code)
-    for way in _WAYS:
-        if first is not None and not _may_help(way, first, profile):
+    likely = experience.likely()
+    if likely is not None:
+        with contextlib.suppress(RecursionError, Raised, Inconvertible):
+            return _until_sure(function, parameters, settings, likely)[0]
+    first: Inconvertible | None = None
+    for generality in GENERALITIES:
+        if first is not None and not generality.may_help(first, profile):
             continue
         try:
-            return _until_sure(function, parameters, settings, way)
+            converted, needed = _until_sure(function, parameters, settings, generality)
         except RecursionError as error:
             raise Inconvertible(Feature.RECURSION, "its calls go deeper than Python's stack has room for") from error
         except Raised as raised:
             first = first or raised.as_refusal()
         except Inconvertible as reason:
             first = first or reason
+        else:
+            experience.worked(needed)
+            return converted
     assert first is not None
     raise first
 
 
-@dataclasses.dataclass(frozen=True)
-class _Way:
-    """How a call is converted.
-
-    Attributes:
-        keys_may_vary: whether items may be set under keys that vary.
-        has_exact_shapes: whether shapes that vary are constants.
-        is_specialised: whether numbers that vary are, too.
-    """
-
-    keys_may_vary: bool = False
-    has_exact_shapes: bool = False
-    is_specialised: bool = False
-
-
-# One after the other, until one works.
-_WAYS: Final = (_Way(keys_may_vary=True), _Way(), _Way(has_exact_shapes=True), _Way(is_specialised=True))
-
-
-def _may_help(way: _Way, reason: Inconvertible, profile: Profile) -> bool:
-    """Whether what could not be converted may be converted in another way: an open dimension makes libraries raise."""
-    if way.has_exact_shapes:
-        return profile.has_open_shapes and (reason.feature is Feature.RAISES or reason.feature not in PASSING)
-    return profile.has_variants and reason.feature not in PASSING
-
-
 def _until_sure(
-    function: Any,
-    parameters: tuple[Any, ...],
-    settings: ConversionSettings,
-    way: _Way = _WAYS[0],
-) -> Converted:
-    """Converts, again where it turns out that ways have to be assumed on which gradients depend."""
-    paths: set[Any] = set()
+    function: Any, parameters: tuple[Any, ...], settings: ConversionSettings, generality: Generality
+) -> tuple[Converted, Generality]:
+    """Converts, again where it turns out that ways have to be assumed on which gradients depend; with these ways."""
     while True:
         try:
-            return _convert(function, parameters, dataclasses.replace(settings, paths=set(paths)), way)
+            return _convert(function, parameters, settings, generality), generality
         except Again as again:
-            paths |= again.places
+            generality = dataclasses.replace(generality, paths=generality.paths | again.places)
 
 
-def _convert(function: Any, parameters: tuple[Any, ...], settings: ConversionSettings, way: _Way) -> Converted:
+def _convert(
+    function: Any, parameters: tuple[Any, ...], settings: ConversionSettings, generality: Generality
+) -> Converted:
     syntax = syntax_of(function)
     script = Script(len(parameters))
     graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")
-    ev = Conversion(script, graph, settings)
-    ev.heap.keeps_shapes, ev.heap.has_exact_shapes = settings.keeps_shapes, way.has_exact_shapes
-    ev.heap.is_specialised, ev.heap.keys_may_vary = way.is_specialised, way.keys_may_vary
-    ev.heap.merges_tensors = ALIASES in settings.paths
+    ev = Conversion(script, graph, dataclasses.replace(settings, paths=set(generality.paths)))
+    ev.heap.keeps_shapes, ev.heap.has_exact_shapes = settings.keeps_shapes, generality.has_exact_shapes
+    ev.heap.is_specialised, ev.heap.keys_may_vary = generality.is_specialised, generality.keys_may_vary
+    ev.heap.merges_tensors = ALIASES in generality.paths
     with tf_private.kept_variable_scope(), _new_variables(ev), graph.as_default(), (
         tf_private.AutomaticControlDependencies()
     ) as control, _new_variables(ev):  # fmt: skip

@@ -25,6 +25,7 @@ from recgraph.speculate.observe.reasons import PASSING, Feature, Inconvertible
 from recgraph.speculate.observe.syntax import binder, names_of_parameters, syntax_of
 from recgraph.speculate.run.conversion import convert
 from recgraph.speculate.run.explaining import remark_on_break, remark_on_refusal, remarks_of_profile
+from recgraph.speculate.run.generality import Experience
 from recgraph.speculate.run.graphs import Broken, CachedGraph, Graphs
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.assumptions import AllCommit, Assumption, FittingShape, NoException, SameShape
@@ -109,6 +110,7 @@ class SpeculatedCalls:
         self._counts: collections.Counter[str] = collections.Counter()
         self._shapes: collections.Counter[Any] = collections.Counter()
         self._attempts = 0
+        self._experience = Experience()
         self._conversions, self._seconds = 0, 0.0
         self._observer = Observer(self.profile)
         self._cache = Graphs()
@@ -263,7 +265,7 @@ class SpeculatedCalls:
         try:
             keeps_shapes = others < MAX_OF_SHAPES
             settings = self.profile, self.optimizations, keeps_shapes, self.has_one_code
-            graph = CachedGraph(convert(call.inner, call.parameters, *settings))
+            graph = CachedGraph(convert(call.inner, call.parameters, *settings, self._experience))
         except Inconvertible as reason:
             self._attempts += 1
             self._refused(reason, is_passing=reason.feature in PASSING and self._attempts < MAX_ATTEMPTS)

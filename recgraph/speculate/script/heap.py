@@ -29,7 +29,7 @@ from recgraph import tf_private
 from recgraph.speculate.observe import keras_state, known, module_state
 from recgraph.speculate.observe.keras_state import Losses
 from recgraph.speculate.observe.known import answers_itself, has_attributes
-from recgraph.speculate.observe.profile import VARIES, Profile, Seen, common_shape, is_plain
+from recgraph.speculate.observe.profile import OCCURRENCES, VARIES, Profile, Seen, common_shape, is_plain
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.script.assumptions import (
     NOTED,
@@ -136,6 +136,7 @@ class Heap:
         self.originals: dict[int, tuple[Any, Any]] = {}
         self.set_calls: dict[int, list[tuple[str, list[Any]]]] = {}
         self.merges_tensors = False
+        self._arrays: collections.Counter[Any] = collections.Counter()
         self.losses = Losses()
         self._reads_settings = False
         self.sealed: dict[int, Any] = {}
@@ -326,7 +327,7 @@ class Heap:
         assume(FittingShape, f"len({parts}) == {len(components)}")
         pairs = list(zip(components, [*seen.parts, *(Seen() for _ in components)], strict=False))
         for component, known_shapes in pairs:
-            known_shapes.add_shape(component)
+            known_shapes.count_shape(component.shape)
         tensors = []
         for i, (component, known_shapes) in enumerate(pairs):
             if not seen.has_few_shapes:  # of one part: then those of no part are constants, so that one graph has all
@@ -336,15 +337,8 @@ class Heap:
             return _packed(value, tensors)
 
     def _tensor(self, value: Any, name: str, seen: Seen, assume: Any) -> tf.Tensor:
-        seen.add_shape(value)
-        shape: Any = value.shape if seen.shape is None else common_shape(seen.shape, value.shape)
-        kind: type[Assumption] = FittingShape
-        if self.is_specialised or self.has_exact_shapes:  # a graph for each shape
-            kind, shape = FittingShape if shape.is_fully_defined() else SameShape, value.shape
-        elif self.keeps_shapes and seen.has_few_shapes:
-            shape = value.shape
-        elif shape.rank is None:  # a graph for each rank
-            kind, shape = SameType, tf.TensorShape([None] * value.shape.rank)
+        seen.count_shape(value.shape)
+        kind, shape = self._shape(value.shape, seen)
         if self.merges_tensors and (before := self._input_with(value)) is not None:
             assume(OneObject, f"{name} is {before.name}")
             return before.tensor
@@ -357,6 +351,17 @@ class Heap:
             own = self._tensor(mask, self.script.read(f"{name}.{tf_private.KERAS_MASK}"), Seen(), assume)
             tf_private.set_keras_mask(made.tensor, own)
         return made.tensor
+
+    def _shape(self, actual: tf.TensorShape, seen: Seen) -> tuple[type[Assumption], tf.TensorShape]:
+        """What is assumed of the shape of a tensor or an array that is read, and the shape of its placeholder."""
+        shape = actual if seen.shape is None else common_shape(seen.shape, actual)
+        if self.is_specialised or self.has_exact_shapes:  # a graph for each shape
+            return FittingShape if shape.is_fully_defined() else SameShape, actual
+        if self.keeps_shapes and seen.has_few_shapes:
+            return FittingShape, actual
+        if shape.rank is None:  # a graph for each rank
+            return SameType, tf.TensorShape([None] * actual.rank)
+        return FittingShape, shape
 
     def _input_with(self, value: Any) -> Input | None:
         """The input for a tensor that has been read already."""
@@ -397,8 +402,28 @@ class Heap:
         """The placeholder for a value that the script gives to the graph."""
         return self._fed(name, spec).tensor
 
+    def array(self, name: str, array: np.ndarray, dtype: Any, site: tuple[Any, ...], where: str) -> tf.Tensor:
+        """The placeholder for an array of NumPy's that the script gives to the graph.
+
+        Args:
+            name: the script's.
+            array: that of this call.
+            dtype: of the tensor.
+            site: where it becomes one; more than one may there, in one call.
+            where: the user's line.
+        """
+        if (key := _key_of(name, dtype)) in self._feeds:
+            return self._feeds[key].tensor
+        self._arrays[site] += 1
+        place = (*site, min(self._arrays[site], OCCURRENCES), NOTED)
+        kind, shape = self._shape(tf.TensorShape(array.shape), self.profile.note(place, array, keeps_shapes=True))
+        condition = f"{name}.shape == {array.shape}" if shape.is_fully_defined() else f"fits({name}.shape, {(*shape,)})"
+        self.script.assume(f"{name}.dtype == {self.script.constant(array.dtype)}", SameType("dtype of an array", where))
+        self.script.assume(condition, kind("an array", where, (place, 0)))
+        return self.fed(name, tf.TensorSpec(shape, dtype))
+
     def _fed(self, name: str, spec: tf.TensorSpec) -> Input:
-        key = f"{name}:{spec.dtype.name}"
+        key = _key_of(name, spec.dtype)
         if key not in self._feeds:
             with self.graph.as_default(), tf.control_dependencies(None):
                 self._feeds[key] = Input(tf_private.placeholder(spec), name)
@@ -615,6 +640,11 @@ class Heap:
                 opened.pop(slot[2], None)
             else:
                 opened[slot[2]] = value
+
+
+def _key_of(name: str, dtype: Any) -> str:
+    """What an input is kept under."""
+    return f"{name}:{tf.as_dtype(dtype).name}"
 
 
 def memory_of(array: np.ndarray) -> np.ndarray:

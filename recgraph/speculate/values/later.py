@@ -516,11 +516,9 @@ class Later(Kind):
         if value.late:
             raise ev.refuse(Feature.LATE_VALUE, "the graph needs a value that is known only after the graph has run")
         if isinstance(example, np.ndarray | np.generic):
-            array, same = np.asarray(example), ev.noted(SameType, "dtype and rank of an array")
-            ev.script.assume(f"{value.name}.dtype == {ev.script.constant(array.dtype)}", same)
-            ev.script.assume(f"{value.name}.shape == {array.shape}", same)
+            array, site = np.asarray(example), site_of(ev.frame.syntax, ev.here, "array")
             becomes = dtype if dtype is not None and arrays.converts(array.dtype, dtype) else array.dtype
-            return ev.heap.fed(value.name, tf.TensorSpec(array.shape, becomes))
+            return ev.heap.array(value.name, array, becomes, site, ev.where())
         kind = type(example)
         if kind not in _NATURAL:
             raise ev.refuse(Feature.VALUE, f"a {kind.__name__} varies from call to call")
@@ -547,8 +545,14 @@ class Later(Kind):
             return Method(owner, name)
         value = getattr(owner.example, name, None)
         if isinstance(owner.example, np.ndarray) and name in ("shape", "ndim", "dtype", "size"):
-            ev.tensor(owner)  # assumes dtype and shape
-            return value
+            shape = ev.tensor(owner).shape  # assumes the dtype, and the dimensions that have not varied
+            if shape.is_fully_defined() or name in ("ndim", "dtype"):
+                return value
+            if name == "shape":
+                sizes = ev.in_script(getattr, [owner, name])
+                return tuple(
+                    ev.in_script(stand_ins.get_item, [sizes, i]) if n is None else n for i, n in enumerate(shape)
+                )
         return Method(owner, name) if callable(value) else ev.in_script(getattr, [owner, name])
 
     def has(self, name: str) -> bool:

@@ -1,0 +1,65 @@
+"""How general a graph is to be, from the most general to the least, and where the next conversion begins to try."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+from recgraph.speculate.observe.profile import Profile
+from recgraph.speculate.observe.reasons import PASSING, Feature, Inconvertible
+
+
+@dataclasses.dataclass(frozen=True)
+class Generality:
+    """For what calls a graph is to hold.
+
+    Attributes:
+        keys_may_vary: whether items may be set under keys that vary.
+        has_exact_shapes: whether shapes that vary are constants.
+        is_specialised: whether numbers that vary are, too.
+        paths: where a tensor decides and a way is assumed, as in `Evaluator.paths`.
+    """
+
+    keys_may_vary: bool = False
+    has_exact_shapes: bool = False
+    is_specialised: bool = False
+    paths: frozenset[Any] = frozenset()
+
+    def may_help(self, reason: Inconvertible, profile: Profile) -> bool:
+        """Whether what was refused before may be converted so: an open dimension makes libraries raise."""
+        if self.has_exact_shapes:
+            return profile.has_open_shapes and (reason.feature is Feature.RAISES or reason.feature not in PASSING)
+        return profile.has_variants and reason.feature not in PASSING
+
+
+# One after the other, until one works.
+GENERALITIES: Final = (
+    Generality(keys_may_vary=True),
+    Generality(),
+    Generality(has_exact_shapes=True),
+    Generality(is_specialised=True),
+)
+
+
+class Experience:
+    """Which generality has worked for the calls of a function.
+
+    What has failed is likely to fail again, and takes as long as what works. So the next four conversions after one
+    that went through failures begin with what worked then; the fifth tries all again; then eight begin so, and so on.
+    """
+
+    def __init__(self) -> None:
+        self._worked: Generality | None = None
+        self._left, self._next = 0, 4
+
+    def likely(self) -> Generality | None:
+        """What is tried before all others; None if nothing is."""
+        if not self._left:
+            return None
+        self._left -= 1
+        return self._worked
+
+    def worked(self, generality: Generality) -> None:
+        """What a conversion has come to that tried all from the most general on."""
+        if generality != GENERALITIES[0]:
+            self._worked, self._left, self._next = generality, self._next, 2 * self._next
