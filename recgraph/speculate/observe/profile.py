@@ -77,6 +77,8 @@ class Seen:
         if is_a(value, tf_private.EagerTensor):
             self.dtypes.add(value.dtype.name)
             self.add_shape(value.shape)
+        elif type(value) is np.ndarray:
+            self.add_shape(tf.TensorShape(value.shape))
         elif is_a(value, tf.RaggedTensor | tf.SparseTensor | tf.IndexedSlices):
             components = _components(value)
             self.parts += [Seen() for _ in components[len(self.parts) :]]
@@ -217,11 +219,37 @@ class Profile:
         """Takes note of a value that was found while converting; `keeps_shapes` where there is one in a call."""
         row = self._seen.setdefault(site, [Seen()])
         row[0].add(value)
-        if is_a(value, np.ndarray):
-            row[0].add_shape(tf.TensorShape(value.shape))
         if not keeps_shapes:
             row[0].shapes = None
         return row[0]
+
+    def note_array(self, site: Hashable, array: np.ndarray, seen_at: Hashable, varying: frozenset[int]) -> Seen:
+        """Takes note of an array that was found while converting.
+
+        Args:
+            site: where it becomes a tensor.
+            array: that of this call.
+            seen_at: where eager calls may have seen it.
+            varying: of one that they have not seen, sizes that are likely to vary.
+        """
+        if site not in self._seen:
+            first = self._shapes_at(seen_at)
+            if first.shape is None and varying.intersection(array.shape) - {1}:
+                first.shape = tf.TensorShape([None if n in varying and n != 1 else n for n in array.shape])
+                first.shapes = None
+            self._seen[site] = [first]
+        self._seen[site][0].add(array)
+        return self._seen[site][0]
+
+    def _shapes_at(self, site: Hashable) -> Seen:
+        """The shapes alone of all occurrences of a site."""
+        found = Seen()
+        for seen in self._seen.get(site, []):
+            if seen.shape is not None:
+                found.shape = seen.shape if found.shape is None else common_shape(found.shape, seen.shape)
+                if found.shapes is not None:
+                    found.shapes = None if seen.shapes is None else found.shapes | seen.shapes
+        return found
 
     def share_shapes(self, site: Hashable, other: Hashable) -> None:
         """What assumptions about another site are about has the shapes of this one."""
@@ -287,6 +315,10 @@ class GeneralProfile(Profile):
     def note(self, site: Hashable, value: Any, keeps_shapes: bool = False) -> Seen:
         """See `Profile`."""
         return self._general(super().note(site, value, keeps_shapes))
+
+    def note_array(self, site: Hashable, array: np.ndarray, seen_at: Hashable, varying: frozenset[int]) -> Seen:
+        """See `Profile`."""
+        return self._general(super().note_array(site, array, seen_at, varying))
 
     def _general(self, seen: Seen) -> Seen:
         shape = seen.shape

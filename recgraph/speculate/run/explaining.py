@@ -72,8 +72,8 @@ def described(seen: Seen) -> str:
     """The values of one occurrence in a few words."""
     names = " or ".join(sorted(kind.__name__ for kind in seen.types)) or "nothing"
     if seen.shape is not None:
-        dtypes = " or ".join(sorted(seen.dtypes))
-        return f"{dtypes} tensor of shape {'?' if seen.shape.rank is None else _shape(seen.shape)}"
+        what = f"{' or '.join(sorted(seen.dtypes))} tensor" if seen.dtypes else names
+        return f"{what} of shape {'?' if seen.shape.rank is None else _shape(seen.shape)}"
     if seen.constant is VARIES:
         is_data = seen.count > 1 and seen.types & set(_DATA)
         return f"{names}, varies" if is_data else names

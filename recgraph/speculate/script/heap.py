@@ -85,13 +85,15 @@ class Input:
     Attributes:
         tensor: the placeholder.
         name: of the value in the script.
-        example: the tensor that is fed in the call that is converted; None where a number is.
+        example: the tensor that is fed in the call that is converted; None where an array or a number is.
+        shape: of the tensor or array that is fed in that call; None where a number is.
         is_told: whether the program tells it apart from others: a tape is asked about it.
     """
 
     tensor: tf.Tensor
     name: str
     example: Any = None
+    shape: tuple[int, ...] | None = None
     is_told: bool = False
 
 
@@ -225,7 +227,7 @@ class Heap:
             return self._object(value, name, assume)
         assume(SameType, f"type({name}) is {self.script.constant(type(value))}")
         if isinstance(value, np.ndarray):
-            return Residual(name, fixed(value))
+            return Residual(name, fixed(value), site=site and site[0])
         if isinstance(value, np.generic):
             return Residual(name, value)
         if isinstance(value, _VALUES) and not known.is_users_type(type(value)):
@@ -346,7 +348,7 @@ class Heap:
         assume(SameType, self.script.is_eager(name, dtype))  # a more general shape would not help where this breaks
         assume(kind, self.script.has_shape(name, dims))
         made = self._fed(name, tf.TensorSpec(shape, value.dtype))
-        made.example = value
+        made.example, made.shape = value, tuple(value.shape)
         if (mask := tf_private.keras_mask(value)) is not None:  # which Keras keeps with a tensor, for the next layer
             own = self._tensor(mask, self.script.read(f"{name}.{tf_private.KERAS_MASK}"), Seen(), assume)
             tf_private.set_keras_mask(made.tensor, own)
@@ -402,25 +404,29 @@ class Heap:
         """The placeholder for a value that the script gives to the graph."""
         return self._fed(name, spec).tensor
 
-    def array(self, name: str, array: np.ndarray, dtype: Any, site: tuple[Any, ...], where: str) -> tf.Tensor:
+    def array(self, value: Residual, array: np.ndarray, dtype: Any, site: tuple[Any, ...], where: str) -> tf.Tensor:
         """The placeholder for an array of NumPy's that the script gives to the graph.
 
         Args:
-            name: the script's.
+            value: the script's.
             array: that of this call.
             dtype: of the tensor.
             site: where it becomes one; more than one may there, in one call.
             where: the user's line.
         """
+        name = value.name
         if (key := _key_of(name, dtype)) in self._feeds:
             return self._feeds[key].tensor
         self._arrays[site] += 1
         place = (*site, min(self._arrays[site], OCCURRENCES), NOTED)
-        kind, shape = self._shape(tf.TensorShape(array.shape), self.profile.note(place, array, keeps_shapes=True))
+        seen = self.profile.note_array(place, array, value.site, value.sizes)
+        kind, shape = self._shape(tf.TensorShape(array.shape), seen)
         condition = f"{name}.shape == {array.shape}" if shape.is_fully_defined() else f"fits({name}.shape, {(*shape,)})"
         self.script.assume(f"{name}.dtype == {self.script.constant(array.dtype)}", SameType("dtype of an array", where))
         self.script.assume(condition, kind("an array", where, (place, 0)))
-        return self.fed(name, tf.TensorSpec(shape, dtype))
+        made = self._fed(name, tf.TensorSpec(shape, dtype))
+        made.shape = array.shape
+        return made.tensor
 
     def _fed(self, name: str, spec: tf.TensorSpec) -> Input:
         key = _key_of(name, spec.dtype)

@@ -78,6 +78,8 @@ class Residual(StandIn):
         limit: what an integer that comes out of the graph does not exceed in absolute value, if that is known.
         is_array: whether it is NumPy's: what `.numpy()` gives of the tensor, which has its dtype and shape.
         samples: of one that is computed after the graph, what it may be; empty where that is not known.
+        site: of an array that the script has, where the profile has seen it.
+        sizes: of a value that the script has, the integers that vary of which it was computed.
     """
 
     name: str
@@ -87,8 +89,12 @@ class Residual(StandIn):
     limit: int | None = None
     is_array: bool = False
     samples: tuple[Any, ...] = ()
+    site: Any = None
+    sizes: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
+        if type(self.example) is int:
+            self.sizes = frozenset({self.example})
         # A tape does not see what Python computes.
         tensor = self.tensor
         if tensor is None or not (tensor.dtype.is_floating or tensor.dtype.is_complex):

@@ -50,7 +50,7 @@ from recgraph.speculate.script.stand_ins import (
     is_unknown,
     mapped,
 )
-from recgraph.speculate.values import arithmetic, arrays, iterators, objects, texts
+from recgraph.speculate.values import arithmetic, arrays, iterators, objects, sizes, texts
 from recgraph.speculate.values.arrays import CHANGING, METHODS_ON_COPIES
 from recgraph.speculate.values.objects import METHODS
 from recgraph.speculate.values.texts import TEXTS, TO_TEXT, gives_text, makes_text
@@ -80,7 +80,12 @@ def in_script(
     has_early = any(arrays.is_early(a) or isinstance(a, np.ndarray) for a in everything)
     if has_early and arrays.may_change(function, arguments, named):
         raise ev.refuse(Feature.ARRAY, "the call may modify an array that existed before the graph ran")
-    if symbolic or any(a.late for a in residuals):
+    is_late = symbolic or any(a.late for a in residuals)
+    if is_late and changes_nothing(function, arguments, named):
+        early = sizes.before(ev, arguments, named)
+        if early is not None:
+            return in_script(ev, function, *early)
+    if is_late:
         ev.need_sequence("a value that is known only after the graph")
         found, is_pure = results(function, arguments, named), changes_nothing(function, arguments, named)
         is_pure = is_pure and not _were_changed(ev, residuals)
@@ -103,7 +108,8 @@ def in_script(
         raise _raised_in_script(ev, f"{call}({code})", error) from error
     kind = Presence if ev.inside(Catching) else NoException
     ev.script.compute(name, f"{call}({code})", kind(f"{getattr(function, '__name__', function)}", ev.where()))
-    return Residual(name, example)
+    sizes_used = frozenset[int]().union(*(a.sizes for a in residuals))
+    return Residual(name, example, site=site_of(ev.frame.syntax, ev.here), sizes=sizes_used)
 
 
 def _were_changed(ev: Evaluator, values: Sequence[Residual]) -> bool:
@@ -518,7 +524,7 @@ class Later(Kind):
         if isinstance(example, np.ndarray | np.generic):
             array, site = np.asarray(example), site_of(ev.frame.syntax, ev.here, "array")
             becomes = dtype if dtype is not None and arrays.converts(array.dtype, dtype) else array.dtype
-            return ev.heap.array(value.name, array, becomes, site, ev.where())
+            return ev.heap.array(value, array, becomes, site, ev.where())
         kind = type(example)
         if kind not in _NATURAL:
             raise ev.refuse(Feature.VALUE, f"a {kind.__name__} varies from call to call")

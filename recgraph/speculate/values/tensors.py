@@ -29,7 +29,7 @@ from recgraph.speculate.script.stand_ins import (
     is_tensor_like,
     read_variable,
 )
-from recgraph.speculate.values import arrays, building, lists, texts
+from recgraph.speculate.values import arrays, building, lists, sizes, texts
 from recgraph.speculate.values.containers import Known
 from recgraph.speculate.values.later import Method
 
@@ -48,9 +48,8 @@ def _dim(ev: Evaluator, tensor: tf.Tensor, index: int, size: int | None) -> int 
     if size is not None:
         return size
     fed = ev.heap.input_of(tensor)
-    if fed is None:
-        return Residual("", tensor=tf.shape(tensor, tf.int64)[index], late=True, limit=1 << 40)
-    return Residual(ev.script.read(f"{fed.name}.shape[{index}]"), fed.example.shape[index])
+    before = None if fed is None else sizes.of_input(ev, fed, index)
+    return before or Residual("", tensor=tf.shape(tensor, tf.int64)[index], late=True, limit=1 << 40)
 
 
 class Shape(Kind):
