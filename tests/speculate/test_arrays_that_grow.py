@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -131,3 +132,94 @@ def test_gradients_of_open_sizes() -> None:
         v.assign(tf.ones([6, 2]))
         found.append([called(_DATA[:n], np.linspace(0, 1, n, dtype=np.float32)) for n in _SIZES])
     tf.nest.map_structure(lambda one, other: np.testing.assert_allclose(one, other, 1e-5, 1e-6), *found)
+
+
+# What is done to a tensor of shape [n, m, 4], of which n and m vary, before its sizes are asked for.
+_SHAPED: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "slice": lambda x: x[1:, :-1],
+    "steps": lambda x: x[::2, ::-1, 1:],
+    "backwards": lambda x: x[3:0:-1, -3:],
+    "empty": lambda x: x[5:2, 100:],
+    "new axes": lambda x: x[tf.newaxis, ..., tf.newaxis],
+    "one": lambda x: x[0, :, 2],
+    "one from the end": lambda x: x[..., -1],
+    "dots in the middle": lambda x: x[1:, ..., tf.newaxis, 0],
+    "dots for nothing": lambda x: x[:-1, ..., :, 0],
+    "elementwise": lambda x: tf.nn.relu(tf.cast(x, tf.float32) * 2.0 + 1.0),
+    "broadcast": lambda x: x[:, :, 0] + tf.zeros([1, 1]),
+    "row": lambda x: tf.ones([4]) * x,
+    "squared": lambda x: x * x,
+    "where": lambda x: tf.where(x > 0.0, x, 0.0),
+    "transposed": lambda x: tf.transpose(x, [2, 0, 1]),
+    "expanded": lambda x: tf.expand_dims(tf.expand_dims(x, 0), -2),
+    "product": lambda x: tf.matmul(x, x, transpose_b=True),
+    "other product": lambda x: tf.matmul(x[0], x[0], transpose_a=True),
+    "rows of rows": lambda x: tf.matmul(x[:, 0], tf.ones([4, 3])),
+    "gathered": lambda x: tf.gather(tf.ones([5, 3]), tf.cast(x[:, 0] > 0.0, tf.int32)),
+    "gathered from": lambda x: tf.gather(x, [0, 1]),
+    "one hot": lambda x: tf.one_hot(tf.cast(x[:, :, 0] > 0.0, tf.int32), 5),
+    "one hot in front": lambda x: tf.one_hot(tf.cast(x[:, :, 0] > 0.0, tf.int32), 5, axis=0),
+    "softmax": lambda x: tf.nn.softmax(tf.nn.bias_add(x, tf.ones([4]))),
+}
+
+
+@pytest.mark.parametrize("name", _SHAPED)
+def test_sizes_that_the_script_knows(name: str) -> None:
+    """NumPy gets the sizes of tensors that were made of inputs, and makes arrays for the graph."""
+    shaped = _SHAPED[name]
+
+    def step(x: tf.Tensor) -> Any:
+        y = shaped(x)
+        counts = [np.arange(2 * size + 1) for size in y.shape]
+        half = np.zeros((y.shape[0] // 2, y.shape[-1] + 1), np.float32)
+        return [tf.constant(count) for count in counts], tf.convert_to_tensor(half)
+
+    speculated = Speculated(step, strict=True)
+    for n, m in [(3, 4), (5, 3), (4, 6), (6, 5), (4, 4), (2, 7), (7, 2), (9, 9), (2, 2), (3, 4)]:
+        x = tf.random.normal([n, m, 4])
+        tf.nest.map_structure(np.testing.assert_array_equal, speculated(x), step(x))
+    assert speculated.calls["fallback"] == 0, speculated.explain()
+    assert len(speculated._graphs) <= 3, speculated.explain()
+
+
+def test_sizes_that_a_tensor_decides() -> None:
+    """What the script cannot know before the graph is not asked for: these run eagerly."""
+
+    def step(x: tf.Tensor) -> Any:
+        return tf.constant(np.arange(tf.boolean_mask(x, x > 0.0).shape[0]))
+
+    speculated = Speculated(step)
+    for n in range(3, 12):
+        x = tf.random.normal([n])
+        np.testing.assert_array_equal(speculated(x), step(x))
+
+
+def test_a_loop_over_sizes_in_a_layer() -> None:
+    """No eager call sees how often a loop goes round in what a library calls: once at least, as gradients need it."""
+
+    class Model(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = keras.layers.Dense(4, activation="tanh", kernel_initializer="glorot_normal")
+
+        def call(self, x: tf.Tensor) -> Any:
+            y, found = x[:, 0], tf.zeros((2, 1, 4))
+            for t in range(x.shape[1]):
+                y = self.cell(y + x[:, t])
+                found = tf.concat([found, y[:, tf.newaxis]], 1)
+            return found[:, 1:]
+
+    model = Model()
+    model(tf.zeros((2, 1, 4)))
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x) ** 2)
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    speculated = Speculated(step)
+    for n in (3, 4, 5, 6, 7, 2, 9, 1, 12):
+        x = tf.random.normal([2, n, 4])
+        mine, theirs = speculated(x), step(x)
+        tf.nest.map_structure(lambda one, other: np.testing.assert_allclose(one, other, 1e-4, 1e-5), mine, theirs)
+    assert len(speculated._graphs) == 1, speculated.explain()

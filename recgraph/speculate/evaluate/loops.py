@@ -144,7 +144,9 @@ def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
     if objects.is_object(iterable):
         with ev.at(node.iter):
             iterable = ev.begin(iterable)
-    varies = ev.profile.trips_vary(site_of(ev.frame.syntax, node, "round"))
+    site = site_of(ev.frame.syntax, node, "round")
+    # Of what a library calls, eager calls have seen nothing: there a range that varies is taken to vary in length.
+    varies = ev.profile.trips_vary(site) or (isinstance(iterable, Residual) and not ev.profile.occurrences(site))
     with ev.at(node.iter):
         rows = ev.rows(iterable, varies)
     if rows is not None and _over_rows(loop, rows, lambda member: _binding(loop, member)()):
@@ -265,9 +267,10 @@ def _is_entered(loop: ConvertedLoop, go: tf.Tensor) -> bool:
     ev = loop.ev
     if ("entered", ev.place_of("round", at=loop.node)) not in ev.paths:
         return True
-    if isinstance(loop.node, ast.For | ast.While):
+    if isinstance(loop.node, ast.For | ast.While) and ev.last("round", at=loop.node) is not None:
         return ev.follow_last(go, "round", at=loop.node)
-    ev.assert_in_graph(go, ev.noted(SamePath, "there is a round", at=loop.node))  # the profile sees statements only
+    # The profile sees statements only, and not those of functions that a library calls.
+    ev.assert_in_graph(go, ev.noted(SamePath, "there is a round", at=loop.node))
     return True
 
 

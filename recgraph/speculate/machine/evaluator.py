@@ -406,7 +406,7 @@ class Evaluator(abc.ABC):
     def last(self, what: str = "truth", at: ast.AST | None = None) -> bool | None:
         """Where the last eager call has gone at a node; None if no call was seen there."""
         seen = self.profile.seen(*self.place_of(what, at))
-        if what != "truth" and seen.call < self.profile.calls:
+        if what != "truth" and 0 < seen.call < self.profile.calls:
             return False  # the last call has left before
         return None if seen.last is None else bool(seen.last)
 

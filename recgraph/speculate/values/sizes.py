@@ -115,12 +115,23 @@ def of_input(ev: Evaluator, fed: Any, index: int) -> Residual | None:
 
 
 def _size_of_broadcast(ev: Evaluator, op: Any, index: int) -> int | Residual | None:
-    """From the right; where it is not known of two operands, either may be 1."""
+    """From the right; an operand of size 1 is stretched."""
     if any(operand.shape.rank is None for operand in op.inputs):
         return None
-    reaching = [operand for operand in op.inputs if operand.shape.rank >= -index]
-    unknown = {id(operand): operand for operand in reaching if operand.shape[index] is None}
-    return _size(ev, next(iter(unknown.values())), index) if len(unknown) == 1 else None
+    reaching = {id(operand): operand for operand in op.inputs if operand.shape.rank >= -index}
+    found: int | Residual = 1
+    for operand in reaching.values():
+        size = _size(ev, operand, index)
+        if size is None:
+            return None
+        if size != 1:
+            found = size if found == 1 else _computed(ev, _stretched, [found, size])
+    return found
+
+
+def _stretched(one: int, other: int) -> int:
+    """The size that two have in common: where they do not fit together, the operation itself fails."""
+    return other if one == 1 else one
 
 
 def _size_of_product(ev: Evaluator, op: Any, index: int) -> int | Residual | None:
