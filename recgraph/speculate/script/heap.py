@@ -18,7 +18,7 @@ import pathlib
 import re
 import types
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import keras
@@ -622,6 +622,10 @@ class Heap:
         name, what = self.names[id(container)], f"[{index!r}] of {type(container).__name__}"
         read = self.script.read(f"{name}[{self.literal(index)}]", Presence(what, where))
         return self._noted(value, read, what, ("members", where, index), where, isinstance(container, tuple | dict))
+
+    def members_at(self, sequence: Any, indices: Iterable[int], where: str) -> list[Any]:
+        """Some members of a list or tuple that was there before, as it was then."""
+        return [self._member(sequence, i, sequence[i], where) for i in indices]
 
     def _noted(
         self, value: Any, name: str, what: str, place: tuple[Any, ...], where: str, is_part: bool = False

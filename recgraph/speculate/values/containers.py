@@ -22,7 +22,7 @@ from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script import stand_ins
-from recgraph.speculate.script.assumptions import NoException, SameDecision, SameKeys, SamePath, SameType
+from recgraph.speculate.script.assumptions import SameDecision, SameKeys, SameLength, SamePath
 from recgraph.speculate.script.contexts import CalledBack, LoopRound
 from recgraph.speculate.script.heap import check_plain, item_of, like
 from recgraph.speculate.script.stand_ins import (
@@ -31,7 +31,6 @@ from recgraph.speculate.script.stand_ins import (
     DICTS,
     MISSING,
     MUTABLE,
-    LateCall,
     MemberRun,
     OwnersMethod,
     Residual,
@@ -45,7 +44,7 @@ from recgraph.speculate.script.stand_ins import (
     is_unknown,
     rebuilt,
 )
-from recgraph.speculate.values import arrays, attributes, iterators, later, lists, objects, state, texts
+from recgraph.speculate.values import arrays, attributes, iterators, later, lists, lookups, objects, state, texts
 from recgraph.speculate.values.attributes import Attributes
 
 _NATURAL = {bool: tf.bool, int: tf.int64, float: tf.float64}
@@ -116,10 +115,12 @@ class Known(Attributes):
             index = objects.index(ev, index)
         if hasattr(type(container), "__missing__"):
             index = objects.check_key(ev, ev.concrete(index))
-        if isinstance(container, dict) and is_varying(ev, container, index):
-            return read_varying(ev, container, index)
-        if is_place_varying(ev, container, index):
-            return read_place(ev, container, index)
+        if isinstance(container, dict) and lookups.is_varying(ev, container, index):
+            return lookups.read_varying(ev, container, index)
+        if lookups.is_place_varying(ev, container, index):
+            return lookups.read_place(ev, container, index)
+        if lookups.is_part(ev, container, index):
+            return lookups.read_part(ev, container, index)
         if isinstance(index, Residual) and not index.late and _is_of_objects(container):
             index = ev.concrete(index)
         if isinstance(index, Residual) or is_symbolic(index):
@@ -165,8 +166,8 @@ class Known(Attributes):
             return
         if is_of_graph(index):
             index = _assumed_index(ev, index)
-        if is_varying(ev, container, index):
-            set_varying(ev, container, index, value)
+        if lookups.is_varying(ev, container, index):
+            lookups.set_varying(ev, container, index, value)
             return
         index = objects.check_key(ev, ev.concrete(_known_index(ev, container, index)))
         method = self._method("__setitem__")
@@ -215,8 +216,8 @@ class Known(Attributes):
         method = self._method("__contains__")
         if method is not None:
             return ev.call(bool, [ev.call(method, [container, member], {})], {})
-        if is_varying(ev, container, member):
-            return has_varying(ev, container, member)
+        if lookups.is_varying(ev, container, member):
+            return lookups.has_varying(ev, container, member)
         if isinstance(container, dict | set | frozenset):
             member = objects.check_key(ev, ev.concrete(member))
         ev.heap.unsealed(container, ev.where())
@@ -250,6 +251,8 @@ class Known(Attributes):
         ev, container = self.ev, self.it
         if ev.with_runs(container) is not None:
             raise ev.refuse_runs("the number of iterations is known only in the graph")
+        if isinstance(container, COLLECTIONS):
+            _check_few(ev, container)
         whole = ev.opened(container)
         _check_known(ev, container)
         if not isinstance(whole, _ITERABLES):
@@ -258,8 +261,7 @@ class Known(Attributes):
         if isinstance(container, list | tuple) and ev.heap.name_of(container) is not None:
             around = ev.contexts.managers
             ev.places.update({id(member): (container, i, around) for i, member in enumerate(found)})
-        if len(found) > UNROLL:
-            raise ev.refuse(Feature.TRIPS, f"a loop of {len(found)} rounds is not unrolled (limit {UNROLL})")
+        _check_few(ev, found)
         return found
 
     def iterator(self) -> Iterator[Any]:
@@ -301,11 +303,15 @@ class Known(Attributes):
             return len(whole) if isinstance(whole, COLLECTIONS) else ev.python(len, [whole])
         ev.heap.unsealed(container, ev.where())
         check_plain(container, ev.where())
-        seen, _ = ev.seen()
+        seen, site = ev.seen()
         is_read = isinstance(container, list) or (isinstance(container, collections.deque) and not more)
-        if not is_read or not (seen.varies and seen.count > 1):  # a deque that is full does not grow
+        if not is_read:  # a deque that is full does not grow
             whole = ev.heap.open(container, ev.where())
             return lists.length(whole) if has_run(whole) else len(whole)
+        if not (seen.varies and seen.count > 1):
+            same = SameLength(f"length of a {type(container).__name__}", ev.where(), site)
+            ev.script.assume(f"len({name}) == {len(container)}", same)
+            return lists.length([*container, *more]) if has_run(more) else len(container) + len(more)
         now = Residual(ev.script.read(f"len({name})"), len(container))
         return ev.operate(operator.add, [now, lists.length(more) if has_run(more) else len(more)])
 
@@ -535,6 +541,12 @@ def _is_of_objects(container: Any) -> bool:
     return not all(isinstance(m, Residual | int | float | str) for m in members)
 
 
+def _check_few(ev: Evaluator, members: Any) -> None:
+    """That a loop over these may be unrolled."""
+    if len(members) > UNROLL:
+        raise ev.refuse(Feature.TRIPS, f"a loop of {len(members)} rounds is not unrolled (limit {UNROLL})")
+
+
 def _item(ev: Evaluator, container: Any, index: Any) -> Any:
     index = _known_index(ev, container, index)
     try:
@@ -626,9 +638,13 @@ class HeapMethod(OwnersMethod):
             ev.need_sequence("an append")
             ev.heap.append(owner, arguments[0])
             return None
-        is_early = not isinstance(arguments[0], Residual) or is_varying(ev, owner, arguments[0]) if arguments else False
-        if isinstance(owner, set) and name == "add" and is_varying(ev, owner, arguments[0]):
-            set_later(ev, owner, set.add, [arguments[0]])
+        is_early = (
+            not isinstance(arguments[0], Residual) or lookups.is_varying(ev, owner, arguments[0])
+            if arguments
+            else False
+        )
+        if isinstance(owner, set) and name == "add" and lookups.is_varying(ev, owner, arguments[0]):
+            lookups.set_later(ev, owner, set.add, [arguments[0]])
             return None
         if isinstance(owner, dict) and name == "get" and not named and is_early:
             found = ev.contains(owner, arguments[0])
@@ -774,90 +790,3 @@ def _remove(ev: Evaluator, target: Any, arguments: list[Any]) -> None:
 
 # What compares the members of a list with a value, one after the other.
 METHODS = {"index": _index, "count": _count, "remove": _remove}
-
-
-def is_varying(ev: Evaluator, container: Any, key: Any) -> bool:
-    """Whether a key that differs from call to call is looked up by the script, in a container as it was before."""
-    if type(container) not in (dict, set, list) or not isinstance(key, Residual) or key.late or key.tensor is not None:
-        return False
-    if not ev.heap.keys_may_vary:
-        return False
-    if ev.heap.name_of(container) is None or id(container) in ev.heap.opened or id(container) in ev.heap.appended:
-        return False
-    is_plain = isinstance(key.example, int | str | float)
-    return is_plain and not any(slot[:2] == ("item", id(container)) for slot in ev.heap.shadow)
-
-
-def _last_set(ev: Evaluator, container: Any, key: Residual) -> Any:
-    """What the program has set under this very key, if it has set no other since."""
-    last = ev.heap.sealed.get(id(container))
-    return last[1] if last is not None and last[0] == key.name else MISSING
-
-
-def has_varying(ev: Evaluator, container: Any, key: Residual) -> bool:
-    """Whether a key is there: that it is, or is not, is assumed."""
-    if _last_set(ev, container, key) is not MISSING:
-        return True
-    ev.heap.unsealed(container, ev.where())
-    found = key.example in container
-    condition = f"({key.name} in {ev.heap.name_of(container)}) is {found}"
-    ev.script.assume(condition, ev.noted(SameDecision, f"a key {'is' if found else 'is not'} there"))
-    return found
-
-
-def read_varying(ev: Evaluator, container: Any, key: Residual) -> Any:
-    """The item of a dict under a key."""
-    if (last := _last_set(ev, container, key)) is not MISSING:
-        return last
-    if not has_varying(ev, container, key):
-        raise ev.refuse(Feature.RAISES, f"KeyError: {key.example!r}")
-    seen, site = ev.seen()
-    slot, name = ("key", id(container), key.name), f"{ev.heap.name_of(container)}[{key.name}]"
-    what = f"an item of a {type(container).__name__}"
-    return ev.heap.read(slot, name, container[key.example], what, seen, site, ev.where())
-
-
-def is_place_varying(ev: Evaluator, sequence: Any, index: Any) -> bool:
-    """Whether an index that differs from call to call is looked up by the script, in a sequence as it was before."""
-    if not isinstance(index, Residual) or index.late or index.tensor is not None or type(index.example) is bool:
-        return False
-    if type(sequence) not in (list, tuple, collections.deque) or not isinstance(index.example, int | np.integer):
-        return False
-    if ev.heap.name_of(sequence) is None or id(sequence) in ev.heap.appended or ev.heap.is_changed(sequence):
-        return False
-    return not any(slot[:2] == ("item", id(sequence)) for slot in ev.heap.shadow)
-
-
-def read_place(ev: Evaluator, sequence: Any, index: Residual) -> Any:
-    """The member of a sequence at a place that the script knows."""
-    ev.heap.unsealed(sequence, ev.where())
-    name = ev.heap.name_of(sequence)
-    if not -len(sequence) <= index.example < len(sequence):
-        raise ev.refuse(Feature.RAISES, f"IndexError: {index.example!r}")
-    inside = f"-len({name}) <= {index.name} < len({name})"
-    ev.script.assume(inside, ev.noted(NoException, "an index is in range"))
-    seen, site = ev.seen()
-    slot, what = ("place", id(sequence), index.name), f"a member of a {type(sequence).__name__}"
-    member = sequence[index.example]
-    if type(member) is tuple:  # two places may have one tuple in this call; nobody can tell that from two equal ones
-        member = (*member,)
-    return ev.heap.read(slot, f"{name}[{index.name}]", member, what, seen, site, ev.where())
-
-
-def set_varying(ev: Evaluator, container: Any, key: Residual, value: Any) -> None:
-    """After the graph, in order with what is printed; nobody may read the container in between."""
-    name = ev.heap.name_of(container)
-    if isinstance(container, list):
-        what = ev.noted(NoException, "an index is in range")
-        ev.script.assume(f"type({key.name}) is int and -len({name}) <= {key.name} < len({name})", what)
-    set_later(ev, container, operator.setitem, [key, value])
-
-
-def set_later(ev: Evaluator, container: Any, function: Any, arguments: list[Any]) -> None:
-    """Calls a method that takes a key first after the graph."""
-    ev.need_sequence("a write to a container")
-    key = arguments[0]
-    kind = f"type({key.name}) is {ev.script.constant(type(key.example))}"
-    ev.script.assume(kind, ev.noted(SameType, f"a key that is a {type(key.example).__name__}"))
-    ev.heap.sealed[id(container)] = (key.name, arguments[-1])
-    ev.effects.append(LateCall(ev.script.name(), ev.script.constant(function), [container, *arguments], {}))
