@@ -18,10 +18,11 @@ INSTALL := -m pip install --quiet --no-build-isolation --editable
 demo: $(VENV)/.installed
 	$(BIN)/recgraph demo --out demo
 
+# Each takes a third of the programs of the corpora; `pytest` alone takes them all.
 test: lint $(VENV)/.installed-docs $(if $(OTHER_PYTHON),.venv-python/.installed) $(if $(OTHER_TENSORFLOW),.venv-tensorflow/.installed)
-	$(BIN)/python -m pytest -n 2
-	$(if $(OTHER_PYTHON),RECGRAPH_TEST_EVERY=2 .venv-python/bin/python -m pytest -n 2 -m "not slow" $(PYTHONS))
-	$(if $(OTHER_TENSORFLOW),RECGRAPH_TEST_EVERY=2 .venv-tensorflow/bin/python -m pytest -n 2 -m "not slow" $(TENSORFLOWS))
+	RECGRAPH_TEST_PART=1/3 $(BIN)/python -m pytest -n 2
+	$(if $(OTHER_PYTHON),RECGRAPH_TEST_PART=2/3 .venv-python/bin/python -m pytest -n 2 -m "not slow" $(PYTHONS))
+	$(if $(OTHER_TENSORFLOW),RECGRAPH_TEST_PART=3/3 .venv-tensorflow/bin/python -m pytest -n 2 -m "not slow" $(TENSORFLOWS))
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check $(wildcard $(CHECKED))

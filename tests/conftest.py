@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import sampling
+
 os.environ.setdefault("RECGRAPH_DEFECTS", "raise")  # an exception of ours that the library would contain fails a test
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
@@ -34,7 +36,7 @@ settings.load_profile("recgraph")
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leaves out what takes long."""
-    if item.get_closest_marker("long") and os.environ.get("RECGRAPH_TEST_ALL", "0") == "0":
+    if item.get_closest_marker("long") and not sampling.ALL:
         pytest.skip("takes minutes: RECGRAPH_TEST_ALL=1")
 
 

@@ -42,7 +42,7 @@ def test_the_core_does_not_include_tensorflow() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [pytest.param("plain", marks=pytest.mark.long), "thread", "address"])
 def test_the_core_passes_its_gtest_suites(mode: str, toolchain: Toolchain, tmp_path: Path) -> None:
     """A wrong count, a data race, a use after free or undefined behaviour in cc/core."""
     program = tmp_path / f"core_{mode}"

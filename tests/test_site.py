@@ -225,7 +225,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}}
 DARK = {"color_scheme": "dark"}
 
 
-@pytest.mark.parametrize("options", [DARK, PHONE], ids=["dark", "phone"])
+@pytest.mark.parametrize("options", [DARK, pytest.param(PHONE, marks=pytest.mark.long)], ids=["dark", "phone"])
 def test_pages_open_in_a_browser(site: Path, served: str, browser: Any, options: dict[str, Any]) -> None:
     """Without an error in its console, a request that fails, or one that leaves the machine; none is too wide."""
     visit = Visit(browser, served, **options)

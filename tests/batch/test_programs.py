@@ -14,7 +14,7 @@ from hypothesis import Phase, given, seed, settings
 from recgraph import testing
 
 # How many random programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=2000` many.
-EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "16"))
+EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "8"))
 
 
 @pytest.mark.parametrize("gradient", ["cache", "recompute"])

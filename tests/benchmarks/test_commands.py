@@ -76,6 +76,7 @@ def test_substitutions_are_measured_where_the_losses_agree(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_networks_are_measured_where_the_results_agree(tmp_path: Path) -> None:
     """TensorFlow alone, XLA, and each search that can run, with what it did."""
     results, _ = run("networks", tmp_path, "--networks", "nasrnn", "--rounds", 1, "--seconds", 0.01, "--search", 8)
@@ -107,6 +108,7 @@ def test_contenders_whose_library_is_missing_are_left_out(
     assert "dgl is left out: --dgl-python names no interpreter for it" in done.output
 
 
+@pytest.mark.long
 def test_balance_measures_shapes_and_depths(trees: Path, tmp_path: Path) -> None:
     """The same sentences in three shapes; balanced trees of 1, 3, 7, 15 nodes."""
     options = ["--trees", trees, "--batch-sizes", 4, "--phases", "infer", "--count", 10, "--depth", 3, *QUICK]
@@ -129,6 +131,7 @@ def test_machinery_compares_calls_with_those_of_tensorflow(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_generation_compares_engines_and_the_loop(tmp_path: Path) -> None:
     """All make the same trees, or it would not get that far."""
     options = ["--rounds", 1, "--trees", 4, "--hidden", 16, "--batch-sizes", "4"]
@@ -174,6 +177,7 @@ def test_the_programs_of_the_eager_paper_are_compared_at_each_batch_size(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_coexecution_is_compared_where_the_losses_are_right(tmp_path: Path) -> None:
     """`tf.function` keeps the first point that was drawn; that is said, and how the co-executed steps went."""
     ways = set(LABELS) - {"serialised", "ceiling"}
@@ -196,6 +200,7 @@ def test_coexecution_is_compared_where_the_losses_are_right(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_co_execution_stands_between_its_bounds(tmp_path: Path) -> None:
     """Python and the graph one after the other, and Python alone."""
     options = ["--small", "--programs", "dcgan", "--rounds", 1, "--warm-up", 6]

@@ -15,6 +15,7 @@ from recgraph.benchmarks.contenders import Limit, Task, TensorFlow
 from recgraph.benchmarks.contest import ENTRIES, MODELS_OF_PEERS, Runner, require_agreement, taking_part
 from recgraph.data import Tree, Vocabulary, moderate
 from recgraph.models import Hyper
+from tests import sampling
 
 LIBRARIES = {"pytorch": "torch", "pytorch_folded": "torch", "dynet": "dynet", "dgl": "dgl"}
 # Large, so that a wrong rate or a forgotten L2 shows after three steps.
@@ -52,7 +53,7 @@ def task(model: str, count: int = 14) -> Task:
     return Task(model, some, Vocabulary.build(some))
 
 
-@pytest.mark.parametrize("other", ["parallel", "iterative", *LIBRARIES])
+@pytest.mark.parametrize("other", ["parallel", *(["iterative"] if sampling.ALL else []), *LIBRARIES])
 @pytest.mark.parametrize("model", MODELS_OF_PEERS)
 def test_all_compute_the_same_as_the_batched_engine(model: str, other: str) -> None:
     """Loss and gradients of the first minibatch, one tree and four, and the losses of three steps."""

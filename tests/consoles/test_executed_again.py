@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import recgraph as rg
 
-TIMES = int(os.environ.get("RECGRAPH_TEST_DROPPED", "60"))
+TIMES = int(os.environ.get("RECGRAPH_TEST_DROPPED", "30"))
 STEP = """
 def step(x):
     with tf.GradientTape() as tape:

@@ -16,6 +16,7 @@ def example(load: Callable[[str], Any]) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_it_learns_what_takes_the_nesting(example: Any) -> None:
     nested, flat = example.main(steps=500), example.main(steps=500, nested=False)
     assert nested["as deep as those seen"] > 0.97

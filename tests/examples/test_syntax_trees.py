@@ -16,6 +16,7 @@ def example(load: Callable[[str], Any]) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_it_tells_what_belongs_into_a_hole(example: Any) -> None:
     found = example.main(epochs=4)
     assert found["the tree"] > 0.58

@@ -148,6 +148,7 @@ def expected_squared_jump(made: L2HMC) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_training_makes_chains_jump_further() -> None:
     """The whole step is one graph; the chains go on from step to step."""
     made = L2HMC(steps=5)

@@ -163,6 +163,7 @@ def test_what_is_likely_is_generated() -> None:
     assert heads.to_list() == [[1, 2, 3, -1]]
 
 
+@pytest.mark.long
 def test_training_completes_sentences() -> None:
     """After a few steps the right word is likelier than those of other classes, which chance finds one time in five."""
     trees = generate_dependencies(260, seed=1)

@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import functools
 import io
-import os
 import sys
 import types
 from collections.abc import Callable
@@ -22,8 +21,6 @@ from recgraph.speculate.observe.syntax import part_of
 from tests.speculate.corpus import CALLS, Program
 
 Before: TypeAlias = Callable[..., None]
-# Whether tests run each program in each of their ways; the suite takes one of them in turn.
-ALL = os.environ.get("RECGRAPH_TEST_ALL", "0") != "0"
 
 
 @dataclasses.dataclass

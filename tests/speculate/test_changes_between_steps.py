@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from tests.speculate import changes, comparing
+from tests import sampling
+from tests.speculate import changes
 
 BEFORE, AFTER = 7, 5
 MODES = ("speculate", "auto", "coexec")
@@ -19,7 +20,7 @@ CHANGES: dict[str, tuple[Any, Any]] = {
 }
 # Each in every mode, if all are asked for; else a few, each mode in turn.
 CASES = [(name, mode) for name in CHANGES for mode in MODES]
-CASES = CASES if comparing.ALL else CASES[::58]
+CASES = CASES if sampling.ALL else CASES[::58]
 
 
 def batch(number: int) -> tuple[tf.Tensor, tf.Tensor]:

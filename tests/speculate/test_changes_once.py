@@ -19,6 +19,7 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph.speculate.run import function as speculated
+from tests import sampling
 from tests.speculate import comparing
 
 CALLS = 9
@@ -198,7 +199,7 @@ def cases() -> Iterator[Any]:
     for made, programs in PROGRAMS.items():
         for body in programs:
             other = next(others)
-            for mode in MODES if comparing.ALL else ("speculate", other):
+            for mode in MODES if sampling.ALL else ("speculate", other):
                 yield pytest.param(made, body, mode, id=f"{made}: {body}, {mode}")
 
 

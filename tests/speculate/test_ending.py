@@ -12,11 +12,12 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from tests.speculate import comparing, guarded_programs
+from tests import sampling
+from tests.speculate import guarded_programs
 
 # The mode "auto" takes some of the programs, unless all are asked for.
 PROGRAMS = guarded_programs.names()
-OF_AUTO = PROGRAMS if comparing.ALL else PROGRAMS[::6]
+OF_AUTO = PROGRAMS if sampling.ALL else PROGRAMS[::6]
 CASES = [("speculate", name) for name in PROGRAMS] + [("auto", name) for name in OF_AUTO]
 SECONDS = 2.0  # longer than any call takes that does not begin what is guarded
 

@@ -22,6 +22,7 @@ from recgraph.speculate.run import conversion
 from recgraph.speculate.run.graphs import Broken, CachedGraph
 from recgraph.speculate.script.assumptions import assertion
 from recgraph.speculate.script.script import Script
+from tests import sampling
 from tests.speculate import comparing, corpus, test_corpus, test_zoo
 
 # Operations of each graph after which a failing one is added.
@@ -35,7 +36,7 @@ _LONG = {"resnet50", "inception_v3"} if PLACES < 50 else set()
 Look: TypeAlias = Callable[[], Any]
 _CONVERTED = [name for name, program in test_corpus.corpus.PROGRAMS.items() if program.converted]
 # Every fourth program, if not all are asked for.
-_BROKEN = _CONVERTED if comparing.ALL else _CONVERTED[::4]
+_BROKEN = _CONVERTED if sampling.ALL else _CONVERTED[::7]
 
 
 class Injection:

@@ -116,6 +116,7 @@ def test_nothing_is_left_of_an_object_that_died() -> None:
     assert float(models[0].step(tf.constant(1.0))) == 0.0
 
 
+@pytest.mark.long
 def test_objects_that_die_young_cost_no_conversion_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while only objects that live long get a graph; they do get one."""
     made: list[int] = []

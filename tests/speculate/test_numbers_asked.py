@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
+from tests import sampling
 from tests.speculate import comparing
 
 SEED: Final = int(os.environ.get("RECGRAPH_TEST_SEED", "1"))
@@ -503,7 +504,7 @@ def apart(one: Any, other: Any) -> bool:
 
 def chosen() -> list[str]:
     """A sample of the expressions; all where the suite is asked for all."""
-    return LINES if comparing.ALL else random.Random(SEED).sample(LINES, 24)
+    return LINES if sampling.ALL else random.Random(SEED).sample(LINES, 24)
 
 
 @pytest.mark.parametrize("expression", chosen())

@@ -11,6 +11,7 @@ import tensorflow as tf
 import recgraph as rg
 from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.run import conversion, function
+from tests import sampling
 from tests.speculate import comparing, corpus, test_corpus
 
 NONE = Optimizations(unrolling=False, specialisation=False, batched=False)
@@ -41,7 +42,7 @@ def require_the_same(name: str, off: str) -> Speculated:
     return speculated
 
 
-@pytest.mark.parametrize("name", [name for name in list(PROGRAMS)[::10] if name not in EXCEPT])
+@pytest.mark.parametrize("name", [name for name in list(PROGRAMS)[::20] if name not in EXCEPT])
 def test_some_programs_are_the_same_without_all_optimizations(name: str) -> None:
     """Every tenth program by the general rules alone."""
     require_the_same(name, "all")
@@ -53,9 +54,9 @@ def test_what_a_loop_of_the_graph_yields_is_no_member() -> None:
 
 
 def in_turn() -> Iterator[tuple[str, str]]:
-    """Each program without each of the optimizations; if not all are asked for, every fourth without one, in turn."""
+    """Each program without each of the optimizations; if not all are asked for, every eighth without one, in turn."""
     for i, name in enumerate(name for name in PROGRAMS if name not in EXCEPT):
-        yield from ((name, off) for j, off in enumerate(OFF) if comparing.ALL or (i + 4 * j) % (4 * len(OFF)) == 0)
+        yield from ((name, off) for j, off in enumerate(OFF) if sampling.ALL or (i + 8 * j) % (8 * len(OFF)) == 0)
 
 
 @pytest.mark.slow

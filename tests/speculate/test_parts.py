@@ -19,6 +19,7 @@ from recgraph.speculate.observe.reasons import Inconvertible
 from recgraph.speculate.observe.syntax import syntax_of
 from recgraph.speculate.run.found import Found
 from recgraph.speculate.run.parts import PartCalls, taken_apart
+from tests import sampling
 from tests.speculate import comparing, corpus, random_programs
 
 for module in pkgutil.iter_modules(corpus.__path__):
@@ -56,7 +57,7 @@ def _apart(step: Any, left: frozenset[int], make: Callable[[types.CodeType, bool
 
 
 # Every tenth program, if not all are asked for.
-NAMES = [name for i, name in enumerate(corpus.PROGRAMS) if comparing.ALL or i % 10 == 0]
+NAMES = [name for i, name in enumerate(corpus.PROGRAMS) if sampling.ALL or i % 10 == 0]
 
 
 @pytest.mark.parametrize("name", [*NAMES, "a_closure_changes_a_name_in_a_branch", "typing_stuff"])

@@ -7,13 +7,12 @@ call `i`, and the objects whose state is compared after every call.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable
 from typing import Any
 
+from tests import sampling
+
 CALLS = 15
-# Of the programs, those that are run: one of so many. `make test` takes every second on another Python or TensorFlow.
-EVERY = int(os.environ.get("RECGRAPH_TEST_EVERY", "1"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,4 +64,4 @@ def program(
 
 def sample() -> list[str]:
     """The names of those that are run."""
-    return list(PROGRAMS)[::EVERY]
+    return sampling.share(PROGRAMS)
