@@ -144,3 +144,59 @@ def _compared_loosely(step: Callable[..., Any], calls: int) -> None:
             np.random.seed(i)
             found.append(called())
         assert found[0] == found[1]
+
+
+_TEXT = [i * i % 7 for i in range(100)]
+
+
+def _printed_before(x: tf.Tensor, row: np.ndarray) -> Any:
+    part = _TEXT[int(row[0]) : int(row[0]) + 3]
+    print(part, float(x))
+    part.append(5)
+    return part
+
+
+def _on_one_way(x: tf.Tensor, row: np.ndarray) -> Any:
+    members = row.tolist()
+    if x > 0:
+        members.append(5)
+    return members, tf.constant(np.array(members))
+
+
+def _in_a_loop(x: tf.Tensor, row: np.ndarray) -> Any:
+    members = row.tolist()
+    while x < 3:
+        members.append(5)
+        x = x + 1
+    return members, x
+
+
+def _in_rounds(x: tf.Tensor, row: np.ndarray) -> Any:
+    part = _TEXT[int(row[0]) : int(row[0]) + 2]
+    for _ in tf.range(tf.cast(tf.abs(x), tf.int32) + 1):
+        part.append(1)
+    return part
+
+
+def _as_it_comes(x: tf.Tensor, row: np.ndarray) -> Any:
+    part = _TEXT[int(row[0]) : int(row[0]) + 3]
+    other = part[:2]
+    other += [9]
+    while len(part) > 1:
+        part.pop()
+    return part, other, _TEXT[int(row[0]) :][:2], f"{part}", bool(part), x
+
+
+@pytest.mark.parametrize("step", [_printed_before, _on_one_way, _in_a_loop, _in_rounds, _as_it_comes])
+def test_a_list_that_the_script_changes(step: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """It is changed as often as eagerly, and after what was done with it before."""
+    seen = []
+    for called in (step, Speculated(step)):
+        found = []
+        for i in range(14):
+            row = np.random.default_rng(i).integers(0, 9, 4)
+            found.append((called(tf.constant(float((-1) ** i)), row), capsys.readouterr().out))
+        seen.append(found)
+    for mine, theirs in zip(*seen, strict=True):
+        assert mine[1] == theirs[1]
+        tf.nest.map_structure(np.testing.assert_array_equal, mine[0], theirs[0])

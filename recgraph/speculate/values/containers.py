@@ -251,7 +251,7 @@ class Known(Attributes):
         ev, container = self.ev, self.it
         if ev.with_runs(container) is not None:
             raise ev.refuse_runs("the number of iterations is known only in the graph")
-        if isinstance(container, COLLECTIONS):
+        if type(container) in COLLECTIONS:  # before all are read
             _check_few(ev, container)
         whole = ev.opened(container)
         _check_known(ev, container)

@@ -4,6 +4,7 @@ after it, or in the graph where they come out of it.
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
 import functools
@@ -34,11 +35,12 @@ from recgraph.speculate.script.assumptions import (
     SameLength,
     SameType,
 )
-from recgraph.speculate.script.contexts import Catching
+from recgraph.speculate.script.contexts import CalledBack, Catching, Fork
 from recgraph.speculate.script.script import Raising
 from recgraph.speculate.script.stand_ins import (
     COLLECTIONS,
     CONTAINERS,
+    MUTABLE,
     LateCall,
     MemberRun,
     OwnersMethod,
@@ -100,16 +102,47 @@ def in_script(
     if may_grow(function, *examples, **examples_named) and ordering.is_guarded(ev):
         ev.script.scope["is_large"] = is_large
         ev.script.assume(f"not is_large({call}, {code})", ev.noted(ModerateCost, "a result of moderate size"))
+    before = _Lists(residuals)
     try:
         example = arrays.note_views(function(*examples, **examples_named), everything)
     except Exception as error:
         if "read-only" in str(error):
             raise ev.refuse(Feature.ARRAY, "the call may modify an array that it did not make") from error
         raise _raised_in_script(ev, f"{call}({code})", error) from error
+    if (ev.effects or ev.inside(Fork, CalledBack)) and before.are_changed():
+        raise ev.refuse(Feature.CONTAINER, "a list that differs from call to call is changed after it was used")
     kind = Presence if ev.inside(Catching) else NoException
     ev.script.compute(name, f"{call}({code})", kind(f"{getattr(function, '__name__', function)}", ev.where()))
     sizes_used = frozenset[int]().union(*(a.sizes for a in residuals))
     return Residual(name, example, site=site_of(ev.frame.syntax, ev.here), sizes=sizes_used)
+
+
+class _Lists:
+    """Lists, dicts and sets that the script has before the graph, as they are at one moment.
+
+    The script changes them whatever a tensor decides, and before anything is done with them after the graph.
+    """
+
+    def __init__(self, residuals: Sequence[Residual]) -> None:
+        held = [a.example for a in residuals if isinstance(a.example, MUTABLE)]
+        self._copies = [(container, copy.copy(container)) for container in held]
+
+    def are_changed(self) -> bool:
+        """Whether one is another now; then they are made as they were."""
+        changed = [pair for pair in self._copies if not _is_as(*pair)]
+        for container, before in changed:
+            container.clear()
+            container.extend(before) if isinstance(container, list | collections.deque) else container.update(before)
+        return bool(changed)
+
+
+def _is_as(container: Any, before: Any) -> bool:
+    """Whether a container has the members that a copy of it has."""
+    if isinstance(container, set) or len(container) != len(before):
+        return bool(container == before)
+    if isinstance(container, dict):
+        return all(map(operator.is_, container, before)) and _is_as([*container.values()], [*before.values()])
+    return all(map(operator.is_, container, before))
 
 
 def _were_changed(ev: Evaluator, values: Sequence[Residual]) -> bool:
