@@ -151,6 +151,7 @@ class Profile:
         varying: of recursive functions, the parameters that differ between a call and the calls in it.
         calls: how many calls were observed.
         returned_calls: how many of them did not raise.
+        lessons: how often an assumption broke about something that had not varied before.
         syntaxes: of the functions that were observed, by their places.
     """
 
@@ -160,7 +161,7 @@ class Profile:
         self.syntaxes: dict[Any, Any] = {}
         self._seen: dict[Any, list[Seen]] = {}
         self._now = threading.local()  # each thread has a call of its own
-        self.calls, self.returned_calls = 0, 0
+        self.calls, self.returned_calls, self.lessons = 0, 0, 0
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
@@ -290,6 +291,7 @@ class Profile:
         """An assumption about the value of an occurrence broke."""
         row = self._seen.setdefault(site, [Seen()])
         seen = row[min(occurrence, len(row) - 1)]
+        self.lessons += not (seen.varies and seen.count > 1)
         seen.constant, seen.count = VARIES, max(seen.count, 2)
 
 

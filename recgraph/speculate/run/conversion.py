@@ -242,7 +242,7 @@ def convert(
                 settings = ConversionSettings(general, optimizations, knows_code=knows_code)
                 return _until_sure(function, parameters, settings, GENERALITIES[0])[0]
     settings = ConversionSettings(profile, optimizations, keeps_shapes, knows_code)
-    likely = experience.likely()
+    likely = experience.likely(profile)
     if likely is not None:
         with contextlib.suppress(RecursionError, Raised, Inconvertible):
             return _until_sure(function, parameters, settings, likely)[0]
@@ -259,7 +259,7 @@ def convert(
         except Inconvertible as reason:
             first = first or reason
         else:
-            experience.worked(needed)
+            experience.worked(needed, profile)
             return converted
     assert first is not None
     raise first

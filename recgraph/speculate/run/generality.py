@@ -46,20 +46,22 @@ class Experience:
 
     What has failed is likely to fail again, and takes as long as what works. So the next four conversions after one
     that went through failures begin with what worked then; the fifth tries all again; then eight begin so, and so on.
+    What was learned since may make a difference: all is tried again at once.
     """
 
     def __init__(self) -> None:
         self._worked: Generality | None = None
-        self._left, self._next = 0, 4
+        self._left, self._next, self._lessons = 0, 4, 0
 
-    def likely(self) -> Generality | None:
+    def likely(self, profile: Profile) -> Generality | None:
         """What is tried before all others; None if nothing is."""
-        if not self._left:
+        if not self._left or profile.lessons != self._lessons:
             return None
         self._left -= 1
         return self._worked
 
-    def worked(self, generality: Generality) -> None:
+    def worked(self, generality: Generality, profile: Profile) -> None:
         """What a conversion has come to that tried all from the most general on."""
+        self._left, self._lessons = 0, profile.lessons
         if generality != GENERALITIES[0]:
             self._worked, self._left, self._next = generality, self._next, 2 * self._next
