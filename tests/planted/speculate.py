@@ -234,14 +234,6 @@ BUGS = [
         ("speculate/test_arrays_that_grow.py::test_sizes_that_the_script_knows",),
     ),
     Bug(
-        "a_part_of_any_members",
-        "A part of a list is taken for plain data although it has become another.",
-        "recgraph/speculate/values/lookups.py",
-        '    ev.script.assume(f"are_plain({part})", ev.noted(SameType, "numbers and strings"))\n',
-        "",
-        ("speculate/test_long_lists.py::test_members_that_become_others",),
-    ),
-    Bug(
         "deleted_and_there",
         "Deleted attributes are not deleted.",
         RENDERING,
