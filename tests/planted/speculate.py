@@ -221,8 +221,8 @@ BUGS = [
         "a_list_of_the_script_on_every_way",
         "A list that the script has is changed whatever a tensor decides.",
         "recgraph/speculate/values/later.py",
-        "if (ev.effects or ev.inside(Fork, CalledBack)) and before.are_changed():",
-        "if ev.effects and before.are_changed():",
+        "if (_are_lists_used(ev) or ev.inside(Fork, CalledBack)) and before.are_changed():",
+        "if _are_lists_used(ev) and before.are_changed():",
         ("speculate/test_long_lists.py::test_a_list_that_the_script_changes",),
     ),
     Bug(

@@ -638,12 +638,9 @@ class HeapMethod(OwnersMethod):
             ev.need_sequence("an append")
             ev.heap.append(owner, arguments[0])
             return None
-        is_early = (
-            not isinstance(arguments[0], Residual) or lookups.is_varying(ev, owner, arguments[0])
-            if arguments
-            else False
-        )
-        if isinstance(owner, set) and name == "add" and lookups.is_varying(ev, owner, arguments[0]):
+        varies = bool(arguments) and lookups.is_varying(ev, owner, arguments[0])
+        is_early = varies or (bool(arguments) and not isinstance(arguments[0], Residual))
+        if isinstance(owner, set) and name == "add" and varies:
             lookups.set_later(ev, owner, set.add, [arguments[0]])
             return None
         if isinstance(owner, dict) and name == "get" and not named and is_early:

@@ -109,7 +109,7 @@ def in_script(
         if "read-only" in str(error):
             raise ev.refuse(Feature.ARRAY, "the call may modify an array that it did not make") from error
         raise _raised_in_script(ev, f"{call}({code})", error) from error
-    if (ev.effects or ev.inside(Fork, CalledBack)) and before.are_changed():
+    if (_are_lists_used(ev) or ev.inside(Fork, CalledBack)) and before.are_changed():
         raise ev.refuse(Feature.CONTAINER, "a list that differs from call to call is changed after it was used")
     kind = Presence if ev.inside(Catching) else NoException
     ev.script.compute(name, f"{call}({code})", kind(f"{getattr(function, '__name__', function)}", ev.where()))
@@ -134,6 +134,15 @@ class _Lists:
             container.clear()
             container.extend(before) if isinstance(container, list | collections.deque) else container.update(before)
         return bool(changed)
+
+
+def _are_lists_used(ev: Evaluator) -> bool:
+    """Whether something is done after the graph with a list, dict or set that the script has."""
+    given = (stand_ins.leaves([*effect.arguments, *effect.named.values()]) for effect in ev.effects)
+    return any(
+        isinstance(leaf, Showing) or (isinstance(leaf, Residual) and isinstance(leaf.example, MUTABLE))
+        for leaf in itertools.chain.from_iterable(given)
+    )
 
 
 def _is_as(container: Any, before: Any) -> bool:

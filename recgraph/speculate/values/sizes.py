@@ -60,7 +60,7 @@ def before(ev: Evaluator, arguments: Sequence[Any], named: dict[str, Any]) -> tu
 
 def _number(ev: Evaluator, tensor: tf.Tensor) -> int | Residual | None:
     """A number that is computed of sizes."""
-    if tensor.shape.rank != 0 or not tensor.dtype.is_integer or tensor.graph is not ev.graph:
+    if tensor.shape.rank != 0 or tensor.dtype not in (tf.int32, tf.int64) or tensor.graph is not ev.graph:
         return None
     static = tf.get_static_value(tensor)
     if static is not None:
