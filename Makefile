@@ -18,9 +18,9 @@ INSTALL := -m pip install --quiet --no-build-isolation --editable
 demo: $(VENV)/.installed
 	$(BIN)/recgraph demo --out demo
 
-# Each takes a third of the programs of the corpora; `pytest` alone takes them all.
+# The other Python takes the programs of the corpora that are left out here, the other TensorFlow some again.
 test: lint $(VENV)/.installed-docs $(if $(OTHER_PYTHON),.venv-python/.installed) $(if $(OTHER_TENSORFLOW),.venv-tensorflow/.installed)
-	RECGRAPH_TEST_PART=1/3 $(BIN)/python -m pytest -n 2
+	RECGRAPH_TEST_PART=1,3/3 $(BIN)/python -m pytest -n 2
 	$(if $(OTHER_PYTHON),RECGRAPH_TEST_PART=2/3 .venv-python/bin/python -m pytest -n 2 -m "not slow" $(PYTHONS))
 	$(if $(OTHER_TENSORFLOW),RECGRAPH_TEST_PART=3/3 .venv-tensorflow/bin/python -m pytest -n 2 -m "not slow" $(TENSORFLOWS))
 

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 import recgraph as rg
 from recgraph import testing
-from tests import sampling
 
 OURS = ("scheduled", "row_programs")  # what needs no operation of TensorFlow
 NODES = len(programs.LEFT)
@@ -322,7 +321,7 @@ def by_tensorflow(text: str) -> set[str]:
     return {*re.findall(r"run by TensorFlow, for ([\w>]+)", text)}
 
 
-@pytest.mark.parametrize("one", sampling.share(CASES), ids=str)
+@pytest.mark.parametrize("one", CASES, ids=str)
 def test_an_operation(one: Case) -> None:
     """Values and gradients; row programs run every block."""
     rng = np.random.default_rng(zlib.crc32(one.name.encode()))

@@ -14,7 +14,6 @@ from core import programs
 
 import recgraph as rg
 from recgraph import testing
-from tests import sampling
 
 FLOAT = tf.TensorSpec([])
 both_modes = pytest.mark.parametrize("gradient", ["cache", "recompute"])
@@ -60,7 +59,7 @@ def test_frames_live_from_the_forward_run_to_the_gradient(gradient: str) -> None
 
 
 @both_modes
-@pytest.mark.parametrize("program", sampling.share(programs.PROGRAMS), ids=str)
+@pytest.mark.parametrize("program", programs.PROGRAMS, ids=str)
 def test_nothing_after_a_step(program: programs.Program, gradient: str) -> None:
     """Of any program, eager or staged."""
     subgraph = program.make(gradient=gradient)

@@ -10,27 +10,15 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from recgraph import ops
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.script import stand_ins
 from recgraph.speculate.script.stand_ins import Residual, mapped
 
-# Operations whose result has the shape of their first input.
+# Operations whose result has the shape of their first input, beside those that compute each element by itself.
 _ALIKE: Final = frozenset(
-    {
-        "Identity", "Cast", "StopGradient", "BiasAdd", "Softmax", "LogSoftmax", "Relu", "Relu6", "Elu", "Selu",
-        "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Rsqrt", "Square", "Neg", "Abs", "LogicalNot", "ZerosLike", "OnesLike",
-        "Cumsum", "Cumprod", "ReverseV2", "Sign", "Floor", "Ceil", "Round", "Sin", "Cos", "Softplus", "CheckNumerics",
-        "EnsureShape",
-    }
-)  # fmt: skip
-# Those whose operands are stretched to a common shape.
-_BROADCASTING: Final = frozenset(
-    {
-        "Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "FloorDiv", "FloorMod", "Maximum", "Minimum", "Pow", "Equal",
-        "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "SelectV2",
-        "SquaredDifference",
-    }
-)  # fmt: skip
+    {"BiasAdd", "CheckNumerics", "Cumprod", "Cumsum", "EnsureShape", "LogSoftmax", "ReverseV2", "Softmax"}
+)
 _ARITHMETIC: Final[dict[str, Any]] = {
     "Add": operator.add, "AddV2": operator.add, "Sub": operator.sub, "Mul": operator.mul,
     "FloorDiv": operator.floordiv, "FloorMod": operator.mod, "Maximum": max, "Minimum": min, "Neg": operator.neg,
@@ -94,9 +82,10 @@ def _size(ev: Evaluator, tensor: tf.Tensor, index: int) -> int | Residual | None
     if (fed := ev.heap.input_of(tensor)) is not None:
         return of_input(ev, fed, index)
     op = tensor.op
-    if op.type in _ALIKE:
+    form = ops.facts(op.type).form
+    if form in (ops.Form.SAME, ops.Form.ELEMENTWISE) or op.type in _ALIKE:
         return _size(ev, op.inputs[0], index)
-    if op.type in _BROADCASTING:
+    if form is ops.Form.BROADCASTS or op.type == "SelectV2":
         return _size_of_broadcast(ev, op, index - shape.rank)
     if op.type == "StridedSlice":
         return _size_of_slice(ev, op, index)
