@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator, Signal
+from recgraph.speculate.machine.twins import are_lists
 from recgraph.speculate.observe.reasons import Inconvertible, Raised
 from recgraph.speculate.passes import connections, ordering, randomness
 from recgraph.speculate.script.contexts import Fork
@@ -128,10 +129,15 @@ def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk
         raise merging.another_order(ev)
     untouched = {slot: before.get(slot) for slot in slots}
     ends = [[side.changes.get(slot, untouched[slot]) for slot in slots] for side in sides]
-    for side, end, others in zip(sides, ends, reversed(ends), strict=True):
-        if any(side.references.are_several(a) for a, b in zip(end, others, strict=True) if a is not b):
-            raise merging.two_names(ev)
-    if one.value is not other.value and any(side.references.are_several(side.value, 0) for side in sides):
+    several: list[tuple[Slot | None, Any]] = [
+        (slot, value)
+        for side, end, others in zip(sides, ends, reversed(ends), strict=True)
+        for slot, value, another in zip(slots, end, others, strict=True)
+        if value is not another and side.references.are_several(value)
+    ]
+    if one.value is not other.value:
+        several += [(None, side.value) for side in sides if side.references.are_several(side.value, 0)]
+    if not all(are_lists(value) for _, value in several):
         raise merging.two_names(ev)
     pattern = [before.merged(slot, *both) for slot, *both in zip(slots, *ends, strict=True)]
     result = merging.template(ev, one.value, other.value)
@@ -152,6 +158,9 @@ def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk
         before.set(slot, p.filled(outputs))
     value = result.filled(outputs)
     ev.assertions.append(next(outputs))
+    for at, shared in several:
+        ev.twins.add(shared, place)
+        ev.twins.add(value if at is None else before.get(at), place)
     return value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import itertools
 import operator
@@ -19,7 +20,7 @@ from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Ra
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.passes import connections, ordering, randomness
 from recgraph.speculate.script.assumptions import HOLDS, SamePath
-from recgraph.speculate.script.contexts import LoopRound
+from recgraph.speculate.script.contexts import CalledBack, LoopRound, RecursiveBody
 from recgraph.speculate.script.stand_ins import (
     DUMMY,
     HELD,
@@ -38,6 +39,8 @@ from recgraph.speculate.values.state import WHOLE, ProgramState, Slot
 
 # How often the state of a loop may become more general before it is given up.
 _ROUNDS = 4
+# A loop over so many numbers is not unrolled where that makes too many operations.
+_MANY = 8
 Start = Callable[[], None]
 
 
@@ -147,6 +150,7 @@ def run_for(ev: Evaluator, node: ast.For) -> Signal | None:
     site = site_of(ev.frame.syntax, node, "round")
     # Of what a library calls, eager calls have seen nothing: there a range that varies is taken to vary in length.
     varies = ev.profile.trips_vary(site) or (isinstance(iterable, Residual) and not ev.profile.occurrences(site))
+    varies = varies or (ev.is_rolled and type(iterable) is range and len(iterable) >= _MANY)
     with ev.at(node.iter):
         rows = ev.rows(iterable, varies)
     if rows is not None and _over_rows(loop, rows, lambda member: _binding(loop, member)()):
@@ -175,12 +179,18 @@ def _binding(loop: ConvertedLoop, member: Any) -> Start:
 
 def _unrolled(loop: ConvertedLoop, iterable: Any) -> None:
     members = iterators.alone(loop.ev, iterable, loop.node.iter)
+    left = len(iterable) if isinstance(iterable, list | tuple | range) else 0
+    is_first = True
     while loop.left() is not True:
         loop.next()
         member = _next(loop, iterable, members)
         if member is MISSING:
             return
+        built = loop.ev.built
         loop.round(_binding(loop, member))
+        left -= 1
+        loop.ev.check_operations(0 if is_first else max(left, 0) * (loop.ev.built - built))
+        is_first = False
 
 
 def _next(loop: ConvertedLoop, iterable: Any, members: Iterator[Any]) -> Any:
@@ -263,15 +273,27 @@ def _dynamic_or_path(loop: ConvertedLoop, go: tf.Tensor) -> bool:
 
 
 def _is_entered(loop: ConvertedLoop, go: tf.Tensor) -> bool:
-    """Whether the loop may have a round: where gradients depend on it, that is assumed."""
+    """Whether the loop may have a round: where gradients depend on it, or may do so, that is assumed."""
     ev = loop.ev
-    if ("entered", ev.place_of("round", at=loop.node)) not in ev.paths:
-        return True
+    place = "entered", ev.place_of("round", at=loop.node)
+    if place not in ev.paths:
+        if not (tf_private.a_tape_is_listening() and _was_entered(loop)):
+            return True
+        ev.paths.add(place)
     if isinstance(loop.node, ast.For | ast.While) and ev.last("round", at=loop.node) is not None:
         return ev.follow_last(go, "round", at=loop.node)
     # The profile sees statements only, and not those of functions that a library calls.
     ev.assert_in_graph(go, ev.noted(SamePath, "there is a round", at=loop.node))
     return True
+
+
+def _was_entered(loop: ConvertedLoop) -> bool:
+    """Whether the loop had a round in all eager calls, as far as they were seen."""
+    seen = loop.ev.profile.seen(*loop.ev.place_of("round", at=loop.node))
+    if loop.ev.inside(CalledBack, RecursiveBody):
+        return False
+    kinds = (ast.For, ast.While) if loop.ev.has_tape_around else (ast.For,)
+    return bool(isinstance(loop.node, kinds) and seen.count and not seen.varies and seen.last)
 
 
 def _truth_of_test(loop: ConvertedLoop) -> Residual:
@@ -361,12 +383,25 @@ def _after_first(loop: ConvertedLoop, rows: Rows, bind: Callable[[Any], None], b
 
 def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> None:
     """A loop in the graph: what its body changes are the loop's variables."""
-    ev = loop.ev
     loop.slots[loop.go] = Residual("", tensor=go, late=True)
-    before = ProgramState(ev)
-    patterns = _variables(ev, before, body)
-    if any(pattern.grows for pattern in patterns.values()):
-        ev.growing.add(("unrolled", ev.place_of("round", at=loop.node)))
+    variables = _Variables(loop.ev)
+    while True:
+        is_known = False
+        while not is_known and variables.need_attempt():
+            with branches.scratch():
+                body()
+                is_known = variables.hold()
+        with contextlib.suppress(_Wider):
+            return _built(loop, go, body, variables)
+
+
+def _built(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], variables: _Variables) -> None:
+    """The loop with these variables.
+
+    Raises:
+        _Wider: a round needs more general ones. Everything is as before the loop.
+    """
+    ev, before, patterns = loop.ev, variables.before, dict(variables.patterns)
     new = {slot for slot, pattern in patterns.items() if _is_new(before, slot, pattern)}
     first = [t for slot, p in patterns.items() for t in p.tensors(ev, before.get(slot))]
     shapes = [hole.shape for p in patterns.values() for hole in p.holes()]
@@ -391,43 +426,84 @@ def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> Non
         count = len(ev.assertions)
         body()
         randomness.refuse_draws(ev)
-        made = [t for slot, p in patterns.items() for t in p.tensors(ev, before.get(slot))]
+        made = variables.tensors(patterns)
         ordering.hold_back(tf_private.current_graph(), ev.assertions[count:])
         number = tf.maximum(number, ordering.broken(ev.assertions[count:]))
-        before.restore()
+        if not variables.hold():
+            raise _Wider
         return [number, *made]
 
     invariants = [tf.TensorShape([]), *shapes]
     number, *last = tf.while_loop(condition, round_, [tf.constant(HOLDS), *first], invariants, parallel_iterations=1)
-    ev.conditionals[connections.deciding(number)] = "entered", ev.place_of("round", at=loop.node)
+    place = ev.place_of("round", at=loop.node)
+    if isinstance(loop.node, ast.While) or ev.profile.seen(*place).varies:
+        ev.uncertain.add(("entered", place))
+    if any(pattern.grows for pattern in patterns.values()):
+        ev.growing.add(("unrolled", place))
+    ev.conditionals[connections.deciding(number)] = "entered", place
     enter(last, True)
     ev.assertions.append(number)
 
 
-def _variables(ev: Evaluator, before: ProgramState, body: Callable[[], None]) -> dict[Slot, Template]:
-    """What the body changes, each with what it has in common from round to round."""
-    patterns: dict[Slot, Template] = {}
-    first = before.references()
-    for _ in range(_ROUNDS):
-        with branches.scratch():
-            for slot, pattern in patterns.items():
-                if not _is_new(before, slot, pattern):
-                    before.set(slot, pattern.filled(_placeholders(pattern)))
-            body()
-            changes = before.changes()
-            last = before.references()
+class _Wider(Exception):
+    """The variables of a loop are more general now."""
+
+
+class _Variables:
+    """What the body of a loop changes.
+
+    Attributes:
+        before: the state before the loop.
+        patterns: of each slot, what its values have in common from round to round, as far as is known.
+    """
+
+    def __init__(self, ev: Evaluator) -> None:
+        self._ev, self.before = ev, ProgramState(ev)
+        self.patterns: dict[Slot, Template] = {}
+        self._first, self._rounds = self.before.references(), 0
+
+    def need_attempt(self) -> bool:
+        """Whether a round has to be tried in a graph that is thrown away: the first, and others where lists grow. What
+        would be left of these in the graph of the call, if they turned out not to fit, may fail.
+        """
+        return not self._rounds or any(pattern.grows for pattern in self.patterns.values())
+
+    def tensors(self, patterns: dict[Slot, Template]) -> list[tf.Tensor]:
+        """What a round has left in the slots.
+
+        Raises:
+            _Wider: it does not fit.
+        """
+        try:
+            return [t for slot, p in patterns.items() for t in p.tensors(self._ev, self.before.get(slot))]
+        except Inconvertible:
+            if self.hold():
+                raise
+            raise _Wider from None
+
+    def hold(self) -> bool:
+        """After a round: whether its changes fit; else the patterns are more general now. The state is put back.
+
+        Raises:
+            Inconvertible: they never will.
+        """
+        ev, before, patterns = self._ev, self.before, self.patterns
+        changes, last = before.changes(), before.references()
         before.restore()
-        if any(last.are_several(v) or first.are_several(before.get(slot)) for slot, v in changes.items()):
+        if any(last.are_several(v) or self._first.are_several(before.get(slot)) for slot, v in changes.items()):
             raise merging.two_names(ev)
         wholes = {key for key, place in changes if place is WHOLE}
-        patterns = {slot: p for slot, p in patterns.items() if slot[0] not in wholes or slot[1] is WHOLE}
+        known = {slot: p for slot, p in patterns.items() if slot[0] not in wholes or slot[1] is WHOLE}
         more = {slot: _merged(ev, before, slot, value) for slot, value in changes.items()}
-        grown = {slot: merging.wider(ev, patterns.get(slot), pattern) for slot, pattern in more.items()}
-        if all(slot in patterns and patterns[slot].holes() == pattern.holes() for slot, pattern in grown.items()):
-            return patterns
-        patterns.update(grown)
-        before.check_opened(patterns)
-    raise ev.refuse(Feature.LOOP, "a value that a loop changes has another shape or type in each iteration")
+        grown = {slot: merging.wider(ev, known.get(slot), pattern) for slot, pattern in more.items()}
+        self._rounds += 1
+        if all(slot in known and known[slot].holes() == pattern.holes() for slot, pattern in grown.items()):
+            return True
+        if self._rounds >= _ROUNDS:
+            raise ev.refuse(Feature.LOOP, "a value that a loop changes has another shape or type in each iteration")
+        self.patterns = known | grown
+        before.check_opened(self.patterns)
+        return False
 
 
 def _is_new(before: ProgramState, slot: Slot, pattern: Template) -> bool:
@@ -440,10 +516,6 @@ def _merged(ev: Evaluator, before: ProgramState, slot: Slot, value: Any) -> Temp
     if isinstance(first, Missing) and before.is_name(slot) and not isinstance(value, Missing | Unsure):
         return merging.template(ev, DUMMY, value)
     return before.merged(slot, first, value)
-
-
-def _placeholders(pattern: Template) -> Iterator[tf.Tensor]:
-    return (tf_private.placeholder(tf.TensorSpec(hole.shape, hole.dtype)) for hole in pattern.holes())
 
 
 def total(ev: Evaluator, rows: Rows, start: Any) -> Any:

@@ -10,14 +10,18 @@ import ast
 import builtins
 import contextlib
 import dataclasses
+import operator
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 import tensorflow as tf
 
+from recgraph import tf_private
 from recgraph.cpython import messages
 from recgraph.speculate.machine.protocol import Kind
+from recgraph.speculate.machine.twins import READING_LISTS, Twins
+from recgraph.speculate.observe.known import IN_PLACE
 from recgraph.speculate.observe.profile import Profile, Seen, is_plain, same
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, site_of
@@ -34,7 +38,7 @@ from recgraph.speculate.script.assumptions import (
     TwoObjects,
     assertion,
 )
-from recgraph.speculate.script.contexts import CalledBack, Context, Contexts, Fork, RecursiveBody
+from recgraph.speculate.script.contexts import CalledBack, Context, Contexts, Fork, LoopRound, RecursiveBody
 from recgraph.speculate.script.heap import Heap
 from recgraph.speculate.script.script import Script
 from recgraph.speculate.script.stand_ins import MISSING, Missing, Ref, Residual, Rows, Unsure, is_symbolic
@@ -45,6 +49,9 @@ R = TypeVar("R")
 Rule: TypeAlias = Callable[["Evaluator", Any], Any]
 # How many members a loop may have and still be unrolled.
 UNROLL: Final = 2000
+# How many operations a conversion may build, gradients aside. With more, loops are not unrolled; then it is given up.
+# Some 1,300 take a second.
+MOST_OPERATIONS: Final = 12_000
 RULES: dict[type[ast.AST], Rule] = {}
 # Puts a value, or `MISSING`, into what stands on the left of an assignment or after `del`.
 Target: TypeAlias = Callable[["Evaluator", Any, Any], None]
@@ -101,6 +108,7 @@ class Evaluator(abc.ABC):
         optimizations: what is done beyond the general rules.
         assertions: see `assumptions.assertion`.
         places: by id of an object, the list that a loop goes through, where it is in it, and the managers around.
+        twins: lists that may eagerly be one with another.
         effects: what the script does after the graph, in order.
         cells: by id, of a closure that differs from call to call, how the script finds them.
         tapes: by id, how many forks were around the `with` of a gradient tape.
@@ -110,11 +118,16 @@ class Evaluator(abc.ABC):
             ("unrolled", place) where it cannot be a loop of the graph; ("changed", place) where an array is made that
             the script changes.
         growing: those places that would not be assumed, where lists became longer.
+        uncertain: places of loops that may well have no round.
         conditionals: the operations that decide between two ways, each with what `paths` may have for it.
+        forking: by id, tensors of which no value is assumed where they decide.
         contexts: what is around us.
         here: the node that is being converted.
         watch: sees what libraries call; None until the first is called.
         may_have_drawn: whether one of these may draw from the generators that everything shares.
+        has_tape_around: whether a tape may record the call.
+        built: how many operations were built so far, those of attempts too.
+        is_rolled: whether loops over many numbers are loops of the graph even where it is known how many.
     """
 
     kinds: tuple[type[Kind], ...]
@@ -123,7 +136,9 @@ class Evaluator(abc.ABC):
         self.script, self.graph = script, graph
         self.profile, self.optimizations, self.paths = settings.profile, settings.optimizations, settings.paths
         self.growing: set[Any] = set()
+        self.uncertain: set[Any] = set()
         self.conditionals: dict[tf.Operation, Any] = {}
+        self.forking: dict[int, tf.Tensor] = {}
         self.contexts = Contexts()
         self.heap = Heap(script, graph, self.profile, self.contexts)
         self.assertions: list[tf.Tensor] = []
@@ -131,6 +146,7 @@ class Evaluator(abc.ABC):
         self.frames: list[Frame] = []
         self.recursions: dict[Any, Any] = {}
         self.places: dict[int, tuple[Any, int, tuple[int, ...]]] = {}
+        self.twins = Twins()
         self.tables: dict[type, Any] = {}
         self.cells: dict[int, str] = {}
         self.tapes: dict[int, int] = {}
@@ -138,6 +154,8 @@ class Evaluator(abc.ABC):
         self.here: ast.AST = ast.Pass()
         self.watch: Any = None
         self.may_have_drawn = False
+        self.built, self.is_rolled = 0, False
+        self.has_tape_around = tf_private.a_tape_is_listening()
         # By their identity: tensors that libraries were given in place of numbers that differ from call to call.
         self.numbers: dict[int, tuple[tf.Tensor, Any]] = {}
         # By their identity: TensorArrays in place of which there is another one on this way; and on any way, with the
@@ -201,6 +219,17 @@ class Evaluator(abc.ABC):
         """A node that was reached just now, and which time it was."""
         site = site_of(self.frame.syntax, at or self.here, what)
         return site, max(self.reached.get(site, 1) - 1, 0)
+
+    def check_operations(self, more: int = 0) -> None:
+        """That the conversion builds no more operations than it may, with so many more.
+
+        Raises:
+            Inconvertible: it does.
+        """
+        if self.built + more > MOST_OPERATIONS:
+            found = self.refuse(Feature.OPERATIONS, f"the conversion comes to more than {MOST_OPERATIONS} operations")
+            found.built = self.built
+            raise found
 
     # Rules.
 
@@ -382,9 +411,21 @@ class Evaluator(abc.ABC):
             number = SameDecision(f"{bool(truth.example)}", self.where(), site)
             self.script.assume(f"bool({truth.name}) is {bool(truth.example)}", number)
             return bool(truth.example)
-        if seen.count and not seen.varies and not self.inside(CalledBack):
+        if seen.count and not self._goes_both_ways(value, site) and not self.inside(CalledBack):
             return self._follow(SameBranch, truth, bool(seen.constant), site)
+        if isinstance(value, tf.Tensor):
+            self.forking[id(value)] = value
         return truth
+
+    def _goes_both_ways(self, value: Any, site: tuple[Any, int]) -> bool:
+        """Whether calls have gone both ways at a node, or rounds where it is in a loop of the graph, or where the same
+        tensor has decided before.
+        """
+        if id(value) in self.forking:
+            return True
+        if self.inside(LoopRound):
+            return self.profile.varies_from(*site)
+        return self.profile.seen(*site).varies
 
     def decided(self, value: Any, at: ast.AST | None = None) -> bool:
         """The truth of a test, where only one direction can be converted."""
@@ -431,6 +472,8 @@ class Evaluator(abc.ABC):
 
     def identical(self, left: Any, right: Any) -> Any:
         """What `left is right` is: a bool, or a bool scalar of the graph."""
+        for one in (left, right):
+            self.twins.check(one)
         if isinstance(left, Ref) and right is None:
             return left.row < 0
         if isinstance(left, Residual) and left.is_array and left is right:
@@ -494,6 +537,8 @@ class Evaluator(abc.ABC):
 
     def get(self, owner: Any, name: str) -> Any:
         """`owner.name`."""
+        if name not in READING_LISTS:
+            self.twins.check(owner)
         return self.kind(owner).get(name)
 
     def put(self, owner: Any, name: str, value: Any) -> None:
@@ -506,10 +551,12 @@ class Evaluator(abc.ABC):
 
     def set_item(self, container: Any, index: Any, value: Any) -> None:
         """`container[index] = value`."""
+        self.twins.check(container)
         self.kind(container).set_item(index, value)
 
     def delete_item(self, container: Any, index: Any) -> None:
         """`del container[index]`."""
+        self.twins.check(container)
         self.kind(container).delete_item(index)
 
     def contains(self, container: Any, member: Any) -> Any:
@@ -570,6 +617,9 @@ class Evaluator(abc.ABC):
 
     def operate(self, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
         """A Python operator on values of any kind."""
+        if function in IN_PLACE or function in (operator.eq, operator.ne):
+            for operand in operands:
+                self.twins.check(operand)
         operands = [self.kind(operand).operand() for operand in operands]
         return max(map(self.kind, operands), key=lambda kind: kind.precedence).operate(function, operands)
 

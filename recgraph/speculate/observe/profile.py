@@ -283,6 +283,12 @@ class Profile:
         """All occurrences of a site."""
         return self._seen.get(site, [])
 
+    def varies_from(self, site: Hashable, occurrence: int) -> bool:
+        """Whether an occurrence or a later one differed from call to call, or from another of these."""
+        row = self._seen.get(site, [])
+        first, *others = row[min(occurrence, len(row) - 1) :] if row else [Seen()]
+        return first.varies or any(seen.varies or not _is(first.constant, seen.constant) for seen in others)
+
     def trips_vary(self, site: Hashable) -> bool:
         """Whether calls differed in the number of rounds of a loop, of which each round is an occurrence."""
         return any(seen.varies for seen in self._seen.get(site, []))
@@ -321,6 +327,10 @@ class GeneralProfile(Profile):
     def note_array(self, site: Hashable, array: np.ndarray, seen_at: Hashable, varying: frozenset[int]) -> Seen:
         """See `Profile`."""
         return self._general(super().note_array(site, array, seen_at, varying))
+
+    def varies_from(self, site: Hashable, occurrence: int) -> bool:
+        """See `Profile`."""
+        return True
 
     def _general(self, seen: Seen) -> Seen:
         shape = seen.shape

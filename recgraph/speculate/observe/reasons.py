@@ -95,6 +95,10 @@ class Feature(enum.StrEnum):
     NUMBER = "number", "convert the tensor to a signed integer or a float type first"
     OBJECT = "object", "pass what the function needs of the object in place of the object"
     OPERATION = "operation", "do this with a tensor, a container or an object of the program's in its place"
+    OPERATIONS = (
+        "operations",
+        "decorate what one round of its longest loop calls: the function is too long for one graph",
+    )
     OPERATOR = "operator", "define the operator's method in the class, or convert the operands to one type first"
     ORDER = "order", "print in the function itself, not in one that TensorFlow calls"
     PATH = "path", "let both ways leave the same things behind, so that both fit into one graph"
@@ -148,6 +152,7 @@ class Inconvertible(NotAGraph):
     Attributes:
         sites: of the statements of the function that stay in Python where the function is taken apart; empty where
             that is not known.
+        built: how many operations had been built where there are too many.
     """
 
     id = "not-converted"
@@ -157,6 +162,7 @@ class Inconvertible(NotAGraph):
         self.feature, self.why = feature, why
         self.where: str = where
         self.sites: frozenset[int] = frozenset()
+        self.built = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Inconvertible, (self.feature, self.why, self.where), {"next_step": self.next_step}

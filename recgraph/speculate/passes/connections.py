@@ -69,9 +69,12 @@ def check(ev: Evaluator, method: str, arguments: Sequence[Any], named: dict[str,
     graph = tf_private.current_graph()
     _assume_aliases(ev, _flat(sources))
     looked = Look(ev, graph)
-    unsure = looked.unsure([(_of_graph(graph, source), gradient) for source, gradient in there], _flat(targets))
+    site = site_of(ev.frame.syntax, ev.here, "gradient"), 0
+    is_broken = ev.profile.seen(*site).count > 0
+    found_in_graph = [(_of_graph(graph, source), gradient) for source, gradient in there]
+    unsure = looked.unsure(found_in_graph, _flat(targets), is_broken)
     if unsure:
-        _assume_used(ev, unsure)
+        _assume_used(ev, unsure, site, is_broken)
     sources = [_of_graph(graph, source) for source, _ in there]
     _assume_slices(ev, looked.buried([source for source in sources if source is not None]))
     return found
@@ -85,17 +88,17 @@ def _assume_slices(ev: Evaluator, places: set[Any]) -> None:
         raise ev.refuse(Feature.TAPE, "eagerly the gradient consists of slices, and it comes out of a loop")
 
 
-def _assume_used(ev: Evaluator, gradients: list[Any]) -> None:
+def _assume_used(ev: Evaluator, gradients: list[Any], site: Any, is_broken: bool) -> None:
     """That gradients are not zero everywhere. Where that broke, lists do not grow in the graph, if that may help."""
-    site = (site_of(ev.frame.syntax, ev.here, "gradient"), 0)
     growing = ev.growing - ev.paths
-    if growing and ev.profile.seen(*site).count:
+    if growing and is_broken:
         raise Again(growing)
     what = "the gradient is not zero everywhere, so it is there"
+    may_learn = growing or (ev.uncertain - ev.paths and not is_broken)
     for gradient in gradients:
         values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
         used = tf.reduce_any(tf.not_equal(values, tf.zeros([], values.dtype)))
-        ev.assert_in_graph(used, SamePath(what, ev.where(), site if growing else None))
+        ev.assert_in_graph(used, SamePath(what, ev.where(), site if may_learn else None))
 
 
 def _flat(value: Any) -> list[Any]:
@@ -141,15 +144,17 @@ class Look:
         self._bits: dict[int, int] = {}
         self._burying: dict[tf.Operation, list[tf.Tensor]] = {}  # operations out of which slices come
 
-    def unsure(self, pairs: list[tuple[Any, Any]], targets: list[Any]) -> list[Any]:
+    def unsure(self, pairs: list[tuple[Any, Any]], targets: list[Any], is_broken: bool) -> list[Any]:
         """The gradients, of pairs of sources and gradients, that are there or not depending on a way.
 
         Raises:
             Again: they are sure once some ways are assumed.
         """
-        places = set(self.places(pairs, targets)) - {None}
-        if places - self.ev.paths:
-            raise Again(places - self.ev.paths)
+        places = set(self.places(pairs, targets)) - {None} - self.ev.paths
+        if not is_broken:
+            places -= self.ev.uncertain
+        if places:
+            raise Again(places)
         return self._unsure
 
     def places(self, pairs: list[tuple[Any, Any]], targets: list[Any]) -> list[Any]:

@@ -273,6 +273,8 @@ def _until_sure(
         try:
             return _convert(function, parameters, settings, generality), generality
         except Again as again:
+            if generality.is_rolled and any(place[0] == "unrolled" for place in again.places):
+                raise Inconvertible(Feature.OPERATIONS, "a long loop does not fit into a loop of the graph") from None
             generality = dataclasses.replace(generality, paths=generality.paths | again.places)
 
 
@@ -283,6 +285,7 @@ def _convert(
     script = Script(len(parameters))
     graph = RandomGraph(f"speculated_{syntax.name.strip('<>')}")
     ev = Conversion(script, graph, dataclasses.replace(settings, paths=set(generality.paths)))
+    ev.is_rolled = generality.is_rolled
     ev.heap.keeps_shapes, ev.heap.has_exact_shapes = settings.keeps_shapes, generality.has_exact_shapes
     ev.heap.is_specialised, ev.heap.keys_may_vary = generality.is_specialised, generality.keys_may_vary
     ev.heap.merges_tensors = ALIASES in generality.paths

@@ -114,6 +114,7 @@ class SpeculatedCalls:
         self._conversions, self._seconds = 0, 0.0
         self._observer = Observer(self.profile)
         self._cache = Graphs()
+        self._too_long = set[frozenset[str]]()  # what broke in calls for which a graph would be too long
         self._is_due = True  # a conversion: the last call that fitted no graph was observed
 
     @property
@@ -164,7 +165,8 @@ class SpeculatedCalls:
 
     def _without_graph(self, call: PreparedCall, misses: Misses) -> Any:
         """No graph fits: another one, or the function itself."""
-        if self.given_up or not (misses or self._cache.is_worthwhile(call.parameters)):
+        whys = frozenset(str(why) for _, why in misses)
+        if self.given_up or whys in self._too_long or not (misses or self._cache.is_worthwhile(call.parameters)):
             self._ran["eager"] += 1
             return self._eagerly(call)
         kind = "fallback" if misses else "eager"
@@ -174,7 +176,7 @@ class SpeculatedCalls:
         is_due = self._cache.is_due(call.parameters, self._is_due)
         if self.profile.returned_calls >= self.profiled_calls and is_due and _CONVERTING.acquire(blocking=False):
             try:
-                graph = self._converted(call)
+                graph = self._converted(call, whys)
             finally:
                 _CONVERTING.release()
             if graph is not None:
@@ -251,8 +253,8 @@ class SpeculatedCalls:
         texts = (str(assumption) for assumption in graph.assumptions if not isinstance(assumption, SameShape))
         return any(self.breaks[text] >= MAX_BREAKS for text in texts if text in self.breaks)
 
-    def _converted(self, call: PreparedCall) -> CachedGraph | None:
-        """A graph for a call; None if it has to run eagerly."""
+    def _converted(self, call: PreparedCall, whys: frozenset[str]) -> CachedGraph | None:
+        """A graph for a call, in which these assumptions of others broke; None if it has to run eagerly."""
         others = len(self._cache.of(call.parameters))
         if others >= MAX_GRAPHS or (others >= MAX_AT_ONCE and not self._comes_back(call)):
             return None
@@ -268,6 +270,10 @@ class SpeculatedCalls:
             graph = CachedGraph(convert(call.inner, call.parameters, *settings, self._experience))
         except Inconvertible as reason:
             self._attempts += 1
+            if reason.feature is Feature.OPERATIONS and self._ran["graph"] >= CALLS_A_CONVERSION * self._conversions:
+                self._note(reason.told, remark_on_refusal(reason))
+                self._too_long.add(whys)  # such calls are rare, and the others have their graphs
+                return None
             self._refused(reason, is_passing=reason.feature in PASSING and self._attempts < MAX_ATTEMPTS)
             _let_go(reason)
             return None

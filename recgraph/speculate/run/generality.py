@@ -17,27 +17,34 @@ class Generality:
         keys_may_vary: whether items may be set under keys that vary.
         has_exact_shapes: whether shapes that vary are constants.
         is_specialised: whether numbers that vary are, too.
+        is_rolled: whether loops over many numbers are loops of the graph even where it is known how many.
         paths: where a tensor decides and a way is assumed, as in `Evaluator.paths`.
     """
 
     keys_may_vary: bool = False
     has_exact_shapes: bool = False
     is_specialised: bool = False
+    is_rolled: bool = False
     paths: frozenset[Any] = frozenset()
 
     def may_help(self, reason: Inconvertible, profile: Profile) -> bool:
         """Whether what was refused before may be converted so: an open dimension makes libraries raise."""
+        if self.is_rolled or reason.feature is Feature.OPERATIONS:
+            return self.is_rolled and reason.feature is Feature.OPERATIONS and reason.built < _WORTH_ANOTHER
         if self.has_exact_shapes:
             return profile.has_open_shapes and (reason.feature is Feature.RAISES or reason.feature not in PASSING)
         return profile.has_variants and reason.feature not in PASSING
 
 
+# Where the loop that makes too many operations comes after more than these, a second attempt takes too long as well.
+_WORTH_ANOTHER: Final = 4_000
 # One after the other, until one works.
 GENERALITIES: Final = (
     Generality(keys_may_vary=True),
     Generality(),
     Generality(has_exact_shapes=True),
     Generality(is_specialised=True),
+    Generality(is_rolled=True),
 )
 
 

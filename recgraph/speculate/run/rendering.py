@@ -53,6 +53,7 @@ class Renderer:
     def finish(self, result: Any) -> None:
         """Writes the effects in order, then the slots, then the result."""
         self.script.scope["replace"] = _replace
+        self.ev.twins.check_unchanged()
         self._assume_distinct()
         self.heap.assume_distinct_tensors()
         for effect in self._effects():
@@ -176,6 +177,7 @@ class Renderer:
         if is_plain(value):
             return repr(value) if type(value) in (int, str, bool, type(None), bytes) else self.script.constant(value)
         if id(value) not in self._made:
+            self.ev.twins.check(value)
             self._held.append(value)
             made = self.script.name()
             code = self._fresh(value)
@@ -189,6 +191,7 @@ class Renderer:
     def _array(self, value: Residual) -> str:
         """One array, whoever has it."""
         if id(value) not in self._made:
+            self.ev.twins.check(value)
             self._held.append(value)
             self._made[id(value)] = self.script.name()
             self.script.effect(Let(self._made[id(value)], f"{self._output(value.tensor)}.numpy()"))

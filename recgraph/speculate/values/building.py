@@ -92,6 +92,8 @@ def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], nam
     has_guessed = any(_is_guessed(ev, leaf) for leaf in leaves) and not any(isinstance(one, Callback) for one in leaves)
     if has_guessed and known.is_tensorflows(function):
         values, keywords = _as_given(ev, function, (arguments, named), (values, keywords))
+    graph = tf_private.current_graph()
+    before = graph.version
     try:
         with _undrawn(ev, function):
             result = function(*values, **keywords)
@@ -99,6 +101,8 @@ def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], nam
         raise
     except Exception as error:
         raise _reason(ev, function, error) from error
+    ev.built += graph.version - before
+    ev.check_operations()
     if isinstance(result, stand_ins.MUTABLE) and sys.getrefcount(result) > _OURS:
         name = getattr(function, "__name__", type(function).__name__)
         raise ev.refuse(

@@ -73,6 +73,11 @@ def in_script(
     named = named or {}
     residuals = [a for a in stand_ins.leaves([*arguments, *named.values()]) if isinstance(a, Residual)]
     symbolic = any(is_symbolic(a) or isinstance(a, Showing) for a in stand_ins.leaves([*arguments, *named.values()]))
+    is_late = symbolic or any(a.late for a in residuals)
+    if is_late and changes_nothing(function, arguments, named):
+        early = sizes.before(ev, arguments, named)
+        if early is not None:
+            return in_script(ev, function, *early)
     for array in {id(a): a for a in residuals if arrays.is_array(a) and a.tensor.shape.rank != 0}.values():
         if not makes_text(function, arguments):
             arrays.keep(ev, array)
@@ -82,11 +87,6 @@ def in_script(
     has_early = any(arrays.is_early(a) or isinstance(a, np.ndarray) for a in everything)
     if has_early and arrays.may_change(function, arguments, named):
         raise ev.refuse(Feature.ARRAY, "the call may modify an array that existed before the graph ran")
-    is_late = symbolic or any(a.late for a in residuals)
-    if is_late and changes_nothing(function, arguments, named):
-        early = sizes.before(ev, arguments, named)
-        if early is not None:
-            return in_script(ev, function, *early)
     if is_late:
         ev.need_sequence("a value that is known only after the graph")
         found, is_pure = results(function, arguments, named), changes_nothing(function, arguments, named)
@@ -182,11 +182,13 @@ def changes_nothing(function: Any, arguments: Sequence[Any], named: dict[str, An
         return False
     if isinstance(function, operator.methodcaller) or function is stand_ins.call_method:
         owner = arguments[0]
-        if not isinstance(owner, Residual) or owner.tensor is not None:
+        if not isinstance(owner, Residual):
             return True
         name = arguments[1] if function is stand_ins.call_method else function.__reduce__()[1][0]
         if owner.is_array:
             return name not in CHANGING
+        if owner.tensor is not None:
+            return True
         return bool(owner.samples) and isinstance(owner.samples[0], _IMMUTABLE)
     return "out" not in named and getattr(function, "__name__", "") not in CHANGING
 

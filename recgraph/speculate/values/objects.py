@@ -355,6 +355,8 @@ def _exception_text(kind: str, texts: list[str]) -> str:
 
 def is_or_equals(ev: Evaluator, one: Any, other: Any) -> bool:
     """How containers compare what they hold."""
+    for value in (one, other):
+        ev.twins.check(value)
     return one is other or ev.decided(ev.operate(operator.eq, [one, other]))
 
 

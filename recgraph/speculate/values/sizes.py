@@ -1,5 +1,5 @@
-"""Numbers of the graph that depend on the sizes of its inputs alone: the script can compute them before the graph runs,
-so that NumPy can make arrays of these sizes for it.
+"""Numbers of the graph that depend on the sizes of its inputs alone, and inputs themselves as arrays of NumPy's: the
+script has them before the graph runs, so that NumPy can compute for it.
 """
 
 from __future__ import annotations
@@ -8,12 +8,16 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import tensorflow as tf
 
 from recgraph import ops
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.script import stand_ins
+from recgraph.speculate.script.assumptions import NoException
+from recgraph.speculate.script.heap import Input
 from recgraph.speculate.script.stand_ins import Residual, mapped
+from recgraph.speculate.values import arrays
 
 # Operations whose result has the shape of their first input, beside those that compute each element by itself.
 _ALIKE: Final = frozenset(
@@ -26,24 +30,50 @@ _ARITHMETIC: Final[dict[str, Any]] = {
 
 
 def before(ev: Evaluator, arguments: Sequence[Any], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any]] | None:
-    """Arguments of a call with what the script has before the graph, in place of numbers that come out of it.
+    """Arguments of a call with what the script has before the graph, in place of what comes out of it.
 
     None where one of them is known only after the graph.
     """
     found: dict[int, int | Residual] = {}
+    fed: dict[int, tuple[Residual, Input]] = {}
     for leaf in stand_ins.leaves([*arguments, *named.values()]):
         if isinstance(leaf, Residual) and leaf.late:
-            number = None if leaf.tensor is None or leaf.is_array else _number(ev, leaf.tensor)
+            if arrays.is_array(leaf):
+                source = _source(ev, leaf.tensor)
+                if source is None:
+                    return None
+                fed[id(leaf)] = leaf, source
+                continue
+            number = None if leaf.tensor is None else _number(ev, leaf.tensor)
             if number is None:
                 return None
             found[id(leaf)] = number
         elif stand_ins.is_unknown(leaf) and not isinstance(leaf, Residual):
             return None
+    for array, source in fed.values():
+        _make_early(ev, array, source)
 
     def replaced(value: Any) -> Any:
         return found[id(value)] if id(value) in found else mapped(replaced, value)
 
     return [replaced(a) for a in arguments], {name: replaced(a) for name, a in named.items()}
+
+
+def _source(ev: Evaluator, tensor: tf.Tensor) -> Input | None:
+    """The tensor of the program's that the script gives to the graph, of which an array is what `.numpy()` gives."""
+    if tensor.op.type == "StopGradient":
+        tensor = tensor.op.inputs[0]
+    known = ev.heap.input_of(tensor)
+    is_tensor = known is not None and isinstance(known.example, ev.heap.eager_tensor_type)
+    return known if is_tensor and tensor.dtype != tf.string else None
+
+
+def _make_early(ev: Evaluator, array: Residual, source: Input) -> None:
+    """An array of the graph is one of the script's from now on, which is not changed."""
+    found = source.example.numpy()
+    early = Residual(ev.script.name(), stand_ins.fixed(found) if isinstance(found, np.ndarray) else found)
+    vars(array).update(vars(early))
+    ev.script.compute(array.name, f"{source.name}.numpy()", ev.noted(NoException, "numpy"))
 
 
 def _number(ev: Evaluator, tensor: tf.Tensor) -> int | Residual | None:

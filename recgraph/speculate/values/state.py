@@ -308,6 +308,8 @@ class ProgramState:
             raise self._array_changed()
         found: dict[Slot, Any] = {}
         for key, (thing, copy) in self._held.items():
+            if isinstance(thing, list) and _is_changed(thing, copy):
+                self._ev.twins.check(thing)
             if isinstance(thing, collections.deque):
                 if _is_changed(thing, copy):
                     raise self._ev.refuse(Feature.MERGE, "a deque is modified inside a tensor-dependent branch")

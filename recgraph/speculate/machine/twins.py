@@ -1,0 +1,68 @@
+"""Lists of which a tensor decides whether they are one or two: `x = [a, b] if tensor else x`, where `x` has another
+name.
+
+After such a branch `x` is a list of its own, with the members that it has either way. That is the same to the program
+as long as it changes neither list, does not ask whether they are one, and neither is there after the call. Where it
+does, the way is assumed, and the conversion begins again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from recgraph.speculate.observe.reasons import Again
+
+# Methods of a list that do not change it.
+READING_LISTS: Final = frozenset({"copy", "count", "index"})
+
+
+class Twins:
+    """The lists of one conversion that may eagerly be one with another."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[list[Any], list[Any], Any]] = {}
+
+    def add(self, value: Any, place: Any) -> None:
+        """A list, and all lists in it, or in a tuple.
+
+        Args:
+            value: the list or tuple.
+            place: of the branch, as in `Evaluator.paths`.
+        """
+        for found in _lists(value):
+            self._found.setdefault(id(found), (found, list(found), place))
+
+    def check(self, value: Any) -> None:
+        """That a value is none of them: it is changed or told apart, or it leaves the call.
+
+        Raises:
+            Again: it is one.
+        """
+        if (found := self._found.get(id(value))) is not None:
+            raise Again({found[2]})
+
+    def check_unchanged(self) -> None:
+        """That none of them has other members now.
+
+        Raises:
+            Again: one has.
+        """
+        for found, members, _ in self._found.values():
+            if len(found) != len(members) or any(a is not b for a, b in zip(found, members, strict=True)):
+                self.check(found)
+
+
+def are_lists(value: Any) -> bool:
+    """Whether a value is a list, or a tuple, of nothing that the program can change but lists."""
+    if isinstance(value, tuple):
+        return all(are_lists(one) or not isinstance(one, list | dict | set) for one in value)
+    return type(value) is list and all(are_lists(one) or not isinstance(one, list | dict | set) for one in value)
+
+
+def _lists(value: Any) -> Iterator[list[Any]]:
+    if isinstance(value, list):
+        yield value
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _lists(one)
