@@ -389,6 +389,7 @@ def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> Non
         is_known = False
         while not is_known and variables.need_attempt():
             with branches.scratch():
+                variables.put_placeholders()
                 body()
                 is_known = variables.hold()
         with contextlib.suppress(_Wider):
@@ -467,6 +468,13 @@ class _Variables:
         would be left of these in the graph of the call, if they turned out not to fit, may fail.
         """
         return not self._rounds or any(pattern.grows for pattern in self.patterns.values())
+
+    def put_placeholders(self) -> None:
+        """The slots have any values of their patterns."""
+        for slot, pattern in self.patterns.items():
+            if not _is_new(self.before, slot, pattern):
+                specs = (tf.TensorSpec(hole.shape, hole.dtype) for hole in pattern.holes())
+                self.before.set(slot, pattern.filled(map(tf_private.placeholder, specs)))
 
     def tensors(self, patterns: dict[Slot, Template]) -> list[tf.Tensor]:
         """What a round has left in the slots.
