@@ -14,7 +14,8 @@ ORDERING, CONVERSION = "recgraph/speculate/passes/ordering.py", "recgraph/specul
 RANDOMNESS, PROFILE = "recgraph/speculate/passes/randomness.py", "recgraph/speculate/observe/profile.py"
 BRANCHES, LOOPS = "recgraph/speculate/evaluate/branches.py", "recgraph/speculate/evaluate/loops.py"
 EVALUATOR, GRAPHS = "recgraph/speculate/machine/evaluator.py", "recgraph/speculate/run/graphs.py"
-SCRIPT = "recgraph/speculate/script/script.py"
+SCRIPT, TWINS = "recgraph/speculate/script/script.py", "recgraph/speculate/machine/twins.py"
+CONNECTIONS = "recgraph/speculate/passes/connections.py"
 ASKING = "recgraph/speculate/library/asking.py"
 
 
@@ -24,6 +25,22 @@ def _by(*programs: str) -> tuple[str, ...]:
 
 
 BUGS = [
+    Bug(
+        "one_list_or_two",
+        "A list that may eagerly be one with another is changed, told apart or given away.",
+        TWINS,
+        "            raise Again({found[2]})\n",
+        "            return\n",
+        _by("one_list_or_two_that_are_changed", "one_list_or_two_that_are_told_apart"),
+    ),
+    Bug(
+        "no_round_and_no_gradient",
+        "A gradient that leads through a loop counts as one that is there.",
+        CONNECTIONS,
+        "        ev.assert_in_graph(used, SamePath(what, ev.where(), site if may_learn else None))\n",
+        "        pass\n",
+        _by("a_loop_without_a_round_and_a_gradient"),
+    ),
     Bug(
         "one_object_or_two",
         "The guard that two names are one object is left out.",
