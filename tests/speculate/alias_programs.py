@@ -74,6 +74,57 @@ def make():
 '''
 
 
+# Lists that the call makes and drops; some names are read while it goes on, and none is told apart.
+_READ_NAMES = ("a", "b", "c", "o.p", "o.q", "d['k']")
+_READING = (
+    *("{name} = {name}",) * 4,
+    *("{name} = {new}",) * 3,
+    *("{name} = {new} if {condition} else {name}",) * 4,
+    *("{name} = {name} if {condition} else {name}",) * 2,
+    *("total = total + {name}[0] + {name}[-1]",) * 5,
+    "total = total + len({name})",
+    "total = total + tf.add_n([*{name}])",
+    "first, *rest = {name}",
+    "total = total + first + len(rest)",
+    "{name} = list({name})",
+    "{name} = {name} + {name}",
+    "{name}.append({value})",
+    "{name}[0] = {value}",
+    "keep({name}, {value})",
+    "total = total * (2.0 if {name} is {name} else 3.0)",
+    "total = total + (1.0 if len({name}) == len({name}) else 2.0)",
+    "o = Owner({name}, {name})",
+    "d = «'k': {name}»",
+    "e = ({name}, s)",
+)
+_READING_FRAME = '''"""A random program."""
+
+import tensorflow as tf
+
+
+class Owner:
+    def __init__(self, p, q):
+        self.p, self.q = p, q
+
+
+def make():
+    def keep(members, value):
+        members[-1] = value
+
+    def step(x, s):
+        a, b = [x[0], s], [s, x[1]]
+        o, c, total = Owner(a, b), a, tf.constant(0.0)
+        d, e, first, rest = {{"k": b}}, (a, s), s, []
+{body}
+        return total, [tf.add_n(one) for one in (a, b, c, o.p, o.q, d["k"], e[0])]
+
+    def arguments(i):
+        return tf.fill([3], float(i % 5)) + tf.range(3.0), tf.constant(float((i * i) % 3 if i % 2 else 0))
+
+    return step, arguments, None
+'''
+
+
 # The same for arrays that the call makes, and for dicts and attributes in an order.
 _KINDS = {
     "{array}": ("a", "a", "b", "v", "o.a", "l[0]"),
@@ -158,6 +209,12 @@ def write(choices: random.Random) -> str:
     kinds = {"{name}": _NAMES, "{value}": _VALUES, "{condition}": _CONDITIONS}
     q = choices.choice(("self.p", "[tf.constant(3.0)]"))
     return _FRAME.format(body=_body(choices, _PLAIN, kinds, 5), q=q)
+
+
+def write_reading(choices: random.Random) -> str:
+    """The text of a program that reads lists of which a tensor decides whether they are one."""
+    kinds = {"{name}": _READ_NAMES, "{value}": _VALUES, "{condition}": _CONDITIONS}
+    return _READING_FRAME.format(body=_body(choices, _READING, kinds, 7))
 
 
 def write_changes(choices: random.Random) -> str:

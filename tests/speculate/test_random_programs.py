@@ -105,7 +105,10 @@ def test_random_programs_that_draw_from_pythons_and_numpys_generators(tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("write", "least"), [(alias_programs.write, 0.5), (alias_programs.write_changes, 0.2)])
+@pytest.mark.parametrize(
+    ("write", "least"),
+    [(alias_programs.write, 0.5), (alias_programs.write_reading, 0.5), (alias_programs.write_changes, 0.2)],
+)
 def test_random_programs_whose_containers_change(write: Any, least: float, tmp_path: Path) -> None:
     """Which names are one list, what is in lists and arrays, in which order keys come: a tensor decides."""
     count: collections.Counter[str] = collections.Counter()

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator, Signal
-from recgraph.speculate.machine.twins import are_lists
+from recgraph.speculate.machine.twins import are_lists, lists_in
 from recgraph.speculate.observe.reasons import Inconvertible, Raised
 from recgraph.speculate.passes import connections, ordering, randomness
 from recgraph.speculate.script.contexts import Fork
@@ -137,8 +137,10 @@ def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk
     ]
     if one.value is not other.value:
         several += [(None, side.value) for side in sides if side.references.are_several(side.value, 0)]
-    if not all(are_lists(value) for _, value in several):
-        raise merging.two_names(ev)
+    changed = {slot[0] for slot in slots}
+    for _, value in several:
+        if not are_lists(value) or any(id(one) in changed or ev.heap.name_of(one) for one in lists_in(value)):
+            raise merging.two_names(ev)
     pattern = [before.merged(slot, *both) for slot, *both in zip(slots, *ends, strict=True)]
     result = merging.template(ev, one.value, other.value)
     if any(part.grows for part in [*pattern, result]):

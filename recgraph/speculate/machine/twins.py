@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
+
 from recgraph.speculate.observe.reasons import Again
+from recgraph.speculate.script.stand_ins import MUTABLE, Residual
 
 # Methods of a list that do not change it.
 READING_LISTS: Final = frozenset({"copy", "count", "index"})
@@ -30,7 +33,7 @@ class Twins:
             value: the list or tuple.
             place: of the branch, as in `Evaluator.paths`.
         """
-        for found in _lists(value):
+        for found in lists_in(value):
             self._found.setdefault(id(found), (found, list(found), place))
 
     def check(self, value: Any) -> None:
@@ -54,15 +57,20 @@ class Twins:
 
 
 def are_lists(value: Any) -> bool:
-    """Whether a value is a list, or a tuple, of nothing that the program can change but lists."""
-    if isinstance(value, tuple):
-        return all(are_lists(one) or not isinstance(one, list | dict | set) for one in value)
-    return type(value) is list and all(are_lists(one) or not isinstance(one, list | dict | set) for one in value)
+    """Whether a value is a list, or a tuple, with nothing in it that the program can change but lists."""
+    members = value if isinstance(value, tuple) or type(value) is list else ()
+    return bool(members is value) and all(are_lists(one) or not _may_change(one) for one in members)
 
 
-def _lists(value: Any) -> Iterator[list[Any]]:
+def _may_change(value: Any) -> bool:
+    is_array = isinstance(value, np.ndarray) or (isinstance(value, Residual) and value.is_array)
+    return is_array or isinstance(value, (*MUTABLE, tuple))
+
+
+def lists_in(value: Any) -> Iterator[list[Any]]:
+    """A list, and all lists in it, or in a tuple."""
     if isinstance(value, list):
         yield value
     if isinstance(value, list | tuple):
         for one in value:
-            yield from _lists(one)
+            yield from lists_in(one)
