@@ -281,7 +281,8 @@ class Known(Attributes):
     def rows(self, varies: bool) -> Rows | None:
         """Of a list whose length only the graph knows; of a range where loops are not unrolled."""
         ev, members = self.ev, self.it
-        if type(members) is range and (varies or not ev.optimizations.unrolling) and len(members) > 1:
+        is_rolled = not ev.optimizations.unrolling or (ev.is_rolled and varies)
+        if type(members) is range and is_rolled and len(members) > 1:
             parts = [tf.constant(part, tf.int64) for part in (members.start, members.stop, members.step)]
             return dataclasses.replace(iterators.range_rows(parts, True), begins=True)
         runs = ev.with_runs(members)
