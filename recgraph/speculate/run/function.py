@@ -270,7 +270,7 @@ class SpeculatedCalls:
             graph = CachedGraph(convert(call.inner, call.parameters, *settings, self._experience))
         except Inconvertible as reason:
             self._attempts += 1
-            if reason.feature is Feature.OPERATIONS and self._ran["graph"] >= CALLS_A_CONVERSION * self._conversions:
+            if reason.feature is Feature.OPERATIONS and self._are_mostly_graphs():
                 self._note(reason.told, remark_on_refusal(reason))
                 self._too_long.add(whys)  # such calls are rare, and the others have their graphs
                 return None
@@ -290,6 +290,10 @@ class SpeculatedCalls:
             return None
         _LOG.info("%s: a graph of %d operations, %d assumptions", self.name, graph.size, len(graph.assumptions))
         return graph
+
+    def _are_mostly_graphs(self) -> bool:
+        """Whether most calls run as graphs, of more than a few."""
+        return self._ran["graph"] > max(CALLS_A_CONVERSION, self._ran["eager"] + self._ran["fallback"])
 
     def _comes_back(self, call: PreparedCall) -> bool:
         """Whether a call is worth a graph: not the first one of its shapes, where each shape has a graph."""
