@@ -34,6 +34,22 @@ BUGS = [
         _by("one_list_or_two_that_are_changed", "one_list_or_two_that_are_told_apart"),
     ),
     Bug(
+        "zeros_times_infinity",
+        "Zeros that come by a way that was not taken may become NaN.",
+        CONNECTIONS,
+        "        _assume_numbers(ev, spoilt)\n",
+        "        pass\n",
+        _by("an_infinite_gradient_by_a_branch_that_is_not_taken"),
+    ),
+    Bug(
+        "zeros_times_infinity_in_a_loop",
+        "What is computed in a loop before a branch in it is not looked at.",
+        CONNECTIONS,
+        "        return bool(reached) and (is_nested or not reached <= copies)\n",
+        "        return bool(reached) and not reached <= copies\n",
+        _by("an_infinite_gradient_in_a_loop"),
+    ),
+    Bug(
         "no_round_and_no_gradient",
         "A gradient that leads through a loop counts as one that is there.",
         CONNECTIONS,

@@ -75,6 +75,8 @@ def check(ev: Evaluator, method: str, arguments: Sequence[Any], named: dict[str,
     unsure = looked.unsure(found_in_graph, _flat(targets), is_broken)
     if unsure:
         _assume_used(ev, unsure, site, is_broken)
+    if spoilt := looked.may_be_spoilt(found_in_graph):
+        _assume_numbers(ev, spoilt)
     sources = [_of_graph(graph, source) for source, _ in there]
     _assume_slices(ev, looked.buried([source for source in sources if source is not None]))
     return found
@@ -99,6 +101,20 @@ def _assume_used(ev: Evaluator, gradients: list[Any], site: Any, is_broken: bool
         values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
         used = tf.reduce_any(tf.not_equal(values, tf.zeros([], values.dtype)))
         ev.assert_in_graph(used, SamePath(what, ev.where(), site if may_learn else None))
+
+
+def _assume_numbers(ev: Evaluator, gradients: list[Any]) -> None:
+    """That gradients are not NaN. By a way that was not taken nothing comes eagerly, and zeros in the graph, which
+    infinity makes NaN.
+    """
+    sums = []
+    for gradient in gradients:
+        values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+        values = tf.math.real(values) + tf.math.imag(values) if values.dtype.is_complex else values
+        values = tf.cast(values, tf.float32) if values.dtype.size < 4 else values  # as others would overflow
+        sums.append(tf.cast(tf.reduce_sum(values), tf.float64))
+    what = "no gradient is NaN, which zeros may become that come by a way that was not taken"
+    ev.assert_in_graph(tf.logical_not(tf.math.is_nan(tf.add_n(sums))), SamePath(what, ev.where()))
 
 
 def _flat(value: Any) -> list[Any]:
@@ -171,6 +187,27 @@ class Look:
         after = _following(operations, [source for source, _ in unsure])
         deciding = [op for op, inputs in self.decisive.items() if any(id(tensor) in after for tensor in inputs)]
         return [self.ev.conditionals.get(op) for op in deciding]
+
+    def may_be_spoilt(self, pairs: list[tuple[Any, Any]]) -> list[Any]:
+        """The gradients, of pairs of sources and gradients, to which operations lead from where zeros may come that
+        stand for nothing, after `places`.
+        """
+        operations = self.graph.get_operations() if self.decisive else []
+        found = []
+        for source, gradient in pairs:
+            if source is not None and self.decisive:
+                after, copies = _following(operations, [source]), _following(operations, [source], _COPIES)
+                if any(self._may_spoil(op, inputs, after, copies) for op, inputs in self.decisive.items()):
+                    found.append(gradient)
+        return found
+
+    def _may_spoil(self, op: tf.Operation, inputs: list[tf.Tensor], after: set[int], copies: set[int]) -> bool:
+        """Whether something is computed between a source and an operation that decides, or one that is in it."""
+        reached = {id(tensor) for tensor in inputs if id(tensor) in after}
+        is_nested = op.type in _RECURSIONS or any(
+            _may_decide(inner) for body, _ in bodies(op) for inner in body.get_operations()
+        )
+        return bool(reached) and (is_nested or not reached <= copies)
 
     def buried(self, sources: list[tf.Tensor]) -> set[Any]:
         """The places of loops and ways out of which the slices come that are all the gradient of a source, after

@@ -357,3 +357,80 @@ def a_read_that_only_the_loss_needs() -> Any:
         return loss
 
     return step, with_tensor, both
+
+
+def _infinite(i: int) -> tuple[tf.Tensor]:
+    """How often a logarithm is added."""
+    return (tf.constant((1, 2, 0, 1, 3, 0, 2, 0, 1)[i % 9]),)
+
+
+def _logarithm(add: Any) -> Any:
+    """A tensor of which the gradient is infinite in two calls, in which it is not added."""
+    weight = tf.Variable(0.5)
+
+    def step(rounds: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            y = add(rounds, tf.math.log(weight), weight * 2.0)
+        return tape.gradient(y, weight)
+
+    def arguments(i: int) -> tuple[tf.Tensor]:
+        weight.assign(0.0 if i in (5, 7) else 0.5)
+        return _infinite(i)
+
+    return step, arguments, weight
+
+
+@program
+def an_infinite_gradient_by_a_branch_that_is_not_taken() -> Any:
+    def add(rounds: tf.Tensor, logarithm: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        if rounds > 0:
+            y = y + logarithm
+        return y
+
+    return _logarithm(add)
+
+
+@program
+def an_infinite_gradient_by_a_loop_without_a_round() -> Any:
+    def add(rounds: tf.Tensor, logarithm: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        while rounds > 0:
+            y = y + logarithm
+            rounds = rounds - 1
+        return y
+
+    return _logarithm(add)
+
+
+@program
+def an_infinite_gradient_by_a_branch_in_a_loop() -> Any:
+    def add(rounds: tf.Tensor, logarithm: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        more = tf.constant(2)
+        while more > 0:
+            if rounds > more:
+                y = y + logarithm
+            more = more - 1
+        return y
+
+    return _logarithm(add)
+
+
+@program
+def an_infinite_gradient_in_a_loop() -> Any:
+    """The logarithm is taken in each round, and added in some."""
+    weight = tf.Variable(0.5)
+
+    def step(rounds: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            y, more = weight * 2.0, tf.constant(2)
+            while more > 0:
+                logarithm = tf.math.log(weight)
+                if rounds > more:
+                    y = y + logarithm
+                more = more - 1
+        return tape.gradient(y, weight)
+
+    def arguments(i: int) -> tuple[tf.Tensor]:
+        weight.assign(0.0 if i in (5, 7) else 0.5)
+        return _infinite(i)
+
+    return step, arguments, weight
