@@ -421,13 +421,14 @@ def an_infinite_gradient_in_a_loop() -> Any:
 
     def step(rounds: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
-            y, more = weight * 2.0, tf.constant(2)
+            y, more = tf.constant(2.0), rounds + 1
             while more > 0:
-                logarithm = tf.math.log(weight)
-                if rounds > more:
+                y, logarithm = y + weight, tf.math.log(weight)
+                if more > 2:
                     y = y + logarithm
                 more = more - 1
-        return tape.gradient(y, weight)
+        gradient = tape.gradient(y, weight)
+        return gradient is None, 0.0 if gradient is None else gradient
 
     def arguments(i: int) -> tuple[tf.Tensor]:
         weight.assign(0.0 if i in (5, 7) else 0.5)
