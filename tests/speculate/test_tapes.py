@@ -154,3 +154,25 @@ def test_without_groups_the_comparison_finds_zeros(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(recording, "groups", lambda graph, outputs, watched: [(list(range(len(outputs))), [0, 1, 2])])
     with pytest.raises(AssertionError):
         test_gradients_are_eagers(_several_results, tf.GradientTape)
+
+
+def test_a_tape_around_a_loop_with_a_branch_finds_nothing_where_no_round_used_a_variable() -> None:
+    weight = tf.Variable(0.5)
+
+    def step(sign: tf.Tensor, rounds: tf.Tensor) -> tf.Tensor:
+        y = tf.constant(1.0)
+        while rounds > 0:
+            if sign > 0:
+                y = y + weight * 2.0
+            rounds = rounds - 1
+        return y
+
+    def found(function: Any, i: int) -> float | None:
+        with tf.GradientTape() as tape:
+            y = function(tf.constant(-1.0 if i % 4 == 3 or i % 5 == 2 else 1.0), tf.constant(1 + i % 3))
+        gradient = tape.gradient(y, weight)
+        return None if gradient is None else float(gradient)
+
+    converted = rg.function(step, mode="speculate")
+    for i in range(16):
+        assert found(converted, i) == found(step, i)

@@ -383,7 +383,12 @@ def _turns(concrete: Any, graph: RandomGraph, is_asked_for: bool | None) -> Turn
 
 
 def _without_tape(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> None:
-    """Where it depends on a way what a tape around the call finds, ways are assumed if there is a tape, or none is."""
+    """Where it depends on a way what a tape around the call finds, ways are assumed if there is a tape, or none is.
+
+    Raises:
+        Again: there is a tape, and ways have to be assumed.
+        Inconvertible: there is, and the ways are those of rounds of a loop.
+    """
     places = connections.depends_on_ways(ev, graph, outputs)
     if not places:
         return
@@ -392,6 +397,10 @@ def _without_tape(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -
         ev.script.assume("not a_tape_is_listening()", SameDecision("whether there is a tape around the call"))
     elif more := set(places) - {None} - ev.paths:
         raise Again(more)
+    elif set(places) != {None}:
+        raise Inconvertible(
+            Feature.TAPE, "which gradients a tape around the call finds depends on what a tensor decides in a loop"
+        )
 
 
 def _new_variables(ev: Evaluator) -> Any:
