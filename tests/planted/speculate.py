@@ -45,8 +45,8 @@ BUGS = [
         "zeros_times_infinity_in_a_loop",
         "What is computed in a loop before a branch in it is not looked at.",
         CONNECTIONS,
-        "        return bool(reached) and (is_nested or not reached <= copies)\n",
-        "        return bool(reached) and not reached <= copies\n",
+        "    return op.type in _RECURSIONS or any(map(_may_decide, inner))\n",
+        "    return op.type in _RECURSIONS\n",
         _by("an_infinite_gradient_in_a_loop"),
     ),
     Bug(

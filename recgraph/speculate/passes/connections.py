@@ -189,25 +189,22 @@ class Look:
         return [self.ev.conditionals.get(op) for op in deciding]
 
     def may_be_spoilt(self, pairs: list[tuple[Any, Any]]) -> list[Any]:
-        """The gradients, of pairs of sources and gradients, to which operations lead from where zeros may come that
-        stand for nothing, after `places`.
+        """The gradients, of pairs of sources and gradients, that are computed of zeros which stand for nothing, after
+        `places`: something is computed between the source and an operation that decides, or in that one.
         """
-        operations = self.graph.get_operations() if self.decisive else []
-        found = []
-        for source, gradient in pairs:
-            if source is not None and self.decisive:
-                after, copies = _following(operations, [source]), _following(operations, [source], _COPIES)
-                if any(self._may_spoil(op, inputs, after, copies) for op, inputs in self.decisive.items()):
-                    found.append(gradient)
-        return found
-
-    def _may_spoil(self, op: tf.Operation, inputs: list[tf.Tensor], after: set[int], copies: set[int]) -> bool:
-        """Whether something is computed between a source and an operation that decides, or one that is in it."""
-        reached = {id(tensor) for tensor in inputs if id(tensor) in after}
-        is_nested = op.type in _RECURSIONS or any(
-            _may_decide(inner) for body, _ in bodies(op) for inner in body.get_operations()
-        )
-        return bool(reached) and (is_nested or not reached <= copies)
+        if not self.decisive:
+            return []
+        computed: dict[int, bool] = {}
+        for op, inputs in self.decisive.items():
+            has_ways = _has_ways(op)
+            computed.update({id(tensor): has_ways or computed.get(id(tensor), False) for tensor in inputs})
+        for op in reversed(self.graph.get_operations()):
+            after = [computed[id(tensor)] for tensor in op.outputs if id(tensor) in computed]
+            for tensor in op.inputs if after else ():
+                if id(tensor) in self._bits:
+                    is_computed = op.type not in _COPIES or any(after) or computed.get(id(tensor), False)
+                    computed[id(tensor)] = is_computed
+        return [gradient for source, gradient in pairs if computed.get(id(source), False)]
 
     def buried(self, sources: list[tf.Tensor]) -> set[Any]:
         """The places of loops and ways out of which the slices come that are all the gradient of a source, after
@@ -315,6 +312,12 @@ class Look:
 def _may_decide(op: tf.Operation) -> bool:
     """Whether a gradient may come to some inputs of an operation only, depending on values."""
     return ops.is_call(op) or op.type in _RECURSIONS or op.type == "TensorListSetItem"
+
+
+def _has_ways(op: tf.Operation) -> bool:
+    """Whether there are ways within those that an operation decides between, or within a round."""
+    inner = (one for body, _ in bodies(op) for one in body.get_operations())
+    return op.type in _RECURSIONS or any(map(_may_decide, inner))
 
 
 def may_take_other_ways(graph: Any) -> bool:

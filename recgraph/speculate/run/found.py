@@ -96,9 +96,9 @@ class Found(SpeculatedCalls):
             return self._eagerly(call)
         return super()._observed(call, kind)
 
-    def _converted(self, call: PreparedCall, whys: frozenset[str]) -> CachedGraph | None:
+    def _converted(self, call: PreparedCall, misses: Misses) -> CachedGraph | None:
         with watched(None):  # what is called to make a graph is none of the program's calls
-            graph = super()._converted(call, whys)
+            graph = super()._converted(call, misses)
         if graph is not None and graph.operations < self.least:
             few = f"it computes too little to be a graph: {graph.operations} operations, and {self.least} pay"
             self._give_up(few if graph.operations else "it computes nothing with TensorFlow")

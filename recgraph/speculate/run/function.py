@@ -74,6 +74,11 @@ class Misses(list[tuple[CachedGraph, Broken]]):
     """The graphs that do not fit a call, each with what broke: given in place of a result."""
 
 
+def _broken(misses: Misses) -> frozenset[str]:
+    """What broke in a call."""
+    return frozenset(str(why) for _, why in misses)
+
+
 class SpeculatedCalls:
     """The calls of a function: the graphs that they became, what broke, when another is made.
 
@@ -165,8 +170,7 @@ class SpeculatedCalls:
 
     def _without_graph(self, call: PreparedCall, misses: Misses) -> Any:
         """No graph fits: another one, or the function itself."""
-        whys = frozenset(str(why) for _, why in misses)
-        if self.given_up or whys in self._too_long or not (misses or self._cache.is_worthwhile(call.parameters)):
+        if self.given_up or self._is_too_long(misses) or not (misses or self._cache.is_worthwhile(call.parameters)):
             self._ran["eager"] += 1
             return self._eagerly(call)
         kind = "fallback" if misses else "eager"
@@ -176,7 +180,7 @@ class SpeculatedCalls:
         is_due = self._cache.is_due(call.parameters, self._is_due)
         if self.profile.returned_calls >= self.profiled_calls and is_due and _CONVERTING.acquire(blocking=False):
             try:
-                graph = self._converted(call, whys)
+                graph = self._converted(call, misses)
             finally:
                 _CONVERTING.release()
             if graph is not None:
@@ -253,8 +257,12 @@ class SpeculatedCalls:
         texts = (str(assumption) for assumption in graph.assumptions if not isinstance(assumption, SameShape))
         return any(self.breaks[text] >= MAX_BREAKS for text in texts if text in self.breaks)
 
-    def _converted(self, call: PreparedCall, whys: frozenset[str]) -> CachedGraph | None:
-        """A graph for a call, in which these assumptions of others broke; None if it has to run eagerly."""
+    def _is_too_long(self, misses: Misses) -> bool:
+        """Whether calls that fit the graphs as little as this one are too long for one."""
+        return bool(self._too_long) and _broken(misses) in self._too_long
+
+    def _converted(self, call: PreparedCall, misses: Misses) -> CachedGraph | None:
+        """A graph for a call that fits no other; None if it has to run eagerly."""
         others = len(self._cache.of(call.parameters))
         if others >= MAX_GRAPHS or (others >= MAX_AT_ONCE and not self._comes_back(call)):
             return None
@@ -272,7 +280,7 @@ class SpeculatedCalls:
             self._attempts += 1
             if reason.feature is Feature.OPERATIONS and self._are_mostly_graphs():
                 self._note(reason.told, remark_on_refusal(reason))
-                self._too_long.add(whys)  # such calls are rare, and the others have their graphs
+                self._too_long.add(_broken(misses))  # such calls are rare, and the others have their graphs
                 return None
             self._refused(reason, is_passing=reason.feature in PASSING and self._attempts < MAX_ATTEMPTS)
             _let_go(reason)
