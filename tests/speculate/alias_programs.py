@@ -31,6 +31,7 @@ _NESTED = (
     "if {condition}:\n{block}\nelse:\n{block}",
     "if {condition}:\n{block}\nelse:\n{block}",
     "for i in range(2):\n{block}",
+    "left = tf.cast(s, tf.int32)\nwhile left > 0:\n    left = left - 1\n{block}",
 )
 # How often a statement has others in it.
 _DEEPER = 0.3

@@ -163,6 +163,9 @@ def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk
     for at, shared in several:
         ev.twins.add(shared, place)
         ev.twins.add(value if at is None else before.get(at), place)
+    for slot, *both in zip(slots, *ends, strict=True):
+        ev.twins.follow(both, before.get(slot))
+    ev.twins.follow([one.value, other.value], value)
     return value
 
 

@@ -414,6 +414,8 @@ def _built(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], variabl
             value, is_new = pattern.filled(values), slot in new
             if at_end and is_new and not isinstance(value, Missing):
                 value = Unsure(value, go)
+            if slot in variables.twins:
+                ev.twins.add(value.value if isinstance(value, Unsure) else value, variables.twins[slot])
             before.set(slot, MISSING if is_new and not at_end else value)
 
     def condition(number: tf.Tensor, *flat: tf.Tensor) -> tf.Tensor:
@@ -456,11 +458,13 @@ class _Variables:
     Attributes:
         before: the state before the loop.
         patterns: of each slot, what its values have in common from round to round, as far as is known.
+        twins: of slots that have lists which may be one with another, the place of the branch.
     """
 
     def __init__(self, ev: Evaluator) -> None:
         self._ev, self.before = ev, ProgramState(ev)
         self.patterns: dict[Slot, Template] = {}
+        self.twins: dict[Slot, Any] = {}
         self._first, self._rounds = self.before.references(), 0
 
     def need_attempt(self) -> bool:
@@ -474,7 +478,10 @@ class _Variables:
         for slot, pattern in self.patterns.items():
             if not _is_new(self.before, slot, pattern):
                 specs = (tf.TensorSpec(hole.shape, hole.dtype) for hole in pattern.holes())
-                self.before.set(slot, pattern.filled(map(tf_private.placeholder, specs)))
+                value = pattern.filled(map(tf_private.placeholder, specs))
+                if slot in self.twins:
+                    self._ev.twins.add(value, self.twins[slot])
+                self.before.set(slot, value)
 
     def tensors(self, patterns: dict[Slot, Template]) -> list[tf.Tensor]:
         """What a round has left in the slots.
@@ -497,7 +504,12 @@ class _Variables:
         """
         ev, before, patterns = self._ev, self.before, self.patterns
         changes, last = before.changes(), before.references()
+        twins = {slot: place for slot, v in changes.items() if (place := ev.twins.place_of(v)) is not None}
         before.restore()
+        first = {slot: ev.twins.place_of(before.get(slot)) for slot in changes}
+        twins |= {slot: place for slot, place in first.items() if place is not None}
+        has_more = not twins.keys() <= self.twins.keys()
+        self.twins |= twins
         if any(last.are_several(v) or self._first.are_several(before.get(slot)) for slot, v in changes.items()):
             raise merging.two_names(ev)
         wholes = {key for key, place in changes if place is WHOLE}
@@ -506,7 +518,7 @@ class _Variables:
         grown = {slot: merging.wider(ev, known.get(slot), pattern) for slot, pattern in more.items()}
         self._rounds += 1
         if all(slot in known and known[slot].holes() == pattern.holes() for slot, pattern in grown.items()):
-            return True
+            return not has_more
         if self._rounds >= _ROUNDS:
             raise ev.refuse(Feature.LOOP, "a value that a loop changes has another shape or type in each iteration")
         self.patterns = known | grown

@@ -8,7 +8,7 @@ does, the way is assumed, and the conversion begins again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +35,16 @@ class Twins:
         """
         for found in lists_in(value):
             self._found.setdefault(id(found), (found, list(found), place))
+
+    def follow(self, given: Sequence[Any], made: Any) -> None:
+        """What has been made of values, if one of them was one of these, or held one."""
+        for value in given:
+            if (place := self.place_of(value)) is not None:
+                self.add(made, place)
+
+    def place_of(self, value: Any) -> Any:
+        """The place of the branch for a value that is or holds one of them; None for others."""
+        return next((self._found[id(one)][2] for one in lists_in(value) if id(one) in self._found), None)
 
     def check(self, value: Any) -> None:
         """That a value is none of them: it is changed or told apart, or it leaves the call.

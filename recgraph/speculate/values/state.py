@@ -139,6 +139,24 @@ def _changes(value: Any) -> bool:
     return isinstance(value, list | dict) or is_array(value)
 
 
+def _within(value: Any) -> Iterator[Any]:
+    yield from value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+
+
+def _holds_twice(value: Any) -> bool:
+    """Whether a list, dict or array is in a value in two places."""
+    seen: set[int] = set()
+    waiting = [*_within(value)]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list | dict) or is_array(one):
+            if id(one) in seen:
+                return True
+            seen.add(id(one))
+        waiting.extend(_within(one))
+    return False
+
+
 class References:
     """How many names, attributes and members refer to each list, dict, tuple and array."""
 
@@ -163,7 +181,9 @@ class References:
             return True
         if not isinstance(value, list | dict | tuple):
             return False
-        return any(self.are_several(one) for one in (value.values() if isinstance(value, dict) else value))
+        if most == 0 and _holds_twice(value):  # what nobody holds yet has not been counted
+            return True
+        return any(self.are_several(one, most) for one in _within(value))
 
 
 class ProgramState:
