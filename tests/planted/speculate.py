@@ -34,6 +34,14 @@ BUGS = [
         _by("one_list_or_two_that_are_changed", "one_list_or_two_that_are_told_apart"),
     ),
     Bug(
+        "one_list_or_two_after_a_loop",
+        "What a loop makes of such a list is taken for one of its own.",
+        LOOPS,
+        "            if slot in variables.twins:\n",
+        "            if False:\n",
+        _by("one_list_or_two_after_a_loop"),
+    ),
+    Bug(
         "zeros_times_infinity",
         "Zeros that come by a way that was not taken may become NaN.",
         CONNECTIONS,

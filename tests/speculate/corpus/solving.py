@@ -227,3 +227,61 @@ def a_copy_of_an_array_of_a_tensor_that_is_changed() -> Any:
         return x[:2] + chosen, array
 
     return step, lambda i: (tensor(i),), None
+
+
+def _followed(use: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Any]) -> Any:
+    """With -1, 0 or 1, and 0 to 3 rounds."""
+    return use, lambda i: (tensor(i)[0], tf.constant(i % 3 - 1.0), tf.constant((1, 2, 0, 3, 1, 0, 2)[i % 7])), None
+
+
+@program
+def one_list_or_two_after_a_second_branch() -> Any:
+    def step(x: tf.Tensor, sign: tf.Tensor, rounds: tf.Tensor) -> Any:
+        kept = [x]
+        parts = [x] if sign > 0 else kept
+        if rounds > 1:
+            parts = [x * 2.0]
+        parts[0] = x * 9.0
+        return kept[0]
+
+    return _followed(step)
+
+
+@program
+def one_list_or_two_after_a_loop() -> Any:
+    def step(x: tf.Tensor, sign: tf.Tensor, rounds: tf.Tensor) -> Any:
+        kept = [x]
+        parts = [x]
+        while rounds > 0:
+            parts = kept if sign <= 0 else [x]
+            rounds = rounds - 1
+        parts.append(x)
+        return len(kept)
+
+    return _followed(step)
+
+
+@program
+def one_list_or_two_before_a_loop() -> Any:
+    def step(x: tf.Tensor, sign: tf.Tensor, rounds: tf.Tensor) -> Any:
+        kept = [x]
+        parts = [x] if sign > 0 else kept
+        while rounds > 0:
+            parts = [parts[0] + 1.0]
+            rounds = rounds - 1
+        parts.append(x)
+        return len(kept), parts
+
+    return _followed(step)
+
+
+@program
+def one_list_or_two_in_a_tuple() -> Any:
+    def step(x: tf.Tensor, sign: tf.Tensor, rounds: tf.Tensor) -> Any:
+        kept = [x]
+        pair = ([x], 1) if sign > 0 else (kept, 1)
+        pair[0].append(x)
+        twice = ([x], [x]) if rounds > 1 else (kept, kept)
+        return len(kept), twice[0] is twice[1]
+
+    return _followed(step)
