@@ -15,7 +15,7 @@ RANDOMNESS, PROFILE = "recgraph/speculate/passes/randomness.py", "recgraph/specu
 BRANCHES, LOOPS = "recgraph/speculate/evaluate/branches.py", "recgraph/speculate/evaluate/loops.py"
 EVALUATOR, GRAPHS = "recgraph/speculate/machine/evaluator.py", "recgraph/speculate/run/graphs.py"
 SCRIPT, TWINS = "recgraph/speculate/script/script.py", "recgraph/speculate/machine/twins.py"
-CONNECTIONS = "recgraph/speculate/passes/connections.py"
+CONNECTIONS, STATE = "recgraph/speculate/passes/connections.py", "recgraph/speculate/values/state.py"
 ASKING = "recgraph/speculate/library/asking.py"
 
 
@@ -40,6 +40,14 @@ BUGS = [
         "            if slot in variables.twins:\n",
         "            if False:\n",
         _by("one_list_or_two_after_a_loop"),
+    ),
+    Bug(
+        "defaults_that_change",
+        "What only the defaults of a function hold may change on one way.",
+        STATE,
+        '            yield from getattr(thing, "defaults", ())\n',
+        "",
+        _by("a_default_that_a_branch_changes", "a_default_that_a_loop_changes"),
     ),
     Bug(
         "zeros_times_infinity",

@@ -239,6 +239,13 @@ class ProgramState:
             yield from thing
         elif isinstance(thing, types.MethodType):
             yield thing.__self__
+        elif isinstance(thing, MadeFunction):
+            yield from getattr(thing, "defaults", ())
+            yield from getattr(thing, "named_defaults", ())
+        elif isinstance(thing, functools.partial):
+            yield from (thing.func, *thing.args, *thing.keywords.values())
+        elif isinstance(thing, BaseException):
+            yield from thing.args
         elif self._is_made(thing):
             yield thing.__dict__
 
@@ -405,6 +412,8 @@ class ProgramState:
             found.add(thing)
         if isinstance(thing, MadeFunction | Generator):
             self._note_frame(thing.frame, found)
+            if found.is_new(thing):
+                self._note_members(thing, found)
         elif isinstance(thing, Unsure):
             self._note(thing.value, found)
         elif isinstance(thing, Iteration):
