@@ -58,7 +58,7 @@ def broken(cluster: Cluster, program: Program, patch: pytest.MonkeyPatch) -> tup
         graphs = dict(step.calls)
         # What breaks on purpose says nothing about the program.
         patch.setattr(step, "_learn", lambda misses: None)
-        patch.setattr(step, "_converted", lambda call: None)
+        patch.setattr(step, "_converted", lambda call, misses: None)
         places = {place for graph in step._graphs for place in injection.places(graph) if place[0] in BROKEN}
         mine = sorted(places)
         for turn in range(max(map(int, cluster.exchange(str(len(mine)))))):

@@ -302,8 +302,8 @@ BUGS = [
         "one_list_becomes_two",
         "One list that is kept in two places becomes two.",
         RENDERING,
-        "        if id(value) not in self._made:\n            self._held.append(value)\n            made = self",
-        "        if True:\n            self._held.append(value)\n            made = self",
+        "            self._made[id(value)] = made\n",
+        "            pass\n",
         _by("one_new_list_in_two_places"),
     ),
     Bug(
@@ -398,9 +398,9 @@ BUGS = [
         "two_names_are_torn_apart",
         "A list with two names is merged with another one.",
         BRANCHES,
-        "        if any(side.references.are_several(a) for a, b in zip(end, others, strict=True) if a is not b):\n",
-        "        if False:\n",
-        _by("two_names_a_list"),
+        "            raise merging.two_names(ev)\n",
+        "            pass\n",
+        _by("two_names_a_dict_in_an_object"),
     ),
     Bug(
         "sites_of_inner_functions",

@@ -177,7 +177,6 @@ class Names:
     nonlocals: set[str] = dataclasses.field(default_factory=set)
 
 
-@functools.lru_cache(maxsize=512)
 def names_of(node: FunctionNode) -> Names:
     """The names of a function, nested functions left out."""
     names = names_of_block(node.body if isinstance(node.body, list) else [node.body])
