@@ -17,7 +17,7 @@ from recgraph import native, tf_private
 from recgraph.coexec import device
 
 # SubGraphs and functions that are made; each takes a third of a second.
-MADE = int(os.environ.get("RECGRAPH_TEST_DROPPED", "30"))
+MADE = int(os.environ.get("RECGRAPH_TEST_DROPPED", "60"))
 
 
 def programs() -> list[int]:
