@@ -19,6 +19,7 @@ from tensorflow.python.eager import backprop_util as _backprop_util
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import forwardprop_util as _forwardprop_util
 from tensorflow.python.eager import record as _record
+from tensorflow.python.eager import tape as _tape
 from tensorflow.python.eager.polymorphic_function import concrete_function as _concrete_function
 from tensorflow.python.ops import gradients_util as _gradients_util
 from tensorflow.python.ops import handle_data_util as _handle_data_util
@@ -54,6 +55,28 @@ def what_was_watched(tape: tf.GradientTape) -> tuple[bool, list[tf.Variable]] | 
     if tape._tape is not None or tape._persistent or tape._recording:
         return None
     return tape._watch_accessed_variables, list(tape._watched_variables)
+
+
+def known_to(tape: tf.GradientTape, tensors: Sequence[tf.Tensor]) -> list[bool]:
+    """Whether a tape watches each tensor, or has recorded the operation that made it.
+
+    A tape answers for all tapes of its thread at once, so it is asked in a thread that has no other.
+    """
+    found: list[bool] = []
+
+    def ask() -> None:
+        _tape.push_tape(tape._tape)
+        try:
+            found.extend(_record.should_record_backprop([tensor]) for tensor in tensors)
+        finally:
+            _tape.pop_tape(tape._tape)
+
+    if tape._tape is None:
+        return [False] * len(tensors)
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    return found
 
 
 def spent_tape(watches: bool, variables: Sequence[tf.Variable]) -> tf.GradientTape:

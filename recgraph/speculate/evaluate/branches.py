@@ -17,7 +17,7 @@ from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator, Signal
 from recgraph.speculate.machine.twins import are_lists, lists_in
 from recgraph.speculate.observe.reasons import Inconvertible, Raised
-from recgraph.speculate.passes import connections, ordering, randomness
+from recgraph.speculate.passes import backward, ordering, randomness
 from recgraph.speculate.script.contexts import Fork
 from recgraph.speculate.script.stand_ins import DUMMY, Residual, is_of_graph
 from recgraph.speculate.values import merging, state
@@ -154,7 +154,7 @@ def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk
             flat[-1].append(ordering.broken([side.broken, *ev.assertions[first:]]))
         del ev.assertions[first:]
     made = tf_private.conditional(condition, [side.graph for side in sides], flat)
-    ev.conditionals[connections.deciding(made[-1])] = place
+    ev.conditionals[backward.deciding(made[-1])] = place
     outputs = iter(made)
     for slot, p in zip(slots, pattern, strict=True):
         before.set(slot, p.filled(outputs))

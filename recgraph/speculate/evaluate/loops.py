@@ -18,7 +18,7 @@ from recgraph.speculate.evaluate.branches import WAYS, as_truth
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import site_of
-from recgraph.speculate.passes import connections, ordering, randomness
+from recgraph.speculate.passes import backward, ordering, randomness
 from recgraph.speculate.script.assumptions import HOLDS, SamePath
 from recgraph.speculate.script.contexts import CalledBack, LoopRound, RecursiveBody
 from recgraph.speculate.script.stand_ins import (
@@ -443,7 +443,7 @@ def _built(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], variabl
         ev.uncertain.add(("entered", place))
     if any(pattern.grows for pattern in patterns.values()):
         ev.growing.add(("unrolled", place))
-    ev.conditionals[connections.deciding(number)] = "entered", place
+    ev.conditionals[backward.deciding(number)] = "entered", place
     enter(last, True)
     ev.assertions.append(number)
 

@@ -109,6 +109,9 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         )
     if isinstance(owner, tf.GradientTape) and ev.contexts.forks > ev.tapes.get(id(owner), 0):
         raise ev.refuse(Feature.TAPE, "a tensor-dependent branch uses a tape that was opened around it")
+    recorded = None
+    if isinstance(owner, tf.GradientTape):
+        recorded = connections.before(ev, owner, name, *_lifted(ev, arguments, named))
     seen = building.converted(ev) if inner is None else contextlib.nullcontext()
     with newborns.used(ev, function, arguments, named), seen, ordering.noted(owner, name, arguments, named):
         result = building.build(ev, function, arguments, named)
@@ -116,11 +119,16 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         ev.replaced[id(owner)] = owner
         ev.replaced_in.append((owner, ev.contexts.all(Fork)))
     result = newborns.taken(ev, newborns.owner_of(function), result)
-    if isinstance(owner, tf.GradientTape):
-        lifted = [ev.lift(a) for a in arguments]
-        keywords = {k: ev.lift(v) for k, v in named.items()}
-        return connections.check(ev, name, lifted, keywords, result)
+    if recorded is not None:
+        return connections.check(ev, recorded, *_lifted(ev, arguments, named), result)
+    if isinstance(owner, tf.autodiff.ForwardAccumulator) and name == "jvp":
+        lifted, keywords = _lifted(ev, arguments, named)
+        return connections.check_tangents(ev, (lifted, keywords), result)
     return None if isinstance(result, tf.Operation) else result  # eagerly one without results gives none
+
+
+def _lifted(ev: Evaluator, arguments: Arguments, named: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    return [ev.lift(a) for a in arguments], {k: ev.lift(v) for k, v in named.items()}
 
 
 def _refuse_replaced(ev: Evaluator, values: list[Any]) -> None:

@@ -111,6 +111,7 @@ class Evaluator(abc.ABC):
         twins: lists that may eagerly be one with another.
         effects: what the script does after the graph, in order.
         cells: by id, of a closure that differs from call to call, how the script finds them.
+        watched: by id, what gradient tapes were told to watch that they had not recorded.
         tapes: by id, how many forks were around the `with` of a gradient tape.
         reached: how often each site was reached in this call.
         paths: places where a tensor decides and only one way is converted, because two do not fit together or because
@@ -150,6 +151,7 @@ class Evaluator(abc.ABC):
         self.tables: dict[type, Any] = {}
         self.cells: dict[int, str] = {}
         self.tapes: dict[int, int] = {}
+        self.watched: dict[int, list[tf.Tensor]] = {}
         self.reached: dict[Any, int] = {}
         self.here: ast.AST = ast.Pass()
         self.watch: Any = None

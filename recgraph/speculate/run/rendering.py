@@ -15,7 +15,8 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
-from recgraph.speculate.passes.connections import RECORDS, may_take_other_ways
+from recgraph.speculate.passes.backward import may_take_other_ways
+from recgraph.speculate.passes.connections import RECORDS
 from recgraph.speculate.script.assumptions import TwoObjects
 from recgraph.speculate.script.heap import check_dropped, check_plain, memory_of
 from recgraph.speculate.script.script import Delete, Let, Perform, Write
