@@ -16,6 +16,7 @@ BRANCHES, LOOPS = "recgraph/speculate/evaluate/branches.py", "recgraph/speculate
 EVALUATOR, GRAPHS = "recgraph/speculate/machine/evaluator.py", "recgraph/speculate/run/graphs.py"
 SCRIPT, TWINS = "recgraph/speculate/script/script.py", "recgraph/speculate/machine/twins.py"
 CONNECTIONS, STATE = "recgraph/speculate/passes/connections.py", "recgraph/speculate/values/state.py"
+BACKWARD = "recgraph/speculate/passes/backward.py"
 ASKING = "recgraph/speculate/library/asking.py"
 
 
@@ -59,11 +60,59 @@ BUGS = [
     ),
     Bug(
         "zeros_times_infinity_in_a_loop",
-        "What is computed in a loop before a branch in it is not looked at.",
-        CONNECTIONS,
-        "    return op.type in _RECURSIONS or any(map(_may_decide, inner))\n",
-        "    return op.type in _RECURSIONS\n",
+        "Zeros that come out of a branch in a loop count as nothing.",
+        BACKWARD,
+        "    unsure = _UNSURE | _ZEROS if is_unsure else 0\n",
+        "    unsure = _UNSURE if is_unsure else 0\n",
         _by("an_infinite_gradient_in_a_loop"),
+    ),
+    Bug(
+        "zeros_for_what_nothing_uses",
+        "Zeros that are given to an output of a branch that nothing uses count as nothing.",
+        BACKWARD,
+        "            given = _with_zeros(op, outputs)\n",
+        "            given = outputs\n",
+        _by("a_logarithm_of_a_branch_that_nothing_uses"),
+    ),
+    Bug(
+        "recorded_before_the_tape",
+        "All that is in the graph counts as recorded.",
+        BACKWARD,
+        "        made = frozenset(tensor.op for tensor in found if id(tensor) not in leaves)\n",
+        "        made = frozenset(operations)\n",
+        _by("a_tensor_made_before_the_tape"),
+    ),
+    Bug(
+        "recorded_before_it_is_watched",
+        "What made a tensor counts as recorded if the tensor is watched.",
+        BACKWARD,
+        "        leaves = {id(tensor) for tensor in watched}\n",
+        "        leaves: set[int] = set()\n",
+        _by("a_tensor_made_before_it_is_watched"),
+    ),
+    Bug(
+        "one_tensor_on_a_way_that_is_not_recorded",
+        "What comes out of a branch that the tape has not recorded counts as another tensor.",
+        CONNECTIONS,
+        "    _assume_ways(ev, look.aliases([source for source, _ in pairs if source is not None]))\n",
+        "",
+        _by("a_branch_before_the_tape"),
+    ),
+    Bug(
+        "zeros_for_nothing",
+        "Where nothing leads to a source, zeros of the graph count as its gradient.",
+        CONNECTIONS,
+        "        if None not in inside:\n",
+        "        if None in inside:\n",
+        _by("a_loop_that_replaces_what_there_was"),
+    ),
+    Bug(
+        "zeros_for_a_gradient_of_its_own",
+        "Gradient functions of the program's may be given zeros where eagerly they are not called.",
+        BACKWARD,
+        "            together |= _MADE_UP if _has_own_gradient(op) else 0\n",
+        "",
+        _by("a_gradient_of_its_own_that_nothing_uses"),
     ),
     Bug(
         "no_round_and_no_gradient",

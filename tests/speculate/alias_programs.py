@@ -209,32 +209,32 @@ def write(choices: random.Random) -> str:
     """The text of a program whose names share lists."""
     kinds = {"{name}": _NAMES, "{value}": _VALUES, "{condition}": _CONDITIONS}
     q = choices.choice(("self.p", "[tf.constant(3.0)]"))
-    return _FRAME.format(body=_body(choices, _PLAIN, kinds, 5), q=q)
+    return _FRAME.format(body=body(choices, _PLAIN, kinds, 5), q=q)
 
 
 def write_reading(choices: random.Random) -> str:
     """The text of a program that reads lists of which a tensor decides whether they are one."""
     kinds = {"{name}": _READ_NAMES, "{value}": _VALUES, "{condition}": _CONDITIONS}
-    return _READING_FRAME.format(body=_body(choices, _READING, kinds, 7))
+    return _READING_FRAME.format(body=body(choices, _READING, kinds, 7))
 
 
 def write_changes(choices: random.Random) -> str:
     """The text of a program that changes arrays, dicts and objects."""
-    return _CHANGES_FRAME.format(body=_body(choices, _CHANGES, _KINDS, 7))
+    return _CHANGES_FRAME.format(body=body(choices, _CHANGES, _KINDS, 7))
 
 
-def _body(choices: random.Random, plain: Sequence[str], kinds: dict[str, Sequence[str]], most: int) -> str:
-    statements = [_statement(choices, 2, plain, kinds) for _ in range(choices.randint(2, most))]
+def body(choices: random.Random, plain: Sequence[str], kinds: dict[str, Sequence[str]], most: int) -> str:
+    statements = [statement(choices, 2, plain, kinds) for _ in range(choices.randint(2, most))]
     return textwrap.indent("\n".join(statements), " " * 8)
 
 
-def _statement(choices: random.Random, depth: int, plain: Sequence[str], kinds: dict[str, Sequence[str]]) -> str:
+def statement(choices: random.Random, depth: int, plain: Sequence[str], kinds: dict[str, Sequence[str]]) -> str:
     is_deeper = depth > 0 and choices.random() < _DEEPER
     text = choices.choice(_NESTED if is_deeper else plain)
     while "{" in text:
         first = min((kind for kind in (*kinds, "{new}", "{block}") if kind in text), key=text.index)
         if first == "{block}":
-            statements = [_statement(choices, depth - 1, plain, kinds) for _ in range(choices.randint(1, 3))]
+            statements = [statement(choices, depth - 1, plain, kinds) for _ in range(choices.randint(1, 3))]
             filled = textwrap.indent("\n".join(statements), "    ").replace("{", "«").replace("}", "»")
         elif first == "{new}":
             filled = f"[{', '.join(choices.choice(_VALUES) for _ in range(choices.randint(1, 2)))}]"

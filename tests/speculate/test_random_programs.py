@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.speculate import alias_programs, comparing, grammar, random_programs
+from tests.speculate import alias_programs, comparing, grammar, random_programs, tape_programs
 
 # How many programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=1500` many.
 EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "30"))
@@ -119,6 +119,18 @@ def test_random_programs_whose_containers_change(write: Any, least: float, tmp_p
         assert not found, "\n".join([text, *found, speculated.explain()])
         count.update(speculated.calls)
     assert count["graph"] >= least * sum(count.values()), count
+
+
+def test_random_programs_with_gradient_tapes(tmp_path: Path) -> None:
+    """Which gradients are there, which are slices, and what they are, where branches and loops are around."""
+    count: collections.Counter[str] = collections.Counter()
+    choices = random.Random(SEED)
+    for number in range(EXAMPLES):
+        text = tape_programs.write(choices)
+        found, speculated = differences(text, tmp_path / f"tapes_{SEED}_{number}.py")
+        assert not found, "\n".join([text, *found, speculated.explain()])
+        count.update(speculated.calls)
+    assert count["graph"] >= 0.5 * sum(count.values()), count
 
 
 def test_the_comparison_finds_a_program_that_differs(tmp_path: Path) -> None:

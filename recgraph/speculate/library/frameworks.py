@@ -112,6 +112,8 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
     recorded = None
     if isinstance(owner, tf.GradientTape):
         recorded = connections.before(ev, owner, name, *_lifted(ev, arguments, named))
+    elif function is tf.autodiff.ForwardAccumulator:
+        connections.follow(ev, _lifted(ev, arguments, named))
     seen = building.converted(ev) if inner is None else contextlib.nullcontext()
     with newborns.used(ev, function, arguments, named), seen, ordering.noted(owner, name, arguments, named):
         result = building.build(ev, function, arguments, named)

@@ -136,11 +136,11 @@ class Look:
         mixed = [source for source in sources if self._of(source) & _KINDS == _SLICES | _BURIED]
         return set(self._before(mixed, self._burying))
 
-    def aliases(self) -> set[Any]:
-        """The places that decide whether a target is made of a tensor that the tape knows, where it has not recorded
-        the way: eagerly the very tensor may come out of a branch or round.
+    def aliases(self, sources: Iterable[tf.Tensor]) -> set[Any]:
+        """The places that decide whether a target is made of a source or of what the tape knows, where it has not
+        recorded the way: eagerly the very tensor may come out of a branch or round.
         """
-        found = set()
+        known, found = self._recorded.tensors.union(map(id, sources)), set()
         reached = {id(tensor) for tensor in self.targets}
         for op in reversed(self.graph.get_operations()):
             taken = [tensor for tensor in op.outputs if id(tensor) in reached]
@@ -148,7 +148,7 @@ class Look:
                 reached.update(map(id, op.inputs))
             is_way = op in self.ev.conditionals and op not in self._recorded.operations
             passed = (outer for tensor in taken for outer in passed_on(tensor)) if is_way else ()
-            if any(id(tensor) in self._recorded.tensors for tensor in passed):
+            if any(id(tensor) in known for tensor in passed):
                 found.add(self.ev.conditionals[op])
         return found
 

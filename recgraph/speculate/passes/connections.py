@@ -34,6 +34,15 @@ def refuse_old_record(ev: Evaluator, thing: Any) -> None:
         raise ev.refuse(Feature.TAPE, f"the {type(thing).__name__} was made before the call")
 
 
+def follow(ev: Evaluator, things: Any) -> None:
+    """Tensors that a tape watches from now on, or a `tf.autodiff.ForwardAccumulator` has tangents of.
+
+    Raises:
+        Again: a way has to be assumed, as a branch or round may have given the very tensor that it was given.
+    """
+    _assume_aliases(ev, _leaves(things))
+
+
 def before(ev: Evaluator, record: Any, method: str, arguments: Sequence[Any], named: dict[str, Any]) -> Recorded | None:
     """Looks at a method of a tape that is going to be called, and gives what the tape has recorded if it is asked for
     gradients: it forgets that in answering.
@@ -43,7 +52,7 @@ def before(ev: Evaluator, record: Any, method: str, arguments: Sequence[Any], na
         Inconvertible: the tape would not see what it sees eagerly.
     """
     if method == "watch":
-        _watched(ev, record, tf.nest.flatten((arguments, named), expand_composites=True))
+        _watched(ev, record, _leaves((arguments, named)))
     if method not in _METHODS:
         return None
     return Recorded.by(record, tf_private.current_graph(), ev.watched.get(id(record), []))
@@ -52,8 +61,8 @@ def before(ev: Evaluator, record: Any, method: str, arguments: Sequence[Any], na
 def _watched(ev: Evaluator, tape: tf.GradientTape, things: Sequence[Any]) -> None:
     """What is watched from now on was not before: what made it is not recorded, and no branch may have used it."""
     graph = tf_private.current_graph()
+    follow(ev, things)
     tensors = [tensor for tensor in (_of_graph(graph, thing) for thing in things) if tensor is not None]
-    _assume_aliases(ev, tensors)
     new = [t for t, is_known in zip(tensors, tf_private.known_to(tape, tensors), strict=True) if not is_known]
     if not new:
         return
@@ -94,9 +103,9 @@ def check(
     _assume_aliases(ev, _flat(sources))
     inside = [_of_graph(graph, target) for target in _leaves(targets)]
     look = Look(ev, graph, recorded, [target for target in inside if target is not None])
-    _assume_ways(ev, look.aliases())
-    pairs = [(_of_graph(graph, s), g) for s, g in zip(_flat(sources), gradients, strict=False) if g is not None]
-    there = [(source, gradient) for source, gradient in pairs if source is not None]
+    pairs = [(_of_graph(graph, s), g) for s, g in zip(_flat(sources), gradients, strict=False)]
+    _assume_ways(ev, look.aliases([source for source, _ in pairs if source is not None]))
+    there = [(source, gradient) for source, gradient in pairs if source is not None and gradient is not None]
     if tf.UnconnectedGradients(unconnected) is tf.UnconnectedGradients.NONE:
         site = site_of(ev.frame.syntax, ev.here, "gradient"), 0
         is_broken = ev.profile.seen(*site).count > 0
