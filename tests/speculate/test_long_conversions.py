@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keras
 import pytest
 import tensorflow as tf
 
@@ -66,3 +67,22 @@ def test_calls_that_are_rare_and_long_leave_the_others_their_graph() -> None:
     assert not converted.given_up, converted.explain()
     assert converted.calls["graph"] == 80 - 3 - 3, converted.explain()
     assert "more than 200 operations" in str(converted.explain())
+
+
+def test_gradients_and_updates_do_not_count() -> None:
+    """There are as many as there are weights: no loop would make them fewer."""
+    weights = [tf.Variable(float(i)) for i in range(10)]
+    optimizer = keras.optimizers.Adam(0.1)
+    optimizer.build(weights)
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([tf.tanh(x * weight) for weight in weights])
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return loss
+
+    converted = rg.function(step, mode="speculate")
+    for _ in range(6):
+        converted(tf.constant(0.5))
+    assert converted.calls == {"eager": 3, "graph": 3, "fallback": 0}, converted.explain()
+    assert converted._graphs[0].size > 200

@@ -121,7 +121,7 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         ev.replaced[id(owner)] = owner
         ev.replaced_in.append((owner, ev.contexts.all(Fork)))
     result = newborns.taken(ev, newborns.owner_of(function), result)
-    if recorded is not None:
+    if isinstance(owner, tf.GradientTape) and connections.is_asked(name):
         return connections.check(ev, recorded, *_lifted(ev, arguments, named), result)
     if isinstance(owner, tf.autodiff.ForwardAccumulator) and name == "jvp":
         lifted, keywords = _lifted(ev, arguments, named)

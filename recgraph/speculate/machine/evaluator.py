@@ -49,8 +49,8 @@ R = TypeVar("R")
 Rule: TypeAlias = Callable[["Evaluator", Any], Any]
 # How many members a loop may have and still be unrolled.
 UNROLL: Final = 2000
-# How many operations a conversion may build, gradients aside. With more, loops are not unrolled; then it is given up.
-# Some 1,300 take a second.
+# How many operations a conversion may build, gradients and updates aside. With more, loops are not unrolled; then it is
+# given up. Some 1,300 take a second.
 MOST_OPERATIONS: Final = 12_000
 RULES: dict[type[ast.AST], Rule] = {}
 # Puts a value, or `MISSING`, into what stands on the left of an assignment or after `del`.
@@ -127,7 +127,7 @@ class Evaluator(abc.ABC):
         watch: sees what libraries call; None until the first is called.
         may_have_drawn: whether one of these may draw from the generators that everything shares.
         has_tape_around: whether a tape may record the call.
-        built: how many operations were built so far, those of attempts too.
+        built: how many operations were built so far, those of attempts too, without gradients and updates.
         is_rolled: whether loops over many numbers are loops of the graph even where it is known how many.
     """
 

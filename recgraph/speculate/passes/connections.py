@@ -45,7 +45,7 @@ def follow(ev: Evaluator, things: Any) -> None:
 
 def before(ev: Evaluator, record: Any, method: str, arguments: Sequence[Any], named: dict[str, Any]) -> Recorded | None:
     """Looks at a method of a tape that is going to be called, and gives what the tape has recorded if it is asked for
-    gradients: it forgets that in answering.
+    gradients and the graph has several ways: the tape forgets it in answering.
 
     Raises:
         Again: a way has to be assumed earlier in the program.
@@ -53,9 +53,15 @@ def before(ev: Evaluator, record: Any, method: str, arguments: Sequence[Any], na
     """
     if method == "watch":
         _watched(ev, record, _leaves((arguments, named)))
-    if method not in _METHODS:
+    graph = tf_private.current_graph()
+    if method not in _METHODS or not may_take_other_ways(graph):
         return None
-    return Recorded.by(record, tf_private.current_graph(), ev.watched.get(id(record), []))
+    return Recorded.by(record, graph, ev.watched.get(id(record), []))
+
+
+def is_asked(method: str) -> bool:
+    """Whether a method of a tape gives gradients."""
+    return method in _METHODS
 
 
 def _watched(ev: Evaluator, tape: tf.GradientTape, things: Sequence[Any]) -> None:
@@ -74,13 +80,7 @@ def _watched(ev: Evaluator, tape: tf.GradientTape, things: Sequence[Any]) -> Non
     ev.watched[id(tape)] += new
 
 
-def check(
-    ev: Evaluator,
-    recorded: Recorded,
-    arguments: Sequence[Any],
-    named: dict[str, Any],
-    found: Any,
-) -> Any:
+def check(ev: Evaluator, recorded: Recorded | None, arguments: Sequence[Any], named: dict[str, Any], found: Any) -> Any:
     """What a tape has found, where it is sure to be what an eager tape finds.
 
     Args:
@@ -95,9 +95,9 @@ def check(
     targets, sources = ((*arguments, *(named[k] for k in ("target", "sources", "source") if k in named)))[:2]
     for tensor in (*_flat(targets), *_flat(sources)):
         ev.heap.tell(tensor)
-    graph = tf_private.current_graph()
-    if not may_take_other_ways(graph):
+    if recorded is None:
         return found
+    graph = tf_private.current_graph()
     unconnected = (arguments[3:4] or [named.get("unconnected_gradients", tf.UnconnectedGradients.NONE)])[0]
     gradients = _flat(found) if isinstance(found, tf.IndexedSlices) else tf.nest.flatten(found)
     _assume_aliases(ev, _flat(sources))

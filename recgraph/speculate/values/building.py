@@ -10,7 +10,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import keras
 import numpy as np
@@ -35,6 +35,9 @@ from recgraph.speculate.script.stand_ins import (
     rebuilt,
 )
 from recgraph.speculate.values import state
+
+# Whose methods build as many operations as there are weights, or as were built before.
+_UPDATING: Final = (tf.GradientTape, keras.Optimizer)
 
 
 class Callback(StandIn):
@@ -101,8 +104,9 @@ def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], nam
         raise
     except Exception as error:
         raise _reason(ev, function, error) from error
-    ev.built += graph.version - before
-    ev.check_operations()
+    if not isinstance(getattr(function, "__self__", None), _UPDATING):
+        ev.built += graph.version - before
+        ev.check_operations()
     if isinstance(result, stand_ins.MUTABLE) and sys.getrefcount(result) > _OURS:
         name = getattr(function, "__name__", type(function).__name__)
         raise ev.refuse(
