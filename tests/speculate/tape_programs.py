@@ -63,11 +63,7 @@ def make():
 
     def step(x, s):
         a, b, c, kept = x, x * 2.0, s + x, []
-{before}
-        with tf.GradientTape({settings}) as tape:
-{inside}
-{after}
-        return a, b, c, [{gradients}]
+{body}
 
     def arguments(i):
         w.assign([2.0, 0.0, 1.0] if i in (6, 9) else [2.0, 1.0, 1.0])
@@ -78,8 +74,27 @@ def make():
 '''
 
 
+# The first derivatives, and those of their sum.
+_ONE = """{before}
+with tf.GradientTape({settings}) as tape:
+{inside}
+{after}
+return a, b, c, [{gradients}]"""
+_TWO = """with tf.GradientTape() as outer:
+{before}
+    with tf.GradientTape({settings}) as tape:
+{inside}
+{after}
+    found = [{gradients}]
+    total = tf.reduce_sum(a)
+    for gradient in tf.nest.flatten(found):
+        if gradient is not None:
+            total = total + tf.reduce_sum(gradient)
+return a, b, c, found, outer.gradient(total, [v, w, u])"""
+
+
 def write(choices: random.Random) -> str:
-    """The text of a program that asks a tape for gradients."""
+    """The text of a program that asks a tape for gradients, or another tape for those of these."""
     watches = choices.random() < 0.8
     is_persistent = choices.random() < 0.5
     settings = [f"persistent={is_persistent}", f"watch_accessed_variables={watches}"]
@@ -90,13 +105,16 @@ def write(choices: random.Random) -> str:
         is_told = choices.random() < 0.15
         inside.append(alias_programs.statement(choices, 0 if is_told else 2, _TAPED if is_told else _PLAIN, _KINDS))
     after = [alias_programs.statement(choices, 1, _PLAIN, _KINDS) for _ in range(choices.randint(0, 1))]
-    return _FRAME.format(
-        before=textwrap.indent("\n".join(before), " " * 8),
+    is_one = choices.random() < 0.7
+    margin = "" if is_one else "    "
+    body = (_ONE if is_one else _TWO).format(
+        before=textwrap.indent("\n".join(before), margin),
         settings=", ".join(settings),
-        inside=textwrap.indent("\n".join(inside), " " * 12),
-        after=textwrap.indent("\n".join(after), " " * 8),
+        inside=textwrap.indent("\n".join(inside), margin + "    "),
+        after=textwrap.indent("\n".join(after), margin),
         gradients=", ".join(_gradient(choices) for _ in range(choices.randint(1, 3) if is_persistent else 1)),
     )
+    return _FRAME.format(body=textwrap.indent(body, " " * 8))
 
 
 def _gradient(choices: random.Random) -> str:
