@@ -16,13 +16,18 @@ BRANCHES, LOOPS = "recgraph/speculate/evaluate/branches.py", "recgraph/speculate
 EVALUATOR, GRAPHS = "recgraph/speculate/machine/evaluator.py", "recgraph/speculate/run/graphs.py"
 SCRIPT, TWINS = "recgraph/speculate/script/script.py", "recgraph/speculate/machine/twins.py"
 CONNECTIONS, STATE = "recgraph/speculate/passes/connections.py", "recgraph/speculate/values/state.py"
-BACKWARD = "recgraph/speculate/passes/backward.py"
+BACKWARD, AROUND = "recgraph/speculate/passes/backward.py", "recgraph/speculate/passes/around.py"
 ASKING = "recgraph/speculate/library/asking.py"
 
 
 def _by(*programs: str) -> tuple[str, ...]:
     """Programs of the corpus."""
     return tuple(f"speculate/test_corpus.py::test_program[{program}]" for program in programs)
+
+
+def _around(*functions: str) -> tuple[str, ...]:
+    """Functions with several results, in a tape."""
+    return tuple(f"speculate/test_tapes.py::test_each_result_has_its_own_gradients[{name}]" for name in functions)
 
 
 BUGS = [
@@ -97,6 +102,38 @@ BUGS = [
         "    _assume_ways(ev, look.aliases([source for source, _ in pairs if source is not None]))\n",
         "",
         _by("a_branch_before_the_tape"),
+    ),
+    Bug(
+        "ways_of_all_results_together",
+        "A gradient is sure to come to a tensor if it comes from any result.",
+        AROUND,
+        "    looks = [Look(graph, recorded, [output], ev.conditionals, ev.paths) for output in distinct]\n",
+        "    looks = [Look(graph, recorded, [*distinct], ev.conditionals, ev.paths)]\n",
+        _around("_a_way_of_one_result"),
+    ),
+    Bug(
+        "all_that_goes_into_a_branch",
+        "What goes into a branch comes out by each of its results.",
+        AROUND,
+        "    return [is_watched and look.comes_to(t) for t, is_watched in zip(graph.inputs, watched, strict=True)]\n",
+        "    return list(watched)\n",
+        _around("_one_branch_for_two_results"),
+    ),
+    Bug(
+        "rows_and_sums_of_two_results",
+        "Slices of one result and a dense gradient of another are added up.",
+        AROUND,
+        "        return set(), _DENSE_OR_SLICES\n",
+        "        pass\n",
+        _around("_rows_and_their_sum"),
+    ),
+    Bug(
+        "zeros_for_a_gradient_of_its_own_around",
+        "Gradient functions of the program's are given zeros for results that nothing uses.",
+        AROUND,
+        "        return set(), _OWN_GRADIENTS\n",
+        "        pass\n",
+        _around("_a_gradient_of_its_own"),
     ),
     Bug(
         "zeros_for_nothing",

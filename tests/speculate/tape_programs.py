@@ -70,7 +70,7 @@ def make():
         s = float((i * i) % 3 if i % 2 else 0)
         return tf.fill([3], float(i % 5)) + tf.range(3.0), tf.constant(s)
 
-    return step, arguments, None
+    return step, arguments, [v, w, u]
 '''
 
 
@@ -91,6 +91,14 @@ _TWO = """with tf.GradientTape() as outer:
         if gradient is not None:
             total = total + tf.reduce_sum(gradient)
 return a, b, c, found, outer.gradient(total, [v, w, u])"""
+
+
+def write_around(choices: random.Random) -> str:
+    """The text of a program around which there may be a tape: nothing in it is infinite."""
+    plain = [statement for statement in _PLAIN if "log" not in statement and "sqrt" not in statement]
+    body = alias_programs.body(choices, plain, _KINDS, 5)
+    results = choices.choice(("a, b", "a, b, c", "(a,)", "b, a"))
+    return _FRAME.format(body=f"{body}\n        return {results}")
 
 
 def write(choices: random.Random) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from recgraph.speculate import Speculated
 from tests.speculate import alias_programs, comparing, grammar, random_programs, tape_programs
 
 # How many programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=1500` many.
@@ -131,6 +133,39 @@ def test_random_programs_with_gradient_tapes(tmp_path: Path) -> None:
         assert not found, "\n".join([text, *found, speculated.explain()])
         count.update(speculated.calls)
     assert count["graph"] >= 0.5 * sum(count.values()), count
+
+
+def test_random_programs_in_a_gradient_tape(tmp_path: Path) -> None:
+    """A tape around the calls finds gradients where it finds them eagerly, slices where these are slices."""
+    count: collections.Counter[str] = collections.Counter()
+    choices = random.Random(SEED)
+    for number in range(EXAMPLES // 2):
+        text = tape_programs.write_around(choices)
+        program = random_programs.as_program(text, tmp_path / f"around_{SEED}_{number}.py")
+        around = choices.random() < 0.7, choices.choice(((), ("x",), ("v", "w"), ("w", "y"))), choices.random() < 0.3
+        (expected, _), (found, converted) = (_gradients(program, wrap, *around) for wrap in (None, Speculated))
+        apart = comparing.differences(expected, found)
+        assert not apart, "\n".join([text, str(around), *apart, converted.explain()])
+        count.update(converted.calls)
+    assert count["graph"] >= 0.5 * sum(count.values()), count
+
+
+def _gradients(program: Any, wrap: Any, watches: bool, watched: Sequence[str], is_first: bool) -> tuple[Any, Any]:
+    """Of what the calls of a program give: of each result, and of the first two together."""
+    step, arguments, variables = program.make()
+    converted = step if wrap is None else wrap(step)
+    found = []
+    for i in range(12):
+        x, s = arguments(i)
+        with tf.GradientTape(persistent=True, watch_accessed_variables=watches) as tape:
+            tape.watch([{"v": variables[0], "w": variables[1], "x": x}[name] for name in watched if name != "y"])
+            y = x * 1.0 if is_first else x * variables[0]
+            if "y" in watched:
+                tape.watch(y)
+            results = converted(y, s)
+        found.append([tape.gradient(one, [*variables, x, y]) for one in results])
+        found.append([None if g is None else tf.convert_to_tensor(g) for g in tape.gradient(results[:2], variables)])
+    return comparing.plain(found), converted
 
 
 def test_the_comparison_finds_a_program_that_differs(tmp_path: Path) -> None:

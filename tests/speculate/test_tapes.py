@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.speculate.passes import connections as recording
+from recgraph.speculate.passes import around
 from tests.speculate import comparing
 
 ONE, TWO, TABLE = tf.Variable(2.0), tf.Variable(3.0), tf.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
@@ -129,6 +129,52 @@ def test_a_tape_that_does_not_record_sees_nothing() -> None:
         assert tape.gradient(after, x) is None
 
 
+@tf.custom_gradient
+def _no_zeros(x: tf.Tensor) -> Any:
+    return tf.identity(x), lambda g: tf.where(tf.equal(g, 0.0), tf.ones_like(g), g)
+
+
+def _rows_and_their_sum(x: tf.Tensor) -> Any:
+    return tf.reduce_sum(tf.gather(TABLE, [0, 2])) * x, tf.reduce_sum(TABLE) * x
+
+
+def _a_gradient_of_its_own(x: tf.Tensor) -> Any:
+    return x * ONE, _no_zeros(ONE) * x
+
+
+def _a_way_of_one_result(x: tf.Tensor) -> Any:
+    y = x
+    if x > 1.0:
+        y = x * ONE
+    return y, x * ONE
+
+
+def _one_branch_for_two_results(x: tf.Tensor) -> Any:
+    first, second = (x * ONE, x * TWO) if x > 1.0 else (x + ONE, x + TWO)
+    return first, second
+
+
+@pytest.mark.parametrize(
+    "function",
+    [_rows_and_their_sum, _a_gradient_of_its_own, _a_way_of_one_result, _one_branch_for_two_results],
+    ids=lambda f: f.__name__,
+)
+def test_each_result_has_its_own_gradients(function: Any) -> None:
+    """What the others depend on, and how, makes no difference."""
+
+    def found(called: Any) -> list[Any]:
+        seen = []
+        for i in range(12):
+            x = tf.constant(float(i % 3))
+            with tf.GradientTape(persistent=True) as tape:
+                results = called(x)
+            seen.append(comparing.plain([tape.gradient(one, SOURCES) for one in results]))
+        return seen
+
+    called = rg.function(function, mode="speculate")
+    assert comparing.differences(found(function), found(called)) == [], called.explain()
+
+
 def test_an_optimizer_leaves_alone_what_the_loss_does_not_depend_on() -> None:
     """Zeros in place of None would let Adam move a weight that has a momentum."""
 
@@ -151,7 +197,7 @@ def test_an_optimizer_leaves_alone_what_the_loss_does_not_depend_on() -> None:
 
 def test_without_groups_the_comparison_finds_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison that finds nothing would agree with anything."""
-    monkeypatch.setattr(recording, "groups", lambda graph, outputs, watched: [(list(range(len(outputs))), [0, 1, 2])])
+    monkeypatch.setattr(around, "groups", lambda graph, outputs, watched: [(list(range(len(outputs))), [0, 1, 2])])
     with pytest.raises(AssertionError):
         test_gradients_are_eagers(_several_results, tf.GradientTape)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,8 +19,7 @@ import tensorflow as tf
 
 from recgraph import ops, tf_private
 from recgraph.ops import Calls, Form, bodies
-from recgraph.speculate.machine.evaluator import Evaluator
-from recgraph.speculate.observe.reasons import Again
+from recgraph.speculate.observe import known
 
 # Of a tensor: a gradient may come to it, surely comes to it, comes or not depending on a way; to one item of a list.
 _POSSIBLE, _SURE, _UNSURE, _ITEM = 1, 2, 4, 8
@@ -75,7 +74,7 @@ class Recorded:
         tensors = {id(tensor) for tensor in watched}
         made = set()
         for op in graph.get_operations():
-            if any(id(tensor) in tensors and _can_have_gradient(tensor) for tensor in op.inputs):
+            if any(id(tensor) in tensors and can_have_gradient(tensor) for tensor in op.inputs):
                 made.add(op)
                 tensors.update(map(id, op.outputs))
         return cls(frozenset(made), frozenset(tensors))
@@ -85,15 +84,24 @@ class Look:
     """The marks of a graph's tensors, seen from some targets.
 
     Args:
-        ev: knows which operations decide at which place of the program.
         graph: is looked at.
         recorded: what may have a gradient; those of other operations do not.
         targets: tensors of the graph.
+        places: where in the program the operations decide that do, as in `Evaluator.conditionals`; what functions hold
+            for conditionals is added.
+        assumed: the places where a way is assumed, as in `Evaluator.paths`.
     """
 
-    def __init__(self, ev: Evaluator, graph: Any, recorded: Recorded, targets: Sequence[tf.Tensor]) -> None:
-        self.ev, self.graph, self.targets = ev, graph, targets
-        self._recorded = recorded
+    def __init__(
+        self,
+        graph: Any,
+        recorded: Recorded,
+        targets: Sequence[tf.Tensor],
+        places: dict[tf.Operation, Any],
+        assumed: Container[Any],
+    ) -> None:
+        self.graph, self.targets = graph, targets
+        self._recorded, self._places, self._assumed = recorded, places, assumed
         self._around: dict[int, tf.Tensor] = {}  # what functions are given, by the identity of their inputs
         # Operations that have a mark at some of their inputs.
         self._deciding: dict[tf.Operation, list[tf.Tensor]] = {}
@@ -106,17 +114,8 @@ class Look:
         """Whether a gradient may come to a source."""
         return bool(self._of(source) & _POSSIBLE)
 
-    def unsure(self, pairs: list[tuple[tf.Tensor, Any]], is_broken: bool) -> list[Any]:
-        """The gradients, of pairs of sources and gradients, that are there or not depending on a way.
-
-        Raises:
-            Again: they are sure once some ways are assumed.
-        """
-        places = set(self.places([source for source, _ in pairs])) - {None} - self.ev.paths
-        if not is_broken:
-            places -= self.ev.uncertain
-        if places:
-            raise Again(places)
+    def unsure(self, pairs: list[tuple[tf.Tensor, Any]]) -> list[Any]:
+        """The gradients, of pairs of sources and gradients, that are there or not depending on a way."""
         return [gradient for source, gradient in pairs if self._is_unsure(source)]
 
     def places(self, sources: Iterable[tf.Tensor]) -> list[Any]:
@@ -130,6 +129,11 @@ class Look:
     def made_up(self, sources: Iterable[tf.Tensor]) -> set[Any]:
         """The places by which gradient functions of the program's are given zeros, on the way to some sources."""
         return set(self._before([source for source in sources if self._of(source) & _MADE_UP], self._zeroing))
+
+    def kind(self, source: tf.Tensor) -> int:
+        """Whether the gradient of a source consists of slices (1) or is surely dense (2), 0 if neither is known."""
+        kinds = self._of(source) & _KINDS
+        return 2 if kinds & _DENSE else 1 if kinds & _SLICES else 0
 
     def buried(self, sources: Iterable[tf.Tensor]) -> set[Any]:
         """The places by which the gradient of a source is dense in the graph and slices eagerly, or the reverse."""
@@ -146,10 +150,10 @@ class Look:
             taken = [tensor for tensor in op.outputs if id(tensor) in reached]
             if taken:
                 reached.update(map(id, op.inputs))
-            is_way = op in self.ev.conditionals and op not in self._recorded.operations
+            is_way = op in self._places and op not in self._recorded.operations
             passed = (outer for tensor in taken for outer in passed_on(tensor)) if is_way else ()
             if any(id(tensor) in known for tensor in passed):
-                found.add(self.ev.conditionals[op])
+                found.add(self._places[op])
         return found
 
     def _of(self, tensor: tf.Tensor) -> int:
@@ -164,14 +168,14 @@ class Look:
             return []
         after = _following(self.graph.get_operations(), sources)
         found = [op for op, inputs in marked.items() if any(id(tensor) in after for tensor in inputs)]
-        return [self.ev.conditionals.get(op) for op in found]
+        return [self._places.get(op) for op in found]
 
     def _back(self, operations: Sequence[tf.Operation], bits: dict[int, int], recorded: Recorded) -> None:
         for op in reversed(operations):
             outputs = [_settled(bits.get(id(tensor), 0)) for tensor in op.outputs]
             if any(outputs) and op in recorded.operations:
                 for tensor, more in zip(op.inputs, self._through(op, outputs, recorded), strict=False):
-                    if more and _can_have_gradient(tensor):
+                    if more and can_have_gradient(tensor):
                         bits[id(tensor)] = bits.get(id(tensor), 0) | more
 
     def _through(self, op: tf.Operation, outputs: list[int], recorded: Recorded) -> list[int]:
@@ -222,7 +226,7 @@ class Look:
         """For a function: eagerly it is one operation, too, unless it is a conditional for several tapes."""
         body, inputs = next(bodies(op))
         known = [True] * len(inputs)
-        if op not in self.ev.conditionals:
+        if op not in self._places:
             together = _settled(functools.reduce(operator.or_, outputs)) & ~_ITEM & ~_KINDS
             if together & _ZEROS:
                 together |= _COMPUTED | _MADE_UP
@@ -233,7 +237,7 @@ class Look:
         self._around.update({id(tensor): outer for tensor, outer in zip(body.inputs, inputs, strict=False)})
         for inner in body.get_operations():
             if ops.facts(inner.type).calls in (Calls.IF, Calls.CASE, Calls.WHILE):
-                self.ev.conditionals.setdefault(inner, self.ev.conditionals[op])
+                self._places.setdefault(inner, self._places[op])
         return self._of_body(body, outputs, known)
 
     def _of_loop(self, op: tf.Operation, outputs: list[int], known: list[bool]) -> list[int]:
@@ -246,7 +250,7 @@ class Look:
             rounds.append(more)
         if more == rounds[0] and len(rounds) == 1:
             return outputs
-        begins = self.ev.conditionals.get(op) in self.ev.paths or self._begins(op, test)
+        begins = self._places.get(op) in self._assumed or self._begins(op, test)
         if begins:
             rounds = [*rounds[1:], more]
         met = [_met(bits) for bits in zip(*rounds, strict=True)]
@@ -271,6 +275,18 @@ class Look:
 def may_decide(op: tf.Operation) -> bool:
     """Whether a gradient may come to some inputs of an operation only, depending on values."""
     return ops.is_call(op) or op.type in _RECURSIONS or op.type == "TensorListSetItem"
+
+
+def has_own_gradients(graph: Any) -> bool:
+    """Whether a gradient of the program's own is in a graph, or in a function that it calls."""
+    inside = (one for op in graph.get_operations() if ops.is_call(op) for one, _ in bodies(op))
+    return any(map(_has_own_gradient, graph.get_operations())) or any(map(has_own_gradients, inside))
+
+
+def looks_up(graph: Any) -> bool:
+    """Whether rows are looked up in a graph, or in a function that it calls."""
+    inside = (one for op in graph.get_operations() if ops.is_call(op) for one, _ in bodies(op))
+    return any(op.type in _LOOKUPS for op in graph.get_operations()) or any(map(looks_up, inside))
 
 
 def may_take_other_ways(graph: Any) -> bool:
@@ -330,7 +346,7 @@ def _settled(bits: int) -> int:
 def _with_zeros(op: tf.Operation, outputs: list[int]) -> list[int]:
     """A tape gives an operation zeros for those of its outputs to which nothing comes."""
     pairs = zip(op.outputs, outputs, strict=True)
-    return [bits if bits & _POSSIBLE or not _can_have_gradient(tensor) else bits | _ZEROS for tensor, bits in pairs]
+    return [bits if bits & _POSSIBLE or not can_have_gradient(tensor) else bits | _ZEROS for tensor, bits in pairs]
 
 
 def _of_item(bits: int) -> list[int]:
@@ -398,8 +414,12 @@ def _is_differentiable(op: tf.Operation) -> bool:
 
 
 def _has_own_gradient(op: tf.Operation) -> bool:
-    """Whether the gradient is that of `tf.custom_gradient`, or another that was put in place of TensorFlow's."""
-    return "_gradient_op_type" in op.node_def.attr
+    """Whether the gradient is one of the program's. Those of libraries, like TensorFlow's, give zeros for zeros."""
+    if "_gradient_op_type" not in op.node_def.attr:
+        return False
+    return any(
+        known.top_package(one) not in ("tensorflow", "keras") for one in tf_private.wrapped_gradient_functions(op)
+    )
 
 
 def _keeps_zeros(op: tf.Operation) -> bool:
@@ -407,7 +427,8 @@ def _keeps_zeros(op: tf.Operation) -> bool:
     return op.type in _LINEAR or ops.facts(op.type).form in (Form.SAME, Form.REARRANGES) or op.type in _LISTS
 
 
-def _can_have_gradient(tensor: tf.Tensor) -> bool:
+def can_have_gradient(tensor: tf.Tensor) -> bool:
+    """Whether a tape passes a gradient on to a tensor of this dtype."""
     return tensor.dtype.is_floating or tensor.dtype.is_complex or tensor.dtype in (tf.resource, tf.variant)
 
 

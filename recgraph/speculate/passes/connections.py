@@ -10,13 +10,12 @@ differently, so the way is assumed, or the loop is unrolled.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import tensorflow as tf
 
-from recgraph import ops, tf_private
+from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature
 from recgraph.speculate.observe.syntax import site_of
@@ -102,7 +101,7 @@ def check(ev: Evaluator, recorded: Recorded | None, arguments: Sequence[Any], na
     gradients = _flat(found) if isinstance(found, tf.IndexedSlices) else tf.nest.flatten(found)
     _assume_aliases(ev, _flat(sources))
     inside = [_of_graph(graph, target) for target in _leaves(targets)]
-    look = Look(ev, graph, recorded, [target for target in inside if target is not None])
+    look = Look(graph, recorded, [target for target in inside if target is not None], ev.conditionals, ev.paths)
     pairs = [(_of_graph(graph, s), g) for s, g in zip(_flat(sources), gradients, strict=False)]
     _assume_ways(ev, look.aliases([source for source, _ in pairs if source is not None]))
     there = [(source, gradient) for source, gradient in pairs if source is not None and gradient is not None]
@@ -115,7 +114,8 @@ def check(ev: Evaluator, recorded: Recorded | None, arguments: Sequence[Any], na
             if absent:
                 gradients = [None if id(gradient) in absent else gradient for gradient in gradients]
                 found = tf.nest.pack_sequence_as(found, gradients)
-        if unsure := look.unsure(there, is_broken):
+        if unsure := look.unsure(there):
+            _assume_way_of(ev, look.places([source for source, _ in there]), is_broken)
             _assume_used(ev, unsure, site, is_broken)
     _assume_ways(ev, look.made_up([source for source, _ in there]), "a gradient of the program's own is given zeros")
     if spoilt := look.may_be_spoilt(there):
@@ -158,6 +158,15 @@ def _assume_ways(ev: Evaluator, places: set[Any], otherwise: str = "") -> None:
         raise ev.refuse(Feature.TAPE, otherwise)
 
 
+def _assume_way_of(ev: Evaluator, places: Iterable[Any], is_broken: bool) -> None:
+    """The ways that decide whether gradients are there, but of loops not before it broke that they are."""
+    new = set(places) - {None} - ev.paths
+    if not is_broken:
+        new -= ev.uncertain
+    if new:
+        raise Again(new)
+
+
 def _assume_used(ev: Evaluator, gradients: list[Any], site: Any, is_broken: bool) -> None:
     """That gradients are not zero everywhere. Where that broke, lists do not grow in the graph, if that may help."""
     growing = ev.growing - ev.paths
@@ -196,15 +205,6 @@ def _leaves(value: Any) -> list[Any]:
     return [part for several in parts for part in several]
 
 
-def depends_on_ways(ev: Evaluator, graph: Any, outputs: list[tf.Tensor]) -> list[Any]:
-    """The places that decide whether a tape around the call finds a gradient; [None] where there is no such place."""
-    if not may_take_other_ways(graph):
-        return []
-    inside = [tensor for _, tensor in graph.captures] + list(ev.heap.inputs)
-    look = Look(ev, graph, Recorded.of_all(graph, inside), outputs)
-    return [*look.places(inside), *look.made_up(inside), *look.buried(inside)]
-
-
 def _assume_aliases(ev: Evaluator, sources: list[Any]) -> None:
     """A source that a branch or round has given may eagerly be the very tensor that it was given: a way is assumed."""
     made = [source for source in sources if tf_private.is_graph_tensor(source) and source.op.inputs]
@@ -218,42 +218,3 @@ def _of_graph(graph: Any, source: Any) -> tf.Tensor | None:
     if isinstance(tensor, tf.Tensor) and getattr(tensor, "graph", None) is graph:
         return tensor
     return next((inner for outer, inner in graph.captures if outer is tensor), None)
-
-
-def by_dependencies(concrete: Any) -> Any:
-    """The function, as tapes should record it."""
-    tf_private.record_in_groups(concrete, functools.partial(groups, concrete.graph, list(concrete.graph.outputs)))
-    return concrete
-
-
-def groups(graph: Any, outputs: list[tf.Tensor], watched: tf_private.Watched) -> list[tf_private.Group]:
-    """The numbers of outputs that depend on the same watched inputs, with the numbers of these."""
-    is_plain = not any(map(_runs_functions, graph.get_operations()))
-    found: dict[tuple[int, ...], list[int]] = {}
-    for i, output in enumerate(outputs):
-        if _has_gradients(output):
-            needed = (tf_private.connected_inputs if is_plain else _reached)(graph, output, watched)
-            found.setdefault(tuple(j for j, is_needed in enumerate(needed) if is_needed), []).append(i)
-    return [(given, list(taken)) for taken, given in found.items()]
-
-
-def _runs_functions(op: tf.Operation) -> bool:
-    """Whether asking for its gradient would change an operation: all that goes in may come out."""
-    return ops.is_call(op) or op.type.startswith("Recgraph>")
-
-
-def _has_gradients(tensor: tf.Tensor) -> bool:
-    return bool(tensor.dtype.is_floating or tensor.dtype.is_complex or tensor.dtype in (tf.resource, tf.variant))
-
-
-def _reached(graph: Any, output: tf.Tensor, watched: tf_private.Watched) -> list[bool]:
-    """Of each watched input, whether a way leads from it to an output that gradients may take."""
-    reached: set[str] = set()
-    waiting = [output]
-    while waiting:
-        tensor = waiting.pop()
-        if tensor.name not in reached and _has_gradients(tensor):
-            reached.add(tensor.name)
-            if tensor.op.type != "StopGradient":
-                waiting.extend(tensor.op.inputs)
-    return [is_watched and t.name in reached for t, is_watched in zip(graph.inputs, watched, strict=True)]

@@ -23,8 +23,7 @@ from recgraph.speculate.observe import module_state
 from recgraph.speculate.observe.profile import GeneralProfile, Profile, fits, same
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import Frame, Syntax, names_of, names_of_parameters, syntax_of
-from recgraph.speculate.passes import connections, ordering, workers
-from recgraph.speculate.passes.connections import by_dependencies
+from recgraph.speculate.passes import around, ordering, workers
 from recgraph.speculate.passes.randomness import RandomGraph
 from recgraph.speculate.passes.rewrites import choose_kernels, merge_reads, stack_products
 from recgraph.speculate.run.generality import GENERALITIES, Experience, Generality
@@ -358,7 +357,9 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     if graph.variables:
         check = script.constant(module_state.as_trainable(graph.variables))
         script.assume(f"{check}()", SameConstant("which variables are trainable"))
-    concrete = by_dependencies(tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs))
+    concrete = around.by_dependencies(
+        tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs)
+    )
     handles = tf_private.captured_values(graph, early)
     turns = _turns(concrete, graph, ev.optimizations.substitutions)
     run = runner(turns or tf_private.fast_call(concrete), inputs, draw, handles, checked=bool(script.checks))
@@ -389,15 +390,17 @@ def _without_tape(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -
         Again: there is a tape, and ways have to be assumed.
         Inconvertible: there is, and the ways are those of rounds of a loop.
     """
-    places = connections.depends_on_ways(ev, graph, outputs)
-    if not places:
+    places, reason = around.decisive(ev, graph, outputs)
+    if not places and not reason:
         return
     if not tf_private.a_tape_is_listening():
         ev.script.scope["a_tape_is_listening"] = tf_private.a_tape_is_listening
         ev.script.assume("not a_tape_is_listening()", SameDecision("whether there is a tape around the call"))
-    elif more := set(places) - {None} - ev.paths:
+    elif more := places - {None} - ev.paths:
         raise Again(more)
-    elif set(places) != {None}:
+    elif reason:
+        raise Inconvertible(Feature.TAPE, reason)
+    elif places != {None}:
         raise Inconvertible(
             Feature.TAPE, "which gradients a tape around the call finds depends on what a tensor decides in a loop"
         )

@@ -1,0 +1,71 @@
+"""What a tape around a call finds: for each result, the gradients that an eager call gives of it.
+
+TensorFlow takes every result of a function to depend on all that goes in. Here each depends on what leads to it, and
+where a way decides about that, the way is assumed as long as there is a tape.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import tensorflow as tf
+
+from recgraph import ops, tf_private
+from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.passes import backward
+from recgraph.speculate.passes.backward import Look, Recorded
+
+_DENSE_OR_SLICES = "a result has slices for a gradient, and another a dense one of the same tensor"
+_OWN_GRADIENTS = "a gradient of the program's own is given zeros for results that nothing uses"
+
+
+def decisive(ev: Evaluator, graph: Any, outputs: list[tf.Tensor]) -> tuple[set[Any], str]:
+    """The places that decide whether a tape around the call finds a gradient, or of which kind; None stands for one
+    that is not the program's. Second, why what it finds would differ with any assumption; empty if it would not.
+    """
+    distinct = {id(output): output for output in outputs if backward.can_have_gradient(output)}.values()
+    has_several = len(distinct) > 1
+    if has_several and backward.has_own_gradients(graph):
+        return set(), _OWN_GRADIENTS
+    has_ways = backward.may_take_other_ways(graph)
+    if not has_ways and not (has_several and backward.looks_up(graph)):
+        return set(), ""
+    inside = [tensor for _, tensor in graph.captures] + list(ev.heap.inputs)
+    recorded = Recorded.of_all(graph, inside)
+    looks = [Look(graph, recorded, [output], ev.conditionals, ev.paths) for output in distinct]
+    if any({look.kind(tensor) for look in looks} >= {1, 2} for tensor in inside):
+        return set(), _DENSE_OR_SLICES
+    found: set[Any] = set()
+    for look in looks if has_ways else ():
+        found.update(look.places(inside), look.made_up(inside), look.buried(inside))
+    return found, ""
+
+
+def by_dependencies(concrete: Any) -> Any:
+    """The function, as tapes should record it."""
+    tf_private.record_in_groups(concrete, functools.partial(groups, concrete.graph, list(concrete.graph.outputs)))
+    return concrete
+
+
+def groups(graph: Any, outputs: list[tf.Tensor], watched: tf_private.Watched) -> list[tf_private.Group]:
+    """The numbers of outputs that depend on the same watched inputs, with the numbers of these."""
+    is_plain = not any(map(_runs_functions, graph.get_operations()))
+    found: dict[tuple[int, ...], list[int]] = {}
+    for i, output in enumerate(outputs):
+        if backward.can_have_gradient(output):
+            needed = (tf_private.connected_inputs if is_plain else _reached)(graph, output, watched)
+            found.setdefault(tuple(j for j, is_needed in enumerate(needed) if is_needed), []).append(i)
+    return [(given, list(taken)) for taken, given in found.items()]
+
+
+def _runs_functions(op: tf.Operation) -> bool:
+    """Whether asking for its gradient would change an operation."""
+    return ops.is_call(op) or op.type.startswith("Recgraph>")
+
+
+def _reached(graph: Any, output: tf.Tensor, watched: tf_private.Watched) -> list[bool]:
+    """Of each watched input, whether a gradient may come to it from an output."""
+    inputs = [tensor for tensor, is_watched in zip(graph.inputs, watched, strict=True) if is_watched]
+    look = Look(graph, Recorded.of_all(graph, inputs), [output], {}, ())
+    return [is_watched and look.comes_to(t) for t, is_watched in zip(graph.inputs, watched, strict=True)]
