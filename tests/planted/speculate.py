@@ -107,8 +107,8 @@ BUGS = [
         "ways_of_all_results_together",
         "A gradient is sure to come to a tensor if it comes from any result.",
         AROUND,
-        "    looks = [Look(graph, recorded, [output], ev.conditionals, ev.paths) for output in distinct]\n",
-        "    looks = [Look(graph, recorded, [*distinct], ev.conditionals, ev.paths)]\n",
+        "        seen = look(output)\n",
+        "        seen = together\n",
         _around("_a_way_of_one_result"),
     ),
     Bug(

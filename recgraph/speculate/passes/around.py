@@ -14,7 +14,7 @@ import tensorflow as tf
 from recgraph import ops, tf_private
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.passes import backward
-from recgraph.speculate.passes.backward import Look, Recorded
+from recgraph.speculate.passes.backward import DENSE, SLICES, Look, Recorded
 
 _DENSE_OR_SLICES = "a result has slices for a gradient, and another a dense one of the same tensor"
 _OWN_GRADIENTS = "a gradient of the program's own is given zeros for results that nothing uses"
@@ -28,17 +28,24 @@ def decisive(ev: Evaluator, graph: Any, outputs: list[tf.Tensor]) -> tuple[set[A
     has_several = len(distinct) > 1
     if has_several and backward.has_own_gradients(graph):
         return set(), _OWN_GRADIENTS
-    has_ways = backward.may_take_other_ways(graph)
-    if not has_ways and not (has_several and backward.looks_up(graph)):
+    if not backward.may_take_other_ways(graph) and not (has_several and backward.looks_up(graph)):
         return set(), ""
     inside = [tensor for _, tensor in graph.captures] + list(ev.heap.inputs)
     recorded = Recorded.of_all(graph, inside)
-    looks = [Look(graph, recorded, [output], ev.conditionals, ev.paths) for output in distinct]
-    if any({look.kind(tensor) for look in looks} >= {1, 2} for tensor in inside):
+
+    def look(*targets: tf.Tensor) -> Look:
+        return Look(graph, recorded, targets, ev.conditionals, ev.paths)
+
+    together = look(*distinct)
+    mixed = [tensor for tensor in inside if together.kinds(tensor) == {SLICES, DENSE}]
+    if mixed and any(
+        {SLICES} in kinds for kinds in zip(*(map(look(one).kinds, mixed) for one in distinct), strict=True)
+    ):
         return set(), _DENSE_OR_SLICES
     found: set[Any] = set()
-    for look in looks if has_ways else ():
-        found.update(look.places(inside), look.made_up(inside), look.buried(inside))
+    for output in backward.after_ways(graph, distinct):
+        seen = look(output)
+        found.update(seen.places(inside), seen.made_up(inside), seen.buried(inside))
     return found, ""
 
 

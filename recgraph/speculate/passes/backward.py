@@ -25,8 +25,8 @@ from recgraph.speculate.observe import known
 _POSSIBLE, _SURE, _UNSURE, _ITEM = 1, 2, 4, 8
 # Of what comes: some of it may be slices; some of it is surely dense, so the sum is; the graph adds up what eagerly is
 # slices, or makes slices dense, depending on a way.
-_SLICES, _DENSE, _BURIED = 16, 32, 64
-_KINDS: Final = _SLICES | _DENSE | _BURIED
+SLICES, DENSE, _BURIED = 16, 32, 64
+_KINDS: Final = SLICES | DENSE | _BURIED
 # Zeros come where eagerly nothing does, and no gradient besides is sure to; something was computed of such zeros, which
 # infinity makes NaN; a gradient function of the program's was given them, which may make anything of them.
 _ZEROS, _COMPUTED, _MADE_UP = 128, 256, 512
@@ -107,7 +107,7 @@ class Look:
         self._deciding: dict[tf.Operation, list[tf.Tensor]] = {}
         self._burying: dict[tf.Operation, list[tf.Tensor]] = {}
         self._zeroing: dict[tf.Operation, list[tf.Tensor]] = {}
-        self._bits: dict[int, int] = {id(tensor): _POSSIBLE | _SURE | _DENSE for tensor in targets}
+        self._bits: dict[int, int] = {id(tensor): _POSSIBLE | _SURE | DENSE for tensor in targets}
         self._back(graph.get_operations(), self._bits, recorded)
 
     def comes_to(self, source: tf.Tensor) -> bool:
@@ -130,14 +130,13 @@ class Look:
         """The places by which gradient functions of the program's are given zeros, on the way to some sources."""
         return set(self._before([source for source in sources if self._of(source) & _MADE_UP], self._zeroing))
 
-    def kind(self, source: tf.Tensor) -> int:
-        """Whether the gradient of a source consists of slices (1) or is surely dense (2), 0 if neither is known."""
-        kinds = self._of(source) & _KINDS
-        return 2 if kinds & _DENSE else 1 if kinds & _SLICES else 0
+    def kinds(self, source: tf.Tensor) -> set[int]:
+        """Of `SLICES` and `DENSE`, what comes to a source; the second only where it is sure to come."""
+        return {kind for kind in (SLICES, DENSE) if self._of(source) & kind}
 
     def buried(self, sources: Iterable[tf.Tensor]) -> set[Any]:
         """The places by which the gradient of a source is dense in the graph and slices eagerly, or the reverse."""
-        mixed = [source for source in sources if self._of(source) & _KINDS == _SLICES | _BURIED]
+        mixed = [source for source in sources if self._of(source) & _KINDS == SLICES | _BURIED]
         return set(self._before(mixed, self._burying))
 
     def aliases(self, sources: Iterable[tf.Tensor]) -> set[Any]:
@@ -254,7 +253,7 @@ class Look:
         if begins:
             rounds = [*rounds[1:], more]
         met = [_met(bits) for bits in zip(*rounds, strict=True)]
-        return [bits | _BURIED if bits & _SLICES else bits for bits in met]
+        return [bits | _BURIED if bits & SLICES else bits for bits in met]
 
     def _begins(self, op: tf.Operation, test: Any) -> bool:
         """Whether a loop is known to have a round."""
@@ -281,6 +280,15 @@ def has_own_gradients(graph: Any) -> bool:
     """Whether a gradient of the program's own is in a graph, or in a function that it calls."""
     inside = (one for op in graph.get_operations() if ops.is_call(op) for one, _ in bodies(op))
     return any(map(_has_own_gradient, graph.get_operations())) or any(map(has_own_gradients, inside))
+
+
+def after_ways(graph: Any, tensors: Iterable[tf.Tensor]) -> list[tf.Tensor]:
+    """Those tensors to which something leads that a call does not always do."""
+    found: set[int] = set()
+    for op in graph.get_operations():
+        if may_decide(op) or any(id(tensor) in found for tensor in op.inputs):
+            found.update(map(id, op.outputs))
+    return [tensor for tensor in tensors if id(tensor) in found]
 
 
 def looks_up(graph: Any) -> bool:
@@ -380,10 +388,10 @@ def _met(bits: Iterable[int]) -> int:
     possible = _POSSIBLE if any(way & _POSSIBLE for way in ways) else 0
     is_unsure = any(way & _UNSURE for way in ways) or (possible and not (sure or item))
     unsure = _UNSURE | _ZEROS if is_unsure else 0
-    slices = _SLICES if any(way & _SLICES for way in ways) else 0
-    dense = _DENSE if all(way & _DENSE for way in ways) else 0
-    are_slices = all(way & _KINDS == _SLICES for way in ways)
-    are_other = any(way & _POSSIBLE and way & _KINDS != _SLICES or way & _BURIED for way in ways)
+    slices = SLICES if any(way & SLICES for way in ways) else 0
+    dense = DENSE if all(way & DENSE for way in ways) else 0
+    are_slices = all(way & _KINDS == SLICES for way in ways)
+    are_other = any(way & _POSSIBLE and way & _KINDS != SLICES or way & _BURIED for way in ways)
     buried = _BURIED if (slices and not are_slices) or (are_other and not dense) else 0
     zeros = functools.reduce(operator.or_, ways) & _FROM_ZEROS
     return _settled(possible | sure | item | slices | dense | buried | unsure | zeros)
@@ -396,8 +404,8 @@ def _of_kind(op: tf.Operation, number: int, bits: int, outputs: int) -> int:
     if op.type in _COPIES:
         return bits & ~_KINDS | outputs & _KINDS
     if op.type in _LOOKUPS and number == 0 and _looks_up_rows(op):
-        return bits & ~_KINDS | (_SLICES if bits & _POSSIBLE else 0)
-    kind = _DENSE if bits & _SURE else 0 if bits & _POSSIBLE else _BURIED
+        return bits & ~_KINDS | (SLICES if bits & _POSSIBLE else 0)
+    kind = DENSE if bits & _SURE else 0 if bits & _POSSIBLE else _BURIED
     return bits & ~_KINDS | kind
 
 
