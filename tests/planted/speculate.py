@@ -65,10 +65,10 @@ BUGS = [
     ),
     Bug(
         "zeros_times_infinity_in_a_loop",
-        "Zeros that come out of a branch in a loop count as nothing.",
+        "What is computed of zeros in a loop or branch is not looked at.",
         BACKWARD,
-        "    unsure = _UNSURE | _ZEROS if is_unsure else 0\n",
-        "    unsure = _UNSURE if is_unsure else 0\n",
+        "            together |= 0 if _keeps_zeros(op) else _COMPUTED\n",
+        "            together |= _COMPUTED if op.graph is self.graph and not _keeps_zeros(op) else 0\n",
         _by("an_infinite_gradient_in_a_loop"),
     ),
     Bug(

@@ -63,18 +63,16 @@ def a_tensor_made_before_a_reset() -> Any:
 
 @program
 def a_tensor_made_before_it_is_watched() -> Any:
-    v, w = _two()
-
-    def step(sign: tf.Tensor) -> Any:
-        z = w * 2.0
+    def step(x: tf.Tensor, sign: tf.Tensor) -> Any:
+        z = x * 2.0
         with tf.GradientTape() as tape:
-            tape.watch(z)
-            y = v * 1.0 + z
+            tape.watch([x, z])
+            y = z + 1.0
             if sign > 0:
-                y = y * w
-        return tape.gradient(y, [v, w, z])
+                y = y * x
+        return tape.gradient(y, [x, z])
 
-    return step, _sign, None
+    return step, with_sign, None
 
 
 @program(
