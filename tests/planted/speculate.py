@@ -99,7 +99,7 @@ BUGS = [
         "one_tensor_on_a_way_that_is_not_recorded",
         "What comes out of a branch that the tape has not recorded counts as another tensor.",
         CONNECTIONS,
-        "    _assume_ways(ev, look.aliases([source for source, _ in pairs if source is not None]))\n",
+        "    _assume_ways(ev, look.aliases([source for source, _ in pairs if source is not None]), _MAY_BE_ONE)\n",
         "",
         _by("a_branch_before_the_tape"),
     ),

@@ -141,7 +141,8 @@ class Look:
 
     def aliases(self, sources: Iterable[tf.Tensor]) -> set[Any]:
         """The places that decide whether a target is made of a source or of what the tape knows, where it has not
-        recorded the way: eagerly the very tensor may come out of a branch or round.
+        recorded the way: eagerly the very tensor may come out of a branch or round. None stands for `tf.cond` and its
+        like.
         """
         known, found = self._recorded.tensors.union(map(id, sources)), set()
         reached = {id(tensor) for tensor in self.targets}
@@ -149,10 +150,10 @@ class Look:
             taken = [tensor for tensor in op.outputs if id(tensor) in reached]
             if taken:
                 reached.update(map(id, op.inputs))
-            is_way = op in self._places and op not in self._recorded.operations
+            is_way = taken and is_conditional(op, self._places) and op not in self._recorded.operations
             passed = (outer for tensor in taken for outer in passed_on(tensor)) if is_way else ()
             if any(id(tensor) in known for tensor in passed):
-                found.add(self._places[op])
+                found.add(self._places.get(op))
         return found
 
     def _of(self, tensor: tf.Tensor) -> int:
@@ -305,6 +306,11 @@ def may_take_other_ways(graph: Any) -> bool:
 def deciding(output: tf.Tensor) -> tf.Operation:
     """The conditional or loop that an output is of."""
     return output.op.inputs[0].op if output.op.type == "Identity" else output.op
+
+
+def is_conditional(op: tf.Operation, places: Container[tf.Operation]) -> bool:
+    """Whether it is a conditional or loop, or a function that holds one of the program's, which are in `places`."""
+    return op in places or ops.facts(op.type).calls in (Calls.IF, Calls.CASE, Calls.WHILE)
 
 
 def passed_on(output: tf.Tensor) -> list[tf.Tensor]:

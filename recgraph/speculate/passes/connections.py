@@ -19,12 +19,21 @@ from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature
 from recgraph.speculate.observe.syntax import site_of
-from recgraph.speculate.passes.backward import Look, Recorded, leading_to, may_decide, may_take_other_ways, passed_on
+from recgraph.speculate.passes.backward import (
+    Look,
+    Recorded,
+    is_conditional,
+    leading_to,
+    may_decide,
+    may_take_other_ways,
+    passed_on,
+)
 from recgraph.speculate.script.assumptions import SamePath
 
 # They hold on to tensors, those of a graph too.
 RECORDS: Final = (tf.GradientTape, tf.autodiff.ForwardAccumulator, tf.TensorArray)
 _METHODS: Final = ("gradient", "jacobian", "batch_jacobian")
+_MAY_BE_ONE: Final = "eagerly a tensor that tf.cond or tf.while_loop gives may be one that the tape follows"
 
 
 def refuse_old_record(ev: Evaluator, thing: Any) -> None:
@@ -103,7 +112,7 @@ def check(ev: Evaluator, recorded: Recorded | None, arguments: Sequence[Any], na
     inside = [_of_graph(graph, target) for target in _leaves(targets)]
     look = Look(graph, recorded, [target for target in inside if target is not None], ev.conditionals, ev.paths)
     pairs = [(_of_graph(graph, s), g) for s, g in zip(_flat(sources), gradients, strict=False)]
-    _assume_ways(ev, look.aliases([source for source, _ in pairs if source is not None]))
+    _assume_ways(ev, look.aliases([source for source, _ in pairs if source is not None]), _MAY_BE_ONE)
     there = [(source, gradient) for source, gradient in pairs if source is not None and gradient is not None]
     if tf.UnconnectedGradients(unconnected) is tf.UnconnectedGradients.NONE:
         site = site_of(ev.frame.syntax, ev.here, "gradient"), 0
@@ -209,7 +218,8 @@ def _assume_aliases(ev: Evaluator, sources: list[Any]) -> None:
     """A source that a branch or round has given may eagerly be the very tensor that it was given: a way is assumed."""
     made = [source for source in sources if tf_private.is_graph_tensor(source) and source.op.inputs]
     outputs = [source.op.inputs[0] if source.op.type == "Identity" else source for source in made]
-    _assume_ways(ev, {ev.conditionals[one.op] for one in outputs if one.op in ev.conditionals and passed_on(one)})
+    ways = [one for one in outputs if is_conditional(one.op, ev.conditionals) and passed_on(one)]
+    _assume_ways(ev, {ev.conditionals.get(one.op) for one in ways}, _MAY_BE_ONE)
 
 
 def _of_graph(graph: Any, source: Any) -> tf.Tensor | None:

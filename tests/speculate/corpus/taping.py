@@ -318,3 +318,27 @@ def a_tangent_of_one_branch() -> Any:
         return accumulator.jvp(y)
 
     return step, _sign, None
+
+
+@program
+def a_conditional_of_tensorflows_before_the_tape() -> Any:
+    def step(x: tf.Tensor, sign: tf.Tensor) -> Any:
+        y = tf.cond(sign > 0, lambda: x * 2.0, lambda: x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            z = y * 3.0
+        return tape.gradient(z, x)
+
+    return step, with_sign, None
+
+
+@program(eager="a loop of TensorFlow's may give what it was given", feature="TAPE", line="return tape.gradient(z, x)")
+def a_loop_of_tensorflows_before_the_tape() -> Any:
+    def step(x: tf.Tensor, n: tf.Tensor) -> Any:
+        y = tf.while_loop(lambda k, _: k < n, lambda k, y: (k + 1, y * 2.0), (0, x))[1]
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            z = y * 3.0
+        return tape.gradient(z, x)
+
+    return step, lambda i: (tensor(i), tf.constant(i % 3)), None
