@@ -139,7 +139,7 @@ BUGS = [
         "zeros_for_nothing",
         "Where nothing leads to a source, zeros of the graph count as its gradient.",
         CONNECTIONS,
-        "        if None not in inside:\n",
+        "        if None not in inside and any(map(look.is_nothing, pairs)):\n",
         "        if None in inside:\n",
         _by("a_loop_that_replaces_what_there_was"),
     ),

@@ -114,6 +114,11 @@ class Look:
         """Whether a gradient may come to a source."""
         return bool(self._of(source) & _POSSIBLE)
 
+    def is_nothing(self, pair: tuple[tf.Tensor | None, Any]) -> bool:
+        """Whether the gradient, of a pair of a source and a gradient, is zeros that stand for nothing."""
+        source, gradient = pair
+        return source is not None and gradient is not None and not self.comes_to(source)
+
     def unsure(self, pairs: list[tuple[tf.Tensor, Any]]) -> list[Any]:
         """The gradients, of pairs of sources and gradients, that are there or not depending on a way."""
         return [gradient for source, gradient in pairs if self._is_unsure(source)]

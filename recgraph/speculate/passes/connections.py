@@ -10,7 +10,7 @@ differently, so the way is assumed, or the loop is unrolled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import tensorflow as tf
@@ -111,27 +111,39 @@ def check(ev: Evaluator, recorded: Recorded | None, arguments: Sequence[Any], na
     _assume_aliases(ev, _flat(sources))
     inside = [_of_graph(graph, target) for target in _leaves(targets)]
     look = Look(graph, recorded, [target for target in inside if target is not None], ev.conditionals, ev.paths)
-    pairs = [(_of_graph(graph, s), g) for s, g in zip(_flat(sources), gradients, strict=False)]
+    pairs = [(_of_graph(graph, source), g) for source, g in zip(_flat(sources), gradients, strict=False)]
     _assume_ways(ev, look.aliases([source for source, _ in pairs if source is not None]), _MAY_BE_ONE)
-    there = [(source, gradient) for source, gradient in pairs if source is not None and gradient is not None]
     if tf.UnconnectedGradients(unconnected) is tf.UnconnectedGradients.NONE:
-        site = site_of(ev.frame.syntax, ev.here, "gradient"), 0
-        is_broken = ev.profile.seen(*site).count > 0
-        if None not in inside:
-            absent = {id(gradient) for source, gradient in there if not look.comes_to(source)}
-            there = [(source, gradient) for source, gradient in there if id(gradient) not in absent]
-            if absent:
-                gradients = [None if id(gradient) in absent else gradient for gradient in gradients]
-                found = tf.nest.pack_sequence_as(found, gradients)
-        if unsure := look.unsure(there):
-            _assume_way_of(ev, look.places([source for source, _ in there]), is_broken)
-            _assume_used(ev, unsure, site, is_broken)
-    _assume_ways(ev, look.made_up([source for source, _ in there]), "a gradient of the program's own is given zeros")
+        if None not in inside and any(map(look.is_nothing, pairs)):
+            pairs = [(source, None if look.is_nothing((source, g)) else g) for source, g in pairs]
+            found = tf.nest.pack_sequence_as(found, [gradient for _, gradient in pairs])
+        _assume_there(ev, look, _there(pairs))
+    there = _there(pairs)
+    made_of = [source for source, _ in there]
+    _assume_ways(ev, look.made_up(made_of), "a gradient of the program's own is given zeros")
     if spoilt := look.may_be_spoilt(there):
         _assume_numbers(ev, spoilt)
-    slices = "eagerly the gradient consists of slices, and it comes out of a loop"
-    _assume_ways(ev, look.buried([source for source, _ in there]), slices)
+    _assume_ways(ev, look.buried(made_of), "eagerly the gradient consists of slices, and it comes out of a loop")
     return found
+
+
+def _there(pairs: list[tuple[Any, Any]]) -> list[tuple[tf.Tensor, Any]]:
+    """Those of the graph's sources that have a gradient, with it."""
+    return [(source, gradient) for source, gradient in pairs if source is not None and gradient is not None]
+
+
+def _assume_there(ev: Evaluator, look: Look, pairs: list[tuple[tf.Tensor, Any]]) -> None:
+    """The ways that decide whether gradients are there, of loops only after it broke that they are; else that."""
+    unsure = look.unsure(pairs)
+    if not unsure:
+        return
+    site = site_of(ev.frame.syntax, ev.here, "gradient"), 0
+    is_broken = ev.profile.seen(*site).count > 0
+    places = set(look.places([source for source, _ in pairs])) - {None} - ev.paths
+    places -= set() if is_broken else ev.uncertain
+    if places:
+        raise Again(places)
+    _assume_used(ev, unsure, site, is_broken)
 
 
 def check_tangents(ev: Evaluator, targets: Any, found: Any) -> Any:
@@ -165,15 +177,6 @@ def _assume_ways(ev: Evaluator, places: set[Any], otherwise: str = "") -> None:
         raise Again(places - {None} - ev.paths)
     if places and otherwise:
         raise ev.refuse(Feature.TAPE, otherwise)
-
-
-def _assume_way_of(ev: Evaluator, places: Iterable[Any], is_broken: bool) -> None:
-    """The ways that decide whether gradients are there, but of loops not before it broke that they are."""
-    new = set(places) - {None} - ev.paths
-    if not is_broken:
-        new -= ev.uncertain
-    if new:
-        raise Again(new)
 
 
 def _assume_used(ev: Evaluator, gradients: list[Any], site: Any, is_broken: bool) -> None:
