@@ -24,6 +24,7 @@ NOT_COEXECUTED = {
     "a_range_from_a_tensor_that_counts_down": "computes only with single integers, which run at once",
     "exc_group": "the first calls have no operations",
     "integers_that_grow_too_large": "the first calls have no operations",
+    "a_default_that_a_loop_changes": "computes only with single integers, which run at once",
     "a_power_by_a_loop": "computes only with single integers, which run at once",
     "identity_of_attrs": "the first calls have no operations",
     "a_file_that_appears": "the first calls have no operations",
