@@ -96,22 +96,18 @@ def test_dropped_functions_leave_nothing(mode: str) -> None:
 
 
 _DROPPING = """
-import gc
 import tensorflow as tf
 import recgraph as rg
 from recgraph.coexec import device
 
-for number in range(60):
+for number in range(200):
     scope = {"factor": float(number)}
     exec("def made(x):\\n    y = x * factor\\n    return y + 1.0 if factor > 2.0 else y", scope)
     function, x = rg.function(scope["made"], mode="coexec"), tf.constant(2.0)
     for _ in range(6):
         assert function(x).numpy() == 2.0 * number + (number > 2)
     del function, scope
-gc.collect()
-before = len(device._loops()._places)
-device._loops()._tidy()
-print(before, len(device._loops()._places))
+print(len(device._loops()._places))
 """
 
 
@@ -120,9 +116,7 @@ def test_places_of_dropped_functions_are_forgotten() -> None:
     """In a module's own lines: TensorFlow keeps the code of a function that computes below other frames."""
     command = [sys.executable, "-c", _DROPPING]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    before, after = map(int, ran.stdout.split())
-    assert before > 100
-    assert after < 10
+    assert int(ran.stdout) < 300  # of nearly 400
 
 
 @pytest.mark.slow

@@ -224,11 +224,13 @@ def write_changes(choices: random.Random) -> str:
 
 
 def body(choices: random.Random, plain: Sequence[str], kinds: dict[str, Sequence[str]], most: int) -> str:
+    """Statements of a function, as text, with those that they hold."""
     statements = [statement(choices, 2, plain, kinds) for _ in range(choices.randint(2, most))]
     return textwrap.indent("\n".join(statements), " " * 8)
 
 
 def statement(choices: random.Random, depth: int, plain: Sequence[str], kinds: dict[str, Sequence[str]]) -> str:
+    """A statement, as text, with those that it holds to a depth."""
     is_deeper = depth > 0 and choices.random() < _DEEPER
     text = choices.choice(_NESTED if is_deeper else plain)
     while "{" in text:
