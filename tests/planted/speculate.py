@@ -568,4 +568,20 @@ BUGS = [
         "draws.may_draw(function, False)",
         ("speculate/test_draws.py::test_a_thread_that_draws_does_not_hinder_a_conversion",),
     ),
+    Bug(
+        "members_that_rounds_take_away",
+        "Each round of a loop only adds members to a list.",
+        LOOPS,
+        "value[0] is run and not has_run(value[1:])",
+        "not has_run(value[1:])",
+        _by("a_window_that_slides"),
+    ),
+    Bug(
+        "counters_that_rounds_change",
+        "After a loop of the graph over numbers its counter is the last of them, whatever a round has done to it.",
+        LOOPS,
+        "isinstance(node.target, ast.Name) and _keeps(loop, node.target.id)",
+        "isinstance(node.target, ast.Name)",
+        _by("a_counter_that_the_round_changes"),
+    ),
 ]

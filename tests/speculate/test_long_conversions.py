@@ -69,6 +69,25 @@ def test_calls_that_are_rare_and_long_leave_the_others_their_graph() -> None:
     assert "more than 200 operations" in str(converted.explain())
 
 
+def _halving(x: tf.Tensor, rounds: int) -> tuple[tf.Tensor, ...]:
+    found = [(x,)]
+    for i in range(100):
+        x = x * 3.0 + float(i)
+        while tf.reduce_sum(tf.abs(x)) > 1.0:
+            x = tf.tanh(x) * 0.5
+        found.append((x,))
+    (every,) = zip(*found, strict=True)
+    return every[:rounds]
+
+
+def test_rounds_with_loops_are_a_loop_that_makes_a_list() -> None:
+    """Of Python's, with each of its members."""
+    converted, differing = _differences(_halving, [(tf.random.normal([4]), 60)] * 6)
+    assert not differing
+    assert converted.calls == {"eager": 3, "graph": 3, "fallback": 0}, converted.explain()
+    assert converted._graphs[0].size < 200
+
+
 def test_gradients_and_updates_do_not_count() -> None:
     """There are as many as there are weights: no loop would make them fewer."""
     weights = [tf.Variable(float(i)) for i in range(10)]

@@ -17,7 +17,7 @@ from recgraph.speculate.evaluate import branches
 from recgraph.speculate.evaluate.branches import WAYS, as_truth
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
-from recgraph.speculate.observe.syntax import site_of
+from recgraph.speculate.observe.syntax import names_of_block, site_of
 from recgraph.speculate.passes import backward, ordering, randomness
 from recgraph.speculate.script.assumptions import HOLDS, SamePath
 from recgraph.speculate.script.contexts import CalledBack, LoopRound, RecursiveBody
@@ -31,10 +31,11 @@ from recgraph.speculate.script.stand_ins import (
     Residual,
     Rows,
     Unsure,
+    has_run,
     is_symbolic,
 )
 from recgraph.speculate.values import iterators, lists, merging, objects, state
-from recgraph.speculate.values.merging import Maybe, Template
+from recgraph.speculate.values.merging import Hole, Maybe, Template
 from recgraph.speculate.values.state import WHOLE, ProgramState, Slot
 
 # How often the state of a loop may become more general before it is given up.
@@ -186,11 +187,36 @@ def _unrolled(loop: ConvertedLoop, iterable: Any) -> None:
         member = _next(loop, iterable, members)
         if member is MISSING:
             return
-        built = loop.ev.built
+        built, looped = loop.ev.built, loop.ev.looped
         loop.round(_binding(loop, member))
         left -= 1
+        if is_first and loop.ev.looped > looped and loop.left() is False and _rest_in_graph(loop, iterable):
+            return
         loop.ev.check_operations(0 if is_first else max(left, 0) * (loop.ev.built - built))
         is_first = False
+
+
+def _rest_in_graph(loop: ConvertedLoop, numbers: Any) -> bool:
+    """All rounds but the first as a loop of the graph, if it fits there: they have loops of the graph in them, each of
+    which takes long to convert, to derive and to optimise.
+    """
+    ev, node = loop.ev, loop.node
+    if type(numbers) is not range or len(numbers) < _MANY:
+        return False
+    place, paths = ev.place_of("round", at=node), set(ev.paths)
+    if not _over_rows(loop, iterators.known_range(numbers[1:]), lambda member: _binding(loop, member)()):
+        ev.paths.intersection_update(paths)
+        return False
+    if loop.left() is False and isinstance(node.target, ast.Name) and _keeps(loop, node.target.id):
+        _binding(loop, numbers[-1])()
+    ev.rolled.add(("unrolled", place))
+    return True
+
+
+def _keeps(loop: ConvertedLoop, name: str) -> bool:
+    """Whether a name has after a round what it had at its beginning."""
+    declared = (one for one in ast.walk(loop.ev.frame.syntax.node) if isinstance(one, ast.Nonlocal | ast.Global))
+    return name not in names_of_block(loop.node.body).bound and not any(name in one.names for one in declared)
 
 
 def _next(loop: ConvertedLoop, iterable: Any, members: Iterator[Any]) -> Any:
@@ -323,7 +349,7 @@ def collected(ev: Evaluator, rows: Rows) -> list[Any]:
 
 
 def _over_rows(loop: ConvertedLoop, rows: Rows, bind: Callable[[Any], None]) -> bool:
-    """A loop over rows whose number is known only in the graph; False if it does not fit there."""
+    """A loop over rows in the graph, which alone may know how many there are; False if it does not fit there."""
     ev, slots, counter = loop.ev, loop.slots, loop.counter
     if ("unrolled", ev.place_of("round", at=loop.node)) in ev.paths:
         return _refused(loop, rows)
@@ -347,7 +373,7 @@ def _over_rows(loop: ConvertedLoop, rows: Rows, bind: Callable[[Any], None]) -> 
             _after_first(loop, rows, bind, body)
         else:
             with ev.within(LoopRound()):
-                dynamic(loop, go, body)
+                dynamic(loop, go, body, _known(rows.count))
 
     try:
         state.attempt(ev, whole)
@@ -378,13 +404,43 @@ def _after_first(loop: ConvertedLoop, rows: Rows, bind: Callable[[Any], None], b
         return
     go = counter.tensor < rows.count
     with loop.ev.within(LoopRound()):
-        dynamic(loop, go if left is False else tf.logical_and(go, tf.logical_not(left)), body)
+        goes_on = go if left is False else tf.logical_and(go, tf.logical_not(left))
+        dynamic(loop, goes_on, body, _known(rows.count, 1))
 
 
-def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> None:
-    """A loop in the graph: what its body changes are the loop's variables."""
+def _known(count: tf.Tensor, done: int = 0) -> int | None:
+    """How many rounds are left of so many, where that is known."""
+    found = tf.get_static_value(count)
+    return None if found is None else int(found) - done
+
+
+def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], rounds: int | None = None) -> None:
+    """A loop in the graph: what its body changes are the loop's variables.
+
+    Args:
+        loop: it.
+        go: whether it has a round.
+        body: one round.
+        rounds: how many it has unless it is left, where that is known.
+    """
     loop.slots[loop.go] = Residual("", tensor=go, late=True)
+    site, _ = loop.ev.place_of("round", at=loop.node)
     variables = _Variables(loop.ev)
+    if variables.begin_as(site):
+        try:
+            return _with_variables(loop, go, body, variables, rounds)
+        except (Inconvertible, Raised):  # what varied before may not vary here
+            variables.before.undo()
+            loop.slots[loop.go] = Residual("", tensor=go, late=True)
+            variables = _Variables(loop.ev)
+    _with_variables(loop, go, body, variables, rounds)
+    variables.remember(site)
+
+
+def _with_variables(
+    loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], variables: _Variables, rounds: int | None
+) -> None:
+    """The loop with these variables or, if they do not fit, with more general ones."""
     while True:
         is_known = False
         while not is_known and variables.need_attempt():
@@ -393,10 +449,12 @@ def dynamic(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None]) -> Non
                 body()
                 is_known = variables.hold()
         with contextlib.suppress(_Wider):
-            return _built(loop, go, body, variables)
+            return _built(loop, go, body, variables, rounds)
 
 
-def _built(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], variables: _Variables) -> None:
+def _built(
+    loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], variables: _Variables, rounds: int | None
+) -> None:
     """The loop with these variables.
 
     Raises:
@@ -406,6 +464,7 @@ def _built(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], variabl
     new = {slot for slot, pattern in patterns.items() if _is_new(before, slot, pattern)}
     first = [t for slot, p in patterns.items() for t in p.tensors(ev, before.get(slot))]
     shapes = [hole.shape for p in patterns.values() for hole in p.holes()]
+    growth = _Growth(before, patterns)
 
     def enter(flat: Iterable[tf.Tensor], at_end: bool = False) -> None:
         """A name that was not set before the loop is set only at its end, if there was a round."""
@@ -414,6 +473,8 @@ def _built(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], variabl
             value, is_new = pattern.filled(values), slot in new
             if at_end and is_new and not isinstance(value, Missing):
                 value = Unsure(value, go)
+            if at_end and (count := growth.count(slot, rounds)) is not None:
+                value = lists.expanded(ev, value, count)
             if slot in variables.twins:
                 ev.twins.add(value.value if isinstance(value, Unsure) else value, variables.twins[slot])
             before.set(slot, MISSING if is_new and not at_end else value)
@@ -427,7 +488,10 @@ def _built(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], variabl
     def round_(number: tf.Tensor, *flat: tf.Tensor) -> list[tf.Tensor]:
         enter(flat)
         count = len(ev.assertions)
+        growth.begin()
         body()
+        if loop.left() is False:
+            growth.end()
         randomness.refuse_draws(ev)
         made = variables.tensors(patterns)
         ordering.hold_back(tf_private.current_graph(), ev.assertions[count:])
@@ -445,11 +509,41 @@ def _built(loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], variabl
         ev.growing.add(("unrolled", place))
     ev.conditionals[backward.deciding(number)] = "entered", place
     enter(last, True)
+    ev.looped += 1
     ev.assertions.append(number)
 
 
 class _Wider(Exception):
     """The variables of a loop are more general now."""
+
+
+class _Growth:
+    """Lists to which each round of a loop adds so many members: where the rounds are known, their lengths are, too."""
+
+    def __init__(self, before: ProgramState, slots: Iterable[Slot]) -> None:
+        values = ((slot, before.get(slot)) for slot in slots)
+        self._lengths = {slot: len(value) for slot, value in values if type(value) is list and not has_run(value)}
+        self._before = before
+        self._runs: dict[Slot, Any] = {}
+        self._added: dict[Slot, int] = {}
+
+    def begin(self) -> None:
+        """A round begins: what was there before it is one run in each list."""
+        lists_now = ((slot, self._before.get(slot)) for slot in self._lengths)
+        self._runs = {slot: value[0] for slot, value in lists_now if type(value) is list and has_run(value[:1])}
+
+    def end(self) -> None:
+        """The round has ended: what comes after that run is new."""
+        for slot, run in self._runs.items():
+            value = self._before.get(slot)
+            if type(value) is list and value and value[0] is run and not has_run(value[1:]):
+                self._added[slot] = len(value) - 1
+
+    def count(self, slot: Slot, rounds: int | None) -> int | None:
+        """How many members a list has after so many rounds; None where only the graph knows."""
+        if rounds is None or slot not in self._added:
+            return None
+        return self._lengths[slot] + rounds * self._added[slot]
 
 
 class _Variables:
@@ -467,6 +561,30 @@ class _Variables:
         self.twins: dict[Slot, Any] = {}
         self._first, self._rounds = self.before.references(), 0
 
+    def remember(self, site: Any) -> None:
+        """Keeps the patterns for when the loop at this site is converted again, in a round or call around it."""
+        depths = {id(frame.locals): depth for depth, frame in enumerate(reversed(self._ev.frames))}
+        patterns = [(depths.get(key), self.before.holder(key), place, p) for (key, place), p in self.patterns.items()]
+        self._ev.loops[site] = [one for one in patterns if one[-1].holes()]
+
+    def begin_as(self, site: Any) -> bool:
+        """Takes the patterns that the loop at this site had when it was converted before; whether there are any.
+
+        They hold for what comes into the loop now, and for any value that they held for before.
+        """
+        ev, before = self._ev, self.before
+        frames = ev.frames[::-1]
+        with branches.scratch():
+            for depth, holder, place, pattern in ev.loops.get(site, ()):
+                key = id(holder if depth is None else frames[depth].locals)
+                if before.has((key, place)):
+                    value = pattern.filled(map(_placeholder, pattern.holes()))
+                    with contextlib.suppress(Inconvertible):
+                        self.patterns[key, place] = _merged(ev, before, (key, place), value)
+        self._rounds = bool(self.patterns)
+        before.check_opened(self.patterns)
+        return bool(self.patterns)
+
     def need_attempt(self) -> bool:
         """Whether a round has to be tried in a graph that is thrown away: the first, and others where lists grow. What
         would be left of these in the graph of the call, if they turned out not to fit, may fail.
@@ -477,8 +595,7 @@ class _Variables:
         """The slots have any values of their patterns."""
         for slot, pattern in self.patterns.items():
             if not _is_new(self.before, slot, pattern):
-                specs = (tf.TensorSpec(hole.shape, hole.dtype) for hole in pattern.holes())
-                value = pattern.filled(map(tf_private.placeholder, specs))
+                value = pattern.filled(map(_placeholder, pattern.holes()))
                 if slot in self.twins:
                     self._ev.twins.add(value, self.twins[slot])
                 self.before.set(slot, value)
@@ -524,6 +641,10 @@ class _Variables:
         self.patterns = known | grown
         before.check_opened(self.patterns)
         return False
+
+
+def _placeholder(hole: Hole) -> tf.Tensor:
+    return tf_private.placeholder(tf.TensorSpec(hole.shape, hole.dtype))
 
 
 def _is_new(before: ProgramState, slot: Slot, pattern: Template) -> bool:

@@ -128,6 +128,9 @@ class Evaluator(abc.ABC):
         may_have_drawn: whether one of these may draw from the generators that everything shares.
         has_tape_around: whether a tape may record the call.
         built: how many operations were built so far, those of attempts too, without gradients and updates.
+        loops: by site, of loops of the graph, what changed in a round of them when they were last converted.
+        rolled: loops that are in the graph because that takes less long, as `paths` may have them.
+        looped: how many loops of the graph were built so far.
         is_rolled: whether loops over many numbers are loops of the graph even where it is known how many.
     """
 
@@ -156,7 +159,9 @@ class Evaluator(abc.ABC):
         self.here: ast.AST = ast.Pass()
         self.watch: Any = None
         self.may_have_drawn = False
-        self.built, self.is_rolled = 0, False
+        self.rolled: set[Any] = set()
+        self.loops: dict[Any, list[Any]] = {}
+        self.built, self.looped, self.is_rolled = 0, 0, False
         self.has_tape_around = tf_private.a_tape_is_listening()
         # By their identity: tensors that libraries were given in place of numbers that differ from call to call.
         self.numbers: dict[int, tuple[tf.Tensor, Any]] = {}

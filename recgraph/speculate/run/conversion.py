@@ -295,12 +295,20 @@ def _convert(
         try:
             with script.rehearsal:
                 outputs = _built(ev, syntax, function, parameters, settings.knows_code)
+        except (Inconvertible, Raised) as reason:
+            if ev.rolled and not _is_too_long(reason):
+                raise Again(ev.rolled) from reason
+            raise
         finally:
             ev.heap.losses.restore()
             tf_private.set_name_counts(names)
         outputs = [control.mark_as_return(tensor) for tensor in outputs]
     graph.control_outputs.extend(control.ops_which_must_run)
     return _finished(ev, graph, outputs)
+
+
+def _is_too_long(reason: Exception) -> bool:
+    return isinstance(reason, Inconvertible) and reason.feature is Feature.OPERATIONS
 
 
 def _built(

@@ -6,7 +6,6 @@ A method of one that was there before is called on its working copy.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import enum
 import operator
 import types
@@ -283,8 +282,7 @@ class Known(Attributes):
         ev, members = self.ev, self.it
         is_rolled = not ev.optimizations.unrolling or (ev.is_rolled and varies)
         if type(members) is range and is_rolled and len(members) > 1:
-            parts = [tf.constant(part, tf.int64) for part in (members.start, members.stop, members.step)]
-            return dataclasses.replace(iterators.range_rows(parts, True), begins=True)
+            return iterators.known_range(members, begins=True)
         runs = ev.with_runs(members)
         return None if runs is None else lists.rows(ev, runs)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import dataclasses
 import itertools
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -203,6 +204,12 @@ def collected(ev: Evaluator, members: Iterator[Any]) -> list[Any]:
     if len(found) > UNROLL:
         raise ev.refuse(Feature.TRIPS, f"more than {UNROLL} members of an iterator")
     return found
+
+
+def known_range(numbers: range, begins: bool = False) -> Rows:
+    """A `range` that is known."""
+    rows = range_rows([tf.constant(part, tf.int64) for part in (numbers.start, numbers.stop, numbers.step)], True)
+    return dataclasses.replace(rows, count=tf.constant(len(numbers), tf.int64), begins=begins)
 
 
 def range_rows(parts: list[tf.Tensor], is_known: bool = False) -> Rows:

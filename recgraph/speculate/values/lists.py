@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph.speculate.machine.evaluator import Evaluator
+from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.script.assumptions import NoException
 from recgraph.speculate.script.contexts import Catching
 from recgraph.speculate.script.stand_ins import MemberRun, Residual, Rows, has_run, how_many
@@ -70,6 +70,17 @@ def backwards(run: MemberRun) -> MemberRun:
 def reverse(members: list[Any]) -> None:
     """`reverse` of a list."""
     members[:] = [backwards(m) if isinstance(m, MemberRun) else m for m in reversed(members)]
+
+
+def expanded(ev: Evaluator, members: list[Any], count: int) -> list[Any]:
+    """The members of a list that is one run, of which it is known how many they are. It stays a run where they are too
+    many: what goes through them is to be a loop of the graph, too.
+    """
+    run = members[0]
+    if ev.is_rolled or count > UNROLL or not all(hole.shape.is_fully_defined() for hole in run.element.holes()):
+        return members
+    columns = [tf.unstack(rows, num=count) for rows in merging.stacks(ev, run)]
+    return [run.element.filled(column[i] for column in columns) for i in range(count)]
 
 
 def whole(ev: Evaluator, members: Sequence[Any]) -> MemberRun:

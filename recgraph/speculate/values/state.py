@@ -441,6 +441,18 @@ class ProgramState:
         absent: Any = heap.previous.get(slot[1], MISSING) if thing is heap.shadow else MISSING
         return thing.get(slot[1], [] if thing is heap.appended else absent)
 
+    def holder(self, key: int) -> Any:
+        """What has the slots with a key."""
+        return self._held[key][0]
+
+    def has(self, slot: Slot) -> bool:
+        """Whether there is such a slot."""
+        key, place = slot
+        if key not in self._held:
+            return False
+        thing = self._held[key][0]
+        return place is WHOLE or isinstance(thing, dict) or (isinstance(thing, list) and place < len(thing))
+
     def lists(self, changes: Collection[Slot]) -> dict[Slot, Any]:
         """The lists of which single members have changed, as a whole: on another way they may grow."""
         keys = {key for key, place in changes if isinstance(self._held[key][0], list) and place is not WHOLE}
