@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.speculate.corpus import program
 from tests.speculate.corpus.basics import tensor
-from tests.speculate.corpus.ways import with_sign
+from tests.speculate.corpus.ways import no_zeros, with_sign
 
 
 def _two() -> tuple[tf.Variable, tf.Variable]:
@@ -22,12 +22,6 @@ def _rounds(i: int) -> tuple[tf.Tensor]:
 
 def _sign(i: int) -> tuple[tf.Tensor]:
     return with_sign(i)[1:]
-
-
-@tf.custom_gradient
-def _no_zeros(x: tf.Tensor) -> Any:
-    """What comes is never zero."""
-    return tf.identity(x), lambda g: tf.where(tf.equal(g, 0.0), tf.ones_like(g) * 7.0, g)
 
 
 @program
@@ -244,7 +238,7 @@ def a_gradient_of_its_own_before_a_loop() -> Any:
 
     def step(n: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
-            y, factor = w * 1.0, _no_zeros(v)
+            y, factor = w * 1.0, no_zeros(v)
             while n > 0:
                 y = y * factor
                 n -= 1
@@ -260,7 +254,7 @@ def a_gradient_of_its_own_that_nothing_uses() -> Any:
     def step(sign: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
             if sign > 0:
-                metric, y = _no_zeros(v), v * 2.0
+                metric, y = no_zeros(v), v * 2.0
             else:
                 metric, y = v * 3.0, v * 1.0
         return tape.gradient(y, v), metric

@@ -24,6 +24,12 @@ def with_number(i: int) -> tuple[tf.Tensor, tf.Tensor]:
     return tensor(i), tf.constant(i % 5)
 
 
+@tf.custom_gradient
+def no_zeros(x: tf.Tensor) -> Any:
+    """What comes is never zero. TensorFlow enters this, too, when it builds a graph."""
+    return tf.identity(x), lambda g: tf.where(tf.equal(g, 0.0), tf.ones_like(g) * 7.0, g)
+
+
 def _two() -> list[tf.Variable]:
     return [tf.Variable(tf.ones([3])), tf.Variable(tf.ones([3]) * 2.0)]
 
