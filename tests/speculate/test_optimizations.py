@@ -24,11 +24,11 @@ OFF = {
 PROGRAMS = test_corpus.corpus.PROGRAMS
 # A `tf.function` that the program calls is traced once more, for shapes with unknown dimensions.
 EXCEPT = {"a_graph_function_inside"}
-# Converted only if loops are unrolled (a generator yields in each round), or if numbers or shapes are specialised; and a
-# solver whose rounds are a loop of the graph only where it is known how many there are.
+# Converted only if loops are unrolled (a generator yields in each round), or if numbers or shapes are specialised (the
+# rounds of a solver are a loop of the graph where it is known how many there are).
 SPECIAL = {
-    "a_generator", "a_solver_with_steps_of_its_own", "exc_loop_continue_break", "gen_list_sum", "gen_nested_for", "gen_return_in_loop",
-    "gen_two_interleaved", "ordered_lru", "short_sequences_of_a_recurrent_layer", "while_else",
+    "a_generator", "a_solver_with_steps_of_its_own", "exc_loop_continue_break", "gen_list_sum", "gen_nested_for",
+    "gen_return_in_loop", "gen_two_interleaved", "ordered_lru", "short_sequences_of_a_recurrent_layer", "while_else",
 }  # fmt: skip
 
 
