@@ -145,7 +145,7 @@ def _cluster_options(function: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--timeout", type=click.FloatRange(1), default=60, show_default=True, help=_TIMEOUT),
         click.option("--start-timeout", type=click.FloatRange(1), default=300, show_default=True, help=_START_TIMEOUT),
-        click.option("--deterministic", is_flag=True, help="The same bits in every run and for 1, 2, 4 or 8 workers."),
+        click.option("--deterministic", is_flag=True, help="The same bits in every run and for 1 to 8 workers."),
     ]
     for option in reversed(options):
         function = option(function)

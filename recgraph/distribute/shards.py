@@ -2,12 +2,14 @@
 
 Floating-point addition depends on its order, and a ring adds in an order that depends on the number of workers. Here a
 batch is divided into a fixed number of shards, whoever computes them; the sums of the shards are the leaves of a binary
-tree, and each inner node is the sum of its two children. A worker has a subtree, so it adds up what it has, and the
-workers' sums, gathered, are the upper levels, which every worker adds up for itself.
+tree, and each inner node is the sum of its two children. A worker has the shards of some subtrees, all of one size. It
+adds up each of these, and the workers' sums, gathered, are the upper levels, which every worker adds up for itself.
+Where the workers divide the shards evenly each has one subtree; else each shard may be one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,17 +26,22 @@ def shards_of(collectives: Collectives) -> tuple[int, int]:
     """The first shard of this worker, and how many it has.
 
     Raises:
-      ClusterError: the workers do not divide the shards evenly.
+      ClusterError: there are more workers than shards.
     """
-    if SHARDS % collectives.size:
+    share = _shares(collectives.size)[collectives.index]
+    return share.start, len(share)
+
+
+def _shares(size: int) -> list[range]:
+    """The shards of each of so many workers."""
+    if size > SHARDS:
         raise ClusterError(
-            f"{collectives.size} workers do not divide {SHARDS} shards evenly",
-            found=f"--deterministic with {collectives.size} workers",
-            expected=f"{', '.join(str(n) for n in range(1, SHARDS + 1) if SHARDS % n == 0)} workers",
-            next_step="take another number of workers, or leave out --deterministic",
+            f"{size} workers are more than the {SHARDS} shards of a batch",
+            found=f"--deterministic with {size} workers",
+            expected=f"1 to {SHARDS} workers",
+            next_step="take fewer workers, or leave out --deterministic",
         )
-    count = SHARDS // collectives.size
-    return collectives.index * count, count
+    return [range(SHARDS * index // size, SHARDS * (index + 1) // size) for index in range(size)]
 
 
 class ShardedReduction:
@@ -43,7 +50,12 @@ class ShardedReduction:
     def __init__(self, collectives: Collectives, variables: Sequence[tf.Variable], sparse: Sequence[int], figures: int):
         """See `Reduction`."""
         self._collectives = collectives
-        self._count = shards_of(collectives)[1]
+        shares = _shares(collectives.size)
+        self._count = len(shares[collectives.index])
+        # The size of the subtrees, how many each worker has, and how many at most.
+        self._subtree = math.gcd(SHARDS, *(share.start for share in shares))
+        self._subtrees = [len(share) // self._subtree for share in shares]
+        self._most = max(self._subtrees)
         self._sparse = tuple(sparse)
         self._layout = Layout.of(variables, sparse, figures)
 
@@ -57,20 +69,31 @@ class ShardedReduction:
             losses, and figures, `[figures]`.
         """
         flats, rows = self._own(shard)
-        lengths = [tf.cast(tf.size(one.indices), self._layout.dtype)[tf.newaxis] for one in rows]
-        gathered = self._collectives.gather(
-            tf.ensure_shape(tf.concat([flats, *lengths], 0), [flats.shape[0] + len(rows)])
-        )
-        dense, figures = self._layout.unpack(tree_sum(gathered[:, : flats.shape[0]]))
-        sums: dict[int, Gradient] = dict(dense)
+        lengths = [tf.cast(_lengths(one, flats.shape[0]), self._layout.dtype)[:, tf.newaxis] for one in rows]
+        sums = self._gathered(tf.concat([flats, *lengths], 1))
+        width = flats.shape[1]
+        dense, figures = self._layout.unpack(tree_sum(sums[:, :width]))
+        gradients: dict[int, Gradient] = dict(dense)
         for place, (number, own) in enumerate(zip(self._sparse, rows, strict=True)):
-            counts = tf.cast(gathered[:, flats.shape[0] + place], tf.int32)
-            together = _joined(own.gathered(self._collectives, counts), self._collectives.size)
-            sums[number] = together.slices(self._layout.shapes[number])
-        return [sums[number] for number in range(len(self._layout.shapes))], figures
+            counts = tf.cast(sums[:, width + place], tf.int32)
+            together = _joined(self._rows_of_all(own, counts), sums.shape[0])
+            gradients[number] = together.slices(self._layout.shapes[number])
+        return [gradients[number] for number in range(len(self._layout.shapes))], figures
+
+    def _gathered(self, own: tf.Tensor) -> tf.Tensor:
+        """What all workers have of each subtree, `[subtrees, n]`, in the order of these."""
+        padded = tf.pad(own, [[0, self._most - own.shape[0]], [0, 0]])
+        gathered = self._collectives.gather(padded)
+        return tf.concat([gathered[worker, :count] for worker, count in enumerate(self._subtrees)], 0)
+
+    def _rows_of_all(self, own: TableRows, counts: tf.Tensor) -> TableRows:
+        """The rows of all subtrees, with the subtree as group; `counts` of each."""
+        lengths = tf.stack([tf.reduce_sum(part) for part in tf.split(counts, self._subtrees)])
+        rows = own.gathered(self._collectives, lengths)
+        return TableRows(rows.indices, tf.repeat(tf.range(counts.shape[0]), counts), rows.values)
 
     def _own(self, shard: Callable[[tf.Tensor], Any]) -> tuple[tf.Tensor, list[TableRows]]:
-        """The sum of this worker's shards, computed one after the other."""
+        """The sums of this worker's subtrees, `[subtrees, D]`, and their rows, shards computed one after the other."""
         shapes, dtype = self._layout.shapes, self._layout.dtype
 
         def next_shard(number: tf.Tensor, flats: tf.TensorArray, *kept: tf.TensorArray) -> Any:
@@ -91,20 +114,24 @@ class ShardedReduction:
         )
         columns = [array.concat() for array in arrays]
         rows = [TableRows(*columns[place : place + 3]) for place in range(0, len(columns), 3)]
-        return tree_sum(tf.ensure_shape(flats.stack(), [self._count, None])), [
-            _joined(one, self._count) for one in rows
-        ]
+        sums = tf.ensure_shape(flats.stack(), [self._count, None])
+        return tree_sum(sums, self._subtree), [_joined(one, self._subtree) for one in rows]
 
 
-def tree_sum(leaves: tf.Tensor) -> tf.Tensor:
-    """The sum of rows, `[n, ...]`, n a power of two, as a binary tree over them."""
-    while leaves.shape[0] > 1:
+def tree_sum(leaves: tf.Tensor, size: int | None = None) -> tf.Tensor:
+    """The sum of rows, `[n, ...]`, as a binary tree over them, n a power of two; or those of subtrees of some size."""
+    for _ in range(((size or leaves.shape[0]) - 1).bit_length()):
         leaves = leaves[0::2] + leaves[1::2]
-    return leaves[0]
+    return leaves if size else leaves[0]
 
 
-def _joined(rows: TableRows, groups: int) -> TableRows:
-    """The same tree over the groups of rows."""
-    while groups > 1:
-        rows, groups = rows.halved(), groups // 2
+def _joined(rows: TableRows, size: int) -> TableRows:
+    """The same for groups of rows: each that many become one."""
+    for _ in range((size - 1).bit_length()):
+        rows = rows.halved()
     return rows
+
+
+def _lengths(rows: TableRows, groups: int) -> tf.Tensor:
+    """How many rows each group has, int32 `[groups]`."""
+    return tf.math.unsorted_segment_sum(tf.ones_like(rows.groups), rows.groups, groups)

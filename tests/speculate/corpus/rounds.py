@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -270,3 +271,74 @@ def a_window_that_slides() -> Any:
         return tf.stack(window), len(window)
 
     return step, _start, None
+
+
+@program
+def rows_of_a_table_in_rounds() -> Any:
+    """Eagerly its gradient is slices, one for each round."""
+    table = tf.Variable(tf.reshape(tf.range(8.0), [4, 2]) * 0.1)
+    optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
+    optimizer.build([table])
+
+    def step(x: tf.Tensor, places: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            for i in range(8):
+                x = _halved(x * 3.0 + tf.gather(table, places[i]))
+            loss = tf.reduce_sum(x**2)
+        gradient = tape.gradient(loss, table)
+        optimizer.apply_gradients([(gradient, table)])
+        return loss, isinstance(gradient, tf.IndexedSlices), tf.convert_to_tensor(gradient)
+
+    return step, lambda i: (*_start(i), tf.constant([(i + k) % 3 for k in range(8)])), [table, optimizer]
+
+
+@program
+def an_array_that_rounds_write() -> Any:
+    def step(x: tf.Tensor) -> Any:
+        array = tf.TensorArray(tf.float32, 9)
+        for i in range(9):
+            x = _halved(x * 3.0) + 0.1
+            array = array.write(i, x)
+        return array.stack(), x
+
+    return step, _start, None
+
+
+@program
+def a_step_of_training_in_each_round() -> Any:
+    weight = tf.Variable([0.5, 1.5])
+    optimizer = keras.optimizers.Adam(0.1)
+    optimizer.build([weight])
+    metric = keras.metrics.Mean()
+
+    def step(x: tf.Tensor) -> Any:
+        losses = []
+        for i in range(9):
+            with tf.GradientTape() as tape:
+                y = _halved(x * weight * 3.0)
+                loss = tf.reduce_mean((y - float(i) * 0.1) ** 2)
+            optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+            metric.update_state(loss)
+            losses.append(loss)
+        return losses, metric.result()
+
+    return step, _start, [weight, optimizer, metric]
+
+
+@program
+def a_second_derivative_over_rounds() -> Any:
+    weight = tf.Variable([0.5, 1.5])
+
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                found = [x]
+                for _ in range(8):
+                    x = _halved(tf.tanh(x * weight) * 3.0)
+                    found.append(x)
+                (every,) = zip(*[(one,) for one in found], strict=True)
+                loss = tf.add_n(list(every))
+            first = inner.gradient(loss, weight)
+        return first, outer.gradient(first, weight)
+
+    return step, _start, weight
