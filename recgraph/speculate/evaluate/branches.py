@@ -21,6 +21,7 @@ from recgraph.speculate.passes import backward, ordering, randomness
 from recgraph.speculate.script.contexts import Fork
 from recgraph.speculate.script.stand_ins import DUMMY, Residual, is_of_graph
 from recgraph.speculate.values import merging, state
+from recgraph.speculate.values.merging import Template
 from recgraph.speculate.values.state import ProgramState, Slot
 
 Thunk = Callable[[], Any]
@@ -120,39 +121,16 @@ class _Side:
 
 def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk, otherwise: Thunk, place: Any) -> Any:
     """Each piece is converted once; then both graphs get the outputs that they have together."""
-    one, other = sides = [_Side(ev, before, then, "then"), _Side(ev, before, otherwise, "otherwise")]
-    one.take_whole(other.changes)
-    other.take_whole(one.changes)
-    slots = list({**one.changes, **other.changes})
-    before.check_opened(slots)
-    if before.new_keys(one.changes) != before.new_keys(other.changes):
-        raise merging.another_order(ev)
+    sides = [_Side(ev, before, then, "then"), _Side(ev, before, otherwise, "otherwise")]
+    slots = _changed(ev, before, *sides)
     untouched = {slot: before.get(slot) for slot in slots}
     ends = [[side.changes.get(slot, untouched[slot]) for slot in slots] for side in sides]
-    several: list[tuple[Slot | None, Any]] = [
-        (slot, value)
-        for side, end, others in zip(sides, ends, reversed(ends), strict=True)
-        for slot, value, another in zip(slots, end, others, strict=True)
-        if value is not another and side.references.are_several(value)
-    ]
-    if one.value is not other.value:
-        several += [(None, side.value) for side in sides if side.references.are_several(side.value, 0)]
-    changed = {slot[0] for slot in slots}
-    for _, value in several:
-        if not are_lists(value) or any(id(one) in changed or ev.heap.name_of(one) for one in lists_in(value)):
-            raise merging.two_names(ev)
+    several = _lists_of_several(ev, sides, slots, ends)
     pattern = [before.merged(slot, *both) for slot, *both in zip(slots, *ends, strict=True)]
-    result = merging.template(ev, one.value, other.value)
+    result = merging.template(ev, *(side.value for side in sides))
     if any(part.grows for part in [*pattern, result]):
         ev.growing.add(place)
-    flat = []
-    for side, end in zip(sides, ends, strict=True):
-        first = len(ev.assertions)
-        with side.graph.as_default():
-            flat.append([t for p, value in zip(pattern, end, strict=True) for t in p.tensors(ev, value)])
-            flat[-1] += result.tensors(ev, side.value)
-            flat[-1].append(ordering.broken([side.broken, *ev.assertions[first:]]))
-        del ev.assertions[first:]
+    flat = [_outputs(ev, side, [*pattern, result], [*end, side.value]) for side, end in zip(sides, ends, strict=True)]
     made = tf_private.conditional(condition, [side.graph for side in sides], flat)
     ev.conditionals[backward.deciding(made[-1])] = place
     outputs = iter(made)
@@ -165,8 +143,56 @@ def _both(ev: Evaluator, before: ProgramState, condition: tf.Tensor, then: Thunk
         ev.twins.add(value if at is None else before.get(at), place)
     for slot, *both in zip(slots, *ends, strict=True):
         ev.twins.follow(both, before.get(slot))
-    ev.twins.follow([one.value, other.value], value)
+    ev.twins.follow([side.value for side in sides], value)
     return value
+
+
+def _changed(ev: Evaluator, before: ProgramState, one: _Side, other: _Side) -> list[Slot]:
+    """The slots that one of two pieces changes, or both.
+
+    Raises:
+        Inconvertible: the pieces add keys or names in another order.
+    """
+    one.take_whole(other.changes)
+    other.take_whole(one.changes)
+    slots = list({**one.changes, **other.changes})
+    before.check_opened(slots)
+    if before.new_keys(one.changes) != before.new_keys(other.changes):
+        raise merging.another_order(ev)
+    return slots
+
+
+def _lists_of_several(
+    ev: Evaluator, sides: list[_Side], slots: list[Slot], ends: list[list[Any]]
+) -> list[tuple[Slot | None, Any]]:
+    """Lists to which several names refer on one way, and which are others on the other way; without a slot, results.
+
+    Raises:
+        Inconvertible: they are no lists, or were there before, or are changed.
+    """
+    found: list[tuple[Slot | None, Any]] = [
+        (slot, value)
+        for side, end, others in zip(sides, ends, reversed(ends), strict=True)
+        for slot, value, another in zip(slots, end, others, strict=True)
+        if value is not another and side.references.are_several(value)
+    ]
+    if sides[0].value is not sides[1].value:
+        found += [(None, side.value) for side in sides if side.references.are_several(side.value, 0)]
+    changed = {slot[0] for slot in slots}
+    for _, value in found:
+        if not are_lists(value) or any(id(one) in changed or ev.heap.name_of(one) for one in lists_in(value)):
+            raise merging.two_names(ev)
+    return found
+
+
+def _outputs(ev: Evaluator, side: _Side, templates: list[Template], values: list[Any]) -> list[tf.Tensor]:
+    """What a piece gives for the holes of templates, and last whether its assumptions hold."""
+    first = len(ev.assertions)
+    with side.graph.as_default():
+        found = [t for one, value in zip(templates, values, strict=True) for t in one.tensors(ev, value)]
+        found.append(ordering.broken([side.broken, *ev.assertions[first:]]))
+    del ev.assertions[first:]
+    return found
 
 
 def tried(before: ProgramState, thunk: Thunk) -> tuple[Any, dict[Slot, Any]]:

@@ -449,68 +449,84 @@ def _with_variables(
                 body()
                 is_known = variables.hold()
         with contextlib.suppress(_Wider):
-            return _built(loop, go, body, variables, rounds)
+            return _Building(loop, go, body, variables, rounds).build()
 
 
-def _built(
-    loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], variables: _Variables, rounds: int | None
-) -> None:
-    """The loop with these variables.
+class _Building:
+    """A loop that is being built with known variables.
 
-    Raises:
-        _Wider: a round needs more general ones. Everything is as before the loop.
+    Args:
+        loop: it.
+        go: whether it has a round.
+        body: one round.
+        variables: what changes in it.
+        rounds: how many it has unless it is left, where that is known.
     """
-    ev, before, patterns = loop.ev, variables.before, dict(variables.patterns)
-    new = {slot for slot, pattern in patterns.items() if _is_new(before, slot, pattern)}
-    first = [t for slot, p in patterns.items() for t in p.tensors(ev, before.get(slot))]
-    shapes = [hole.shape for p in patterns.values() for hole in p.holes()]
-    growth = _Growth(before, patterns)
 
-    def enter(flat: Iterable[tf.Tensor], at_end: bool = False) -> None:
+    def __init__(
+        self, loop: ConvertedLoop, go: tf.Tensor, body: Callable[[], None], variables: _Variables, rounds: int | None
+    ) -> None:
+        self._ev, self._loop, self._go, self._body, self._rounds = loop.ev, loop, go, body, rounds
+        self._variables, self._before, self._patterns = variables, variables.before, dict(variables.patterns)
+        self._new = {slot for slot, pattern in self._patterns.items() if _is_new(self._before, slot, pattern)}
+        self._growth = _Growth(self._before, self._patterns)
+
+    def build(self) -> None:
+        """Puts it into the graph.
+
+        Raises:
+            _Wider: a round needs more general variables. Everything is as before the loop.
+        """
+        ev, node, patterns = self._ev, self._loop.node, self._patterns
+        first = [t for slot, p in patterns.items() for t in p.tensors(ev, self._before.get(slot))]
+        invariants = [tf.TensorShape([]), *(hole.shape for p in patterns.values() for hole in p.holes())]
+        start = [tf.constant(HOLDS), *first]
+        number, *last = tf.while_loop(self._condition, self._round, start, invariants, parallel_iterations=1)
+        place = ev.place_of("round", at=node)
+        if isinstance(node, ast.While) or ev.profile.seen(*place).varies:
+            ev.uncertain.add(("entered", place))
+        if any(pattern.grows for pattern in patterns.values()):
+            ev.growing.add(("unrolled", place))
+        ev.conditionals[backward.deciding(number)] = "entered", place
+        self._enter(last, True)
+        ev.looped += 1
+        ev.assertions.append(number)
+
+    def _enter(self, flat: Iterable[tf.Tensor], at_end: bool = False) -> None:
         """A name that was not set before the loop is set only at its end, if there was a round."""
+        ev, before, twins = self._ev, self._before, self._variables.twins
         values = iter(flat)
-        for slot, pattern in patterns.items():
-            value, is_new = pattern.filled(values), slot in new
+        for slot, pattern in self._patterns.items():
+            value, is_new = pattern.filled(values), slot in self._new
             if at_end and is_new and not isinstance(value, Missing):
-                value = Unsure(value, go)
-            if at_end and (count := growth.count(slot, rounds)) is not None:
+                value = Unsure(value, self._go)
+            if at_end and (count := self._growth.count(slot, self._rounds)) is not None:
                 value = lists.expanded(ev, value, count)
-            if slot in variables.twins:
-                ev.twins.add(value.value if isinstance(value, Unsure) else value, variables.twins[slot])
+            if slot in twins:
+                ev.twins.add(value.value if isinstance(value, Unsure) else value, twins[slot])
             before.set(slot, MISSING if is_new and not at_end else value)
 
-    def condition(number: tf.Tensor, *flat: tf.Tensor) -> tf.Tensor:
-        enter(flat)
-        more = loop.slots[loop.go].tensor
-        before.restore()
+    def _condition(self, number: tf.Tensor, *flat: tf.Tensor) -> tf.Tensor:
+        self._enter(flat)
+        more = self._loop.slots[self._loop.go].tensor
+        self._before.restore()
         return tf.logical_and(more, number < 0)
 
-    def round_(number: tf.Tensor, *flat: tf.Tensor) -> list[tf.Tensor]:
-        enter(flat)
+    def _round(self, number: tf.Tensor, *flat: tf.Tensor) -> list[tf.Tensor]:
+        ev = self._ev
+        self._enter(flat)
         count = len(ev.assertions)
-        growth.begin()
-        body()
-        if loop.left() is False:
-            growth.end()
+        self._growth.begin()
+        self._body()
+        if self._loop.left() is False:
+            self._growth.end()
         randomness.refuse_draws(ev)
-        made = variables.tensors(patterns)
+        made = self._variables.tensors(self._patterns)
         ordering.hold_back(tf_private.current_graph(), ev.assertions[count:])
         number = tf.maximum(number, ordering.broken(ev.assertions[count:]))
-        if not variables.hold():
+        if not self._variables.hold():
             raise _Wider
         return [number, *made]
-
-    invariants = [tf.TensorShape([]), *shapes]
-    number, *last = tf.while_loop(condition, round_, [tf.constant(HOLDS), *first], invariants, parallel_iterations=1)
-    place = ev.place_of("round", at=loop.node)
-    if isinstance(loop.node, ast.While) or ev.profile.seen(*place).varies:
-        ev.uncertain.add(("entered", place))
-    if any(pattern.grows for pattern in patterns.values()):
-        ev.growing.add(("unrolled", place))
-    ev.conditionals[backward.deciding(number)] = "entered", place
-    enter(last, True)
-    ev.looped += 1
-    ev.assertions.append(number)
 
 
 class _Wider(Exception):
