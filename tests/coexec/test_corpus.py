@@ -25,6 +25,7 @@ NOT_COEXECUTED = {
     "exc_group": "the first calls have no operations",
     "integers_that_grow_too_large": "the first calls have no operations",
     "a_default_that_a_loop_changes": "computes only with single integers, which run at once",
+    "rows_of_a_table_in_rounds": "the loops of its rounds have other lengths in all of the calls",
     "a_power_by_a_loop": "computes only with single integers, which run at once",
     "identity_of_attrs": "the first calls have no operations",
     "a_file_that_appears": "the first calls have no operations",
