@@ -597,7 +597,7 @@ class _Variables:
                     value = pattern.filled(map(_placeholder, pattern.holes()))
                     with contextlib.suppress(Inconvertible):
                         self.patterns[key, place] = _merged(ev, before, (key, place), value)
-        self._rounds = bool(self.patterns)
+        self._rounds = int(bool(self.patterns))
         before.check_opened(self.patterns)
         return bool(self.patterns)
 
