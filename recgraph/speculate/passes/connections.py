@@ -112,7 +112,7 @@ def check(ev: Evaluator, recorded: Recorded | None, arguments: Sequence[Any], na
     inside = [_of_graph(graph, target) for target in _leaves(targets)]
     look = Look(graph, recorded, [target for target in inside if target is not None], ev.conditionals, ev.paths)
     pairs = [(_of_graph(graph, source), g) for source, g in zip(_flat(sources), gradients, strict=False)]
-    _assume_ways(ev, look.aliases([source for source, _ in pairs if source is not None]), _MAY_BE_ONE)
+    assume_ways(ev, look.aliases([source for source, _ in pairs if source is not None]), _MAY_BE_ONE)
     if tf.UnconnectedGradients(unconnected) is tf.UnconnectedGradients.NONE:
         if None not in inside and any(map(look.is_nothing, pairs)):
             pairs = [(source, None if look.is_nothing((source, g)) else g) for source, g in pairs]
@@ -120,10 +120,10 @@ def check(ev: Evaluator, recorded: Recorded | None, arguments: Sequence[Any], na
         _assume_there(ev, look, _there(pairs))
     there = _there(pairs)
     made_of = [source for source, _ in there]
-    _assume_ways(ev, look.made_up(made_of), "a gradient of the program's own is given zeros")
+    assume_ways(ev, look.made_up(made_of), "a gradient of the program's own is given zeros")
     if spoilt := look.may_be_spoilt(there):
         _assume_numbers(ev, spoilt)
-    _assume_ways(ev, look.buried(made_of), "eagerly the gradient consists of slices, and it comes out of a loop")
+    assume_ways(ev, look.buried(made_of), "eagerly the gradient consists of slices, and it comes out of a loop")
     return found
 
 
@@ -165,18 +165,23 @@ def check_tangents(ev: Evaluator, targets: Any, found: Any) -> Any:
     return found
 
 
-def _assume_ways(ev: Evaluator, places: set[Any], otherwise: str = "") -> None:
+def assume_ways(ev: Evaluator, places: set[Any], otherwise: str = "", feature: Feature = Feature.TAPE) -> None:
     """Ways are taken as assumed, loops are unrolled.
 
     Args:
         places: of the program; None stands for one that is not the program's.
         otherwise: why there is no conversion where this is done already. Nothing is wrong if there is no reason.
+        feature: what the reason is about.
+
+    Raises:
+        Again: they have to be assumed.
+        Inconvertible: they are none of the program's, or are assumed already.
     """
     places = {("unrolled", place[1]) if place is not None and place[0] == "entered" else place for place in places}
     if places - {None} - ev.paths:
         raise Again(places - {None} - ev.paths)
     if places and otherwise:
-        raise ev.refuse(Feature.TAPE, otherwise)
+        raise ev.refuse(feature, otherwise)
 
 
 def _assume_used(ev: Evaluator, gradients: list[Any], site: Any, is_broken: bool) -> None:
@@ -222,7 +227,7 @@ def _assume_aliases(ev: Evaluator, sources: list[Any]) -> None:
     made = [source for source in sources if tf_private.is_graph_tensor(source) and source.op.inputs]
     outputs = [source.op.inputs[0] if source.op.type == "Identity" else source for source in made]
     ways = [one for one in outputs if is_conditional(one.op, ev.conditionals) and passed_on(one)]
-    _assume_ways(ev, {ev.conditionals.get(one.op) for one in ways}, _MAY_BE_ONE)
+    assume_ways(ev, {ev.conditionals.get(one.op) for one in ways}, _MAY_BE_ONE)
 
 
 def _of_graph(graph: Any, source: Any) -> tf.Tensor | None:

@@ -15,8 +15,9 @@ from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.profile import is_plain
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
+from recgraph.speculate.passes import aliases
 from recgraph.speculate.passes.backward import may_take_other_ways
-from recgraph.speculate.passes.connections import RECORDS
+from recgraph.speculate.passes.connections import RECORDS, assume_ways
 from recgraph.speculate.script.assumptions import TwoObjects
 from recgraph.speculate.script.heap import check_dropped, check_plain, memory_of
 from recgraph.speculate.script.script import Delete, Let, Perform, Write
@@ -75,6 +76,7 @@ class Renderer:
             self.script.scope["count_names"] = tf_private.count_names
             self.script.effect(Perform(f"count_names({self.script.newborn.counts})"))
         self.script.result = self.code(result)
+        self._give_themselves()
 
     def _effects(self) -> list[LateCall]:
         """What is done to Python. What may raise is done before, and all that it may depend on."""
@@ -304,6 +306,24 @@ class Renderer:
         spec = tf.type_spec_from_value(value)
         self.script.scope["pack"] = _pack
         return f"pack({self.script.constant(spec)}, [{', '.join(map(self._output, components))}])"
+
+    def _give_themselves(self) -> None:
+        """A result that is a tensor which the call was given, on the way that was taken, is that very tensor.
+
+        Raises:
+            Again: another way gives a copy that cannot be told from it, so a way has to be assumed.
+            Inconvertible: the ways are none of the program's.
+        """
+        several = []
+        for number, codes, ways in aliases.of_outputs(
+            self.ev.graph, self.ev.conditionals, self.outputs, self.heap.name_of_given
+        ):
+            places = {self.ev.conditionals.get(op) for op in ways}
+            assume_ways(self.ev, places, "a branch or loop gives a tensor or a copy of it", Feature.ESCAPE)
+            several.append(f"({number}, ({', '.join(codes)},))")
+        if several:
+            self.script.scope["themselves"] = aliases.themselves
+            self.script.at_once(Let("t", f"themselves(t, [{', '.join(several)}])"))
 
     def _output(self, tensor: tf.Tensor) -> str:
         if id(tensor) not in self._numbers:

@@ -378,6 +378,13 @@ class Heap:
         """The input whose placeholder a tensor is."""
         return next((known for known in self._feeds.values() if known.tensor is tensor), None)
 
+    def name_of_given(self, tensor: tf.Tensor) -> str | None:
+        """The name of the eager tensor that the graph is given, or has taken, for one of its inputs."""
+        if (fed := self.input_of(tensor)) is not None:
+            return fed.name if fed.example is not None else None
+        taken = next((outer for outer, inner in self.graph.captures if inner is tensor), None)
+        return self.script.found(taken) if type(taken) is tf_private.EagerTensor else None
+
     def tell(self, tensor: Any) -> None:
         """The program can tell by what a tape gives whether a tensor is another one, too."""
         if (known := self.input_of(tensor)) is not None:

@@ -307,6 +307,10 @@ class Script:
         """Something to do after the graph, in order."""
         self.after.append(node)
 
+    def at_once(self, node: Node) -> None:
+        """Something to do after the graph, before all else."""
+        self.after.insert(0, node)
+
     @contextlib.contextmanager
     def checking(self) -> Iterator[None]:
         """While what is done after the graph may fail: then the graph is undone."""

@@ -1,0 +1,179 @@
+"""Tensors that may be one: a branch or round may give the very tensor that it was given.
+
+Eagerly such a tensor is one object with two names, and a tape that watches it later knows it by either. A graph gives
+a result of its own, which shares the memory of what was passed on. So where a call gives back the output of a branch or
+loop, it looks whether that has the memory of a tensor it may be, and gives that one. Where a way may give the tensor
+itself and another way a copy that may share its memory, memory does not tell the two apart, and a way is assumed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from recgraph import ops, tf_private
+from recgraph.ops import Calls, Form, bodies
+from recgraph.speculate.passes.backward import can_have_gradient, deciding, is_conditional
+
+# What may give the memory that it is given, besides what gives its input as it is or in another shape: some of it only
+# for some sizes, or where TensorFlow's optimizer drops it. Eagerly the result is another tensor.
+_MAY_SHARE: Final = frozenset({
+    "AddN", "All", "Any", "Bitcast", "BroadcastTo", "Cast", "CheckNumerics", "CheckNumericsV2", "ConcatV2", "Conj",
+    "EnsureShape", "EuclideanNorm", "GatherV2", "IdentityN", "Max", "Mean", "Min", "MirrorPad", "Neg",
+    "OptimizationBarrier", "Pad", "PadV2", "Prod", "Real", "Reciprocal", "ReverseV2", "Roll", "Select", "SelectV2",
+    "Slice", "Split", "SplitV", "StridedSlice", "Sum", "Tile", "Transpose",
+})  # fmt: skip
+# The operand with which TensorFlow's optimizer drops an operation.
+_NEUTRAL: Final = {"Add": 0, "AddV2": 0, "Sub": 0, "Mul": 1, "Div": 1, "RealDiv": 1, "Pow": 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """What a tensor of the graph may be.
+
+    Attributes:
+        same: tensors that it may be, eagerly too, each once.
+        copied: tensors whose memory it may share without being one of them.
+        ways: the conditionals and loops of the graph that decide.
+    """
+
+    same: dict[int, tf.Tensor] = dataclasses.field(default_factory=dict)
+    copied: dict[int, tf.Tensor] = dataclasses.field(default_factory=dict)
+    ways: set[tf.Operation] = dataclasses.field(default_factory=set)
+
+
+class _Walk:
+    """From a tensor to what it may be."""
+
+    def __init__(self, graph: Any, places: Mapping[tf.Operation, Any]) -> None:
+        self.graph, self.places = graph, places
+        self.found = Candidates()
+        self._seen: set[tuple[int, bool]] = set()
+        self._around: dict[int, list[tf.Tensor]] = {}  # what a body's inputs stand for, by their identities
+
+    def to(self, tensor: tf.Tensor, is_copy: bool = False) -> None:
+        """Notes a tensor, and goes on to what it is given."""
+        if (id(tensor), is_copy) in self._seen:
+            return
+        self._seen.add((id(tensor), is_copy))
+        if id(tensor) in self._around:
+            for outer in self._around[id(tensor)]:
+                self.to(outer, is_copy)
+            return
+        if tensor.graph is self.graph:
+            (self.found.copied if is_copy else self.found.same)[id(tensor)] = tensor
+        op = tensor.op
+        # TensorFlow puts one operation after each output of a conditional, which is not the program's.
+        output = op.inputs[0] if op.type == "Identity" and self._decides(op.inputs[0].op) else tensor
+        if self._decides(output.op):
+            self._through(output, is_copy)
+        elif ops.is_call(op):
+            self._through(tensor, True)
+        elif may_share(op):
+            for given in op.inputs:
+                if given.dtype == tensor.dtype:
+                    self.to(given, True)
+
+    def _decides(self, op: tf.Operation) -> bool:
+        return is_conditional(op, self.places)
+
+    def _through(self, output: tf.Tensor, is_copy: bool) -> None:
+        op, number = output.op, output.value_index
+        is_loop = ops.facts(op.type).calls is Calls.WHILE
+        if op.graph is self.graph and self._decides(op):
+            self.found.ways.add(op)
+        if is_loop:
+            self.to(op.inputs[number], is_copy)
+        for body, given in list(bodies(op))[1 if is_loop else 0 :]:
+            for i, (inner, outer) in enumerate(zip(body.inputs, given, strict=False)):
+                self._stands_for(inner, outer)
+                if is_loop and i < len(body.outputs):
+                    self._stands_for(inner, _given_by(body, i))
+            self.to(_given_by(body, number), is_copy)
+
+    def _stands_for(self, inner: tf.Tensor, outer: tf.Tensor) -> None:
+        self._around.setdefault(id(inner), []).append(outer)
+        for is_copy in (False, True):
+            if (id(inner), is_copy) in self._seen:
+                self.to(outer, is_copy)
+
+
+def _given_by(body: Any, number: int) -> tf.Tensor:
+    """What a body gives: the operation that TensorFlow puts before each output is not the program's."""
+    last = body.outputs[number]
+    return last.op.inputs[0] if last.op.type == "Identity" else last
+
+
+def may_share(op: tf.Operation) -> bool:
+    """Whether the graph may give for a result the memory of what the operation is given, which stays as it is."""
+    if op.type in _MAY_SHARE or ops.facts(op.type).form in (Form.SAME, Form.REARRANGES):
+        return True
+    if op.type not in _NEUTRAL:
+        return False
+    if any(given.op.type in ("ZerosLike", "OnesLike") for given in op.inputs):
+        return True
+    values = [tf_private.constant_value(given) for given in op.inputs]
+    return any(value is not None and bool(np.all(value == _NEUTRAL[op.type])) for value in values)
+
+
+def what_it_may_be(graph: Any, places: Mapping[tf.Operation, Any], tensor: tf.Tensor) -> Candidates:
+    """What an output of a conditional or loop may be, itself left out; nothing for other tensors.
+
+    Args:
+        graph: the tensor is of it.
+        places: where in the program the operations decide that do, as in `Evaluator.conditionals`.
+    """
+    if not can_have_gradient(tensor) or not tensor.op.inputs or not is_conditional(deciding(tensor), places):
+        return Candidates()
+    walk = _Walk(graph, places)
+    walk.to(tensor)
+    walk.found.same.pop(id(tensor))
+    return walk.found
+
+
+def themselves(given: Sequence[Any], candidates: Sequence[tuple[int, Sequence[Any]]]) -> list[Any]:
+    """What a graph has given, with the very tensors in place of results that share their memory.
+
+    Args:
+        given: the results.
+        candidates: numbers of results, each with what it may be: eager tensors, or numbers of other results.
+    """
+    found = list(given)
+    for number, several in candidates:
+        others = [found[one] if isinstance(one, int) else one for one in several]
+        memory = _memory(given[number])
+        found[number] = next((one for one in others if memory and memory == _memory(one)), found[number])
+    return found
+
+
+def _memory(tensor: Any) -> int:
+    """The address of what a tensor holds; 0 if it holds nothing, or not on the CPU."""
+    if type(tensor) is not tf_private.EagerTensor or "CPU" not in tensor.backing_device or 0 in tensor.shape:
+        return 0
+    return int(np.frombuffer(tensor, np.uint8).ctypes.data)
+
+
+def of_outputs(
+    graph: Any,
+    places: Mapping[tf.Operation, Any],
+    outputs: Sequence[tf.Tensor],
+    name: Callable[[tf.Tensor], str | None],
+) -> Iterator[tuple[int, list[str], set[tf.Operation]]]:
+    """For each output that may be another tensor: its number, what it may be, and the ways that memory does not tell.
+
+    Args:
+        outputs: what the graph gives.
+        name: gives the name of what the graph is given.
+    """
+    numbers = {id(tensor): str(number) for number, tensor in enumerate(outputs)}
+    for number, tensor in enumerate(outputs):
+        found = what_it_may_be(graph, places, tensor)
+        codes = {one: numbers.get(one) or name(same) for one, same in found.same.items()}
+        candidates = [code for code in codes.values() if code is not None]
+        if candidates:
+            is_copied = any(codes[one] is not None for one in found.same if one in found.copied)
+            yield number, candidates, found.ways if is_copied else set()
