@@ -22,17 +22,19 @@ from recgraph.speculate.passes.backward import can_have_gradient, deciding, is_c
 # What may give the memory that it is given, besides what gives its input as it is or in another shape: some of it only
 # for some sizes, or where TensorFlow's optimizer drops it. Eagerly the result is another tensor.
 _MAY_SHARE: Final = frozenset({
-    "AddN", "All", "Any", "Bitcast", "BroadcastTo", "Cast", "CheckNumerics", "CheckNumericsV2", "ConcatV2", "Conj",
-    "EnsureShape", "EuclideanNorm", "GatherV2", "IdentityN", "Max", "Mean", "Min", "MirrorPad", "Neg",
-    "OptimizationBarrier", "Pad", "PadV2", "Prod", "Real", "Reciprocal", "ReverseV2", "Roll", "Select", "SelectV2",
+    "AddN", "All", "Any", "Bitcast", "BroadcastTo", "Cast", "CheckNumerics", "CheckNumericsV2", "ConcatV2",
+    "EnsureShape", "EuclideanNorm", "GatherV2", "IdentityN", "Max", "Mean", "Min", "MirrorPad",
+    "OptimizationBarrier", "Pad", "PadV2", "Prod", "Real", "ReverseV2", "Roll", "Select", "SelectV2",
     "Slice", "Split", "SplitV", "StridedSlice", "Sum", "Tile", "Transpose",
 })  # fmt: skip
 # The operand with which TensorFlow's optimizer drops an operation.
 _NEUTRAL: Final = {"Add": 0, "AddV2": 0, "Sub": 0, "Mul": 1, "Div": 1, "RealDiv": 1, "Pow": 1}
+# Operations that TensorFlow's optimizer drops where one comes upon another.
+_INVOLUTIONS: Final = frozenset({"Conj", "Neg", "Reciprocal"})
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidates:
+class Origins:
     """What a tensor of the graph may be.
 
     Attributes:
@@ -51,7 +53,7 @@ class _Walk:
 
     def __init__(self, graph: Any, places: Mapping[tf.Operation, Any]) -> None:
         self.graph, self.places = graph, places
-        self.found = Candidates()
+        self.found = Origins()
         self._seen: set[tuple[int, bool]] = set()
         self._around: dict[int, list[tf.Tensor]] = {}  # what a body's inputs stand for, by their identities
 
@@ -73,8 +75,8 @@ class _Walk:
             self._through(output, is_copy)
         elif ops.is_call(op):
             self._through(tensor, True)
-        elif may_share(op):
-            for given in op.inputs:
+        else:
+            for given in may_share(op):
                 if given.dtype == tensor.dtype:
                     self.to(given, True)
 
@@ -108,19 +110,24 @@ def _given_by(body: Any, number: int) -> tf.Tensor:
     return last.op.inputs[0] if last.op.type == "Identity" else last
 
 
-def may_share(op: tf.Operation) -> bool:
-    """Whether the graph may give for a result the memory of what the operation is given, which stays as it is."""
+def may_share(op: tf.Operation) -> list[tf.Tensor]:
+    """Those inputs of an operation whose memory the graph may give for its result; eagerly that is another tensor."""
     if op.type in _MAY_SHARE or ops.facts(op.type).form in (Form.SAME, Form.REARRANGES):
-        return True
-    if op.type not in _NEUTRAL:
-        return False
-    if any(given.op.type in ("ZerosLike", "OnesLike") for given in op.inputs):
-        return True
-    values = [tf_private.constant_value(given) for given in op.inputs]
-    return any(value is not None and bool(np.all(value == _NEUTRAL[op.type])) for value in values)
+        return list(op.inputs)
+    if op.type in _INVOLUTIONS and op.inputs[0].op.type == op.type:
+        return list(op.inputs[0].op.inputs)
+    if op.type in _NEUTRAL and any(_is_everywhere(given, _NEUTRAL[op.type]) for given in op.inputs):
+        return list(op.inputs)
+    return []
 
 
-def what_it_may_be(graph: Any, places: Mapping[tf.Operation, Any], tensor: tf.Tensor) -> Candidates:
+def _is_everywhere(tensor: tf.Tensor, number: int) -> bool:
+    """Whether all elements of a tensor may be known to be a number."""
+    value = tf_private.constant_value(tensor)
+    return tensor.op.type in ("ZerosLike", "OnesLike") if value is None else bool(np.all(value == number))
+
+
+def what_it_may_be(graph: Any, places: Mapping[tf.Operation, Any], tensor: tf.Tensor) -> Origins:
     """What an output of a conditional or loop may be, itself left out; nothing for other tensors.
 
     Args:
@@ -128,7 +135,7 @@ def what_it_may_be(graph: Any, places: Mapping[tf.Operation, Any], tensor: tf.Te
         places: where in the program the operations decide that do, as in `Evaluator.conditionals`.
     """
     if not can_have_gradient(tensor) or not tensor.op.inputs or not is_conditional(deciding(tensor), places):
-        return Candidates()
+        return Origins()
     walk = _Walk(graph, places)
     walk.to(tensor)
     walk.found.same.pop(id(tensor))
