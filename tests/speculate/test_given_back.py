@@ -21,7 +21,7 @@ MAKERS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "held": lambda x: HELD,
     "computed": lambda x: x + 1.0,
     "identity": tf.identity,
-    "negated twice": lambda x: -(-x),
+    "negated twice": lambda x: tf.negative(tf.negative(x)),
     "stopped": tf.stop_gradient,
     "times one": lambda x: x * 1.0,
     "plus zero": lambda x: 0.0 + x,
