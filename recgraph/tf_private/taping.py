@@ -169,18 +169,23 @@ def _restrict(context: Any, function: Any, functions: Any, watched: Watched, how
     own = types.FunctionType(build.__code__, {**build.__globals__, "gradients_util": watching}, build.__name__)
     functions._build_functions_for_outputs = types.MethodType(own, functions)
     record, groups = functions.record, getattr(function, "recgraph_groups", None)
-    if count == 1 and not isinstance(functions, _concrete_function._HigherOrderTapeGradientFunctions):
-        groups = None  # there is nothing to tell apart
-    made = None if groups is None else functools.cache(lambda: groups(watched))
+    is_single = count == 1 and not isinstance(functions, _concrete_function._HigherOrderTapeGradientFunctions)
+
+    @functools.cache
+    def made() -> list[Group] | None:
+        found = None if groups is None else groups(watched)
+        is_told = found is not None and is_single and sum(len(taken) for _, taken in found) == sum(watched)
+        return None if is_told else found  # the only output depends on all that is watched, as TensorFlow has it
 
     def recording(outputs: list[tf.Tensor], inputs: list[tf.Tensor], tangents: Any) -> None:
         backward = functions._backward
         if "_call_flat" not in vars(backward):
             backward._call_flat = functools.partial(_call, context, backward, how=(how[0], False))
-        if made is None or tangents:
+        several = None if tangents else made()
+        if several is None:
             record(outputs, inputs, tangents)
         else:
-            _record_groups(functions, made(), outputs, inputs)
+            _record_groups(functions, several, outputs, inputs)
 
     functions.record = recording
 

@@ -120,6 +120,14 @@ BUGS = [
         ("speculate/test_given_back.py::test_what_is_one_tensor_is_one[branch-identity-itself]",),
     ),
     Bug(
+        "a_single_result_depends_on_all",
+        "A tape around the call takes the only result to depend on all that is watched.",
+        "recgraph/tf_private/taping.py",
+        "        is_told = found is not None and is_single and",
+        "        is_told = is_single or found is not None and",
+        ("speculate/test_given_back.py::test_what_is_one_tensor_is_one[rounds-stopped-stopped]",),
+    ),
+    Bug(
         "ways_of_all_results_together",
         "A gradient is sure to come to a tensor if it comes from any result.",
         AROUND,

@@ -17,7 +17,7 @@ from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator, Signal
 from recgraph.speculate.machine.twins import are_lists, lists_in
 from recgraph.speculate.observe.reasons import Inconvertible, Raised
-from recgraph.speculate.passes import backward, ordering, randomness
+from recgraph.speculate.passes import aliases, backward, ordering, randomness
 from recgraph.speculate.script.contexts import Fork
 from recgraph.speculate.script.stand_ins import DUMMY, Residual, is_of_graph
 from recgraph.speculate.values import merging, state
@@ -190,6 +190,8 @@ def _outputs(ev: Evaluator, side: _Side, templates: list[Template], values: list
     first = len(ev.assertions)
     with side.graph.as_default():
         found = [t for one, value in zip(templates, values, strict=True) for t in one.tensors(ev, value)]
+        if aliases.COPIES in ev.paths:
+            found = aliases.apart(ev.conditionals, found)
         found.append(ordering.broken([side.broken, *ev.assertions[first:]]))
     del ev.assertions[first:]
     return found

@@ -18,7 +18,7 @@ from recgraph.speculate.evaluate.branches import WAYS, as_truth
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator, Signal
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import names_of_block, site_of
-from recgraph.speculate.passes import backward, ordering, randomness
+from recgraph.speculate.passes import aliases, backward, ordering, randomness
 from recgraph.speculate.script.assumptions import HOLDS, SamePath
 from recgraph.speculate.script.contexts import CalledBack, LoopRound, RecursiveBody
 from recgraph.speculate.script.stand_ins import (
@@ -522,6 +522,8 @@ class _Building:
             self._growth.end()
         randomness.refuse_draws(ev)
         made = self._variables.tensors(self._patterns)
+        if aliases.COPIES in ev.paths:
+            made = aliases.apart(ev.conditionals, made)
         ordering.hold_back(tf_private.current_graph(), ev.assertions[count:])
         number = tf.maximum(number, ordering.broken(ev.assertions[count:]))
         if not self._variables.hold():

@@ -3,7 +3,8 @@
 Eagerly such a tensor is one object with two names, and a tape that watches it later knows it by either. A graph gives
 a result of its own, which shares the memory of what was passed on. So where a call gives back the output of a branch or
 loop, it looks whether that has the memory of a tensor it may be, and gives that one. Where a way may give the tensor
-itself and another way a copy that may share its memory, memory does not tell the two apart, and a way is assumed.
+itself and another way a copy that may share its memory, memory does not tell the two apart: then the call is converted
+again with copies that have memory of their own, or, where the copy is made before the ways part, with a way assumed.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from recgraph.speculate.passes.backward import can_have_gradient, deciding, is_c
 _MAY_SHARE: Final = frozenset({
     "AddN", "All", "Any", "Bitcast", "BroadcastTo", "Cast", "CheckNumerics", "CheckNumericsV2", "ConcatV2",
     "EnsureShape", "EuclideanNorm", "GatherV2", "IdentityN", "Max", "Mean", "Min", "MirrorPad",
-    "OptimizationBarrier", "Pad", "PadV2", "Prod", "Real", "ReverseV2", "Roll", "Select", "SelectV2",
+    "OptimizationBarrier", "Pad", "PadV2", "Prod", "Real", "ReverseV2", "Select", "SelectV2",
     "Slice", "Split", "SplitV", "StridedSlice", "Sum", "Tile", "Transpose",
 })  # fmt: skip
+# Among the ways that a conversion assumes: that copies have memory of their own.
+COPIES: Final = "copies"
 # The operand with which TensorFlow's optimizer drops an operation.
 _NEUTRAL: Final = {"Add": 0, "AddV2": 0, "Sub": 0, "Mul": 1, "Div": 1, "RealDiv": 1, "Pow": 1}
 # Operations that TensorFlow's optimizer drops where one comes upon another.
@@ -140,6 +143,27 @@ def what_it_may_be(graph: Any, places: Mapping[tf.Operation, Any], tensor: tf.Te
     walk.to(tensor)
     walk.found.same.pop(id(tensor))
     return walk.found
+
+
+def apart(places: Mapping[tf.Operation, Any], tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """What the body that is being built gives, none of it a copy that may share memory with what the body is given."""
+    graph = tf_private.current_graph()
+    return [_anew(tensor) if _is_copy(graph, places, tensor) else tensor for tensor in tensors]
+
+
+def _is_copy(graph: Any, places: Mapping[tf.Operation, Any], tensor: tf.Tensor) -> bool:
+    if tensor.graph is not graph or not can_have_gradient(tensor) or tensor.dtype in (tf.resource, tf.variant):
+        return False
+    walk = _Walk(graph, places)
+    walk.to(tensor)
+    return any(one.op.type == "Placeholder" for one in walk.found.copied.values())
+
+
+def _anew(tensor: tf.Tensor) -> tf.Tensor:
+    """The same values in new memory: TensorFlow shifts elements into another tensor, also by zero places."""
+    shifted = tf.reshape(tf.roll(tf.reshape(tensor, [-1]), 0, 0), tf.shape(tensor))
+    shifted.set_shape(tensor.shape)
+    return shifted
 
 
 def themselves(given: Sequence[Any], candidates: Sequence[tuple[int, Sequence[Any]]]) -> list[Any]:

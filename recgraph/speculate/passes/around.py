@@ -7,6 +7,7 @@ where a way decides about that, the way is assumed as long as there is a tape.
 from __future__ import annotations
 
 import functools
+from collections.abc import Container
 from typing import Any
 
 import tensorflow as tf
@@ -49,30 +50,54 @@ def decisive(ev: Evaluator, graph: Any, outputs: list[tf.Tensor]) -> tuple[set[A
     return found, ""
 
 
-def by_dependencies(concrete: Any) -> Any:
-    """The function, as tapes should record it."""
-    tf_private.record_in_groups(concrete, functools.partial(groups, concrete.graph, list(concrete.graph.outputs)))
+def by_dependencies(ev: Evaluator, concrete: Any) -> Any:
+    """The function of a call, as tapes should record it."""
+    outputs = list(concrete.graph.outputs)
+    if len(outputs) > 1 or not _is_plain(concrete.graph):  # TensorFlow knows what one output depends on
+        tf_private.record_in_groups(
+            concrete, functools.partial(groups, ev.conditionals, ev.paths, concrete.graph, outputs)
+        )
     return concrete
 
 
-def groups(graph: Any, outputs: list[tf.Tensor], watched: tf_private.Watched) -> list[tf_private.Group]:
-    """The numbers of outputs that depend on the same watched inputs, with the numbers of these."""
-    is_plain = not any(map(_runs_functions, graph.get_operations()))
+def groups(
+    places: dict[tf.Operation, Any],
+    assumed: Container[Any],
+    graph: Any,
+    outputs: list[tf.Tensor],
+    watched: tf_private.Watched,
+) -> list[tf_private.Group]:
+    """The numbers of outputs that depend on the same watched inputs, with the numbers of these.
+
+    Args:
+        places: where in the program the operations decide that do, as in `Evaluator.conditionals`.
+        assumed: the places where a way is assumed, as in `Evaluator.paths`.
+        graph: of the call.
+        outputs: its results.
+        watched: which of its inputs are watched.
+    """
+    connected = tf_private.connected_inputs if _is_plain(graph) else functools.partial(_reached, places, assumed)
     found: dict[tuple[int, ...], list[int]] = {}
     for i, output in enumerate(outputs):
         if backward.can_have_gradient(output):
-            needed = (tf_private.connected_inputs if is_plain else _reached)(graph, output, watched)
+            needed = connected(graph, output, watched)
             found.setdefault(tuple(j for j, is_needed in enumerate(needed) if is_needed), []).append(i)
     return [(given, list(taken)) for taken, given in found.items()]
 
 
-def _runs_functions(op: tf.Operation) -> bool:
-    """Whether asking for its gradient would change an operation."""
-    return ops.is_call(op) or op.type.startswith("Recgraph>")
+def _is_plain(graph: Any) -> bool:
+    """Whether no operation runs a function: asking for its gradient would change it."""
+    return not any(ops.is_call(op) or op.type.startswith("Recgraph>") for op in graph.get_operations())
 
 
-def _reached(graph: Any, output: tf.Tensor, watched: tf_private.Watched) -> list[bool]:
-    """Of each watched input, whether a gradient may come to it from an output."""
+def _reached(
+    places: dict[tf.Operation, Any],
+    assumed: Container[Any],
+    graph: Any,
+    output: tf.Tensor,
+    watched: tf_private.Watched,
+) -> list[bool]:
+    """Of each watched input, whether a gradient may come to it from an output, by the ways that are assumed."""
     inputs = [tensor for tensor, is_watched in zip(graph.inputs, watched, strict=True) if is_watched]
-    look = Look(graph, Recorded.of_all(graph, inputs), [output], {}, ())
+    look = Look(graph, Recorded.of_all(graph, inputs), [output], places, assumed)
     return [is_watched and look.comes_to(t) for t, is_watched in zip(graph.inputs, watched, strict=True)]

@@ -34,8 +34,8 @@ _FROM_ZEROS: Final = _ZEROS | _COMPUTED | _MADE_UP
 # Operations that pass on what comes to them, slices too; those of whose gradients zeros are zeros; lookups of rows.
 _COPIES: Final = ("Identity", "ReadVariableOp")
 _LINEAR: Final = (
-    *_COPIES, "Add", "AddN", "AddV2", "ConcatV2", "Neg", "Pack", "Slice", "Split", "SplitV", "StridedSlice", "Sub",
-    "Sum", "Transpose", "Unpack",
+    *_COPIES, "Add", "AddN", "AddV2", "ConcatV2", "Neg", "Pack", "Roll", "Slice", "Split", "SplitV", "StridedSlice",
+    "Sub", "Sum", "Transpose", "Unpack",
 )  # fmt: skip
 _LOOKUPS: Final = ("ResourceGather", "ResourceGatherNd", "Gather", "GatherNd", "GatherV2")
 _RECURSIONS: Final = ("Recgraph>Invoke", "Recgraph>While")

@@ -366,7 +366,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
         check = script.constant(module_state.as_trainable(graph.variables))
         script.assume(f"{check}()", SameConstant("which variables are trainable"))
     concrete = around.by_dependencies(
-        tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs)
+        ev, tf_private.concrete_function(graph, inputs + ([graph.seeds] if draw else []), outputs)
     )
     handles = tf_private.captured_values(graph, early)
     turns = _turns(concrete, graph, ev.optimizations.substitutions)

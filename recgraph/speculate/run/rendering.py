@@ -14,7 +14,7 @@ from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.profile import is_plain
-from recgraph.speculate.observe.reasons import Feature, Inconvertible
+from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible
 from recgraph.speculate.passes import aliases
 from recgraph.speculate.passes.backward import may_take_other_ways
 from recgraph.speculate.passes.connections import RECORDS, assume_ways
@@ -311,13 +311,15 @@ class Renderer:
         """A result that is a tensor which the call was given, on the way that was taken, is that very tensor.
 
         Raises:
-            Again: another way gives a copy that cannot be told from it, so a way has to be assumed.
+            Again: another way gives a copy that cannot be told from it, and has to be made anew, or a way assumed.
             Inconvertible: the ways are none of the program's.
         """
         several = []
         for number, codes, ways in aliases.of_outputs(
             self.ev.graph, self.ev.conditionals, self.outputs, self.heap.name_of_given
         ):
+            if ways and aliases.COPIES not in self.ev.paths:
+                raise Again({aliases.COPIES})
             places = {self.ev.conditionals.get(op) for op in ways}
             assume_ways(self.ev, places, "a branch or loop gives a tensor or a copy of it", Feature.ESCAPE)
             several.append(f"({number}, ({', '.join(codes)},))")

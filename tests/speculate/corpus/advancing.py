@@ -99,7 +99,7 @@ def enumerated_tensor_break() -> Any:
 
     def step(x: tf.Tensor) -> Any:
         total = x
-        for i, (a, b) in enumerate(zip([1.0, 2.0, 3.0], (k * 2.0 for k in range(1, 4)), strict=True)):
+        for i, (a, b) in enumerate(zip([1.0, 2.0, 3.0], (k * 2.0 for k in range(3)), strict=True)):
             if total > 3.0:
                 break
             total = total + a * b + float(i)
