@@ -508,6 +508,7 @@ BENCHMARKS = {"sst": "throughput", "keras": "fitting", "public": "public.command
         "scaling",
         "substitution",
         "networks",
+        "rewriting",
     )
 }
 

@@ -75,6 +75,15 @@ def test_substitutions_are_measured_where_the_losses_agree(tmp_path: Path) -> No
     assert [set(result["series"]) for result in results] == [{"fused", "printed", "rewritten"}]
 
 
+def test_training_with_substitutions_is_measured_where_the_losses_agree(tmp_path: Path) -> None:
+    """The step of a program in the default mode, and what became of its graph."""
+    results, _ = run("rewriting", tmp_path, "--programs", "a3c", "--small", "--rounds", 1, "--warm-up", 20)
+    (result,) = results
+    assert result["fault"] == ""
+    assert set(result["series"]) == {"without", "with"}
+    assert any(line.startswith("substitutions") for line in result["substitutions"])
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_networks_are_measured_where_the_results_agree(tmp_path: Path) -> None:

@@ -153,3 +153,21 @@ def test_kinds_and_sizes() -> None:
                 assert result.dtype == dtype
                 assert result.shape == shape
                 assert (result is x) is (i % 2 == 0 and (0 not in shape or i < 3))
+
+
+def test_many_branches_after_each_other() -> None:
+    """Looking through them needs no room on Python's stack."""
+
+    def step(x: tf.Tensor, c: tf.Tensor) -> Any:
+        for i in range(300):
+            if c > i:
+                x = x + 1.0
+        return x
+
+    graph = rg.function(step, mode="speculate")
+    for i in range(6):
+        x = tf.constant([1.0, 2.0])
+        result = graph(x, tf.constant(i % 2 * 400))
+        assert result.numpy().tolist() == [1.0 + i % 2 * 300, 2.0 + i % 2 * 300]
+        assert (result is x) is (i % 2 == 0)
+    assert graph.calls == {"eager": 3, "graph": 3, "fallback": 0}

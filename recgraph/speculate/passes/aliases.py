@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from recgraph import ops, tf_private
 from recgraph.ops import Calls, Form, bodies
-from recgraph.speculate.passes.backward import can_have_gradient, deciding, is_conditional
+from recgraph.speculate.passes.backward import deciding, is_conditional
 
 # What may give the memory that it is given, besides what gives its input as it is or in another shape: some of it only
 # for some sizes, or where TensorFlow's optimizer drops it. Eagerly the result is another tensor.
@@ -52,59 +52,60 @@ class Origins:
 
 
 class _Walk:
-    """From a tensor to what it may be."""
+    """From a tensor of a graph to what it may be, through conditionals and loops, whose places are as in `Look`."""
 
-    def __init__(self, graph: Any, places: Mapping[tf.Operation, Any]) -> None:
-        self.graph, self.places = graph, places
+    def __init__(self, graph: Any, places: Mapping[tf.Operation, Any], tensor: tf.Tensor) -> None:
         self.found = Origins()
+        self._graph, self._places = graph, places
         self._seen: set[tuple[int, bool]] = set()
         self._around: dict[int, list[tf.Tensor]] = {}  # what a body's inputs stand for, by their identities
+        self._entered: set[tf.Operation] = set()
+        self._waiting = [(tensor, False)]
+        while self._waiting:
+            self._look_at(*self._waiting.pop())
 
-    def to(self, tensor: tf.Tensor, is_copy: bool = False) -> None:
-        """Notes a tensor, and goes on to what it is given."""
+    def _look_at(self, tensor: tf.Tensor, is_copy: bool) -> None:
         if (id(tensor), is_copy) in self._seen:
             return
         self._seen.add((id(tensor), is_copy))
         if id(tensor) in self._around:
-            for outer in self._around[id(tensor)]:
-                self.to(outer, is_copy)
+            self._waiting += [(outer, is_copy) for outer in self._around[id(tensor)]]
             return
-        if tensor.graph is self.graph:
+        if tensor.graph is self._graph:
             (self.found.copied if is_copy else self.found.same)[id(tensor)] = tensor
         op = tensor.op
         # TensorFlow puts one operation after each output of a conditional, which is not the program's.
         output = op.inputs[0] if op.type == "Identity" and self._decides(op.inputs[0].op) else tensor
         if self._decides(output.op):
-            self._through(output, is_copy)
+            self._enter(output, is_copy)
         elif ops.is_call(op):
-            self._through(tensor, True)
+            self._enter(tensor, True)
         else:
-            for given in may_share(op):
-                if given.dtype == tensor.dtype:
-                    self.to(given, True)
+            self._waiting += [(given, True) for given in may_share(op) if given.dtype == tensor.dtype]
 
     def _decides(self, op: tf.Operation) -> bool:
-        return is_conditional(op, self.places)
+        return is_conditional(op, self._places)
 
-    def _through(self, output: tf.Tensor, is_copy: bool) -> None:
+    def _enter(self, output: tf.Tensor, is_copy: bool) -> None:
         op, number = output.op, output.value_index
         is_loop = ops.facts(op.type).calls is Calls.WHILE
-        if op.graph is self.graph and self._decides(op):
+        if op.graph is self._graph and self._decides(op):
             self.found.ways.add(op)
-        if is_loop:
-            self.to(op.inputs[number], is_copy)
-        for body, given in list(bodies(op))[1 if is_loop else 0 :]:
-            for i, (inner, outer) in enumerate(zip(body.inputs, given, strict=False)):
-                self._stands_for(inner, outer)
-                if is_loop and i < len(body.outputs):
-                    self._stands_for(inner, _given_by(body, i))
-            self.to(_given_by(body, number), is_copy)
+        several = list(bodies(op))[1 if is_loop else 0 :]
+        if op not in self._entered:
+            self._entered.add(op)
+            for body, given in several:
+                for i, (inner, outer) in enumerate(zip(body.inputs, given, strict=False)):
+                    self._stands_for(inner, outer)
+                    if is_loop and i < len(body.outputs):
+                        self._stands_for(inner, _given_by(body, i))
+        self._waiting += [(op.inputs[number], is_copy)] if is_loop else []
+        self._waiting += [(_given_by(body, number), is_copy) for body, _ in several]
 
     def _stands_for(self, inner: tf.Tensor, outer: tf.Tensor) -> None:
+        """Two operations may have one body, which has been looked at then."""
         self._around.setdefault(id(inner), []).append(outer)
-        for is_copy in (False, True):
-            if (id(inner), is_copy) in self._seen:
-                self.to(outer, is_copy)
+        self._waiting += [(outer, is_copy) for is_copy in (False, True) if (id(inner), is_copy) in self._seen]
 
 
 def _given_by(body: Any, number: int) -> tf.Tensor:
@@ -137,12 +138,16 @@ def what_it_may_be(graph: Any, places: Mapping[tf.Operation, Any], tensor: tf.Te
         graph: the tensor is of it.
         places: where in the program the operations decide that do, as in `Evaluator.conditionals`.
     """
-    if not can_have_gradient(tensor) or not tensor.op.inputs or not is_conditional(deciding(tensor), places):
+    if not _has_values(tensor) or not tensor.op.inputs or not is_conditional(deciding(tensor), places):
         return Origins()
-    walk = _Walk(graph, places)
-    walk.to(tensor)
-    walk.found.same.pop(id(tensor))
-    return walk.found
+    found = _Walk(graph, places, tensor).found
+    found.same.pop(id(tensor))
+    return found
+
+
+def _has_values(tensor: tf.Tensor) -> bool:
+    """Whether it has a gradient, and numbers in memory."""
+    return tensor.dtype.is_floating or tensor.dtype.is_complex
 
 
 def apart(places: Mapping[tf.Operation, Any], tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -152,11 +157,9 @@ def apart(places: Mapping[tf.Operation, Any], tensors: Sequence[tf.Tensor]) -> l
 
 
 def _is_copy(graph: Any, places: Mapping[tf.Operation, Any], tensor: tf.Tensor) -> bool:
-    if tensor.graph is not graph or not can_have_gradient(tensor) or tensor.dtype in (tf.resource, tf.variant):
+    if tensor.graph is not graph or not _has_values(tensor):
         return False
-    walk = _Walk(graph, places)
-    walk.to(tensor)
-    return any(one.op.type == "Placeholder" for one in walk.found.copied.values())
+    return any(one.op.type == "Placeholder" for one in _Walk(graph, places, tensor).found.copied.values())
 
 
 def _anew(tensor: tf.Tensor) -> tf.Tensor:
