@@ -26,7 +26,7 @@ _MAY_SHARE: Final = frozenset({
     "AddN", "All", "Any", "Bitcast", "BroadcastTo", "Cast", "CheckNumerics", "CheckNumericsV2", "ConcatV2",
     "EnsureShape", "EuclideanNorm", "GatherV2", "IdentityN", "Max", "Mean", "Min", "MirrorPad",
     "OptimizationBarrier", "Pad", "PadV2", "Prod", "Real", "ReverseV2", "Select", "SelectV2",
-    "Slice", "Split", "SplitV", "StridedSlice", "Sum", "Tile", "Transpose",
+    "Slice", "Split", "SplitV", "StridedSlice", "Sum", "Tile", "Transpose", "Unpack",
 })  # fmt: skip
 # Among the ways that a conversion assumes: that copies have memory of their own.
 COPIES: Final = "copies"
@@ -180,15 +180,15 @@ def themselves(given: Sequence[Any], candidates: Sequence[tuple[int, Sequence[An
     for number, several in candidates:
         others = [found[one] if isinstance(one, int) else one for one in several]
         memory = _memory(given[number])
-        found[number] = next((one for one in others if memory and memory == _memory(one)), found[number])
+        found[number] = next((one for one in others if memory is not None and memory == _memory(one)), found[number])
     return found
 
 
-def _memory(tensor: Any) -> int:
-    """The address of what a tensor holds; 0 if it holds nothing, or not on the CPU."""
+def _memory(tensor: Any) -> tuple[int, tuple[int, ...]] | None:
+    """The address of what a tensor holds, and its shape; None if it holds nothing, or not on the CPU."""
     if type(tensor) is not tf_private.EagerTensor or "CPU" not in tensor.backing_device or 0 in tensor.shape:
-        return 0
-    return int(np.frombuffer(tensor, np.uint8).ctypes.data)
+        return None
+    return np.frombuffer(tensor, np.uint8).ctypes.data, tf_private.shape_of(tensor)
 
 
 def of_outputs(

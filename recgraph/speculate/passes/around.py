@@ -53,10 +53,8 @@ def decisive(ev: Evaluator, graph: Any, outputs: list[tf.Tensor]) -> tuple[set[A
 def by_dependencies(ev: Evaluator, concrete: Any) -> Any:
     """The function of a call, as tapes should record it."""
     outputs = list(concrete.graph.outputs)
-    if len(outputs) > 1 or not _is_plain(concrete.graph):  # TensorFlow knows what one output depends on
-        tf_private.record_in_groups(
-            concrete, functools.partial(groups, ev.conditionals, ev.paths, concrete.graph, outputs)
-        )
+    tell = functools.partial(groups, ev.conditionals, ev.paths, concrete.graph, outputs)
+    tf_private.record_in_groups(concrete, tell)
     return concrete
 
 
