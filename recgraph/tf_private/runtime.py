@@ -31,6 +31,8 @@ from recgraph.tf_private.graphs import EagerTensor
 
 # Seeds of operations are taken modulo this.
 _MAX_SEED = 2**31 - 1
+# Operations, those of functions included, from which on a graph is optimized once.
+_LARGE = 8000
 
 
 def tape_is_recording(tensors: list[tf.Tensor]) -> bool:
@@ -183,7 +185,7 @@ def fast_call(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]
     captured = function.captured_inputs
     context, name, count = _context.context(), function._inference_function.name, len(function.outputs)
     could_record, text = _record.could_possibly_record, name.decode()
-    options = _faithful_options(context, fuses=not _multiplies_halves(function.graph))
+    options = _faithful_options(context, function.graph)
     attributes = tuple(part for pair in options.as_attrs().items() for part in pair)
 
     def call(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -213,7 +215,14 @@ def _multiplies_halves(graph: Any) -> bool:
     return any(op.get_attr("T") == tf.float16 for op in products)
 
 
-def _faithful_options(context: Any, fuses: bool = True) -> Any:
+def _is_large(graph: Any) -> bool:
+    """Whether a graph with its functions is so large that each pass of TensorFlow's optimizer takes seconds."""
+    functions = (function.graph for function in graph._functions.values())
+    bodies = (body for body in functions if body is not None)
+    return len(graph.get_operations()) + sum(len(body.get_operations()) for body in bodies) >= _LARGE
+
+
+def _faithful_options(context: Any, graph: Any = None) -> Any:
     """Options with which a graph computes what eager execution does.
 
     They are without TensorFlow's optimization of dependencies, which is wrong in two ways, but with a part of it. It
@@ -221,13 +230,17 @@ def _faithful_options(context: Any, fuses: bool = True) -> Any:
     that way is by a shape alone, it is folded away afterwards, and the write may come first. And of `(0 + x) + x` in a
     branch it makes a result without a value. What is safe of it, and lets operations be fused, is done by
     `cc/kernels/dependency_optimizer.cc`. Where that is asked for, `cc/kernels/faithfulness.cc` is at work, too.
+
+    A large `graph` is optimized once, not twice: the second pass takes as long and finds little.
     """
     options = context.function_call_options
     config = tf.compat.v1.ConfigProto.FromString(options.config_proto_serialized)
     rewrites = config.graph_options.rewrite_options
     rewrites.dependency_optimization = rewrites.OFF
-    if not fuses:
+    if graph is not None and _multiplies_halves(graph):
         rewrites.remapping = rewrites.OFF
+    if graph is not None and _is_large(graph):
+        rewrites.meta_optimizer_iterations = rewrites.ONE
     rewrites.custom_optimizers.add().name = "RecgraphDependencyOptimizer"
     return type(options)(options.executor_type, config)
 
@@ -310,8 +323,7 @@ def context_handle() -> Any:
 
 def call_options(function: Any = None) -> bytes:
     """The serialised configuration with which eager execution runs functions, or one, that compute what it does."""
-    fuses = function is None or not _multiplies_halves(function.graph)
-    options = _faithful_options(_context.context(), fuses)
+    options = _faithful_options(_context.context(), None if function is None else function.graph)
     return bytes(options.config_proto_serialized)
 
 
