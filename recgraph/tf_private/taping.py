@@ -172,7 +172,7 @@ def _restrict(context: Any, function: Any, functions: Any, watched: Watched, how
     is_single = count == 1 and not isinstance(functions, _concrete_function._HigherOrderTapeGradientFunctions)
 
     @functools.cache
-    def made() -> list[Group] | None:
+    def told_apart() -> list[Group] | None:
         found = None if groups is None else groups(watched)
         is_told = found is not None and is_single and sum(len(taken) for _, taken in found) == sum(watched)
         return None if is_told else found  # the only output depends on all that is watched, as TensorFlow has it
@@ -181,7 +181,7 @@ def _restrict(context: Any, function: Any, functions: Any, watched: Watched, how
         backward = functions._backward
         if "_call_flat" not in vars(backward):
             backward._call_flat = functools.partial(_call, context, backward, how=(how[0], False))
-        several = None if tangents else made()
+        several = None if tangents else told_apart()
         if several is None:
             record(outputs, inputs, tangents)
         else:

@@ -81,7 +81,7 @@ def test_training_with_substitutions_is_measured_where_the_losses_agree(tmp_path
     (result,) = results
     assert result["fault"] == ""
     assert set(result["series"]) == {"without", "with"}
-    assert any(line.startswith("substitutions") for line in result["substitutions"])
+    assert result["substitutions"]  # what was looked for now, or measured on this machine before
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ BUGS = [
         "a_copy_that_is_an_argument",
         "A copy that shares memory is taken for the tensor.",
         "recgraph/speculate/passes/aliases.py",
-        "            self._waiting += [(given, True) for given in may_share(op) if given.dtype == tensor.dtype]\n",
+        "            self._waiting += [(given, True) for given in _may_share(op) if given.dtype == tensor.dtype]\n",
         "            pass\n",
         ("speculate/test_given_back.py::test_what_is_one_tensor_is_one[branch-identity-itself]",),
     ),

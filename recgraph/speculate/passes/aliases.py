@@ -20,6 +20,8 @@ from recgraph import ops, tf_private
 from recgraph.ops import Calls, Form, bodies
 from recgraph.speculate.passes.backward import deciding, is_conditional
 
+# Among the ways that a conversion assumes: that copies have memory of their own.
+COPIES: Final = "copies"
 # What may give the memory that it is given, besides what gives its input as it is or in another shape: some of it only
 # for some sizes, or where TensorFlow's optimizer drops it. Eagerly the result is another tensor.
 _MAY_SHARE: Final = frozenset({
@@ -28,8 +30,6 @@ _MAY_SHARE: Final = frozenset({
     "OptimizationBarrier", "Pad", "PadV2", "Prod", "Real", "ReverseV2", "Select", "SelectV2",
     "Slice", "Split", "SplitV", "StridedSlice", "Sum", "Tile", "Transpose", "Unpack",
 })  # fmt: skip
-# Among the ways that a conversion assumes: that copies have memory of their own.
-COPIES: Final = "copies"
 # The operand with which TensorFlow's optimizer drops an operation.
 _NEUTRAL: Final = {"Add": 0, "AddV2": 0, "Sub": 0, "Mul": 1, "Div": 1, "RealDiv": 1, "Pow": 1}
 # Operations that TensorFlow's optimizer drops where one comes upon another.
@@ -81,7 +81,7 @@ class _Walk:
         elif ops.is_call(op):
             self._enter(tensor, True)
         else:
-            self._waiting += [(given, True) for given in may_share(op) if given.dtype == tensor.dtype]
+            self._waiting += [(given, True) for given in _may_share(op) if given.dtype == tensor.dtype]
 
     def _decides(self, op: tf.Operation) -> bool:
         return is_conditional(op, self._places)
@@ -114,7 +114,7 @@ def _given_by(body: Any, number: int) -> tf.Tensor:
     return last.op.inputs[0] if last.op.type == "Identity" else last
 
 
-def may_share(op: tf.Operation) -> list[tf.Tensor]:
+def _may_share(op: tf.Operation) -> list[tf.Tensor]:
     """Those inputs of an operation whose memory the graph may give for its result; eagerly that is another tensor."""
     if op.type in _MAY_SHARE or ops.facts(op.type).form in (Form.SAME, Form.REARRANGES):
         return list(op.inputs)
@@ -131,7 +131,7 @@ def _is_everywhere(tensor: tf.Tensor, number: int) -> bool:
     return tensor.op.type in ("ZerosLike", "OnesLike") if value is None else bool(np.all(value == number))
 
 
-def what_it_may_be(graph: Any, places: Mapping[tf.Operation, Any], tensor: tf.Tensor) -> Origins:
+def _what_it_may_be(graph: Any, places: Mapping[tf.Operation, Any], tensor: tf.Tensor) -> Origins:
     """What an output of a conditional or loop may be, itself left out; nothing for other tensors.
 
     Args:
@@ -197,15 +197,16 @@ def of_outputs(
     outputs: Sequence[tf.Tensor],
     name: Callable[[tf.Tensor], str | None],
 ) -> Iterator[tuple[int, list[str], set[tf.Operation]]]:
-    """For each output that may be another tensor: its number, what it may be, and the ways that memory does not tell.
+    """For each output that may be another tensor: its number, the names of what it may be, and the ways that decide,
+    where memory does not tell it from a copy.
 
     Args:
         outputs: what the graph gives.
-        name: gives the name of what the graph is given.
+        name: gives the name of an eager tensor that the graph is given; None for other tensors.
     """
     numbers = {id(tensor): str(number) for number, tensor in enumerate(outputs)}
     for number, tensor in enumerate(outputs):
-        found = what_it_may_be(graph, places, tensor)
+        found = _what_it_may_be(graph, places, tensor)
         codes = {one: numbers.get(one) or name(same) for one, same in found.same.items()}
         candidates = [code for code in codes.values() if code is not None]
         if candidates:
