@@ -8,7 +8,6 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import faithfulness
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _REWRITTEN = "_tfg_region_specialized"  # follows the name of a branch in that of what the optimizer has made of it
@@ -71,7 +70,6 @@ def _run(library: Any, device: str) -> Any:
     graph_def.library.CopyFrom(library)
     graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION
     _place(graph_def.library, device)
-    faithfulness.protect(graph_def.library)
     roots = [function.signature for function in library.function if _is_root(function)]
     fetches = [_add_call(graph_def, signature, f"call{i}") for i, signature in enumerate(roots)]
     optimized = tf_private.run_grappler(graph_def, fetches, _config()).library
@@ -82,7 +80,6 @@ def _run(library: Any, device: str) -> Any:
     known = {function.signature.name for function in library.function}
     result.function.extend(function for name, function in sorted(by_name.items()) if name not in known)
     _place(result, "")
-    faithfulness.unprotect(result)
     return result
 
 
@@ -166,8 +163,6 @@ def _config() -> Any:
     rewrite.scoped_allocator_optimization = off
     rewrite.pin_to_host_optimization = off
     rewrite.loop_optimization = off
-    # A read may come after the next write by it, and `(0 + x) + x` lose its value (`tf_private.runtime`).
-    rewrite.dependency_optimization = off
-    rewrite.custom_optimizers.add().name = "RecgraphDependencyOptimizer"
+    tf_private.keep_values(rewrite)
     rewrite.min_graph_nodes = -1
     return config

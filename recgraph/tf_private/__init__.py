@@ -85,6 +85,7 @@ from recgraph.tf_private.keras_settings import (
     set_keras_mask,
     set_name_counts,
 )
+from recgraph.tf_private.rewriting import keep_values
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
     abort_collectives,
@@ -225,6 +226,7 @@ __all__ = [
     "in_stateless_scope",
     "is_training",
     "KERAS_MASK",
+    "keep_values",
     "keras_mask",
     "keras_settings",
     "set_keras_mask",

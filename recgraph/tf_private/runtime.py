@@ -25,7 +25,7 @@ from tensorflow.python.framework import ops as _ops
 from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
 from tensorflow.python.trackable import data_structures as _data_structures
 
-from recgraph.tf_private import taping
+from recgraph.tf_private import rewriting, taping
 from recgraph.tf_private.cancelling import execute
 from recgraph.tf_private.graphs import EagerTensor
 
@@ -223,25 +223,18 @@ def _is_large(graph: Any) -> bool:
 
 
 def _faithful_options(context: Any, graph: Any = None) -> Any:
-    """Options with which a graph computes what eager execution does.
-
-    They are without TensorFlow's optimization of dependencies, which is wrong in two ways, but with a part of it. It
-    drops the edge from a read of a variable to the next write where another way leads from one to the other; if
-    that way is by a shape alone, it is folded away afterwards, and the write may come first. And of `(0 + x) + x` in a
-    branch it makes a result without a value. What is safe of it, and lets operations be fused, is done by
-    `cc/kernels/dependency_optimizer.cc`. Where that is asked for, `cc/kernels/faithfulness.cc` is at work, too.
+    """Options with which a graph computes what eager execution does: see `rewriting.keep_values`.
 
     A large `graph` is optimized once, not twice: the second pass takes as long and finds little.
     """
     options = context.function_call_options
     config = tf.compat.v1.ConfigProto.FromString(options.config_proto_serialized)
     rewrites = config.graph_options.rewrite_options
-    rewrites.dependency_optimization = rewrites.OFF
     if graph is not None and _multiplies_halves(graph):
         rewrites.remapping = rewrites.OFF
     if graph is not None and _is_large(graph):
         rewrites.meta_optimizer_iterations = rewrites.ONE
-    rewrites.custom_optimizers.add().name = "RecgraphDependencyOptimizer"
+    rewriting.keep_values(rewrites)
     return type(options)(options.executor_type, config)
 
 
