@@ -189,6 +189,9 @@ void RegisterOpaqueTypes() {
         if (data == nullptr) continue;  // of another TensorFlow
         tensorflow::OpRegistrationData opaque = *data;
         opaque.op_def.set_name(absl::StrCat(kOpaque, type));
+        // The arguments of commutative operations are sorted by name: of a sum of three that is another order.
+        opaque.op_def.set_is_commutative(false);
+        opaque.op_def.set_is_aggregate(false);
         OpRegistry::Global()->Register([opaque](tensorflow::OpRegistrationData* registered) {
           *registered = opaque;
           return absl::OkStatus();
