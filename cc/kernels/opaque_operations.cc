@@ -47,7 +47,7 @@ const Types& AlwaysOpaque() {
       // Functions of one argument.
       "Abs", "Acos", "Acosh", "Angle", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "ComplexAbs", "Conj", "Cos", "Cosh",
       "Digamma", "Erf", "Erfc", "Erfinv", "Exp", "Expm1", "Floor", "Imag", "Inv", "Lgamma", "Log", "Log1p", "Ndtri", "Neg",
-      "Real", "Reciprocal", "Rint", "Round", "Rsqrt", "Selu", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt",
+      "Real", "Reciprocal", "Relu", "Relu6", "Rint", "Round", "Rsqrt", "Selu", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt",
       "Square", "Tan",
       // Gradients of these.
       "EluGrad", "InvGrad", "LeakyReluGrad", "ReciprocalGrad", "Relu6Grad", "ReluGrad", "RsqrtGrad", "SeluGrad",
@@ -75,8 +75,9 @@ const Types& Biases() {
   return *types;
 }
 
+// Without Relu and Relu6, whose fused kernels make 0 of NaN.
 const Types& Activations() {
-  static const Types* types = new Types{"Elu", "LeakyRelu", "Relu", "Relu6", "Sigmoid", "Tanh"};
+  static const Types* types = new Types{"Elu", "LeakyRelu", "Sigmoid", "Tanh"};
   return *types;
 }
 

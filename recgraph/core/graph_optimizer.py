@@ -107,7 +107,7 @@ def _has_kernel(node: Any, given: Any) -> bool:
         and node.op == "_FusedMatMul"
         and node.attr["T"].type == tf.float32.as_datatype_enum
         and fused[0] == "BiasAdd"
-        and (len(fused) == 1 or fused[1:] in (["Relu"], ["Tanh"], ["Sigmoid"]))
+        and (len(fused) == 1 or fused[1:] in (["Tanh"], ["Sigmoid"]))
         and _adds_a_vector(node, given)
     )
 
@@ -116,7 +116,7 @@ def _adds_a_vector(node: Any, given: Any) -> bool:
     """Whether what a fused product adds is one: the sum with a matrix of one row is fused, too, and then fails."""
     before = {other.name: other for other in given.node_def}
     added = before.get(node.name)
-    if added is not None and added.op in ("Relu", "Tanh", "Sigmoid"):
+    if added is not None and added.op in ("Tanh", "Sigmoid"):
         added = before.get(added.input[0].split(":")[0])
     if added is not None and added.op == "BiasAdd":
         return True
