@@ -127,7 +127,9 @@ class Writer:
         if which < 0.2:
             return f"tf.where({self.truth(depth - 1)}, {self.value(depth - 1)}, {self.value(depth - 1)})"
         if which < 0.3:
-            return f"({self.reduction(depth - 1)} + {self.value(depth - 1)})" if kind != "bool" else self.truth(depth - 1)
+            return (
+                f"({self.reduction(depth - 1)} + {self.value(depth - 1)})" if kind != "bool" else self.truth(depth - 1)
+            )
         if which < 0.6:
             return f"({self.draw.choice(_UNARY[kind]).format(self.value(depth - 1))})"
         return self.binary(self.draw.choice(_BINARY[kind]), depth)
@@ -163,7 +165,9 @@ class Writer:
 
     def constant(self, is_tensor: bool = False) -> str:
         values = special_values(self.dtype)
-        if self.dtype == "bfloat16":  # eagerly TensorFlow makes 0 of a constant that is denormal, in a graph it does not
+        if (
+            self.dtype == "bfloat16"
+        ):  # eagerly TensorFlow makes 0 of a constant that is denormal, in a graph it does not
             values = [value for value in values if not 0 < abs(value) < 1e-38]
         if is_tensor:  # TensorFlow keeps scalars that it was given, and takes -0.0 for 0.0 then
             values = [value for value in values if value or not np.signbit(value)]
@@ -221,7 +225,13 @@ def _can_run(head: str, row: str, dtype: str) -> bool:
     x, y = arguments(0, dtype, 1)[0]
     try:
         eval(row, names, {"x": x, "y": y})
-    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError, TypeError, ValueError):
+    except (
+        tf.errors.InvalidArgumentError,
+        tf.errors.NotFoundError,
+        tf.errors.UnimplementedError,
+        TypeError,
+        ValueError,
+    ):
         return False
     return True
 

@@ -61,8 +61,12 @@ def test_an_edge_stays_where_another_way_leads_by_a_shape_alone() -> None:
     assert _inputs(value, "write", ("read",)) == ["handle", "value", "^read"]
 
 
-def test_what_is_multiplied_by_one_is_taken_as_it_is() -> None:
-    def value(read: Any) -> Any:
-        return tf.tanh(tf.exp(read, name="value") * 1.0, name="result")
+@pytest.mark.parametrize(("factor", "taken"), [(None, "value"), (1.0, "mul")])
+def test_copies_are_taken_away_and_products_are_not(factor: float | None, taken: str) -> None:
+    """A product with one makes 0 of a denormal number."""
 
-    assert _inputs(value, "result", ()) == ["value"]
+    def value(read: Any) -> Any:
+        computed = tf.exp(read, name="value")
+        return tf.tanh(tf.identity(computed) if factor is None else computed * factor, name="result")
+
+    assert _inputs(value, "result", ()) == [taken]

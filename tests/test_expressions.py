@@ -134,7 +134,9 @@ PRODUCTS: dict[str, Callable[..., Any]] = {
 def test_fused_products_keep_special_values(name: str) -> None:
     """They round differently, and nothing else."""
     special = [1.0, -2.0, float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 3e38]
-    x = tf.constant([[special[(row + column) % 8] if row == column else 0.5 for column in range(4)] for row in range(4)])
+    x = tf.constant(
+        [[special[(row + column) % 8] if row == column else 0.5 for column in range(4)] for row in range(4)]
+    )
     inputs = [x, tf.Variable(tf.reshape(tf.range(-8.0, 8.0), [4, 4])), tf.Variable([1.0, -1.0, 0.0, 2.0])]
     for place in range(2):  # special values in the rows, then in the weights
         if place:

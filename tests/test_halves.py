@@ -15,7 +15,7 @@ def test_products_of_halves_are_not_fused(dtype: tf.DType, fuses: bool) -> None:
 
     @tf.function
     def layer(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        return tf.nn.relu(tf.nn.bias_add(x @ w, b))
+        return tf.nn.elu(tf.nn.bias_add(x @ w, b))
 
     concrete = layer.get_concrete_function(*(tf.TensorSpec(shape, dtype) for shape in ([4, 3], [3, 2], [2])))
     config = tf.compat.v1.ConfigProto.FromString(tf_private.call_options(concrete))
@@ -24,7 +24,7 @@ def test_products_of_halves_are_not_fused(dtype: tf.DType, fuses: bool) -> None:
     optimized = tf_private.run_grappler(graph_def, names, config)
     assert (not any(node.op == "_FusedMatMul" for node in optimized.node)) or fuses
     rewrites = config.graph_options.rewrite_options
-    assert (rewrites.remapping != rewrites.OFF) == fuses
+    assert ("remap" in [part.name for part in rewrites.custom_optimizers]) == fuses
 
 
 def test_a_step_in_half_precision_is_eagers() -> None:
