@@ -1,8 +1,8 @@
 """Random expressions over TensorFlow's elementwise, comparing, logical and reducing operations, on the numbers where
 rewriting goes wrong: NaN, infinities, zeros of both signs, denormals, huge and tiny numbers, integers at their limits.
 
-An expression is the text of Python code over `x` and `y`; a function returns a dozen of them. So a failure is shown as a
-program that anybody can run.
+An expression is the text of Python code over `x` and `y`; a function returns a dozen of them. So a failure is shown as
+a program that anybody can run.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ def as_bits(tensor: Any) -> np.ndarray:
 
 
 def ulps_apart(one: Any, other: Any) -> float:
-    """Returns how many units in the last place of `other` two tensors are apart; infinity where a special value differs."""
+    """Returns how far two tensors are apart, in units in the last place; infinity where a special value differs."""
     first, second = (as_array(tensor) for tensor in (one, other))
     if first.shape != second.shape or first.dtype != second.dtype:
         return np.inf

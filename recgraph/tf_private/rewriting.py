@@ -20,14 +20,14 @@ _PARTS = {
 def keep_values(rewrites: Any) -> None:
     """Changes a `RewriterConfig` so that no rewrite changes more than rounding.
 
-    The parts that rewrite values run between two of ours, of which the first hides the operations that they would change
-    by more, and the second reveals these again (`cc/kernels/opaque_operations.cc`; docs/graph_optimizer.md has the stages). A
+    The parts that rewrite values run between two of ours: the first hides the operations that they would change by
+    more, the second reveals these again (`cc/kernels/opaque_operations.cc`; docs/graph_optimizer.md has the stages). A
     part that is turned off stays so.
 
     They run without TensorFlow's optimization of dependencies, which is wrong in two ways, but with a part of it. It
     drops the edge from a read of a variable to the next write where another way leads from one to the other; if that
-    way is by a shape alone, it is folded away afterwards, and the write may come first. And of `(0 + x) + x` in a branch
-    it makes a result without a value. What is safe of it, and lets operations be fused, is done by
+    way is by a shape alone, it is folded away afterwards, and the write may come first. And of `(0 + x) + x` in a
+    branch it makes a result without a value. What is safe of it, and lets operations be fused, is done by
     `cc/kernels/dependency_optimizer.cc`.
     """
     off = rewrites.OFF
