@@ -146,6 +146,7 @@ def test_the_commands_of_the_readme_exist_with_their_options() -> None:
         "docs/architecture.md",
         "docs/distribution.md",
         "docs/substitution.md",
+        "docs/graph_optimizer.md",
         "docs/glossary.md",
         "cc/README.md",
         "recgraph/core/README.md",
