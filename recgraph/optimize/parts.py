@@ -13,7 +13,7 @@ from recgraph.optimize.problem import UNKNOWN, Leaf, Problem
 from recgraph.optimize.search import Search, SearchResult
 from recgraph.optimize.terms import Apply, TensorVariable, Term
 
-_Key = tuple[tuple[object, ...], tuple[tuple[str, Leaf], ...]]
+_Key = tuple[tuple[object, ...], tuple[tuple[str, Leaf], ...], tuple[frozenset[int], ...]]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class InParts:
             alone, names = _alone(given, part)
             if sum(isinstance(term, Apply) for term in terms.subterms(*alone.roots)) > self.largest:
                 continue
-            key = terms.listing(*alone.roots), tuple(alone.leaves.items())
+            key = terms.listing(*alone.roots), tuple(alone.leaves.items()), alone.differentiated
             if key not in self._known:
                 left = seconds - (time.thread_time() - start)
                 if left <= 0:
@@ -90,4 +90,6 @@ def _alone(given: Problem, part: list[int]) -> tuple[Problem, dict[Term, Term]]:
             # Far apart, so that sums of sizes that are not known differ, too.
             dims = tuple(sizes.setdefault(d, UNKNOWN * 1000 ** len(sizes)) if d >= UNKNOWN else d for d in leaf.dims)
             leaves[name] = Leaf(dims, leaf.is_fixed, frozenset(numbers[n] for n in leaf.needs if n in numbers))
-    return Problem(terms.renamed_all(roots, own), leaves), {new: old for old, new in own.items()}
+    differentiated = [frozenset(numbers[n] for n in results if n in numbers) for results in given.differentiated]
+    alone = Problem(terms.renamed_all(roots, own), leaves, tuple(dict.fromkeys(differentiated)))
+    return alone, {new: old for old, new in own.items()}

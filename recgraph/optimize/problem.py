@@ -42,14 +42,20 @@ class Problem:
     Args:
         roots: the results.
         leaves: the inputs, by name.
+        differentiated: the numbers of the results that get a gradient when the graph is differentiated; several sets
+            where that is not known for each result. Empty where no gradient is asked for.
 
     Attributes:
-        roots, leaves: as given.
+        roots, leaves, differentiated: as given.
         costs: seconds for operators, as far as they were asked for.
         inputs: what operators are computed from when they are run, as far as that was asked for; see `pieces`.
+        filled: what gets zeros for a gradient in the given graph, as far as that was asked for; see `gradients`.
     """
 
-    def __init__(self, roots: tuple[Term, ...], leaves: Mapping[str, Leaf]) -> None:
+    def __init__(
+        self, roots: tuple[Term, ...], leaves: Mapping[str, Leaf], differentiated: tuple[frozenset[int], ...] = ()
+    ) -> None:
+        self.differentiated = differentiated
         self.leaves: dict[str, Leaf] = {}
         self._dims: dict[Term, Shape] = {}
         self._fixed: dict[Term, bool] = {}
@@ -60,6 +66,7 @@ class Problem:
         self._needs: dict[Term, frozenset[int]] = {}
         self.costs: dict[Term, float] = {}
         self.inputs: dict[Term, tuple[Term, ...]] = {}
+        self.filled: dict[frozenset[int], set[Term]] = {}
         for name, leaf in leaves.items():
             self.declare(name, leaf)
         self.roots = tuple(map(self.shared, roots))

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from recgraph.errors import RecgraphError
-from recgraph.optimize import problem, terms
+from recgraph.optimize import gradients, problem, terms
 from recgraph.optimize.costs import Costs
 from recgraph.optimize.evaluate import IllFormed
 from recgraph.optimize.operators import AXES, CONSTANTS, OPERATORS
@@ -373,7 +373,7 @@ def _cheaper(
     for chosen in filter(None, [best, *several[:_TRIED]]):
         mapping = {place: made for move in chosen for place, made in move.mapping.items()}
         made = Draft(roots, mapping, (), chosen).finished(given)
-        if made is None or not given.is_in_order(made):
+        if made is None or not given.is_in_order(made) or not gradients.are_kept(given, made):
             continue
         after = costs.of(given, made)
         if after < cost * (1 - 1e-9):
@@ -415,7 +415,7 @@ def _is_like(given: Problem, made: Term, term: Term) -> bool:
 
 
 def _checked(state: CostedGraph, mapping: dict[Term, Term]) -> Iterator[Replacement]:
-    if state.would_wait(mapping):
+    if state.would_wait(mapping) or not state.are_differentiated_alike(mapping):
         return
     gain, gone = state.gain(mapping)
     in_order = sorted(mapping, key=lambda place: _described(mapping[place]))

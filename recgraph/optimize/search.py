@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Protocol
 
-from recgraph.optimize import pieces, problem, terms
+from recgraph.optimize import gradients, pieces, problem, terms
 from recgraph.optimize.costs import Costs
 from recgraph.optimize.evaluate import IllFormed
 from recgraph.optimize.problem import Problem
@@ -95,6 +95,8 @@ class Backtracking:
             cost = costs.of(given, roots)
             # What is put together may be made before what it waits for.
             if cost >= self.alpha * best_cost and roots is not given.roots or not given.is_in_order(roots):
+                continue
+            if not gradients.are_kept(given, roots):
                 continue
             if cost < best_cost * (1 - 1e-9):
                 best, best_cost, best_steps, last = roots, cost, draft.steps, tried
@@ -210,6 +212,7 @@ class CostedGraph:
         self._numbers: dict[Term, int] = {term: 1 << number for number, term in enumerate(self.steps)}
         self._needs: dict[Term, int] = {}
         self._first_uses: dict[Term, int] = {}
+        self._reached = gradients.reached(given, roots)
         for root in roots:
             if root in self._uses:
                 self._uses[root] += 1
@@ -256,6 +259,10 @@ class CostedGraph:
             one is not other and self._needs.get(other, 0) & self._numbers.get(one, 0)
             for one, other in itertools.permutations(places, 2)
         )
+
+    def are_differentiated_alike(self, places: Iterable[Term]) -> bool:
+        """Whether all of some terms get a gradient, or none does."""
+        return len({self._reached.get(place, 0) for place in places}) <= 1
 
     def gain(self, mapping: Mapping[Term, Term]) -> tuple[float, frozenset[Term]]:
         """The seconds that more are needed with some terms in place of others, and what nothing uses any more.
@@ -334,7 +341,7 @@ def _applied(
 ) -> Iterator[tuple[tuple[Term, ...], dict[Term, Term]]]:
     """What a substitution puts in the place of terms, the first of which is given."""
     for places, (tensors, sizes) in state.places.matches(rule, term):
-        if len(places) > 1 and state.wait_for_each_other(places):
+        if len(places) > 1 and (state.wait_for_each_other(places) or not state.are_differentiated_alike(places)):
             continue
         try:
             made = [problem.instantiate(given, one, tensors, sizes) for one in rule.target]

@@ -77,7 +77,7 @@ class Substituted:
         try:
             products, sums = flatten(graph, changes)
             plan = CopyPlan({})
-            rewriting = Rewriting(plan, PATIENCE, "backtracking")
+            rewriting = Rewriting(plan, PATIENCE, "backtracking", {})
             rewriting.look_at(graph)
             if not plan.rewritten and not sums:
                 self.lines = ["substitutions: none makes the graph cheaper"]

@@ -16,6 +16,7 @@ from recgraph.core.definition import Definition
 from recgraph.core.environment import EnvironmentMap, Slots
 from recgraph.errors import DefinitionError
 from recgraph.optimize import choosing, switch, terms
+from recgraph.optimize.bridge import gradient_flow
 from recgraph.optimize.bridge.copying import CopiedBody, CopyPlan, Rewritten
 from recgraph.optimize.bridge.extraction import FLOATS, Extraction
 from recgraph.optimize.costs import Costs
@@ -64,8 +65,10 @@ def _prepare(root: Definition, members: list[Definition]) -> tuple[Definition, l
     left = PATIENCE
     for member in members:
         sources = _Sources(plan, slots, member.finished_body().environment)
-        for graph in sources.graphs(member.finished_body()):
-            found = _improve(graph, sources, left)
+        graphs = list(sources.graphs(member.finished_body()))
+        flows = gradient_flow.of_body(member.finished_body())
+        for graph in graphs:
+            found = _improve(graph, sources, flows.get(id(graph)), left)
             if found is not None:
                 extraction, problem, result = found
                 left = max(left - result.seconds, 0.0)
@@ -167,14 +170,16 @@ class _Sources:
         return source is not None
 
 
-def _improve(graph: Any, sources: _Sources, seconds: float) -> tuple[Extraction, Any, SearchResult] | None:
+def _improve(
+    graph: Any, sources: _Sources, flow: gradient_flow.GradientFlow | None, seconds: float
+) -> tuple[Extraction, Any, SearchResult] | None:
     operations = graph.get_operations()
     if seconds <= 0 or len(operations) > MOST_OPERATIONS:
         return None
     products = [op.outputs[0].dtype for op in operations if op.type == "MatMul" and op.outputs[0].dtype in FLOATS]
     if len(products) < 2:  # there is nothing to put together
         return None
-    extraction = Extraction(graph, products[0], sources.is_fixed)
+    extraction = Extraction(graph, products[0], sources.is_fixed, flow=flow)
     problem = extraction.read(graph.outputs, graph.control_outputs)
     return None if problem is None else (extraction, problem, _found(problem, seconds))
 
@@ -184,7 +189,7 @@ _known: dict[Any, SearchResult] = {}
 
 def _found(problem: Problem, seconds: float) -> SearchResult:
     """What the search finds; the same for graphs that are alike, as the layers of a network are."""
-    key = terms.listing(*problem.roots), tuple(problem.leaves.items())
+    key = terms.listing(*problem.roots), tuple(problem.leaves.items()), problem.differentiated
     if key not in _known:
         if len(_known) > MOST_KNOWN:
             _known.clear()

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import ops, tf_private
+from recgraph.optimize.bridge.gradient_flow import GradientFlow
 from recgraph.optimize.evaluate import IllFormed, Shape
 from recgraph.optimize.problem import UNKNOWN, Leaf, Problem
 from recgraph.optimize.terms import Apply, TensorVariable, Term
@@ -48,6 +49,7 @@ class Extraction:
         is_fixed: whether a tensor is the same in each run.
         same: a tensor that has the same value wherever it is, and is there before it.
         has_images: whether tensors of four axes are terms, too.
+        flow: which tensors get a gradient; None where nobody asks for one.
         terms: of the outputs of operations, by id.
         leaves: what the inputs stand for, by name.
         roots: tensors that are used by something else than terms.
@@ -58,6 +60,7 @@ class Extraction:
     is_fixed: Callable[[tf.Tensor], bool]
     same: Callable[[tf.Tensor], tf.Tensor] = lambda tensor: tensor
     has_images: bool = False
+    flow: GradientFlow | None = None
     terms: dict[int, Term] = field(default_factory=dict)
     leaves: dict[str, LeafOf] = field(default_factory=dict)
     roots: list[tf.Tensor] = field(default_factory=list)
@@ -91,7 +94,8 @@ class Extraction:
             name: Leaf(self.dims[name], self._is_known(leaf.tensor), needs.get(id(leaf.tensor), frozenset()))
             for name, leaf in self.leaves.items()
         }
-        return Problem(tuple(self.terms[id(root)] for root in self.roots), leaves)
+        differentiated = () if self.flow is None else self.flow.of_roots(self.roots, self.is_term)
+        return Problem(tuple(self.terms[id(root)] for root in self.roots), leaves, differentiated)
 
     def _is_known(self, tensor: tf.Tensor) -> bool:
         """Whether a tensor is the same in each run, and so large as is known now: what is made of it has a place."""

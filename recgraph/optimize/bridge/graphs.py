@@ -13,6 +13,7 @@ from recgraph import ops, tf_private
 from recgraph.core import regions
 from recgraph.core.regions import CALL, WHILE, Region
 from recgraph.optimize import choosing
+from recgraph.optimize.bridge import gradient_flow
 from recgraph.optimize.bridge.copying import Copy, CopyPlan, Rewritten, inputs_of, maker
 from recgraph.optimize.bridge.extraction import FLOATS, Extraction
 from recgraph.optimize.costs import Costs
@@ -63,7 +64,7 @@ def rewritten(
     flat = CopiedGraph(given, CopyPlan({}))
     flat.fill_function(given, outputs)
     plan = CopyPlan({})
-    rewriting = Rewriting(plan, seconds, search)
+    rewriting = Rewriting(plan, seconds, search, gradient_flow.of_function(flat) if gradients else {})
     rewriting.look_at(flat)
     if not plan.rewritten:
         return RewrittenGraph(None, ["substitutions: none makes the graph cheaper"], rewriting.spent)
@@ -107,10 +108,17 @@ def _search(name: str) -> InParts:
 
 
 class Rewriting:
-    """The search for what to make anew in a graph and in its branches and loops."""
+    """The search for what to make anew in a graph and in its branches and loops.
 
-    def __init__(self, plan: CopyPlan, seconds: float, search: str) -> None:
-        self.plan, self.lines, self._search = plan, list[str](), _search(search)
+    Args:
+        plan: what is to be made anew is entered there.
+        seconds: of processor time that it may take.
+        search: one of `SEARCHES`.
+        flows: which tensors of each graph get a gradient; empty where nobody asks for one.
+    """
+
+    def __init__(self, plan: CopyPlan, seconds: float, search: str, flows: gradient_flow.Flows) -> None:
+        self.plan, self.lines, self._search, self._flows = plan, list[str](), _search(search), flows
         self.spent, self._seconds = 0.0, seconds
 
     def look_at(self, graph: Any, fixed_inputs: frozenset[int] = frozenset()) -> None:
@@ -133,7 +141,8 @@ class Rewriting:
         products = [dtype for dtype in products if dtype in FLOATS]
         if len(products) < 2 or self.spent >= self._seconds:
             return
-        extraction = Extraction(graph, products[0], is_fixed, _representatives(graph), has_images=True)
+        flow = self._flows.get(id(graph))
+        extraction = Extraction(graph, products[0], is_fixed, _representatives(graph), has_images=True, flow=flow)
         problem = extraction.read(graph.outputs, graph.control_outputs or ())
         if problem is None:
             return
