@@ -1,10 +1,9 @@
-"""The values of terms with given sizes: by the references, for each way in which small sizes fit."""
+"""The shapes and values of terms with given sizes: by the shape functions and the references."""
 
 from __future__ import annotations
 
-import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -94,52 +93,6 @@ VALUES: dict[str, tuple[int, ...]] = {
     "map": tuple(CONSTANTS[name] for name in MAPS),
     "zip": tuple(CONSTANTS[name] for name in ZIPS),
 }
-
-
-def settings(equation: Equation, choices: Mapping[str, Sequence[int]] = VALUES) -> Iterator[dict[str, int]]:
-    """Every choice of small values for the parameters of an equation."""
-    kinds = terms.parameters(equation)
-    for chosen in itertools.product(*(choices[kind] for kind in kinds.values())):
-        yield dict(zip(kinds, chosen, strict=True))
-
-
-def small_shapes(
-    side: Sequence[Term], others: Sequence[Term], parameters: Mapping[str, int], choices: Sequence[Shape]
-) -> Iterator[dict[str, Shape]]:
-    """Each choice of shapes for the variables with which one side of an equation is well formed.
-
-    Args:
-        side: the terms that have to be well formed.
-        others: more terms, of which only the variables get shapes.
-        parameters: their values.
-        choices: the shapes that each variable may have.
-    """
-    order = list(terms.subterms(*side))
-    order += [term for term in terms.subterms(*others) if isinstance(term, TensorVariable) and term not in order]
-    shapes: dict[Term, Shape] = {}
-
-    def extend(i: int) -> Iterator[dict[str, Shape]]:
-        if i == len(order):
-            yield {term.name: shapes[term] for term in order if isinstance(term, TensorVariable)}
-            return
-        term = order[i]
-        if isinstance(term, TensorVariable):
-            for shape in choices:
-                shapes[term] = shape
-                yield from extend(i + 1)
-            return
-        try:
-            shapes[term] = shape_of(term, shapes, parameters)
-        except IllFormed:
-            return
-        yield from extend(i + 1)
-
-    yield from extend(0)
-
-
-SMALL: list[Shape] = sorted(
-    {(*s, 1, 1) for s in itertools.product((1, 2, 3), repeat=2)} | set(itertools.product((1, 2), repeat=AXES))
-)
 
 
 def is_meant(equation: Equation, chosen: Mapping[str, int], shapes: Mapping[str, Shape]) -> bool:

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recgraph.optimize import evaluate, generalizing, terms
+import numpy as np
+
+from recgraph.optimize import evaluate, terms
+from recgraph.optimize.cases import cases
 from recgraph.optimize.terms import Equation
 
 if TYPE_CHECKING:
     from recgraph.optimize.prover import Prover, Verdict
 
 SHIPPED = Path(__file__).with_name("substitutions.txt")
+# How many cases are tried of what is proven, and of what is not.
+_BRIEFLY, _THOROUGHLY = 16, 200
 
 
 @dataclass(frozen=True)
@@ -54,34 +59,37 @@ def read(path: Path) -> list[Substitution]:
 
 
 def verify(substitution: Substitution, prover: Prover) -> Verdict:
-    """Proves a substitution anew. One whose source is never well formed says nothing, and is refused."""
+    """Proves a substitution anew. One whose source is never well formed says nothing, and is refused; so is one that is
+    seen to be wrong although it follows from the axioms."""
     from recgraph.optimize.prover import Verdict  # which needs z3: whoever reads substitutions need not have it
 
     verdict = prover(substitution.equation, substitution.axioms)
-    if verdict.is_proven and not is_possible(substitution.equation):
+    if not verdict.is_proven:
+        difference = counterexample(substitution.equation)
+        return Verdict(False, reason=difference) if difference else verdict
+    if not is_possible(substitution.equation):
         return Verdict(False, reason="no sizes were found with which the source is well formed and the conditions hold")
-    if not verdict.is_proven and (difference := counterexample(substitution.equation)):
-        return Verdict(False, reason=difference)
+    if difference := counterexample(substitution.equation, _BRIEFLY):
+        used = ", ".join(verdict.axioms)
+        return Verdict(False, reason=f"{difference}; but it follows from {used}: an axiom or an operator is wrong")
     return verdict
-
-
-def _sampler(equation: Equation) -> generalizing.Sampler:
-    names = terms.variables(terms.all_terms(equation))
-    return generalizing.Sampler(equation, dict.fromkeys(names, evaluate.SMALL))
 
 
 def is_possible(equation: Equation) -> bool:
     """Whether there are sizes with which the source is well formed and the conditions hold."""
-    sampler = _sampler(equation)
-    samples = (one for _ in range(200) for one in sampler(equation.source, 5, tries=10))
-    return any(evaluate.is_meant(equation, *one) for one in samples)
+    return any(True for _ in cases(equation, np.random.default_rng(0), 1))
 
 
-def counterexample(equation: Equation) -> str:
-    """How the sides of a substitution differ on random tensors, if they are seen to differ."""
-    sampler = _sampler(equation)
-    for chosen, shapes in sampler(equation.source, 50, tries=200):
-        difference = evaluate.counterexample(equation, chosen, shapes, sampler.generator)
+def counterexample(equation: Equation, limit: int = _THOROUGHLY) -> str:
+    """How the sides of a substitution differ on random tensors, if they are seen to differ.
+
+    Args:
+        equation: the substitution.
+        limit: how many parameters and shapes are tried.
+    """
+    generator = np.random.default_rng(0)
+    for chosen, shapes in cases(equation, generator, limit):
+        difference = evaluate.counterexample(equation, chosen, shapes, generator)
         if difference:
             sizes = ", ".join(f"{name} is {list(shape)}" for name, shape in shapes.items())
             return f"{difference} where {sizes}"
