@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import recgraph_command as cli
+from recgraph.optimize import families
 from recgraph.train.tasks import TASKS
 from recgraph_command import main
 
@@ -72,6 +73,11 @@ def test_every_model_of_every_task_can_be_asked_for() -> None:
     """The command names them without importing them."""
     assert set(cli.MODELS) == {name for task in TASKS.values() for name in task.models}
     assert list(TASKS) == cli.TASKS
+
+
+def test_every_family_of_operators_can_be_asked_for() -> None:
+    """The command names them without importing them."""
+    assert list(families.FAMILIES) == cli.FAMILIES
 
 
 def test_stats_count_the_trees(folder: Path) -> None:

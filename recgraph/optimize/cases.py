@@ -108,7 +108,7 @@ class Comparison:
 
 
 @dataclass
-class Sums:
+class LinearLogic:
     """The logic of sums: it notes what is asked. See `operators.Logic`.
 
     Attributes:
@@ -157,7 +157,7 @@ class Sums:
         return True
 
 
-class Sizes:
+class FreeSizes:
     """The free sizes of an equation for some of its parameters, and what is asked of them.
 
     Args:
@@ -171,7 +171,7 @@ class Sizes:
 
     def __init__(self, equation: Equation, chosen: Mapping[str, int], generator: np.random.Generator) -> None:
         self._chosen, self._generator = chosen, generator
-        self._asked = Sums(generator)
+        self._asked = LinearLogic(generator)
         self._dims: dict[Term, list[Any]] = {}
         self._solved: dict[Unknown, Linear] = {}
         self._names = [n for n, kind in terms.parameters(equation).items() if kind in _SIZES]
@@ -200,7 +200,7 @@ class Sizes:
                 yield name, known, by
 
     def _pairs(self) -> Iterator[tuple[Any, Linear, int]]:
-        """Sizes of different tensors along one axis are compared in any case: a formula may lack it by mistake."""
+        """FreeSizes of different tensors along one axis are compared in any case: a formula may lack it by mistake."""
         for axis in range(AXES):
             for one, other in itertools.combinations(self._tensors, 2):
                 yield ("sizes", one, other, axis), Linear({(one, axis): 1}) - Linear({(other, axis): 1}), 0
@@ -366,7 +366,7 @@ def _drawn(
 ) -> Iterator[tuple[Case, list[Any]]]:
     """Some cases for some parameters."""
     try:
-        sizes = Sizes(equation, chosen, generator)
+        sizes = FreeSizes(equation, chosen, generator)
     except IllFormed:
         return
     for _ in range(tries):

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from click.testing import CliRunner
 
 from recgraph.optimize import choosing, evaluate, terms
-from recgraph.optimize.arithmetic import Reals
+from recgraph.optimize.arithmetic import Field, Reals
 from recgraph.optimize.axioms import axioms
-from recgraph.optimize.bridge import measuring
+from recgraph.optimize.bridge import extraction, measuring
+from recgraph.optimize.bridge.emission import Emission
 from recgraph.optimize.costs import Costs, key_of
+from recgraph.optimize.operators import MAPS, ZIPS
 from recgraph.optimize.pieces import steps
 from recgraph.optimize.problem import UNKNOWN, Leaf, Problem
 from recgraph.optimize.prover import Prover
@@ -304,3 +307,32 @@ def test_saturation_finds_nearly_what_backtracking_finds() -> None:
 def given_cost(given: Problem) -> float:
     """Seconds for a graph as it is."""
     return Costs().of(given, given.roots)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_every_function_of_one_tensor_is_known_everywhere(name: str) -> None:
+    """As a term, by the references, and as an operation."""
+    x = np.linspace(0.25, 2.0, 4).reshape(1, 2, 2, 1, 1)
+    term = Apply("map", (name,), (TensorVariable("x"),))
+    given = Problem((term,), {"x": Leaf((2, 2, 1, 1))})
+    operation = Emission(given, lambda one, as_row: tf.constant(x[0, :, :, 0, 0]) if one != term else None)
+    expected = 1 / np.sqrt(x) if name == "RSQRT" else Reals().map(name, x)
+    np.testing.assert_allclose(operation(term), expected[0, :, :, 0, 0], rtol=1e-6)
+    assert Field().map(name, np.ones((2, 2), np.int64)).shape == (2, 2)
+    assert name in extraction._MAPS.values()
+    assert Costs.read().of_one(given, term) > 0
+
+
+@pytest.mark.parametrize("name", ZIPS)
+def test_every_function_of_two_tensors_is_known_everywhere(name: str) -> None:
+    """As a term, by the references, and as an operation."""
+    x = np.linspace(0.25, 2.0, 4).reshape(1, 2, 2, 1, 1)
+    term = Apply("zip", (name,), (TensorVariable("x"), TensorVariable("y")))
+    given = Problem((term,), {"x": Leaf((2, 2, 1, 1)), "y": Leaf((2, 2, 1, 1))})
+    inputs = {"x": tf.constant(x[0, :, :, 0, 0]), "y": tf.constant(1 - x[0, :, :, 0, 0])}
+    operation = Emission(given, lambda one, as_row: inputs.get(str(one)))
+    np.testing.assert_allclose(operation(term), Reals().zip(name, x, 1 - x)[0, :, :, 0, 0], rtol=1e-6)
+    ones = np.ones((2, 2), np.int64)
+    assert Field().zip(name, ones, ones).shape == (2, 2)
+    assert name in extraction._ZIPS.values()
+    assert Costs.read().of_one(given, term) > 0

@@ -111,7 +111,7 @@ class GradientFlow:
         return found
 
     def _within(self, graph: Any, arrived: list[Arrival], best: bool, fills: bool) -> GradientFlow:
-        seeds = {}
+        seeds: dict[int, bool] = {}
         for output, one in zip(graph.outputs, arrived, strict=False):
             sure = best if fills and _is_differentiable(output) else one
             if sure is not None:
