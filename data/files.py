@@ -1,20 +1,33 @@
-"""Files: where the data lies, atomic writing, line reading, and the error that points at a place in a file."""
+"""Files: where the data lies, compression, atomic writing, line reading, the error that points at a place in a file."""
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
 import lzma
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, cast
 
 PathLike = str | os.PathLike[str]
 
 DATA_VARIABLE = "RECGRAPH_DATA"
 """The environment variable that names the data folder, where none is given."""
+
+# The ending of a name -> a stream that packs what is written to another, or unpacks what is read from it.
+_PACKED: dict[str, Callable[[IO[bytes], str], Any]] = {
+    ".xz": lambda stream, mode: lzma.LZMAFile(stream, cast(Any, mode)),  # noqa: SIM115
+    # Without a name and a time inside: equal contents give equal files.
+    ".gz": lambda stream, mode: gzip.GzipFile("", cast(Any, mode), fileobj=stream, mtime=0),
+    ".bz2": lambda stream, mode: bz2.BZ2File(stream, cast(Any, mode)),
+}
+COMPRESSIONS = tuple(_PACKED)
+"""The endings of names whose files are compressed, by every reader and every writer."""
 
 # What Python makes of a byte that is not UTF-8, where it is told to let it pass (`errors="surrogateescape"`).
 _ESCAPED = re.compile("[\ud800-\udfff]")
@@ -69,6 +82,8 @@ def data_dir(path: PathLike | None = None) -> Path:
 def atomic_file(path: PathLike) -> Iterator[IO[bytes]]:
     """Opens a file for writing that takes the place of `path` at the end, or leaves no trace if the body fails.
 
+    What is written is compressed where the name ends in `.xz`, `.gz` or `.bz2`, as `open_bytes` reads it.
+
     Raises:
         OSError: the file cannot be written, a disk is full; it names `path`.
     """
@@ -77,7 +92,8 @@ def atomic_file(path: PathLike) -> Iterator[IO[bytes]]:
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
-            yield stream
+            with _packing(stream, target.suffix, "wb") as packed:
+                yield packed
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(name, 0o666 & ~_umask())
@@ -90,6 +106,12 @@ def atomic_file(path: PathLike) -> Iterator[IO[bytes]]:
         raise
 
 
+def _packing(stream: IO[bytes], ending: str, mode: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+    """The stream itself, or one that packs or unpacks."""
+    pack = _PACKED.get(ending)
+    return contextlib.nullcontext(stream) if pack is None else pack(stream, mode)
+
+
 def _umask() -> int:
     # The mask can only be read by setting it.
     mask = os.umask(0o022)
@@ -99,28 +121,53 @@ def _umask() -> int:
 
 @contextlib.contextmanager
 def open_bytes(path: PathLike) -> Iterator[IO[bytes]]:
-    """Opens a plain or `.xz` file for reading bytes."""
-    name = os.fspath(path)
-    stream: IO[bytes] = lzma.open(name, "rb") if name.endswith(".xz") else open(name, "rb")  # noqa: SIM115
-    with stream:
-        yield stream
+    """Opens a plain or compressed file (`.xz`, `.gz`, `.bz2`) for reading bytes."""
+    with open(path, "rb") as stream, _packing(stream, Path(path).suffix, "rb") as unpacked:
+        yield unpacked
 
 
-def read_lines(path: PathLike, error: type[DataFormatError] = DataFormatError) -> Iterator[tuple[int, str]]:
-    """Yields (line number, text without its line end) of a UTF-8 file, plain or `.xz`.
-
-    Lines end at `\\n` only: the texts contain U+0085 and U+00A0, at which `str.splitlines` would cut.
+def read_raw_lines(path: PathLike, error: type[DataFormatError] = DataFormatError) -> Iterator[tuple[int, bytes]]:
+    """Yields (line number, bytes with the line end) of a plain or compressed file.
 
     Raises:
-        DataFormatError: (or the given subclass) bad UTF-8, with line and column; a damaged `.xz` file.
+        DataFormatError: (or the given subclass) the name says that the file is compressed, and it is damaged or is not.
     """
     number = 0
     try:
         with open_bytes(path) as stream:
             for number, raw in enumerate(stream, 1):
-                yield number, decode_line(raw, path, number, error)
-    except (lzma.LZMAError, EOFError) as cause:
-        raise error(path, number + 1, 1, "xz data", f"a damaged or cut-off file ({cause})") from cause
+                yield number, raw
+    except (lzma.LZMAError, zlib.error, EOFError, OSError) as cause:
+        if isinstance(cause, OSError) and cause.errno is not None:  # the machine's, and not the contents'
+            raise
+        expected = f"{Path(path).suffix[1:]} data"
+        raise error(path, number + 1, 1, expected, f"a damaged or cut-off file ({cause})") from cause
+
+
+def read_lines(path: PathLike, error: type[DataFormatError] = DataFormatError) -> Iterator[tuple[int, str]]:
+    """Yields (line number, text without its line end) of a UTF-8 file, plain or compressed (`.xz`, `.gz`, `.bz2`).
+
+    Lines end at `\\n` only: the texts contain U+0085 and U+00A0, at which `str.splitlines` would cut.
+
+    Raises:
+        DataFormatError: (or the given subclass) bad UTF-8, with line and column; a damaged compressed file.
+    """
+    for number, raw in read_raw_lines(path, error):
+        yield number, decode_line(raw, path, number, error)
+
+
+def unpacked_lines(stream: IO[str]) -> Iterator[str]:
+    """The lines of a text file that was opened with `errors="surrogateescape"`; unpacked, if its name says so.
+
+    Raises:
+        DataFormatError: a damaged compressed file.
+    """
+    name = getattr(stream, "name", None)
+    if not isinstance(name, str) or Path(name).suffix not in COMPRESSIONS:
+        yield from stream
+        return
+    for _, raw in read_raw_lines(name):
+        yield raw.decode("utf-8", "surrogateescape")
 
 
 def decode_line(raw: bytes, file: PathLike, number: int, error: type[DataFormatError]) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recgraph.data.binarize import binarize
-from recgraph.data.files import DataFormatError, PathLike, data_dir, decode_line, read_lines
+from recgraph.data.files import COMPRESSIONS, DataFormatError, PathLike, data_dir, decode_line, read_lines
 from recgraph.data.tokenizing import tokenize_all
 from recgraph.data.trees import NO_LABEL, Tree
 
@@ -50,10 +50,9 @@ class Review(NamedTuple):
 def read_imdb(folder: PathLike | None = None, split: str = "train") -> Iterator[Review]:
     """Yields the reviews of a split, neg before pos, ordered by id.
 
-    Two forms are read: the original folder `aclImdb` (train/neg/0_3.txt and so on), and one file per split, `train.tsv`
-        or
-    `train.tsv.xz`, with lines `label <TAB> id <TAB> rating <TAB> text`. Either may be in the data folder, in its folder
-    `imdb`, or be the data folder itself.
+    Two forms are read: the original folder `aclImdb` (train/neg/0_3.txt and so on), and one file per split,
+    `train.tsv`, plain or compressed (`.xz`, `.gz`, `.bz2`), with lines `label <TAB> id <TAB> rating <TAB> text`. Either
+    may be in the data folder, in its folder `imdb`, or be the data folder itself.
 
     Args:
         folder: the data folder; by default `RECGRAPH_DATA`.
@@ -68,13 +67,13 @@ def read_imdb(folder: PathLike | None = None, split: str = "train") -> Iterator[
         raise ValueError(f"split must be one of {', '.join(SPLITS)}; found {split!r}")
     top = data_dir(folder)
     for place in (top, top / "imdb", top / "aclImdb", top / "imdb" / "aclImdb"):
-        for name in (f"{split}.tsv", f"{split}.tsv.xz"):
+        for name in (f"{split}.tsv{ending}" for ending in ("", *COMPRESSIONS)):
             if (place / name).is_file():
                 return _read_tsv(place / name)
         if (place / ("train" if split == "unsup" else split) / ("unsup" if split == "unsup" else "neg")).is_dir():
             return _read_folder(place, split)
     raise FileNotFoundError(
-        f"no {split} reviews in {top}: looked for the folder aclImdb and the files {split}.tsv and {split}.tsv.xz "
+        f"no {split} reviews in {top}: looked for the folder aclImdb and the file {split}.tsv, plain or compressed, "
         "there and in its folder imdb; `recgraph data fetch imdb` downloads the original"
     )
 

@@ -71,7 +71,7 @@ def parse_lines(lines: Iterable[str], *, classes: int = CLASSES, file: PathLike 
 
 
 def read_trees(path: PathLike, *, classes: int = CLASSES) -> list[Tree]:
-    """Reads a UTF-8 file, plain or `.xz`, with one tree per line.
+    """Reads a UTF-8 file, plain or compressed (`.xz`, `.gz`, `.bz2`), with one tree per line.
 
     Args:
         path: of the file.
@@ -89,7 +89,7 @@ def read_trees(path: PathLike, *, classes: int = CLASSES) -> list[Tree]:
 
 
 def write_trees(path: PathLike, trees: Iterable[Tree]) -> None:
-    """Writes one tree per line; the file appears whole or not at all.
+    """Writes one tree per line, compressed where the name ends in `.xz`, `.gz` or `.bz2`; whole or not at all.
 
     Args:
         path: of the file.

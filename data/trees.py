@@ -24,8 +24,8 @@ class Tree:
         labels: N ints; the class of the node, -1 for none.
 
     Raises:
-        ValueError: there are no nodes, lengths differ, the order is not post-order, or the word of a leaf is empty or
-            contains a blank or a bracket (`recgraph.data.escape` makes such words safe).
+        ValueError: there are no nodes, lengths differ, the order is not post-order, a label is below -1, or the word of
+            a leaf is empty or contains a blank or a bracket (`recgraph.data.escape` makes such words safe).
 
     Examples:
         >>> from recgraph.data import parse_tree
@@ -48,6 +48,8 @@ class Tree:
                 f"words, left, right and labels must have one entry per node; found lengths "
                 f"{count}, {len(self.left)}, {len(self.right)}, {len(self.labels)}"
             )
+        if min(self.labels) < NO_LABEL:
+            raise ValueError(f"labels must be classes from 0, or {NO_LABEL} for none; found {min(self.labels)}")
         _check_order(self)
 
     def __len__(self) -> int:

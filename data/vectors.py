@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import lzma
 from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from recgraph.data.files import DataFormatError, PathLike, decode_line, open_bytes
+from recgraph.data.files import DataFormatError, PathLike, decode_line, read_raw_lines
 from recgraph.data.vocabulary import Vocabulary
+
+_SHOWN = 40  # characters of what is no number, in a message
 
 
 class VectorFormatError(DataFormatError):
@@ -38,7 +39,7 @@ class Embeddings(NamedTuple):
 
 
 def load_embeddings(vocabulary: Vocabulary, path: PathLike, *, seed: int = 0, scale: float = 0.05) -> Embeddings:
-    """Reads the vectors of a vocabulary's words from a text file, plain or `.xz`.
+    """Reads the vectors of a vocabulary's words from a text file, plain or compressed (`.xz`, `.gz`, `.bz2`).
 
     A word gets the vector of its own spelling, or else of its lower case. Words without a vector are drawn uniformly
     from [-scale, scale).
@@ -53,8 +54,9 @@ def load_embeddings(vocabulary: Vocabulary, path: PathLike, *, seed: int = 0, sc
         An `Embeddings` with a float32 matrix `[len(vocabulary), D]`.
 
     Raises:
-        VectorFormatError: lines differ in their number of values, a value is not a finite number, the file is empty or
-            not UTF-8; with file, line and column.
+        VectorFormatError: the file is no table of vectors, whether its words are wanted or not: a line has fewer values
+            than the first, does not begin and end with a number, or is not UTF-8; a value of a wanted word is not a
+            finite number; there is no line; with file, line and column.
     """
     wanted = {form for word in vocabulary.words[1:] for form in (word, word.lower())}
     vectors = dict(read_vectors(path, wanted))
@@ -75,7 +77,7 @@ def read_vectors(path: PathLike, wanted: Container[str] | None = None) -> Iterat
     values are counted from the right.
 
     Args:
-        path: of the file, plain or `.xz`.
+        path: of the file, plain or compressed (`.xz`, `.gz`, `.bz2`).
         wanted: the words whose vectors to read; all by default.
 
     Raises:
@@ -91,24 +93,23 @@ def read_vectors(path: PathLike, wanted: Container[str] | None = None) -> Iterat
         word = decode_line(raw, path, number, VectorFormatError)
         if wanted is None or word in wanted:
             yield word, _parse_values(values, path, number, len(word) + 2)
+        elif not (_is_finite(values[0]) and _is_finite(values[-1])):
+            # Enough to tell that a line holds no vector; reading all numbers of millions of lines takes minutes.
+            _parse_values(values, path, number, len(word) + 2)
 
 
 def _data_lines(path: PathLike) -> Iterator[tuple[int, bytes]]:
     """Yields the numbered lines that hold a vector, without line end.
 
     Raises:
-        VectorFormatError: no such line, or a damaged `.xz` file.
+        VectorFormatError: no such line, or a damaged compressed file.
     """
     number = count = 0
-    try:
-        with open_bytes(path) as stream:
-            for number, line in enumerate(stream, 1):
-                line = line.rstrip(b" \r\n")
-                if number > 1 or not _is_header(line):
-                    count += 1
-                    yield number, line
-    except (lzma.LZMAError, EOFError) as cause:
-        raise VectorFormatError(path, number + 1, 1, "xz data", f"a damaged or cut-off file ({cause})") from cause
+    for number, line in read_raw_lines(path, VectorFormatError):
+        line = line.rstrip(b" \r\n")
+        if number > 1 or not _is_header(line):
+            count += 1
+            yield number, line
     if not count:
         raise VectorFormatError(path, number + 1, 1, "a word and its values", "the end of the file")
 
@@ -131,7 +132,7 @@ def _parse_values(values: list[bytes], path: PathLike, number: int, column: int)
         pass
     for value in values:
         if not _is_finite(value):
-            found = repr(value.decode("utf-8", "replace")) if value else "two spaces in a row"
+            found = repr(value.decode("utf-8", "replace")[:_SHOWN]) if value else "two spaces in a row"
             raise VectorFormatError(path, number, column, "a finite number", found)
         column += len(value) + 1
     raise VectorFormatError(path, number, column, "finite 32-bit numbers", "a number out of range")

@@ -87,7 +87,15 @@ class Vocabulary:
         return np.fromiter((self.id(word) for word in words), np.int32)
 
     def save(self, path: PathLike) -> None:
-        """Writes one word per line, so a word's id is its line number minus one. Atomic."""
+        """Writes one word per line, so a word's id is its line number minus one; compressed if named so. Atomic.
+
+        Raises:
+            ValueError: a word is empty or has a line end in it, so that `load` would read other words.
+            OSError: the file cannot be written.
+        """
+        for number, word in enumerate(self.words):
+            if not word or "\n" in word or word.endswith("\r"):
+                raise ValueError(f"{path}: the word {word!r} (id {number}) cannot be stored as one line")
         with atomic_file(path) as stream:
             stream.write("".join(f"{word}\n" for word in self.words).encode())
 

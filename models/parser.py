@@ -43,7 +43,8 @@ class SpanParser(WordNetwork):
     under small word vectors are dead after that.
     """
 
-    defaults: ClassVar[ParserHyper] = ParserHyper(embedding=100, hidden=100, dropout=0.05)
+    # A span's two parts add up to almost the same wherever it is cut, while words are short: nothing could be learned.
+    defaults: ClassVar[ParserHyper] = ParserHyper(embedding=100, hidden=100, dropout=0.05, embedding_scale=1.0)
 
     def __init__(
         self,

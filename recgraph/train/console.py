@@ -32,7 +32,7 @@ def echo_json(record: Any) -> None:
 def train(folder: Path, settings: Settings, fresh: bool, as_json: bool, cluster: Cluster | None = None) -> list[Record]:
     """Trains with a progress bar, or with a JSON line an epoch; of several workers the chief shows them."""
     cluster = cluster or Cluster.alone()
-    prepared = cluster.on_chief(lambda: run.prepare(folder, settings, fresh))
+    prepared = cluster.on_chief(lambda: run.prepare(folder, settings, fresh, lambda text: click.echo(text, err=True)))
     training = trainer.Trainer(prepared or run.follow(folder, settings), cluster)
     if not cluster.is_chief:
         return training.fit(lambda sums: None, lambda record: None)

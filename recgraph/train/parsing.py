@@ -23,7 +23,7 @@ from recgraph.data import (
     tokenize,
     tree_of_spans,
 )
-from recgraph.data.files import atomic_file, require_utf8
+from recgraph.data.files import atomic_file, require_utf8, unpacked_lines
 from recgraph.train.predictor import Predictor
 from recgraph.train.run import Run, load_classifier, load_parser
 from recgraph.train.steps import batch_signature
@@ -73,7 +73,7 @@ class Request:
 
     def _texts(self) -> Iterator[str]:
         """The lines that are text."""
-        for number, line in enumerate(self.lines, 1):
+        for number, line in enumerate(unpacked_lines(self.lines), 1):
             try:
                 yield require_utf8(line, self.source, number).strip("\r\n")
             except DataFormatError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,19 @@ class Run:
         return Checkpoints(tf.train.Checkpoint(model=self.model), self.folder / "best", keep=1)
 
 
-def prepare(folder: Path, settings: Settings, fresh: bool = False) -> Run:
+def prepare(
+    folder: Path, settings: Settings, fresh: bool = False, tell: Callable[[str], None] = lambda text: None
+) -> Run:
     """A run in `folder`: the one that is there, if its settings are the same, or a new one.
 
+    Args:
+      folder: of the run.
+      settings: what is asked for.
+      fresh: whether to delete a run that is there.
+      tell: is told what is worth knowing before training begins.
+
     Raises:
-      RunError: a run with other settings is there and `fresh` is not set.
+      RunError: a run with other settings is there and `fresh` is not set, or no word has a pre-trained vector.
     """
     settings.model_class()
     if fresh:
@@ -57,7 +66,7 @@ def prepare(folder: Path, settings: Settings, fresh: bool = False) -> Run:
         vocabulary = _load_vocabulary(folder, "checkpoints")
     else:
         vocabulary = treebank.build_vocabulary(settings, treebank.load(settings))
-    matrix, known = treebank.vectors(settings, vocabulary)
+    matrix, known = treebank.vectors(settings, vocabulary, tell)
     hyper = settings.full_hyper(**known)
     model = _build(settings, hyper, len(vocabulary), matrix)
     # The settings come last: where they are, the run is whole.
