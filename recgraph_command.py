@@ -152,6 +152,8 @@ def _cluster_options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
+_PARSER_EPOCHS = "Of the parser trained beside a classifier, which plain sentences need; 0 for none."
+_PARSER = "A run that parses plain sentences. Default: the parser in the folder of RUN."
 _PORT = "Of workers whose scheduler knows their hosts alone."
 _TIMEOUT = "Seconds in a step after which a worker that does not answer is taken as lost."
 _START_TIMEOUT = "Seconds for all workers to be there."
@@ -269,6 +271,7 @@ def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
     "--vectors", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Pre-trained word vectors."
 )
 @_hyper_options
+@click.option("--parser-epochs", type=click.IntRange(0), default=5, show_default=True, help=_PARSER_EPOCHS)
 @click.option("--engine", type=click.Choice(["auto", "parallel", "batched"]), default="auto", show_default=True)
 @click.option("--gradient", type=click.Choice(["cache", "recompute"]), default="cache", show_default=True)
 @click.option("--implementation", type=click.Choice(["recursive", "iterative"]), default="recursive", hidden=True)
@@ -283,7 +286,7 @@ def train(out: Path, data: Path | None, vectors: Path | None, fresh: bool, as_js
 
     names = ("embedding", "hidden", "dropout", "l2", "batch_size", "learning_rate", "embedding_rate")
     hyper = {name: options.pop(name) for name in names}
-    hosts, index = options.pop("hosts"), options.pop("index")
+    hosts, index, parser_epochs = (options.pop(name) for name in ("hosts", "index", "parser_epochs"))
     described = {"hosts": hosts.split(",") if hosts else None, "index": index}
     described |= {name: options.pop(name) for name in ("kubernetes", "port", "timeout", "start_timeout")}
     del options["workers"], options["max_restarts"]  # for the process that started this one
@@ -297,7 +300,7 @@ def train(out: Path, data: Path | None, vectors: Path | None, fresh: bool, as_js
     )
     # A worker that was started again after a failure continues, though the command says --fresh.
     is_fresh = fresh and os.environ.get(recgraph_launch.RESTART, "0") == "0"
-    console.train(out, settings, is_fresh, as_json, cluster)
+    console.train(out, settings, is_fresh, as_json, cluster, parser_epochs)
 
 
 @main.command()
@@ -316,9 +319,13 @@ def evaluate(run: Path, data: Path | None, split: str, as_json: bool) -> None:
 @click.argument("run", type=EXISTING_FOLDER)
 @click.argument("file", type=LINES, default="-")
 @click.option("--nodes", is_flag=True, help="Also print the tree with the class of every phrase.")
+@click.option("--parser", type=EXISTING_FOLDER, help=_PARSER)
 @json_option
-def predict(run: Path, file: Any, nodes: bool, as_json: bool) -> None:
+def predict(run: Path, file: Any, nodes: bool, parser: Path | None, as_json: bool) -> None:
     """Classify the lines of FILE (or standard input): trees in PTB form, or plain sentences.
+
+    Plain sentences get trees by the parser that was trained beside RUN, or by --parser. Where there is none they get
+    balanced trees, with a warning. Probabilities allow for words that the model does not know, which are named.
 
     Lines that are neither are reported on standard error and skipped; the exit status is then 1.
     """
@@ -326,8 +333,8 @@ def predict(run: Path, file: Any, nodes: bool, as_json: bool) -> None:
     from recgraph.train.run import load_classifier
 
     refused = Refused()
-    trees = predictor.read_inputs(file, getattr(file, "name", "<stdin>"), refused)
-    for prediction in predictor.Predictor(load_classifier(run))(trees):
+    inputs = predictor.read_inputs(file, getattr(file, "name", "<stdin>"), refused)
+    for prediction in console.predict(load_classifier(run), inputs, parser):
         click.echo(console.prediction_line(prediction, nodes, as_json))
     refused.end()
 
@@ -339,29 +346,37 @@ def predict(run: Path, file: Any, nodes: bool, as_json: bool) -> None:
 @data_option
 @click.option("--split", type=click.Choice(["train", "dev", "test"]), default="dev", show_default=True)
 @click.option("--index", type=click.IntRange(0), default=0, show_default=True, help="Which tree of the split.")
+@click.option("--parser", type=EXISTING_FOLDER, help=_PARSER)
 @json_option
-def show(run: Path, out: Path, text: str | None, data: Path | None, split: str, index: int, as_json: bool) -> None:
+def show(run: Path, out: Path, text: str | None, parser: Path | None, as_json: bool, **chosen: Any) -> None:
     """Draw a tree with the predicted and the true sentiment of every phrase."""
-    from recgraph.train import console, predictor
+    from recgraph.train import console
     from recgraph.train.run import load_classifier
 
     loaded = load_classifier(run)
-    tree = console.chosen_tree(text, data or loaded.settings.data, split, index)
-    console.show(predictor.Predictor(loaded), tree, out, as_json)
+    tree = console.chosen_tree(text, chosen["data"] or loaded.settings.data, chosen["split"], chosen["index"])
+    (prediction,) = console.predict(loaded, [tree], parser)
+    console.show(prediction, out, as_json)
 
 
 @main.command()
 @click.argument("run", type=EXISTING_FOLDER)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the SavedModel.")
 @click.option("--optimize", is_flag=True, help="Rewrite SubGraphs by proven substitutions where that measures faster.")
-def export(run: Path, out: Path, optimize: bool) -> None:
+@click.option("--parser", type=EXISTING_FOLDER, help=_PARSER)
+def export(run: Path, out: Path, optimize: bool, parser: Path | None) -> None:
     """Save a trained RUN as a SavedModel with signatures for sentences and for trees."""
+    from recgraph.train import console, parsing
     from recgraph.train import export as exporting
     from recgraph.train.run import load_classifier
 
     loaded = load_classifier(run)
-    rewritten, lines = exporting.choose(loaded.model, loaded.vocabulary) if optimize else (frozenset(), [])
-    exporting.save(loaded.model, loaded.vocabulary, out, rewritten)
+    brought = parsing.brought(loaded, parser)
+    if brought.parser is None:
+        click.echo(console.warning(loaded, brought.confidence), err=True)
+    found = (loaded.model, loaded.vocabulary)
+    rewritten, lines = exporting.choose(*found, brought) if optimize else (frozenset(), [])
+    exporting.save(*found, out, rewritten, brought)
     for line in (*lines, str(out)):
         click.echo(line)
 

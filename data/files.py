@@ -10,7 +10,7 @@ import os
 import re
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -156,8 +156,11 @@ def read_lines(path: PathLike, error: type[DataFormatError] = DataFormatError) -
         yield number, decode_line(raw, path, number, error)
 
 
-def unpacked_lines(stream: IO[str]) -> Iterator[str]:
+def unpacked_lines(stream: Iterable[str]) -> Iterator[str]:
     """The lines of a text file that was opened with `errors="surrogateescape"`; unpacked, if its name says so.
+
+    Args:
+        stream: an open file; any other lines are passed on.
 
     Raises:
         DataFormatError: a damaged compressed file.

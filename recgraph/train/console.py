@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from rich.table import Table
 
 from recgraph.data import Tree, Vocabulary, load_sst
 from recgraph.distribute import Cluster
-from recgraph.train import pictures, predictor, run, trainer
+from recgraph.train import parsing, pictures, predictor, run, trainer
+from recgraph.train.confidence import Confidence
 from recgraph.train.history import Record
 from recgraph.train.settings import Settings
 from recgraph.train.steps import TrainingSteps
-from recgraph.train.tasks import TASKS
+from recgraph.train.tasks import CLASSIFYING, TASKS
 
 
 def echo_json(record: Any) -> None:
@@ -29,15 +30,40 @@ def echo_json(record: Any) -> None:
     click.echo(json.dumps(record, ensure_ascii=False))
 
 
-def train(folder: Path, settings: Settings, fresh: bool, as_json: bool, cluster: Cluster | None = None) -> list[Record]:
-    """Trains with a progress bar, or with a JSON line an epoch; of several workers the chief shows them."""
+def train(
+    folder: Path,
+    settings: Settings,
+    fresh: bool,
+    as_json: bool,
+    cluster: Cluster | None = None,
+    parser_epochs: int = 0,
+) -> list[Record]:
+    """Trains with a progress bar, or with a JSON line an epoch; of several workers the chief shows them.
+
+    Args:
+      folder: of the run.
+      settings: what to train.
+      fresh: whether to delete a run that is there.
+      as_json: whether to print JSON lines.
+      cluster: the workers.
+      parser_epochs: of the parser that is trained beside a classifier, by one worker alone; 0 for none.
+    """
     cluster = cluster or Cluster.alone()
     prepared = cluster.on_chief(lambda: run.prepare(folder, settings, fresh, lambda text: click.echo(text, err=True)))
     training = trainer.Trainer(prepared or run.follow(folder, settings), cluster)
     if not cluster.is_chief:
         return training.fit(lambda sums: None, lambda record: None)
+    records = _fit(training, as_json, echo_json)
+    if settings.task in CLASSIFYING:
+        _bring(training.run, parser_epochs, as_json, cluster)
+    return records
+
+
+def _fit(training: trainer.Trainer, as_json: bool, echo: Callable[[Record], None]) -> list[Record]:
+    """Trains and shows how far it is."""
+    settings, folder = training.run.settings, training.run.folder
     if as_json:
-        return training.fit(lambda sums: None, echo_json)
+        return training.fit(lambda sums: None, echo)
     if training.continued_after:
         click.echo(f"continuing {folder} after epoch {training.continued_after}")
     with _bar() as bar:
@@ -53,6 +79,43 @@ def train(folder: Path, settings: Settings, fresh: bool, as_json: bool, cluster:
         return training.fit(
             report, lambda record: bar.console.print(_epoch_line(record), highlight=False, soft_wrap=True)
         )
+
+
+def _bring(trained: run.Run, epochs: int, as_json: bool, cluster: Cluster) -> None:
+    """What a classifier needs to be asked about plain sentences: a parser, and to know how sure it may be."""
+    if cluster.size > 1:
+        if epochs:
+            click.echo(f"of several workers none trains a parser; for plain sentences: {_how(trained)}", err=True)
+        return
+    folder = trained.folder / run.PARSER
+    if epochs:
+        if not as_json:
+            click.echo(f"a parser of plain sentences, beside it: {folder}")
+        _fit(trainer.Trainer(run.prepare(folder, parsing.settings_beside(trained, epochs))), as_json, lambda _: None)
+    if trained.best().epochs():
+        parsing.brought(run.load(trained.folder))
+
+
+def _how(trained: run.Run) -> str:
+    """The command that trains a parser for a classifier."""
+    data, out = trained.settings.data, trained.folder / run.PARSER
+    return f"recgraph train --model parser --task parsing --data {data} --out {out}"
+
+
+def warning(trained: run.Run, confidence: Confidence) -> str:
+    """What is said where sentences get balanced trees."""
+    figures = [confidence.accuracies.get(origin) for origin in ("balanced", "given")]
+    measured = (
+        f"with such trees it is right about {_percent(figures[0])} of its dev sentences, with their own about "
+        f"{_percent(figures[1])}, and its probabilities allow for that"
+        if None not in figures
+        else "how often it is right then is not known, as its dev sentences are not there, and so all classes are "
+        "about as likely"
+    )
+    return (
+        f"Warning: {trained.folder} brings no parser, so plain sentences get balanced trees, unlike those that it was "
+        f"trained on: {measured}. Give --parser, or train one: {_how(trained)}"
+    )
 
 
 def evaluate(folder: Path, data: Path | None, split: str, as_json: bool) -> dict[str, float]:
@@ -94,12 +157,26 @@ def prediction_line(prediction: predictor.Prediction, nodes: bool, as_json: bool
     if as_json:
         return json.dumps(record, ensure_ascii=False)
     line = f"{record['sentiment']:<13} {max(record['probabilities']):4.0%}  {record['sentence']}"
+    line += f"  {prediction.remark}" if prediction.remark else ""
     return f"{line}\n  {record['tree']}" if nodes else line
 
 
-def show(classify: predictor.Predictor, tree: Tree, out: Path, as_json: bool) -> None:
+def predict(
+    trained: run.Run, inputs: Iterable[Tree | predictor.Sentence], parser: Path | None = None
+) -> Iterator[predictor.Prediction]:
+    """The predictions of a run, and once a warning, where it has no way to trees like those that it was trained on."""
+    brought = parsing.brought(trained, parser)
+    is_warned = False
+    for prediction in brought.predictor(trained)(inputs):
+        if prediction.origin == "balanced" and not is_warned:
+            click.echo(warning(trained, brought.confidence), err=True)
+            is_warned = True
+        yield prediction
+
+
+def show(prediction: predictor.Prediction, out: Path, as_json: bool) -> None:
     """Draws the prediction for one tree."""
-    (prediction,) = classify([tree])
+    tree = prediction.tree
     classes = prediction.probabilities.shape[1]
     pictures.draw_tree(tree, prediction.classes.tolist(), out, classes, f"predicted: {prediction.sentiment}")
     if as_json:
@@ -108,7 +185,7 @@ def show(classify: predictor.Predictor, tree: Tree, out: Path, as_json: bool) ->
         click.echo(f"{prediction_line(prediction, False, False)}\n{out}")
 
 
-def chosen_tree(text: str | None, data: Path | str, split: str, index: int) -> Tree:
+def chosen_tree(text: str | None, data: Path | str, split: str, index: int) -> Tree | predictor.Sentence:
     """The tree or sentence that was typed, or a tree of a treebank."""
     if text is not None:
         return next(predictor.read_inputs([text], "--input"))

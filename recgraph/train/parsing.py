@@ -24,11 +24,16 @@ from recgraph.data import (
     tree_of_spans,
 )
 from recgraph.data.files import atomic_file, require_utf8, unpacked_lines
+from recgraph.train import confidence
+from recgraph.train.checkpoints import Checkpoints
+from recgraph.train.confidence import Confidence
 from recgraph.train.predictor import Predictor
-from recgraph.train.run import Run, load_classifier, load_parser
+from recgraph.train.run import PARSER, Run, load_classifier, load_parser
+from recgraph.train.settings import Settings, load_settings
 from recgraph.train.steps import batch_signature
 
 BATCH = 25
+PATIENCE = 2  # epochs of a parser beside a classifier
 
 Sentence = tuple[list[str], int]  # tokens, and a label for the root
 
@@ -109,6 +114,58 @@ class Parser:
             for (tokens, label), spans in zip(some, self._spans(batch).numpy(), strict=True):
                 tree = tree_of_spans(tokens, spans[: len(tokens) - 1].tolist())
                 yield tree.with_labels((*tree.labels[:-1], label))
+
+
+@dataclasses.dataclass(frozen=True)
+class Brought:
+    """What a classifier brings, or is given, to be asked about plain sentences.
+
+    Attributes:
+      parser: a run that parses, or None.
+      confidence: how sure the classifier may be of the trees that it makes, and of others.
+    """
+
+    parser: Run | None
+    confidence: Confidence
+
+    def predictor(self, run: Run) -> Predictor:
+        """A predictor of the classifier."""
+        return Predictor(run, Parser(self.parser) if self.parser else None, self.confidence)
+
+
+def brought(run: Run, parser: Path | None = None) -> Brought:
+    """The parser of a classifier, and its confidence, which is measured if it was not yet.
+
+    Args:
+      run: the classifier.
+      parser: the folder of a run that parses; by default the one in the folder of the classifier, if it is there.
+
+    Raises:
+      RunError: the run has not learned to parse.
+    """
+    own = run.folder / PARSER
+    if parser is None and own.is_dir() and Checkpoints(tf.train.Checkpoint(), own / "best", keep=1).epochs():
+        found, name = load_parser(own), PARSER
+    else:
+        found, name = (load_parser(parser), str(parser.resolve())) if parser else (None, "")
+    return Brought(found, confidence.of(run, Parser(found) if found else None, name))
+
+
+def settings_beside(run: Run, epochs: int) -> Settings:
+    """The settings of the parser that is trained beside a classifier: of the one that is there, or as is usual."""
+    folder, asked = run.folder / PARSER, run.settings
+    if (folder / "settings.json").exists():
+        return dataclasses.replace(load_settings(folder), epochs=epochs)
+    return Settings(
+        "parser",
+        asked.data,
+        task="parsing",
+        epochs=epochs,
+        patience=PATIENCE,
+        seed=asked.seed,
+        vectors=asked.vectors,
+        deterministic=asked.deterministic,
+    )
 
 
 def parse(request: Request, out: Path | None) -> int:

@@ -14,12 +14,16 @@ import tensorflow as tf
 from recgraph.data import Vocabulary
 from recgraph.train import stored, treebank
 from recgraph.train.checkpoints import Checkpoints, MismatchError
+from recgraph.train.confidence import FILE as CONFIDENCE
 from recgraph.train.settings import Settings, load_settings, require_same
 from recgraph.train.stored import RunError
+from recgraph.train.tasks import CLASSIFYING
 
 KEPT = 3
 VOCABULARY = "vocabulary.txt"
 HYPER = "hyper.json"
+PARSER = "parser"
+"""The folder in that of a classifier with the parser that it brings, a run of its own."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Run:
 
     Attributes:
       folder: holds `settings.json`, `hyper.json`, `vocabulary.txt`, `checkpoints/`, `best/`, `log.jsonl`,
-        `tensorboard/` and `curve.png`.
+        `tensorboard/` and `curve.png`; of a classifier also `confidence.json`, and `parser/`, a run of its own.
       settings: what was asked for.
       vocabulary: the words of the training trees.
       model: the network.
@@ -153,7 +157,7 @@ def load_classifier(folder: Path) -> Run:
     Raises:
       RunError: as `load`, or the run has learned something else.
     """
-    return _load_able(folder, "classify sentences", ("fine", "binary"))
+    return _load_able(folder, "classify sentences", CLASSIFYING)
 
 
 def load_parser(folder: Path) -> Run:
@@ -187,7 +191,9 @@ def _build(settings: Settings, hyper: Any, words: int, matrix: np.ndarray | None
 
 def _clear(folder: Path) -> None:
     """Deletes what a run has written, and nothing else; the settings first, for without them there is no run."""
-    for name in ("settings.json", HYPER, VOCABULARY, "log.jsonl", "curve.png"):
+    for name in ("settings.json", HYPER, VOCABULARY, CONFIDENCE, "log.jsonl", "curve.png"):
         (folder / name).unlink(missing_ok=True)
     for name in ("checkpoints", "best", "tensorboard"):
         shutil.rmtree(folder / name, ignore_errors=True)
+    if (folder / PARSER / "settings.json").exists():
+        _clear(folder / PARSER)

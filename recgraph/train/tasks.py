@@ -235,3 +235,5 @@ TASKS: dict[str, Task] = {
     "relatedness": Relatedness(),
     "parsing": Parsing(),
 }
+CLASSIFYING = ("fine", "binary")
+"""The tasks whose models say the sentiment of a sentence."""

@@ -71,9 +71,8 @@ def vectors(
         )
     tell(f"{settings.vectors}: {loaded}")
     if loaded.coverage < FEW:
-        tell(
-            f"Warning: fewer than half of the words have a vector; among those without: {_missing(vocabulary, loaded.found)}"
-        )
+        missing = _missing(vocabulary, loaded.found)
+        tell(f"Warning: fewer than half of the words have a vector; among those without: {missing}")
     return loaded.matrix, {"embedding": loaded.matrix.shape[1]}
 
 
