@@ -21,6 +21,10 @@ const StepFrame& StepOf(const Value& frame) { return *static_cast<const StepFram
 
 bool GroupsByShape(const Block& block) { return block.ragged && !block.by_row; }
 
+// What is fired for a loop or map, which has no events but its beginning, when the results of what its node calls are
+// all there: -1 for node 0, -2 for node 1.
+int ArrivalOf(const Function& function, const Node& node) { return -1 - static_cast<int>(&node - function.nodes.data()); }
+
 }  // namespace
 
 Record::Record(Kind kind, Values values) : Holder(kind), values_(std::move(values)) {
@@ -232,6 +236,7 @@ void Machine::Stop(End end, const Activation* culprit) {
 }
 
 void Machine::Process(Activation* activation, int event) {
+  if (event < 0) return Arrive(activation, -1 - event);
   const Event& what = activation->function->events[event];
   for (int group : what.groups) Deliver(activation, group);
   // Loops and maps have no event of their own but their beginning; what arrives from below ends them.
@@ -368,17 +373,17 @@ void Machine::Deliver(Activation* activation, int group) {
     *target = function.only_use[result] ? std::move(value) : value;
   }
   if (parent == nullptr) return;
-  switch (parent->function->kind) {
-    case FunctionKind::kLoop:
-      ArriveInLoop(parent, *activation->call);
-      break;
-    case FunctionKind::kMap:
-      if (--parent->arriving == 0) EndMap(parent);
-      break;
-    case FunctionKind::kPlain:
-      Fire(parent, activation->call->event + group);
-      break;
+  if (parent->function->kind == FunctionKind::kPlain) {
+    Fire(parent, activation->call->event + group);
+  } else if (--parent->arriving == 0) {
+    Fire(parent, ArrivalOf(*parent->function, *activation->call));  // the end of one may be that of those around it
   }
+}
+
+// All that a node of a loop or map has called is there.
+void Machine::Arrive(Activation* activation, int node) {
+  if (activation->function->kind == FunctionKind::kMap) return EndMap(activation);
+  ArriveInLoop(activation, activation->function->nodes[node]);
 }
 
 void Machine::CallFromLoop(Activation* loop, int index) {
@@ -387,9 +392,8 @@ void Machine::CallFromLoop(Activation* loop, int index) {
   Call(loop, node);
 }
 
-// Some results of the condition or of the body are there.
+// The results of the condition or of the body are there.
 void Machine::ArriveInLoop(Activation* loop, const Node& node) {
-  if (--loop->arriving > 0) return;
   const Function& function = *loop->function;
   if (&node == &function.nodes[1]) {
     for (int i = 0; i < function.arguments; ++i) {
@@ -495,14 +499,17 @@ Activation* Machine::NewActivation(const Function* function, Activation* parent,
   live_ = activation;
   if (parent != nullptr) ++parent->outstanding;
   if (is_invocation) Count(activation);
+  // Branches and loops take memory as invocations do: forty functions that call each other twice are 2^40 of them.
+  const bool looks = ++begun_ % kLook == 0 && alive_ >= kMany;
+  ++alive_;
+  if (looks && backend_->MemoryIsShort()) Stop(End::kTooMany, activation);
   return activation;
 }
 
 void Machine::Count(const Activation* invocation) {
+  ++counts_.invocations;
   counts_.peak = std::max(counts_.peak, ++counts_.live);
-  const bool looks = ++counts_.invocations % kLook == 0 && counts_.live >= kMany;
   if (invocation->depth > max_depth_) Stop(End::kTooDeep, invocation);
-  if (looks && backend_->MemoryIsShort()) Stop(End::kTooMany, invocation);
 }
 
 // One event or child less to wait for; ends the activation, and its callers', when that was the last.
@@ -525,6 +532,7 @@ void Machine::Empty(Activation* activation) {
   for (int i = 0; i < activation->function->slots; ++i) activation->slots[i].~Value();
   (activation->previous == nullptr ? live_ : activation->previous->next) = activation->next;
   if (activation->next != nullptr) activation->next->previous = activation->previous;
+  --alive_;
   if (activation->call == nullptr || activation->call->site != 0) --counts_.live;
 }
 

@@ -124,7 +124,7 @@ class Machine {
 
   // Rows of one batch at most: more would make none cheaper, and what they take is seen between two batches.
   static constexpr size_t kLargestBatch = 1 << 17;
-  // From so many live invocations on, memory is looked at each time that so many have begun.
+  // From so many live activations on, memory is looked at each time that so many have begun.
   static constexpr int64_t kMany = 1 << 17;
   static constexpr int64_t kLook = 1 << 15;
   // Events between two looks at whether the run was cancelled, where no block runs.
@@ -151,7 +151,7 @@ class Machine {
  private:
   struct Fired {
     Activation* activation;
-    int event;
+    int event;  // negative where the calls of a loop or map have arrived
   };
   // Rows that can be one batch.
   struct Group {
@@ -191,6 +191,7 @@ class Machine {
   void Begin(Activation* activation, bool is_invocation);
   int PickCalls() const;
   End RunCalls(int function);
+  void Arrive(Activation* activation, int node);
   void CallFromLoop(Activation* loop, int node);
   void ArriveInLoop(Activation* loop, const Node& node);
   void BeginMap(Activation* map);
@@ -216,6 +217,8 @@ class Machine {
   const Activation* culprit_ = nullptr;
   End end_ = End::kDone;  // the first reason to stop
   int64_t events_ = 0;    // so far
+  int64_t begun_ = 0;     // activations, branches and iterations among them
+  int64_t alive_ = 0;     // those that have not ended
   MachineCounts counts_;
 };
 

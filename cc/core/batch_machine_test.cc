@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/core/schedule.h"
+#include "cc/core/plan_verifier.h"
 #include "gtest/gtest.h"
 
 namespace recgraph {
@@ -645,6 +646,115 @@ TEST(Machine, SeesWhetherAFrameOfAStepIsEmpty) {
   EXPECT_EQ(In(machine.results(0)[0]), 0);
   EXPECT_EQ(In(machine.results(1)[0]), 1);
   EXPECT_EQ(In(machine.results(2)[0]), 1);
+}
+
+// A map of its own argument's rows by itself, over a frame in a frame in a frame: the innermost one ends all of them.
+TEST(Machine, EndsMapsInMapsOfAnyDepth) {
+  constexpr int kDepth = 200'000;
+  Plan plan;
+  Function map{};
+  map.kind = FunctionKind::kMap;
+  map.arguments = 1;
+  map.slots = 2;
+  map.results = {1};
+  map.groups = {{0}};
+  map.events.resize(1);
+  map.nodes.push_back(CallNode({0}, {0}, {1}, 0, Selector::kNone, 1));
+  map.nodes[0].pending = 0;
+  map.map_results = {{true, 1, {}}};
+  plan.functions = {map};
+  plan.names = {"map"};
+  plan.labels = {"", "call"};
+  FindOnlyUses(&plan);
+  ASSERT_EQ(VerifyPlan(plan), "");
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  {
+    Value frame{FramePtr<Holder>(new Record(Holder::Kind::kRecord, {})), 0};
+    for (int i = 0; i < kDepth; ++i) {
+      Values values;
+      values.push_back(std::move(frame));
+      frame = {FramePtr<Holder>(new Record(Holder::Kind::kRecord, std::move(values))), 0};
+    }
+    Numbers numbers;
+    Machine machine(plan, &numbers, policy.get(), 10 * kDepth);
+    machine.AddRoot(0, {std::move(frame)});
+    EXPECT_EQ(machine.Run(), Machine::End::kDone);
+    EXPECT_EQ(machine.counts().invocations, kDepth + 1);
+  }
+  EXPECT_EQ(FrameBase::Live().entries, 0);
+}
+
+// Each is the condition of the one around it, and the innermost answer ends all of them.
+TEST(Machine, EndsLoopsInConditionsOfAnyDepth) {
+  constexpr int kDepth = 50'000;
+  Plan plan;
+  plan.labels = {""};
+  for (int f = 0; f < kDepth; ++f) {
+    Function loop{};
+    loop.kind = FunctionKind::kLoop;
+    loop.arguments = 1;
+    loop.slots = 3;
+    loop.results = {0};
+    loop.groups = {{0}};
+    loop.events.resize(1);
+    for (const int slot : {1, 2}) {
+      loop.nodes.push_back(CallNode({slot == 1 ? f + 1 : kDepth}, {0}, {slot}, 0, Selector::kNone, 0));
+      loop.nodes.back().pending = 0;
+    }
+    plan.functions.push_back(loop);
+    plan.names.push_back("loop");
+  }
+  Function same{};  // f(x) = x
+  same.arguments = same.slots = 1;
+  same.results = {0};
+  same.groups = {{0}};
+  same.events.resize(1);
+  same.events[0].groups = {0};
+  plan.functions.push_back(same);
+  plan.names.push_back("same");
+  FindOnlyUses(&plan);
+  ASSERT_EQ(VerifyPlan(plan), "");
+  Numbers numbers;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  Machine machine(plan, &numbers, policy.get(), 10);
+  machine.AddRoot(0, {Of(0)});
+  ASSERT_EQ(machine.Run(), Machine::End::kDone);
+  EXPECT_EQ(In(machine.results(0)[0]), 0);
+}
+
+// Forty functions that call each other twice by calls that are no invocations: 2^40 activations.
+TEST(Machine, LooksAtMemoryForBranchesToo) {
+  constexpr int kFunctions = 40;
+  Plan plan;
+  plan.labels = {""};
+  for (int f = 0; f < kFunctions; ++f) {
+    Function function{};
+    function.arguments = 1;
+    function.slots = 1;
+    function.events.resize(3);
+    if (f + 1 < kFunctions) {
+      function.slots = 3;
+      for (int i = 0; i < 2; ++i) {
+        function.nodes.push_back(CallNode({f + 1}, {0}, {1 + i}, 1 + i, Selector::kNone, 0));
+        function.events[0].consumers.push_back(i);
+      }
+      function.events[1].groups = {0};
+    } else {
+      function.events.resize(1);
+      function.events[0].groups = {0};
+    }
+    function.results = {function.slots > 1 ? 1 : 0};
+    function.groups = {{0}};
+    plan.functions.push_back(function);
+    plan.names.push_back("twice");
+  }
+  FindOnlyUses(&plan);
+  ASSERT_EQ(VerifyPlan(plan), "");
+  Numbers numbers;
+  const auto policy = MakeBatchPolicy(Order::kAgenda);
+  Machine machine(plan, &numbers, policy.get(), 10);
+  for (int root = 0; root < (1 << 18); ++root) machine.AddRoot(0, {Of(0)});
+  EXPECT_EQ(machine.Run(), Machine::End::kTooMany);
 }
 
 }  // namespace

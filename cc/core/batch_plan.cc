@@ -14,11 +14,14 @@ namespace {
 
 constexpr int64_t kVersion = 3;
 constexpr int64_t kMostSlots = 1 << 16;  // of a plan without numbers
+constexpr int64_t kMostText = 1 << 20;    // of a plan without strings
 
 class Reader {
  public:
   Reader(const std::vector<int64_t>& code, const std::vector<std::string>& strings)
-      : code_(code), strings_(strings) {}
+      : code_(code), strings_(strings) {
+    for (const std::string& text : strings) text_left_ += 64 * static_cast<int64_t>(text.size());
+  }
 
   bool ok() const { return ok_; }
   bool at_end() const { return next_ == code_.size(); }
@@ -31,7 +34,11 @@ class Reader {
     ++next_;
     return static_cast<int>(value);
   }
-  int Count() { return Int(0, static_cast<int64_t>(code_.size())); }
+  // A count of things of so many numbers at least: there are no more than the numbers that are left explain, so that
+  // memory can be had for all of them before any is read.
+  int Count(int64_t each = 1) { return Int(0, (static_cast<int64_t>(code_.size() - next_) - 1) / each); }
+  // A number that is no more than there are numbers in the plan.
+  int Number() { return Int(0, static_cast<int64_t>(code_.size())); }
   int Any() { return Int(-1, 1 << 30); }
 
   std::vector<int> List(int64_t low, int64_t high) {
@@ -50,6 +57,10 @@ class Reader {
 
   std::string String() {
     const int index = Int(0, static_cast<int64_t>(strings_.size()) - 1);
+    if (!ok_) return "";
+    // The same one may be named by everything: so many strings allow only so much text.
+    text_left_ -= static_cast<int64_t>(strings_[index].size());
+    if (text_left_ < 0) Failed();
     return ok_ ? strings_[index] : "";
   }
 
@@ -63,8 +74,13 @@ class Reader {
   const std::vector<std::string>& strings_;
   size_t next_ = 0;
   int64_t slots_ = 0;  // of all functions so far
+  int64_t text_left_ = kMostText;
   bool ok_ = true;
 };
+
+// Numbers of what has no lists: kind, count of events, reads, writes and event of a node; an event's two lists.
+constexpr int64_t kNodeNumbers = 5;
+constexpr int64_t kEventNumbers = 2;
 
 Node ReadNode(Reader* in, int slots, int functions, int blocks) {
   Node node;
@@ -79,7 +95,7 @@ Node ReadNode(Reader* in, int slots, int functions, int blocks) {
       break;
     case NodeKind::kCall:
       node.selector = static_cast<Selector>(in->Int(0, 2));
-      node.site = in->Count();
+      node.site = in->Number();
       node.targets = in->List(0, functions - 1);
       break;
     case NodeKind::kUnpack:
@@ -97,26 +113,26 @@ Node ReadNode(Reader* in, int slots, int functions, int blocks) {
 Function ReadFunction(Reader* in, int functions, int blocks) {
   Function function;
   function.kind = static_cast<FunctionKind>(in->Int(0, 2));
-  function.arguments = in->Count();
+  function.arguments = in->Number();
   function.slots = in->Slots(function.arguments);
   function.has_effects = in->Int(0, 1) == 1;
   function.results = in->List(0, function.slots - 1);
   function.groups.resize(in->Count());
   const int results = function.results.size();
   for (auto& group : function.groups) group = in->List(0, results - 1);
-  function.events.resize(in->Count());
+  function.events.resize(in->Count(kEventNumbers));
   const int groups = function.groups.size();
   for (Event& event : function.events) {
     event.consumers = in->List(0, 1 << 20);
     event.groups = in->List(0, groups - 1);
   }
-  function.nodes.resize(in->Count());
+  function.nodes.resize(in->Count(kNodeNumbers));
   for (Node& node : function.nodes) node = ReadNode(in, function.slots, functions, blocks);
   if (function.kind == FunctionKind::kMap) {
     for (int i = 0; i < results && in->ok(); ++i) {
       MapResult result;
       result.is_frame = in->Int(0, 1) == 1;
-      result.dtype = in->Count();
+      result.dtype = in->Number();
       result.shape = in->List(0, 1 << 30);
       function.map_results.push_back(std::move(result));
     }
@@ -126,9 +142,9 @@ Function ReadFunction(Reader* in, int functions, int blocks) {
 
 Block ReadBlock(Reader* in) {
   Block block;
-  block.function = in->Count();
-  block.node = in->Count();
-  block.priority = in->Count();
+  block.function = in->Number();
+  block.node = in->Number();
+  block.priority = in->Number();
   block.by_row = in->Int(0, 1) == 1;
   block.has_effect = in->Int(0, 1) == 1;
   block.ragged = in->Int(0, 1) == 1;

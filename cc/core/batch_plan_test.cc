@@ -156,6 +156,19 @@ TEST(DecodePlan, WhatItLetsThroughStaysWithinItsMemory) {
   EXPECT_EQ(FrameBase::Live().entries, 0);
 }
 
+// Strings cost memory each time that they are named, nodes before they are read.
+TEST(DecodePlan, RefusesNumbersThatAskForMemory) {
+  const std::string large(1 << 20, 'x');
+  Plan plan;
+  std::vector<int64_t> code{3, 0, 0, 100'000};
+  code.resize(code.size() + 100'000, 0);
+  EXPECT_NE(DecodePlan(code, {large}, &plan), "");
+  EXPECT_LT(plan.labels.size(), 100u);
+  std::vector<int64_t> nodes{3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1000};
+  nodes.resize(1013, 0);
+  EXPECT_EQ(DecodePlan(nodes, {"f"}, &plan), "a damaged plan: number 12 of 1013 is not what it should be");
+}
+
 }  // namespace
 }  // namespace batch
 }  // namespace recgraph

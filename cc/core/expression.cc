@@ -12,6 +12,7 @@ constexpr int64_t kTileFloats = 6 * 1024;
 constexpr int64_t kMaxWidth = 1 << 24;
 constexpr int64_t kMaxCount = 1 << 16;
 constexpr int64_t kMaxScratch = 1 << 28;
+constexpr int64_t kMaxWork = int64_t{1} << 32;  // floats that all instructions compute for one row
 
 }  // namespace
 
@@ -61,10 +62,18 @@ class Expression::Decoder {
     instruction.b = instruction.is_unary ? instruction.a : ReadPlace(instruction);
     if (!ok_) return;
     if (instruction.out.space == Space::kInput || instruction.out.scalar) ok_ = false;
+    work_ += instruction.width * instruction.times;
+    if (work_ > kMaxWork || !Moves(instruction)) ok_ = false;
     instruction.flat = instruction.times == 1 && expression_.IsFlat(instruction.out, instruction.width) &&
                        expression_.IsFlat(instruction.a, instruction.width) &&
                        expression_.IsFlat(instruction.b, instruction.width);
     expression_.instructions_.push_back(instruction);
+  }
+
+  // Whether what is repeated goes on by its width in some array: else a few numbers are work without end.
+  static bool Moves(const Instruction& what) {
+    const auto moves = [&](const Place& place) { return !place.scalar && place.step >= what.width; };
+    return what.times == 1 || moves(what.out) || moves(what.a) || moves(what.b);
   }
 
   Place ReadPlace(const Instruction& what) {
@@ -85,6 +94,7 @@ class Expression::Decoder {
   const std::vector<int64_t>& code_;
   Expression& expression_;
   size_t at_ = 0;
+  int64_t work_ = 0;
   bool ok_ = true;
 };
 

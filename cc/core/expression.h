@@ -19,7 +19,8 @@ class Expression {
     bool shared;    // one row for all
   };
 
-  // Returns "" or what is wrong with the code.
+  // Returns "" or what is wrong with the code. Each instruction computes no more floats than a row of one of its arrays
+  // has, and all together no more than a limit.
   static std::string Decode(const std::vector<int64_t>& code, Expression* expression);
 
   const std::vector<Input>& inputs() const { return inputs_; }

@@ -107,5 +107,23 @@ TEST(ExpressionTest, RefusesDamagedCode) {
   }
 }
 
+// A few numbers that ask for 2^40 operations a row, with arrays of one float.
+TEST(ExpressionTest, RefusesWorkWithoutEnd) {
+  const auto code = [](int64_t times, int64_t step, int64_t width, int instructions) {
+    Code made{1, width * times, 0, 0, 1, width * times, instructions};
+    for (int i = 0; i < instructions; ++i) {
+      const Code one{1, 0, width, times, 2, 0, 0, 0, step, 0, 0, 0, 0, step};
+      made.insert(made.end(), one.begin(), one.end());
+    }
+    return made;
+  };
+  Expression expression;
+  EXPECT_EQ(Expression::Decode(code(4, 2, 2, 3), &expression), "");
+  EXPECT_NE(Expression::Decode(code(4, 1, 2, 1), &expression), "") << "a repetition that goes on by less than it does";
+  EXPECT_NE(Expression::Decode(code(1 << 16, 0, 1 << 8, 1), &expression), "");
+  EXPECT_EQ(Expression::Decode(code(1, 0, 1 << 24, 256), &expression), "");
+  EXPECT_NE(Expression::Decode(code(1, 0, 1 << 24, 257), &expression), "");
+}
+
 }  // namespace
 }  // namespace recgraph

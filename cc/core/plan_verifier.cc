@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,12 @@ bool CountsUp(const std::vector<int>& numbers, int first, int count) {
 // One function.
 class FunctionVerifier {
  public:
-  FunctionVerifier(const Plan& plan, int index) : plan_(plan), index_(index), function_(plan.functions[index]) {}
+  // `groups` has for each function a number that is the same where groups of results are.
+  FunctionVerifier(const Plan& plan, int index, const std::vector<int>& groups)
+      : plan_(plan), index_(index), function_(plan.functions[index]), groups_(groups) {}
+
+  // Of all functions first: what the others read of the functions that they call.
+  std::string VerifyResults() const { return Named(VerifyGroups()); }
 
   std::string Verify() {
     std::string wrong = VerifyNumbers();
@@ -50,7 +56,6 @@ class FunctionVerifier {
       wrong = VerifyNode(function_.nodes[i]);
       if (!wrong.empty()) wrong = "node " + Text(i) + ": " + wrong;
     }
-    if (wrong.empty()) wrong = VerifyGroups();
     if (wrong.empty()) {
       switch (function_.kind) {
         case FunctionKind::kPlain: wrong = VerifyOrder(); break;
@@ -58,12 +63,16 @@ class FunctionVerifier {
         case FunctionKind::kMap: wrong = VerifyMap(); break;
       }
     }
+    return Named(wrong);
+  }
+
+ private:
+  std::string Named(const std::string& wrong) const {
     if (wrong.empty()) return "";
     const std::string name = index_ < Size(plan_.names) ? plan_.names[index_] : Text(index_);
     return "function '" + name + "': " + wrong;
   }
 
- private:
   // Single numbers against what they count or number.
   std::string VerifyNumbers() {
     const Function& f = function_;
@@ -154,12 +163,12 @@ class FunctionVerifier {
     if (first == 0 && node.targets.size() > 1) return "it calls several functions and selects none";
     if (!AllWithin(node.targets, 0, Size(plan_))) return "it calls a function that does not exist";
     if (node.site < 0 || node.site >= Size(plan_.labels)) return "its label does not exist";
-    const Function& one = plan_.functions[node.targets[0]];
+    const int groups = groups_[node.targets[0]];
     for (int target : node.targets) {
       const Function& callee = plan_.functions[target];
       if (callee.arguments != given) return "it gives " + Text(given) + " arguments for " + Text(callee.arguments);
       if (callee.results.size() != node.writes.size()) return "it expects other results than the function has";
-      if (callee.groups != one.groups) return "functions that it may call give their results in other groups";
+      if (groups_[target] != groups) return "functions that it may call give their results in other groups";
     }
     return "";
   }
@@ -222,7 +231,6 @@ class FunctionVerifier {
     const auto& groups = plan_.functions[node.targets[0]].groups;
     for (int group = 0; group < Size(groups); ++group) {
       for (int result : groups[group]) {
-        if (result < 0 || result >= Size(node.writes)) continue;  // found wrong where the callee is verified
         if (node.writes[result] >= 0) told_by_[node.writes[result]] = node.event + group;
       }
     }
@@ -257,7 +265,7 @@ class FunctionVerifier {
     std::vector<int> times(function_.groups.size(), 0);
     for (int event = 0; event < Size(function_.events); ++event) {
       for (int group : function_.events[event].groups) {
-        ++times[group];
+        if (++times[group] > 1) break;  // found below
         for (int result : function_.groups[group]) {
           const int slot = function_.results[result];
           const bool is_there = IsArgument(slot) || told_by_[slot] == event ||
@@ -338,6 +346,7 @@ class FunctionVerifier {
   const Plan& plan_;
   const int index_;
   const Function& function_;
+  const std::vector<int>& groups_;
   std::vector<int> firer_;                 // per event, a node; nobody fires event 0
   std::vector<int> told_by_;               // per slot, an event
   std::vector<std::vector<int>> awaited_;  // per node, events
@@ -396,16 +405,27 @@ std::string VerifyRecursion(const Plan& plan) {
   return "";
 }
 
+// For each function a number that is the same where groups of results are.
+std::vector<int> NumberGroups(const Plan& plan) {
+  std::map<std::vector<std::vector<int>>, int> known;
+  std::vector<int> numbers;
+  for (const Function& function : plan.functions) {
+    numbers.push_back(known.emplace(function.groups, static_cast<int>(known.size())).first->second);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 std::string VerifyPlan(const Plan& plan) {
   if (plan.names.size() != plan.functions.size()) return "functions without names";
-  for (int i = 0; i < Size(plan); ++i) {
-    const std::string wrong = FunctionVerifier(plan, i).Verify();
-    if (!wrong.empty()) return wrong;
-  }
+  const std::vector<int> groups = NumberGroups(plan);
+  std::string wrong;
+  for (int i = 0; wrong.empty() && i < Size(plan); ++i) wrong = FunctionVerifier(plan, i, groups).VerifyResults();
+  for (int i = 0; wrong.empty() && i < Size(plan); ++i) wrong = FunctionVerifier(plan, i, groups).Verify();
+  if (!wrong.empty()) return wrong;
   for (size_t i = 0; i < plan.blocks.size(); ++i) {
-    const std::string wrong = VerifyBlock(plan, plan.blocks[i]);
+    wrong = VerifyBlock(plan, plan.blocks[i]);
     if (!wrong.empty()) return "block " + Text(i) + ": " + wrong;
   }
   return VerifyRecursion(plan);

@@ -11,7 +11,8 @@ namespace recgraph {
 namespace batch {
 
 // Returns "" or what is wrong with the first thing that is, with its function and node. Takes time in proportion to
-// the plan's size. Every number that is an index, a count, a kind or an identity is looked at:
+// the plan's size, but for the logarithms of sorting: a call's targets are compared by numbers, and what is read of a
+// function that is called has been verified before. Every number that is an index, a count, a kind or an identity is looked at:
 //
 // - slots: the arguments, then exactly one slot for each result of a node that somebody reads;
 // - reads: a node waits itself for the event that tells of each slot it reads;

@@ -151,6 +151,49 @@ TEST(VerifyPlan, NamesFunctionAndNode) {
   EXPECT_EQ(VerifyPlan(plan), "function 'f.grad': node 0: it unpacks a value twice");
 }
 
+// A call that names one function a hundred thousand times, which gives its results in as many groups; and calls of that.
+// Where each target is compared with each group, and each call goes through each group, this takes minutes.
+TEST(VerifyPlan, TakesTimeByThePlansSize) {
+  constexpr int kMany = 100'000;
+  Plan plan;
+  plan.names = {"caller", "callee", "same"};
+  plan.labels = {"", "call"};
+  Function caller{}, callee{};
+  caller.arguments = caller.slots = 1;
+  caller.events.resize(kMany + 1);
+  Node call{};
+  call.kind = NodeKind::kCall;
+  call.pending = 1;
+  call.reads = {0};
+  call.event = 1;
+  call.selector = Selector::kIndex;
+  for (int i = 0; i < kMany; ++i) call.targets.push_back(1 + i % 2);
+  caller.nodes.push_back(call);
+  caller.events[0].consumers = {0};
+  callee.groups.resize(kMany);
+  callee.events.resize(1);
+  for (int i = 0; i < kMany; ++i) callee.events[0].groups.push_back(i);
+  plan.functions = {caller, callee, callee};
+  EXPECT_EQ(VerifyPlan(plan), "");
+  plan.functions[2].groups.pop_back();
+  plan.functions[2].events[0].groups.pop_back();
+  EXPECT_NE(VerifyPlan(plan).find("give their results in other groups"), std::string::npos);
+  plan.functions[2] = callee;
+  plan.functions[1].groups[0].assign(kMany, 0);  // and each call would go through them
+  call.targets = {1};
+  plan.functions[0].nodes.assign(kMany, call);
+  EXPECT_EQ(VerifyPlan(plan), "function 'callee': a group has a result that does not exist");
+  plan.functions[1].groups[0].clear();
+  plan.functions[1].results = {0};
+  plan.functions[1].arguments = plan.functions[1].slots = 1;
+  plan.functions[1].groups[0] = {0};
+  plan.functions[1].events[0].groups.assign(kMany, 0);
+  plan.functions.resize(2);
+  plan.functions[0] = plan.functions[1];
+  plan.names.resize(2);
+  EXPECT_NE(VerifyPlan(plan).find("a group of results is not given exactly once"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace batch
 }  // namespace recgraph

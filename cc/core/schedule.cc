@@ -61,7 +61,7 @@ Schedule::Schedule(const Plan& plan, const Structure& structure, ScheduleBackend
       functions_(plan.functions.size()), blocks_(plan.blocks.size()), next_search_(kSearch) {
   step_->orders.resize(plan.blocks.size());
   for (size_t f = 0; f < plan.functions.size(); ++f) {
-    if (!structure.functions[f].is_reached) continue;
+    if (!structure.is_reached[f]) continue;
     const Function& function = plan.functions[f];
     step_->functions[f].slots = function.slots;
     frame_source_[f].resize(function.nodes.size());
@@ -457,7 +457,8 @@ Schedule::End Schedule::Execute() {
   for (size_t b = 0; b < plan_.blocks.size(); ++b) {
     const Block& block = plan_.blocks[b];
     const Structure::OfFunction& known = structure_.functions[block.function];
-    if (!known.is_reached || known.nodes[block.node] == Stage::kStructure || blocks_[b].times.empty()) continue;
+    if (!structure_.is_reached[block.function] || known.nodes[block.node] == Stage::kStructure) continue;
+    if (blocks_[b].times.empty()) continue;
     Sort(static_cast<int>(b));
     components[block.priority].push_back(static_cast<int>(b));
   }

@@ -210,9 +210,9 @@ class Step {
 
   Schedule::End Run(int function, const Roots& roots, int64_t max_depth = 1 << 30) {
     EXPECT_EQ(VerifyPlan(program_.plan), "");
-    std::string why;
-    const auto structure = Structure::Make(program_.plan, function, &why);
-    EXPECT_EQ(why, "");
+    const Structures structures(program_.plan);
+    const auto structure = structures.Of(function);
+    EXPECT_EQ(structures.Why(function), "");
     if (structure == nullptr) return Schedule::End::kGaveUp;
     FramePtr<StepFrame> frame(new StepFrame(program_.plan));
     Schedule schedule(program_.plan, *structure, &backend, frame, max_depth);
@@ -864,8 +864,9 @@ TEST(Schedule, DamagedPlansAreRefusedGivenUpOrRight) {
     Program program = round % 2 == 0 ? ForwardAndBack(forest) : round % 4 == 1 ? EarlyAndLate(forest) : Joins(forest);
     program.operations["look"] = [&](const Numbers& in) { return Look(forest)({near(in[0])}); };
     for (unsigned changes = 1 + random() % 2; changes-- > 0;) Damage(&program.plan, &random);
-    std::string why;
-    if (!VerifyPlan(program.plan).empty() || Structure::Make(program.plan, 0, &why) == nullptr) continue;
+    if (!VerifyPlan(program.plan).empty()) continue;
+    const Structures structures(program.plan);
+    if (!structures.Why(0).empty()) continue;
     Step step(program);
     step.backend.short_of_memory = true;
     if (step.Run(0, {{Row(forest.roots[0]), Row(1)}}, 12) != Schedule::End::kDone) {
@@ -877,7 +878,7 @@ TEST(Schedule, DamagedPlansAreRefusedGivenUpOrRight) {
     const std::vector<Plain> wanted = recursion.Call(0, {{forest.roots[0], nullptr}, {1, nullptr}});
     SCOPED_TRACE("round " + std::to_string(round));
     ExpectSame(program, step, recursion, {wanted});
-    if (round % 2 == 0 && step.results[0].size() == 2 && Structure::Make(program.plan, 3, &why) != nullptr) {
+    if (round % 2 == 0 && step.results[0].size() == 2 && structures.Why(3).empty()) {
       Step second(program);
       second.backend.short_of_memory = true;
       if (second.Run(3, {{step.results[0][1], Row(1)}}, 12) != Schedule::End::kDone) continue;

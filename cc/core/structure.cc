@@ -1,4 +1,5 @@
-// Which nodes decide the structure, and what must not be among what they depend on.
+// Which nodes decide the structure, and what must not be among what they depend on. Each step looks at every function
+// once; what is wrong with one is wrong with all that lead to it.
 #include "cc/core/structure.h"
 
 #include <utility>
@@ -7,30 +8,32 @@ namespace recgraph {
 namespace batch {
 namespace {
 
+// The number of the reason "".
+constexpr int kNoReason = 0;
+
 class Analysis {
  public:
-  Analysis(const Plan& plan, int root) : plan_(plan), root_(root) { structure_.functions.resize(plan.functions.size()); }
-
-  std::string Run() {
-    if (!Reach()) return why_;
-    if (!IsRecursive()) return "no recursion";
-    for (size_t f = 0; f < plan_.functions.size(); ++f) {
-      if (structure_.functions[f].is_reached && !Order(static_cast<int>(f))) return "its nodes wait for one another";
-    }
-    while (!wanted_.empty()) {
-      const auto [function, slot] = wanted_.back();
-      wanted_.pop_back();
-      if (!Want(function, slot)) return why_;
-    }
-    for (size_t f = 0; f < plan_.functions.size(); ++f) {
-      if (!structure_.functions[f].is_reached) continue;
-      const std::vector<bool>& wanted = writers_[f].is_wanted;
-      structure_.functions[f].decides.assign(wanted.begin(), wanted.begin() + plan_.functions[f].arguments);
-    }
-    return FindUp() ? "" : why_;
+  Analysis(const Plan& plan, std::vector<Structure::OfFunction>* functions, std::vector<std::string>* reasons,
+           std::vector<int>* why)
+      : plan_(plan), functions_(*functions), reasons_(*reasons), why_(*why) {
+    const size_t count = plan.functions.size();
+    functions_.resize(count);
+    reasons_.assign(1, "");
+    why_.assign(count, kNoReason);
+    is_refused_.assign(count, false);
+    writers_.resize(count);
+    callers_.resize(count);
   }
 
-  Structure Take() { return std::move(structure_); }
+  void Run() {
+    FindCallers();
+    ForAll([this](int f) { return Look(f); });
+    RefusePacksWithJoins();
+    FindRecursion();
+    ForAll([this](int f) { return Order(f); });
+    FindWanted();
+    ForAll([this](int f) { return FindUp(f); });
+  }
 
  private:
   // Of a slot: the node that writes it, or -1 for an argument or a slot that nobody writes.
@@ -39,105 +42,149 @@ class Analysis {
     std::vector<bool> is_wanted;
     std::vector<bool> is_up;
   };
+  struct Caller {
+    int function;
+    const Node* node;
+  };
 
-  bool Refuse(std::string why) {
-    why_ = std::move(why);
-    return false;
-  }
+  size_t Count() const { return plan_.functions.size(); }
 
-  // The functions that there are, and that each is made of what can be scheduled.
-  bool Reach() {
-    std::vector<int> stack{root_};
-    writers_.resize(plan_.functions.size());
+  // Gives a reason to a function, and to all that lead to it, where they have none.
+  void Refuse(int function, std::string why) {
+    const int reason = static_cast<int>(reasons_.size());
+    reasons_.push_back(std::move(why));
+    std::vector<int> stack{function};
     while (!stack.empty()) {
       const int f = stack.back();
       stack.pop_back();
-      Structure::OfFunction& mine = structure_.functions[f];
-      if (mine.is_reached) continue;
-      mine.is_reached = true;
-      const Function& function = plan_.functions[f];
-      if (function.kind != FunctionKind::kPlain) return Refuse("a loop or a map in a body");
-      if (function.has_effects) return Refuse("effects");
-      mine.nodes.assign(function.nodes.size(), Stage::kDown);
-      mine.calls.assign(function.nodes.size(), -1);
-      writers_[f] = {std::vector<int>(function.slots, -1), std::vector<bool>(function.slots, false),
-                     std::vector<bool>(function.slots, false)};
-      for (size_t n = 0; n < function.nodes.size(); ++n) {
-        const Node& node = function.nodes[n];
-        for (const int slot : node.writes) {
-          if (slot >= 0) writers_[f].node[slot] = static_cast<int>(n);
-        }
-        if (!ReachNode(f, static_cast<int>(n), node, &stack)) return false;
-      }
+      if (is_refused_[f]) continue;
+      is_refused_[f] = true;
+      if (why_[f] == kNoReason) why_[f] = reason;
+      for (const Caller& caller : callers_[f]) stack.push_back(caller.function);
     }
-    return true;
   }
 
-  bool ReachNode(int f, int n, const Node& node, std::vector<int>* stack) {
+  // Calls `look` with each function that is not refused yet; it returns "" or why that one is.
+  template <typename Look>
+  void ForAll(const Look& look) {
+    for (int f = 0; f < static_cast<int>(Count()); ++f) {
+      if (is_refused_[f]) continue;
+      if (std::string why = look(f); !why.empty()) Refuse(f, std::move(why));
+    }
+  }
+
+  // Each node once for each function, however often it names that.
+  void FindCallers() {
+    for (size_t f = 0; f < Count(); ++f) {
+      for (const Node& node : plan_.functions[f].nodes) {
+        for (const int target : node.targets) {
+          auto& callers = callers_[target];
+          if (callers.empty() || callers.back().node != &node) callers.push_back({static_cast<int>(f), &node});
+        }
+      }
+    }
+  }
+
+  // Whether a function is made of what can be scheduled.
+  std::string Look(int f) {
+    const Function& function = plan_.functions[f];
+    if (function.kind != FunctionKind::kPlain) return "a loop or a map in a body";
+    if (function.has_effects) return "effects";
+    Structure::OfFunction& mine = functions_[f];
+    mine.nodes.assign(function.nodes.size(), Stage::kDown);
+    mine.calls.assign(function.nodes.size(), -1);
+    writers_[f] = {std::vector<int>(function.slots, -1), std::vector<bool>(function.slots, false),
+                   std::vector<bool>(function.slots, false)};
+    for (size_t n = 0; n < function.nodes.size(); ++n) {
+      const Node& node = function.nodes[n];
+      for (const int slot : node.writes) {
+        if (slot >= 0) writers_[f].node[slot] = static_cast<int>(n);
+      }
+      if (std::string why = LookAt(f, static_cast<int>(n), node); !why.empty()) return why;
+    }
+    return "";
+  }
+
+  std::string LookAt(int f, int n, const Node& node) {
     switch (node.kind) {
       case NodeKind::kBlock: {
         const Block& block = plan_.blocks[node.block];
-        if (block.by_row || block.has_effect) return Refuse(block.name + " runs row by row");
-        if (block.ragged) return Refuse("rows of " + block.name + " may differ in shape");
-        return true;
+        if (block.by_row || block.has_effect) return block.name + " runs row by row";
+        return block.ragged ? "rows of " + block.name + " may differ in shape" : "";
       }
       case NodeKind::kCall:
-        structure_.functions[f].calls[n] = structure_.functions[f].call_count++;
-        stack->insert(stack->end(), node.targets.begin(), node.targets.end());
-        for (const int target : node.targets) callers_.push_back({f, &node, target});
-        if (node.selector != Selector::kNone) wanted_.emplace_back(f, node.reads[0]);
-        return true;
+        functions_[f].calls[n] = functions_[f].call_count++;
+        return "";
       case NodeKind::kUnpack:
-        structure_.functions[f].nodes[n] = Stage::kStructure;
-        wanted_.emplace_back(f, node.reads[0]);
-        return true;
+        functions_[f].nodes[n] = Stage::kStructure;
+        return "";
       case NodeKind::kIsEmpty:
-        return Refuse("a loop's frames");
-      case NodeKind::kPack:
-      case NodeKind::kJoin:
-        (node.kind == NodeKind::kPack ? has_packs_ : has_joins_) = true;
-        return !(has_packs_ && has_joins_) || Refuse("a gradient through a concatenation of any length");
+        return "a loop's frames";
       default:
-        return true;
+        return "";
     }
   }
 
-  // Whether some function reaches itself.
-  bool IsRecursive() const {
-    const size_t count = plan_.functions.size();
-    std::vector<std::vector<int>> next(count);
-    for (const Caller& caller : callers_) next[caller.function].push_back(caller.target);
-    enum { kNew, kOpen, kDone };
-    std::vector<int> state(count, kNew);
-    std::vector<std::pair<int, size_t>> stack{{root_, 0}};
-    state[root_] = kOpen;
+  // The functions that have a node of some kind, or lead to one that has.
+  std::vector<bool> LeadTo(NodeKind kind) const {
+    std::vector<bool> leads(Count(), false);
+    std::vector<int> stack;
+    for (size_t f = 0; f < Count(); ++f) {
+      for (const Node& node : plan_.functions[f].nodes) {
+        if (node.kind != kind) continue;
+        stack.push_back(static_cast<int>(f));
+        break;
+      }
+    }
     while (!stack.empty()) {
-      auto& [f, at] = stack.back();
-      if (at == next[f].size()) {
-        state[f] = kDone;
-        stack.pop_back();
-        continue;
-      }
-      const int target = next[f][at++];
-      if (state[target] == kOpen) return true;
-      if (state[target] == kNew) {
-        state[target] = kOpen;
-        stack.emplace_back(target, 0);
-      }
+      const int f = stack.back();
+      stack.pop_back();
+      if (leads[f]) continue;
+      leads[f] = true;
+      for (const Caller& caller : callers_[f]) stack.push_back(caller.function);
     }
-    return false;
+    return leads;
   }
 
-  bool Order(int f) {
+  void RefusePacksWithJoins() {
+    const std::vector<bool> packs = LeadTo(NodeKind::kPack), joins = LeadTo(NodeKind::kJoin);
+    ForAll([&](int f) -> std::string {
+      return packs[f] && joins[f] ? "a gradient through a concatenation of any length" : "";
+    });
+  }
+
+  // What leads to no function that reaches itself is taken away from its end, and is still fit to be called by others.
+  void FindRecursion() {
+    std::vector<int> open(Count(), 0), ended;
+    for (size_t f = 0; f < Count(); ++f) {
+      for (const Caller& caller : callers_[f]) ++open[caller.function];
+    }
+    for (size_t f = 0; f < Count(); ++f) {
+      if (open[f] == 0) ended.push_back(static_cast<int>(f));
+    }
+    const int reason = static_cast<int>(reasons_.size());
+    reasons_.push_back("no recursion");
+    while (!ended.empty()) {
+      const int f = ended.back();
+      ended.pop_back();
+      if (why_[f] == kNoReason) why_[f] = reason;
+      for (const Caller& caller : callers_[f]) {
+        if (--open[caller.function] == 0) ended.push_back(caller.function);
+      }
+    }
+  }
+
+  std::string Order(int f) {
+    const std::string wrong = "its nodes wait for one another";
     const Function& function = plan_.functions[f];
-    std::vector<int>& order = structure_.functions[f].order;
+    std::vector<int>& order = functions_[f].order;
     std::vector<int> waits(function.nodes.size(), 0);
     std::vector<std::vector<int>> readers(function.nodes.size());
     for (size_t n = 0; n < function.nodes.size(); ++n) {
       for (const int slot : function.nodes[n].reads) {
         const int writer = writers_[f].node[slot];
         if (writer < 0) {
-          if (slot >= function.arguments) return false;
+          if (slot >= function.arguments) return wrong;
           continue;
         }
         readers[writer].push_back(static_cast<int>(n));
@@ -145,7 +192,7 @@ class Analysis {
       }
     }
     for (const int slot : function.results) {
-      if (writers_[f].node[slot] < 0 && slot >= function.arguments) return false;
+      if (writers_[f].node[slot] < 0 && slot >= function.arguments) return wrong;
     }
     for (size_t n = 0; n < function.nodes.size(); ++n) {
       if (waits[n] == 0) order.push_back(static_cast<int>(n));
@@ -155,83 +202,105 @@ class Analysis {
         if (--waits[reader] == 0) order.push_back(reader);
       }
     }
-    return order.size() == function.nodes.size();
+    return order.size() == function.nodes.size() ? "" : wrong;
+  }
+
+  // What must be known with the structure. Whoever calls a function that is not refused is asked for its arguments; a
+  // caller that is refused itself need not know.
+  void FindWanted() {
+    for (size_t f = 0; f < Count(); ++f) {
+      if (is_refused_[f]) continue;
+      for (const Node& node : plan_.functions[f].nodes) {
+        const bool selects = node.kind == NodeKind::kCall && node.selector != Selector::kNone;
+        if (selects || node.kind == NodeKind::kUnpack) wanted_.emplace_back(static_cast<int>(f), node.reads[0]);
+      }
+    }
+    while (!wanted_.empty()) {
+      const auto [function, slot] = wanted_.back();
+      wanted_.pop_back();
+      if (!is_refused_[function]) Want(function, slot);
+    }
+    for (size_t f = 0; f < Count(); ++f) {
+      if (is_refused_[f]) continue;
+      const std::vector<bool>& wanted = writers_[f].is_wanted;
+      functions_[f].decides.assign(wanted.begin(), wanted.begin() + plan_.functions[f].arguments);
+    }
   }
 
   // What a slot depends on that must be known with the structure.
-  bool Want(int f, int slot) {
-    if (writers_[f].is_wanted[slot]) return true;
+  void Want(int f, int slot) {
+    if (writers_[f].is_wanted[slot]) return;
     writers_[f].is_wanted[slot] = true;
     const int writer = writers_[f].node[slot];
     if (writer < 0) {
-      for (const Caller& caller : callers_) {
-        if (caller.target != f) continue;
+      for (const Caller& caller : callers_[f]) {
         const int first = caller.node->selector == Selector::kNone ? 0 : 1;
-        wanted_.emplace_back(caller.function, caller.node->reads[first + slot]);
+        if (!is_refused_[caller.function]) wanted_.emplace_back(caller.function, caller.node->reads[first + slot]);
       }
-      return true;
+      return;
     }
     const Node& node = plan_.functions[f].nodes[writer];
     switch (node.kind) {
       case NodeKind::kBlock:
-        structure_.functions[f].nodes[writer] = Stage::kStructure;
+        if (functions_[f].nodes[writer] == Stage::kStructure) return;  // another of its outputs was wanted
+        functions_[f].nodes[writer] = Stage::kStructure;
         for (const int read : node.reads) wanted_.emplace_back(f, read);
-        return true;
+        return;
       case NodeKind::kUnpack:
         wanted_.emplace_back(f, node.reads[0]);
-        return true;
+        return;
       case NodeKind::kPack:
-        return true;
+        return;
       default:
-        return Refuse("results of calls decide which calls there are");
+        Refuse(f, "results of calls decide which calls there are");
     }
   }
 
-  bool FindUp() {
-    for (size_t f = 0; f < plan_.functions.size(); ++f) {
-      Structure::OfFunction& mine = structure_.functions[f];
-      if (!mine.is_reached) continue;
-      for (const int n : mine.order) {
-        const Node& node = plan_.functions[f].nodes[n];
-        bool reads_up = false;
-        for (const int slot : node.reads) reads_up = reads_up || writers_[f].is_up[slot];
-        if (reads_up && node.kind == NodeKind::kCall) return Refuse("a call is given results of another one");
-        // Calls are found before they have results, and what is unpacked is found with them.
-        if (reads_up && node.kind == NodeKind::kUnpack) return Refuse("a frame of results is read where it is made");
-        if (!reads_up && node.kind != NodeKind::kCall) continue;
-        mine.nodes[n] = Stage::kUp;
-        mine.has_up = true;
-        for (const int slot : node.writes) {
-          if (slot >= 0) writers_[f].is_up[slot] = true;
-        }
+  std::string FindUp(int f) {
+    Structure::OfFunction& mine = functions_[f];
+    for (const int n : mine.order) {
+      const Node& node = plan_.functions[f].nodes[n];
+      bool reads_up = false;
+      for (const int slot : node.reads) reads_up = reads_up || writers_[f].is_up[slot];
+      if (reads_up && node.kind == NodeKind::kCall) return "a call is given results of another one";
+      // Calls are found before they have results, and what is unpacked is found with them.
+      if (reads_up && node.kind == NodeKind::kUnpack) return "a frame of results is read where it is made";
+      if (!reads_up && node.kind != NodeKind::kCall) continue;
+      mine.nodes[n] = Stage::kUp;
+      mine.has_up = true;
+      for (const int slot : node.writes) {
+        if (slot >= 0) writers_[f].is_up[slot] = true;
       }
     }
-    return true;
+    return "";
   }
 
-  struct Caller {
-    int function;
-    const Node* node;
-    int target;
-  };
-
   const Plan& plan_;
-  const int root_;
-  Structure structure_;
+  std::vector<Structure::OfFunction>& functions_;
+  std::vector<std::string>& reasons_;
+  std::vector<int>& why_;
+  std::vector<bool> is_refused_;  // of each function: for a reason that all have that lead to it
   std::vector<Writers> writers_;
-  std::vector<Caller> callers_;
+  std::vector<std::vector<Caller>> callers_;  // of each function
   std::vector<std::pair<int, int>> wanted_;
-  bool has_packs_ = false, has_joins_ = false;
-  std::string why_;
 };
 
 }  // namespace
 
-std::unique_ptr<const Structure> Structure::Make(const Plan& plan, int root, std::string* why) {
-  Analysis analysis(plan, root);
-  *why = analysis.Run();
-  if (!why->empty()) return nullptr;
-  return std::make_unique<const Structure>(analysis.Take());
+Structures::Structures(const Plan& plan) : plan_(plan) { Analysis(plan, &functions_, &reasons_, &why_).Run(); }
+
+std::unique_ptr<const Structure> Structures::Of(int root) const {
+  if (why_[root] != kNoReason) return nullptr;
+  std::vector<bool> is_reached(functions_.size(), false);
+  std::vector<int> stack{root};
+  while (!stack.empty()) {
+    const int f = stack.back();
+    stack.pop_back();
+    if (is_reached[f]) continue;
+    is_reached[f] = true;
+    for (const Node& node : plan_.functions[f].nodes) stack.insert(stack.end(), node.targets.begin(), node.targets.end());
+  }
+  return std::make_unique<const Structure>(Structure{functions_, std::move(is_reached)});
 }
 
 }  // namespace batch

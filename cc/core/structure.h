@@ -20,9 +20,10 @@ enum class Stage {
   kUp,         // on results of calls
 };
 
+// Of calls of one function, the root. What is known of a function does not depend on the root: all structures of a plan
+// share it.
 struct Structure {
   struct OfFunction {
-    bool is_reached = false;
     std::vector<int> order;    // of its nodes: after those whose slots they read
     std::vector<Stage> nodes;  // of each node
     std::vector<int> calls;    // of each node, its number among the calls; -1 for others
@@ -30,11 +31,26 @@ struct Structure {
     bool has_up = false;       // a node of stage kUp
     std::vector<bool> decides;  // of each argument, whether the structure depends on it
   };
-  std::vector<OfFunction> functions;  // of the plan
+  const std::vector<OfFunction>& functions;  // of the plan
+  std::vector<bool> is_reached;              // by the root
+};
 
-  // The structure of what `root` reaches; null where values decide it, where it has no recursion that would pay, or
-  // where a node has effects or cannot be run for many rows: then `why` says so.
-  static std::unique_ptr<const Structure> Make(const Plan& plan, int root, std::string* why);
+// The structures of a plan: worked out in time and memory in proportion to its size.
+class Structures {
+ public:
+  explicit Structures(const Plan& plan);
+
+  // Why calls of a function have no structure: values decide it, it has no recursion that would pay, or a node has
+  // effects or cannot be run for many rows. "" where they have one.
+  const std::string& Why(int root) const { return reasons_[why_[root]]; }
+  // The structure of what `root` reaches; null where there is none. Refers to these structures and to the plan.
+  std::unique_ptr<const Structure> Of(int root) const;
+
+ private:
+  const Plan& plan_;
+  std::vector<Structure::OfFunction> functions_;
+  std::vector<std::string> reasons_;  // the first is ""
+  std::vector<int> why_;              // of each function, its reason
 };
 
 }  // namespace batch

@@ -17,18 +17,25 @@ namespace recgraph {
 namespace batch {
 namespace {
 
-std::unique_ptr<const Structure> Known(const Plan& plan, int root) {
-  EXPECT_EQ(VerifyPlan(plan), "");
-  std::string why;
-  auto structure = Structure::Make(plan, root, &why);
-  EXPECT_EQ(why, "");
-  return structure;
-}
+// A structure, with what it refers to.
+class Known {
+ public:
+  Known(const Plan& plan, int root) : all_(plan), structure_(all_.Of(root)) {
+    EXPECT_EQ(VerifyPlan(plan), "");
+    EXPECT_EQ(all_.Why(root), "");
+  }
+  bool is_there() const { return structure_ != nullptr; }
+  const Structure* operator->() const { return structure_.get(); }
+
+ private:
+  const Structures all_;
+  const std::unique_ptr<const Structure> structure_;
+};
 
 std::string WhyNot(const Plan& plan, int root = 0) {
-  std::string why;
-  EXPECT_EQ(Structure::Make(plan, root, &why), nullptr);
-  return why;
+  const Structures structures(plan);
+  EXPECT_EQ(structures.Of(root), nullptr);
+  return structures.Why(root);
 }
 
 using Stages = std::vector<Stage>;
@@ -40,8 +47,8 @@ TEST(Structure, OfATreeRecursionIsKnown) {
   plan.functions[3].nodes[0].block = 4;
   plan.blocks.push_back(plan.blocks[1]);
   plan.blocks[4].function = 3;
-  const auto structure = Known(plan, 0);
-  ASSERT_NE(structure, nullptr);
+  const Known structure(plan, 0);
+  ASSERT_TRUE(structure.is_there());
   const auto& [tree, leaf, inner, other] =
       std::tie(structure->functions[0], structure->functions[1], structure->functions[2], structure->functions[3]);
   EXPECT_EQ(tree.nodes, (Stages{Stage::kStructure, Stage::kUp}));
@@ -53,8 +60,8 @@ TEST(Structure, OfATreeRecursionIsKnown) {
   EXPECT_EQ(inner.nodes, (Stages{Stage::kDown, Stage::kUp, Stage::kUp, Stage::kUp}));
   EXPECT_EQ(inner.calls, (std::vector<int>{-1, 0, 1, -1}));
   EXPECT_EQ(inner.call_count, 2);
-  EXPECT_TRUE(tree.is_reached && leaf.is_reached && inner.is_reached);
-  EXPECT_FALSE(other.is_reached);
+  EXPECT_TRUE(other.order.size() == 1);
+  EXPECT_EQ(structure->is_reached, (std::vector<bool>{true, true, true, false}));
 }
 
 // What decides may be handed down through calls, and be computed from what is.
@@ -72,8 +79,8 @@ TEST(Structure, WhatDecidesIsFoundThroughArguments) {
     more.Return(more.Call(0, {next, value}, 1));
   }
   FindOnlyUses(&plan);
-  const auto structure = Known(plan, 0);
-  ASSERT_NE(structure, nullptr);
+  const Known structure(plan, 0);
+  ASSERT_TRUE(structure.is_there());
   EXPECT_EQ(structure->functions[2].nodes, (Stages{Stage::kStructure, Stage::kDown, Stage::kUp}));
 }
 
@@ -87,8 +94,8 @@ TEST(Structure, NodesAreOrderedByWhatTheyRead) {
   }
   plan.blocks[2].node = 3;
   plan.blocks[3].node = 0;
-  const auto structure = Known(plan, 0);
-  ASSERT_NE(structure, nullptr);
+  const Known structure(plan, 0);
+  ASSERT_TRUE(structure.is_there());
   EXPECT_EQ(structure->functions[2].order, (std::vector<int>{3, 1, 2, 0}));
   EXPECT_EQ(structure->functions[2].nodes, (Stages{Stage::kUp, Stage::kUp, Stage::kUp, Stage::kDown}));
 }
@@ -168,7 +175,7 @@ TEST(Structure, PacksAndJoinsDoNotGoTogether) {
       if (pack && join) {
         EXPECT_EQ(WhyNot(plan), "a gradient through a concatenation of any length");
       } else {
-        EXPECT_NE(Known(plan, 0), nullptr);
+        EXPECT_TRUE(Known(plan, 0).is_there());
       }
     }
   }
@@ -206,19 +213,59 @@ Plan FramesOfResults(const std::string& how) {
 }
 
 TEST(Structure, FramesOfResultsAreNotReadInTheirStep) {
-  EXPECT_NE(Known(FramesOfResults("given back"), 0), nullptr);
-  EXPECT_NE(Known(FramesOfResults("arguments"), 0), nullptr);
+  {
+    const Plan plan = FramesOfResults("given back");
+    EXPECT_TRUE(Known(plan, 0).is_there());
+  }
+  {
+    const Plan plan = FramesOfResults("arguments");
+    EXPECT_TRUE(Known(plan, 0).is_there());
+  }
   EXPECT_EQ(WhyNot(FramesOfResults("handed on")), "a call is given results of another one");
   EXPECT_EQ(WhyNot(FramesOfResults("read here")), "a frame of results is read where it is made");
+}
+
+// What is wrong with one function is wrong with all that lead to it, and with no other.
+TEST(Structure, ReasonsGoToThoseThatLeadToThem) {
+  Plan plan = EmptyPlan(4);
+  FunctionMaker good(&plan, 0), loops(&plan, 1), above(&plan, 2), plain(&plan, 3);
+  good.Return(good.Call(0, good.Arguments(1), 1));
+  {
+    const Slots in = loops.Arguments(1);
+    loops.IsEmpty(in[0]);
+    loops.Return(loops.Call(1, {in[0]}, 1));
+  }
+  above.Return(above.Call(1, above.Arguments(1), 1));
+  plain.Return(plain.Arguments(1));
+  FindOnlyUses(&plan);
+  const Structures structures(plan);
+  EXPECT_EQ(structures.Why(0), "");
+  EXPECT_EQ(structures.Why(1), "a loop's frames");
+  EXPECT_EQ(structures.Why(2), "a loop's frames");
+  EXPECT_EQ(structures.Why(3), "no recursion");
+}
+
+// A file of a megabyte may hold forty thousand functions, each of which leads to all that come after it.
+TEST(Structure, OfManyFunctionsIsLinear) {
+  constexpr int kFunctions = 40'000;
+  Plan plan = EmptyPlan(kFunctions);
+  for (int f = 0; f < kFunctions; ++f) {
+    FunctionMaker maker(&plan, f);
+    maker.Return(maker.Call(f + 1 < kFunctions ? f + 1 : f, maker.Arguments(1), 1));
+  }
+  FindOnlyUses(&plan);
+  EXPECT_EQ(VerifyPlan(plan), "");
+  const Structures structures(plan);
+  EXPECT_EQ(structures.Why(0), "");
+  EXPECT_EQ(structures.Of(kFunctions - 2)->is_reached[0], false);
 }
 
 TEST(Structure, OfWhatRecgraphMakes) {
   Plan plan;
   ASSERT_EQ(DecodePlan(PlanCode(), PlanStrings(), &plan), "");
-  for (size_t f = 0; f < plan.functions.size(); ++f) {
-    std::string why;
-    const auto structure = Structure::Make(plan, static_cast<int>(f), &why);
-    EXPECT_EQ(structure == nullptr, !why.empty()) << plan.names[f];
+  const Structures structures(plan);
+  for (int f = 0; f < static_cast<int>(plan.functions.size()); ++f) {
+    EXPECT_EQ(structures.Of(f) == nullptr, !structures.Why(f).empty()) << plan.names[f];
   }
   EXPECT_EQ(WhyNot(plan, plan.Find("f")), "a loop or a map in a body");
 }

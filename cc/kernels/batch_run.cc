@@ -102,10 +102,8 @@ Run::~Run() {
 }
 
 bool Run::IsScheduled(int function) {
-  const Program* const program = scope_.root->program();
-  return way_ == Way::kScheduled && program->StructureOf(function) != nullptr &&
-         std::none_of(given_up_.begin(), given_up_.end(),
-                      [&](int caller) { return program->Reaches(caller, function); });
+  const bool is_given_up = !is_given_up_.empty() && is_given_up_[function];
+  return way_ == Way::kScheduled && !is_given_up && scope_.root->program()->IsScheduled(function);
 }
 
 Backend::Scheduled Run::RunCalls(int function, Activation** activations, size_t count, int64_t* invocations) {
@@ -118,8 +116,18 @@ Backend::Scheduled Run::RunCalls(int function, Activation** activations, size_t 
     NoteError(status, nullptr);
     return Scheduled::kFailed;
   }
-  if (done == Scheduled::kGaveUp) given_up_.push_back(function);
+  if (done == Scheduled::kGaveUp) GiveUp(function);
   return done;
+}
+
+// Calls of a function, and of what it leads to, are not scheduled any more in this run.
+void Run::GiveUp(int function) {
+  is_given_up_.resize(plan_.functions.size(), false);
+  is_given_up_[function] = true;
+  const Structure* const structure = scope_.root->program()->StructureOf(function);
+  if (structure == nullptr) return;  // meanwhile, by another thread, and all below it
+  given_up_.push_back(structure);
+  for (size_t f = 0; f < is_given_up_.size(); ++f) is_given_up_[f] = is_given_up_[f] || structure->is_reached[f];
 }
 
 // Counts what a schedule has found so far.
@@ -242,7 +250,7 @@ absl::Status Run::RunMachine(int index, std::vector<std::vector<Value>> roots) {
   switch (end) {
     case Machine::End::kDone:
       // What fails in every way says nothing against schedules.
-      for (const int function : given_up_) scope_.root->program()->NoteGivenUp(function);
+      for (const Structure* const structure : given_up_) scope_.root->program()->NoteGivenUp(*structure);
       return absl::OkStatus();
     case Machine::End::kCancelled:
       return errors::Cancelled("the step was cancelled");

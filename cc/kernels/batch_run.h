@@ -73,6 +73,7 @@ class Run final : public Backend {
   absl::Status Check(const std::string& function, const std::vector<std::vector<Value>>& roots, size_t results,
                      int* index) const;
   bool Look(const Schedule* schedule);
+  void GiveUp(int function);
   Scheduled Endless(const Schedule::Cycle& cycle, const Activation* root);
   Scheduled ScheduleFor(int function, Activation** activations, size_t count, int64_t* invocations);
   // What a row program has computed, as values of the activations and as contributions to sums.
@@ -90,7 +91,8 @@ class Run final : public Backend {
   const Plan& plan_;
   const int64_t max_depth_;
   const Way way_;
-  std::vector<int> given_up_;  // functions whose calls could not be scheduled in this run
+  std::vector<const Structure*> given_up_;  // of calls that could not be scheduled in this run
+  std::vector<bool> is_given_up_;           // of each function, once there are some
   std::unique_ptr<BatchPolicy> policy_;
   std::unique_ptr<Machine> machine_;
   MachineCounts published_;  // what the counts of the process know of

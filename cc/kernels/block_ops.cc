@@ -8,6 +8,7 @@
 #include "cc/core/expression.h"
 #include "cc/core/row_kernels.h"
 #include "cc/kernels/errors.h"
+#include "cc/kernels/packed_matrices.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/util/work_sharder.h"
 
@@ -21,9 +22,6 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
 namespace {
-
-// Of a packed matrix: what it takes can be counted.
-constexpr int64_t kLargestSide = int64_t{1} << 30;
 
 // Rows are dealt out to threads where the device has some and there is enough to do.
 template <typename Work>
@@ -107,8 +105,7 @@ class PackedProductOp : public OpKernel {
   explicit PackedProductOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("inner", &shape_.inner));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("width", &shape_.width));
-    OP_REQUIRES(ctx,
-                shape_.inner >= 1 && shape_.width >= 1 && shape_.inner <= kLargestSide && shape_.width <= kLargestSide,
+    OP_REQUIRES(ctx, IsPackable(shape_),
                 errors::InvalidArgument("no matrix is of ", shape_.inner, " x ", shape_.width));
   }
 

@@ -29,6 +29,7 @@ struct InvocationRunner {
 };
 
 LiveCount all_invocations;
+LiveCount all_plain_calls;
 
 // The node that TensorFlow's message says an error came from: "... {{node NAME}} ...".
 std::string FailedNode(const std::string& message) {
@@ -75,9 +76,12 @@ absl::Status CheckMemory() {
   constexpr int kCallsPerLook = 1 << 12;
   constexpr int64_t kMany = 1 << 17;
   thread_local int calls = 0;
-  if (++calls % kCallsPerLook != 0 || all_invocations.live() < kMany) return absl::OkStatus();
+  if (++calls % kCallsPerLook != 0 || all_invocations.live() + all_plain_calls.live() < kMany) return absl::OkStatus();
   return OwnMemory() > MemoryLimit() ? TooMany(all_invocations.live()) : absl::OkStatus();
 }
+
+CountedCall::CountedCall() { all_plain_calls.Add(1, 1); }
+CountedCall::~CountedCall() { all_plain_calls.Add(0, -1); }
 
 RootCall::RootCall(OpKernelContext* ctx, std::shared_ptr<Program> program, Submit submit)
     : program_(std::move(program)), cancellation_(ctx->cancellation_manager()),

@@ -48,6 +48,15 @@ absl::Status TooMany(int64_t live);
 // TooMany where very many invocations are live and memory is short. Looks now and then only.
 absl::Status CheckMemory();
 
+// A plain call of a function in a body: as an invocation where memory is looked at, and nowhere else.
+class CountedCall {
+ public:
+  CountedCall();
+  ~CountedCall();
+  CountedCall(const CountedCall&) = delete;
+  CountedCall& operator=(const CountedCall&) = delete;
+};
+
 // The way to the inter-op threads.
 Submit Pool(tensorflow::OpKernelContext* ctx);
 // Whether the calling thread is one of TensorFlow's.

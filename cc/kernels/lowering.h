@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/kernels/environment.h"
 #include "cc/kernels/row_lowering.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/graph/graph.h"
@@ -51,14 +53,22 @@ struct Piece {
   int64_t bytes;
 };
 
+// What a row of a value takes at most, and all values of a row together, and what all rows share: what is computed from
+// sizes can be counted, and a row's elements have numbers in 32 bits.
+constexpr int64_t kMostRowBytes = (int64_t{1} << 31) - 1;
+constexpr int64_t kMostSharedBytes = int64_t{1} << 46;
+// TensorFlow's tensors have 254 dimensions at most, and one of them is for the rows.
+constexpr size_t kMostDims = 252;
+// What is written down one by one while a block is lowered, at most: numbers of elements, pieces, sizes.
+constexpr int64_t kMostWritten = 1 << 22;
+
 // What is known of a tensor while the block is lowered. With rows its shape is [rows * lead, dims...], and each row of
 // the block has `pieces`, side by side; else it is `dims`, and one place.
-struct Symbol {
+class Symbol {
+ public:
   Element element = Element::kFloat;
   DataType dtype = tensorflow::DT_INVALID;
   bool has_rows = false;
-  int64_t lead = 1;
-  Dims dims;
   std::vector<Piece> pieces;
   std::shared_ptr<const Tensor> constant;  // where its elements are known
   int sum = -1;                            // an output that is a sum over rows
@@ -67,8 +77,18 @@ struct Symbol {
   int capture = -1;                        // whose sizes these are
   Dims sizes;                              // of the capture, the dimensions
 
-  int64_t count() const { return lead * Product(dims); }  // elements, of a row where it has rows
+  int64_t lead() const { return lead_; }
+  const Dims& dims() const { return dims_; }
+  int64_t count() const { return lead_ * Product(dims_); }  // elements, of a row where it has rows
   int64_t bytes() const { return count() * BytesOf(element); }
+
+  // The only way to a shape: false, and nothing is changed, where a size is negative or the whole, of this element and
+  // with or without rows, is more than it may be. Sizes come out of files.
+  [[nodiscard]] bool SetShape(int64_t lead, Dims dims);
+
+ private:
+  int64_t lead_ = 1;
+  Dims dims_;
 };
 
 // Elements of a row that are put in another order one by one, at most.
@@ -111,8 +131,18 @@ class Lowering {
   // Symbols of a node's inputs and outputs.
   const Symbol* In(const Node& node, int index) const;
   bool Set(const Node& node, int index, Symbol symbol);
-  // The integers of an input that is known.
-  std::optional<Dims> Known(const Node& node, int index) const;
+  // The integers of an input that is known, if there are `size` of them; a rule that does not need to know how many
+  // there are says so.
+  static constexpr int64_t kAnySize = -1;
+  std::optional<Dims> Known(const Node& node, int index, int64_t size);
+  // Whether so many more numbers may be written down.
+  bool Spend(int64_t amount);
+  // Memory for one more value of a row: nothing where there would be too much in all.
+  std::optional<Place> Scratch(int64_t bytes);
+  // Whether the function is one for what the block reads, and what it gives is what the plan says.
+  bool FitsArguments(const tensorflow::FunctionBody& body) const;
+  bool FitsResults() const;
+  bool FitsSum(SumKind kind, size_t first) const;
   template <typename T>
   static T Attribute(const Node& node, const char* name, T otherwise) {
     T value;
@@ -120,10 +150,10 @@ class Lowering {
   }
   // What a captured tensor is read for.
   void Note(const Symbol& symbol, LoweredBlock::Need need);
-  // A symbol's one place; where it is pieces, they are copied together.
+  // A symbol's one place; where it is pieces, they are copied together. Where there is none, the block is not lowered.
   Place PlaceOf(const Symbol& symbol);
-  // A new value with rows, in scratch memory.
-  Symbol Made(DataType dtype, int64_t lead, Dims dims);
+  // A new value with rows, in scratch memory; nothing where there can be none of that shape.
+  std::optional<Symbol> Made(DataType dtype, int64_t lead, Dims dims);
 
   // Where the function begins and ends.
   bool Argument(const Node& node);
@@ -135,18 +165,19 @@ class Lowering {
   // Other shapes of the same elements.
   bool Same(const Node& node);
   bool Reshape(const Node& node);
-  // `out` has the elements of `in`: as many parts of it as there must be.
-  bool SetRows(const Node& node, const Symbol& in, Symbol out);
   bool ExpandDims(const Node& node);
   bool Squeeze(const Node& node);
 
   // Elements in another order.
-  // A value of each row whose element `i` is element `from[i]` of `in`, or 0 where that is -1.
-  Symbol Arranged(const Symbol& in, Dims dims, std::vector<int32_t> from);
+  // A value of each row whose element at a position is element `from(position)` of `in`, or 0 where that is -1; nothing
+  // where there are too many.
+  using From = std::function<int32_t(const Dims&)>;
+  std::optional<Symbol> Arranged(const Symbol& in, const Dims& dims, const From& from);
+  bool SetArranged(const Node& node, int output, const Symbol& in, const Dims& dims, const From& from);
   bool Transpose(const Node& node);
   bool Tile(const Node& node);
   // The main diagonal alone, and zeros beside it.
-  bool IsMainDiagonal(const Node& node) const;
+  bool IsMainDiagonal(const Node& node);
   bool MatrixDiag(const Node& node);
   bool MatrixDiagPart(const Node& node);
 
@@ -154,10 +185,10 @@ class Lowering {
   // Elements `begin` to `begin + size` along one of the dimensions of a row, which lie together.
   bool SetPart(const Node& node, int output, const Symbol& in, size_t dim, int64_t begin, int64_t size, bool keeps);
   bool StridedSlice(const Node& node);
-  bool SliceOfSizes(const Node& node, const Symbol& in, const std::optional<Dims>& begin,
-                    const std::optional<Dims>& end, const std::optional<Dims>& strides);
+  bool SliceOfSizes(const Node& node, const Symbol& in, const Dims& begin, const Dims& end, const Dims& strides);
   // Integers that are known; where the first is the number of rows, it is -1, and nothing reads them as numbers.
-  Symbol Numbers(DataType dtype, const Dims& numbers, bool is_scalar, bool is_shape_of_rows);
+  std::optional<Symbol> Numbers(DataType dtype, const Dims& numbers, bool is_scalar, bool is_shape_of_rows);
+  bool SetNumbers(const Node& node, DataType dtype, const Dims& numbers, bool is_scalar, bool is_shape_of_rows);
   // A shape that is put together: the number of rows can only be its first number.
   bool JoinNumbers(const Node& node, int count);
   // Sizes as numbers: those that are known, or the number of rows of a captured tensor, which each row is given.
@@ -167,7 +198,7 @@ class Lowering {
   bool Split(const Node& node);
   bool SplitV(const Node& node);
   // Parts that lie one after the other, joined along a dimension that is not the first.
-  Symbol Interleaved(const Symbol& parts, int64_t along, const Dims& sizes);
+  std::optional<Symbol> Interleaved(const Symbol& parts, int64_t along, const Dims& sizes);
   // Rows side by side.
   bool Join(const Node& node, int count, int64_t axis, bool is_new);
   bool Concat(const Node& node);
@@ -216,7 +247,9 @@ class Lowering {
   const std::vector<LoweredCapture>& captures_;
   RowProgram program_;
   std::vector<LoweredBlock::Need> needs_;  // of each capture
-  bool reads_shape_ = false;
+  bool has_no_place_ = false;   // something was to be read that has none
+  int64_t written_ = 0;         // numbers so far
+  int64_t scratch_bytes_ = 0;   // of all values of a row so far
   std::map<std::pair<int, int>, Symbol> symbols_;
   std::vector<LoweredBlock::Result> results_;
   std::string why_;

@@ -3,6 +3,8 @@
 
 #include <unordered_map>
 
+#include "cc/kernels/packed_matrices.h"
+
 namespace recgraph {
 namespace batch {
 namespace lowering {
@@ -21,68 +23,70 @@ struct Operand {
 std::optional<Operand> OperandOf(const Symbol& symbol, const Symbol& like) {
   const int64_t count = like.count(), own = symbol.count();
   if (symbol.has_rows) {
-    if (symbol.lead == like.lead && symbol.dims == like.dims) return Operand{symbol, own, false, false, 0};
-    const bool fits = like.lead == 1 && symbol.lead == 1 && own == 1 && symbol.dims.size() == like.dims.size();
+    if (symbol.lead() == like.lead() && symbol.dims() == like.dims()) return Operand{symbol, own, false, false, 0};
+    const bool fits = like.lead() == 1 && symbol.lead() == 1 && own == 1 && symbol.dims().size() == like.dims().size();
     if (fits) return Operand{symbol, own, false, true, 0};
     return std::nullopt;
   }
-  if (own == 1 && symbol.dims.size() <= like.dims.size() + 1) return Operand{symbol, own, true, count > 1, 0};
+  if (own == 1 && symbol.dims().size() <= like.dims().size() + 1) return Operand{symbol, own, true, count > 1, 0};
   // As numpy: the last dimensions are the same.
-  Dims last = symbol.dims;
+  Dims last = symbol.dims();
   while (!last.empty() && last.front() == 1) last.erase(last.begin());
-  if (symbol.dims.size() > like.dims.size() + 1 || last.size() > like.dims.size() || own == 0) return std::nullopt;
-  if (!std::equal(last.rbegin(), last.rend(), like.dims.rbegin())) return std::nullopt;
+  if (symbol.dims().size() > like.dims().size() + 1 || last.size() > like.dims().size() || own == 0) return std::nullopt;
+  if (!std::equal(last.rbegin(), last.rend(), like.dims().rbegin())) return std::nullopt;
   return Operand{symbol, own, true, false, count / own};
 }
 
 // The shape that values of a binary operation have together; nothing where they have none.
 std::optional<Symbol> Broadcast(const Symbol& a, const Symbol& b) {
   Symbol like = a.has_rows ? a : b;
+  Dims dims = like.dims();
   const Symbol& other = a.has_rows ? b : a;
-  const bool same_rows = !other.has_rows || (other.lead == like.lead && other.dims.size() == like.dims.size());
-  const size_t rank = other.dims.size();
-  if (!same_rows || rank > like.dims.size() + (other.has_rows ? 0 : 1)) return std::nullopt;
-  if (rank > like.dims.size()) return other.dims[0] == 1 ? std::optional(like) : std::nullopt;
+  const bool same_rows = !other.has_rows || (other.lead() == like.lead() && other.dims().size() == like.dims().size());
+  const size_t rank = other.dims().size();
+  if (!same_rows || rank > like.dims().size() + (other.has_rows ? 0 : 1)) return std::nullopt;
+  if (rank > like.dims().size()) return other.dims()[0] == 1 ? std::optional(like) : std::nullopt;
   for (size_t i = 0; i < rank; ++i) {
-    int64_t& mine = like.dims[like.dims.size() - 1 - i];
-    const int64_t theirs = other.dims[rank - 1 - i];
+    int64_t& mine = dims[dims.size() - 1 - i];
+    const int64_t theirs = other.dims()[rank - 1 - i];
     if (mine != theirs && mine != 1 && theirs != 1) return std::nullopt;
-    mine = std::max(mine, theirs);
+    if (mine == 1) mine = theirs;
   }
-  return like;
+  return like.SetShape(like.lead(), std::move(dims)) ? std::optional(like) : std::nullopt;
 }
 
 }  // namespace
 
 bool Lowering::Gather(const Node& node, const Symbol* table, const Symbol* numbers) {
   if (table == nullptr || numbers == nullptr || table->has_rows || table->pieces.empty() || !numbers->has_rows ||
-      table->dims.empty() || !IsInteger(numbers->element)) {
+      table->dims().empty() || !IsInteger(numbers->element)) {
     return false;
   }
   const Symbol source = *table, wanted = *numbers;
   Note(source, LoweredBlock::Need::kRow);
-  Dims dims = wanted.dims;
-  dims.insert(dims.end(), source.dims.begin() + 1, source.dims.end());
-  const int64_t bytes = Product(source.dims, 1) * BytesOf(source.element);
+  Dims dims = wanted.dims();
+  dims.insert(dims.end(), source.dims().begin() + 1, source.dims().end());
+  const int64_t bytes = Product(source.dims(), 1) * BytesOf(source.element);
   if (bytes == 0) return false;
-  Symbol out = Made(source.dtype, wanted.lead, std::move(dims));
+  auto out = Made(source.dtype, wanted.lead(), std::move(dims));
+  if (!out) return false;
   program_.Add(RowProgram::Gather{source.pieces[0].place.index, bytes, PlaceOf(wanted), wanted.element,
-                                  wanted.count(), out.pieces[0].place});
-  return Set(node, 0, std::move(out));
+                                  wanted.count(), out->pieces[0].place});
+  return Set(node, 0, *std::move(out));
 }
 
 bool Lowering::GatherV2(const Node& node) {
-  const auto axis = Known(node, 2);
-  if (!axis || axis->size() != 1 || Attribute<int>(node, "batch_dims", 0) != 0) return false;
+  const auto axis = Known(node, 2, 1);
+  if (!axis || Attribute<int>(node, "batch_dims", 0) != 0) return false;
   const Symbol* const table = In(node, 0);
   if (table == nullptr) return false;
-  if (const auto numbers = Known(node, 1)) return GatherKnown(node, *table, *numbers, (*axis)[0]);
+  if (const auto numbers = Known(node, 1, kAnySize)) return GatherKnown(node, *table, *numbers, (*axis)[0]);
   return (*axis)[0] == 0 && Gather(node, table, In(node, 1));
 }
 
 bool Lowering::GatherKnown(const Node& node, const Symbol& in, const Dims& numbers, int64_t axis) {
-  const bool one = In(node, 1)->dims.empty();
-  if (numbers.empty() || In(node, 1)->dims.size() > 1) return false;
+  const bool one = In(node, 1)->dims().empty();
+  if (numbers.empty() || In(node, 1)->dims().size() > 1) return false;
   if (in.capture >= 0) {
     if (axis != 0) return false;
     Symbol out = in;
@@ -91,25 +95,24 @@ bool Lowering::GatherKnown(const Node& node, const Symbol& in, const Dims& numbe
       if (number < 0 || number >= static_cast<int64_t>(in.sizes.size())) return false;
       out.sizes.push_back(in.sizes[number]);
     }
-    out.dims = one ? Dims() : Dims{static_cast<int64_t>(numbers.size())};
-    return Set(node, 0, std::move(out));
+    const Dims dims = one ? Dims() : Dims{static_cast<int64_t>(numbers.size())};
+    return out.SetShape(1, dims) && Set(node, 0, std::move(out));
   }
-  const int64_t dim = axis < 0 ? axis + static_cast<int64_t>(in.dims.size()) : axis - 1;
-  if (!in.has_rows || dim < 0 || dim >= static_cast<int64_t>(in.dims.size())) return false;
+  const int64_t dim = axis < 0 ? axis + static_cast<int64_t>(in.dims().size()) : axis - 1;
+  if (!in.has_rows || dim < 0 || dim >= static_cast<int64_t>(in.dims().size())) return false;
   for (const int64_t number : numbers) {
-    if (number < 0 || number >= in.dims[dim]) return false;
+    if (number < 0 || number >= in.dims()[dim]) return false;
   }
   const Symbol source = in;
   if (numbers.size() == 1) return SetPart(node, 0, source, dim, numbers[0], 1, !one);
-  Dims dims = source.dims;
+  Dims dims = source.dims();
   dims[dim] = static_cast<int64_t>(numbers.size());
-  if (Product(dims) > kMostArranged) return false;
-  std::vector<int32_t> from;
-  ForPositions(dims, [&](Dims at) {
+  Symbol shape = source;
+  if (!shape.SetShape(1, dims) || shape.count() > kMostArranged) return false;
+  return SetArranged(node, 0, source, dims, [&](Dims at) {
     at[dim] = numbers[at[dim]];
-    from.push_back(NumberOf(at, source.dims));
+    return NumberOf(at, source.dims());
   });
-  return Set(node, 0, Arranged(source, dims, std::move(from)));
 }
 
 bool Lowering::ResourceGather(const Node& node) {
@@ -122,38 +125,40 @@ bool Lowering::PackedProduct(const Node& node) {
   const Symbol* const packed = In(node, 1);
   const PackedShape shape{Attribute<int64_t>(node, "inner", 0), Attribute<int64_t>(node, "width", 0)};
   if (rows == nullptr || packed == nullptr || packed->has_rows || !rows->has_rows) return false;
-  if (rows->element != Element::kFloat || rows->dims != Dims{shape.inner} || packed->element != Element::kFloat ||
-      packed->count() != shape.floats() || shape.width < 1) {
+  if (rows->element != Element::kFloat || rows->dims() != Dims{shape.inner} || packed->element != Element::kFloat ||
+      !IsPackable(shape) || packed->count() != shape.floats()) {
     return false;
   }
   const Symbol factor = *rows;
   const int matrix = PlaceOf(*packed).index;
-  Symbol out = Made(tensorflow::DT_FLOAT, factor.lead, {shape.width});
+  auto out = Made(tensorflow::DT_FLOAT, factor.lead(), {shape.width});
+  if (!out) return false;
   std::vector<RowProgram::Part> parts;
-  if (factor.lead == 1) {
+  if (factor.lead() == 1) {
     for (const Piece& piece : factor.pieces) parts.push_back({piece.place, piece.bytes / BytesOf(Element::kFloat)});
   } else {
     parts.push_back({PlaceOf(factor), shape.inner});
   }
-  program_.Add(RowProgram::Product{std::move(parts), factor.lead, shape, matrix, out.pieces[0].place});
-  return Set(node, 0, std::move(out));
+  program_.Add(RowProgram::Product{std::move(parts), factor.lead(), shape, matrix, out->pieces[0].place});
+  return Set(node, 0, *std::move(out));
 }
 
 bool Lowering::MatMul(const Node& node) {
   const Symbol* const rows = In(node, 0);
   const Symbol* const matrix = In(node, 1);
-  if (rows == nullptr || matrix == nullptr || !rows->has_rows || matrix->has_rows || rows->dims.size() != 1 ||
-      matrix->dims.size() != 2 || Attribute<bool>(node, "transpose_a", false)) {
+  if (rows == nullptr || matrix == nullptr || !rows->has_rows || matrix->has_rows || rows->dims().size() != 1 ||
+      matrix->dims().size() != 2 || Attribute<bool>(node, "transpose_a", false)) {
     return false;
   }
   const bool transposed = Attribute<bool>(node, "transpose_b", false);
   const Symbol a = *rows, b = *matrix;
-  const int64_t k = b.dims[transposed ? 1 : 0], n = b.dims[transposed ? 0 : 1];
-  if (a.element != Element::kFloat || b.element != Element::kFloat || a.dims[0] != k || k < 1 || n < 1) return false;
-  Symbol out = Made(tensorflow::DT_FLOAT, a.lead, {n});
-  program_.Add(RowProgram::Matrices{{a.lead, k, n, false, transposed}, 1, PlaceOf(a), PlaceOf(b), 0, 0,
-                                    out.pieces[0].place});
-  return Set(node, 0, std::move(out));
+  const int64_t k = b.dims()[transposed ? 1 : 0], n = b.dims()[transposed ? 0 : 1];
+  if (a.element != Element::kFloat || b.element != Element::kFloat || a.dims()[0] != k || k < 1 || n < 1) return false;
+  auto out = Made(tensorflow::DT_FLOAT, a.lead(), {n});
+  if (!out) return false;
+  program_.Add(RowProgram::Matrices{{a.lead(), k, n, false, transposed}, 1, PlaceOf(a), PlaceOf(b), 0, 0,
+                                    out->pieces[0].place});
+  return Set(node, 0, *std::move(out));
 }
 
 bool Lowering::BatchMatMul(const Node& node) {
@@ -163,18 +168,19 @@ bool Lowering::BatchMatMul(const Node& node) {
   const Symbol a = *left, b = *right;
   const auto matrices = [](const Symbol& one) {
     return one.element == Element::kFloat && one.count() > 0 &&
-           (one.has_rows ? one.dims.size() == 2 : one.dims.size() == 2 || (one.dims.size() == 3 && one.dims[0] == 1));
+           (one.has_rows ? one.dims().size() == 2 : one.dims().size() == 2 || (one.dims().size() == 3 && one.dims()[0] == 1));
   };
-  if (!matrices(a) || !matrices(b) || (a.has_rows && b.has_rows && a.lead != b.lead)) return false;
-  const auto side = [](const Symbol& one, int index) { return one.dims[one.dims.size() - 2 + index]; };
+  if (!matrices(a) || !matrices(b) || (a.has_rows && b.has_rows && a.lead() != b.lead())) return false;
+  const auto side = [](const Symbol& one, int index) { return one.dims()[one.dims().size() - 2 + index]; };
   const bool flip_a = Attribute<bool>(node, "adj_x", false), flip_b = Attribute<bool>(node, "adj_y", false);
   const int64_t m = side(a, flip_a ? 1 : 0), k = side(a, flip_a ? 0 : 1), n = side(b, flip_b ? 0 : 1);
   if (side(b, flip_b ? 1 : 0) != k) return false;
-  const int64_t lead = a.has_rows ? a.lead : b.lead;
-  Symbol out = Made(tensorflow::DT_FLOAT, lead, {m, n});
+  const int64_t lead = a.has_rows ? a.lead() : b.lead();
+  auto out = Made(tensorflow::DT_FLOAT, lead, {m, n});
+  if (!out) return false;
   program_.Add(RowProgram::Matrices{{m, k, n, flip_a, flip_b}, lead, PlaceOf(a), PlaceOf(b),
-                                    a.has_rows ? m * k : 0, b.has_rows ? k * n : 0, out.pieces[0].place});
-  return Set(node, 0, std::move(out));
+                                    a.has_rows ? m * k : 0, b.has_rows ? k * n : 0, out->pieces[0].place});
+  return Set(node, 0, *std::move(out));
 }
 
 bool Lowering::ExpressionNode(const Node& node) {
@@ -197,11 +203,12 @@ bool Lowering::ExpressionNode(const Node& node) {
   for (size_t i = 0; i < shapes.size(); ++i) {
     Dims dims;
     for (int dim = 1; dim < shapes[i].dims(); ++dim) dims.push_back(shapes[i].dim_size(dim));
-    const int64_t inner = Product(dims);
-    if (inner <= 0 || widths[i] % inner != 0) return false;
-    Symbol out = Made(tensorflow::DT_FLOAT, widths[i] / inner, std::move(dims));
-    step.outputs.push_back(out.pieces[0].place);
-    Set(node, static_cast<int>(i), std::move(out));
+    Symbol one;
+    if (!one.SetShape(1, dims) || one.count() == 0 || widths[i] % one.count() != 0) return false;
+    auto out = Made(tensorflow::DT_FLOAT, widths[i] / one.count(), std::move(dims));
+    if (!out) return false;
+    step.outputs.push_back(out->pieces[0].place);
+    if (!Set(node, static_cast<int>(i), *std::move(out))) return false;
   }
   program_.Add(std::move(step));
   return true;
@@ -244,9 +251,9 @@ bool Lowering::Apply(const Node& node, bool is_unary, int op, const Symbol& like
     if (symbol.element != Element::kFloat) return false;
     auto operand = OperandOf(symbol, like);
     if (!operand && symbol.has_rows && like.count() <= kMostArranged) {
-      std::vector<int32_t> from;
-      ForPositions(like.dims, [&](const Dims& at) { from.push_back(NumberOf(at, symbol.dims)); });
-      operand = OperandOf(Arranged(symbol, like.dims, std::move(from)), like);
+      const auto all = Arranged(symbol, like.dims(), [&](const Dims& at) { return NumberOf(at, symbol.dims()); });
+      if (!all) return false;
+      operand = OperandOf(*all, like);
     }
     if (!operand) return false;
     given.push_back(std::move(*operand));
@@ -268,10 +275,11 @@ bool Lowering::Apply(const Node& node, bool is_unary, int op, const Symbol& like
     step.inputs.push_back(PlaceOf(given[i].symbol));
   }
   if (!Expression::Decode(code, &step.expression).empty()) return false;
-  Symbol out = Made(tensorflow::DT_FLOAT, shape.lead, shape.dims);
-  step.outputs.push_back(out.pieces[0].place);
+  auto out = Made(tensorflow::DT_FLOAT, shape.lead(), shape.dims());
+  if (!out) return false;
+  step.outputs.push_back(out->pieces[0].place);
   program_.Add(std::move(step));
-  return Set(node, 0, std::move(out));
+  return Set(node, 0, *std::move(out));
 }
 
 bool Lowering::AddN(const Node& node) {
@@ -284,7 +292,8 @@ bool Lowering::AddN(const Node& node) {
   RowProgram::Elementwise step;
   for (int i = 0; i < node.num_inputs(); ++i) {
     const Symbol* const in = In(node, i);
-    if (in == nullptr || !in->has_rows || in->lead != shape.lead || in->dims != shape.dims) return false;
+    if (in == nullptr || !in->has_rows || in->element != shape.element) return false;
+    if (in->lead() != shape.lead() || in->dims() != shape.dims()) return false;
     const Symbol operand = *in;
     step.inputs.push_back(PlaceOf(operand));
     code.insert(code.end(), {width, 0});
@@ -296,10 +305,11 @@ bool Lowering::AddN(const Node& node) {
     code.insert(code.end(), {0, i, 0, 0, 0});
   }
   if (!Expression::Decode(code, &step.expression).empty()) return false;
-  Symbol out = Made(tensorflow::DT_FLOAT, shape.lead, shape.dims);
-  step.outputs.push_back(out.pieces[0].place);
+  auto out = Made(tensorflow::DT_FLOAT, shape.lead(), shape.dims());
+  if (!out) return false;
+  step.outputs.push_back(out->pieces[0].place);
   program_.Add(std::move(step));
-  return Set(node, 0, std::move(out));
+  return Set(node, 0, *std::move(out));
 }
 
 std::optional<Lowering::Pair> Lowering::PairOf(const Node& node, int first) {
@@ -309,9 +319,9 @@ std::optional<Lowering::Pair> Lowering::PairOf(const Node& node, int first) {
   Pair pair{*a, *b, 1, 1, a->has_rows ? *a : *b};
   for (const auto& [symbol, step] : {std::make_pair(&*a, &pair.step_a), std::make_pair(&*b, &pair.step_b)}) {
     if (symbol->has_rows) {
-      if (symbol->lead != pair.like.lead || symbol->dims != pair.like.dims) return std::nullopt;
+      if (symbol->lead() != pair.like.lead() || symbol->dims() != pair.like.dims()) return std::nullopt;
     } else {
-      if (symbol->count() != 1 || symbol->dims.size() > pair.like.dims.size() + 1) return std::nullopt;
+      if (symbol->count() != 1 || symbol->dims().size() > pair.like.dims().size() + 1) return std::nullopt;
       *step = 0;
     }
   }
@@ -327,10 +337,11 @@ bool Lowering::Compare(const Node& node) {
   if (found == comparisons->end()) return false;
   const auto pair = PairOf(node);
   if (!pair) return false;
-  Symbol out = Made(tensorflow::DT_BOOL, pair->like.lead, pair->like.dims);
+  auto out = Made(tensorflow::DT_BOOL, pair->like.lead(), pair->like.dims());
+  if (!out) return false;
   program_.Add(RowProgram::Compare{found->second, pair->a.element, pair->like.count(), PlaceOf(pair->a),
-                                   PlaceOf(pair->b), pair->step_a, pair->step_b, out.pieces[0].place});
-  return Set(node, 0, std::move(out));
+                                   PlaceOf(pair->b), pair->step_a, pair->step_b, out->pieces[0].place});
+  return Set(node, 0, *std::move(out));
 }
 
 bool Lowering::Integers(const Node& node) {
@@ -343,10 +354,11 @@ bool Lowering::Integers(const Node& node) {
   if (found == operations->end()) return false;
   const auto pair = PairOf(node);
   if (!pair || !IsInteger(pair->a.element)) return false;
-  Symbol out = Made(pair->like.dtype, pair->like.lead, pair->like.dims);
+  auto out = Made(pair->like.dtype, pair->like.lead(), pair->like.dims());
+  if (!out) return false;
   program_.Add(RowProgram::Integers{found->second, pair->a.element, pair->like.count(), PlaceOf(pair->a),
-                                    PlaceOf(pair->b), pair->step_a, pair->step_b, out.pieces[0].place});
-  return Set(node, 0, std::move(out));
+                                    PlaceOf(pair->b), pair->step_a, pair->step_b, out->pieces[0].place});
+  return Set(node, 0, *std::move(out));
 }
 
 bool Lowering::SelectV2(const Node& node) {
@@ -354,11 +366,12 @@ bool Lowering::SelectV2(const Node& node) {
   if (given == nullptr || given->element != Element::kBool || !given->has_rows) return false;
   const Symbol condition = *given;
   const auto pair = PairOf(node, 1);
-  if (!pair || condition.lead != pair->like.lead || condition.dims != pair->like.dims) return false;
-  Symbol out = Made(pair->like.dtype, pair->like.lead, pair->like.dims);
-  program_.Add(RowProgram::Select{BytesOf(out.element), out.count(), PlaceOf(condition), PlaceOf(pair->a),
-                                  PlaceOf(pair->b), 1, pair->step_a, pair->step_b, out.pieces[0].place});
-  return Set(node, 0, std::move(out));
+  if (!pair || condition.lead() != pair->like.lead() || condition.dims() != pair->like.dims()) return false;
+  auto out = Made(pair->like.dtype, pair->like.lead(), pair->like.dims());
+  if (!out) return false;
+  program_.Add(RowProgram::Select{BytesOf(out->element), out->count(), PlaceOf(condition), PlaceOf(pair->a),
+                                  PlaceOf(pair->b), 1, pair->step_a, pair->step_b, out->pieces[0].place});
+  return Set(node, 0, *std::move(out));
 }
 
 bool Lowering::Cast(const Node& node) {
@@ -367,61 +380,66 @@ bool Lowering::Cast(const Node& node) {
   const auto element = ElementOf(to);
   if (in == nullptr || !in->has_rows || !element || in->element == Element::kFloat) return false;
   const Symbol from = *in;
-  Symbol out = Made(to, from.lead, from.dims);
-  program_.Add(RowProgram::Cast{from.element, *element, from.count(), PlaceOf(from), out.pieces[0].place});
-  return Set(node, 0, std::move(out));
+  auto out = Made(to, from.lead(), from.dims());
+  if (!out) return false;
+  program_.Add(RowProgram::Cast{from.element, *element, from.count(), PlaceOf(from), out->pieces[0].place});
+  return Set(node, 0, *std::move(out));
 }
 
 bool Lowering::SoftmaxLoss(const Node& node) {
   const Symbol* const logits = In(node, 0);
   const Symbol* const labels = In(node, 1);
   if (logits == nullptr || labels == nullptr || !logits->has_rows || !labels->has_rows) return false;
-  if (logits->element != Element::kFloat || logits->dims.size() != 1 || logits->dims[0] < 1 ||
-      !IsInteger(labels->element) || !labels->dims.empty() || labels->lead != logits->lead) {
+  if (logits->element != Element::kFloat || logits->dims().size() != 1 || logits->dims()[0] < 1 ||
+      !IsInteger(labels->element) || !labels->dims().empty() || labels->lead() != logits->lead()) {
     return false;
   }
   const Symbol from = *logits, right = *labels;
-  Symbol loss = Made(tensorflow::DT_FLOAT, from.lead, {}), gradient = Made(tensorflow::DT_FLOAT, from.lead, from.dims);
-  program_.Add(RowProgram::SoftmaxLoss{from.dims[0], from.lead, PlaceOf(from), PlaceOf(right), right.element,
-                                       loss.pieces[0].place, gradient.pieces[0].place});
-  return Set(node, 0, std::move(loss)) && Set(node, 1, std::move(gradient));
+  auto loss = Made(tensorflow::DT_FLOAT, from.lead(), {});
+  auto gradient = Made(tensorflow::DT_FLOAT, from.lead(), from.dims());
+  if (!loss || !gradient) return false;
+  program_.Add(RowProgram::SoftmaxLoss{from.dims()[0], from.lead(), PlaceOf(from), PlaceOf(right), right.element,
+                                       loss->pieces[0].place, gradient->pieces[0].place});
+  return Set(node, 0, *std::move(loss)) && Set(node, 1, *std::move(gradient));
 }
 
 bool Lowering::Softmax(const Node& node) {
   const Symbol* const in = In(node, 0);
-  if (in == nullptr || !in->has_rows || in->element != Element::kFloat || in->dims.empty() || in->count() == 0) {
+  if (in == nullptr || !in->has_rows || in->element != Element::kFloat || in->dims().empty() || in->count() == 0) {
     return false;
   }
   const Symbol from = *in;
-  Symbol out = Made(from.dtype, from.lead, from.dims);
-  const int64_t classes = from.dims.back();
-  program_.Add(RowProgram::Softmaxes{classes, from.count() / classes, PlaceOf(from), out.pieces[0].place});
-  return Set(node, 0, std::move(out));
+  auto out = Made(from.dtype, from.lead(), from.dims());
+  if (!out) return false;
+  const int64_t classes = from.dims().back();
+  program_.Add(RowProgram::Softmaxes{classes, from.count() / classes, PlaceOf(from), out->pieces[0].place});
+  return Set(node, 0, *std::move(out));
 }
 
 bool Lowering::SumWithin(const Node& node, const Symbol& in, Dims axes) {
-  for (int64_t& axis : axes) axis = (axis < 0 ? axis + static_cast<int64_t>(in.dims.size()) : axis - 1);
+  for (int64_t& axis : axes) axis = (axis < 0 ? axis + static_cast<int64_t>(in.dims().size()) : axis - 1);
   std::sort(axes.begin(), axes.end());
-  if (axes.empty() || axes.front() < 0 || axes.back() >= static_cast<int64_t>(in.dims.size())) return false;
+  if (axes.empty() || axes.front() < 0 || axes.back() >= static_cast<int64_t>(in.dims().size())) return false;
   for (size_t i = 1; i < axes.size(); ++i) {
     if (axes[i] != axes[i - 1] + 1) return false;
   }
   const size_t first = axes.front(), last = axes.back() + 1;
-  Dims dims = in.dims;
+  Dims dims = in.dims();
   if (Attribute<bool>(node, "keep_dims", false)) {
     std::fill(dims.begin() + first, dims.begin() + last, 1);
   } else {
     dims.erase(dims.begin() + first, dims.begin() + last);
   }
-  Symbol out = Made(in.dtype, in.lead, std::move(dims));
-  program_.Add(RowProgram::SumWithin{in.lead * Product(in.dims, 0, first), Product(in.dims, first, last),
-                                     Product(in.dims, last), PlaceOf(in), out.pieces[0].place});
-  return Set(node, 0, std::move(out));
+  auto out = Made(in.dtype, in.lead(), std::move(dims));
+  if (!out) return false;
+  program_.Add(RowProgram::SumWithin{in.lead() * Product(in.dims(), 0, first), Product(in.dims(), first, last),
+                                     Product(in.dims(), last), PlaceOf(in), out->pieces[0].place});
+  return Set(node, 0, *std::move(out));
 }
 
 bool Lowering::Sum(const Node& node) {
   const Symbol* const in = In(node, 0);
-  const auto axes = Known(node, 1);
+  const auto axes = Known(node, 1, kAnySize);
   if (in == nullptr || !in->has_rows || in->element != Element::kFloat || !axes) return false;
   if (std::find(axes->begin(), axes->end(), 0) == axes->end()) return SumWithin(node, Symbol(*in), *axes);
   if (*axes != Dims{0} || Attribute<bool>(node, "keep_dims", false)) return false;
@@ -432,12 +450,12 @@ bool Lowering::Sum(const Node& node) {
   Symbol out;
   out.dtype = from.dtype;
   out.element = from.element;
-  out.dims = from.dims;
-  const int64_t width = Product(from.dims);
+  if (!out.SetShape(1, from.dims())) return false;
+  const int64_t width = Product(from.dims());
   const Place total = program_.AddOutput(width * BytesOf(Element::kFloat), true);
   out.sum = total.index;
   out.pieces = {{total, width * BytesOf(Element::kFloat)}};
-  program_.Add(RowProgram::Sum{width, from.lead, PlaceOf(from), total.index});
+  program_.Add(RowProgram::Sum{width, from.lead(), PlaceOf(from), total.index});
   return Set(node, 0, std::move(out));
 }
 

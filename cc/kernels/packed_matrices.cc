@@ -24,7 +24,8 @@ absl::Status PackedMatrices::Get(int slot, bool transposed, const Tensor& matrix
   std::lock_guard<std::mutex> lock(mutex_);
   Known& known = known_[{slot, transposed}];
   // Slices of one tensor share its buffer: only what begins at the same place is the same.
-  if (known.matrix.data() != matrix.data() || known.matrix.shape() != matrix.shape()) {
+  const bool is_alike = known.matrix.dtype() == matrix.dtype() && known.matrix.shape() == matrix.shape();
+  if (known.matrix.data() != matrix.data() || !is_alike) {
     known = {};
     TF_RETURN_IF_ERROR(PackMatrix(matrix, transposed, packed));
     known = {matrix, *packed};

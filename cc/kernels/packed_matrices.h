@@ -6,9 +6,17 @@
 #include <mutex>
 #include <utility>
 
+#include "cc/core/row_kernels.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace recgraph {
+
+// Whether a packed matrix may have this shape, which comes out of a file: then what it takes can be counted.
+inline bool IsPackable(const PackedShape& shape) {
+  constexpr int64_t kLargestSide = int64_t{1} << 30;
+  const auto fits = [](int64_t side) { return side >= 1 && side <= kLargestSide; };
+  return fits(shape.inner) && fits(shape.width);
+}
 
 // Packs a matrix of floats [inner, width] or, transposed, [width, inner].
 absl::Status PackMatrix(const tensorflow::Tensor& matrix, bool transposed, tensorflow::Tensor* packed);

@@ -94,6 +94,85 @@ absl::Status CheckCounts(const tensorflow::FunctionDef& function) {
   return absl::OkStatus();
 }
 
+// Functions that an operation may be given as an attribute, one in the other, at most: each level takes stack when the
+// innermost one ends.
+constexpr int kMostNested = 1000;
+
+// Whether functions lead to themselves by branches, loops and plain calls, which no limit of a recursion counts: only
+// invocations do, which name a body and do not have it as an attribute. In time in proportion to the library.
+class CallVerifier {
+ public:
+  explicit CallVerifier(const FunctionDefLibrary& library) {
+    for (const tensorflow::FunctionDef& function : library.function()) {
+      numbers_.emplace(function.signature().name(), static_cast<int>(numbers_.size()));
+    }
+    functions_.resize(numbers_.size());
+    for (const tensorflow::FunctionDef& function : library.function()) {
+      Function& mine = functions_[numbers_[function.signature().name()]];
+      mine.name = &function.signature().name();
+      for (const tensorflow::NodeDef& node : function.node_def()) AddCalls(node, &mine.callees);
+    }
+  }
+
+  absl::Status Verify() {
+    for (Function& root : functions_) {
+      std::vector<Function*> path;
+      if (root.height == kNew) path.push_back(&root);
+      while (!path.empty()) {
+        Function* const function = path.back();
+        function->height = kOpen;
+        if (function->next == function->callees.size()) {
+          TF_RETURN_IF_ERROR(Close(function));
+          path.pop_back();
+          continue;
+        }
+        Function* const callee = &functions_[function->callees[function->next++]];
+        if (callee->height == kOpen) {
+          return errors::DataLoss("the program of this SubGraph is damaged: its function ", *callee->name,
+                                  " calls itself, and no call is an invocation");
+        }
+        if (callee->height == kNew) path.push_back(callee);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int kNew = -2, kOpen = -1;
+  struct Function {
+    const std::string* name = nullptr;
+    std::vector<int> callees;
+    size_t next = 0;
+    int height = kNew;  // once it is done: the functions below it that are in each other
+  };
+
+  void AddCall(const std::string& name, std::vector<int>* callees) const {
+    const auto found = numbers_.find(name);
+    if (found != numbers_.end()) callees->push_back(found->second);
+  }
+
+  void AddCalls(const tensorflow::NodeDef& node, std::vector<int>* callees) const {
+    AddCall(node.op(), callees);
+    for (const auto& [name, value] : node.attr()) {
+      if (value.has_func()) AddCall(value.func().name(), callees);
+      for (const tensorflow::NameAttrList& function : value.list().func()) AddCall(function.name(), callees);
+    }
+  }
+
+  absl::Status Close(Function* function) const {
+    function->height = 0;
+    for (const int callee : function->callees) {
+      function->height = std::max(function->height, functions_[callee].height + 1);
+    }
+    if (function->height <= kMostNested) return absl::OkStatus();
+    return errors::DataLoss("the program of this SubGraph is damaged: below its function ", *function->name,
+                            " are more than ", kMostNested, " functions in each other");
+  }
+
+  std::unordered_map<std::string, int> numbers_;
+  std::vector<Function> functions_;
+};
+
 int InterOpThreads(FunctionLibraryRuntime* runtime) {
   const tensorflow::ConfigProto* config = runtime->config_proto();
   const int configured = config == nullptr ? 0 : config->inter_op_parallelism_threads();
@@ -219,6 +298,7 @@ absl::Status Program::Make(FunctionLibraryRuntime* parent, const std::string& li
                                         library.size(), " bytes)");
   }
   for (const tensorflow::FunctionDef& function : functions.function()) TF_RETURN_IF_ERROR(CheckCounts(function));
+  TF_RETURN_IF_ERROR(CallVerifier(functions).Verify());
   std::shared_ptr<Program> made(new Program);
   made->device_ = MakeSerialDevice(parent->device());
   made->definitions_ = std::make_unique<tensorflow::FunctionLibraryDefinition>(
@@ -267,10 +347,8 @@ absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
       batch::DecodePlan({code.begin(), code.end()}, {strings.begin(), strings.end()}, plan_.get());
   if (!wrong.empty()) return errors::DataLoss("the program of this SubGraph holds ", wrong);
   row_blocks_ = std::make_unique<batch::RowBlocks>(plan_.get(), definitions_.get());
+  structures_ = std::make_unique<const batch::Structures>(*plan_);
   scheduling_ = std::vector<Scheduling>(plan_->functions.size());
-  for (size_t f = 0; f < scheduling_.size(); ++f) {
-    scheduling_[f].structure = batch::Structure::Make(*plan_, static_cast<int>(f), &scheduling_[f].why);
-  }
   block_handles_ = std::vector<std::atomic<Handle>>(3 * plan_->blocks.size());
   for (auto& handle : block_handles_) handle.store(tensorflow::kInvalidHandle);
   block_types_.resize(block_handles_.size());
@@ -281,6 +359,13 @@ absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
       definitions_.get(), tensorflow::OptimizerOptions());
   batch_runtime_ = batch_process_runtime_->GetFLR(parent->device()->name());
   return absl::OkStatus();
+}
+
+const batch::Structure* Program::StructureOf(int function) {
+  if (!IsScheduled(function)) return nullptr;
+  Scheduling& known = scheduling_[function];
+  std::call_once(known.made, [&] { known.structure = structures_->Of(function); });
+  return known.structure.get();
 }
 
 std::vector<std::shared_ptr<Program>> Program::InUse(const std::string& key) {
@@ -312,9 +397,9 @@ std::string Program::ScheduleReport() const {
   for (size_t f = 0; f < scheduling_.size(); ++f) {
     const std::string& name = plan_->names[f];
     if (name.find('/') != std::string::npos) continue;
-    const Scheduling& known = scheduling_[f];
-    const bool is_scheduled = StructureOf(static_cast<int>(f)) != nullptr;
-    const std::string why = known.structure != nullptr ? "a row or a block did not fit" : known.why;
+    const bool is_scheduled = IsScheduled(static_cast<int>(f));
+    const std::string& known = structures_->Why(static_cast<int>(f));
+    const std::string why = known.empty() ? "a row or a block did not fit" : known;
     report += absl::StrCat(name, is_scheduled ? ": scheduled" : ": not scheduled, ", is_scheduled ? "" : why, "\n");
   }
   return report;

@@ -77,21 +77,17 @@ class Program {
   const batch::Plan* plan() const { return plan_.get(); }
   // Blocks that need no operation of TensorFlow; as `plan`.
   batch::RowBlocks* row_blocks() const { return row_blocks_.get(); }
-  // What calls of a function are scheduled by; null where they are not.
-  const batch::Structure* StructureOf(int function) const {
-    const Scheduling& known = scheduling_[function];
-    return known.given_up.load(std::memory_order_relaxed) < kMostGivenUp ? known.structure.get() : nullptr;
+  // Whether calls of a function are scheduled.
+  bool IsScheduled(int function) const {
+    return structures_->Why(function).empty() &&
+           scheduling_[function].given_up.load(std::memory_order_relaxed) < kMostGivenUp;
   }
-  // Whether calls of a function that has a structure lead to calls of another one.
-  bool Reaches(int function, int other) const {
-    return scheduling_[function].structure->functions[other].is_reached;
-  }
-  // A schedule of the function's calls was of no use: after some of those there are no more, of what it calls neither.
-  void NoteGivenUp(int function) {
+  // What calls of a function are scheduled by; null where they are not. Made at the first call of the function.
+  const batch::Structure* StructureOf(int function);
+  // A schedule of calls was of no use: after some of those there are no more, of what they lead to neither.
+  void NoteGivenUp(const batch::Structure& structure) {
     for (size_t other = 0; other < scheduling_.size(); ++other) {
-      if (Reaches(function, static_cast<int>(other))) {
-        scheduling_[other].given_up.fetch_add(1, std::memory_order_relaxed);
-      }
+      if (structure.is_reached[other]) scheduling_[other].given_up.fetch_add(1, std::memory_order_relaxed);
     }
   }
   // The device whose threads large batches are divided among.
@@ -145,10 +141,11 @@ class Program {
   std::unique_ptr<batch::RowBlocks> row_blocks_;
   static constexpr int kMostGivenUp = 3;
   struct Scheduling {
+    std::once_flag made;
     std::unique_ptr<const batch::Structure> structure;
-    std::string why;  // there is none
     std::atomic<int> given_up{0};
   };
+  std::unique_ptr<const batch::Structures> structures_;
   std::vector<Scheduling> scheduling_;  // of each function of the plan
   std::unique_ptr<tensorflow::DeviceMgr> batch_device_;
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> batch_process_runtime_;

@@ -2,6 +2,7 @@
 // iteration runs when kernels run inline, as they do in a body; this one gives it back: an iteration
 // may wait for invocations that need the thread. TensorFlow's own PartitionedCall places and
 // partitions a function among devices; a program runs on one.
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -137,9 +138,13 @@ class CallFunctionOp : public AsyncOpKernel {
     Program::Handle handle;
     OP_REQUIRES_OK_ASYNC(ctx, CurrentProgram(ctx, *this, &program), done);
     OP_REQUIRES_OK_ASYNC(ctx, program->Function(function_.name(), &handle), done);
+    const auto calls = std::make_shared<CountedCall>();
+    OP_REQUIRES_OK_ASYNC(ctx, CheckMemory(), done);
+    OP_REQUIRES_ASYNC(ctx, !Invocation::Current(ctx)->root()->cancelled(),
+                      errors::Cancelled("the step was cancelled"), done);
     auto* results = new std::vector<Tensor>;
     program->runtime()->Run(OptionsFor(ctx), handle, Inputs(ctx), results,
-                            [ctx, results, done = std::move(done)](const absl::Status& status) {
+                            [ctx, results, calls, done = std::move(done)](const absl::Status& status) {
                               SetOutputs(ctx, status, results);
                               delete results;
                               done();

@@ -21,9 +21,9 @@ namespace {
 constexpr size_t kMostForms = 8;
 
 bool Fits(const LoweredBlock& form, const std::vector<RowKind>& inputs, const std::vector<LoweredCapture>& captures) {
-  if (form.inputs != inputs) return false;
+  if (form.inputs != inputs || form.captures.size() != captures.size()) return false;
   for (size_t i = 0; i < captures.size(); ++i) {
-    if (!form.Fits(i, captures[i].tensor.shape())) return false;
+    if (!form.Fits(i, captures[i])) return false;
   }
   return true;
 }
@@ -138,7 +138,7 @@ bool RowBlockRunner::Run(const Block& block, int64_t rows, const char* const* co
   }
   bool done = true;
   for (auto& [capture, variable] : ready.variables) {
-    done = done && ready.lowered->Fits(capture, variable->tensor()->shape());
+    done = done && ready.lowered->Fits(capture, {*variable->tensor(), false, true});
   }
   done = done && RunParts(*ready.lowered, ready.shared, rows, inputs, outputs, workers);
   for (auto& [capture, variable] : ready.variables) variable->mu()->unlock_shared();

@@ -15,39 +15,113 @@ namespace batch {
 namespace lowering {
 namespace {
 
+Dims SizesOf(const TensorShape& shape) {
+  const auto sizes = shape.dim_sizes();
+  return {sizes.begin(), sizes.end()};
+}
+
 // Makes a result a factor, if it is floats of inputs.
 void SetFactor(const Symbol& in, LoweredBlock::Result* result) {
-  if (in.element != Element::kFloat || (in.lead != 1 && in.pieces.size() > 1)) return;
+  if (in.element != Element::kFloat || (in.lead() != 1 && in.pieces.size() > 1)) return;
   const int64_t each = BytesOf(Element::kFloat);
   std::vector<LoweredBlock::FactorPart> factor;
   for (const Piece& piece : in.pieces) {
     if (piece.place.space != Space::kInput) return;
-    factor.push_back({piece.place.index, piece.place.offset / each, piece.bytes / each / in.lead});
+    factor.push_back({piece.place.index, piece.place.offset / each, piece.bytes / each / in.lead()});
   }
   result->factor = std::move(factor);
 }
 
 }  // namespace
 
+bool Symbol::SetShape(int64_t lead, Dims dims) {
+  if (lead < 1 || dims.size() > kMostDims) return false;
+  const int64_t most = has_rows ? kMostRowBytes : kMostSharedBytes;
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(BytesOf(element), lead, &bytes) || bytes > most) return false;
+  for (const int64_t size : dims) {
+    // A size of 0 is counted as 1: parts of a shape are multiplied, too.
+    if (size < 0 || __builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes) || bytes > most) return false;
+  }
+  lead_ = lead;
+  dims_ = std::move(dims);
+  return true;
+}
+
 bool Lowering::Run(const tensorflow::FunctionBody& body) {
+  if (!FitsArguments(body)) {
+    why_ = "its arguments";
+    return false;
+  }
   std::vector<Node*> order;
   tensorflow::GetReversePostOrder(*body.graph, &order, tensorflow::NodeComparatorName());
   results_.resize(body.ret_types.size());
   for (const Node* node : order) {
     if (!node->IsOp() || node->type_string() == "NoOp") continue;
-    if (!Visit(*node) || reads_shape_) {
+    if (!Visit(*node) || has_no_place_) {
       why_ = node->type_string() + (node->name().empty() ? "" : " ('" + node->name() + "')");
       return false;
     }
   }
+  if (!FitsResults()) why_ = "its results";
+  return why_.empty();
+}
+
+bool Lowering::FitsArguments(const tensorflow::FunctionBody& body) const {
+  const size_t reads = inputs_.size();
+  if (body.arg_types.size() != reads + captures_.size()) return false;
+  for (size_t i = 0; i < reads; ++i) {
+    if (body.arg_types[i] != inputs_[i].dtype) return false;
+  }
+  for (size_t i = 0; i < captures_.size(); ++i) {
+    const DataType own = captures_[i].is_variable ? tensorflow::DT_RESOURCE : captures_[i].tensor.dtype();
+    if (body.arg_types[reads + i] != own) return false;
+  }
   return true;
+}
+
+// First what the node writes, then what sums are made of: as the plan's verifier has found them numbered.
+bool Lowering::FitsResults() const {
+  size_t count = block_.shared.size();
+  for (size_t i = 0; i + 2 < block_.sums.size(); i += 3) {
+    count += block_.sums[i] == static_cast<int>(SumKind::kDense) ? 1 : 2;
+  }
+  if (results_.size() != count) return false;
+  for (size_t i = 0; i < count; ++i) {
+    if (results_[i].kind.dtype == tensorflow::DT_INVALID) return false;  // nothing has given it
+    if (i < block_.shared.size() && results_[i].shared != block_.shared[i]) return false;
+  }
+  for (size_t i = 0; i + 2 < block_.sums.size(); i += 3) {
+    if (!FitsSum(static_cast<SumKind>(block_.sums[i]), block_.sums[i + 2])) return false;
+  }
+  return true;
+}
+
+// A dense sum is one over rows that this program takes; a product is one of rows of floats, or of floats of inputs; rows
+// have integers that say which they are.
+bool Lowering::FitsSum(SumKind kind, size_t first) const {
+  const LoweredBlock::Result& one = results_[first];
+  if (kind == SumKind::kDense) {
+    return one.output >= 0 && one.shared && one.kind.dtype == tensorflow::DT_FLOAT;
+  }
+  const LoweredBlock::Result& other = results_[first + 1];
+  for (const LoweredBlock::Result* const result : {&one, &other}) {
+    if (result->shared || (result->output < 0 && result->factor.empty())) return false;
+  }
+  if (one.parts != other.parts || other.kind.dtype != tensorflow::DT_FLOAT) return false;
+  if (kind == SumKind::kOuter) {
+    return one.kind.dtype == tensorflow::DT_FLOAT && one.kind.shape.dims() == 1 && other.kind.shape.dims() == 1;
+  }
+  const bool is_index = one.kind.dtype == tensorflow::DT_INT32 || one.kind.dtype == tensorflow::DT_INT64;
+  return is_index && one.output >= 0 && other.output >= 0;
 }
 
 std::unique_ptr<const LoweredBlock> Lowering::Take() {
   program_.WriteOutputsDirectly();
   std::vector<LoweredBlock::CaptureKind> kinds;
   for (size_t i = 0; i < captures_.size(); ++i) {
-    kinds.push_back({captures_[i].tensor.shape(), needs_[i]});
+    const LoweredCapture& capture = captures_[i];
+    kinds.push_back({capture.tensor.dtype(), capture.is_packed, capture.is_variable, capture.tensor.shape(), needs_[i]});
   }
   return std::make_unique<LoweredBlock>(
       LoweredBlock{std::move(program_), inputs_, std::move(kinds), std::move(results_)});
@@ -105,14 +179,25 @@ const Symbol* Lowering::In(const Node& node, int index) const {
   return found == symbols_.end() ? nullptr : &found->second;
 }
 
+// What follows has been made by TensorFlow for outputs of these dtypes; what a variable's handle stands for has another.
 bool Lowering::Set(const Node& node, int index, Symbol symbol) {
+  if (index >= node.num_outputs() || !Spend(static_cast<int64_t>(symbol.pieces.size()))) return false;
+  const DataType made = node.output_type(index);
+  if (symbol.dtype != made && !(node.IsArg() && made == tensorflow::DT_RESOURCE)) return false;
   symbols_[{node.id(), index}] = std::move(symbol);
   return true;
 }
 
-std::optional<Dims> Lowering::Known(const Node& node, int index) const {
+bool Lowering::Spend(int64_t amount) {
+  written_ += amount;
+  return written_ <= kMostWritten;
+}
+
+std::optional<Dims> Lowering::Known(const Node& node, int index, int64_t size) {
   const Symbol* const in = In(node, index);
   if (in == nullptr || in->constant == nullptr || !IsInteger(in->element)) return std::nullopt;
+  const int64_t count = in->constant->NumElements();
+  if ((size != kAnySize && count != size) || !Spend(count)) return std::nullopt;
   Dims known(in->constant->NumElements());
   for (size_t i = 0; i < known.size(); ++i) {
     known[i] = in->element == Element::kInt32 ? in->constant->flat<int32_t>()(i) : in->constant->flat<int64_t>()(i);
@@ -121,35 +206,51 @@ std::optional<Dims> Lowering::Known(const Node& node, int index) const {
 }
 
 void Lowering::Note(const Symbol& symbol, LoweredBlock::Need need) {
+  if (symbol.pieces.empty()) return;
   const Place& first = symbol.pieces[0].place;
   if (first.space != Space::kShared || static_cast<size_t>(first.index) >= needs_.size()) return;
   needs_[first.index] = std::max(needs_[first.index], need);
 }
 
 Place Lowering::PlaceOf(const Symbol& symbol) {
+  const Place nowhere{Space::kShared, 0};
   if (symbol.pieces.empty()) {  // a shape: what reads it as numbers has no step
-    reads_shape_ = true;
-    return {Space::kShared, 0};
+    has_no_place_ = true;
+    return nowhere;
   }
   Note(symbol, LoweredBlock::Need::kShape);
   if (symbol.pieces.size() == 1) return symbol.pieces[0].place;
-  const Place whole = program_.AddScratch(symbol.bytes());
+  const auto whole = Scratch(symbol.bytes());
+  if (!whole || !Spend(static_cast<int64_t>(symbol.pieces.size()))) {
+    has_no_place_ = true;
+    return nowhere;
+  }
   int64_t offset = 0;
   for (const Piece& piece : symbol.pieces) {
-    program_.Add(RowProgram::Copy{piece.bytes, piece.place, {whole.space, whole.index, offset}});
+    program_.Add(RowProgram::Copy{piece.bytes, piece.place, {whole->space, whole->index, offset}});
     offset += piece.bytes;
   }
-  return whole;
+  return *whole;
 }
 
-Symbol Lowering::Made(DataType dtype, int64_t lead, Dims dims) {
+std::optional<Place> Lowering::Scratch(int64_t bytes) {
+  constexpr int64_t kRounding = 64;  // what rounding up may add to each
+  scratch_bytes_ += bytes + kRounding;
+  if (scratch_bytes_ > kMostRowBytes) return std::nullopt;
+  return program_.AddScratch(bytes);
+}
+
+std::optional<Symbol> Lowering::Made(DataType dtype, int64_t lead, Dims dims) {
+  const auto element = ElementOf(dtype);
+  if (!element) return std::nullopt;
   Symbol made;
   made.dtype = dtype;
-  made.element = *ElementOf(dtype);
+  made.element = *element;
   made.has_rows = true;
-  made.lead = lead;
-  made.dims = std::move(dims);
-  made.pieces = {{program_.AddScratch(made.bytes()), made.bytes()}};
+  if (!made.SetShape(lead, std::move(dims))) return std::nullopt;
+  const auto place = Scratch(made.bytes());
+  if (!place) return std::nullopt;
+  made.pieces = {{*place, made.bytes()}};
   return made;
 }
 
@@ -169,7 +270,7 @@ bool Lowering::Argument(const Node& node) {
   symbol.element = *element;
   symbol.has_rows = has_rows;
   const TensorShape& shape = has_rows ? inputs_[index].shape : capture->tensor.shape();
-  for (int i = 0; i < shape.dims(); ++i) symbol.dims.push_back(shape.dim_size(i));
+  if (!symbol.SetShape(1, SizesOf(shape))) return false;
   const Place place = has_rows ? Place{Space::kInput, index}
                                : Place{Space::kShared, index - static_cast<int>(reads)};
   symbol.pieces = {{place, symbol.bytes()}};
@@ -184,7 +285,7 @@ bool Lowering::Constant(const Node& node) {
   Symbol symbol;
   symbol.dtype = value->dtype();
   symbol.element = *element;
-  for (int i = 0; i < value->dims(); ++i) symbol.dims.push_back(value->dim_size(i));
+  if (!symbol.SetShape(1, SizesOf(value->shape()))) return false;
   const int number = program_.AddConstant(value->data(), value->TotalBytes());
   symbol.pieces = {{Place{Space::kShared, number}, symbol.bytes()}};
   symbol.constant = std::move(value);
@@ -198,8 +299,10 @@ bool Lowering::Return(const Node& node) {
   LoweredBlock::Result& result = results_[index];
   result.kind.dtype = in->dtype;
   result.shared = !in->has_rows;
-  result.parts = in->lead;
-  for (const int64_t dim : in->dims) result.kind.shape.AddDim(dim);
+  result.parts = in->lead();
+  for (const int64_t dim : in->dims()) {
+    if (!result.kind.shape.AddDimWithStatus(dim).ok()) return false;
+  }
   if (in->sum >= 0) {
     result.output = in->sum;
     return true;
@@ -210,7 +313,7 @@ bool Lowering::Return(const Node& node) {
     return true;
   }
   const bool is_slot = static_cast<size_t>(index) < block_.shared.size();
-  if (is_slot && (in->lead != 1 || block_.shared[index])) return false;
+  if (is_slot && (in->lead() != 1 || block_.shared[index])) return false;
   if (IsFactor(index, in->pieces.size())) SetFactor(*in, &result);
   if (!result.factor.empty()) return true;
   const Piece& first = in->pieces[0];
@@ -246,8 +349,11 @@ bool Lowering::IsFactor(int result, size_t pieces) const {
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-bool LoweredBlock::Fits(size_t i, const TensorShape& shape) const {
+bool LoweredBlock::Fits(size_t i, const LoweredCapture& capture) const {
   const CaptureKind& known = captures[i];
+  const TensorShape& shape = capture.tensor.shape();
+  if (known.dtype != capture.tensor.dtype()) return false;
+  if (known.is_packed != capture.is_packed || known.is_variable != capture.is_variable) return false;
   if (known.need == Need::kNothing) return true;
   if (known.need == Need::kShape) return known.shape == shape;
   if (known.shape.dims() != shape.dims()) return false;

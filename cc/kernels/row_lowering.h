@@ -61,13 +61,16 @@ struct LoweredBlock {
   // What must be the same of a captured tensor's shape: of one whose rows are looked up, the shape of a row.
   enum class Need { kNothing, kRow, kShape };
   struct CaptureKind {
+    tensorflow::DataType dtype;
+    bool is_packed, is_variable;
     tensorflow::TensorShape shape;
     Need need = Need::kNothing;
   };
   std::vector<CaptureKind> captures;
 
-  // Whether capture `i` is as it was when the block was lowered.
-  bool Fits(size_t i, const tensorflow::TensorShape& shape) const;
+  // Whether capture `i` is as it was when the block was lowered. Dtype and form are compared whatever is needed: the
+  // same program may be given other tensors by each call.
+  bool Fits(size_t i, const LoweredCapture& capture) const;
   std::vector<Result> results;
 };
 

@@ -116,7 +116,9 @@ class DescendRowsOp final : public tensorflow::OpKernel {
                                      tensorflow::DataTypeString(tensor.dtype()), tensor.shape().DebugString());
     }
     tensorflow::TensorShape wanted = indices.shape();
-    for (int dim = 1; dim < tensor.dims(); ++dim) wanted.AddDim(tensor.dim_size(dim));
+    for (int dim = 1; dim < tensor.dims(); ++dim) {
+      TF_RETURN_IF_ERROR(wanted.AddDimWithStatus(tensor.dim_size(dim)));
+    }
     if (gradient.shape() != wanted) {
       return errors::InvalidArgument("the gradient of rows must be ", wanted.DebugString(), ", found ",
                                      gradient.shape().DebugString());
