@@ -28,20 +28,22 @@ bool Turns::Turn::GiveUp() {
   return true;
 }
 
-std::unique_ptr<Turns::Turn> Turns::Take(std::vector<uint64_t> things, std::function<void()> begin) {
+std::shared_ptr<Turns::Turn> Turns::Take(std::vector<uint64_t> things, std::function<void()> begin) {
   std::sort(things.begin(), things.end());
-  std::unique_ptr<Turn> turn(new Turn(this, std::move(things), std::move(begin)));
+  std::shared_ptr<Turn> turn(new Turn(this, std::move(things), std::move(begin)));
   std::lock_guard<std::mutex> lock(mutex_);
   turns_.push_back(turn.get());
   return turn;
 }
 
-void Turns::Begin(Turn* turn) {
+// The owner's reference may be gone as soon as the turn waits: another thread that ends its own turn begins this one.
+void Turns::Begin(const std::shared_ptr<Turn>& turn) {
+  const std::shared_ptr<Turn> held = turn;
   {
-    std::lock_guard<std::mutex> lock(turn->turns_->mutex_);
-    if (turn->state_ == Turn::State::kNew) turn->state_ = Turn::State::kWaiting;
+    std::lock_guard<std::mutex> lock(held->turns_->mutex_);
+    if (held->state_ == Turn::State::kNew) held->state_ = Turn::State::kWaiting;
   }
-  for (auto& begin : turn->turns_->Ready()) begin();
+  for (auto& begin : held->turns_->Ready()) begin();
 }
 
 std::vector<std::function<void()>> Turns::Ready() {

@@ -13,10 +13,11 @@
 namespace recgraph {
 
 // Whoever comes first has its turn first; nobody waits for one who uses other things. No thread is blocked, and no lock
-// is held while somebody has a turn or is told of it. Threading: all may be called from any thread.
+// is held while somebody has a turn or is told of it. Threading: all may be called from any thread, at once.
 class Turns {
  public:
-  // What one waits for, and has until it dies: then the next ones begin, on the thread that destroys it.
+  // What one waits for, and has until nobody holds it any more: then the next ones begin, on the thread that lets go of
+  // it. Who is told of a turn may end what it is for before whoever tells goes on, so each of them holds it.
   class Turn {
    public:
     Turn(const Turn&) = delete;
@@ -41,9 +42,9 @@ class Turns {
   };
 
   // A place behind those who have come before. `begin` is called once, in `Begin` or, later, where a turn ends: not
-  // before `Begin`, so that the owner can put the turn where `begin` looks for it.
-  std::unique_ptr<Turn> Take(std::vector<uint64_t> things, std::function<void()> begin);
-  static void Begin(Turn* turn);
+  // before `Begin`, so that the owner can put the turn where `begin` looks for it. Nothing happens where it was given up.
+  std::shared_ptr<Turn> Take(std::vector<uint64_t> things, std::function<void()> begin);
+  static void Begin(const std::shared_ptr<Turn>& turn);
 
  private:
   // Takes out those that can begin now.

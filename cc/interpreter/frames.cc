@@ -9,15 +9,23 @@
 
 #include "internal/pycore_frame.h"
 
+#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "cc/interpreter/guarded.h"
+#include "cc/interpreter/owned.h"
+#include "cc/interpreter/stack_limit.h"
 
 #if PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030e0000
 #error "the layout of frames is that of CPython 3.11 to 3.13"
 #endif
 
 namespace {
+
+using recgraph::Guarded;
+using recgraph::Owned;
 
 // What is done with the calls of one thread.
 struct Watch {
@@ -70,6 +78,21 @@ void Discard(PyThreadState* thread, _PyInterpreterFrame* frame) {
 }
 #endif
 
+// The interpreter itself calls Python from Python without C's stack. Through a hook it does need it, in every thread, and
+// deeper than the stack goes there is no memory: what Python says of too deep a recursion comes before. A generator that
+// goes on is told so where it stands, since CPython 3.12.
+PyObject* RefuseForDepth([[maybe_unused]] PyThreadState* thread, [[maybe_unused]] _PyInterpreterFrame* frame) {
+  PyErr_SetString(PyExc_RecursionError,
+                  "maximum recursion depth exceeded: the stack of this thread is used up. While any thread is in "
+                  "rg.speculation(), calls of Python functions take C stack in all threads: recurse outside of it, or in "
+                  "a thread with a larger threading.stack_size()");
+#if PY_VERSION_HEX < 0x030c0000
+  return nullptr;
+#else
+  return _PyEval_EvalFrameDefault(thread, frame, 1);
+#endif
+}
+
 // The values of a function's parameters, in the order of its signature: here `*args` comes after names to be given by
 // keyword.
 PyObject* Parameters(_PyInterpreterFrame* frame) {
@@ -108,13 +131,11 @@ void LeaveUsOut() {
   PyErr_Restore(type, value, traceback);
 }
 
-// Calls a handler in place of a function.
+// Calls a handler, which the caller holds, in place of a function.
 PyObject* Handled(PyThreadState* thread, _PyInterpreterFrame* frame, PyObject* handler) {
   PyObject* result = nullptr;
   if (PyObject* parameters = Parameters(frame)) {
-    Py_INCREF(handler);
     result = PyObject_CallFunctionObjArgs(handler, FunctionOf(frame), parameters, nullptr);
-    Py_DECREF(handler);
     Py_DECREF(parameters);
     if (result == plain) {
       Py_DECREF(result);
@@ -126,8 +147,9 @@ PyObject* Handled(PyThreadState* thread, _PyInterpreterFrame* frame, PyObject* h
   return result;
 }
 
-// The handler of a function's calls, borrowed; None if they are left alone, null if asking for it has failed.
-PyObject* HandlerOf(_PyInterpreterFrame* frame, Watch* watch) {
+// The handler of a function's calls; None if they are left alone, null if asking for it has failed. It is owned, as what
+// happens until it is called may run Python, which may take it out of the Watch.
+Owned HandlerOf(_PyInterpreterFrame* frame, Watch* watch) {
   auto found = watch->handlers->find(CodeOf(frame));
   if (found == watch->handlers->end() && watch->met != nullptr && !watch->is_meeting) {
     Py_INCREF(watch);
@@ -137,31 +159,36 @@ PyObject* HandlerOf(_PyInterpreterFrame* frame, Watch* watch) {
     Py_DECREF(met);
     watch->is_meeting = false;
     found = watch->handlers->find(CodeOf(frame));
-    PyObject* handler = found != watch->handlers->end() && current == watch ? found->second : Py_None;
+    Owned handler(Py_NewRef(found != watch->handlers->end() && current == watch ? found->second : Py_None));
     Py_DECREF(watch);
-    Py_XDECREF(ignored);
-    return ignored != nullptr ? handler : nullptr;
+    if (ignored == nullptr) return nullptr;
+    Py_DECREF(ignored);
+    return handler;
   }
-  return found != watch->handlers->end() ? found->second : Py_None;
+  return Owned(Py_NewRef(found != watch->handlers->end() ? found->second : Py_None));
 }
 
 PyObject* Evaluate(PyThreadState* thread, _PyInterpreterFrame* frame, int throws) {
+  if (recgraph::IsStackShort()) return RefuseForDepth(thread, frame);
   // With a debugger the program runs as it is written.
   if (current == nullptr || throws || thread->c_tracefunc != nullptr) return Plainly(thread, frame, throws);
-  PyObject* handler = HandlerOf(frame, current);
+  Owned handler = HandlerOf(frame, current);
   if (handler == nullptr) {
     Discard(thread, frame);
     return nullptr;
   }
-  return handler == Py_None ? Plainly(thread, frame, 0) : Handled(thread, frame, handler);
+  if (handler.get() != Py_None) return Handled(thread, frame, handler.get());
+  handler = nullptr;  // nothing is to be done after the call, which may be the last one that the stack has room for
+  return Plainly(thread, frame, 0);
 }
 
 // The type.
 
 PyObject* WatchNew(PyTypeObject* type, PyObject*, PyObject*) {
+  auto handlers = std::make_unique<std::unordered_map<PyCodeObject*, PyObject*>>();
   auto* self = reinterpret_cast<Watch*>(type->tp_alloc(type, 0));
   if (self == nullptr) return nullptr;
-  self->handlers = new std::unordered_map<PyCodeObject*, PyObject*>();
+  self->handlers = handlers.release();
   self->met = nullptr;
   self->is_meeting = false;
   return reinterpret_cast<PyObject*>(self);
@@ -240,16 +267,16 @@ PyObject* WatchMeet(PyObject* object, PyObject* met) {
 }
 
 PyMethodDef watch_methods[] = {
-    {"handle", WatchHandle, METH_VARARGS,
+    {"handle", Guarded<WatchHandle>, METH_VARARGS,
      "handle(code, handler): calls of this code go to handler(function, parameters)."},
-    {"meet", WatchMeet, METH_O,
+    {"meet", Guarded<WatchMeet>, METH_O,
      "meet(met): functions whose code has no handler go to met(function) first; None ends it."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyType_Slot watch_slots[] = {
     {Py_tp_doc, const_cast<char*>("What is done with the calls of one thread.")},
-    {Py_tp_new, reinterpret_cast<void*>(WatchNew)},
+    {Py_tp_new, reinterpret_cast<void*>(Guarded<WatchNew>)},
     {Py_tp_dealloc, reinterpret_cast<void*>(WatchDealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(WatchTraverse)},
     {Py_tp_clear, reinterpret_cast<void*>(WatchClear)},
@@ -294,8 +321,8 @@ PyObject* LeaveOut(PyObject*, PyObject* folder) {
 }
 
 PyMethodDef module_methods[] = {
-    {"activate", Activate, METH_O, "activate(watch): makes it this thread's, None for none; gives the one before."},
-    {"leave_out", LeaveOut, METH_O, "leave_out(folder): tracebacks begin after the frames of files in this folder."},
+    {"activate", Guarded<Activate>, METH_O, "activate(watch): makes it this thread's, None for none; gives the one before."},
+    {"leave_out", Guarded<LeaveOut>, METH_O, "leave_out(folder): tracebacks begin after the frames of files in this folder."},
     {nullptr, nullptr, 0, nullptr},
 };
 

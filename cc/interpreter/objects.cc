@@ -4,6 +4,7 @@
 // Threading: everything here runs under the interpreter's lock. Attributes may be properties: what they run may change
 // the objects, and what they give may be held by nobody else.
 
+#include "cc/interpreter/guarded.h"
 #include "cc/interpreter/owned.h"
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 namespace {
 
+using recgraph::Guarded;
 using recgraph::Owned;
 
 constexpr int32_t kNothing = -1;  // the row of None
@@ -248,7 +250,7 @@ PyObject* Columns(PyObject*, PyObject* arguments) {
 }
 
 PyMethodDef module_methods[] = {
-    {"columns", Columns, METH_VARARGS,
+    {"columns", Guarded<Columns>, METH_VARARGS,
      "columns(kind, plan, roots, followed): the objects of a class that can be reached from roots, as columns.\n\n"
      "plan: a tuple of (attribute, 'link', 'links', 'bool', 'int' or 'float'). Gives bytes: the rows of the roots\n"
      "(int32), then of each column its values (int32, int32, bool, int64, float64) and, of 'links', the ends of\n"

@@ -7,10 +7,15 @@
 
 #include <memory>
 
+#include "cc/interpreter/lock.h"
+
 namespace recgraph {
 
 struct Release {
-  void operator()(PyObject* object) const { Py_XDECREF(object); }
+  // Without the lock only where Python has ended, which throws threads out of what they do.
+  void operator()(PyObject* object) const {
+    if (HasInterpreter()) Py_DECREF(object);
+  }
 };
 using Owned = std::unique_ptr<PyObject, Release>;
 

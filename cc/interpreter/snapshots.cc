@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "cc/interpreter/guarded.h"
 #include "cc/interpreter/owned.h"
 
 namespace {
 
+using recgraph::Guarded;
 using recgraph::Owned;
 
 enum class Answer { kYes, kNo, kError };
@@ -204,7 +206,7 @@ PyObject* Holds(PyObject*, PyObject* arguments) {
 }
 
 PyMethodDef module_methods[] = {
-    {"holds", Holds, METH_VARARGS,
+    {"holds", Guarded<Holds>, METH_VARARGS,
      "holds(parts, versions, members, is_alike): whether objects are as they were.\n\n"
      "parts: a tuple of (weak reference, names, values) for attributes, where ... says that there is no such attribute,\n"
      "and of (container, None, values) for members: a dictionary's keys, then its values. versions: a writable array of a 64-bit number for each part, zeros at\n"

@@ -143,13 +143,14 @@ void CallOp::Run(Call* call) {
 void CallOp::LaunchInTurn(Call* call) {
   RootCall* const root = call->own_root.get();
   const auto token = root->cancellation()->get_cancellation_token();
-  call->turn = Waiting().Take(Resources(call->ctx), [this, call, root, token] {
+  // As soon as the turn can be given up or begins, the call may be over before this thread goes on: it holds the turn, too.
+  const std::shared_ptr<Turns::Turn> turn = Waiting().Take(Resources(call->ctx), [this, call, root, token] {
     root->scheduler()->Schedule([this, call, root, token] {
       root->cancellation()->DeregisterCallback(token);
       Launch(call);
     });
   });
-  Turns::Turn* const turn = call->turn.get();
+  call->turn = turn;
   const auto give_up = [call, root, turn, token] {
     if (!turn->GiveUp()) return;
     root->scheduler()->Schedule([call, root, token] {

@@ -42,7 +42,7 @@ struct Call {
     std::chrono::steady_clock::time_point start;
   };
   std::optional<Measured> measured;
-  std::unique_ptr<Turns::Turn> turn;  // of a call from outside whose bodies read and write state
+  std::shared_ptr<Turns::Turn> turn;  // of a call from outside whose bodies read and write state
   std::mutex mutex;
   absl::Status status;  // guarded by mutex
 

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
-#include "absl/synchronization/blocking_counter.h"
+#include "cc/core/parts.h"
+#include "cc/core/shared_locks.h"
 #include "tensorflow/core/common_runtime/function_def_utils.h"
 #include "tensorflow/core/platform/threadpool.h"
 
@@ -113,6 +115,7 @@ bool RowBlockRunner::Capture(const Block& block, Ready* ready, std::vector<Lower
         capture.tensor = *variable->tensor();
       }
       capture.is_variable = true;
+      ready->locked.push_back(variable.get());
       ready->variables.emplace_back(static_cast<int>(captures->size()), std::move(variable));
     } else {
       capture.tensor = slot;
@@ -124,6 +127,7 @@ bool RowBlockRunner::Capture(const Block& block, Ready* ready, std::vector<Lower
                              static_cast<int64_t>(capture.tensor.TotalBytes())});
     captures->push_back(std::move(capture));
   }
+  PutInOrder(&ready->locked);
   return true;
 }
 
@@ -131,18 +135,13 @@ bool RowBlockRunner::Run(const Block& block, int64_t rows, const char* const* co
                          int workers) {
   Ready& ready = ready_[&block - plan_.blocks.data()];
   // As TensorFlow's own lookup does: nobody writes to a variable while its rows are read.
+  const SharedLocks<Var> reading(ready.locked);
   for (auto& [capture, variable] : ready.variables) {
-    variable->mu()->lock_shared();
     const Tensor& value = *variable->tensor();
+    if (!ready.lowered->Fits(capture, {value, false, true})) return false;
     ready.shared[capture] = {static_cast<const char*>(value.data()), static_cast<int64_t>(value.TotalBytes())};
   }
-  bool done = true;
-  for (auto& [capture, variable] : ready.variables) {
-    done = done && ready.lowered->Fits(capture, {*variable->tensor(), false, true});
-  }
-  done = done && RunParts(*ready.lowered, ready.shared, rows, inputs, outputs, workers);
-  for (auto& [capture, variable] : ready.variables) variable->mu()->unlock_shared();
-  return done;
+  return RunParts(*ready.lowered, ready.shared, rows, inputs, outputs, workers);
 }
 
 // How the rows are divided, and in which order sums are added, depends on the numbers of rows and workers alone.
@@ -154,7 +153,6 @@ bool RowBlockRunner::RunParts(const LoweredBlock& block, const std::vector<RowPr
     std::vector<const char* const*> inputs;
     std::vector<char*> outputs;
     std::vector<std::vector<float>> sums;
-    bool done = false;
   };
   std::vector<Part> parts(workers);
   const auto begin = [rows, workers](int part) { return rows * part / workers; };
@@ -167,22 +165,14 @@ bool RowBlockRunner::RunParts(const LoweredBlock& block, const std::vector<RowPr
                                            : outputs[output] + begin(i) * bytes);
     }
   }
-  const auto run = [&](int i) {
-    Part& part = parts[i];
-    part.done = program.Run(begin(i + 1) - begin(i), part.inputs.data(), shared.data(), part.outputs.data());
-  };
   auto* const threads = device_->tensorflow_cpu_worker_threads()->workers;
-  absl::BlockingCounter pending(workers - 1);
-  for (int i = 1; i < workers; ++i) {
-    threads->Schedule([&run, &pending, i] {
-      run(i);
-      pending.DecrementCount();
-    });
-  }
-  run(0);
-  pending.Wait();
+  const auto submit = [threads](std::function<void()> task) { threads->Schedule(std::move(task)); };
+  const bool done = DoParts(workers, submit, [&](int i) {
+    Part& part = parts[i];
+    return program.Run(begin(i + 1) - begin(i), part.inputs.data(), shared.data(), part.outputs.data());
+  });
+  if (!done) return false;
   for (const Part& part : parts) {
-    if (!part.done) return false;
     size_t sum = 0;
     for (size_t output = 0; output < program.outputs().size(); ++output) {
       if (!program.outputs()[output].shared) continue;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/core/batch_plan.h"
@@ -66,6 +67,7 @@ class RowBlockRunner {
     std::vector<RowProgram::Shared> shared;
     std::vector<tensorflow::Tensor> tensors;  // what `shared` points to
     std::vector<std::pair<int, tensorflow::core::RefCountPtr<tensorflow::Var>>> variables;  // by capture
+    std::vector<tensorflow::Var*> locked;  // each of these once, in the order in which they are locked
   };
   bool Capture(const Block& block, Ready* ready, std::vector<LoweredCapture>* captures) const;
   bool RunParts(const LoweredBlock& block, const std::vector<RowProgram::Shared>& shared, int64_t rows,

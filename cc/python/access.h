@@ -22,6 +22,18 @@ struct Access {
     const InterpreterUnlocked waiting;
     mutex.lock();
   }
+
+  // While it lives others may work on the step, though this thread has the mutex around it.
+  class Released {
+   public:
+    explicit Released(Access* access) : access_(access) { access_->mutex.unlock(); }
+    ~Released() { access_->Lock(); }
+    Released(const Released&) = delete;
+    Released& operator=(const Released&) = delete;
+
+   private:
+    Access* const access_;
+  };
 };
 
 }  // namespace recgraph

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "cc/kernels/checked.h"
 #include "cc/python/interpreter_lock.h"
 #include "cc/python/pipelines.h"
 #include "cc/python/resources.h"
@@ -127,9 +128,11 @@ class Pass : public tensorflow::EagerOpRewrite {
   Pass() : EagerOpRewrite("recgraph", __FILE__, std::to_string(__LINE__)) {}
 
   absl::Status Run(tensorflow::EagerOperation* operation, std::unique_ptr<tensorflow::EagerOperation>*) override {
-    NotePipeline(*operation);
-    if (!is_unwatched) recgraph::WaitForSteps(*operation);
-    return absl::OkStatus();
+    return CatchingAll([operation] {
+      NotePipeline(*operation);
+      if (!is_unwatched) recgraph::WaitForSteps(*operation);
+      return absl::OkStatus();
+    });
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include "cc/core/stretch.h"
 #include "cc/kernels/checked.h"
+#include "cc/python/catching_kernel.h"
 #include "cc/python/run.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
@@ -18,7 +19,6 @@ namespace recgraph {
 namespace {
 
 using tensorflow::AsyncOpKernel;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
@@ -157,7 +157,11 @@ class ReceiveOp : public AsyncOpKernel {
     }
     // From here on the operation may be cancelled, and then its graph, this kernel too, may be gone at any time.
     // A value that comes later comes from Python's thread, which has other things to do than to go on with the graph.
-    run->channels().Take(slot, [receive, run, ending](const Tensor* value) { receive(*run, value, ending); }, runner);
+    const absl::Status caught = CatchingAll([&] {
+      run->channels().Take(slot, [receive, run, ending](const Tensor* value) { receive(*run, value, ending); }, runner);
+      return absl::OkStatus();
+    });
+    if (!caught.ok()) ending->End(nullptr);
   }
 
  protected:
@@ -214,13 +218,13 @@ class RecallOp : public ReceiveOp {
   tensorflow::DataType dtype_;
 };
 
-class KeepOp : public OpKernel {
+class KeepOp : public CatchingKernel {
  public:
-  explicit KeepOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit KeepOp(OpKernelConstruction* context) : CatchingKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("cell", &cell_));
   }
 
-  void Compute(OpKernelContext* context) override {
+  void Do(OpKernelContext* context) override {
     const Stretch stretch;
     std::shared_ptr<Run> run = FindRun(context);
     if (run == nullptr) return;
@@ -234,13 +238,13 @@ class KeepOp : public OpKernel {
   int cell_;
 };
 
-class OutputFetchingOp : public OpKernel {
+class OutputFetchingOp : public CatchingKernel {
  public:
-  explicit OutputFetchingOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit OutputFetchingOp(OpKernelConstruction* context) : CatchingKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("slot", &slot_));
   }
 
-  void Compute(OpKernelContext* context) override {
+  void Do(OpKernelContext* context) override {
     const Stretch stretch;
     std::shared_ptr<Run> run = FindRun(context);
     if (run == nullptr) return;
@@ -254,11 +258,11 @@ class OutputFetchingOp : public OpKernel {
   int slot_;
 };
 
-class ChooseInputOp : public OpKernel {
+class ChooseInputOp : public CatchingKernel {
  public:
-  explicit ChooseInputOp(OpKernelConstruction* context) : OpKernel(context) {}
+  explicit ChooseInputOp(OpKernelConstruction* context) : CatchingKernel(context) {}
 
-  void Compute(OpKernelContext* context) override {
+  void Do(OpKernelContext* context) override {
     const Stretch stretch;
     const int32_t* given = nullptr;
     OP_REQUIRES_OK(context, ScalarOf(context->input(0), &given));

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "cc/kernels/checked.h"
 #include "cc/python/bystanders.h"
 #include "cc/python/pending.h"
 #include "cc/python/step.h"
@@ -32,6 +33,10 @@ absl::Status CoexecutionDevice::CopyTensorToDevice(Handle* tensor, Handle** resu
 }
 
 absl::Status CoexecutionDevice::CopyTensorFromDevice(Handle* tensor, const std::string& target, Handle** result) {
+  return CatchingAll([&] { return Copy(tensor, target, result); });
+}
+
+absl::Status CoexecutionDevice::Copy(Handle* tensor, const std::string& target, Handle** result) {
   HandlePtr value;
   TF_RETURN_IF_ERROR(ValueOf(tensor)->Get(&value));
   absl::Status status;
@@ -46,10 +51,12 @@ absl::Status CoexecutionDevice::CopyTensorFromDevice(Handle* tensor, const std::
 absl::Status CoexecutionDevice::Execute(const tensorflow::ImmediateExecutionOperation* operation, Handle** results,
                                         int* count) {
   const auto& eager = *static_cast<const EagerOperation*>(operation);
-  Step* step = Step::Current();
-  if (step != nullptr) return step->Execute(eager, results, count);
-  TF_RETURN_IF_ERROR(SettleBefore(eager));
-  return RunEagerly(eager, results, count);
+  return CatchingAll([&]() -> absl::Status {
+    Step* step = Step::Current();
+    if (step != nullptr) return step->Execute(eager, results, count);
+    TF_RETURN_IF_ERROR(SettleBefore(eager));
+    return RunEagerly(eager, results, count);
+  });
 }
 
 absl::Status CoexecutionDevice::Pack(absl::Span<Handle*>, Handle**) {

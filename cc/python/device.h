@@ -31,6 +31,8 @@ class CoexecutionDevice : public tensorflow::CustomDevice {
   absl::StatusOr<bool> ShallPinToThisDevice(const tensorflow::ImmediateExecutionOperation* operation) override;
 
  private:
+  absl::Status Copy(Handle* tensor, const std::string& target, Handle** result);
+
   tensorflow::EagerContext* const context_;
   const std::string name_;
 };

@@ -26,22 +26,43 @@
 #include <mutex>
 
 #include "cc/core/lock_order.h"
+#include "cc/interpreter/lock.h"
 
 namespace recgraph {
 
 constexpr int kInterpreter = 3;
 
-// To be asked before PyGILState_Ensure.
-inline void WaitsForInterpreter() {
-  if (PyGILState_Check() == 0) LockOrder::Waits(kInterpreter);
+// Takes Python's lock by `take`. A thread for which Python has ended stays in there.
+template <typename Take>
+void TakeInterpreter(const Take& take) noexcept {
+  if (!HasInterpreter()) LockOrder::Waits(kInterpreter);
+  try {
+    take();
+  } catch (...) {
+    StayHere();
+  }
 }
+
+// While it lives, this thread has the lock, whether it had it before or not.
+class InterpreterLocked {
+ public:
+  InterpreterLocked() {
+    TakeInterpreter([this] { state_ = PyGILState_Ensure(); });
+  }
+  ~InterpreterLocked() { PyGILState_Release(state_); }
+  InterpreterLocked(const InterpreterLocked&) = delete;
+  InterpreterLocked& operator=(const InterpreterLocked&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
 
 // A lock of place 1 or 2: nobody waits for it with Python's own.
 template <int kPlace>
 class WithoutInterpreter : public Ordered<std::recursive_mutex, kPlace> {
  public:
   void lock() {
-    const bool has_interpreter = PyGILState_Check() != 0;
+    const bool has_interpreter = HasInterpreter();
     if (has_interpreter) LockOrder::Takes(kInterpreter);
     Ordered<std::recursive_mutex, kPlace>::lock();
     if (has_interpreter) LockOrder::Releases(kInterpreter);
@@ -51,13 +72,12 @@ class WithoutInterpreter : public Ordered<std::recursive_mutex, kPlace> {
 // While it lives, this thread does not have the lock: it waits for something that may need it.
 class InterpreterUnlocked {
  public:
-  InterpreterUnlocked() : state_(PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
-
+  InterpreterUnlocked() : state_(HasInterpreter() ? PyEval_SaveThread() : nullptr) {}
   ~InterpreterUnlocked() {
-    if (state_ == nullptr) return;
-    LockOrder::Waits(kInterpreter);
-    PyEval_RestoreThread(state_);
+    if (state_ != nullptr) TakeInterpreter([this] { PyEval_RestoreThread(state_); });
   }
+  InterpreterUnlocked(const InterpreterUnlocked&) = delete;
+  InterpreterUnlocked& operator=(const InterpreterUnlocked&) = delete;
 
  private:
   PyThreadState* const state_;

@@ -47,8 +47,7 @@ Stack CurrentStack(PyCodeObject* base) {
 }  // namespace
 
 int Locate(PyCodeObject* base) {
-  WaitsForInterpreter();
-  PyGILState_STATE state = PyGILState_Ensure();
+  const InterpreterLocked locked;
   Stack stack = CurrentStack(base);
   Locations& all = AllLocations();
   auto [place, is_new] = all.numbers.try_emplace(std::move(stack), all.next);
@@ -56,9 +55,7 @@ int Locate(PyCodeObject* base) {
     for (const Site& site : place->first) Py_INCREF(site.first);
     all.stacks[all.next++] = &place->first;
   }
-  const int number = place->second;
-  PyGILState_Release(state);
-  return number;
+  return place->second;
 }
 
 namespace {

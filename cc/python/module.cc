@@ -8,8 +8,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cc/interpreter/guarded.h"
 #include "cc/python/bystanders.h"
 #include "cc/python/device.h"
+#include "cc/python/interpreter_lock.h"
 #include "cc/python/location.h"
 #include "cc/python/pending.h"
 #include "cc/python/plan_reader.h"
@@ -74,9 +76,8 @@ PyObject* Register(PyObject*, PyObject* arguments) {
 
 void DeletePlan(PyObject* capsule) {
   auto* plan = static_cast<std::shared_ptr<Plan>*>(PyCapsule_GetPointer(capsule, kPlan));
-  Py_BEGIN_ALLOW_THREADS;  // waits for its runner
+  const InterpreterUnlocked waiting;  // for its runner
   delete plan;
-  Py_END_ALLOW_THREADS;
 }
 
 // Whether Python is ending, when its lock is no longer to be had.
@@ -94,14 +95,14 @@ PyObject* MakePlan(PyObject*, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "OO", &described, &kept)) return nullptr;
   auto plan = std::make_unique<std::shared_ptr<Plan>>(ReadPlan(described));
   if (*plan == nullptr) return nullptr;
-  Py_INCREF(kept);
-  (*plan)->kept = std::shared_ptr<PyObject>(kept, [](PyObject* object) {
+  (*plan)->kept = std::shared_ptr<PyObject>(Py_NewRef(kept), [](PyObject* object) {
     if (PythonEnds()) return;
-    const PyGILState_STATE state = PyGILState_Ensure();
+    const InterpreterLocked locked;
     Py_DECREF(object);
-    PyGILState_Release(state);
   });
-  return PyCapsule_New(plan.release(), kPlan, DeletePlan);
+  PyObject* const capsule = PyCapsule_New(plan.get(), kPlan, DeletePlan);
+  if (capsule != nullptr) plan.release();
+  return capsule;
 }
 
 // replay(plan, mode, key): see Replays; the modes are 0 off, 1 record, 2 replay.
@@ -145,11 +146,17 @@ PyObject* Begin(PyObject*, PyObject* arguments) {
     if (held == nullptr) return nullptr;
     plan = *held;
     if (plan->is_busy.exchange(true)) Py_RETURN_FALSE;
-    Py_BEGIN_ALLOW_THREADS;
-    WaitForSteps(*plan);
-    Py_END_ALLOW_THREADS;
   }
-  new Step(reinterpret_cast<PyCodeObject*>(base), std::move(plan));
+  try {
+    if (plan != nullptr) {
+      const InterpreterUnlocked waiting;
+      WaitForSteps(*plan);
+    }
+    new Step(reinterpret_cast<PyCodeObject*>(base), plan);
+  } catch (...) {
+    if (plan != nullptr) plan->is_busy = false;
+    throw;
+  }
   Py_RETURN_TRUE;
 }
 
@@ -241,9 +248,10 @@ PyObject* Wait(PyObject*, PyObject* most) {
   if (!Read(most, &count)) return nullptr;
   if (count < 0) return PyErr_Format(PyExc_ValueError, "%d steps cannot be left", count);
   absl::Status status;
-  Py_BEGIN_ALLOW_THREADS;
-  status = ThisLine()->Settle(static_cast<size_t>(count));
-  Py_END_ALLOW_THREADS;
+  {
+    const InterpreterUnlocked waiting;
+    status = ThisLine()->Settle(static_cast<size_t>(count));
+  }
   return Py_BuildValue("(is)", static_cast<int>(status.code()), std::string(status.message()).c_str());
 }
 
@@ -258,22 +266,25 @@ PyObject* End(PyObject*, PyObject* arguments) {
     return nullptr;
   }
   absl::Status status;
-  Py_BEGIN_ALLOW_THREADS;
-  status = step->End(was_raised != 0, may_run_ahead != 0);
-  Py_END_ALLOW_THREADS;
+  {
+    const InterpreterUnlocked waiting;
+    status = step->End(was_raised != 0, may_run_ahead != 0);
+  }
   PyObject* described = DescribeStep(*step);
-  Py_BEGIN_ALLOW_THREADS;
-  if (step->IsPending()) ThisLine()->Add(std::move(step));
-  step.reset();
-  Py_END_ALLOW_THREADS;
+  {
+    const InterpreterUnlocked waiting;
+    if (step->IsPending()) ThisLine()->Add(std::move(step));
+    step.reset();
+  }
   return Py_BuildValue("(Nis)", described, static_cast<int>(status.code()), std::string(status.message()).c_str());
 }
 
 PyObject* BeforeFork(PyObject*, PyObject*) {
-  Py_BEGIN_ALLOW_THREADS;
-  ThisLine()->Settle(0).IgnoreError();
-  if (Step::Current() != nullptr) Step::Current()->PrepareFork();
-  Py_END_ALLOW_THREADS;
+  {
+    const InterpreterUnlocked waiting;
+    ThisLine()->Settle(0).IgnoreError();
+    if (Step::Current() != nullptr) Step::Current()->PrepareFork();
+  }
   Py_RETURN_NONE;
 }
 
@@ -348,23 +359,23 @@ PyObject* DescribeCallSites(PyObject*, PyObject* number) {
 PyObject* Forget(PyObject*, PyObject*) { return ForgetLocations(); }
 
 PyMethodDef methods[] = {
-    {"watch", Watch, METH_O, "watch(kinds): sees all eager operations from now on. Once."},
-    {"register", Register, METH_VARARGS, "register(context, name): makes the device known to TensorFlow."},
-    {"plan", MakePlan, METH_VARARGS, "plan(description, kept): a plan, for begin."},
-    {"begin", Begin, METH_VARARGS, "begin(base, plan): begins a step of this thread."},
-    {"end", End, METH_VARARGS, "end(was_raised, may_run_ahead): ends the step and says what it was."},
-    {"threads", Threads, METH_O, "threads(plan): by how many threads its graph is run, and why."},
-    {"replay", Replay, METH_VARARGS, "replay(plan, mode, key): whether steps record what graphs give, or do without."},
-    {"wait", Wait, METH_O, "wait(most): waits for the graphs of steps that have ended."},
-    {"before_fork", BeforeFork, METH_NOARGS, "before_fork(): ends the graphs of this thread's steps."},
-    {"after_fork", AfterFork, METH_NOARGS, "after_fork(): says that this is the new process."},
-    {"share", ReadShare, METH_O, "share(is_on): how long the device took for how many operations, and whether to count."},
-    {"is_in_step", IsInStep, METH_NOARGS, "is_in_step(): whether this thread is in a step."},
-    {"signature", DescribeSignature, METH_O, "signature(number): type and definition of an operation."},
-    {"resource", DescribeResource, METH_O, "resource(number): name, dtype and shape of a variable."},
-    {"call_sites", DescribeCallSites, METH_O, "call_sites(number): code and offset of each frame, innermost first."},
-    {"location", DescribePlace, METH_O, "location(number): the frames of a location, innermost first."},
-    {"forget_locations", Forget, METH_NOARGS, "forget_locations(): of code that is gone: numbers, and ids of the code."},
+    {"watch", Guarded<Watch>, METH_O, "watch(kinds): sees all eager operations from now on. Once."},
+    {"register", Guarded<Register>, METH_VARARGS, "register(context, name): makes the device known to TensorFlow."},
+    {"plan", Guarded<MakePlan>, METH_VARARGS, "plan(description, kept): a plan, for begin."},
+    {"begin", Guarded<Begin>, METH_VARARGS, "begin(base, plan): begins a step of this thread."},
+    {"end", Guarded<End>, METH_VARARGS, "end(was_raised, may_run_ahead): ends the step and says what it was."},
+    {"threads", Guarded<Threads>, METH_O, "threads(plan): by how many threads its graph is run, and why."},
+    {"replay", Guarded<Replay>, METH_VARARGS, "replay(plan, mode, key): whether steps record what graphs give, or do without."},
+    {"wait", Guarded<Wait>, METH_O, "wait(most): waits for the graphs of steps that have ended."},
+    {"before_fork", Guarded<BeforeFork>, METH_NOARGS, "before_fork(): ends the graphs of this thread's steps."},
+    {"after_fork", Guarded<AfterFork>, METH_NOARGS, "after_fork(): says that this is the new process."},
+    {"share", Guarded<ReadShare>, METH_O, "share(is_on): how long the device took for how many operations, and whether to count."},
+    {"is_in_step", Guarded<IsInStep>, METH_NOARGS, "is_in_step(): whether this thread is in a step."},
+    {"signature", Guarded<DescribeSignature>, METH_O, "signature(number): type and definition of an operation."},
+    {"resource", Guarded<DescribeResource>, METH_O, "resource(number): name, dtype and shape of a variable."},
+    {"call_sites", Guarded<DescribeCallSites>, METH_O, "call_sites(number): code and offset of each frame, innermost first."},
+    {"location", Guarded<DescribePlace>, METH_O, "location(number): the frames of a location, innermost first."},
+    {"forget_locations", Guarded<Forget>, METH_NOARGS, "forget_locations(): of code that is gone: numbers, and ids of the code."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -12,6 +12,7 @@
 
 #include "cc/core/stretch.h"
 #include "cc/kernels/checked.h"
+#include "cc/python/catching_kernel.h"
 #include "cc/python/run.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
@@ -25,7 +26,6 @@ namespace recgraph {
 namespace {
 
 using tensorflow::DataType;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::ResourceHandle;
@@ -60,7 +60,8 @@ REGISTER_OP("Recgraph>Watch")
     .Attr("dtypes: list(type) >= 1")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::UnknownShape)
-    .Doc("The values that variables have now, as they are in memory, so that a change can be found out.");
+    .Doc("The values that variables have now, as they are in memory, so that a change can be found out; copies of those that "
+         "are written in place.");
 
 REGISTER_OP("Recgraph>Commit")
     .Input("run: int64")
@@ -100,44 +101,55 @@ bool IsSame(const Tensor& one, const Tensor& other) {
 
 bool HaveEqualBytes(const Tensor& one, const Tensor& other) {
   if (one.dtype() != other.dtype() || one.shape() != other.shape()) return false;
+  if (!one.IsInitialized() || !other.IsInitialized()) return false;
+  if (one.dtype() == tensorflow::DT_STRING) {
+    const auto texts = one.flat<tensorflow::tstring>(), others = other.flat<tensorflow::tstring>();
+    return std::equal(texts.data(), texts.data() + texts.size(), others.data());
+  }
   if (!tensorflow::DataTypeCanUseMemcpy(one.dtype())) return false;
   return std::memcmp(one.data(), other.data(), one.TotalBytes()) == 0;
 }
 
-class ShadowOp : public OpKernel {
+// What a variable is now, as it stays. Sparse updates write into a variable's memory in this mode, whoever else has it, so
+// that is copied then. Needs the variable's lock.
+absl::Status Keep(Var* variable, Tensor* value) {
+  const bool is_written_in_place = variable->copy_on_read_mode.load() && variable->is_initialized;
+  if (is_written_in_place) return Copy(*variable->tensor(), value);
+  *value = *variable->tensor();
+  return absl::OkStatus();
+}
+
+class ShadowOp : public CatchingKernel {
  public:
-  explicit ShadowOp(OpKernelConstruction* context) : OpKernel(context) {
+  explicit ShadowOp(OpKernelConstruction* context) : CatchingKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("dtype", &dtype_));
     OP_REQUIRES_OK(context, context->GetAttr("shared_name", &name_));
   }
 
-  void Compute(OpKernelContext* context) override {
+  void Do(OpKernelContext* context) override {
     const Stretch stretch;
     VarPtr variable;
     OP_REQUIRES_OK(context, FindVariable(context, context->input(0), &variable));
-    auto* shadow = new Var(dtype_);
+    const VarPtr shadow(new Var(dtype_));
     {
       tensorflow::tf_shared_lock lock(*variable->mu());
       const Stretch locked;
       shadow->is_initialized = variable->is_initialized;
-      // Sparse updates write into the memory of a variable in this mode, whoever else has it.
-      const bool is_written_in_place = variable->copy_on_read_mode.load() && variable->is_initialized;
-      *shadow->tensor() = is_written_in_place ? tensorflow::tensor::DeepCopy(*variable->tensor()) : *variable->tensor();
+      OP_REQUIRES_OK(context, Keep(variable.get(), shadow->tensor()));
     }
-    const absl::Status kept = SetOutput(context, 1, *shadow->tensor());
-    if (!kept.ok()) shadow->Unref();
-    OP_REQUIRES_OK(context, kept);
+    OP_REQUIRES_OK(context, SetOutput(context, 1, *shadow->tensor()));
     const ResourceHandle& handle = context->input(0).scalar<ResourceHandle>()();
     Tensor made(tensorflow::DT_RESOURCE, {});
     auto& own = made.scalar<ResourceHandle>()();
-    own = ResourceHandle::MakeRefCountingHandle(shadow, handle.device(), handle.dtypes_and_shapes());
+    shadow->Ref();  // the handle's
+    own = ResourceHandle::MakeRefCountingHandle(shadow.get(), handle.device(), handle.dtypes_and_shapes());
     own.set_container(kContainer);
     own.set_name(name_);
     context->set_output(0, made);
     // By its name too, by which AssignVariableOp looks. The last step's may still have an entry, of nothing.
     tensorflow::ResourceMgr* manager = context->resource_manager();
     (void)manager->Delete<Var>(kContainer, name_);
-    OP_REQUIRES_OK(context, manager->CreateUnowned<Var>(kContainer, name_, shadow));
+    OP_REQUIRES_OK(context, manager->CreateUnowned<Var>(kContainer, name_, shadow.get()));
   }
 
   bool IsExpensive() override { return false; }
@@ -148,18 +160,20 @@ class ShadowOp : public OpKernel {
   std::string name_;
 };
 
-class WatchOp : public OpKernel {
+class WatchOp : public CatchingKernel {
  public:
-  explicit WatchOp(OpKernelConstruction* context) : OpKernel(context) {}
+  explicit WatchOp(OpKernelConstruction* context) : CatchingKernel(context) {}
 
-  void Compute(OpKernelContext* context) override {
+  void Do(OpKernelContext* context) override {
     const Stretch stretch;
     for (int i = 0; i < context->num_inputs(); ++i) {
       VarPtr variable;
       OP_REQUIRES_OK(context, FindVariable(context, context->input(i), &variable));
       tensorflow::tf_shared_lock lock(*variable->mu());
       const Stretch locked;
-      OP_REQUIRES_OK(context, SetOutput(context, i, *variable->tensor()));
+      Tensor original;
+      OP_REQUIRES_OK(context, Keep(variable.get(), &original));
+      OP_REQUIRES_OK(context, SetOutput(context, i, std::move(original)));
     }
   }
 
@@ -172,11 +186,11 @@ struct Watched {
   Tensor original;
   VarPtr shadow;  // or null
 
-  // A write of somebody else takes other memory, because this is in use; but for sparse ones, after which shadows are
-  // made of copies.
+  // A write of somebody else takes other memory, because this is in use; but for sparse ones, of which there may have
+  // been some before, so that the original is a copy.
   bool IsUntouched() const {
     if (IsSame(*variable->tensor(), original)) return true;
-    return shadow != nullptr && variable->copy_on_read_mode.load() && HaveEqualBytes(*variable->tensor(), original);
+    return variable->copy_on_read_mode.load() && HaveEqualBytes(*variable->tensor(), original);
   }
 
   // Where memory may be written in place, nobody else has it.
@@ -190,11 +204,11 @@ struct Watched {
   }
 };
 
-class CommitOp : public OpKernel {
+class CommitOp : public CatchingKernel {
  public:
-  explicit CommitOp(OpKernelConstruction* context) : OpKernel(context) {}
+  explicit CommitOp(OpKernelConstruction* context) : CatchingKernel(context) {}
 
-  void Compute(OpKernelContext* context) override {
+  void Do(OpKernelContext* context) override {
     const Stretch stretch;
     const int64_t* number = nullptr;
     OP_REQUIRES_OK(context, ScalarOf(context->input(0), &number));
@@ -256,11 +270,11 @@ class CommitOp : public OpKernel {
 };
 
 template <typename T>
-class CheckRowsOp : public OpKernel {
+class CheckRowsOp : public CatchingKernel {
  public:
-  explicit CheckRowsOp(OpKernelConstruction* context) : OpKernel(context) {}
+  explicit CheckRowsOp(OpKernelConstruction* context) : CatchingKernel(context) {}
 
-  void Compute(OpKernelContext* context) override {
+  void Do(OpKernelContext* context) override {
     const Stretch stretch;
     VarPtr variable;
     OP_REQUIRES_OK(context, FindVariable(context, context->input(0), &variable));

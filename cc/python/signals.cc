@@ -3,6 +3,8 @@
 
 #include <Python.h>
 
+#include <new>
+
 #include "cc/python/interpreter_lock.h"
 #include "cc/python/step.h"
 
@@ -22,10 +24,9 @@ int RaiseAgain(void* argument) {
 }
 
 // Without a pending call: Ctrl-C comes a second time, any other exception is told of.
-void RaiseLater(Raised* raised) {
-  const bool is_interrupt = PyErr_GivenExceptionMatches(raised->type, PyExc_KeyboardInterrupt) != 0;
-  PyErr_Restore(raised->type, raised->value, raised->traceback);
-  delete raised;
+void RaiseLater(const Raised& raised) {
+  const bool is_interrupt = PyErr_GivenExceptionMatches(raised.type, PyExc_KeyboardInterrupt) != 0;
+  PyErr_Restore(raised.type, raised.value, raised.traceback);
   if (is_interrupt) {
     PyErr_Clear();
     PyErr_SetInterrupt();
@@ -34,22 +35,26 @@ void RaiseLater(Raised* raised) {
   }
 }
 
+// Raises the exception that is set once the thread is back in Python.
+void RaiseInPython() {
+  Raised raised;
+  PyErr_Fetch(&raised.type, &raised.value, &raised.traceback);
+  auto* const kept = new (std::nothrow) Raised(raised);
+  if (kept != nullptr && Py_AddPendingCall(RaiseAgain, kept) == 0) return;
+  delete kept;  // 31 others are on their way, or there is no memory
+  RaiseLater(raised);
+}
+
 }  // namespace
 
 bool HandleSignals() {
-  WaitsForInterpreter();
-  PyGILState_STATE state = PyGILState_Ensure();
+  const InterpreterLocked locked;
   bool has_raised = false;
   {
     Step::Suspended outside;  // what a handler does is not part of the operation that waits
     has_raised = PyErr_CheckSignals() < 0;
   }
-  if (has_raised) {
-    auto* raised = new Raised;
-    PyErr_Fetch(&raised->type, &raised->value, &raised->traceback);
-    if (Py_AddPendingCall(RaiseAgain, raised) < 0) RaiseLater(raised);  // 31 others are on their way
-  }
-  PyGILState_Release(state);
+  if (has_raised) RaiseInPython();
   return has_raised;
 }
 

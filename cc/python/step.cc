@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "cc/core/stretch.h"
+#include "cc/kernels/checked.h"
 #include "cc/python/bystanders.h"
 #include "cc/python/device.h"
 #include "cc/python/executor.h"
@@ -82,7 +83,13 @@ Step::Suspended::~Suspended() { current_step = step_; }
 Step::Step(PyCodeObject* base, std::shared_ptr<Plan> plan)
     : number_(NextNumber()), base_(base), line_(ThisLine().get()), access_(new Access{{}, this}), plan_(std::move(plan)) {
   current_step = this;
-  if (plan_ != nullptr) Launch();
+  if (plan_ == nullptr) return;
+  try {
+    Launch();
+  } catch (...) {
+    Detach();
+    throw;
+  }
 }
 
 Step::~Step() {
@@ -125,7 +132,8 @@ void Step::Launch() {
     int count = 0;
     if (is_for_one) run->WorkHere();
     Stretch::HandOver();
-    const absl::Status status = RunWith(function, attributes, handles, nullptr, &count, run->cancellation());
+    const absl::Status status =
+        CatchingAll([&] { return RunWith(function, attributes, handles, nullptr, &count, run->cancellation()); });
     const Stretch stretch;
     run->Finish(status);
   };
@@ -230,10 +238,8 @@ absl::Status Step::RunOutside(const Signature& signature, const EagerOperation& 
   AddPipelineUses(operation, &uses);
   is_shared |= HasGraph() && StandsBefore(uses);
   if (HasGraph() && is_shared) TF_RETURN_IF_ERROR(Leave(signature.name + " uses a variable of the graph"));
-  access_->mutex.unlock();  // it may run Python, and that may wait for another thread
-  const absl::Status status = RunEagerly(operation, results, count);
-  access_->Lock();
-  return status;
+  const Access::Released others(access_.get());  // it may run Python, and that may wait for another thread
+  return RunEagerly(operation, results, count);
 }
 
 bool Step::AnswerShape(const Signature& signature, const Inputs& inputs, Handle** results) {

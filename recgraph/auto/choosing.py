@@ -153,20 +153,18 @@ class Choosing:
     @property
     def decision(self) -> Decision | None:
         """The one that holds; None as long as ways are compared."""
-        is_decided = self._contest is not None and self._contest.winner and not self._warming
+        contest = self._contest  # another thread may take a step meanwhile
+        is_decided = contest is not None and contest.winner and not self._warming
         return self.decisions[-1] if self.decisions and is_decided else None
 
     @property
     def more(self) -> int:
         """How many more steps it takes at most to decide, as far as the ways are known."""
-        ways = len(self.ways) + len(self._warming)
-        getting_ready = MAX_WARMING * len(self._warming) - self._warmed
-        turns = (
-            Contest(list(map(str, range(ways))), self._is_mixed)
-            if self._warming or not self._contest
-            else self._contest
-        )
-        more = getting_ready + turns.more
+        contest, warming = self._contest, len(self._warming)  # another thread may take a step meanwhile
+        ways = len(self.ways) + warming
+        if warming or contest is None:
+            contest = Contest(list(map(str, range(ways))), self._is_mixed)
+        more = MAX_WARMING * warming - self._warmed + contest.more
         return more if self.decisions else min(more, max(self._left, 1))
 
     def _note_thread(self) -> None:

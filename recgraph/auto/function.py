@@ -89,7 +89,8 @@ class Automatic(Speculated):
         way = CALLEES if self.rounds is not None else GRAPH if self._is_judged else None
         for choosing in (self.whole, self.apart):
             if choosing is not None and way != EAGER:
-                way = None if choosing.decision is None else choosing.decision.way
+                decision = choosing.decision
+                way = None if decision is None else decision.way
         return way
 
     def _judging(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -122,7 +123,7 @@ class Automatic(Speculated):
     @property
     def calls(self) -> dict[str, int]:
         """How many calls ran eagerly, as a graph, eagerly because an assumption broke, and in other ways."""
-        ways = [choosing.counts for choosing in (self.whole, self.apart) if choosing is not None]
+        ways = [choosing.counts.copy() for choosing in (self.whole, self.apart) if choosing is not None]
         beside = sum(ways, start=collections.Counter[str]())
         eager = self._ran["eager"] + beside.pop(EAGER, 0)
         beside.pop(GRAPH, None)  # among the calls, where they did not fall back
@@ -147,7 +148,7 @@ class Automatic(Speculated):
         for choosing in (self.whole, self.apart):
             if choosing is not None:
                 heads += map(str, choosing.decisions)
-                heads += [f"cannot run {WHAT[way]}: {why}" for way, why in choosing.rejected.items()]
+                heads += [f"cannot run {WHAT[way]}: {why}" for way, why in choosing.rejected.copy().items()]
         return [*heads, *([self.undecided] if self.undecided else [])]
 
     def parts(self) -> list[Explanation]:

@@ -9,10 +9,10 @@ from typing import Any, Final
 import tensorflow as tf
 
 from recgraph.coexec import device
-from recgraph.coexec.phases import Phases
+from recgraph.coexec.phases import Built, Phases
 from recgraph.coexec.profile import StepProfile
 from recgraph.coexec.trace import From
-from recgraph.coexec.trace_graph import TraceNode
+from recgraph.coexec.trace_graph import TraceGraph, TraceNode
 from recgraph.explaining import Explanation, Remark, counted
 
 # What to change where steps leave their graph, by how the reason begins.
@@ -49,18 +49,19 @@ def explanation(name: str, phases: Phases) -> Explanation:
         phases: what is known of it.
     """
     counts = ", ".join(f"{count} {kind}" for kind, count in phases.counts.items() if count)
-    heads = [_described_graph(phases)]
+    built = phases.built  # another thread may let go of it
+    heads = [_described_graph(phases.graph, built)]
     profile = phases.profile()
     if profile.steps:
         heads.append(_described_times(profile))
-    tried = None if phases.built is None else device.threads(phases.built.plan)
+    tried = None if built is None else device.threads(built.plan)
     if tried is not None:
         heads.append(_described_threads(*tried))
     if phases.given_up:
         heads.append(f"runs eagerly: {phases.given_up}")
     left = [
         Remark("left", where, reason, count, remedy(reason, count))
-        for (reason, where), count in phases.reasons.most_common()
+        for (reason, where), count in phases.reasons.copy().most_common()
     ]
     remarks = [*_meetings(phases.graph.nodes.values()), *left, *_stalls(profile)]
     return Explanation.of(f"{name}: {counts or 'no steps'}", heads, [], remarks)
@@ -72,20 +73,20 @@ def remedy(reason: str, count: int) -> str:
     return _EACH_TIME if count >= _OFTEN and advice.startswith("none needed: the next graph") else advice
 
 
-def _described_graph(phases: Phases) -> str:
-    nodes = phases.graph.nodes.values()
+def _described_graph(graph: TraceGraph, built: Built | None) -> str:
+    nodes = graph.nodes.values()
     variables = {number for node in nodes for number in node.resources if number >= 0}
     feeds = sum(origin.origin is From.FEED for node in nodes for origins in node.inputs for origin in origins)
     fetches = sum(len(node.fetched) for node in nodes)
     counts = {
-        "operation": len(nodes), "loop": len(phases.graph.loops), "variable": len(variables), "feed": feeds,
+        "operation": len(nodes), "loop": len(graph.loops), "variable": len(variables), "feed": feeds,
     }  # fmt: skip
     parts = [counted(count, what) for what, count in counts.items()]
     size = f"trace graph: {', '.join(parts)}, {counted(fetches, 'fetch', 'fetches')}"
-    if phases.built is None:
+    if built is None:
         return size
-    waits = counted(phases.built.syncs, "operation")
-    return f"{size}; graph: {counted(phases.built.switches, 'switch', 'switches')}, Python waits for {waits}"
+    waits = counted(built.syncs, "operation")
+    return f"{size}; graph: {counted(built.switches, 'switch', 'switches')}, Python waits for {waits}"
 
 
 def _described_times(profile: StepProfile) -> str:

@@ -67,6 +67,8 @@ class Built:
 class Phases:
     """What is known of one program: its trace graph, the graph made of it, and how its steps went.
 
+    Another thread may ask while steps run: what grows with them is copied by one call before it is gone through.
+
     Args:
         name: of the program.
         execution: how its graphs are executed.
@@ -103,7 +105,7 @@ class Phases:
 
     def profile(self) -> StepProfile:
         """Where the time of the last steps went that were co-executed."""
-        return StepProfile(self.name, [read_times(times, slots) for times, slots in self._times])
+        return StepProfile(self.name, [read_times(times, slots) for times, slots in self._times.copy()])
 
     def learn(self, outcome: device.Outcome, was_raised: bool) -> None:
         """Takes note of how a step went."""

@@ -102,7 +102,7 @@ class SubGraph(Definition):
         Returns:
             Text of several lines.
         """
-        linked = [p for p in preparing.prepared(self).programs.values() if p.batched]
+        linked = [p for p in list(preparing.prepared(self).programs.values()) if p.batched]
         if self.engine != "parallel" and not linked:
             linked = [self.program(gradient=False, batched=True)]
         text = engines.explain(self.engine, self.may_be_batched(rows=False), linked)
@@ -114,7 +114,7 @@ class SubGraph(Definition):
         Returns:
             Text of several lines.
         """
-        return str(self.program(gradient=any(gradient for gradient, _ in preparing.prepared(self).programs)).report)
+        return str(self.program(gradient=any(gradient for gradient, _ in list(preparing.prepared(self).programs))).report)
 
     def __repr__(self) -> str:
         return f"<SubGraph {listing.signature_of(self)}>"

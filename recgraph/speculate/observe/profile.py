@@ -260,15 +260,17 @@ class Profile:
     def has_variants(self) -> bool:
         """Whether some number, string or shape has varied."""
         plain = {int, float, str}
-        return self.has_open_shapes or any(
-            seen.varies and seen.types & plain for row in self._seen.values() for seen in row
-        )
+        return self.has_open_shapes or any(seen.varies and seen.types & plain for seen in self._every())
 
     @property
     def has_open_shapes(self) -> bool:
         """Whether some shape has varied."""
-        every = (seen.shape for row in self._seen.values() for seen in row)
+        every = (seen.shape for seen in self._every())
         return any(shape is not None and not shape.is_fully_defined() for shape in every)
+
+    def _every(self) -> Iterator[Seen]:
+        """All occurrences of all sites so far: other threads may see more meanwhile."""
+        return (seen for row in list(self._seen.values()) for seen in row)
 
     def seen(self, site: Hashable, occurrence: int) -> Seen:
         """What is known of an occurrence; where it was not reached yet, of the site's last one."""
@@ -276,8 +278,8 @@ class Profile:
         return row[min(occurrence, len(row) - 1)] if row else Seen()
 
     def sites(self) -> dict[Any, list[Seen]]:
-        """All sites with their occurrences."""
-        return dict(self._seen)
+        """All sites so far with their occurrences: other threads may see more meanwhile."""
+        return {site: row.copy() for site, row in self._seen.copy().items() if row}
 
     def occurrences(self, site: Hashable) -> list[Seen]:
         """All occurrences of a site."""

@@ -70,7 +70,7 @@ def _shown(node: ast.AST) -> str:
 
 def described(seen: Seen) -> str:
     """The values of one occurrence in a few words."""
-    names = " or ".join(sorted(kind.__name__ for kind in seen.types)) or "nothing"
+    names = " or ".join(sorted(kind.__name__ for kind in seen.types.copy())) or "nothing"
     if seen.shape is not None:
         what = f"{' or '.join(sorted(seen.dtypes))} tensor" if seen.dtypes else names
         return f"{what} of shape {'?' if seen.shape.rank is None else _shape(seen.shape)}"

@@ -352,7 +352,7 @@ class SpeculatedCalls:
     @property
     def calls(self) -> dict[str, int]:
         """How many calls ran eagerly, as a graph, and eagerly because an assumption broke."""
-        return self._ran
+        return self._ran.copy()
 
     def _heads(self) -> list[str]:
         """What holds for all calls."""
@@ -373,7 +373,7 @@ class SpeculatedCalls:
         lines = [[f"graph {i}: {graph.summary}", *graph.explain()] for i, graph in enumerate(graphs)]
         title = f"{self.name}: " + ", ".join(f"{n} {kind}" for kind, n in self.calls.items())
         assumed = {str(a): Remark("assumed", a.where, a.title) for g in graphs for a in g.assumptions}
-        noted = [dataclasses.replace(note, count=self._counts[text]) for text, note in self._notes.items()]
+        noted = [dataclasses.replace(note, count=self._counts[text]) for text, note in self._notes.copy().items()]
         remarks = [*remarks_of_profile(self.profile), *assumed.values(), *noted]
         made = Explanation.of(title, heads, lines, remarks)
         return made.html() if html else made

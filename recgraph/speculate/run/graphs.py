@@ -124,7 +124,8 @@ class CachedGraph:
     def explain(self) -> list[str]:
         """What it assumes, and what was done to make it faster."""
         assumed = [f"  assumes {kind}" for kind in dict.fromkeys(map(str, self.assumptions))]
-        done = [] if self._turns is None else self._turns.explain()
+        turns = self._turns  # another thread may discard the graph
+        done = [] if turns is None else turns.explain()
         return [*assumed, *(f"  {line}" for line in done)]
 
 
