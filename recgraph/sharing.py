@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 from recgraph.errors import NotShared
 
-_listeners: list[Callable[[], None]] = []
-_scopes: list[Callable[[], contextlib.AbstractContextManager[None]]] = []
+
+class World(Protocol):
+    """What gradients become in a scope. A graph is of the world that it was made in, and serves again in that one."""
+
+    def bounded(self, graph: Any) -> contextlib.AbstractContextManager[None]:
+        """A context for the call of a graph that waits for other workers: it ends when they do not come."""
+
+
+_listeners: list[Callable[[World | None], None]] = []
+_scopes: list[World] = []
 
 
 def is_shared() -> bool:
@@ -16,19 +25,24 @@ def is_shared() -> bool:
     return bool(_scopes)
 
 
-def bounded() -> contextlib.AbstractContextManager[None]:
+def world() -> World | None:
+    """That of the scope that is open; None where each process is for itself."""
+    return _scopes[-1] if _scopes else None
+
+
+def bounded(graph: Any) -> contextlib.AbstractContextManager[None]:
     """A context for the call of a graph that waits for other workers: in a scope it ends when they do not come."""
-    return _scopes[-1]() if _scopes else contextlib.nullcontext()
+    return _scopes[-1].bounded(graph) if _scopes else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def shared(bound: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
+def shared(entered: World) -> Iterator[None]:
     """While a scope is open. Whoever `listen`s learns of its begin and its end.
 
     Args:
-        bound: what `bounded` gives in it.
+        entered: what `world` gives in it.
     """
-    _scopes.append(bound)
+    _scopes.append(entered)
     _tell()
     try:
         yield
@@ -37,14 +51,14 @@ def shared(bound: Callable[[], contextlib.AbstractContextManager[None]]) -> Iter
         _tell()
 
 
-def listen(listener: Callable[[], None]) -> None:
-    """Calls a function whenever a scope begins or ends."""
+def listen(listener: Callable[[World | None], None]) -> None:
+    """Calls a function with the world that begins whenever a scope begins or ends."""
     _listeners.append(listener)
 
 
 def _tell() -> None:
     for listener in _listeners:
-        listener()
+        listener(world())
 
 
 def refuse(what: str, next_step: str) -> None:

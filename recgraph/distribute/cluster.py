@@ -77,7 +77,8 @@ class Cluster:
         self.place, self.strategy = place, strategy
         self.timeout, self.start_timeout = timeout, start_timeout
         self.collectives = Collectives(len(place.hosts), place.index, timeout)
-        self._sharing: Sharing | None = None
+        self._sharing: Sharing | None = None  # while a scope is open
+        self._last_sharing: Sharing | None = None
 
     @property
     def size(self) -> int:
@@ -286,13 +287,21 @@ class Cluster:
         if self.size == 1:
             yield
             return
-        self._sharing = Sharing(self)
+        self._sharing = self._next_sharing()
         try:
             with optimizers_share(self._sharing, optimizers):
                 yield
             self._sharing.check()
         finally:
+            self._sharing.leave()
             self._sharing = None
+
+    def _next_sharing(self) -> Sharing:
+        """That of the last scope, whose graphs serve again, unless something has come apart since then."""
+        states = set(self.exchange("" if self._last_sharing is None else self._last_sharing.state))
+        if self._last_sharing is None or len(states) > 1:
+            self._last_sharing = Sharing(self)
+        return self._last_sharing
 
     def broadcast(self, variables: Sequence[Any]) -> None:
         """Gives variables on all workers the chief's values, to the last bit; in eager code.
@@ -323,26 +332,26 @@ class Cluster:
             variable.assign(np.frombuffer(given, value.dtype, value.size, offset).reshape(value.shape))
             offset += value.nbytes
 
-    def part(self, costs: Sequence[float]) -> list[int]:
+    def part(self, costs: Sequence[float]) -> np.ndarray:
         """Which examples of a batch this worker gets, so that all have about as much to do.
 
         Args:
           costs: of all examples, such as numbers of nodes; the same on all workers.
 
         Returns:
-          Their numbers, ascending; none where there are more workers than examples.
+          Their numbers, int64, ascending, as `tf.gather` takes them; none where there are more workers than examples.
 
         Examples:
           >>> from recgraph.distribute import Cluster
           >>> Cluster.alone().part([3, 1, 2])
-          [0, 1, 2]
+          array([0, 1, 2])
         """
         loads, dealt = [0.0] * self.size, [0] * len(costs)
         for number in sorted(range(len(costs)), key=lambda number: -costs[number]):
             least = loads.index(min(loads))
             loads[least] += costs[number]
             dealt[number] = least
-        return [number for number, worker in enumerate(dealt) if worker == self.index]
+        return np.flatnonzero(np.array(dealt, np.int64) == self.index)
 
     def mean(
         self, gradients: Sequence[Any], variables: Sequence[tf.Variable], total: tf.Tensor, count: tf.Tensor

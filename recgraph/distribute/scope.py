@@ -12,6 +12,7 @@ its assumptions hold, which `recgraph.speculate.passes.workers` sees to; so the 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import weakref
 import zlib
@@ -64,6 +65,11 @@ class SharedCollectives(Collectives):
         super().__init__(plain.size, plain.index, plain.timeout)
         self._plain, self._watched = plain, watched
         self._turn = tf.Variable(0, trainable=False, dtype=tf.int64, name="recgraph_turn")
+
+    @property
+    def turn(self) -> int:
+        """How many sums there were; in eager code."""
+        return int(self._turn.numpy())
 
     def sum(self, value: tf.Tensor, timeout: float | None = None) -> tf.Tensor:
         """The sum of every worker's vector, float32 or float64 `[n]`.
@@ -151,8 +157,31 @@ class Sharing:
         """Args: whose workers share them."""
         self._cluster = cluster
         self.collectives = SharedCollectives(cluster.collectives, cluster.watched)
-        self._kinds: weakref.WeakKeyDictionary[Any, dict[tuple[int, ...], str]] = weakref.WeakKeyDictionary()
-        self._variables: dict[int, tf.Variable] = {}
+        self._kinds: weakref.WeakKeyDictionary[Any, dict[tuple[int, ...], _Compared]] = weakref.WeakKeyDictionary()
+        self._of_graphs: weakref.WeakKeyDictionary[Any, list[_Weights]] = weakref.WeakKeyDictionary()
+        self._used: dict[int, tf.Variable] = {}  # in the scope that is open
+        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()  # graphs that have run in it
+        self._left: list[weakref.ref[tf.Variable]] = []  # what the last scope has used
+        self._worlds: dict[tuple[Any, ...], SharedWorld] = {}
+
+    def world(self, owners: dict[type, Callable[..., Any]]) -> SharedWorld:
+        """The same for the same optimizers, so that graphs serve again where a scope is opened again.
+
+        Args:
+          owners: classes of optimizers, with the `apply` that each has outside of a scope.
+        """
+        return self._worlds.setdefault(tuple(owners.items()), SharedWorld(self, owners))
+
+    @property
+    def state(self) -> str:
+        """What the last scope has left. Where it is the same on all workers, it goes on in the next one."""
+        weights = [weight for reference in self._left if (weight := reference()) is not None]
+        return f"{self.collectives.turn} sums, {_told(weights)}"
+
+    def leave(self) -> None:
+        """Ends the scope, whatever was in it. Models may die from here on."""
+        self._left = [weakref.ref(weight) for weight in self._used.values()]
+        self._used, self._seen = {}, weakref.WeakSet()
 
     def mean(self, optimizer: Any, gradients: Sequence[Gradient], variables: Sequence[Any]) -> list[Gradient]:
         """The mean of all workers' gradients, where each worker counts as much.
@@ -169,6 +198,7 @@ class Sharing:
         """
         weights = [v.value if isinstance(v, keras.Variable) else v for v in variables]
         kinds = self._kinds_of(optimizer, gradients, weights)
+        self._note(weights)
         there = [number for number, kind in enumerate(kinds) if kind != _NONE]
         sparse = [place for place, number in enumerate(there) if kinds[number] == _ROWS]
         shared = [weights[number] for number in there]
@@ -183,18 +213,24 @@ class Sharing:
         known = self._kinds.setdefault(optimizer, {})
         place = tuple(map(id, weights))
         own = "".join(map(_kind, gradients))
-        if place not in known:
+        if place not in known or not known[place].is_of(weights):
             if not tf.executing_eagerly() and _sums_of_graph() is not None:
                 raise NotImplementedError("an optimizer whose workers have not compared their weights yet")
             with tf.init_scope():
-                known[place] = self._compared(own, weights)
-        for weight, kind, agreed in zip(weights, own, known[place], strict=True):
+                known[place] = _Compared(self._compared(own, weights), _weakly(weights))
+        for weight, kind, agreed in zip(weights, own, known[place].kinds, strict=True):
             if agreed == _NONE and kind != _NONE:
                 raise ClusterError(
                     f"{weight.name} has a gradient, but had none on any worker in the first update",
                     next_step="let the loss depend on it in every step, if only by a factor of zero",
                 )
-        return known[place]
+        return known[place].kinds
+
+    def _note(self, weights: Sequence[tf.Variable]) -> None:
+        """Weights are updated in this scope: now, or whenever the graph runs that is being made."""
+        if not tf.executing_eagerly() and _sums_of_graph() is not None:
+            self._of_graphs.setdefault(current_graph(), []).append(_weakly(weights))
+        self._used.update((id(weight), weight) for weight in weights)
 
     def _compared(self, own: str, weights: Sequence[tf.Variable]) -> str:
         """What is known before the first update: the weights are the same on all workers. What each gradient is."""
@@ -202,19 +238,21 @@ class Sharing:
         if others:
             raise ClusterError("workers add up real gradients only", found=f"a weight of {', '.join(others)}")
         self._require_equal(weights, "set the same seed on all workers, or call cluster.broadcast(model.variables)")
-        self._variables.update((id(weight), weight) for weight in weights)
         return "".join(map(_together, zip(*self._cluster.exchange(own), strict=True)))
 
     def _require_equal(self, weights: Sequence[tf.Variable], next_step: str) -> None:
-        hashed = functools.reduce(lambda crc, weight: zlib.crc32(weight.numpy().tobytes(), crc), weights, 0)
         try:
-            self._cluster.agree({"weights": f"{len(weights)} of them, {hashed:08x}"})
+            self._cluster.agree({"weights": _told(weights)})
         except DisagreementError as error:
             error.next_step = next_step
             raise
 
-    def bounded(self) -> AbstractContextManager[None]:
+    def bounded(self, graph: Any) -> AbstractContextManager[None]:
         """A context for the call of a step's graph, with all that it computes."""
+        if graph not in self._seen:
+            self._seen.add(graph)
+            for weights in self._of_graphs.get(graph, ()):
+                self._used.update((id(weight), weight) for one in weights if (weight := one()) is not None)
         return patience.bounded(self._cluster.start_timeout)
 
     def check(self) -> None:
@@ -224,9 +262,46 @@ class Sharing:
           DisagreementError: they have come apart.
         """
         self._require_equal(
-            list(self._variables.values()),
+            list(self._used.values()),
             "let nothing but Keras's optimizers write weights in a scope, or give it values that all workers share",
         )
+
+
+_Weights = tuple["weakref.ref[tf.Variable]", ...]
+
+
+def _weakly(weights: Sequence[tf.Variable]) -> _Weights:
+    return tuple(map(weakref.ref, weights))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Compared:
+    """What the workers know together of the gradients of some weights."""
+
+    kinds: str
+    weights: _Weights
+
+    def is_of(self, weights: Sequence[tf.Variable]) -> bool:
+        """Whether they are these, and no others that have got their addresses."""
+        return all(reference() is weight for reference, weight in zip(self.weights, weights, strict=True))
+
+
+def _told(weights: Sequence[tf.Variable]) -> str:
+    hashed = functools.reduce(lambda crc, weight: zlib.crc32(weight.numpy().tobytes(), crc), weights, 0)
+    return f"{len(weights)} of them, {hashed:08x}"
+
+
+class SharedWorld:
+    """The world of steps that share their gradients: what each class of optimizers has for `apply` in it."""
+
+    def __init__(self, how: Sharing, owners: dict[type, Callable[..., Any]]):
+        """Args: takes the mean; see `Sharing.world`."""
+        self._how = how
+        self.methods = {owner: _sharing(how, original) for owner, original in owners.items()}
+
+    def bounded(self, graph: Any) -> AbstractContextManager[None]:
+        """See `Sharing.bounded`."""
+        return self._how.bounded(graph)
 
 
 def _kind(gradient: Gradient) -> str:
@@ -258,10 +333,11 @@ def optimizers_share(how: Sharing, others: Sequence[type]) -> Iterator[None]:
       others: classes with `apply(gradients, variables)`, beside Keras's optimizers.
     """
     originals = {owner: owner.apply for owner in (_SCALING, _OWNER, *others)}
-    for owner, original in originals.items():
-        owner.apply = _sharing(how, original)
+    world = how.world(originals)
+    for owner, method in world.methods.items():
+        owner.apply = method
     try:
-        with sharing.shared(how.bounded):
+        with sharing.shared(world):
             yield
     finally:
         for owner, original in originals.items():

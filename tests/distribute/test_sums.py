@@ -213,5 +213,8 @@ def test_parts_of_a_program_of_the_users() -> None:
     workers = [Cluster.alone() for _ in range(3)]
     for index, worker in enumerate(workers):
         worker.place = type(worker.place)(("a:1", "b:1", "c:1"), index)
-    assert [worker.part([5, 1, 4, 3, 3]) for worker in workers] == [[0], [1, 2], [3, 4]]
-    assert [worker.part([1]) for worker in workers] == [[0], [], []]
+    assert [worker.part([5, 1, 4, 3, 3]).tolist() for worker in workers] == [[0], [1, 2], [3, 4]]
+    parts = [worker.part([1]) for worker in workers]
+    assert [part.tolist() for part in parts] == [[0], [], []]
+    assert [tf.gather(tf.constant([7.0]), part).numpy().tolist() for part in parts] == [[7.0], [], []]
+    assert [worker.part([]).dtype for worker in workers] == [np.int64] * 3

@@ -101,6 +101,30 @@ def test_workers_share_a_step(seen: list[dict[str, Any]]) -> None:
         assert told["calls"] == {"eager": 3, "graph": 4, "fallback": 1}
 
 
+def test_graphs_serve_again_in_the_next_scope(seen: list[dict[str, Any]]) -> None:
+    """A graph belongs to what is shared: to the scopes of the same optimizers, or to the worker alone."""
+    for worker in seen:
+        told = worker["reopened"]
+        *steps, last = [scope[-1] for scope in told["scopes"]]
+        assert steps[0] == {"eager": 3, "graph": 1, "fallback": 0}
+        assert steps[5] == {"eager": 3, "graph": 21, "fallback": 0}
+        assert last == {"eager": 4, "graph": 36, "fallback": 0}  # one was observed before the graph of both optimizers
+        written = [5.0, 6.0] - np.array([[0.6, 1.8]]) * np.arange(1, 7)[:, np.newaxis]
+        np.testing.assert_allclose([scope[:2] for scope in told["scopes"][4:]], written, rtol=1e-5)
+    own = [[scope[2] for scope in worker["reopened"]["scopes"][4:]] for worker in seen]
+    assert own == [[-4.0, -4.0, -6.0, -4.0, -6.0, -4.0], [-8.0, -8.0, -6.0, -8.0, -6.0, -8.0]]
+
+
+def test_weights_that_come_apart_between_scopes_are_found(seen: list[dict[str, Any]]) -> None:
+    """Each worker has taken steps for itself, with a graph that shares nothing."""
+    for index, worker in enumerate(seen):
+        told = worker["reopened"]
+        assert told["alone"][2] == -8.0 * (1 + index)
+        assert told["apart"].startswith("DisagreementError: the workers do not have the same weights")
+        assert "next step: set the same seed on all workers, or call cluster.broadcast" in told["apart"]
+        assert told["explained"].count("operations, ran ") == 3
+
+
 def test_workers_skip_an_update_together(seen: list[dict[str, Any]]) -> None:
     """Seven updates by a mean gradient of 1.5 and 4.5; the loss is scaled by half as much after the one in between."""
     for worker in seen:

@@ -129,6 +129,46 @@ def scope(cluster: Cluster) -> dict[str, Any]:
     return seen
 
 
+class Quick:
+    """An optimizer of the program's own."""
+
+    def apply(self, gradients: Any, variables: Any) -> None:
+        """Updates variables."""
+        variables[0].assign_sub(gradients[0])
+
+
+def reopened(cluster: Cluster) -> dict[str, Any]:
+    """Ten scopes for a step, which share the second of its optimizers in two of them; then each worker is alone."""
+    weight, other = tf.Variable([1.0, 2.0]), tf.Variable(0.0)
+    optimizer, quick = keras.optimizers.SGD(0.1), Quick()
+
+    @rg.function
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(x * weight)
+        optimizer.apply([tape.gradient(loss, weight)], [weight])
+        quick.apply([x[0]], [other])
+        return loss
+
+    def steps(count: int) -> list[Any]:
+        other.assign(0.0)
+        for _ in range(count):
+            step(tf.constant([1.0, 3.0]) * (1 + cluster.index))
+        return [*weight.numpy().tolist(), float(other), dict(step.calls)]
+
+    def apart() -> None:
+        with cluster.scope():
+            steps(1)
+
+    told = []
+    for number in range(10):
+        if number == 4:
+            weight.assign([5.0, 6.0])
+        with cluster.scope(*([Quick] if number in (6, 8) else [])):
+            told.append(steps(4))
+    return {"scopes": told, "alone": steps(8), "apart": message(apart), "explained": str(step.explain())}
+
+
 def loss_scaling(cluster: Cluster) -> dict[str, Any]:
     """A weight of float64, whose gradient is infinite on one worker in one call: no worker may update then."""
     weight = tf.Variable(np.array([1.0, 2.0]))
@@ -209,6 +249,7 @@ def main(folder: Path) -> None:
         "sparse": stays_sparse(cluster, (400_000, 16), 3),
         "small_table": stays_sparse(cluster, (5, 4), 5),
         "scope": scope(cluster),
+        "reopened": reopened(cluster),
         "loss_scaling": loss_scaling(cluster),
         "threads": more_threads(cluster),
         "all_reduce": all_reduce_in_a_step(),

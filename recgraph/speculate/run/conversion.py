@@ -122,11 +122,11 @@ def _with_undo(run: Run, handles: list[Any]) -> Run:
     return call
 
 
-def _with_bound(run: Run) -> Run:
+def _with_bound(run: Run, graph: Any) -> Run:
     """The graph waits for other workers, which may never come."""
 
     def call(feeds: Sequence[Any], *check: Any) -> Any:
-        with sharing.bounded():
+        with sharing.bounded(graph):
             return run(feeds, *check)
 
     return call
@@ -371,7 +371,7 @@ def _finished(ev: Evaluator, graph: RandomGraph, outputs: list[tf.Tensor]) -> Co
     handles = tf_private.captured_values(graph, early)
     turns = _turns(concrete, graph, ev.optimizations.substitutions)
     run = runner(turns or tf_private.fast_call(concrete), inputs, draw, handles, checked=bool(script.checks))
-    run = _with_bound(run) if graph.sums else run
+    run = _with_bound(run, graph) if graph.sums else run
 
     def compiled(scope: dict[str, Any]) -> Callable[[Any], Any]:
         names = {"same": same, "fits": fits, "EagerTensor": tf_private.EagerTensor}

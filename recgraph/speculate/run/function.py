@@ -13,10 +13,11 @@ import threading
 import time
 import traceback
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from recgraph import defects, logs, tf_private
+from recgraph import defects, logs, sharing, tf_private
 from recgraph.explaining import Explanation, Remark
 from recgraph.speculate.machine.evaluator import ALL, Optimizations
 from recgraph.speculate.observe.instrument import Observer
@@ -79,6 +80,17 @@ def _broken(misses: Misses) -> frozenset[str]:
     return frozenset(str(why) for _, why in misses)
 
 
+_EVERY: weakref.WeakSet[SpeculatedCalls] = weakref.WeakSet()
+
+
+def _enter(world: sharing.World | None) -> None:
+    for calls in list(_EVERY):
+        calls._enter(world)
+
+
+sharing.listen(_enter)
+
+
 class SpeculatedCalls:
     """The calls of a function: the graphs that they became, what broke, when another is made.
 
@@ -118,13 +130,23 @@ class SpeculatedCalls:
         self._experience = Experience()
         self._conversions, self._seconds = 0, 0.0
         self._observer = Observer(self.profile)
-        self._cache = Graphs()
+        self._caches: weakref.WeakKeyDictionary[sharing.World, Graphs] = weakref.WeakKeyDictionary()
+        self._unshared = Graphs()
+        self._enter(sharing.world())
+        _EVERY.add(self)
         self._too_long = set[frozenset[str]]()  # what broke in calls for which a graph would be too long
         self._is_due = True  # a conversion: the last call that fitted no graph was observed
+
+    def _enter(self, world: sharing.World | None) -> None:
+        """Calls find the graphs of another world: what these do to gradients would be wrong in any other."""
+        self._cache = self._unshared if world is None else self._caches.setdefault(world, Graphs())
 
     @property
     def _graphs(self) -> list[CachedGraph]:
         return self._cache.all()
+
+    def _graphs_of_all_worlds(self) -> list[CachedGraph]:
+        return [graph for cache in (self._unshared, *self._caches.values()) for graph in cache.all()]
 
     @property
     def has_graphs(self) -> bool:
@@ -367,7 +389,7 @@ class SpeculatedCalls:
         Returns:
             A `str`. The text has a method `html()`, too, and shows itself as such in a notebook.
         """
-        graphs, heads = self._graphs, self._heads()
+        graphs, heads = self._graphs_of_all_worlds(), self._heads()
         if len(graphs) >= MAX_GRAPHS:
             heads.append(f"has {len(graphs)} graphs; an object has {MAX_GRAPHS} at most (MAX_GRAPHS)")
         lines = [[f"graph {i}: {graph.summary}", *graph.explain()] for i, graph in enumerate(graphs)]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from recgraph import sharing, tf_private
+from recgraph import tf_private
 from recgraph.ops import is_call
 from recgraph.speculate.observe import keras_state
 from recgraph.speculate.observe.known import has_attributes, is_a
@@ -20,9 +20,6 @@ from recgraph.speculate.observe.profile import Profile
 from recgraph.speculate.passes.ordering import MARK
 from recgraph.speculate.run.conversion import Converted
 from recgraph.speculate.script.assumptions import Assumption, ModerateCost
-
-# All that live.
-_ALL: weakref.WeakSet[CachedGraph] = weakref.WeakSet()
 
 # Operations that hand values on.
 _PASSING = frozenset({"Placeholder", "Const", "Identity", "NoOp"})
@@ -81,7 +78,6 @@ class CachedGraph:
                 graph.discard()
 
         self._watched = [weakref.ref(seen(), die) for seen in converted.watched]
-        _ALL.add(self)
 
     def _failed(self, error: Exception) -> Broken:
         if isinstance(error, tf_private.Interrupted):
@@ -127,15 +123,6 @@ class CachedGraph:
         turns = self._turns  # another thread may discard the graph
         done = [] if turns is None else turns.explain()
         return [*assumed, *(f"  {line}" for line in done)]
-
-
-def _discard_all() -> None:
-    """Where a scope of a cluster begins or ends, what graphs do to gradients is wrong from then on."""
-    for graph in list(_ALL):
-        graph.discard()
-
-
-sharing.listen(_discard_all)
 
 
 def _weight(op: Any) -> int:
