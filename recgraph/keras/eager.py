@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -60,13 +61,8 @@ class Tracing:
             if is_alike(known_key, key) and is_alike(known_state, state):
                 self._made = [one, *(other for other in made if other is not one)]
                 return function(*given)
-
-        def traced(*given: Any) -> tuple[Nest, tf.Tensor | None]:
-            parts = iter(given)
-            return compute(tf.nest.pack_sequence_as(inputs, [None if s is None else next(parts) for s in specs]))
-
         signature = [spec for spec in specs if spec is not None]
-        function = tf.function(traced, input_signature=signature, autograph=False)
+        function = _telling(functools.partial(_spread, compute, inputs, specs), signature)
         self._made = [((key, state), function), *self._made][:_KEPT]
         return function(*given)
 
@@ -76,3 +72,30 @@ class Tracing:
         if isinstance(spec, tf.RaggedTensorSpec):
             return tf.RaggedTensorSpec(shape, spec.dtype, spec.ragged_rank, spec.row_splits_dtype)
         return tf.TensorSpec(shape, spec.dtype)
+
+
+def _spread(compute: Compute, inputs: Nest, specs: list[tf.TypeSpec | None], *given: Any) -> Any:
+    """What `compute` gives for a nest like `inputs`, whose leaves that are not None are given."""
+    parts = iter(given)
+    return compute(tf.nest.pack_sequence_as(inputs, [None if spec is None else next(parts) for spec in specs]))
+
+
+def _telling(compute: Callable[..., Any], signature: list[tf.TypeSpec]) -> Callable[..., Any]:
+    """A function of TensorFlow's that tells whoever watches reads of variables in each call. TensorFlow tells tapes
+    only, and `tf.recompute_grad` lets none record.
+    """
+    graphs: list[Any] = []
+
+    def traced(*given: Any) -> Any:
+        graphs[:] = [tf_private.current_graph()]
+        return compute(*given)
+
+    function = tf.function(traced, input_signature=signature, autograph=False)
+
+    def call(*given: Any) -> Any:
+        results = function(*given)
+        for graph in graphs:
+            tf_private.watch_variables(graph)
+        return results
+
+    return call

@@ -122,8 +122,10 @@ from recgraph.tf_private.runtime import (
     without_recording,
     wrapped_container,
 )
+from recgraph.tf_private.surroundings import may_record_summaries, name_scope
 from recgraph.tf_private.taping import (
     Group,
+    TellingFunction,
     Watched,
     connected_inputs,
     known_to,
@@ -170,6 +172,7 @@ __all__ = [
     "Handler",
     "Interrupted",
     "NotVectorized",
+    "TellingFunction",
     "Watched",
     "a_tape_is_listening",
     "add_control_inputs",
@@ -231,7 +234,9 @@ __all__ = [
     "keras_settings",
     "set_keras_mask",
     "set_name_counts",
+    "may_record_summaries",
     "name_counts",
+    "name_scope",
     "count_names",
     "meta_graph_pb2",
     "next_seeds",

@@ -171,7 +171,8 @@ def variable_of_graph(
     """
     value = tf.convert_to_tensor(initial_value() if callable(initial_value) else initial_value, dtype)
     shape = value.shape if shape is None else tf.TensorShape(shape)
-    handle_name = (name or "Variable").split(":")[0]
+    scope = tf.get_current_name_scope()
+    handle_name = (f"{scope}/" if scope else "") + (name or "Variable").split(":")[0]
     make = _resource_variable_ops._variable_handle_from_shape_and_dtype
     handle = make(shape, value.dtype, None, handle_name, graph_mode=False)
     kept = {key: named[key] for key in ("constraint", "synchronization", "aggregation") if key in named}

@@ -25,7 +25,18 @@ def keras_settings() -> tuple[Any, ...]:
     return (
         *(config.floatx(), config.epsilon(), config.image_data_format()),
         *(global_state.get_global_attribute(name) for name in _GLOBALS),
+        *_scopes(),
     )
+
+
+def _scopes() -> tuple[Any, ...]:
+    """What is around a call that layers and variables read: what the layer was told that is being called, such as
+    whether it is training, and to what dtype variables are cast.
+    """
+    call = global_state.get_global_attribute("current_call_ctx")
+    cast = global_state.get_global_attribute("autocast_scope")
+    told = None if call is None else [*((n, v) for n, v in sorted(vars(call).items()) if n != "entry_layer")]
+    return told, None if cast is None else [cast.dtype]
 
 
 def has_generator() -> bool:

@@ -28,6 +28,7 @@ from tensorflow.python.trackable import data_structures as _data_structures
 from recgraph.tf_private import rewriting, taping
 from recgraph.tf_private.cancelling import execute
 from recgraph.tf_private.graphs import EagerTensor
+from recgraph.tf_private.surroundings import replaces_operations
 
 # Seeds of operations are taken modulo this.
 _MAX_SEED = 2**31 - 1
@@ -61,7 +62,7 @@ def without_recording() -> Any:
 
 
 def watch_variables(graph: Any) -> None:
-    """Tells the tapes of this thread that the variables `graph` reads are used, as reading them would."""
+    """Tells whoever watches reads of variables in this thread of those that `graph` reads, as reading them would."""
     for variable in graph._watched_variables:
         _resource_variable_ops.variable_accessed(variable)
 
@@ -179,10 +180,10 @@ def is_deterministic() -> bool:
 def fast_call(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
     """Calls a concrete function with tensors alone, past everything that is for tapes where there are none.
 
-    What it captures has to be complete. Errors are raised as the runtime gives them. It computes what eager execution
-    does: see `_faithful_options`.
+    What it captures has to be complete, and the variables that it reads have to be as trainable in a call as they are
+    now. Errors are raised as the runtime gives them. It computes what eager execution does: see `_faithful_options`.
     """
-    captured = function.captured_inputs
+    captured, watched = function.captured_inputs, taping.trainable(function.graph.variables)
     context, name, count = _context.context(), function._inference_function.name, len(function.outputs)
     could_record, text = _record.could_possibly_record, name.decode()
     options = _faithful_options(context, function.graph)
@@ -191,6 +192,7 @@ def fast_call(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]
     def call(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         if could_record():
             return _taped(options, attributes, function, list(tensors))
+        taping.tell_watchers(watched)
         return execute(text, count, [*tensors, *captured], attributes, context, may_repeat=True)
 
     return call
@@ -255,7 +257,8 @@ _thread = _Thread()
 
 
 def is_plainly_eager() -> bool:
-    """Whether operations run at once, and no distribution strategy has a say in it.
+    """Whether operations run at once, and nothing around has a say in it: no distribution strategy, nor what
+    `surroundings.replaces_operations` names.
 
     Nor in a forked process: the threads that run graphs have stayed in the other one. Nor in one of these threads, in
     a Python function that a graph calls: the graph that would be run there waits for another of them, and if each is
@@ -263,7 +266,8 @@ def is_plainly_eager() -> bool:
     """
     if _has_forked[0] or not _thread.is_of_python:
         return False
-    return _context.executing_eagerly() and not _ops.get_default_graph()._distribution_strategy_stack
+    is_eager = _context.executing_eagerly() and not _ops.get_default_graph()._distribution_strategy_stack
+    return is_eager and not replaces_operations()
 
 
 @contextlib.contextmanager

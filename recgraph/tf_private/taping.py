@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 import threading
 import types
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-# A tape has to be told what a call depends on, and is asked what it watches, one input at a time.
+# A tape has to be told what a call depends on, and is asked what it watches, one input at a time. What a function under
+# `tf.custom_gradient` reads is told to a watcher of variables, which is there without a tape, too.
+from tensorflow.python import pywrap_tfe as _pywrap_tfe
 from tensorflow.python.eager import backprop_util as _backprop_util
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import forwardprop_util as _forwardprop_util
@@ -26,12 +29,15 @@ from tensorflow.python.ops import handle_data_util as _handle_data_util
 from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
 
 from recgraph.tf_private.cancelling import execute
-from recgraph.tf_private.graphs import FuncGraph, placeholder
+from recgraph.tf_private.graphs import ConcreteFunction, FuncGraph, placeholder
 
 # Which inputs are watched.
 Watched = tuple[bool, ...]
 # The numbers of outputs, with those of the inputs that they depend on.
 Group = tuple[list[int], list[int]]
+
+# Variables, not kept alive.
+VariableReferences = tuple[weakref.ref[Any], ...]
 
 _NOTHING = _gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
 _selecting = threading.Lock()
@@ -84,6 +90,33 @@ def spent_tape(watches: bool, variables: Sequence[tf.Variable]) -> tf.GradientTa
     tape = tf.GradientTape(watch_accessed_variables=watches)
     tape._watched_variables = tuple(variables)
     return tape
+
+
+def trainable(variables: Iterable[Any]) -> VariableReferences:
+    """Of variables that are read, those that watchers of variables are told of: trainable ones, each replica's own."""
+    read = [part for variable in variables if variable.trainable for part in _tape._variables_override(variable)]
+    return tuple(map(weakref.ref, read))
+
+
+def tell_watchers(variables: VariableReferences) -> None:
+    """Tells the watchers of this thread that variables are read; `tf.custom_gradient` has one, within which
+    `tf.recompute_grad` lets no tape record. Nobody can be asked whether there is one.
+    """
+    tell = _pywrap_tfe.TFE_Py_VariableWatcherVariableAccessed
+    for reference in variables:
+        variable = reference()
+        if variable is not None:
+            tell(variable)
+
+
+class TellingFunction(ConcreteFunction):
+    """A concrete function that tells the watchers of variables what it reads. TensorFlow's own do so under tapes only,
+    so gradients are lost where they are called in a function under `tf.recompute_grad`.
+    """
+
+    def _call_flat(self, tensor_inputs: Any, captured_inputs: Any) -> Any:
+        tell_watchers(trainable(self.graph.variables))
+        return super()._call_flat(tensor_inputs, captured_inputs)
 
 
 def record_in_groups(function: Any, groups: Callable[[Watched], list[Group]]) -> None:

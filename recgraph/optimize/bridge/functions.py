@@ -32,7 +32,7 @@ class OptimizeError(RecgraphError, ValueError):
     id = "optimize"
 
 
-class OptimizedFunction(tf_private.ConcreteFunction):
+class OptimizedFunction(tf_private.TellingFunction):
     """A concrete function, and what was done to make it faster.
 
     Attributes:

@@ -22,7 +22,7 @@ from recgraph.speculate.passes import connections
 from recgraph.speculate.script.assumptions import NoException
 from recgraph.speculate.script.contexts import Catching, Handling, Managed
 from recgraph.speculate.script.stand_ins import MISSING, Closed, Generator, Residual, StandIn
-from recgraph.speculate.values import objects
+from recgraph.speculate.values import building, objects
 
 
 @rule(ast.Assert)
@@ -250,4 +250,19 @@ def _of_generator(ev: Evaluator, manager: OfGenerator, items: list[ast.withitem]
     return signals[0]
 
 
-_KINDS: dict[Any, Any] = {Nothing: _nothing, Suppressing: _suppressing, OfGenerator: _of_generator}
+def _name_scope(ev: Evaluator, manager: tf.name_scope, items: list[ast.withitem], node: ast.With) -> Signal | None:
+    """A scope is named as it is eagerly: a graph would number the second one of a name."""
+    if items[0].optional_vars is not None:
+        building.name_scope_read(ev)
+    if ev.heap.name_of(manager) is not None:
+        ev.lift(manager)  # it is this very object
+    name, around = manager.name, tf.get_current_name_scope()
+    if name and not name.endswith("/"):
+        name = f"{around}/{name}/" if around else f"{name}/"
+    with ev.within(Managed(id(manager))), tf.name_scope(name) as value:
+        return _body(ev, value, items, node)
+
+
+_KINDS: dict[Any, Any] = {
+    Nothing: _nothing, Suppressing: _suppressing, OfGenerator: _of_generator, tf.name_scope: _name_scope
+}  # fmt: skip

@@ -114,6 +114,7 @@ class Feature(enum.StrEnum):
     SHAPE = "shape", "use tf.shape, or give the tensor a static shape"
     SIZE = "size", "none needed: a call in which the result would be large runs eagerly"
     SLOTS = "slots", "leave __slots__ out, or set the attribute before the branch"
+    SUMMARY = "summary", "return what is to be recorded, and record it outside of the function"
     SUPER = "super", "call super() in a method, or super(Class, self) elsewhere"
     SYNTAX = "syntax", "move it out of the function"
     TAPE = "tape", "open the tape inside of the function, in the block that uses it"

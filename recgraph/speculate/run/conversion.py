@@ -33,7 +33,7 @@ from recgraph.speculate.script.assumptions import Assumption, Presence, SameCons
 from recgraph.speculate.script.contexts import MakingVariable
 from recgraph.speculate.script.heap import ALIASES
 from recgraph.speculate.script.script import Script
-from recgraph.speculate.values import functions, later
+from recgraph.speculate.values import building, functions, later
 from recgraph.speculate.values.attributes import Namespace
 from recgraph.speculate.values.containers import Dataset, Known, Object, Valued
 from recgraph.speculate.values.functions import Class, FunctionKind, Made, SuperKind, assume_code, enter
@@ -288,9 +288,10 @@ def _convert(
     ev.heap.keeps_shapes, ev.heap.has_exact_shapes = settings.keeps_shapes, generality.has_exact_shapes
     ev.heap.is_specialised, ev.heap.keys_may_vary = generality.is_specialised, generality.keys_may_vary
     ev.heap.merges_tensors = ALIASES in generality.paths
+    around = tf_private.name_scope()
     with tf_private.kept_variable_scope(), _new_variables(ev), graph.as_default(), (
-        tf_private.AutomaticControlDependencies()
-    ) as control, _new_variables(ev):  # fmt: skip
+        tf.name_scope(around) if around else contextlib.nullcontext()
+    ), tf_private.AutomaticControlDependencies() as control, _new_variables(ev):  # fmt: skip
         names = tf_private.name_counts()
         try:
             with script.rehearsal:
@@ -422,6 +423,7 @@ def _new_variables(ev: Evaluator) -> Any:
             raise ev.refuse(Feature.NEW_VARIABLE, "the call makes a variable")
         if tf_private.current_graph() is not ev.graph:
             raise ev.refuse(Feature.NEW_VARIABLE, "a variable is made where a tensor decides")
+        building.name_scope_read(ev)  # the variable's name has them
         return ev.script.newborn.add(tf_private.variable_of_graph(**named), ev.where())
 
     return tf.variable_creator_scope(make)

@@ -18,7 +18,7 @@ import pathlib
 import re
 import types
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import keras
@@ -38,6 +38,7 @@ from recgraph.speculate.script.assumptions import (
     OneObject,
     Presence,
     SameConstant,
+    SameDecision,
     SameKeys,
     SameLength,
     SameObject,
@@ -140,7 +141,7 @@ class Heap:
         self.merges_tensors = False
         self._arrays: collections.Counter[Any] = collections.Counter()
         self.losses = Losses()
-        self._reads_settings = False
+        self._asked = set[Callable[[], Any]]()
         self.sealed: dict[int, Any] = {}
         self.places: dict[int, Any] = {}
         self._made: dict[int, Any] = {}
@@ -224,6 +225,7 @@ class Heap:
             return value
         if isinstance(value, keras.Variable):
             assume(SameObject, self.script.is_same(name, value))
+            self.keras_called(where)  # it may be cast where it is read
             return self._object(value, name, assume)
         assume(SameType, f"type({name}) is {self.script.constant(type(value))}")
         if isinstance(value, np.ndarray):
@@ -312,11 +314,17 @@ class Heap:
 
     def keras_called(self, where: str) -> None:
         """Keras is called, which reads settings of its own."""
-        if self._reads_settings:
+        if keras_state.settings_unchanged in self._asked:
             return
-        self._reads_settings = True
+        self._asked.add(keras_state.settings_unchanged)
         check = self.script.constant(keras_state.settings_unchanged())
         self.script.assume(f"{check}()", SameConstant("the settings of Keras", where))
+
+    def asked_around(self, ask: Callable[[], bool | str], what: str, where: str) -> None:
+        """A library depends on what is around the call, in this thread, of which `ask` tells."""
+        if ask not in self._asked:
+            self._asked.add(ask)
+            self.script.assume(f"{self.script.constant(ask)}() == {ask()!r}", SameDecision(what, where))
 
     def _composite(self, value: Any, name: str, seen: Seen, assume: Any) -> Any:
         """A ragged or sparse tensor or slices: its parts are inputs."""
@@ -446,13 +454,13 @@ class Heap:
     def mark(self) -> Any:
         """What has been read so far, for `reset`."""
         read = [dict(part) for part in (self.names, self._feeds, self.originals, self.previous)]
-        return read, set(self._given), self._reads_settings, self.losses.mark()
+        return read, set(self._given), set(self._asked), self.losses.mark()
 
     def reset(self, mark: Any) -> None:
         """Forgets what was read since."""
-        read, given, self._reads_settings, losses = mark
+        read, given, asked, losses = mark
         self.names, self._feeds, self.originals, self.previous = (dict(part) for part in read)
-        self._given = set(given)
+        self._given, self._asked = set(given), set(asked)
         self.losses.reset(losses)
 
     def unsealed(self, container: Any, where: str) -> None:

@@ -87,8 +87,10 @@ def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], nam
     if isinstance(owner, tf.Variable) and function.__name__ in _ASSIGNING:
         arguments = [_for_variable(ev, owner, a) for a in arguments]
         named = {name: _for_variable(ev, owner, a) if name in _VALUES else a for name, a in named.items()}
-    if isinstance(named.get("step"), Residual) and _is_summary(function):
-        named = {**named, "step": ev.tensor(named["step"], tf.int64)}
+    if function is tf.get_current_name_scope:
+        name_scope_read(ev)
+    if _is_summary(function):
+        named = _without_summary(ev, function, named)
     values = [argument(ev, a, others) for a in arguments]
     keywords = {name: argument(ev, a, others) for name, a in named.items()}
     leaves = list(stand_ins.leaves([values, keywords]))
@@ -219,6 +221,26 @@ def _for_variable(ev: Evaluator, variable: tf.Variable, value: Any) -> Any:
     if not dtype.is_floating:
         raise ev.refuse(Feature.RAISES, f"a float that differs from call to call, for a variable of {dtype.name}")
     return tf.identity(ev.tensor(value, dtype))
+
+
+def name_scope_read(ev: Evaluator) -> None:
+    """The program reads names that depend on the name scopes around the call."""
+    if tf_private.current_graph() is not ev.graph:  # it has no names of its own yet
+        raise ev.refuse(Feature.FRAMEWORK, "the name of a tf.name_scope is read where a tensor decides")
+    ev.heap.asked_around(tf_private.name_scope, "the name scopes around the call", ev.where())
+
+
+def _without_summary(ev: Evaluator, function: Callable[..., Any], named: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a function that writes summaries, where nothing is around that lets it write any.
+
+    Raises:
+        Inconvertible: it may write, which could not be undone.
+    """
+    if tf_private.may_record_summaries():
+        raise ev.refuse(Feature.SUMMARY, f"tf.summary.{function.__name__} may record summaries")
+    ev.heap.asked_around(tf_private.may_record_summaries, "whether summaries may be recorded", ev.where())
+    step = named.get("step")
+    return {**named, "step": ev.tensor(step, tf.int64)} if isinstance(step, Residual) else named
 
 
 def _is_summary(function: Any) -> bool:
