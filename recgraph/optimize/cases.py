@@ -200,7 +200,7 @@ class FreeSizes:
                 yield name, known, by
 
     def _pairs(self) -> Iterator[tuple[Any, Linear, int]]:
-        """FreeSizes of different tensors along one axis are compared in any case: a formula may lack it by mistake."""
+        """Sizes of different tensors along one axis are compared in any case: a formula may lack it by mistake."""
         for axis in range(AXES):
             for one, other in itertools.combinations(self._tensors, 2):
                 yield ("sizes", one, other, axis), Linear({(one, axis): 1}) - Linear({(other, axis): 1}), 0

@@ -295,3 +295,45 @@ def test_the_gates_of_a_cell_are_still_put_together() -> None:
         return tf.sigmoid(gate[3]) * tf.tanh(c), c
 
     assert "matmul 8 -> 1" in rg.optimize(cell, ROW, ROW, ROW, seconds=1).explain()
+
+
+@pytest.mark.usefixtures("as_found")
+def test_a_result_that_is_not_used_gets_zeros_in_both_forms() -> None:
+    """TensorFlow differentiates all results of a function if one of them gets a gradient: nothing is kept apart."""
+    w, u = weights(2)
+    target = tf.tensor_scatter_nd_update(tf.ones(ROW.shape), [[0, 0]], [np.inf])
+
+    @tf.function(autograph=False)
+    def both(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return tf.tanh(x @ w), tf.tanh(y @ w), tf.tanh(x @ u)
+
+    plain = both.get_concrete_function(ROW, ROW)
+    fast = rg.optimize(plain, seconds=0.4)
+    assert "matmul 3 -> " in fast.explain()
+    before, after = (
+        nonfinite(gradients_of(lambda x, y, one=one: one(x, y)[:1], [tf.ones(ROW.shape), target], [w, u]))
+        for one in (plain, fast)
+    )
+    assert before[2].any()
+    for a, b in zip(before, after, strict=True):
+        assert not (b & ~a).any()
+
+
+def test_what_does_not_tell_is_put_together_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operation whose gradient function cannot be asked may hand on a gradient or none."""
+    ask = gradient_flow._gets_one
+    monkeypatch.setattr(gradient_flow, "_gets_one", lambda op: None if op.type == "Softplus" else ask(op))
+    w = weights(4)
+
+    @tf.function(autograph=False)
+    def several(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        asked = tf.math.softplus(x @ w[0]), tf.math.softplus(x @ w[1])
+        return *asked, tf.nn.elu(x @ w[2]), tf.nn.elu(x @ w[3])
+
+    graph = several.get_concrete_function(ROW).graph
+    flow = gradient_flow.of_function(graph)[id(graph)]
+    products = [op.outputs[0] for op in graph.get_operations() if op.type == "MatMul"]
+    assert [flow.arrival(one) for one in products] == [False, False, True, True]
+    expected = frozenset({2, 3}), frozenset({0, 2, 3}), frozenset({1, 2, 3})
+    assert flow.of_roots(products, lambda op: False) == expected
+    assert "matmul 4 -> 3" in rg.optimize(several, ROW, seconds=0.4).explain()
