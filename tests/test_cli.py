@@ -17,7 +17,7 @@ from recgraph.optimize import families
 from recgraph.train.tasks import TASKS
 from recgraph_command import main
 
-TINY = ["--embedding", "8", "--hidden", "8", "--batch-size", "10", "--epochs", "1"]
+TINY = ["--embedding", "8", "--hidden", "8", "--batch-size", "10", "--epochs", "1", "--parser-epochs", "0"]
 
 
 def run(*arguments: object, text: str | None = None) -> Result:

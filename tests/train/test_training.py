@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
@@ -126,3 +127,23 @@ def test_vectors_set_the_size_of_the_embedding(settings: Settings, treebank: Pat
     train(tmp_path / "run", with_vectors)
     path.unlink()
     assert load(tmp_path / "run").model.hyper.embedding == 6
+
+
+def test_it_is_said_how_many_words_have_a_vector(settings: Settings, tmp_path: Path) -> None:
+    """Few are a warning, none an error, and a file that holds no vectors is refused at its line."""
+    path = tmp_path / "vectors.txt"
+    with_vectors = dataclasses.replace(settings, vectors=str(path), hyper={"hidden": 8})
+    said: list[str] = []
+    path.write_text("film 1 2\nplot 6 5\n", encoding="utf-8")
+    run = prepare(tmp_path / "few", with_vectors, tell=said.append)
+    count = len(run.vocabulary) - 1
+    assert said[0] == f"{path}: 2 of {count} words ({2 / count:.1%}) have a vector of 2 numbers"
+    assert said[1].startswith("Warning: fewer than half of the words have a vector; among those without: ")
+    path.write_text("Zog 1 2\n", encoding="utf-8")
+    data = re.escape(settings.data)
+    with pytest.raises(RunError, match=rf"these vectors are of other words(.|\n)*none of the \d+ words of {data}"):
+        prepare(tmp_path / "none", with_vectors)
+    path.write_text("(2 a)\n(3 (2 the) (3 film))\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"vectors\.txt:1:4: expected a finite number, found 'a\)'"):
+        prepare(tmp_path / "trees", with_vectors)
+    assert not (tmp_path / "trees").exists()
