@@ -109,6 +109,7 @@ class Served(tf.Module):
         ids = lookup(self.parser_table, words.flat_values)
         offsets = tf.cast(words.row_splits, tf.int32)
         none = -tf.ones_like(ids)
+        assert self.parser is not None  # whoever asks has looked
         return self.parser.predict(TreeBatch(ids, none, none, none, offsets, offsets[1:] - 1))
 
     def _classify(

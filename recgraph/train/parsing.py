@@ -144,11 +144,13 @@ def brought(run: Run, parser: Path | None = None) -> Brought:
       RunError: the run has not learned to parse.
     """
     own = run.folder / PARSER
-    if parser is None and own.is_dir() and Checkpoints(tf.train.Checkpoint(), own / "best", keep=1).epochs():
+    if parser is not None:
+        found, name = load_parser(parser), str(parser.resolve())
+    elif own.is_dir() and Checkpoints(tf.train.Checkpoint(), own / "best", keep=1).epochs():
         found, name = load_parser(own), PARSER
     else:
-        found, name = (load_parser(parser), str(parser.resolve())) if parser else (None, "")
-    return Brought(found, confidence.of(run, Parser(found) if found else None, name))
+        return Brought(None, confidence.of(run, None))
+    return Brought(found, confidence.of(run, Parser(found), name))
 
 
 def settings_beside(run: Run, epochs: int) -> Settings:
