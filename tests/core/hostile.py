@@ -338,6 +338,130 @@ def mutate_function(dice: Random, library: Any) -> str:
     return f"{name}: " + change_attribute(dice, node, dice.choice(sorted(node.attr)))
 
 
+# What keeps the form that TensorFlow expects, so that it comes as far as the engines.
+
+
+def nodes_of(library: Any, wanted: Callable[[Any], bool]) -> list[tuple[Any, Any]]:
+    """Functions and those of their nodes that are wanted."""
+    return [(function, node) for function in library.function for node in function.node_def if wanted(node)]
+
+
+def at_limits(dice: Random, library: Any) -> str:
+    """Numbers of a constant at their limits; its dtype and shape stay."""
+    integers = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
+    found = nodes_of(library, lambda node: node.op == "Const" and node.attr["value"].tensor.dtype in integers)
+    function, node = dice.choice(found)
+    value = np.array(tf.make_ndarray(node.attr["value"].tensor))
+    numbers = value.reshape(-1)
+    for at in range(numbers.size):
+        if dice.random() < 0.5 or numbers.size == 1:
+            low, high = np.iinfo(numbers.dtype).min, np.iinfo(numbers.dtype).max
+            numbers[at] = min(max(number(dice, int(numbers[at])), low), high)
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(numbers.reshape(value.shape)))
+    return f"{function.signature.name}: {node.name} is {numbers[:8].tolist()}"
+
+
+INSERTED = {
+    # the operation: its constant second input, and a further attribute that says the dtype of that
+    "Identity": None, "Tanh": None, "Neg": None, "Shape": None, "Softmax": None,
+    "Reshape": "Tshape", "ExpandDims": "Tdim", "Transpose": "Tperm", "Tile": "Tmultiples", "Sum": "Tidx",
+}  # fmt: skip
+
+
+def insert_nodes(dice: Random, library: Any) -> str:
+    """One to five new nodes between a node and one of its inputs."""
+    reads = nodes_of(library, lambda node: any(not name.startswith("^") for name in node.input))
+    function, node = dice.choice(reads)
+    at = dice.choice([i for i, name in enumerate(node.input) if not name.startswith("^")])
+    last, told = node.input[at], []
+    dtype = node.attr["T"].type if "T" in node.attr else tf.float32.as_datatype_enum
+    for i in range(dice.choice([1, 1, 2, 5])):
+        op = dice.choice(sorted(INSERTED))
+        new = function.node_def.add(name=f"inserted{i}_{len(function.node_def)}", op=op)
+        new.attr["T"].type = dtype
+        new.input.append(last)
+        if INSERTED[op] is not None:
+            numbers = np.array([number(dice, 1) % 2**31 for _ in range(dice.choice([1, 2, 3]))], np.int32)
+            constant = function.node_def.add(name=f"{new.name}_with", op="Const")
+            constant.attr["dtype"].type = new.attr[INSERTED[op]].type = tf.int32.as_datatype_enum
+            constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(numbers))
+            new.input.append(f"{constant.name}:output:0")
+        if op == "Shape":
+            new.attr["out_type"].type = tf.int32.as_datatype_enum
+        last = f"{new.name}:{ {'Tanh': 'y', 'Neg': 'y', 'Softmax': 'softmax', 'Transpose': 'y'}.get(op, 'output') }:0"
+        told.append(op)
+    node.input[at] = last
+    return f"{function.signature.name}: {node.name} reads {told}"
+
+
+def exchange(dice: Random, library: Any) -> str:
+    """An attribute of two nodes of one operation, mostly of different functions."""
+    function, node = dice.choice(nodes_of(library, lambda node: bool(node.attr)))
+    other_function, other = dice.choice(nodes_of(library, lambda each: each.op == node.op))
+    name = dice.choice(sorted(node.attr))
+    mine = tf.compat.v1.AttrValue()
+    mine.CopyFrom(node.attr[name])
+    node.attr[name].CopyFrom(other.attr[name])
+    other.attr[name].CopyFrom(mine)
+    if node.op == "Const" and dice.random() < 0.5:
+        for each in (node, other):
+            each.attr["dtype"].type = each.attr["value"].tensor.dtype
+    return f"{node.name} of {function.signature.name} and {other.name} of {other_function.signature.name}: {name}"
+
+
+def call_itself(dice: Random, library: Any) -> str:
+    """A plain call of a function in itself or in another one; sometimes all of its functions, in a chain."""
+    function = dice.choice(library.function)
+    callees = list(library.function) if dice.random() < 0.2 else [dice.choice([function, *library.function])]
+    for i, callee in enumerate(callees):
+        caller = function if len(callees) == 1 else library.function[i - 1]
+        for _ in range(dice.choice([1, 2])):
+            node = caller.node_def.add(name=f"again{len(caller.node_def)}", op="Recgraph>CallFunction")
+            node.attr["f"].func.name = callee.signature.name
+            node.attr["Tin"].list.type.extend(argument.type for argument in callee.signature.input_arg)
+            node.attr["Tout"].list.type.extend(result.type for result in callee.signature.output_arg)
+            arguments = [argument.name for argument in caller.signature.input_arg]
+            node.input.extend(dice.choice(arguments or ["none"]) for _ in callee.signature.input_arg)
+    return f"{function.signature.name} calls {[callee.signature.name for callee in callees][:3]}"
+
+
+STRUCTURED: list[tuple[int, Callable[[Random, Any], str]]] = [
+    (40, at_limits),
+    (30, insert_nodes),
+    (20, exchange),
+    (10, call_itself),
+]
+
+
+def mutate_structure(dice: Random, library: Any) -> str:
+    """One to three of these."""
+    weights, changes = zip(*STRUCTURED, strict=True)
+    count = dice.choice([1, 1, 2, 3])
+    return "structure: " + "; ".join(change(dice, library) for change in dice.choices(changes, weights, k=count))
+
+
+def mutate_captures(dice: Random, graph: Graph) -> str:
+    """A call is given a captured tensor of another dtype, so that calls of one program differ."""
+    node = dice.choice([each for each in calls(graph) if each.attr["Tcaptures"].list.type] or calls(graph))
+    types = node.attr["Tcaptures"].list.type
+    if not types:
+        return mutate_attributes(dice, graph)
+    at = dice.randrange(len(types))
+    dtype = dice.choice([tf.bool, tf.float64, tf.int32, tf.int64, tf.half, tf.float32, tf.uint8])
+    shape = dice.choice([[9, 4], [4, 12], [8, 20], [9], [2, 2], [], [1], [1000, 4]])
+    name = f"captured{len(graph.node)}"
+    constant = graph.node.add(name=name, op="Const")
+    constant.attr["dtype"].type = types[at] = dtype.as_datatype_enum
+    value = tf.make_tensor_proto(np.zeros(shape, dtype.as_numpy_dtype))
+    constant.attr["value"].tensor.CopyFrom(value)
+    inputs = [i for i, each in enumerate(node.input) if not each.startswith("^")]
+    node.input[inputs[len(inputs) - len(types) + at]] = name
+    reads = node.attr["reads"].list.b
+    if at < len(reads):
+        reads[at] = False
+    return f"captures: {at} of {node.name} is {dtype.name} {shape}"
+
+
 def mutate_bytes(dice: Random, graph: Graph) -> str:
     """Bits of the serialised program."""
     nodes = [node for node in calls(graph) if node.attr["program"].s]
@@ -372,6 +496,8 @@ MUTATIONS: list[tuple[int, Callable[[Random, Graph], str]]] = [
     (25, mutate_attributes),
     (35, lambda dice, graph: with_library(dice, graph, mutate_plan)),
     (25, lambda dice, graph: with_library(dice, graph, mutate_functions)),
+    (40, lambda dice, graph: with_library(dice, graph, mutate_structure)),
+    (10, mutate_captures),
     (8, mutate_bytes),
     (7, mutate_wiring),
 ]

@@ -76,7 +76,17 @@ def judge(count: int, failures: list[str], lines: list[str]) -> None:
     """None has failed, and the mutants were what they are meant to be: some refused in each way, some running."""
     assert not failures, f"{len(failures)} of {count}:\n" + "\n".join(failures[:10])
     assert len(lines) == count
-    for sign in ("plan: ", "functions: ", "bytes [", "raw Recgraph>", "it runs", "holds a damaged plan", "is not"):
+    for sign in (
+        "plan: ",
+        "functions: ",
+        "structure: ",
+        "captures: ",
+        "bytes [",
+        "raw Recgraph>",
+        "it runs",
+        "holds a damaged plan",
+        "is not",
+    ):
         assert any(sign in line for line in lines), sign
 
 
