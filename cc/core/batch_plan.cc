@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kVersion = 3;
 constexpr int64_t kMostSlots = 1 << 16;  // of a plan without numbers
-constexpr int64_t kMostText = 1 << 20;    // of a plan without strings
+constexpr int64_t kMostText = 1 << 20;   // of a plan without strings
 
 class Reader {
  public:
