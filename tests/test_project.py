@@ -231,6 +231,36 @@ def is_private(module: str) -> bool:
     return module.startswith("tensorflow.python")
 
 
+# What an interpreter does not promise, and where each may be asked: see the next version of CPython in CONTRIBUTING.md.
+OF_CPYTHON = {"_signal", "dis", "opcode", "getrefcount", "__flags__", "_lru_cache_wrapper"}
+ROOMS_OF_CPYTHON = (Path("recgraph/cpython"), Path("recgraph/coexec/loops.py"))
+
+
+@pytest.mark.parametrize("path", [path for path in PACKAGE if path.parts[0] == "recgraph"], ids=str)
+def test_facts_of_cpython_are_in_their_rooms(path: Path) -> None:
+    """With a new version these are looked at; nothing says that others have to be."""
+    if any(path.is_relative_to(room) for room in ROOMS_OF_CPYTHON):
+        return
+    asked = {node.attr for node in ast.walk(parse(path)) if isinstance(node, ast.Attribute)}
+    imported = {name.split(".")[0] for _, name in imported_modules(path)}
+    assert OF_CPYTHON & (asked | imported) == set()
+
+
+def tabled(readme: Path) -> list[str]:
+    """The files that are listed in the tables of a room's README."""
+    rows = [line.split("|")[1] for line in readme.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    return [name for row in rows for name in re.findall(r"`(\w+\.py)`", row)]
+
+
+@pytest.mark.parametrize("room", ["auto", "coexec", "core"])
+def test_a_rooms_readme_lists_its_files(room: str) -> None:
+    """Who is new in a room begins there."""
+    folder = REPOSITORY / "recgraph" / room
+    assert sorted(tabled(folder / "README.md")) == sorted(
+        path.name for path in folder.glob("*.py") if path.name != "__init__.py"
+    )
+
+
 @pytest.mark.parametrize("path", EVERYTHING, ids=str)
 def test_every_module_says_what_it_is(path: Path) -> None:
     """The first thing a reader sees."""

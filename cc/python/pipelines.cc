@@ -78,4 +78,11 @@ void AddPipelineUses(const EagerOperation& operation, Uses* uses) {
   for (const auto& [number, is_write] : pipelines.variables) uses->push_back({number, is_write});
 }
 
+bool PipelinesWrite() {
+  Pipelines& pipelines = AllPipelines();
+  if (!pipelines.has_any) return false;
+  std::lock_guard<std::mutex> lock(pipelines.mutex);
+  return absl::c_any_of(pipelines.variables, [](const auto& variable) { return variable.second; });
+}
+
 }  // namespace recgraph

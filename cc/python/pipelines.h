@@ -16,6 +16,9 @@ void NotePipeline(const tensorflow::EagerOperation& operation);
 // Adds what pipelines may do with variables, if this operation may ask one.
 void AddPipelineUses(const tensorflow::EagerOperation& operation, Uses* uses);
 
+// Whether a pipeline writes some variable. Its own threads do so, which nobody sees. Any thread.
+bool PipelinesWrite();
+
 }  // namespace recgraph
 
 #endif  // RECGRAPH_CC_PYTHON_PIPELINES_H_

@@ -13,6 +13,7 @@
 #include "cc/core/stretch.h"
 #include "cc/kernels/checked.h"
 #include "cc/python/catching_kernel.h"
+#include "cc/python/pipelines.h"
 #include "cc/python/run.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
@@ -61,7 +62,7 @@ REGISTER_OP("Recgraph>Watch")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::UnknownShape)
     .Doc("The values that variables have now, as they are in memory, so that a change can be found out; copies of those that "
-         "are written in place.");
+         "a pipeline may write in place.");
 
 REGISTER_OP("Recgraph>Commit")
     .Input("run: int64")
@@ -166,13 +167,16 @@ class WatchOp : public CatchingKernel {
 
   void Do(OpKernelContext* context) override {
     const Stretch stretch;
+    // A read of rows brings a variable into that mode, too, and a table of embeddings takes long to copy. Of those who
+    // write in place, threads of pipelines alone do so while a step runs: for all others the step makes way.
+    const bool may_be_written = PipelinesWrite();
     for (int i = 0; i < context->num_inputs(); ++i) {
       VarPtr variable;
       OP_REQUIRES_OK(context, FindVariable(context, context->input(i), &variable));
       tensorflow::tf_shared_lock lock(*variable->mu());
       const Stretch locked;
-      Tensor original;
-      OP_REQUIRES_OK(context, Keep(variable.get(), &original));
+      Tensor original = *variable->tensor();
+      if (may_be_written) OP_REQUIRES_OK(context, Keep(variable.get(), &original));
       OP_REQUIRES_OK(context, SetOutput(context, i, std::move(original)));
     }
   }
@@ -186,8 +190,8 @@ struct Watched {
   Tensor original;
   VarPtr shadow;  // or null
 
-  // A write of somebody else takes other memory, because this is in use; but for sparse ones, of which there may have
-  // been some before, so that the original is a copy.
+  // A write of somebody else takes other memory, because this is in use; but for sparse ones, for which the original is a
+  // copy.
   bool IsUntouched() const {
     if (IsSame(*variable->tensor(), original)) return true;
     return variable->copy_on_read_mode.load() && HaveEqualBytes(*variable->tensor(), original);

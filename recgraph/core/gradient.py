@@ -478,5 +478,5 @@ RULES_OF_REGIONS: dict[str, Callable[..., list[Gradient | None]]] = {
     regions.LOOP_GRADIENT: _no_rule,
 }
 
-# Gradients of calls of SubGraphs, by operation type; `invoke` enters its own.
+# Gradients of calls of SubGraphs, by operation type; `invoke_gradient.register` enters them.
 RULES_OF_CALLS: dict[str, Callable[..., list[Gradient | None]]] = {}

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.cpython import sources
+from recgraph.cpython import facts, sources
 from recgraph.cpython.parsing import parse
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -134,8 +134,7 @@ def _is_autographs(node: ast.AST) -> bool:
 
 def _call_expression(frame: FrameType) -> ast.Call | None:
     """The call that `frame` is in the middle of, from the position of its current instruction."""
-    positions = list(frame.f_code.co_positions())
-    line, end_line, column, end_column = positions[frame.f_lasti // 2]
+    line, end_line, column, end_column = facts.position(frame)
     if line is None or end_line is None or column is None or end_column is None:
         return None
     source = [linecache.getline(frame.f_code.co_filename, i, frame.f_globals) for i in range(line, end_line + 1)]

@@ -118,7 +118,8 @@ class SubGraph(Definition):
         Returns:
             Text of several lines.
         """
-        return str(self.program(gradient=any(gradient for gradient, _ in list(preparing.prepared(self).programs))).report)
+        linked = list(preparing.prepared(self).programs)
+        return str(self.program(gradient=any(gradient for gradient, _ in linked)).report)
 
     def __repr__(self) -> str:
         return f"<SubGraph {listing.signature_of(self)}>"

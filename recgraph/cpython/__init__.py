@@ -1,4 +1,4 @@
-"""What depends on the version of CPython: how it parses, where sources are, and the texts of its exceptions.
+"""What depends on CPython: how it parses, where sources are, the texts of its exceptions, what it does not promise.
 
 Another version of Python is looked at here, in `cc/interpreter`, and in the tests of both.
 """

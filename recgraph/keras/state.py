@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from recgraph.cpython import facts
 from recgraph.cpython.installed import is_installed
 
 # What Keras changes in calls.
@@ -164,8 +165,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 @functools.cache
 def _is_users(kind: type) -> bool:
     """Whether a class is written in Python by the user."""
-    is_written_in_python = kind.__flags__ & (1 << 9) != 0
-    return is_written_in_python and _is_users_module(sys.modules.get(kind.__module__))
+    return facts.is_written_in_python(kind) and _is_users_module(sys.modules.get(kind.__module__))
 
 
 def _is_users_class(value: Any) -> bool:

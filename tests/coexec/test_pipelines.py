@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -134,3 +135,34 @@ def test_it_is_said_why_a_step_leaves_its_graph() -> None:
     for _ in range(STEPS):
         function()
     assert "IteratorGetNext uses a variable of the graph" in str(function.explain())
+
+
+def test_a_pipeline_writes_rows_where_they_are_while_a_step_reads_them() -> None:
+    """Its own thread does, of which the step knows nothing: what the variable was is known by a copy alone."""
+    table, total = tf.Variable(tf.zeros([4, 2])), tf.Variable(0.0)
+    table.scatter_nd_update([[0]], [[1.0, 1.0]])  # from here on rows are written in place
+    may_write, was_written = threading.Semaphore(1), threading.Semaphore(0)
+
+    def write(i: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([tf.py_function(lambda: may_write.acquire() and 0, [], tf.int32)]):
+            rows = tf.fill([1, 2], tf.cast(i, tf.float32))
+            with tf.control_dependencies([table.scatter_nd_update([[1]], rows)]):
+                return tf.py_function(lambda: was_written.release() or 0, [], tf.int32)
+
+    items = iter(tf.data.Dataset.range(1, 10).map(write).prefetch(1))
+    next(items)
+    assert was_written.acquire(timeout=60)
+
+    def step(is_written: bool) -> float:
+        first = float(tf.reduce_sum(table * 1.0))
+        if is_written:
+            may_write.release()
+            assert was_written.acquire(timeout=60)
+        total.assign(tf.reduce_sum(table * 2.0))
+        return first
+
+    called = Coexecuted(step)
+    seen = [(called(i == 5), float(total)) for i in range(7)]
+    assert seen == [(4.0, 8.0)] * 5 + [(4.0, 12.0), (6.0, 12.0)], called.explain()
+    assert "another thread has written a variable of the step" in called.explain()
+    may_write.release()

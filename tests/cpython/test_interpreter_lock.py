@@ -1,4 +1,4 @@
-"""What native modules do with Python's lock, in a module of its own without TensorFlow: each end of the process is one."""
+"""What native modules do with Python's lock, shown by a module without TensorFlow, in processes of their own."""
 
 from __future__ import annotations
 

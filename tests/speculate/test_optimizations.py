@@ -45,7 +45,7 @@ def require_the_same(name: str, off: str) -> Speculated:
 
 @pytest.mark.parametrize("name", [name for name in list(PROGRAMS)[::20] if name not in EXCEPT])
 def test_some_programs_are_the_same_without_all_optimizations(name: str) -> None:
-    """Every tenth program by the general rules alone."""
+    """Every twentieth program by the general rules alone."""
     require_the_same(name, "all")
 
 

@@ -1,4 +1,4 @@
-"""The batched forms of operations, in one table. `Rows` and `Site` are explained in `vectorize`."""
+"""The batched forms of operations, in one table. `VectorizedRows` and `Site` are explained in `vectorize`."""
 
 from recgraph.batch.rules import elementwise as elementwise
 from recgraph.batch.rules import lookups as lookups

@@ -20,6 +20,7 @@ from typing import Any, Final
 import absl.logging
 import tensorflow as tf
 
+from recgraph.cpython import facts
 from recgraph.speculate.evaluate.exceptions import HELPER, Nothing, OfGenerator, Suppressing
 from recgraph.speculate.library import SPECIAL, Arguments, Special, frameworks, special
 from recgraph.speculate.machine.evaluator import Evaluator
@@ -42,7 +43,7 @@ def call(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, An
     owner = getattr(function, "__self__", None)
     if isinstance(owner, type) and getattr(function, "__name__", "") == "_make" and hasattr(owner, "_fields"):
         return ev.call(owner, ev.members(arguments[0]), {})
-    if getattr(function, "__code__", None) is _DISPATCHING:
+    if getattr(function, "__code__", None) is facts.DISPATCHING:
         kind = ev.type_of(arguments[0])
         chosen = function.dispatch(kind)
         names = [ev.script.constant(thing) for thing in (function, kind, chosen)]
@@ -56,9 +57,6 @@ def call(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, An
         made = ev.call(inner.__wrapped__, [*bound, *arguments], named)
         return OfGenerator(made)
     return NotImplemented
-
-
-_DISPATCHING = getattr(functools.singledispatch(len), "__code__")  # noqa: B009
 
 
 def _of_items(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
@@ -109,7 +107,7 @@ _CALLED: dict[Any, Callable[..., Any]] = {
     operator.attrgetter: _of_attributes,
     operator.methodcaller: _of_method,
     types.MethodDescriptorType: _of_descriptor,
-    functools._lru_cache_wrapper: _cached,
+    facts.CACHED: _cached,
 }
 
 

@@ -19,6 +19,7 @@ import keras
 import tensorflow as tf
 
 from recgraph import native, tf_private
+from recgraph.cpython import facts
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.known import answers_itself, has_attributes
 from recgraph.speculate.observe.profile import same
@@ -41,7 +42,6 @@ _WRITTEN = (
     *(keras.Layer, keras.Model, keras.optimizers.schedules.LearningRateSchedule),
     *(keras.regularizers.Regularizer, keras.constraints.Constraint),
 )
-_IS_WRITTEN_IN_PYTHON = 1 << 9  # in the flags of a class
 # A weak reference to an object, names of attributes, and their values, `...` for none; or a container, None, and its
 # members.
 _Part: TypeAlias = tuple[Any, tuple[str, ...] | None, tuple[Any, ...]]
@@ -199,7 +199,7 @@ def _note_variable(variable: keras.Variable, parts: list[_Part], seen: set[int])
 
 def _note_methods(thing: Any, parts: list[_Part], seen: set[int]) -> None:
     """Takes note of the methods of an object's classes, and that it has none of its own."""
-    kinds = [kind for kind in type(thing).__mro__ if kind.__flags__ & _IS_WRITTEN_IN_PYTHON]
+    kinds = [kind for kind in type(thing).__mro__ if facts.is_written_in_python(kind)]
     inherited: dict[str, Any] = {}
     for kind in reversed(kinds):
         own = {name: found for name, found in vars(kind).items() if _is_method(found)}

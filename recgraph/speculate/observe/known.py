@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from recgraph.cpython import facts
 from recgraph.cpython.installed import is_installed
 
 # Packages whose functions build operations.
@@ -113,8 +114,7 @@ def is_users_type(kind: type) -> bool:
         return False
     module = sys.modules.get(kind.__module__)
     filename = getattr(module, "__file__", None) or ""
-    is_written_in_python = kind.__flags__ & (1 << 9) != 0
-    return is_written_in_python and (package.startswith(_PROGRAMS) or not is_installed(filename))
+    return facts.is_written_in_python(kind) and (package.startswith(_PROGRAMS) or not is_installed(filename))
 
 
 def is_users_function(value: Any) -> bool:

@@ -4,7 +4,6 @@ what was done is undone where the graph fails.
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
 import contextlib
 import dataclasses
 import signal
@@ -16,6 +15,7 @@ import tensorflow as tf
 
 from recgraph import sharing, tf_private
 from recgraph.core import alternatives
+from recgraph.cpython import facts
 from recgraph.speculate.evaluate import exceptions, expressions, loops, statements
 from recgraph.speculate.library import builtins, frameworks, iteration, standard
 from recgraph.speculate.machine.evaluator import ALL, ConversionSettings, Evaluator, Optimizations
@@ -153,14 +153,14 @@ def whole(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     def uninterrupted(parameters: Any) -> Any:
         # Only the main thread is interrupted; a program that handles the signal itself knows what it does.
-        if threading.get_ident() != threading.main_thread().ident or _signal.getsignal(_INTERRUPT) is not _RAISES:
+        if threading.get_ident() != threading.main_thread().ident or facts.signals.getsignal(_INTERRUPT) is not _RAISES:
             return call(parameters)
         wait = _Wait()
-        _signal.signal(_INTERRUPT, wait)
+        facts.signals.signal(_INTERRUPT, wait)
         try:
             result = call(parameters)
         finally:
-            _signal.signal(_INTERRUPT, _RAISES)
+            facts.signals.signal(_INTERRUPT, _RAISES)
         if wait.has_come:
             raise KeyboardInterrupt
         return result

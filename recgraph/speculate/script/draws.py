@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dis
 import random
 import types
 from typing import Any, Final
@@ -19,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
+from recgraph.cpython import facts
 
 # Classes of generators, exactly these: one of the program's may do more than draw.
 GENERATORS: Final = (random.Random, np.random.RandomState, np.random.Generator)
@@ -142,7 +142,7 @@ def may_draw(function: types.FunctionType, is_known: bool) -> bool:
         return True
     if "random" not in names:
         return False
-    imported = (one.argval for one in dis.get_instructions(code) if one.opname == "IMPORT_NAME")
+    imported = facts.imported_names(code)
     return any(value is np for value in read) or not {"random", "numpy", "numpy.random"}.isdisjoint(imported)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import native, tf_private
+from recgraph.cpython import facts
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.frames import FOLDER, watched
@@ -109,16 +110,12 @@ def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], nam
     if not isinstance(getattr(function, "__self__", None), _UPDATING):
         ev.built += graph.version - before
         ev.check_operations()
-    if isinstance(result, stand_ins.MUTABLE) and sys.getrefcount(result) > _OURS:
+    if isinstance(result, stand_ins.MUTABLE) and facts.references(result) > facts.OF_A_LOCAL:
         name = getattr(function, "__name__", type(function).__name__)
         raise ev.refuse(
             Feature.FRAMEWORK, f"{name} gives a {type(result).__name__} that something keeps and may change"
         )
     return result
-
-
-# How many references there are to what a function gives if nobody but its caller has it: the name, and the question.
-_OURS = 2
 
 
 @contextlib.contextmanager
