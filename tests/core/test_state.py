@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -321,6 +322,39 @@ def test_a_call_that_waits_for_its_turn_can_be_cancelled() -> None:
     thread.join(60)
     assert not thread.is_alive()
     assert session.run(second) == results[0] + 1
+    session.close()
+
+
+def test_calls_are_cancelled_at_any_moment_of_their_turns() -> None:
+    """Before they wait, while they do, as they begin: each is over, and those behind them have their turns."""
+    with tf.Graph().as_default():
+        state = tf.compat.v1.get_variable("counted", [], tf.int32, tf.zeros_initializer(), use_resource=True)
+        with rg.SubGraph("count", outputs=INT) as count:
+            n = count.input(tf.int32)
+            (m,) = tf.while_loop(lambda m: m < 200, lambda m: (m + 1,), (n,))
+            count.output(state.assign(state.read_value() + tf.minimum(m, 1)))
+        calls = tf.add_n([count(tf.constant(i)) for i in range(4)])
+        session = tf.compat.v1.Session()
+        session.run(state.initializer)
+
+    def call(number: int) -> tuple[int, int]:
+        ended = cancelled = 0
+        for i in range(40):
+            try:
+                session.run(calls, options=tf.compat.v1.RunOptions(timeout_in_ms=1 + (i + number) % 4))
+                ended += 1
+            except (tf.errors.DeadlineExceededError, tf.errors.CancelledError):
+                cancelled += 1
+        return ended, cancelled
+
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(call, range(4)))
+    ended, cancelled = (sum(each) for each in zip(*outcomes, strict=True))
+    assert (ended + cancelled, cancelled > 0) == (160, True)
+    before = session.run(state)
+    assert 4 * ended <= before <= 4 * (ended + cancelled)
+    session.run(calls)
+    assert session.run(state) == before + 4
     session.close()
 
 
