@@ -103,7 +103,8 @@ def _library() -> str:
 
 def _extensions() -> str:
     native = importlib.import_module("recgraph.native")
-    return ", ".join(look().__name__ for look in (native.frames, native.objects, native.snapshots, native.coexec))
+    every = (native.frames, native.objects, native.ports, native.snapshots, native.coexec)
+    return ", ".join(look().__name__ for look in every)
 
 
 def _recursion() -> str:

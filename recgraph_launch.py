@@ -10,6 +10,7 @@ import ctypes
 import dataclasses
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -27,6 +28,7 @@ PORT_TAKEN: Final = 69  # its port is in use: it starts again on another one, an
 LOST: Final = 75  # another worker failed, and this one only noticed
 
 SUPERVISED: Final = "RECGRAPH_SUPERVISED"  # set for workers: they are not to start workers of their own
+SECRET: Final = "RECGRAPH_SECRET"  # what the workers of a cluster know, and nobody else: recgraph.distribute.ports
 RESTART: Final = "RECGRAPH_RESTART"  # how often all workers have been started again
 
 GRACE_SECONDS: Final = 3.0  # between asking a worker to end and ending it
@@ -149,9 +151,12 @@ class _Crew:
         self._plan, self._restarts = plan, restarts
         self._workers: list[Worker] = []
         self._pumps = ExitStack()
+        self._secret: str | None = None  # of workers on this machine alone
 
     def __enter__(self) -> _Crew:
-        hosts = self._plan.hosts if self._plan.hosts is not None else free_addresses(self._plan.count)
+        hosts = self._plan.hosts
+        if hosts is None:
+            hosts, self._secret = tuple(free_addresses(self._plan.count)), secrets.token_hex(32)
         try:
             for index in range(self._plan.first, self._plan.first + self._plan.count):
                 self._workers.append(self._start(index, hosts))
@@ -162,6 +167,8 @@ class _Crew:
 
     def _start(self, index: int, hosts: Sequence[str]) -> Worker:
         environment = os.environ | {SUPERVISED: "1", RESTART: str(self._restarts)}
+        if self._secret is not None:
+            environment[SECRET] = self._secret
         if hosts:
             task = {"type": "worker", "index": index}
             environment["TF_CONFIG"] = json.dumps({"cluster": {"worker": list(hosts)}, "task": task})

@@ -29,7 +29,8 @@ TENSORFLOW_RANGE = "tensorflow>=2.20,<2.22"
 OBJECTS = Path(os.environ.get("RECGRAPH_OBJECTS", "build/native"))
 NATIVE = Path("recgraph/native")
 UNIT = 5  # files of a folder that are compiled as one
-INTERPRETER = ("frames", "objects", "snapshots")  # modules of one file each in cc/interpreter
+INTERPRETER = ("frames", "objects", "ports", "snapshots")  # modules of one file each in cc/interpreter
+OF_CORE = {"ports": ["cc/core/sha256.cc"]}  # what they need of cc/core
 EXPORTS = "cc/exports.lds"
 COEXEC_EXPORTS = "cc/module_exports.lds"
 MAPPED = ("models", "data", "benchmarks")  # folder -> recgraph.<folder>
@@ -176,13 +177,14 @@ class NinjaFile:
 
     def _write_interpreter(self) -> None:
         """The extension modules that need Python's headers and no TensorFlow."""
-        flags = ["-std=c++17", *self.common, "-isystem", str(python_headers()), os.environ.get("CXXFLAGS", "")]
+        flags = ["-std=c++17", "-pthread", *self.common, "-isystem", str(python_headers())]
+        flags.append(os.environ.get("CXXFLAGS", ""))
         self.ninja.variable("module_flags", flags)
         self.ninja.variable("link_module", os.environ.get("LDFLAGS", ""))
         command = "$cxx $module_flags -MMD -MF $out.d -shared $in -o $out $link_module"
         self.ninja.rule("extension", command, depfile="$out.d", description="compile $out")
         for name in INTERPRETER:
-            sources = [f"cc/interpreter/{name}.cc", *self.portable]
+            sources = [f"cc/interpreter/{name}.cc", *OF_CORE.get(name, ()), *self.portable]
             self.ninja.build(str(OBJECTS / f"_{name}{SUFFIX}"), "extension", sources)
 
     def _compile_rule(self, rule: str, flags: list[str]) -> None:

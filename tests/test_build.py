@@ -16,7 +16,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 TENSORFLOW_COPTS = ["-D_GLIBCXX_USE_CXX11_ABI=1", "--std=c++17"]
-LIBRARIES = ["_coexec.so", "_frames.so", "_librecgraph.so", "_objects.so", "_snapshots.so"]
+LIBRARIES = ["_coexec.so", "_frames.so", "_librecgraph.so", "_objects.so", "_ports.so", "_snapshots.so"]
 
 
 @dataclass

@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "function": CORE | FEATURES | {"auto"},
     "keras": CORE | {"function"},
     "recgraph": PUBLIC | {"optimize"},
-    "distribute": {"errors", "logs", "sharing", "tf_private"},
+    "distribute": {"errors", "logs", "native", "sharing", "tf_private"},
     "data": {"errors"},
     "models": PUBLIC | {"data"},
     "train": PUBLIC | {"data", "models"},

@@ -1,7 +1,14 @@
 """Training on several workers, on the collectives of TensorFlow's own runtime."""
 
 from recgraph.distribute.cluster import START_TIMEOUT, TIMEOUT, Cluster, distribute
-from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementError, PortTakenError, WorkerLostError
+from recgraph.distribute.errors import (
+    ChiefError,
+    ClusterError,
+    DisagreementError,
+    NotFiniteError,
+    PortTakenError,
+    WorkerLostError,
+)
 from recgraph.distribute.measuring import stays_sparse
 from recgraph.distribute.place import Place, find_place
 from recgraph.distribute.reduction import Reduction, divided
@@ -16,6 +23,7 @@ __all__ = [
     "Cluster",
     "ClusterError",
     "DisagreementError",
+    "NotFiniteError",
     "Place",
     "PortTakenError",
     "Reduction",

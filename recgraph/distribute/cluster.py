@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -22,12 +23,14 @@ import tensorflow as tf
 from recgraph.distribute import watchdog
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ChiefError, ClusterError, DisagreementError, WorkerLostError
+from recgraph.distribute.finite import finite_or_fail
 from recgraph.distribute.patience import bounded
 from recgraph.distribute.place import Place, find_place
+from recgraph.distribute.ports import guard
 from recgraph.distribute.reduction import Reduction, divided, divisor
 from recgraph.distribute.scope import Sharing, is_speculated_graph, optimizers_share
 from recgraph.logs import logger
-from recgraph.tf_private import require_peer
+from recgraph.tf_private import require_peer, tell_cluster, told_in_cluster
 
 log = logger("distribute")
 
@@ -36,6 +39,7 @@ Result = TypeVar("Result")
 TIMEOUT = 60.0
 START_TIMEOUT = 300.0
 _PROBE_SECONDS = 2.0
+_TELLING_SECONDS = 3.0  # workers that wait together do not begin at the same moment
 # What the runtime reports when a collective is broken off, in whichever way it has learned of it.
 _BROKEN = (
     tf.errors.UnavailableError,
@@ -122,8 +126,11 @@ class Cluster:
 
     def _lost(self, cause: tf.errors.OpError) -> WorkerLostError:
         missing = self._missing()
-        who = " and ".join(missing) or "another worker"
+        hung = self._hung() if not missing and isinstance(cause, tf.errors.DeadlineExceededError) else []
+        who = " and ".join(missing or hung) or "another worker"
         how = "do not answer" if len(missing) > 1 else "does not answer" if missing else "has broken off"
+        if hung:
+            how = "hangs, or has other work: its server answers, but it takes no part"
         log.info("collectives are broken: %s", cause.message)
         reason = _REASON.search(cause.message)
         return WorkerLostError(
@@ -148,6 +155,15 @@ class Cluster:
         for thread in threads:
             thread.join(2 * _PROBE_SECONDS)
         return [self.place.name(index) for index in sorted(found)]
+
+    def _hung(self) -> list[str]:
+        """The workers that do not wait, too. Those that do tell so within a few seconds, for they give up as well."""
+        if self.size == 2:
+            return [self.place.name(1 - self.index)]
+        with contextlib.suppress(*_BROKEN, tf.errors.AlreadyExistsError):
+            tell_cluster(f"recgraph/waits/{self.index}", "")
+        time.sleep(_TELLING_SECONDS)
+        return [self.place.name(index) for index in range(self.size) if index != self.index and not _has_told(index)]
 
     def barrier(self, timeout: float | None = None) -> None:
         """Returns once all workers are here.
@@ -175,7 +191,7 @@ class Cluster:
         with contextlib.suppress(*_BROKEN):
             self.collectives.sum(tf.zeros([1])).numpy()
 
-    def _part_ways(self) -> None:
+    def part_ways(self) -> None:
         """Returns once all workers know what is wrong, so that none of them hears first that another has ended."""
         with contextlib.suppress(WorkerLostError):
             self.leave()
@@ -230,7 +246,7 @@ class Cluster:
             values = [one.get(name, "none") for one in told]
             others = [index for index, value in enumerate(values) if value != values[0]]
             if others:
-                self._part_ways()
+                self.part_ways()
                 raise DisagreementError(
                     f"the workers do not have the same {name}",
                     found="; ".join(f"{self.place.name(index)}: {values[index]}" for index in others),
@@ -258,7 +274,7 @@ class Cluster:
                 problem, said = error, f"{type(error).__name__}: {error}"
         said = self.exchange(said)[0]
         if said:
-            self._part_ways()
+            self.part_ways()
         if problem is not None:
             raise problem
         if said:
@@ -266,7 +282,7 @@ class Cluster:
         return result
 
     @contextlib.contextmanager
-    def scope(self, *optimizers: type) -> Iterator[None]:
+    def scope(self, *optimizers: type, may_diverge: bool = False) -> Iterator[None]:
         """A context in which Keras's optimizers apply the mean of all workers' gradients, where each counts as much.
 
         Steps may be eager code, or under `@rg.function`, or in a `tf.function` that is not compiled by XLA. A call that
@@ -275,8 +291,12 @@ class Cluster:
 
         Args:
           optimizers: classes of the program's own that have `apply(gradients, variables)`.
+          may_diverge: whether gradients that are not finite are applied, too. By default they end all workers before
+            they are in any weight; Keras's `LossScaleOptimizer` skips such an update.
 
         Raises:
+          NotFiniteError: gradients of a worker are infinite or no numbers; in the graph of a `tf.function` that is
+            an `InvalidArgumentError` with the same text.
           NotShared: in it, something runs steps in a way that cannot be divided.
           ClusterError: scopes are nested; an optimizer cannot be shared.
           DisagreementError: the weights differ, before the first update or at the end.
@@ -287,7 +307,7 @@ class Cluster:
         if self.size == 1:
             yield
             return
-        self._sharing = self._next_sharing()
+        self._sharing = self._next_sharing(may_diverge)
         try:
             with optimizers_share(self._sharing, optimizers):
                 yield
@@ -296,11 +316,11 @@ class Cluster:
             self._sharing.leave()
             self._sharing = None
 
-    def _next_sharing(self) -> Sharing:
+    def _next_sharing(self, may_diverge: bool) -> Sharing:
         """That of the last scope, whose graphs serve again, unless something has come apart since then."""
         states = set(self.exchange("" if self._last_sharing is None else self._last_sharing.state))
-        if self._last_sharing is None or len(states) > 1:
-            self._last_sharing = Sharing(self)
+        if self._last_sharing is None or len(states) > 1 or self._last_sharing.may_diverge != may_diverge:
+            self._last_sharing = Sharing(self, may_diverge)
         return self._last_sharing
 
     def broadcast(self, variables: Sequence[Any]) -> None:
@@ -354,7 +374,13 @@ class Cluster:
         return np.flatnonzero(np.array(dealt, np.int64) == self.index)
 
     def mean(
-        self, gradients: Sequence[Any], variables: Sequence[tf.Variable], total: tf.Tensor, count: tf.Tensor
+        self,
+        gradients: Sequence[Any],
+        variables: Sequence[tf.Variable],
+        total: tf.Tensor,
+        count: tf.Tensor,
+        *,
+        may_diverge: bool = False,
     ) -> tuple[list[Any], tf.Tensor]:
         """The gradients and the loss of one machine that has the examples of all workers; for a step's graph.
 
@@ -364,12 +390,15 @@ class Cluster:
           variables: of a floating dtype.
           total: that sum, a scalar.
           count: how many examples it has; may differ from worker to worker, and be 0.
+          may_diverge: whether what is not finite is given back like other numbers; else it is an error.
 
         Returns:
           Gradients of the mean loss over all examples, in the same form, and that loss, float64 if the sum is, else
           float32.
 
         Raises:
+          tf.errors.InvalidArgumentError: when the graph runs, gradients or the loss of a worker, which is named, are
+            infinite or no numbers. In eager code and in converted steps it is a NotFiniteError.
           ClusterError: there are several workers, and this is neither the graph of a `tf.function` nor in a `scope`.
         """
         if self.size > 1 and self._sharing is None and (tf.executing_eagerly() or is_speculated_graph()):
@@ -383,10 +412,25 @@ class Cluster:
         total = tf.convert_to_tensor(total)
         dtype = tf.float64 if total.dtype == tf.float64 else tf.float32
         figures = tf.stack([tf.cast(total, dtype), tf.cast(count, dtype)])
-        collectives = self.collectives if self._sharing is None else self._sharing.collectives
-        sums, added = Reduction(collectives, variables, sparse, 2)(gradients, figures)
+        sums, added = self._added(variables, sparse, gradients, figures, may_diverge)
         loss, examples = tf.unstack(added)
         return divided(sums, examples, variables), loss / divisor(examples)
+
+    def _added(
+        self,
+        variables: Sequence[tf.Variable],
+        sparse: list[int],
+        gradients: Sequence[Any],
+        figures: tf.Tensor,
+        may_diverge: bool,
+    ) -> tuple[list[Any], tf.Tensor]:
+        if self._sharing is not None:
+            reduction = Reduction(self._sharing.collectives, variables, sparse, 2)
+            return self._sharing.added(reduction, gradients, figures, may_diverge)
+        reduction = Reduction(self.collectives, variables, sparse, 2)
+        if may_diverge:
+            return reduction(gradients, figures)
+        return finite_or_fail(reduction, gradients, figures, self.collectives)
 
     @staticmethod
     def alone() -> Cluster:
@@ -431,6 +475,14 @@ def distribute(
     return _current
 
 
+def _has_told(index: int) -> bool:
+    try:
+        told_in_cluster(f"recgraph/waits/{index}", _PROBE_SECONDS)
+    except (*_BROKEN, tf.errors.NotFoundError):
+        return False
+    return True
+
+
 def _end_by(hook: Callable[..., Any]) -> Callable[..., Any]:
     """What happens with an exception that nobody handles: one that says it all ends the process without a traceback.
 
@@ -452,6 +504,7 @@ def _end_by(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 def _bring_up(place: Place, start_timeout: float) -> Any:
     place.require_usable()
+    guard(place)
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec({"worker": list(place.hosts)}), task_type="worker", task_id=place.index, rpc_layer="grpc"
     )

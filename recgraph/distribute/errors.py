@@ -26,6 +26,12 @@ class WorkerLostError(RecgraphError):
     exit_code = 75  # recgraph_launch.LOST
 
 
+class NotFiniteError(RecgraphError):
+    """The gradients of a worker are infinite or no numbers, and would be in the weights of all."""
+
+    id = "not-finite"
+
+
 class DisagreementError(RecgraphError):
     """The workers are not there for the same work: another version, other settings, other data."""
 

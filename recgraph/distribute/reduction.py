@@ -158,10 +158,14 @@ class Reduction:
           sparse: the numbers of the variables whose gradients stay rows; those of others are made whole.
           figures: how many numbers are added up beside them.
         """
-        self._collectives = collectives
+        self._collectives, self._variables = collectives, variables
         self._sparse = tuple(sparse)
         self._layout = Layout.of(variables, sparse, figures + len(self._sparse) * self._collectives.size)
         self._figures = figures
+
+    def with_figures(self, more: int) -> Reduction:
+        """The same for so many figures more."""
+        return Reduction(self._collectives, self._variables, self._sparse, self._figures + more)
 
     def __call__(self, gradients: Sequence[Gradient], figures: tf.Tensor) -> tuple[list[Gradient], tf.Tensor]:
         """The sums over all workers.

@@ -28,6 +28,8 @@ from recgraph import sharing
 from recgraph.distribute import patience
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.errors import ClusterError, DisagreementError
+from recgraph.distribute.finite import are_finite, finite_or_fail, not_finite
+from recgraph.distribute.place import Place
 from recgraph.distribute.reduction import Gradient, Reduction, divided
 from recgraph.tf_private import current_graph, run_independently
 
@@ -43,6 +45,7 @@ class _Workers(Protocol):
 
     collectives: Collectives
     start_timeout: float
+    place: Place
 
     @property
     def size(self) -> int: ...
@@ -53,16 +56,23 @@ class _Workers(Protocol):
 
     def agree(self, facts: dict[str, str]) -> None: ...
 
+    def part_ways(self) -> None: ...
+
 
 class SharedCollectives(Collectives):
     """As `Collectives`, for steps that some workers run eagerly and others as a graph.
 
     In the graph of a `tf.function`, which all workers run alike, they are those of `Collectives`.
+
+    Attributes:
+      must_be_finite: whether a graph that adds up something infinite drops it, with nothing written; then all run the
+        call eagerly, and find there who it was.
     """
 
     def __init__(self, plain: Collectives, watched: Callable[[], AbstractContextManager[None]]):
         """Args: those of the cluster, and a context for what may break in eager code."""
         super().__init__(plain.size, plain.index, plain.timeout)
+        self.must_be_finite = False
         self._plain, self._watched = plain, watched
         self._turn = tf.Variable(0, trainable=False, dtype=tf.int64, name="recgraph_turn")
 
@@ -105,14 +115,15 @@ class SharedCollectives(Collectives):
 
     def _summed_in_graph(self, packed: tf.Tensor, timeout: float | None) -> tf.Tensor:
         added = super().sum(packed, timeout)
-        expected = self.size * packed[-_FIGURES:]
-        _take_part(added.op, tf.reduce_all(added[-_FIGURES:] == expected))
+        has_all = tf.reduce_all(added[-_FIGURES:] == self.size * packed[-_FIGURES:])
+        _take_part(added.op, has_all & tf.reduce_all(tf.math.is_finite(added)) if self.must_be_finite else has_all)
         return added
 
     def _gather(self, value: tf.Tensor, key: Any, timeout: float | None) -> tf.Tensor:
         gathered = super()._gather(value, key, timeout)
         if not tf.executing_eagerly() and _sums_of_graph() is not None:
-            _take_part(gathered.op if gathered.op.type.startswith("Collective") else gathered.op.inputs[0].op, None)
+            op = gathered.op if gathered.op.type.startswith("Collective") else gathered.op.inputs[0].op
+            _take_part(op, tf.reduce_all(tf.math.is_finite(gathered)) if self.must_be_finite else None)
         return gathered
 
     @contextlib.contextmanager
@@ -151,20 +162,23 @@ class Sharing:
 
     Attributes:
       collectives: of these steps.
+      may_diverge: whether gradients that are not finite are applied like others.
     """
 
-    def __init__(self, cluster: _Workers):
-        """Args: whose workers share them."""
+    def __init__(self, cluster: _Workers, may_diverge: bool = False):
+        """Args: whose workers share them; see the attributes."""
         self._cluster = cluster
+        self.may_diverge = may_diverge
         self.collectives = SharedCollectives(cluster.collectives, cluster.watched)
         self._kinds: weakref.WeakKeyDictionary[Any, dict[tuple[int, ...], _Compared]] = weakref.WeakKeyDictionary()
         self._of_graphs: weakref.WeakKeyDictionary[Any, list[_Weights]] = weakref.WeakKeyDictionary()
         self._used: dict[int, tf.Variable] = {}  # in the scope that is open
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()  # graphs that have run in it
+        self._began = 0  # how many sums there were before it
         self._left: list[weakref.ref[tf.Variable]] = []  # what the last scope has used
         self._worlds: dict[tuple[Any, ...], SharedWorld] = {}
 
-    def world(self, owners: dict[type, Callable[..., Any]]) -> SharedWorld:
+    def world(self, owners: dict[Any, Callable[..., Any]]) -> SharedWorld:
         """The same for the same optimizers, so that graphs serve again where a scope is opened again.
 
         Args:
@@ -181,7 +195,7 @@ class Sharing:
     def leave(self) -> None:
         """Ends the scope, whatever was in it. Models may die from here on."""
         self._left = [weakref.ref(weight) for weight in self._used.values()]
-        self._used, self._seen = {}, weakref.WeakSet()
+        self._used, self._seen, self._began = {}, weakref.WeakSet(), self.collectives.turn
 
     def mean(self, optimizer: Any, gradients: Sequence[Gradient], variables: Sequence[Any]) -> list[Gradient]:
         """The mean of all workers' gradients, where each worker counts as much.
@@ -203,11 +217,44 @@ class Sharing:
         sparse = [place for place, number in enumerate(there) if kinds[number] == _ROWS]
         shared = [weights[number] for number in there]
         reduction = Reduction(self.collectives, shared, sparse, 0)
-        sums, _ = reduction([gradients[number] for number in there], tf.zeros([0]))
+        sums, _ = self.added(reduction, [gradients[number] for number in there], tf.zeros([0]), _may_skip(optimizer))
         means: list[Gradient] = [None] * len(weights)
         for number, mean in zip(there, divided(sums, tf.constant(float(self._cluster.size)), shared), strict=True):
             means[number] = mean
         return means
+
+    def added(
+        self, reduction: Reduction, gradients: Sequence[Gradient], figures: tf.Tensor, may_skip: bool = False
+    ) -> tuple[list[Gradient], tf.Tensor]:
+        """The sums over all workers.
+
+        Args:
+          reduction: adds them up, by the collectives of this.
+          gradients: of this worker.
+          figures: see `Reduction`.
+          may_skip: whether what takes them decides what to do where they are not finite.
+
+        Raises:
+          NotFiniteError: they are not; in eager code, and in the graph of a `tf.function` its text.
+        """
+        if may_skip or self.may_diverge:
+            return reduction(gradients, figures)
+        if not tf.executing_eagerly() and _sums_of_graph() is None:
+            return finite_or_fail(reduction, gradients, figures, self.collectives)
+        self.collectives.must_be_finite = True
+        try:
+            sums, added = reduction(gradients, figures)
+        finally:
+            self.collectives.must_be_finite = False
+        if tf.executing_eagerly() and not bool(are_finite(sums, added)):
+            self._blame(gradients, figures)
+        return sums, added
+
+    def _blame(self, gradients: Sequence[Gradient], figures: tf.Tensor) -> None:
+        told = self._cluster.exchange("" if bool(are_finite(gradients, figures)) else "not finite")
+        self._cluster.part_ways()
+        workers = [index for index, text in enumerate(told) if text]
+        raise not_finite(workers, self.collectives.turn - self._began, self._cluster.place)
 
     def _kinds_of(self, optimizer: Any, gradients: Sequence[Gradient], weights: Sequence[tf.Variable]) -> str:
         known = self._kinds.setdefault(optimizer, {})
@@ -294,7 +341,7 @@ def _told(weights: Sequence[tf.Variable]) -> str:
 class SharedWorld:
     """The world of steps that share their gradients: what each class of optimizers has for `apply` in it."""
 
-    def __init__(self, how: Sharing, owners: dict[type, Callable[..., Any]]):
+    def __init__(self, how: Sharing, owners: dict[Any, Callable[..., Any]]):
         """Args: takes the mean; see `Sharing.world`."""
         self._how = how
         self.methods = {owner: _sharing(how, original) for owner, original in owners.items()}
@@ -312,6 +359,11 @@ def _together(kinds: Sequence[str]) -> str:
     """What a gradient is as a sum: rows only where it is nothing else."""
     there = set(kinds) - {_NONE}
     return there.pop() if len(there) == 1 else _WHOLE if there else _NONE
+
+
+def _may_skip(optimizer: Any) -> bool:
+    """Whether an optimizer looks itself whether its gradients are finite."""
+    return isinstance(optimizer, _SCALING)
 
 
 # The class whose `apply` all of Keras's optimizers have.
@@ -332,7 +384,7 @@ def optimizers_share(how: Sharing, others: Sequence[type]) -> Iterator[None]:
       how: takes the mean.
       others: classes with `apply(gradients, variables)`, beside Keras's optimizers.
     """
-    originals = {owner: owner.apply for owner in (_SCALING, _OWNER, *others)}
+    originals: dict[Any, Callable[..., Any]] = {owner: owner.apply for owner in (_SCALING, _OWNER, *others)}
     world = how.world(originals)
     for owner, method in world.methods.items():
         owner.apply = method

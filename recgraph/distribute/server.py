@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from recgraph.distribute.place import Place
+from recgraph.distribute.ports import guard
 
 
 def start(hosts: Sequence[str], index: int) -> tf.distribute.Server:
@@ -23,6 +24,7 @@ def start(hosts: Sequence[str], index: int) -> tf.distribute.Server:
     """
     place = Place(tuple(hosts), index)
     place.require_usable()
+    guard(place, needs_secret=False)
     try:
         return tf.distribute.Server({"worker": list(place.hosts)}, "worker", place.index)
     except tf.errors.UnknownError as cause:

@@ -48,6 +48,16 @@ def objects() -> ModuleType:
 
 
 @functools.cache
+def ports() -> ModuleType:
+    """The extension module that guards the ports of workers, `cc/interpreter/ports.cc`.
+
+    Raises:
+        NativeLibraryError: it was not built, or for another Python.
+    """
+    return _module("_ports")
+
+
+@functools.cache
 def snapshots() -> ModuleType:
     """The extension module that tells whether objects are as they were, `cc/interpreter/snapshots.cc`.
 

@@ -120,6 +120,24 @@ def require_peer(task: str, seconds: float) -> None:
     _context.context().check_collective_ops_peer_health(task, int(seconds * 1000))
 
 
+def tell_cluster(key: str, text: str) -> None:
+    """Has the first worker keep a text for all, whether or not the programs of these get to run Python.
+
+    Raises:
+      tf.errors.OpError: the first worker does not answer, or there is a text already.
+    """
+    _context.context().set_config_key_value(key, text)
+
+
+def told_in_cluster(key: str, seconds: float) -> str:
+    """The text that a worker has told, or tells within so many seconds.
+
+    Raises:
+      tf.errors.OpError: there is none, or the first worker does not answer.
+    """
+    return str(_context.context().get_config_key_value(key, int(seconds * 1000)))
+
+
 def abort_collectives(message: str) -> None:
     """Breaks off all collectives of this process, now and from here on."""
     _context.context().abort_collective_ops(tf.errors.DEADLINE_EXCEEDED, message)

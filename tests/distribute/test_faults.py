@@ -78,6 +78,29 @@ def test_a_worker_that_never_comes_is_named(bank: Path, tmp_path: Path) -> None:
     assert not workers_of(tmp_path)
 
 
+HANGS = """
+import time, tensorflow as tf, recgraph as rg
+cluster = rg.distribute(timeout=3, start_timeout=100)
+cluster.barrier()
+time.sleep(100 if cluster.index == 2 else 0)
+with cluster.watched():
+    cluster.collectives.sum(tf.zeros([1]))
+"""
+
+
+def test_a_worker_that_hangs_is_named() -> None:
+    """Its server answers, since that is no part of the program that sleeps; and the others wait as well."""
+    command = [sys.executable, "-m", "recgraph_command", "launch", "3", "--", sys.executable, "-c", HANGS]
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment, check=False)
+    assert done.returncode == 75
+    said = [line for line in done.stderr.splitlines() if "[worker-lost]" in line]
+    assert said
+    for line in said:
+        assert "Error: worker 2 (127.0.0.1:" in line
+        assert "hangs, or has other work: its server answers, but it takes no part; worker " in line
+
+
 def damaged(bank: Path, out: Path) -> None:
     """A run whose only checkpoint cannot be read."""
     assert outcome(start(bank, out))[0] == 0

@@ -125,6 +125,36 @@ def test_weights_that_come_apart_between_scopes_are_found(seen: list[dict[str, A
         assert told["explained"].count("operations, ran ") == 3
 
 
+def test_what_is_not_finite_on_one_worker_reaches_no_weight(seen: list[dict[str, Any]]) -> None:
+    """Eagerly, from a graph that is dropped, and from rows: all end, each with the name of the worker at fault."""
+    for worker in seen:
+        first, graph, rows, sums, allowed = worker["diverging"]
+        assert (first["weight"], first["graph"]) == ("[1.0, 2.0]", 0)
+        assert [told["graph"] for told in (graph, rows, sums)] == [3, 3, 3]
+        for told in (graph, sums):
+            np.testing.assert_allclose(json.loads(told["weight"]), [0.4, 1.4], rtol=1e-5)
+        np.testing.assert_allclose(json.loads(rows["weight"]), [1.0, 1.4], rtol=1e-5)
+        for told, update in ((first, 1), (graph, 7), (rows, 7), (sums, 7)):
+            assert told["said"].startswith("NotFiniteError: gradients or losses are not finite in update ")
+            assert f"in update {update} [not-finite]" in told["said"]
+            assert "next step: the weights are those from before this update" in told["said"]
+        assert "found:     those of worker 1 (127.0.0.1:" in first["said"]
+        assert "found:     those of worker 0 (127.0.0.1:" in rows["said"]
+        assert " and worker 1 (127.0.0.1:" in rows["said"]
+        assert "the sum of all workers, of which none is infinite alone" in sums["said"]
+        assert (allowed["said"], allowed["weight"]) == ("no error, but None", "[nan, nan]")
+
+
+def test_a_mean_that_is_not_finite_fails_the_graph(seen: list[dict[str, Any]]) -> None:
+    """On all workers, with the number of the one at fault; nothing is written. Who allows it gets it."""
+    for worker in seen:
+        told = worker["diverging_mean"]
+        assert told["said"].startswith("InvalidArgumentError: ")
+        assert "gradients or losses are not finite: those of the workers] [1]" in told["said"]
+        assert told["weights"] == [1.0, 2.0, 18.0]
+        assert told["given"] == float("inf")
+
+
 def test_workers_skip_an_update_together(seen: list[dict[str, Any]]) -> None:
     """Seven updates by a mean gradient of 1.5 and 4.5; the loss is scaled by half as much after the one in between."""
     for worker in seen:

@@ -23,7 +23,7 @@ def message(action: Callable[[], Any]) -> str:
     """What the error says."""
     try:
         return f"no error, but {action()!r}"
-    except (rg.errors.RecgraphError, IndexError) as error:
+    except (rg.errors.RecgraphError, tf.errors.InvalidArgumentError, IndexError) as error:
         return f"{type(error).__name__}: {error}"
 
 
@@ -169,6 +169,58 @@ def reopened(cluster: Cluster) -> dict[str, Any]:
     return {"scopes": told, "alone": steps(8), "apart": message(apart), "explained": str(step.explain())}
 
 
+def diverging(cluster: Cluster) -> list[dict[str, Any]]:
+    """One worker has a gradient that is no number: in the first call, in a graph, in a few rows, by their sum alone."""
+
+    def case(bad_call: int, bad: list[float], indices: list[int] | None, **options: Any) -> dict[str, Any]:
+        weight = tf.Variable([1.0, 2.0])
+        optimizer = keras.optimizers.SGD(0.1)
+
+        @rg.function
+        def step(x: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(x * (weight if indices is None else tf.gather(weight, indices)))
+            optimizer.apply([tape.gradient(loss, weight)], [weight])
+
+        def run() -> None:
+            with cluster.scope(**options):
+                for call in range(8):
+                    step(
+                        tf.constant(bad[cluster.index] if call == bad_call else 1.0) * tf.ones([1 + (indices is None)])
+                    )
+
+        return {"said": message(run), "weight": str(weight.numpy().tolist()), "graph": step.calls["graph"]}
+
+    nan, huge = float("nan"), 3e38
+    return [
+        case(0, [1.0, nan], None),
+        case(6, [1.0, nan], None),
+        case(6, [nan, nan], [1]),
+        case(6, [huge, huge], None),
+        case(6, [1.0, nan], None, may_diverge=True),
+    ]
+
+
+def diverging_mean(cluster: Cluster) -> dict[str, Any]:
+    """The same by `cluster.mean`, in the graph of a `tf.function`, for a matrix and rows of a table."""
+    weight, table = tf.Variable([1.0, 2.0]), tf.Variable(tf.ones(TABLE))
+
+    @tf.function(autograph=False)
+    def step(x: tf.Tensor, **options: Any) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(weight) + tf.reduce_sum(x * tf.gather(table, [3]))
+        gradients = tape.gradient(loss, [weight, table])
+        (dense, rows), loss = cluster.mean(gradients, [weight, table], loss, tf.constant(1), **options)
+        weight.assign_sub(dense)
+        table.scatter_sub(rows)
+        return loss
+
+    bad = tf.constant(float("inf") if cluster.index == 1 else 1.0)
+    said = message(lambda: step(bad))
+    weights = [*weight.numpy().tolist(), float(tf.reduce_sum(table))]
+    return {"said": said, "weights": weights, "given": float(step(bad, may_diverge=True))}
+
+
 def loss_scaling(cluster: Cluster) -> dict[str, Any]:
     """A weight of float64, whose gradient is infinite on one worker in one call: no worker may update then."""
     weight = tf.Variable(np.array([1.0, 2.0]))
@@ -250,6 +302,8 @@ def main(folder: Path) -> None:
         "small_table": stays_sparse(cluster, (5, 4), 5),
         "scope": scope(cluster),
         "reopened": reopened(cluster),
+        "diverging": diverging(cluster),
+        "diverging_mean": diverging_mean(cluster),
         "loss_scaling": loss_scaling(cluster),
         "threads": more_threads(cluster),
         "all_reduce": all_reduce_in_a_step(),

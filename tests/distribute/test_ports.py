@@ -1,0 +1,270 @@
+"""Strangers at the ports of a training: a real client of TensorFlow, and connections that try to get past the proof."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from recgraph.distribute import ClusterError, ports
+from recgraph.distribute.place import Place
+from recgraph_launch import free_addresses
+
+HERE = Path(__file__).parent
+SECRET = "a secret of this test, which nobody guesses"
+SECONDS = 120  # of a machine that has much else to do
+SERVER = """
+import sys, threading, tensorflow as tf
+tf.distribute.Server({"worker": [sys.argv[1]]}, "worker", 0)
+print("ready", flush=True)
+threading.Event().wait()
+"""
+
+
+@dataclass
+class Training:
+    """Two workers in training."""
+
+    folder: Path
+    address: str
+
+    @property
+    def port(self) -> int:
+        """Of the first of them."""
+        return int(self.address.rpartition(":")[2])
+
+
+def wait_for(what: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Returns once it is so."""
+    until = time.monotonic() + SECONDS
+    while not what():
+        assert time.monotonic() < until
+        assert process.poll() is None
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
+    """Started by hand, so that the tests know the secret; at the end they have trained as if nothing had been."""
+    folder, hosts = tmp_path_factory.mktemp("training"), free_addresses(2)
+    program = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    with ExitStack() as started:
+        workers = []
+        for index in range(2):
+            task = json.dumps({"cluster": {"worker": hosts}, "task": {"type": "worker", "index": index}})
+            worker = subprocess.Popen(
+                [sys.executable, "-c", program, str(HERE / "guarded_worker.py"), str(folder)],
+                env=os.environ | {"TF_CONFIG": task, "RECGRAPH_SECRET": SECRET, "TF_CPP_MIN_LOG_LEVEL": "3"},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            started.callback(worker.kill)
+            workers.append(worker)
+        wait_for((folder / "address-0").exists, workers[0])
+        yield Training(folder, hosts[0])
+        (folder / "stop").touch()
+        said = [worker.communicate(timeout=SECONDS)[1] for worker in workers]
+        assert [worker.returncode for worker in workers] == [0, 0], said
+        steps, refused = map(int, (folder / "ended-0").read_text().split())
+        assert steps > 1
+        assert refused > 3
+        told = "recgraph: worker 0 has refused a connection that does not know the cluster's secret"
+        assert said[0].count(told) == 3
+        assert f"{told}; others are not told of" in said[0]
+
+
+def own_addresses() -> list[str]:
+    """Of this machine's interfaces; connecting for datagrams sends nothing."""
+    found = ["127.0.0.2"]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            found.append(probe.getsockname()[0])
+        except OSError:  # a machine without a network
+            pass
+    return found
+
+
+def attack(folder: Path, targets: list[str]) -> list[str]:
+    """What a stranger could have written."""
+    stranger = subprocess.Popen(
+        [sys.executable, str(HERE / "stranger.py"), str(folder), *targets],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with stranger:
+        try:
+            assert stranger.stdout is not None
+            for line in stranger.stdout:
+                if line == "eager\n":
+                    break
+            stranger.wait(10)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            stranger.kill()
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_stranger_runs_nothing_in_a_worker(training: Training, tmp_path: Path) -> None:
+    """By no address of the machine, and no API of TensorFlow, while the workers train."""
+    targets = [f"{address}:{training.port}" for address in own_addresses()]
+    assert attack(tmp_path, [*targets, training.address]) == []
+
+
+@pytest.mark.slow
+def test_a_stranger_writes_files_by_a_server_of_tensorflows_own(tmp_path: Path) -> None:
+    """Else the test above would say nothing."""
+    (address,) = free_addresses(1)
+    with subprocess.Popen([sys.executable, "-c", SERVER, address], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            assert "ready" in server.stdout.readline()
+            assert attack(tmp_path, [address]) == ["eager", "session-0"]
+        finally:
+            server.kill()
+
+
+def test_workers_of_one_machine_listen_on_its_loopback(training: Training) -> None:
+    for address in own_addresses():
+        with pytest.raises(ConnectionRefusedError):
+            connection(training, address)
+
+
+def connection(training: Training, host: str = "127.0.0.1") -> socket.socket:
+    """A connection to the first worker."""
+    return socket.create_connection((host, training.port), 10)
+
+
+def received(opened: socket.socket, size: int) -> bytes:
+    """So many bytes, or fewer where the connection ends."""
+    found = b""
+    try:
+        while len(found) < size and (more := opened.recv(size - len(found))):
+            found += more
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def proof(secret: str, side: str, index: int, client: bytes, server: bytes) -> bytes:
+    """What shows that a side knows the secret, by Python's own HMAC."""
+    key = hashlib.sha256(secret.encode()).hexdigest().encode()
+    return hmac.new(key, f"{side}{index}:".encode() + client + server, "sha256").hexdigest().encode()
+
+
+def greeted(opened: socket.socket, client: bytes = bytes(32)) -> tuple[bytes, bytes]:
+    """The worker's random number and its proof."""
+    opened.sendall(b"recgraph" + client)
+    reply = received(opened, 100)
+    assert reply[:4] == bytes(4)  # its index
+    return reply[4:36], reply[36:]
+
+
+def test_who_knows_the_secret_gets_through(training: Training) -> None:
+    with connection(training) as opened:
+        server, shown = greeted(opened)
+        assert shown == proof(SECRET, "server", 0, bytes(32), server)
+        opened.sendall(proof(SECRET, "client", 0, bytes(32), server) + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        assert received(opened, 9)[3] == 4  # gRPC answers with its settings
+
+
+def wrong_secret(server: bytes, shown: bytes) -> bytes:
+    return proof("another secret", "client", 0, bytes(32), server)
+
+
+def echo(server: bytes, shown: bytes) -> bytes:
+    return shown
+
+
+def for_another_worker(server: bytes, shown: bytes) -> bytes:
+    return proof(SECRET, "client", 1, bytes(32), server)
+
+
+def of_another_connection(server: bytes, shown: bytes) -> bytes:
+    return proof(SECRET, "client", 0, bytes(32), bytes(32))
+
+
+@pytest.mark.parametrize("answer", [wrong_secret, echo, for_another_worker, of_another_connection])
+def test_a_wrong_proof_is_refused(training: Training, answer: Callable[[bytes, bytes], bytes]) -> None:
+    with connection(training) as opened:
+        opened.sendall(b"recgraph"[:3])
+        time.sleep(0.05)
+        opened.sendall(b"recgraph"[3:] + bytes(32))
+        reply = received(opened, 100)
+        opened.sendall(answer(reply[4:36], reply[36:]))
+        assert received(opened, 1) == b""
+
+
+def test_connections_that_say_nothing_keep_nobody_out(training: Training) -> None:
+    """Neither do those that end at once."""
+    with ExitStack() as opened:
+        for _ in range(200):
+            opened.enter_context(connection(training))
+        test_who_knows_the_secret_gets_through(training)
+    with connection(training) as last:
+        last.settimeout(15)
+        assert received(last, 1) == b""  # closed before long
+
+
+def test_the_secret_of_a_user_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of one machine that nobody gave a secret share the one of their user; others cannot read it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in (ports.SECRET, ports.SECRET_FILE):
+        monkeypatch.delenv(name, raising=False)
+    found = ports._secret(is_local=True)
+    assert len(found) == 64
+    assert ports._secret(is_local=True) == found
+    path = tmp_path / "recgraph" / "secret"
+    assert [each.name for each in path.parent.iterdir()] == ["secret"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    with pytest.raises(ClusterError, match="others can read the secret of this user's workers"):
+        ports._secret(is_local=True)
+    assert ports._secret(is_local=False) == b""
+
+
+def test_the_secret_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ports.SECRET, raising=False)
+    monkeypatch.setenv(ports.SECRET_FILE, str(tmp_path / "secret"))
+    with pytest.raises(ClusterError, match="the file of RECGRAPH_SECRET_FILE cannot be read"):
+        ports._secret(is_local=False)
+    (tmp_path / "secret").write_text("short\n")
+    with pytest.raises(ClusterError, match="the secret of the workers is too short") as short:
+        ports._secret(is_local=False)
+    assert "found:     5 characters" in str(short.value)
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    assert ports._secret(is_local=False) == SECRET.encode()
+
+
+def test_what_is_open_is_said() -> None:
+    """Without a secret, or with other machines."""
+    place, own = Place(("10.0.0.1:2222", "10.0.0.2:2222"), 0), ports._packed("10.0.0.1")
+    without = ports._open(place, own, b"", is_local=False)
+    assert without.startswith("whoever reaches port 2222 of 10.0.0.1 can run any operation of TensorFlow as this user")
+    assert "give all workers of a training the same RECGRAPH_SECRET" in without
+    assert "not encrypted" in ports._open(place, own, SECRET.encode(), is_local=False)
+    assert "all addresses of this machine" in ports._open(place, b"", b"", is_local=True)
+    assert ports._open(place, ports._packed("127.0.0.1"), SECRET.encode(), is_local=True) == ""
+
+
+def test_where_a_worker_listens() -> None:
+    """At a loopback address only if all others are there, too; elsewhere if the address is not this machine's."""
+    local = ports._packed("127.0.0.1")
+    assert ports._own_address(Place(("127.0.0.1:1", "localhost:2"), 0), is_local=True) == local
+    assert ports._own_address(Place(("127.0.1.1:1", "192.0.2.1:2"), 0), is_local=False) == b""
+    assert ports._own_address(Place(("127.0.0.1:1", "203.0.113.7:2"), 1), is_local=False) == b""
+    assert ports._name(local) == "127.0.0.1"
