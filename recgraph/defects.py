@@ -8,6 +8,7 @@ in our tests, it is raised.
 from __future__ import annotations
 
 import os
+import traceback
 
 from recgraph import logs
 
@@ -31,7 +32,21 @@ def contain(doing: str, error: Exception) -> str:
     """
     if fatal:
         raise error
-    text = f"{doing} failed: {type(error).__name__}: {error}"
+    text = f"{doing} failed: {described(error)}"
     _LOG.warning("%s; this is a defect of recgraph, and the program goes on without a graph here", text)
     _LOG.info("the traceback:", exc_info=error)
     return text
+
+
+def described(error: BaseException) -> str:
+    """A sentence about an exception that is none of ours: its kind and text, or where it comes from if it has none."""
+    kind, text = type(error).__name__, " ".join(str(error).split())
+    if text:
+        return f"{kind}: {text}"[:300]
+    places = traceback.extract_tb(error.__traceback__)
+    return f"{kind} without a text" + (f", raised by {places[-1].name} ({_short(places[-1])})" if places else "")
+
+
+def _short(place: traceback.FrameSummary) -> str:
+    """The last parts of a file's path, and the line."""
+    return f"{'/'.join(place.filename.split('/')[-2:])}:{place.lineno}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -74,3 +75,23 @@ def test_users_keep_their_program_and_are_told(
         assert program() == expected
     assert text in caplog.text
     assert "CrashError: planted; this is a defect of recgraph" in caplog.text
+
+
+def _assertion() -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("fails", "expected"),
+    [
+        (crash, "CrashError: planted"),
+        (_assertion, r"AssertionError without a text, raised by _assertion \(tests/test_defects.py:\d+\)"),
+        (lambda: {}["a  b\nc"], r"KeyError: 'a b\\nc'"),
+    ],
+)
+def test_exceptions_are_told_in_words(fails: Any, expected: str) -> None:
+    """One without a text says where it comes from."""
+    with pytest.raises((CrashError, AssertionError, KeyError)) as info:
+        fails()
+    assert re.fullmatch(expected, defects.described(info.value))
+    assert defects.described(AssertionError()) == "AssertionError without a text"

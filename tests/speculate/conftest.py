@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from recgraph.explaining import Remark
 from recgraph.optimize import remembering, switch
 from recgraph.optimize.remembering import GraphTiming
-from recgraph.speculate.observe.reasons import Inconvertible
-from recgraph.speculate.run import function, judged
+from recgraph.speculate.observe.reasons import Feature, Inconvertible
+from recgraph.speculate.run import explaining, function, judged
 
 
 @pytest.fixture
@@ -27,6 +29,25 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> list[Inconvertible]:
 
     monkeypatch.setattr(function, "convert", recording)
     return reasons
+
+
+# A reason has words of its own: more than the kind of an exception of Python's.
+_WORDS = re.compile(r"(?s)(?!\w+(Error|Exception|StopIteration)\W*$).*\w\W+\w.*[^:\s]\s*")
+
+
+@pytest.fixture(autouse=True)
+def _refusals_say_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every refusal that a test meets has a feature, words, a line and a remedy."""
+
+    def remark(reason: Inconvertible) -> Remark:
+        made = explaining.remark_on_refusal(reason)
+        assert isinstance(reason.feature, Feature), reason.feature
+        assert _WORDS.fullmatch(made.text), made.text
+        assert re.fullmatch(r"(?s).+:\d+", made.where), (made.text, made.where)
+        assert len(made.remedy.split()) > 2, made.remedy
+        return made
+
+    monkeypatch.setattr(function, "remark_on_refusal", remark)
 
 
 @pytest.fixture(autouse=True)

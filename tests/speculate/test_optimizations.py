@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
+from recgraph import defects
 from recgraph.speculate import Optimizations, Speculated
+from recgraph.speculate.observe.profile import GeneralProfile
 from recgraph.speculate.run import conversion, function
 from tests import sampling
 from tests.speculate import comparing, corpus, test_corpus
@@ -130,6 +133,29 @@ def test_what_is_switched_off_is_not_done(off: str, assumed: list[str], absent: 
     assert bool(kinds(graphs[0]) & {"While", "StatelessWhile"}) is (not OFF[off].unrolling)
     assert bool(kinds(graphs[0]) & {"If", "StatelessIf"}) is (not OFF[off].specialisation)
     assert (step.calls["fallback"] == 0) is (off == "all")  # the longer call fits the most general graph
+
+
+def _crash(*_: Any, **__: Any) -> Any:
+    raise KeyError("planted")
+
+
+def test_a_rule_that_crashes_where_all_is_general_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In tests it is raised. In a user's program it is told, and the specialised graph runs."""
+    until_sure = conversion._until_sure
+
+    def crashing(function: Any, parameters: Any, settings: Any, *more: Any) -> Any:
+        is_general = isinstance(settings.profile, GeneralProfile)
+        return (_crash if is_general else until_sure)(function, parameters, settings, *more)
+
+    monkeypatch.setattr(conversion, "_until_sure", crashing)
+    with pytest.raises(KeyError, match="planted"):
+        called(OFF["specialisation"])
+    monkeypatch.setattr(defects, "fatal", False)
+    with caplog.at_level(logging.WARNING, "recgraph.defects"):
+        assert called(OFF["specialisation"])[1].calls["graph"] > 0
+    assert "the most general conversion of Sums.step failed: KeyError: 'planted'; this is a defect" in caplog.text
 
 
 @pytest.mark.parametrize(("optimizations", "engine"), [(Optimizations(), b"auto"), (OFF["batched"], b"parallel")])

@@ -485,6 +485,7 @@ class _Building:
         place = ev.place_of("round", at=node)
         if isinstance(node, ast.While) or ev.profile.seen(*place).varies:
             ev.uncertain.add(("entered", place))
+        ev.in_graph.add(("unrolled", place))
         if any(pattern.grows for pattern in patterns.values()):
             ev.growing.add(("unrolled", place))
         ev.conditionals[backward.deciding(number)] = "entered", place

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph import tf_private
+from recgraph.defects import described
 from recgraph.speculate.library import Arguments, asking
 from recgraph.speculate.machine.evaluator import UNROLL, Evaluator
 from recgraph.speculate.observe.reasons import Again, Feature
@@ -102,7 +103,7 @@ def _drawn(
     try:
         example = rehearsal(generator, method, *examples, **keywords)
     except Exception as error:
-        raise ev.refuse(Feature.RAISES, f"{type(error).__name__}: {error}") from error
+        raise ev.refuse(Feature.RAISES, described(error)) from error
     name = ev.script.name()
     ev.script.draw(name, f"draws{how and '.'}{how}({', '.join(code)})", ev.noted(NoException, method))
     return Residual(name, example)
@@ -162,7 +163,7 @@ def take(ev: Evaluator, iterator: Any) -> Any:
     try:
         example = ev.script.rehearsal.take(iterator)
     except Exception as error:  # its end, or what a function of the dataset's raises
-        raise ev.refuse(Feature.RAISES, f"{type(error).__name__}: {error}") from error
+        raise ev.refuse(Feature.RAISES, described(error)) from error
     name, what = ev.script.name(), "an element of a dataset"
     ev.script.draw(name, f"draws.take({held})", ev.noted(NoException, "the iterator has another element"))
     return ev.heap.admit(example, name, what, seen, site, ev.where())

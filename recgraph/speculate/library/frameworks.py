@@ -19,6 +19,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.core.subgraph import SubGraph
 from recgraph.cpython import sources
+from recgraph.defects import described
 from recgraph.speculate.evaluate import branches
 from recgraph.speculate.library import SPECIAL, Arguments, Special, asking, draws, special
 from recgraph.speculate.machine.evaluator import Evaluator
@@ -116,7 +117,12 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         connections.follow(ev, _lifted(ev, arguments, named))
     seen = building.converted(ev) if inner is None else contextlib.nullcontext()
     with newborns.used(ev, function, arguments, named), seen, ordering.noted(owner, name, arguments, named):
-        result = building.build(ev, function, arguments, named)
+        try:
+            result = building.build(ev, function, arguments, named)
+        except Inconvertible as reason:
+            if isinstance(owner, tf.GradientTape) and connections.is_asked(name):
+                connections.unroll_underivable(ev, reason)
+            raise
     if isinstance(owner, tf.TensorArray) and isinstance(result, tf.TensorArray):
         ev.replaced[id(owner)] = owner
         ev.replaced_in.append((owner, ev.contexts.all(Fork)))
@@ -229,7 +235,7 @@ def _moving(function: Callable[..., Any], move: Callable[[Evaluator, Arguments, 
         try:
             return move(ev, lifted, keywords)
         except (TypeError, ValueError) as error:
-            raise ev.refuse(Feature.RAISES, f"{type(error).__name__}: {error}") from error
+            raise ev.refuse(Feature.RAISES, described(error)) from error
 
     return convert
 

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.cpython import messages
+from recgraph.defects import described
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.machine.twins import READING_LISTS, Twins
 from recgraph.speculate.observe.known import IN_PLACE
@@ -119,6 +120,7 @@ class Evaluator(abc.ABC):
             ("unrolled", place) where it cannot be a loop of the graph; ("changed", place) where an array is made that
             the script changes.
         growing: those places that would not be assumed, where lists became longer.
+        in_graph: loops that are in the graph, as `paths` may have them.
         uncertain: places of loops that may well have no round.
         conditionals: the operations that decide between two ways, each with what `paths` may have for it.
         forking: by id, tensors of which no value is assumed where they decide.
@@ -140,6 +142,7 @@ class Evaluator(abc.ABC):
         self.script, self.graph = script, graph
         self.profile, self.optimizations, self.paths = settings.profile, settings.optimizations, settings.paths
         self.growing: set[Any] = set()
+        self.in_graph: set[Any] = set()
         self.uncertain: set[Any] = set()
         self.conditionals: dict[tf.Operation, Any] = {}
         self.forking: dict[int, tf.Tensor] = {}
@@ -213,7 +216,7 @@ class Evaluator(abc.ABC):
         try:
             return getattr(owner, name)
         except AttributeError as error:
-            raise self.refuse(Feature.RAISES, str(error)) from error
+            raise self.refuse(Feature.RAISES, described(error)) from error
 
     def seen(self, what: str = "value", at: ast.AST | None = None) -> tuple[Seen, tuple[Any, int]]:
         """What eager calls saw at a node, this time; and the place in the profile, to relax."""

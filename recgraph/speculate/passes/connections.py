@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate.machine.evaluator import Evaluator
-from recgraph.speculate.observe.reasons import Again, Feature
+from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible
 from recgraph.speculate.observe.syntax import site_of
 from recgraph.speculate.passes.backward import (
     Look,
@@ -70,6 +70,17 @@ def before(ev: Evaluator, record: Any, method: str, arguments: Sequence[Any], na
 def is_asked(method: str) -> bool:
     """Whether a method of a tape gives gradients."""
     return method in _METHODS
+
+
+def unroll_underivable(ev: Evaluator, reason: Inconvertible) -> None:
+    """TensorFlow raises where it differentiates. It cannot differentiate all that is in a loop of a graph, such as
+    `tf.recompute_grad` of what reads variables, though it does so eagerly: then the loops are unrolled.
+
+    Raises:
+        Again: there are loops in the graph.
+    """
+    if reason.feature is Feature.RAISES and ev.in_graph - ev.paths:
+        raise Again(ev.in_graph - ev.paths) from reason
 
 
 def _watched(ev: Evaluator, tape: tf.GradientTape, things: Sequence[Any]) -> None:

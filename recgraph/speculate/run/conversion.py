@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import tensorflow as tf
 
-from recgraph import sharing, tf_private
+from recgraph import defects, sharing, tf_private
 from recgraph.core import alternatives
 from recgraph.cpython import facts
 from recgraph.speculate.evaluate import exceptions, expressions, loops, statements
@@ -210,6 +210,10 @@ class Conversion(Evaluator):
     library = builtins.library
 
 
+# What says that a call cannot be converted in some way. Whatever else is raised is a defect of ours.
+_NOT_SO: Final = (RecursionError, Raised, Inconvertible)
+
+
 def convert(
     function: Any,
     parameters: tuple[Any, ...],
@@ -237,13 +241,17 @@ def convert(
     experience = experience or Experience()
     if not optimizations.specialisation:
         for general in (GeneralProfile(profile), GeneralProfile(profile, keeps_shapes=True)):
-            with contextlib.suppress(Exception):  # an operation may need to know more: then it is assumed
-                settings = ConversionSettings(general, optimizations, knows_code=knows_code)
+            settings = ConversionSettings(general, optimizations, knows_code=knows_code)
+            try:
                 return _until_sure(function, parameters, settings, GENERALITIES[0])[0]
+            except _NOT_SO:  # an operation may need to know more: then it is assumed
+                continue
+            except Exception as error:
+                defects.contain(f"the most general conversion of {function.__qualname__}", error)
     settings = ConversionSettings(profile, optimizations, keeps_shapes, knows_code)
     likely = experience.likely(profile)
     if likely is not None:
-        with contextlib.suppress(RecursionError, Raised, Inconvertible):
+        with contextlib.suppress(*_NOT_SO):
             return _until_sure(function, parameters, settings, likely)[0]
     first: Inconvertible | None = None
     for generality in GENERALITIES:

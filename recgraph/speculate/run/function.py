@@ -299,6 +299,7 @@ class SpeculatedCalls:
             settings = self.profile, self.optimizations, keeps_shapes, self.has_one_code
             graph = CachedGraph(convert(call.inner, call.parameters, *settings, self._experience))
         except Inconvertible as reason:
+            reason.where = reason.where or _line_of(call.inner)
             self._attempts += 1
             if reason.feature is Feature.OPERATIONS and self._are_mostly_graphs():
                 self._note(reason.told, remark_on_refusal(reason))
@@ -479,6 +480,15 @@ class Speculated(SpeculatedCalls):
         if found is self:
             return self.__qualname__
         return Speculated, (self.function, self.profiled_calls, self.strict, self.optimizations)
+
+
+def _line_of(function: Any) -> str:
+    """Where a function begins: what is refused after it was gone through is about no other line."""
+    try:
+        syntax = syntax_of(function)
+    except Inconvertible:
+        return f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+    return syntax.where(syntax.node)
 
 
 def _let_go(reason: BaseException) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.cpython import messages
+from recgraph.defects import described
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe import keras_state, known
@@ -181,7 +182,7 @@ def _native(ev: Evaluator, owner: Any, name: str) -> Any:
     except AttributeError as error:
         if type(owner) in DATA_TYPES:
             raise ev.raised(error) from error
-        raise ev.refuse(Feature.RAISES, str(error)) from error
+        raise ev.refuse(Feature.RAISES, described(error)) from error
     if _is_kept(owner, name, value) and (held := ev.heap.path_to(owner)) is not None:
         noted, site = ev.seen()
         what = f"{type(owner).__name__}.{name}"
@@ -286,7 +287,7 @@ def _no_attribute(ev: Evaluator, owner: Any, name: str) -> Inconvertible | Raise
     kind, held = type(owner), ev.heap.path_to(owner)
     error = messages.no_attribute(kind, name)
     if isinstance(owner, type | types.ModuleType) or hasattr(kind, "__slots__") or hasattr(kind, "__getattr__"):
-        return ev.refuse(Feature.RAISES, str(error))
+        return ev.refuse(Feature.RAISES, described(error))
     if held is not None and slot_of(owner, name) not in ev.heap.shadow:
         ev.script.assume(f"not hasattr({held}, {name!r})", ev.noted(Presence, f"no .{name}"))
     return ev.raised(error)

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from recgraph import native, tf_private
 from recgraph.cpython import facts
+from recgraph.defects import described
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.frames import FOLDER, watched
@@ -253,9 +254,9 @@ def _reason(ev: Evaluator, function: Any, error: Exception) -> Exception:
             return cause
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, tf.errors.OperatorNotAllowedInGraphError | NotImplementedError):
-        return ev.refuse(Feature.IN_GRAPH, f"{getattr(function, '__name__', function)}: {error}"[:300])
+        return ev.refuse(Feature.IN_GRAPH, f"{getattr(function, '__name__', function)}: {described(error)}"[:300])
     if isinstance(error, _RAISED):
-        return ev.refuse(Feature.RAISES, f"{type(error).__name__}: {error}"[:300])
+        return ev.refuse(Feature.RAISES, described(error))
     return error
 
 
@@ -267,7 +268,7 @@ def native_as_is(ev: Evaluator, function: Callable[..., Any], named: dict[str, A
     try:
         return function(**named)
     except (TypeError, ValueError) as error:
-        raise ev.refuse(Feature.RAISES, f"{type(error).__name__}: {error}") from error
+        raise ev.refuse(Feature.RAISES, described(error)) from error
 
 
 def argument(ev: Evaluator, value: Any, others: list[Any]) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from recgraph.defects import described
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe import known
@@ -73,7 +74,7 @@ def _bound(
     try:
         bound = inspect.signature(function, follow_wrapped=False).bind(*arguments, **named)
     except TypeError as error:
-        raise ev.refuse(Feature.RAISES, str(error)) from error
+        raise ev.refuse(Feature.RAISES, described(error)) from error
     if defaults:
         given = set(bound.arguments)
         bound.apply_defaults()
@@ -157,7 +158,7 @@ class Closure(MadeFunction):
         try:
             bound = inspect.Signature(made).bind(*arguments, **named)
         except TypeError as error:
-            raise ev.refuse(Feature.RAISES, str(error)) from error
+            raise ev.refuse(Feature.RAISES, described(error)) from error
         bound.apply_defaults()
         return dict(bound.arguments)
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from recgraph.defects import described
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe import known
@@ -164,7 +165,7 @@ def _were_changed(ev: Evaluator, values: Sequence[Residual]) -> bool:
 def _raised_in_script(ev: Evaluator, code: str, error: Exception) -> Inconvertible | Raised:
     """What a call raises that the script makes: the same kind of exception in each run."""
     if not ev.inside(Catching):
-        return ev.refuse(Feature.RAISES, f"{type(error).__name__}: {error}")
+        return ev.refuse(Feature.RAISES, described(error))
     name, kind = ev.script.name(), ev.script.constant(type(error))
     number = ev.script.number(ev.noted(SameDecision, f"{type(error).__name__} is raised"))
     ev.script.before.append(Raising(name, code, kind=kind, number=number))

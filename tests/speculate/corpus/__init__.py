@@ -24,7 +24,7 @@ class Program:
         converted: whether the last calls must run as graphs; else why they may not.
         graphs: how many there must be in the end, where that is said.
         feature: of one that is not converted, the name of the feature that the conversion must refuse.
-        line: the user's line at which it must; "" where the reason names none.
+        line: the user's line at which it must; "" where that is the one at which the function begins.
         breaks: in place of these, a part of what is said where an assumption keeps breaking.
     """
 

@@ -141,6 +141,40 @@ def a_custom_gradient() -> Any:
     return step, with_tensor, w
 
 
+def _recomputed() -> tuple[tf.Variable, Any]:
+    """A block whose gradient TensorFlow cannot make where it is in a loop of a graph: it reads a variable."""
+    w = tf.Variable(tf.eye(3) * 0.5)
+    return w, tf.recompute_grad(lambda x: tf.tanh(x @ w))
+
+
+@program
+def a_block_that_is_recomputed_in_rounds_that_vary() -> Any:
+    w, block = _recomputed()
+
+    def step(x: tf.Tensor, rounds: int) -> Any:
+        with tf.GradientTape() as tape:
+            for _ in range(rounds):
+                x = block(x)
+            loss = tf.reduce_sum(x)
+        return loss, tape.gradient(loss, w)
+
+    return step, lambda i: (tensor(i)[None], 1 + i % 3 if i > 3 else 2), w
+
+
+@program
+def a_block_that_is_recomputed_until_a_tensor_says_so() -> Any:
+    w, block = _recomputed()
+
+    def step(x: tf.Tensor, rounds: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            while rounds > 0:
+                x, rounds = block(x), rounds - 1
+            loss = tf.reduce_sum(x)
+        return loss, tape.gradient(loss, w)
+
+    return step, lambda i: (tensor(i)[None], tf.constant(1 + i % 3)), w
+
+
 @program(eager="what tf.custom_gradient wraps counts its calls", feature="WRAPPED_FUNCTION", line="return twice(x)")
 def a_custom_gradient_that_counts() -> Any:
     state = types.SimpleNamespace(n=0)
