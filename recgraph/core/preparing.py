@@ -29,7 +29,8 @@ def prepared(root: Definition) -> Definition:
             root.prepared = root
             if root.optimize is not False:
                 with tf_private.without_recording():
-                    for preparer in _preparers:
-                        root.prepared, root.rewritings = preparer(root)
+                    for preparer in _preparers:  # each goes on with what the one before has made
+                        root.prepared, lines = preparer(root.prepared)
+                        root.rewritings = [*root.rewritings, *lines]
         found: Definition = root.prepared
         return found

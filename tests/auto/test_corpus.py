@@ -51,3 +51,10 @@ def test_program_whose_ways_take_turns(
     found, automatic, counts = comparing.run_wrapped(program, wrap)
     assert comparing.differences(expected, found) == [], automatic.explain()
     assert max(count.entered for count in counts) <= max(count.entered for count in eager)
+    ways = {way for way, count in automatic.calls.items() if count > 0 and way != "fallback"}
+    assert len(ways) > 1 or _has_one_way(automatic), automatic.explain()
+
+
+def _has_one_way(automatic: Automatic) -> bool:
+    """Whether it says why no step was taken in any other way than eagerly."""
+    return bool(automatic.given_up) and "cannot run" in automatic.explain()

@@ -11,6 +11,8 @@ import pytest
 import tensorflow as tf
 
 from recgraph.speculate import Speculated
+from recgraph.speculate.script.stand_ins import fixed
+from recgraph.speculate.values import later
 
 _DATA = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
 _SIZES = (4, 7, 4, 9, 5, 12, 40, 1, 6, 7, 30, 4, 2, 9)
@@ -223,3 +225,22 @@ def test_a_loop_over_sizes_in_a_layer() -> None:
         mine, theirs = speculated(x), step(x)
         tf.nest.map_structure(lambda one, other: np.testing.assert_allclose(one, other, 1e-4, 1e-5), mine, theirs)
     assert len(speculated._graphs) == 1, speculated.explain()
+
+
+@pytest.mark.parametrize(
+    ("call", "writes"),
+    [
+        (lambda a: a.sort(), True),
+        (lambda a: np.put(a, [0], 3.0), True),
+        (lambda a: np.reshape(a, (7,)), False),
+        (lambda a: a + np.zeros(5), False),
+    ],
+)
+def test_a_call_that_fails_since_it_writes_is_told_from_one_that_fails(call: Callable[..., Any], writes: bool) -> None:
+    """By what it does to a copy, whatever NumPy says about it; the array stays as it was."""
+    held = np.array([2.0, 1.0, 3.0])
+    with pytest.raises(ValueError, match="read-only|cannot reshape|could not be broadcast"):
+        call(fixed(held))
+    assert later._writes(call, [fixed(held)], {}) is writes
+    assert not later._writes(call, [held], {})
+    assert held.tolist() == [2.0, 1.0, 3.0]

@@ -1,0 +1,38 @@
+"""Rewriters of bodies: each goes on with what the one before has made."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+import recgraph as rg
+from recgraph.core import preparing
+from recgraph.core.definition import Definition
+from recgraph.core.preparing import Preparer
+
+
+def _adding(amount: float) -> rg.SubGraph:
+    with rg.SubGraph() as made:
+        made.output(made.input() + amount)
+    return made
+
+
+def _instead(seen: list[Definition], made: Definition, line: str) -> Preparer:
+    def prepare(root: Definition) -> tuple[Definition, list[str]]:
+        seen.append(root)
+        return made, [line]
+
+    return prepare
+
+
+def test_a_second_rewriter_is_given_what_the_first_has_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last result is run, and all say what they have done."""
+    written, first, second = _adding(1.0), _adding(2.0), _adding(3.0)
+    seen: list[Definition] = []
+    monkeypatch.setattr(preparing, "_preparers", [])
+    preparing.register(_instead(seen, first, "did one thing"))
+    preparing.register(_instead(seen, second, "did another"))
+    assert float(written(tf.constant(1.0))) == 4.0
+    assert seen == [written, first]
+    assert preparing.prepared(written) is second
+    assert written.rewritings == ["did one thing", "did another"]
