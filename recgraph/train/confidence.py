@@ -9,24 +9,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from recgraph.data import UNKNOWN, Tree, balanced, encode
 from recgraph.train import stored
+from recgraph.train.run import CONFIDENCE, Run
 from recgraph.train.steps import batch_signature, network
 from recgraph.train.stored import RunError
-
-if TYPE_CHECKING:
-    from recgraph.train.run import Run
+from recgraph.train.tasks import TASKS
 
 ORIGINS = ("given", "parser", "balanced")
 """Where a tree comes from: it was given, a parser made it, or it is balanced for lack of better."""
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Of unknown words, for which there are temperatures; between them is what lies between them."""
-FILE = "confidence.json"
 EXAMPLES = 400
 BATCH = 50
 HIGHEST = 1000.0  # then all classes are as likely
@@ -84,7 +82,7 @@ def of(run: Run, parse: Parse | None, parser: str = "") -> Confidence:
       parser: the name of what makes them.
     """
     epoch = next(reversed(run.best().epochs()), 0)
-    path = run.folder / FILE
+    path = run.folder / CONFIDENCE
     found = _read(path)
     if found is not None and (found.epoch, found.parser) == (epoch, parser):
         return found
@@ -118,8 +116,6 @@ def _read(path: Path) -> Confidence | None:
 
 def _examples(run: Run) -> list[Tree]:
     """Trees of dev with a labelled root, the first of them."""
-    from recgraph.train.tasks import TASKS
-
     dev = TASKS[run.settings.task].load(run.settings.data).dev
     labels = encode(dev, run.vocabulary, labels=run.settings.task)
     is_labelled = labels.labels[labels.roots] >= 0

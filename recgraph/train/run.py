@@ -14,7 +14,6 @@ import tensorflow as tf
 from recgraph.data import Vocabulary
 from recgraph.train import stored, treebank
 from recgraph.train.checkpoints import Checkpoints, MismatchError
-from recgraph.train.confidence import FILE as CONFIDENCE
 from recgraph.train.settings import Settings, load_settings, require_same
 from recgraph.train.stored import RunError
 from recgraph.train.tasks import CLASSIFYING
@@ -22,6 +21,7 @@ from recgraph.train.tasks import CLASSIFYING
 KEPT = 3
 VOCABULARY = "vocabulary.txt"
 HYPER = "hyper.json"
+CONFIDENCE = "confidence.json"
 PARSER = "parser"
 """The folder in that of a classifier with the parser that it brings, a run of its own."""
 

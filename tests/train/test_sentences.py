@@ -25,7 +25,7 @@ from recgraph.models import SpanParser
 from recgraph.models.parser import true_spans
 from recgraph.train import confidence, console, export, parsing, predictor
 from recgraph.train.demo import plain_accuracy
-from recgraph.train.run import Run, load_classifier, prepare
+from recgraph.train.run import CONFIDENCE, Run, load_classifier, prepare
 from recgraph.train.settings import Settings
 from recgraph.train.trainer import Trainer
 from recgraph_command import main
@@ -151,7 +151,7 @@ def test_confidence_is_that_of_the_weights(treebank: Path, tmp_path: Path) -> No
     run = prepare(tmp_path / "run", settings)
     Trainer(run).fit(lambda sums: None, lambda record: None)
     first = confidence.of(run, None)
-    path = run.folder / confidence.FILE
+    path = run.folder / CONFIDENCE
     assert first.epoch == 1
     assert confidence.of(run, None) == first
     for damage in ("", "{}", json.dumps({**json.loads(path.read_text()), "temperatures": {"given": [0]}})):
