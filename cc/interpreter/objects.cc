@@ -3,6 +3,9 @@
 //
 // Threading: everything here runs under the interpreter's lock. Attributes may be properties: what they run may change
 // the objects, and what they give may be held by nobody else.
+//
+// What a row holds is what Python finds in the object, or its class, without asking `__getattr__`: that is run where the
+// program reads the attribute, and not for all objects.
 
 #include "cc/interpreter/guarded.h"
 #include "cc/interpreter/owned.h"
@@ -21,15 +24,26 @@ using recgraph::Guarded;
 using recgraph::Owned;
 
 constexpr int32_t kNothing = -1;  // the row of None
+constexpr int32_t kAbsent = -2;   // where an object has no such attribute
 
-// What a column holds: rows of objects, lists of them as members and ends, or numbers.
-enum class Kind { kLink, kLinks, kBool, kInt, kFloat };
+// What a column holds: rows of objects, lists of them as members and ends, numbers (integers of 32 bits or, as
+// `kLong`, of 64), or nothing but a method of the class, which no object has replaced.
+enum class Kind { kLink, kLinks, kBool, kInt, kLong, kFloat, kMethod };
 
-// An attribute of all objects. The values are bytes, as an array of the column's type has them.
+// What some objects may have in place of a value: of links, None is one.
+enum class Lacking : int { kNone = 0, kNothing = 1, kAbsent = 2 };
+
+// An attribute of all objects. The values are bytes, as an array of the column's type has them; where values may be
+// lacking, the places have the row of each object that has one, `kNothing` or `kAbsent`.
 struct Column {
   PyObject* name;  // borrowed
   Kind kind;
-  std::string values, ends;
+  Lacking lacking;
+  std::string values, ends, places;
+  Owned method;  // of the class, where the column is none but that
+
+  // Whether a part of the result says which objects have a value. Links say it themselves.
+  bool HasPlaces() const { return lacking != Lacking::kNone && kind != Kind::kLink && kind != Kind::kMethod; }
 
   template <typename T>
   static void Append(std::string* to, T value) {
@@ -51,10 +65,14 @@ class Walk {
     }
     for (Column& column : columns_) {
       if (column.kind == Kind::kLinks) Column::Append<int32_t>(&column.ends, 0);
+      if (column.kind == Kind::kMethod) {
+        column.method.reset(PyObject_GetAttr(kind_, column.name));
+        if (column.method == nullptr) return false;
+      }
     }
     for (size_t row = 0; row < things_.size(); ++row) {  // grows while it is gone through
       for (Column& column : columns_) {
-        if (!Read(things_[row].get(), &column)) return false;
+        if (!Read(static_cast<int32_t>(row), &column)) return false;
       }
     }
     return true;
@@ -83,7 +101,7 @@ class Walk {
         }
         const int32_t value = left.back();
         left.pop_back();
-        if (value == kNothing) continue;
+        if (value < 0) continue;
         const auto next = static_cast<size_t>(value);
         if (state[next] == State::kDone) continue;
         if (state[next] == State::kOnPath) {
@@ -97,13 +115,16 @@ class Walk {
     return true;
   }
 
-  // The rows of the roots, then of each column the values and, of lists, the ends.
+  // The rows of the roots, then of each column but those of methods the values, of lists the ends, and the places where
+  // values may be lacking.
   PyObject* Result() const {
     Owned made(PyList_New(0));
     if (made == nullptr || !Add(made.get(), roots_)) return nullptr;
     for (const Column& column : columns_) {
+      if (column.kind == Kind::kMethod) continue;
       if (!Add(made.get(), column.values)) return nullptr;
       if (column.kind == Kind::kLinks && !Add(made.get(), column.ends)) return nullptr;
+      if (column.HasPlaces() && !Add(made.get(), column.places)) return nullptr;
     }
     return made.release();
   }
@@ -150,38 +171,49 @@ class Walk {
     return false;
   }
 
-  // Reads an attribute; where an object has none it is None.
-  bool Read(PyObject* thing, Column* column) {
-    Owned value(PyObject_GetAttr(thing, column->name));
+  // Reads an attribute of the object of a row.
+  bool Read(int32_t row, Column* column) {
+    PyObject* thing = things_[row].get();
+    Owned value(PyObject_GenericGetAttr(thing, column->name));
     if (value == nullptr) {
-      if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
+      if (column->lacking != Lacking::kAbsent || !PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
       PyErr_Clear();
-      value.reset(Py_NewRef(Py_None));
     }
+    if (column->kind == Kind::kMethod) return IsMethod(thing, value.get(), column->method.get());
+    const bool is_there = value != nullptr && value.get() != Py_None;
+    if (!is_there && column->lacking == Lacking::kNone && column->kind != Kind::kLink) return IsAnother(value.get());
+    const int32_t place = is_there ? row : value == nullptr ? kAbsent : kNothing;
+    if (column->HasPlaces()) Column::Append(&column->places, place);
     switch (column->kind) {
       case Kind::kLink:
-        return Link(value.get(), column);
+        return Link(is_there ? value.get() : nullptr, place, column);
       case Kind::kLinks:
-        return Links(value.get(), column);
+        return Links(is_there ? value.get() : nullptr, column);
       default:
-        return Number(value.get(), column);
+        return Number(is_there ? value.get() : nullptr, column);
     }
   }
 
-  bool Link(PyObject* value, Column* column) {
-    int32_t row = kNothing;
-    if (value != Py_None && !Enter(value, &row)) return false;
+  // Whether an object has nothing of its own in place of a method of its class.
+  static bool IsMethod(PyObject* thing, PyObject* value, PyObject* method) {
+    if (!PyMethod_Check(value)) return IsAnother(value);
+    return (PyMethod_GET_SELF(value) == thing && PyMethod_GET_FUNCTION(value) == method) || IsAnother(value);
+  }
+
+  // In each of these `value` is null where there is none.
+
+  bool Link(PyObject* value, int32_t row, Column* column) {
+    if (value != nullptr && !Enter(value, &row)) return false;
     Column::Append(&column->values, row);
     return true;
   }
 
   bool Links(PyObject* value, Column* column) {
-    if (value != Py_None) {
-      Owned members(PySequence_Fast(value, "an attribute is no list"));
-      if (members == nullptr) return false;
-      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(members.get()); ++i) {
+    if (value != nullptr) {
+      if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) return IsAnother(value);
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
         int32_t row;
-        if (!Enter(PySequence_Fast_GET_ITEM(members.get(), i), &row)) return false;
+        if (!Enter(PySequence_Fast_GET_ITEM(value, i), &row)) return false;
         Column::Append(&column->values, row);
       }
     }
@@ -189,16 +221,20 @@ class Walk {
     return true;
   }
 
-  // A number of just the column's type. Where there is none, a zero, which a right program does not look at.
+  // A number of just the column's type; where there is none, zero.
   static bool Number(PyObject* value, Column* column) {
-    const bool is_there = value != Py_None;
+    const bool is_there = value != nullptr;
     if (column->kind == Kind::kBool) {
       if (is_there && !PyBool_Check(value)) return IsAnother(value);
       Column::Append<uint8_t>(&column->values, value == Py_True);
-    } else if (column->kind == Kind::kInt) {
+    } else if (column->kind == Kind::kInt || column->kind == Kind::kLong) {
       if (is_there && !PyLong_CheckExact(value)) return IsAnother(value);
       const long long number = is_there ? PyLong_AsLongLong(value) : 0;
       if (number == -1 && PyErr_Occurred()) return false;
+      if (column->kind == Kind::kInt && number != static_cast<int32_t>(number)) {
+        PyErr_SetString(PyExc_OverflowError, "an integer of more than 32 bits");
+        return false;
+      }
       Column::Append<int64_t>(&column->values, number);
     } else {
       if (is_there && !PyFloat_CheckExact(value)) return IsAnother(value);
@@ -219,7 +255,9 @@ bool KindOf(const char* text, Kind* kind) {
                                                         {"links", Kind::kLinks},
                                                         {"bool", Kind::kBool},
                                                         {"int", Kind::kInt},
-                                                        {"float", Kind::kFloat}};
+                                                        {"long", Kind::kLong},
+                                                        {"float", Kind::kFloat},
+                                                        {"method", Kind::kMethod}};
   for (const auto& [name, value] : kKinds) {
     if (std::strcmp(text, name) == 0) {
       *kind = value;
@@ -240,9 +278,12 @@ PyObject* Columns(PyObject*, PyObject* arguments) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(plan); ++i) {
     Column column{};
     const char* text;
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(plan, i), "Us", &column.name, &text) || !KindOf(text, &column.kind)) {
+    int lacking;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(plan, i), "Usi", &column.name, &text, &lacking) ||
+        !KindOf(text, &column.kind)) {
       return nullptr;
     }
+    column.lacking = static_cast<Lacking>(lacking);
     columns.push_back(std::move(column));
   }
   Walk walk(kind, std::move(columns));
@@ -252,10 +293,13 @@ PyObject* Columns(PyObject*, PyObject* arguments) {
 PyMethodDef module_methods[] = {
     {"columns", Guarded<Columns>, METH_VARARGS,
      "columns(kind, plan, roots, followed): the objects of a class that can be reached from roots, as columns.\n\n"
-     "plan: a tuple of (attribute, 'link', 'links', 'bool', 'int' or 'float'). Gives bytes: the rows of the roots\n"
-     "(int32), then of each column its values (int32, int32, bool, int64, float64) and, of 'links', the ends of\n"
-     "each object's members (int32, with a zero before). Raises TypeError where a class is another, OverflowError, and\n"
-     "RecursionError where an object leads back to itself along the attributes of 'followed'."},
+     "plan: a tuple of (attribute, 'link', 'links', 'bool', 'int', 'long', 'float' or 'method', what may be lacking:\n"
+     "0 for nothing, 1 where some may be None, 2 where some objects may have no such attribute). Gives bytes: the\n"
+     "rows of the roots (int32), then of each column but methods its values (int32, int32, bool, int64, int64,\n"
+     "float64), of 'links' the ends of each object's members (int32, with a zero before), and, where values of another kind than\n"
+     "'link' may be lacking, the places (int32): the object's own row, -1 for None, -2 where there is no attribute.\n"
+     "Raises TypeError where a class is another, AttributeError, OverflowError, and RecursionError where an object\n"
+     "leads back to itself along the attributes of 'followed'."},
     {nullptr, nullptr, 0, nullptr},
 };
 

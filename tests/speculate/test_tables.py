@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from recgraph.speculate.values import tables
 
-PLAN = (("left", "link"), ("others", "links"), ("flag", "bool"), ("word", "int"), ("value", "float"))
+KINDS = {"left": "link", "others": "links", "flag": "bool", "word": "long", "value": "float"}
+PLAN = tuple((name, kind, tables.Lacking.ATTRIBUTES) for name, kind in KINDS.items())
+FULL = tuple((name, kind, tables.Lacking.NOTHING) for name, kind in KINDS.items())
 
 
 class Node:
@@ -22,8 +24,9 @@ def by_hand(plan: tuple[type, Any], roots: tuple[Any, ...]) -> list[list[Any]]:
     """The same, an attribute at a time."""
     kind, columns = plan
     things: list[Any] = []
-    found: dict[str, list[Any]] = {name: [] for name, _ in columns}
-    ends: dict[str, list[int]] = {name: [0] for name, of in columns if of == "links"}
+    found: dict[str, list[Any]] = {name: [] for name, *_ in columns}
+    ends: dict[str, list[int]] = {name: [0] for name, of, _ in columns if of == "links"}
+    places: dict[str, list[int]] = {name: [] for name, *_ in columns}
 
     def row(thing: Any) -> int:
         if not any(one is thing for one in things):
@@ -32,18 +35,19 @@ def by_hand(plan: tuple[type, Any], roots: tuple[Any, ...]) -> list[list[Any]]:
         return next(i for i, one in enumerate(things) if one is thing)
 
     made = [[row(root) for root in roots]]
-    for thing in things:  # grows
-        for name, of in columns:
+    for number, thing in enumerate(things):  # grows
+        for name, of, _ in columns:
             value = getattr(thing, name, None)
+            places[name].append(number if value is not None else -1 if hasattr(thing, name) else -2)
             if of == "link":
-                found[name].append(-1 if value is None else row(value))
+                found[name].append(places[name][-1] if value is None else row(value))
             elif of == "links":
                 found[name] += map(row, value or ())
                 ends[name].append(len(found[name]))
             else:
                 found[name].append(value or 0)
-    for name, of in columns:
-        made += [found[name], ends[name]] if of == "links" else [found[name]]
+    for name, of, _ in columns:
+        made += [found[name]] + ([ends[name]] if of == "links" else []) + [places[name]] * (of != "link")
     return made
 
 
@@ -70,7 +74,8 @@ def graphs(draw: Any) -> tuple[Any, ...]:
 def test_the_columns_are_those_of_a_plain_walk(roots: tuple[Any, ...]) -> None:
     """Rows, numbers, members and ends."""
     columns = tables.walk((Node, PLAN, ()), roots)
-    dtypes = [np.int32, np.int32, np.int32, np.int32, np.bool_, np.int64, np.float64]
+    numbers = [dtype for number in (np.bool_, np.int64, np.float64) for dtype in (number, np.int32)]
+    dtypes = [np.int32, np.int32, np.int32, np.int32, np.int32, *numbers]
     assert [column.dtype for column in columns] == dtypes
     assert [column.tolist() for column in columns] == by_hand((Node, PLAN), roots)
 
@@ -89,7 +94,8 @@ class Made:
 
 def test_objects_that_nobody_else_holds_live_as_long_as_the_walk() -> None:
     """An address is not taken for another object that died."""
-    _, links, depths = tables.walk((Made, (("left", "link"), ("depth", "int")), ()), (Made(50),))
+    plan = (("left", "link", tables.Lacking.NOTHING), ("depth", "int", tables.Lacking.NOTHING))
+    _, links, depths = tables.walk((Made, plan, ()), (Made(50),))
     assert links.tolist() == [*range(1, 51), -1]
     assert depths.tolist() == list(range(50, -1, -1))
 
@@ -100,7 +106,9 @@ def test_objects_that_nobody_else_holds_live_as_long_as_the_walk() -> None:
         ("left", 1, TypeError),
         ("others", [Node(), None], TypeError),
         ("others", 3, TypeError),
+        ("others", None, TypeError),
         ("flag", 1, TypeError),
+        ("flag", None, TypeError),
         ("word", True, TypeError),
         ("word", 2**63, OverflowError),
         ("value", 1, TypeError),
@@ -108,11 +116,48 @@ def test_objects_that_nobody_else_holds_live_as_long_as_the_walk() -> None:
     ],
 )
 def test_an_attribute_of_another_class_is_an_error(name: str, value: Any, error: type[Exception]) -> None:
-    """Then the call runs eagerly."""
+    """Then the call runs eagerly, whether or not some may have none."""
     node = Node()
+    node.left, node.others, node.flag, node.word, node.value = None, [], True, 1, 1.0
+    tables.walk((Node, FULL, ()), (node,))
     setattr(node, name, value)
-    with pytest.raises(error):
-        tables.walk((Node, PLAN, ()), (node,))
+    for plan in (FULL, PLAN) if value is not None else (FULL,):
+        with pytest.raises(error):
+            tables.walk((Node, plan, ()), (node,))
+
+
+def test_an_attribute_that_is_not_there_is_an_error() -> None:
+    """Unless some may lack it."""
+    with pytest.raises(AttributeError, match="left"):
+        tables.walk((Node, FULL, ()), (Node(),))
+
+
+def test_integers_have_32_bits_unless_some_have_more() -> None:
+    """As eager execution makes int32 of those."""
+    node = Node()
+    for number in (2**31 - 1, -(2**31)):
+        node.word = number
+        assert tables.walk((Node, (("word", "int", tables.Lacking.NOTHING),), ()), (node,))[1].tolist() == [number]
+    for number in (2**31, -(2**31) - 1, 2**40):
+        node.word = number
+        with pytest.raises(OverflowError):
+            tables.walk((Node, (("word", "int", tables.Lacking.NOTHING),), ()), (node,))
+
+
+def test_an_attribute_in_place_of_a_method_is_an_error() -> None:
+    """Methods are those of the class."""
+
+    class Able:
+        def act(self) -> int:
+            """Does nothing."""
+            return 1
+
+    thing = Able()
+    plan = (Able, (("act", "method", 0),), ())
+    assert len(tables.walk(plan, (thing,))) == 1
+    thing.act = lambda: 2  # type: ignore[method-assign]
+    with pytest.raises(TypeError):
+        tables.walk(plan, (thing,))
 
 
 def test_an_error_of_a_property_is_handed_on() -> None:
@@ -125,4 +170,4 @@ def test_an_error_of_a_property_is_handed_on() -> None:
             raise RuntimeError("not now")
 
     with pytest.raises(RuntimeError, match="not now"):
-        tables.walk((Broken, (("left", "link"),), ()), (Broken(),))
+        tables.walk((Broken, (("left", "link", 2),), ()), (Broken(),))

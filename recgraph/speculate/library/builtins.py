@@ -34,13 +34,14 @@ from recgraph.speculate.script.stand_ins import (
     is_unknown,
     is_variable,
 )
-from recgraph.speculate.values import arithmetic, attributes, building, containers, iterators, objects, texts
+from recgraph.speculate.values import arithmetic, attributes, building, containers, iterators, objects, tables, texts
 from recgraph.speculate.values.containers import HeapMethod
 from recgraph.speculate.values.texts import shown
 
 
 def library(ev: Evaluator, function: Any, arguments: Arguments, named: dict[str, Any]) -> Any:
     """A call of a function that is not the user's."""
+    arguments, named = [tables.settled(a) for a in arguments], {k: tables.settled(a) for k, a in named.items()}
     if draws.generator_of(function) is not None:
         return draws.call(ev, function, arguments, named)
     how = SPECIAL.get(function) if known.is_hashable(function) else None

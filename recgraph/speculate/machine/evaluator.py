@@ -38,11 +38,12 @@ from recgraph.speculate.script.assumptions import (
     SamePath,
     TwoObjects,
     assertion,
+    fail_unless,
 )
 from recgraph.speculate.script.contexts import CalledBack, Context, Contexts, Fork, LoopRound, RecursiveBody
 from recgraph.speculate.script.heap import Heap
 from recgraph.speculate.script.script import Script
-from recgraph.speculate.script.stand_ins import MISSING, Missing, Ref, Residual, Rows, Unsure, is_symbolic
+from recgraph.speculate.script.stand_ins import MISSING, Missing, Perhaps, Ref, Residual, Rows, Unsure, is_symbolic
 
 # How a statement ends the block around it: ("return", value), ("break", None), ("continue", None).
 Signal: TypeAlias = tuple[str, Any]
@@ -484,8 +485,11 @@ class Evaluator(abc.ABC):
         """What `left is right` is: a bool, or a bool scalar of the graph."""
         for one in (left, right):
             self.twins.check(one)
-        if isinstance(left, Ref) and right is None:
-            return left.row < 0
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, Perhaps):
+                return one.is_none if other is None else self.identical(one.value(), other)
+            if isinstance(one, Ref):
+                return self._is_row(one, other)
         if isinstance(left, Residual) and left.is_array and left is right:
             return True
         if isinstance(left, Residual) or isinstance(right, Residual):
@@ -506,6 +510,14 @@ class Evaluator(abc.ABC):
         self.script.assume(f"{names[0]} {relation} {names[1]}", self.noted(kind, two))
         return relation == "is"
 
+    def _is_row(self, ref: Ref, other: Any) -> Any:
+        """Whether an object of a table, or None, is another value."""
+        if other is None:
+            return ref.row < 0
+        if not isinstance(other, Ref):
+            raise self.refuse(Feature.IDENTITY, "`is` compares an object of a table with one that is in none")
+        return tf.equal(ref.row, other.row) if ref.table is other.table else (ref.row < 0) & (other.row < 0)
+
     def _is_constant(self, value: Residual, other: Any) -> Any:
         """Whether a value that differs from call to call is None, True or False."""
         if other is not None and not isinstance(other, bool):
@@ -525,7 +537,10 @@ class Evaluator(abc.ABC):
     def assert_in_graph(self, condition: tf.Tensor, what: Assumption) -> None:
         """Goes on only where a condition of the graph holds."""
         if self.inside(RecursiveBody):
-            raise self.refuse(Feature.RECURSION, f"an assumption in a recursive function: {what}")
+            if not what.fails_the_call:
+                raise self.refuse(Feature.RECURSION, f"an assumption in a recursive function: {what}")
+            fail_unless(condition, self.script.number(what))
+            return
         if any(context.elsewhere for context in self.contexts.all(CalledBack)):
             raise self.refuse(Feature.IN_GRAPH, f"an assumption in a function that TensorFlow calls: {what}")
         self.assertions.append(assertion(condition, self.script.number(what)))

@@ -27,7 +27,7 @@ from recgraph.core.invoke import program_in
 from recgraph.ops import Effects, Form, bodies, effects, is_call
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
-from recgraph.speculate.script.assumptions import HOLDS, LARGEST
+from recgraph.speculate.script.assumptions import HOLDS, LARGEST, MARK
 from recgraph.speculate.script.contexts import CalledBack, Fork
 
 
@@ -177,9 +177,6 @@ def _is_of_libraries(op: tf.Operation) -> bool:
     except LookupError:  # it has no gradient
         return True
     return all(str(function.__module__).startswith(_LIBRARIES) for function in functions)
-
-
-MARK: Final = "recgraph: broken assumption"
 
 
 def broken(assertions: Sequence[tf.Tensor]) -> tf.Tensor:

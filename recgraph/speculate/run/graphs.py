@@ -17,9 +17,8 @@ from recgraph.ops import is_call
 from recgraph.speculate.observe import keras_state
 from recgraph.speculate.observe.known import has_attributes, is_a
 from recgraph.speculate.observe.profile import Profile
-from recgraph.speculate.passes.ordering import MARK
 from recgraph.speculate.run.conversion import Converted
-from recgraph.speculate.script.assumptions import Assumption, ModerateCost
+from recgraph.speculate.script.assumptions import MARK, Assumption, ModerateCost
 
 # Operations that hand values on.
 _PASSING = frozenset({"Placeholder", "Const", "Identity", "NoOp"})

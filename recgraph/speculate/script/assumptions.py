@@ -18,11 +18,21 @@ NOTED: Final = "all"
 # What the graph says where an assumption holds, and where the one with number 0 is broken.
 HOLDS: Final = -1
 LARGEST: Final = tf.int32.max
+# What the error says with which the graph fails where one is broken, before its number.
+MARK: Final = "recgraph: broken assumption"
 
 
 def assertion(condition: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
     """What the graph says of an assumption, an int32 scalar: of those that are broken the first has the largest."""
     return tf.where(condition, HOLDS, LARGEST - number)
+
+
+def fail_unless(condition: tf.Tensor, number: int) -> None:
+    """Adds an operation that fails the graph, at once, where the assumption with this number is broken.
+
+    It is for bodies of functions that call themselves, out of which no tensor says what holds in them.
+    """
+    tf.raw_ops.Assert(condition=condition, data=[MARK, number], summarize=1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -321,6 +321,21 @@ def _bound_to(value: Any) -> list[Any]:
     return [value.__self__] if type(value) in (types.MethodType, types.BuiltinMethodType) else []
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Perhaps(StandIn):
+    """What an attribute of a row is that may be None.
+
+    Attributes:
+        is_none: whether it is, bool scalar.
+        truth: what `bool()` of it is, bool scalar.
+        value: gives the value, by operations of the current graph that fail where there is none.
+    """
+
+    is_none: tf.Tensor
+    truth: tf.Tensor
+    value: Callable[[], Any]
+
+
 @dataclasses.dataclass(eq=False, repr=False)
 class PartialShape(StandIn):
     """A shape with a residual for each dimension that differs from call to call."""

@@ -18,7 +18,6 @@ from recgraph.speculate.machine.evaluator import Evaluator, registering
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.script.assumptions import Assumption, FittingInteger, NoException
-from recgraph.speculate.script.contexts import RecursiveBody
 from recgraph.speculate.script.stand_ins import HELD, Residual, read_variable
 from recgraph.speculate.values import arrays
 
@@ -140,11 +139,7 @@ def _limit(value: Any, tensor: tf.Tensor) -> int | None:
 def kept_in_loop(ev: Evaluator, value: Residual) -> tf.Tensor:
     """An integer that goes into a branch's or loop's variable: it is smaller than those may be."""
     tensor = ev.tensor(value)
-    if (
-        tensor.dtype == tf.int64
-        and (value.limit is None or value.limit > HELD + _STEP)
-        and not ev.inside(RecursiveBody)
-    ):
+    if tensor.dtype == tf.int64 and (value.limit is None or value.limit > HELD + _STEP):
         small = tf.logical_and(tensor < HELD, tensor > -HELD)
         ev.assert_in_graph(small, ev.noted(FittingInteger, "an integer of 62 bits"))
     return tensor
@@ -158,7 +153,7 @@ def _arithmetic(made: NumberOperation) -> Residual:
     tensors = made.integers
     multiplies = made.function in (operator.mul, operator.imul)
     limit = None if one is None or other is None else one * other if multiplies else one + other
-    if (limit is None or limit >= _FULL) and not made.ev.inside(RecursiveBody):
+    if limit is None or limit >= _FULL:
         size = tf.abs(made.function(*(tf.cast(t, tf.float64) for t in tensors)))
         made.hold(size < float(HELD), FittingInteger, "an integer of 62 bits")
         limit = HELD
@@ -168,7 +163,7 @@ def _arithmetic(made: NumberOperation) -> Residual:
 @rule(operator.neg, operator.pos, operator.abs, abs)
 def _sign(made: NumberOperation) -> Residual:
     tensor = made.integers[0]
-    if not made.is_float and (made.limits[0] is None or made.limits[0] >= _FULL) and not made.ev.inside(RecursiveBody):
+    if not made.is_float and (made.limits[0] is None or made.limits[0] >= _FULL):
         made.hold(tensor > -_FULL, FittingInteger, "an integer of 63 bits")
     function = {operator.pos: tf.identity, operator.neg: tf.negative}.get(made.function, tf.abs)
     return made.result(function(tensor), None if made.is_float else made.limits[0])
@@ -176,7 +171,7 @@ def _sign(made: NumberOperation) -> Residual:
 
 @rule(operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
 def _comparison(made: NumberOperation) -> Residual:
-    if made.mixed and not made.ev.inside(RecursiveBody):
+    if made.mixed:
         made.hold_exact()
     return made.result(made.function(*made.integers))
 
@@ -280,9 +275,8 @@ def _rounding(made: NumberOperation) -> Residual:
 
 def to_integer(ev: Evaluator, whole: tf.Tensor) -> Residual:
     """A float without a fraction as an integer."""
-    if not ev.inside(RecursiveBody):
-        fits = tf.abs(tf.cast(whole, tf.float64)) < float(HELD)  # false for what is not a number
-        ev.assert_in_graph(fits, ev.noted(FittingInteger, "a float as an integer of 62 bits"))
+    fits = tf.abs(tf.cast(whole, tf.float64)) < float(HELD)  # false for what is not a number
+    ev.assert_in_graph(fits, ev.noted(FittingInteger, "a float as an integer of 62 bits"))
     return Residual("", tensor=tf.cast(whole, tf.int64), late=True, limit=HELD)
 
 

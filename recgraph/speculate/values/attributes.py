@@ -232,7 +232,7 @@ def _of_function(ev: Evaluator, owner: types.FunctionType, name: str) -> Any:
 def _of_object(ev: Evaluator, owner: Any, name: str) -> Any:
     """An attribute of an object, class or module of the user's, by Python's rules."""
     of_class = owner if isinstance(owner, type) else type(owner)
-    if not isinstance(owner, types.ModuleType | type) and _has_own_access(ev, of_class):
+    if not isinstance(owner, types.ModuleType | type) and has_own_access(ev, of_class):
         raise ev.refuse(Feature.CUSTOM_ACCESS, f"{of_class.__name__} has accessors of its own")
     if name == "__dict__" and not isinstance(owner, type) and hasattr(owner, "__dict__"):
         if isinstance(owner, types.ModuleType):
@@ -293,7 +293,8 @@ def _no_attribute(ev: Evaluator, owner: Any, name: str) -> Inconvertible | Raise
     return ev.raised(error)
 
 
-def _has_own_access(ev: Evaluator, kind: type) -> bool:
+def has_own_access(ev: Evaluator, kind: type) -> bool:
+    """Whether a class of the user's decides itself what reading any attribute gives; it is assumed to go on so."""
     access = ev.of_class(kind, "__getattribute__")
     return isinstance(access, types.FunctionType) and not known.is_frameworks(access)
 

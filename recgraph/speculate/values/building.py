@@ -25,7 +25,7 @@ from recgraph.speculate.observe.frames import FOLDER, watched
 from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible, Raised
 from recgraph.speculate.observe.syntax import arguments_of
 from recgraph.speculate.script import draws, stand_ins
-from recgraph.speculate.script.assumptions import SameDecision
+from recgraph.speculate.script.assumptions import FittingInteger, SameDecision
 from recgraph.speculate.script.contexts import Building, CalledBack
 from recgraph.speculate.script.stand_ins import (
     Iteration,
@@ -321,8 +321,9 @@ def _integer(ev: Evaluator, value: Residual, dtype: tf.DType | None) -> tf.Tenso
         wanted = wanted if fits else tf.int64
     else:
         is_sure = wanted == tf.int64 or (value.limit is not None and value.limit <= _SURELY)
-        if not is_sure and not ev.inside(CalledBack):
-            ev.assert_in_graph((value.tensor >= wanted.min) & (value.tensor <= wanted.max), what)
+        if not is_sure:
+            fits = (value.tensor >= wanted.min) & (value.tensor <= wanted.max)
+            ev.assert_in_graph(fits, ev.noted(FittingInteger, what.what) if ev.inside(CalledBack) else what)
     return tf.identity(ev.tensor(value, wanted))  # the other stands for the number itself
 
 

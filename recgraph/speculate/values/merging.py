@@ -21,6 +21,7 @@ from recgraph.speculate.script.stand_ins import (
     MISSING,
     MemberRun,
     Missing,
+    Perhaps,
     Residual,
     Unsure,
     has_run,
@@ -169,6 +170,8 @@ class Hole(Template):
             return [tf.zeros([size or 0 for size in self.shape] if self.shape.rank is not None else [], self.dtype)]
         if isinstance(value, tf.Tensor):
             return [value]
+        if isinstance(value, Perhaps):
+            value = value.value()
         if isinstance(value, Residual):
             return [tf.cast(arithmetic.kept_in_loop(ev, value), self.dtype)]
         return [tf.constant(value, self.dtype)]
@@ -424,6 +427,8 @@ def another_order(ev: Evaluator) -> Inconvertible:
 
 def hole_of(value: Any) -> Hole | None:
     """The hole for a tensor, an array or a number; None for what cannot flow."""
+    if isinstance(value, Perhaps):
+        return hole_of(value.value())
     if isinstance(value, tf.Tensor):
         return Hole(value.dtype, value.shape, False)
     if not isinstance(value, Residual):
@@ -441,7 +446,7 @@ def _all_holes(ev: Evaluator, value: Any) -> Template:
         return Constant(value)
     if has_run(value):
         return list_template(ev, value)
-    if isinstance(value, tf.Tensor | Residual):
+    if isinstance(value, tf.Tensor | Residual | Perhaps):
         return hole_of(value) or template(ev, value, dataclasses.replace(value))
     if isinstance(value, list | tuple | dict):
         return Parts.of(value, [_all_holes(ev, member) for member in _members(ev, value)])

@@ -2,22 +2,24 @@
 
 The objects that can be reached from the ones that the program starts with are read before the graph runs, as all of
 the heap is: a row for each object, a column for each attribute that the program looks at. In the graph an object is
-the number of its row.
+the number of its row. Where some objects have no value for an attribute, the graph fails if the program reads one, and
+the call runs eagerly.
 """
 
 from __future__ import annotations
 
 import ast
-import inspect
+import enum
+import functools
 import sys
 import types
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from recgraph import native
+from recgraph import native, tf_private
 from recgraph.core.subgraph import SubGraph
 from recgraph.ops import effects
 from recgraph.speculate.machine.evaluator import Evaluator
@@ -25,22 +27,64 @@ from recgraph.speculate.machine.protocol import Kind
 from recgraph.speculate.observe import known
 from recgraph.speculate.observe.reasons import Feature
 from recgraph.speculate.observe.syntax import syntax_of
-from recgraph.speculate.script.assumptions import ModerateCost, SameConstant, SameType
+from recgraph.speculate.script.assumptions import ModerateCost, NoException, SameConstant, SameType
 from recgraph.speculate.script.contexts import RecursiveBody
 from recgraph.speculate.script.script import Let
-from recgraph.speculate.script.stand_ins import MISSING, Ref, Residual, Rows
-from recgraph.speculate.values import attributes
+from recgraph.speculate.script.stand_ins import MISSING, Perhaps, Ref, Residual, Rows
+from recgraph.speculate.values import attributes, objects
 
+# The place of an attribute that an object does not have.
+_ABSENT: Final = -2
 # How often a function may call itself in its body without branching.
 _ONE: Final = 1
-# What a column holds: an object of the same class or None, a list of such objects, or numbers of a type.
+# What a column holds: an object of the same class or None, a list of such objects, numbers of a type (an `int` has 32
+# bits, a `LONG` 64), or nothing but a method of the class, which no object has replaced.
 LINK: Final = "link"
 LINKS: Final = "links"
-_NUMBERS = {"bool": tf.bool, "int": tf.int64, "float": tf.float64}
+METHOD: Final = "method"
+LONG: Final = "long"
+_NUMBERS = {"bool": tf.bool, "int": tf.int64, LONG: tf.int64, "float": tf.float64}
 # The arrays that a column is.
-_DTYPES = {LINK: [np.dtype(np.int32)], LINKS: [np.dtype(np.int32)] * 2} | {
+_ROWS: Final = np.dtype(np.int32)
+_DTYPES = {LINK: [_ROWS], LINKS: [_ROWS] * 2, METHOD: []} | {
     name: [dtype.as_numpy_dtype().dtype] for name, dtype in _NUMBERS.items()
 }
+
+
+class Lacking(enum.IntEnum):
+    """What some objects may have in place of a value."""
+
+    NOTHING = 0
+    NONES = 1
+    ATTRIBUTES = 2
+
+
+class Column(NamedTuple):
+    """What is known of an attribute.
+
+    Attributes:
+        kind: `LINK`, `LINKS`, `METHOD` or the name of its numbers' type.
+        lacking: what some objects may have in place of a value. Of links, None is one.
+    """
+
+    kind: str
+    lacking: Lacking = Lacking.NOTHING
+
+    @property
+    def has_places(self) -> bool:
+        """Whether an array says which rows have a value. Links say it themselves."""
+        return self.lacking != Lacking.NOTHING and self.kind not in (LINK, METHOD)
+
+    @property
+    def dtypes(self) -> list[np.dtype]:
+        """Those of its arrays: the values, the ends of lists, and the places."""
+        return _DTYPES[self.kind] + [_ROWS] * self.has_places
+
+    def described(self, kind: type) -> str:
+        """What objects of a class are taken to have."""
+        of = {LINK: kind.__name__, LINKS: f"a list of {kind.__name__}", METHOD: "as the class has it", LONG: "int"}
+        text = of.get(self.kind, self.kind)
+        return text + ("", " or None", ", None or nothing")[max(self.lacking, self.kind == LINK)]
 
 
 class Table:
@@ -49,7 +93,7 @@ class Table:
     Attributes:
         kind: their class.
         roots: those that the program starts with, by their names in the script, in order.
-        columns: by attribute, `LINK`, `LINKS` or the name of its numbers' type.
+        columns: what is known of each attribute.
         followed: the attributes by which a recursive function comes from an object to those that it is called on.
         calls: how many calls it makes there.
     """
@@ -57,17 +101,19 @@ class Table:
     def __init__(self, ev: Evaluator, kind: type) -> None:
         self.ev, self.kind = ev, kind
         self.roots: dict[str, Any] = {}
-        self.columns: dict[str, str] = {}
+        self.columns: dict[str, Column] = {}
         self.followed: set[str] = set()
         self.calls = 0
+        self._asked: set[tuple[int, int]] = set()
         self._fed: dict[str, list[tf.Tensor]] = {}
         self._names: list[str] = []
-        (self._rows,) = self._feed("", tf.int32)
+        (self._rows,) = self._feed("", [_ROWS])
 
-    def _feed(self, attribute: str, dtype: tf.DType, count: int = 1) -> list[tf.Tensor]:
-        names = [self.ev.script.name() for _ in range(count)]
+    def _feed(self, attribute: str, dtypes: list[np.dtype]) -> list[tf.Tensor]:
+        names = [self.ev.script.name() for _ in dtypes]
         self._names += names
-        self._fed[attribute] = [self.ev.heap.fed(name, tf.TensorSpec([None], dtype)) for name in names]
+        specs = [tf.TensorSpec([None], tf.as_dtype(dtype)) for dtype in dtypes]
+        self._fed[attribute] = list(map(self.ev.heap.fed, names, specs))
         return self._fed[attribute]
 
     def root(self, value: Any) -> Ref:
@@ -79,20 +125,59 @@ class Table:
 
     def attribute(self, ref: Ref, name: str) -> Any:
         """The value of an attribute of a row."""
+        self._check_unwritten(name)
         if name not in self.columns:
             self._add(name)
-        kind, fed = self.columns[name], self._fed[name]
-        if kind is LINKS:
-            return self._members(fed[0], fed[1], ref.row, ref.path | {name})
-        value = tf.gather(fed[0], ref.row)
-        return Ref(self, value, ref.path | {name}) if kind is LINK else Residual("", tensor=value, late=True)
+        self._asked.add((id(ref.row), id(tf_private.current_graph())))
+        column, fed = self.columns[name], self._fed[name]
+        if column.kind == LINK:
+            row = tf.gather(fed[0], ref.row)
+            self._check_there(row, name)
+            return Ref(self, row, ref.path | {name})
+        read = self._members if column.kind == LINKS else self._number
+        if not column.has_places:
+            return read(name, ref.row, ref.path)
+        place = tf.gather(fed[-1], ref.row)
+        self._check_there(place, name)
+        # No row has a number below zero, so what reads there fails.
+        truth = self.ev.truth(read(name, ref.row, ref.path))
+        return Perhaps(place < 0, truth, lambda: read(name, place, ref.path))
 
-    def _members(self, flat: tf.Tensor, ends: tf.Tensor, row: tf.Tensor, path: frozenset[str]) -> Rows:
+    def method(self, ref: Ref, name: str) -> types.MethodType:
+        """A method of the class, which no object has an attribute in place of."""
+        function = attributes.of_namespace(self.ev, self.kind, name)
+        if name not in self.columns:
+            self.columns[name] = Column(METHOD)
+        self._check_unwritten(name)
+        self.check_object(ref)
+        return types.MethodType(function, ref)
+
+    def check_object(self, ref: Ref) -> None:
+        """That a row is one: None has no methods, and no properties. Of none, an attribute cannot be read either."""
+        graph = tf_private.current_graph()
+        while graph is not None:
+            if (id(ref.row), id(graph)) in self._asked:
+                return
+            graph = getattr(graph, "outer_graph", None)
+        self.ev.assert_in_graph(ref.row >= 0, self.ev.noted(NoException, f"a {self.kind.__name__} is not None"))
+
+    def _check_there(self, place: tf.Tensor, name: str) -> None:
+        """That an object has the attribute that is read of it."""
+        if self.columns[name].lacking is Lacking.ATTRIBUTES:
+            what = self.ev.noted(NoException, f"each {self.kind.__name__} that is asked for {name} has it")
+            self.ev.assert_in_graph(place > _ABSENT, what)
+
+    def _number(self, name: str, row: tf.Tensor, path: frozenset[str]) -> Residual:
+        limit = -tf.int32.min if self.columns[name].kind == "int" else None
+        return Residual("", tensor=tf.gather(self._fed[name][0], row), late=True, limit=limit)
+
+    def _members(self, name: str, row: tf.Tensor, path: frozenset[str]) -> Rows:
         """The objects of a list, which the graph can count and go through."""
+        flat, ends = self._fed[name][:2]
         first, end = tf.gather(ends, row), tf.gather(ends, row + 1)
 
         def member(i: tf.Tensor) -> Ref:
-            return Ref(self, tf.gather(flat, first + tf.cast(i, tf.int32)), path)
+            return Ref(self, tf.gather(flat, first + tf.cast(i, tf.int32)), path | {name})
 
         return Rows(tf.cast(end - first, tf.int64), member)
 
@@ -102,31 +187,66 @@ class Table:
         self.followed |= ref.path
 
     def _add(self, name: str) -> None:
-        values = [getattr(thing, name, None) for thing in reachable(self.roots.values(), self.kind)]
-        found = {type(value) for value in values if value is not None}
-        if found <= {self.kind}:
-            self.columns[name] = LINK
-            self._feed(name, tf.int32)
-        elif found <= {list, tuple} and all(type(m) is self.kind for v in values for m in v or ()):
-            self.columns[name] = LINKS
-            self._feed(name, tf.int32, 2)
-        elif len(found) == 1 and (kind := next(iter(found))) in (bool, int, float):
-            self.columns[name] = kind.__name__
-            self._feed(name, _NUMBERS[kind.__name__])
+        values = [held(thing, name) for thing in reachable(self.roots.values(), self.kind)]
+        there = [value for value in values if value is not None and value is not MISSING]
+        found = set(map(type, there))
+        if any(value is MISSING for value in values):
+            lacking = Lacking.ATTRIBUTES
         else:
-            names = ", ".join(sorted(kind.__name__ for kind in found))
-            raise self.ev.refuse(Feature.RECURSION, f"{self.kind.__name__}.{name} is {names}")
+            lacking = Lacking.NONES if len(there) < len(values) else Lacking.NOTHING
+        self.columns[name] = Column(self._kind_of(name, there, found), lacking)
+        self._feed(name, self.columns[name].dtypes)
+
+    def _kind_of(self, name: str, there: list[Any], found: set[type]) -> str:
+        """What a column holds, by the values that there are."""
+        if found <= {self.kind}:
+            return LINK
+        if found <= {list, tuple} and all(type(member) is self.kind for value in there for member in value):
+            return LINKS
+        if found == {int} and not all(tf.int32.min <= value <= tf.int32.max for value in there):
+            return LONG
+        if len(found) == 1 and (kind := next(iter(found))) in (bool, int, float):
+            return str(kind.__name__)
+        names = ", ".join(sorted(kind.__name__ for kind in found))
+        raise self.ev.refuse(Feature.RECURSION, f"{self.kind.__name__}.{name} is {names}")
+
+    def _check_unwritten(self, name: str) -> None:
+        """That the call has not changed what the walk, which comes before it, reads."""
+        heap = self.ev.heap
+        if not (heap.shadow or heap.opened or heap.appended):
+            return
+        for thing in reachable(self.roots.values(), self.kind):
+            value = held(thing, name)
+            if attributes.slot_of(thing, name) in heap.shadow or self._is_changed(value):
+                raise self.ev.refuse(
+                    Feature.RECURSION, f"the call changes {self.kind.__name__}.{name} and goes on to it"
+                )
+
+    def _is_changed(self, value: Any) -> bool:
+        """Whether the call has changed a list."""
+        heap = self.ev.heap
+        if type(value) is not list:
+            return False
+        if id(value) in heap.opened:
+            return _identities(heap.opened[id(value)]) != _identities(heap.originals[id(value)][1])
+        return bool(heap.appended.get(id(value)))
 
     def finish(self) -> None:
         """Writes the walk into the script."""
         script = self.ev.script
-        number = script.number(SameType(f"objects of {self.kind.__name__} are alike"))
-        plan = script.constant((self.kind, tuple(self.columns.items()), self._no_circles()))
+        number = script.number(SameType(self._described()))
+        columns = tuple((name, *column) for name, column in self.columns.items())
+        plan = script.constant((self.kind, columns, self._no_circles()))
         circle = script.number(ModerateCost(f"objects of {self.kind.__name__} form no circle"))
         script.scope["walk"] = walk
         names, roots = ("".join(f"{name}, " for name in group) for group in (self._names, self.roots))
         broken = ("RecursionError", circle), ("Exception", number)
         script.before.append(Let(f"({names})", f"walk({plan}, ({roots}))", broken))
+
+    def _described(self) -> str:
+        """What all objects are taken to have."""
+        parts = [f"{name}: {column.described(self.kind)}" for name, column in self.columns.items()]
+        return f"objects of {self.kind.__name__} are alike ({', '.join(parts)})"
 
     def _no_circles(self) -> tuple[str, ...]:
         """The attributes along which no object may lead back to itself.
@@ -134,33 +254,45 @@ class Table:
         On a circle a function that calls itself once goes on to its greatest depth, as Python does. One that does so
         twice would need, where calls run beside each other, twice the memory at each depth.
         """
-        is_branching = self.calls > _ONE or any(self.columns[name] is LINKS for name in self.followed)
+        is_branching = self.calls > _ONE or any(self.columns[name].kind == LINKS for name in self.followed)
         return tuple(sorted(self.followed)) if is_branching else ()
+
+
+def held(thing: Any, name: str) -> Any:
+    """What Python finds in an object or its class without asking `__getattr__`; `MISSING` where there is nothing."""
+    try:
+        return object.__getattribute__(thing, name)
+    except AttributeError:
+        return MISSING
 
 
 def reachable(roots: Iterable[Any], kind: type) -> list[Any]:
     """All objects of a class that can be reached over attributes from others of that class, the roots first."""
     found: dict[int, Any] = {}
     queue = list(roots)
+    slots = objects.slots_of(kind)
     for thing in queue:  # grows while it is gone through
         if type(thing) is kind and id(thing) not in found:
             found[id(thing)] = thing
-            for value in vars(thing).values():
+            for value in [*getattr(thing, "__dict__", {}).values(), *(held(thing, name) for name in slots)]:
                 queue.extend(value if type(value) in (list, tuple) else [value])
     return list(found.values())
 
 
-def walk(plan: tuple[type, tuple[tuple[str, str], ...], tuple[str, ...]], roots: tuple[Any, ...]) -> list[np.ndarray]:
-    """The columns of a table: the rows of the roots, then the attributes in order, lists as members and ends.
+def walk(
+    plan: tuple[type, tuple[tuple[str, str, Lacking], ...], tuple[str, ...]], roots: tuple[Any, ...]
+) -> list[np.ndarray]:
+    """The columns of a table: the rows of the roots, then the attributes in order with the arrays of `Column.dtypes`.
 
     Raises:
         TypeError: an object or an attribute is of another class than before.
+        AttributeError: an object has no such attribute.
         OverflowError: a number has more than 64 bits.
         RecursionError: objects form a circle along attributes that are followed.
     """
-    kind, columns, followed = plan
-    made = native.objects().columns(kind, columns, roots, followed)
-    dtypes = [np.dtype(np.int32), *(dtype for _, of in columns for dtype in _DTYPES[of])]
+    of, columns, followed = plan
+    made = native.objects().columns(of, columns, roots, followed)
+    dtypes = [_ROWS, *(dtype for _, kind, lacking in columns for dtype in Column(kind, lacking).dtypes)]
     return [np.frombuffer(part, dtype) for part, dtype in zip(made, dtypes, strict=True)]
 
 
@@ -176,15 +308,54 @@ class Row(Kind):
 
     def get(self, name: str) -> Any:
         """A column of the table, or a method or property of the class."""
-        ev, kind = self.ev, self.it.table.kind
-        found = inspect.getattr_static(kind, name, MISSING)
+        ev, ref, table = self.ev, self.it, self.it.table
+        if attributes.has_own_access(ev, table.kind):
+            raise ev.refuse(Feature.CUSTOM_ACCESS, f"{table.kind.__name__} has accessors of its own")
+        found = ev.of_class(table.kind, name)
         if isinstance(found, property):
-            return ev.call(found.fget, [self.it], {})
+            made = ev.call(found.fget, [ref], {})
+            table.check_object(ref)
+            return made
         if isinstance(found, types.FunctionType):
-            return types.MethodType(attributes.of_namespace(ev, kind, name), self.it)
-        if found is not MISSING and not isinstance(found, types.MemberDescriptorType):
-            raise ev.refuse(Feature.RECURSION, f"{kind.__name__}.{name} may be the class's")
-        return self.it.table.attribute(self.it, name)
+            return table.method(ref, name)
+        if not isinstance(found, types.MemberDescriptorType) and hasattr(type(found), "__get__"):
+            raise ev.refuse(Feature.RECURSION, f"{table.kind.__name__}.{name} may be the class's")
+        return table.attribute(ref, name)
+
+
+def settled(value: Any) -> Any:
+    """A value that may be None as one that is not, where the program goes on only if it is not."""
+    return value.value() if isinstance(value, Perhaps) else value
+
+
+class PerhapsNone(Kind):
+    """What may be None: the program asks whether it is, or does what only the value can do."""
+
+    name = "an attribute that may be None"
+    of = Perhaps
+
+    def truth(self) -> Any:
+        """None is false."""
+        return self.it.truth
+
+    def operand(self) -> Any:
+        """The value."""
+        return self.it.value()
+
+
+def _of_the_value(name: str) -> Callable[..., Any]:
+    """What a kind does by asking the value."""
+
+    def ask(self: PerhapsNone, *arguments: Any) -> Any:
+        return getattr(self.ev.kind(self.it.value()), name)(*arguments)
+
+    return functools.wraps(getattr(Kind, name))(ask)
+
+
+for _name in (
+    "type", "call", "get", "item", "contains", "length", "members", "pieces", "iterator", "rows", "tensor", "lift",
+):  # fmt: skip
+    setattr(PerhapsNone, _name, _of_the_value(_name))
 
 
 class Recursion:
