@@ -140,6 +140,45 @@ def test_objects_that_die_young_cost_no_conversion_for_ever(monkeypatch: pytest.
     assert not kind.step.given_up
 
 
+@pytest.mark.parametrize("keeps_models", [True, False])
+def test_a_sweep_over_settings_stops_paying_for_conversions(
+    keeps_models: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model and an optimizer for a dozen steps, again and again: graphs die with either of them."""
+    made: list[int] = []
+    convert = function.convert
+    monkeypatch.setattr(function, "convert", lambda *arguments: made.append(1) or convert(*arguments))
+
+    class Part:
+        def __init__(self, value: float) -> None:
+            self.value = tf.Variable(value)
+
+    def train(model: Any, optimizer: Any, x: tf.Tensor) -> tf.Tensor:
+        model.value.assign_sub(optimizer.value * x)
+        return model.value.read_value()
+
+    step, models = Speculated(train), []
+    for i in range(10):
+        model, optimizer = Part(float(i)), Part(0.5)
+        for j in range(12):
+            assert float(step(model, optimizer, tf.constant(1.0))) == i - 0.5 * (j + 1)
+        models += [model] * keeps_models
+        del model, optimizer
+        gc.collect()
+    assert len(made) <= graphs.MAX_UNPAID
+    model, optimizer = Part(1.0), Part(0.0)
+    before = step.calls["graph"]
+    for _ in range(graphs.CALLS_BEFORE + 40):
+        assert float(step(model, optimizer, tf.constant(1.0))) == 1.0
+    assert step.calls["graph"] >= before + graphs.RUNS_THAT_PAY, step.explain()
+    del model, optimizer
+    gc.collect()
+    model, optimizer = Part(1.0), Part(0.0)
+    for _ in range(4):  # the last one has paid
+        step(model, optimizer, tf.constant(1.0))
+    assert len(step._graphs) == 1
+
+
 def test_the_graph_that_was_used_last_is_tried_first() -> None:
     """Of several for one object."""
     step = Speculated(lambda x, flag: x * 2.0 if flag else x)

@@ -55,6 +55,7 @@ class CachedGraph:
         runs: how often it has.
         failures: how often an operation failed, and the eager call did not.
         is_obsolete: whether it is of no more use.
+        has_died: whether it is because one of the objects has died that it was made for.
         owner: the parameter whose object it was made for, by number; None if it is for any.
         operations: how many compute something, those in loops and branches counted as many.
     """
@@ -66,7 +67,7 @@ class CachedGraph:
         self.owner = converted.owner
         self._turns = converted.turns
         self.operations = sum(map(_weight, converted.graph.get_operations()))
-        self.runs, self.failures, self.is_obsolete = 0, 0, False
+        self.runs, self.failures, self.is_obsolete, self.has_died = 0, 0, False, False
         self._tokens = [Broken(assumption) for assumption in converted.assumptions]
         self.call = converted.run({"broken": self._tokens.__getitem__, "failed": self._failed})
         this = weakref.ref(self)
@@ -74,6 +75,7 @@ class CachedGraph:
         def die(_: Any) -> None:
             graph = this()
             if graph is not None:
+                graph.has_died = True
                 graph.discard()
 
         self._watched = [weakref.ref(seen(), die) for seen in converted.watched]
@@ -133,8 +135,10 @@ def _weight(op: Any) -> int:
 OTHERS_TRIED = 4
 # So often a graph has to run to have been worth making.
 RUNS_THAT_PAY = 32
-# So many graphs may have died with their objects without having paid. Then an object gets one only after so many calls.
-MAX_UNPAID = 32
+# So many graphs may have died with their objects without having paid: a conversion costs as much as a hundred steps of
+# a small model. Then an object gets one only after so many calls, which costs it little if it has many more, and a
+# graph that pays makes up for one that has not.
+MAX_UNPAID = 3
 CALLS_BEFORE = 64
 
 
@@ -242,9 +246,16 @@ class Graphs:
     def keep_only(self, is_kept: Any) -> None:
         """Lets go of all other graphs."""
         with self._lock:
+            self._count_unpaid([graph for graph in self.all() if graph.has_died and not is_kept(graph)])
             self._shared = [graph for graph in self._shared if is_kept(graph)]
             for one in list(self._receivers.values()):
                 one.graphs = [graph for graph in one.graphs if is_kept(graph)]
+
+    def _count_unpaid(self, dead: list[CachedGraph]) -> None:
+        """Takes note of whether graphs had paid that died with an object, the receiver or another one."""
+        if dead:
+            has_paid = sum(graph.runs for graph in dead) >= RUNS_THAT_PAY
+            self.unpaid = max(self.unpaid - 1, 0) if has_paid else self.unpaid + len(dead)
 
     def is_worthwhile(self, parameters: tuple[Any, ...]) -> bool:
         """Whether to make a graph for a call: not for the next of many objects that die young."""
@@ -283,8 +294,6 @@ class Graphs:
         with self._lock:
             if self._receivers.get(identity) is receiver:
                 del self._receivers[identity]
-            if receiver.graphs:
-                has_paid = sum(graph.runs for graph in receiver.graphs) >= RUNS_THAT_PAY
-                self.unpaid = max(self.unpaid - 1, 0) if has_paid else self.unpaid + len(receiver.graphs)
+            self._count_unpaid(receiver.graphs)
             for graph in receiver.graphs:
                 graph.discard()
