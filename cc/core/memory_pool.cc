@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <set>
 #include <vector>
 
 namespace recgraph {
@@ -17,7 +18,10 @@ namespace {
 // In front of the memory that is handed out, and as large as its alignment; or, while it waits, at the beginning
 // of an object.
 struct Block {
-  Block* next;
+  union {
+    Block* next;
+    size_t bytes;  // of one that is not pooled
+  };
   int64_t size_class;  // kUnpooled: freed at once
 };
 static_assert(sizeof(Block) <= MemoryPool::kAlignment, "the header fits");
@@ -36,7 +40,7 @@ constexpr int kBlockClasses = kSteps * kPowers + 1;
 constexpr size_t kObjectStep = MemoryPool::kObjectAlignment;
 constexpr size_t kLargestObject = 1024;
 constexpr int kClasses = kBlockClasses + kLargestObject / kObjectStep;
-// What a thread keeps to itself of each class.
+// What a thread keeps to itself of each class, twice; of larger blocks nothing.
 constexpr size_t kListBytes = 256 << 10;
 
 size_t SizeOf(int size_class) {
@@ -64,8 +68,11 @@ struct List {
 
 int ListLength(int size_class) {
   const size_t length = kListBytes / (SizeOf(size_class) + MemoryPool::kAlignment);
-  return static_cast<int>(std::clamp<size_t>(length, 2, 1024));
+  return static_cast<int>(std::clamp<size_t>(length, 1, 1024));
 }
+
+// A lock is nothing beside such a block.
+bool IsShared(int size_class) { return SizeOf(size_class) > kListBytes; }
 
 // What a thread cuts from the region at once, where blocks are smaller.
 constexpr size_t kSlab = 32 << 10;
@@ -78,8 +85,11 @@ class Region {
   void* Cut(size_t bytes) {
     if (base_ == nullptr) return nullptr;
     const size_t rounded = (bytes + MemoryPool::kAlignment - 1) / MemoryPool::kAlignment * MemoryPool::kAlignment;
-    const size_t at = used_.fetch_add(rounded, std::memory_order_relaxed);
-    return at + rounded <= kBytes ? base_ + at : nullptr;
+    size_t at = used_.load(std::memory_order_relaxed);
+    do {  // what does not fit leaves the rest to others
+      if (rounded > kBytes - at) return nullptr;
+    } while (!used_.compare_exchange_weak(at, at + rounded, std::memory_order_relaxed));
+    return base_ + at;
   }
   bool Has(const void* memory) const {
     const char* const at = static_cast<const char*>(memory);
@@ -110,11 +120,22 @@ class Region {
   std::atomic<size_t> used_{0};
 };
 
+// Of a block with its header.
+size_t BytesOf(int size_class) {
+  const bool is_object = size_class >= kBlockClasses;
+  const size_t step = is_object ? MemoryPool::kObjectAlignment : MemoryPool::kAlignment;
+  return (SizeOf(size_class) + (is_object ? 0 : MemoryPool::kAlignment) + step - 1) / step * step;
+}
+
+struct Own;
+
 // Never destroyed: threads may end after it would be.
 struct Shared {
   std::mutex mutex;
   std::vector<List> lists[kClasses];
   std::atomic<int64_t> waiting{0};
+  std::atomic<int64_t> held{0};
+  std::set<const Own*> threads;  // guarded by mutex
 
   static Shared* Get() {
     static Shared* const shared = new Shared;
@@ -134,7 +155,7 @@ struct Shared {
   void Give(int size_class, List list) {
     if (list.first == nullptr) return;
     if (waiting.load(std::memory_order_relaxed) + Bytes(size_class, list) > MemoryPool::kMaxWaiting) {
-      list = FreedOutsideOfTheRegion(list);
+      list = FreedOutsideOfTheRegion(size_class, list);
       if (list.first == nullptr) return;
     }
     std::lock_guard<std::mutex> lock(mutex);
@@ -146,7 +167,7 @@ struct Shared {
   static int64_t Bytes(int size_class, const List& list) { return list.count * SizeOf(size_class); }
 
   // What cannot be freed is left over.
-  static List FreedOutsideOfTheRegion(List list) {
+  List FreedOutsideOfTheRegion(int size_class, List list) {
     List left;
     for (Block* block = list.first; block != nullptr;) {
       Block* const next = block->next;
@@ -154,6 +175,7 @@ struct Shared {
         block->next = left.first;
         left = {block, left.count + 1};
       } else {
+        held.fetch_sub(BytesOf(size_class), std::memory_order_relaxed);
         std::free(block);
       }
       block = next;
@@ -167,8 +189,14 @@ struct Shared {
 struct Own {
   List open[kClasses];
   List full[kClasses];
+  std::atomic<int64_t> bytes{0};  // in these lists; written by the thread alone
 
+  Own();
   ~Own();
+  void Count(int size_class, int blocks) {
+    const int64_t now = bytes.load(std::memory_order_relaxed) + blocks * static_cast<int64_t>(SizeOf(size_class));
+    bytes.store(now, std::memory_order_relaxed);
+  }
 };
 
 // Set when the thread's lists are gone, while other objects of the thread are still being destroyed.
@@ -177,37 +205,60 @@ thread_local Own own;
 
 // A waiting block of a class, or null.
 Block* Take(int size_class) {
-  if (own_is_gone) return nullptr;
+  if (own_is_gone || IsShared(size_class)) {
+    List list;
+    if (!IsShared(size_class) || !Shared::Get()->Take(size_class, &list)) return nullptr;
+    return list.first;
+  }
   List& open = own.open[size_class];
   List& full = own.full[size_class];
   if (open.first == nullptr) {
     if (full.first != nullptr) {
       open = full;
       full = {};
-    } else if (!Shared::Get()->Take(size_class, &open)) {
+    } else if (Shared::Get()->Take(size_class, &open)) {
+      own.Count(size_class, open.count);
+    } else {
       return nullptr;
     }
   }
   Block* const block = open.first;
   open.first = block->next;
   --open.count;
+  own.Count(size_class, -1);
   return block;
 }
 
+void GiveAway(int size_class, List* list) {
+  if (list->first == nullptr) return;
+  own.Count(size_class, -list->count);
+  Shared::Get()->Give(size_class, *list);
+  *list = {};
+}
+
 void Give(int size_class, Block* block) {
-  if (own_is_gone) {
+  if (own_is_gone || IsShared(size_class)) {
     block->next = nullptr;
     return Shared::Get()->Give(size_class, {block, 1});
   }
   List& open = own.open[size_class];
   if (open.count == ListLength(size_class)) {
-    Shared::Get()->Give(size_class, own.full[size_class]);
+    GiveAway(size_class, &own.full[size_class]);
     own.full[size_class] = open;
     open = {};
   }
   block->next = open.first;
   open.first = block;
   ++open.count;
+  own.Count(size_class, 1);
+  if (own.bytes.load(std::memory_order_relaxed) <= MemoryPool::kMaxKept) return;
+  GiveAway(size_class, &own.full[size_class]);
+  if (own.bytes.load(std::memory_order_relaxed) > MemoryPool::kMaxKept) GiveAway(size_class, &open);
+}
+
+Own::Own() {
+  std::lock_guard<std::mutex> lock(Shared::Get()->mutex);
+  Shared::Get()->threads.insert(this);
 }
 
 Own::~Own() {
@@ -216,21 +267,25 @@ Own::~Own() {
     Shared::Get()->Give(i, open[i]);
     Shared::Get()->Give(i, full[i]);
   }
+  std::lock_guard<std::mutex> lock(Shared::Get()->mutex);
+  Shared::Get()->threads.erase(this);
 }
 
 // A new block of a class; small ones are cut from the region side by side. Null when there is no memory.
 Block* New(int size_class) {
   const bool is_object = size_class >= kBlockClasses;
-  const size_t header = is_object ? 0 : MemoryPool::kAlignment;
   const size_t step = is_object ? MemoryPool::kObjectAlignment : MemoryPool::kAlignment;
-  const size_t bytes = (SizeOf(size_class) + header + step - 1) / step * step;
+  const size_t bytes = BytesOf(size_class);
   const int count = own_is_gone || bytes > kSlab ? 1 : std::min<int>(kSlab / bytes, ListLength(size_class));
   char* const memory = static_cast<char*>(Region::Get()->Cut(count * bytes));
   if (memory == nullptr) {
     auto* const alone = static_cast<Block*>(std::aligned_alloc(step, bytes));
-    if (alone != nullptr && !is_object) alone->size_class = size_class;
+    if (alone == nullptr) return nullptr;
+    if (!is_object) alone->size_class = size_class;
+    Shared::Get()->held.fetch_add(bytes, std::memory_order_relaxed);
     return alone;
   }
+  Shared::Get()->held.fetch_add(count * bytes, std::memory_order_relaxed);
   for (int i = count; i-- > 0;) {
     auto* const block = reinterpret_cast<Block*>(memory + i * bytes);
     if (!is_object) block->size_class = size_class;
@@ -249,10 +304,13 @@ void* MemoryPool::Allocate(size_t bytes) {
     if (block == nullptr) block = New(size_class);
     if (block == nullptr) return nullptr;
   } else {
+    if (bytes > SIZE_MAX / 2) return nullptr;
     const size_t rounded = (bytes + 2 * kAlignment - 1) / kAlignment * kAlignment;
     block = static_cast<Block*>(std::aligned_alloc(kAlignment, rounded));
     if (block == nullptr) return nullptr;
     block->size_class = kUnpooled;
+    block->bytes = rounded;
+    Shared::Get()->held.fetch_add(rounded, std::memory_order_relaxed);
   }
   return reinterpret_cast<char*>(block) + kAlignment;
 }
@@ -260,7 +318,10 @@ void* MemoryPool::Allocate(size_t bytes) {
 void MemoryPool::Free(void* memory) {
   if (memory == nullptr) return;
   auto* const block = reinterpret_cast<Block*>(static_cast<char*>(memory) - kAlignment);
-  if (block->size_class == kUnpooled) return std::free(block);
+  if (block->size_class == kUnpooled) {
+    Shared::Get()->held.fetch_sub(block->bytes, std::memory_order_relaxed);
+    return std::free(block);
+  }
   Give(static_cast<int>(block->size_class), block);
 }
 
@@ -280,5 +341,14 @@ void MemoryPool::FreeObject(void* memory, size_t bytes) {
 }
 
 int64_t MemoryPool::Waiting() { return Shared::Get()->waiting.load(std::memory_order_relaxed); }
+
+int64_t MemoryPool::Held() { return Shared::Get()->held.load(std::memory_order_relaxed); }
+
+int64_t MemoryPool::Kept() {
+  std::lock_guard<std::mutex> lock(Shared::Get()->mutex);
+  int64_t kept = 0;
+  for (const Own* thread : Shared::Get()->threads) kept += thread->bytes.load(std::memory_order_relaxed);
+  return kept;
+}
 
 }  // namespace recgraph

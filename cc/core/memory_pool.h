@@ -1,6 +1,7 @@
 // Memory for the buffers of a step. A step takes thousands of buffers of the same few sizes and gives all of
 // them back at its end, which general allocators answer with splitting and merging. Here a freed block waits for
-// the next request of its size: first in a list of its thread, then, in whole lists, in one that all share.
+// the next request of its size: first in a list of its thread, then, in whole lists, in one that all share. Large
+// blocks go to the shared lists at once, and a thread keeps little: there may be many threads.
 #ifndef RECGRAPH_CC_CORE_MEMORY_POOL_H_
 #define RECGRAPH_CC_CORE_MEMORY_POOL_H_
 
@@ -28,6 +29,30 @@ class MemoryPool {
   // What waits in the shared lists, in bytes; at most kMaxWaiting, but for what the region has.
   static int64_t Waiting();
   static constexpr int64_t kMaxWaiting = int64_t{256} << 20;
+  // What waits in lists of threads, in bytes; each keeps no more than kMaxKept, but for a list.
+  static int64_t Kept();
+  static constexpr int64_t kMaxKept = int64_t{8} << 20;
+  // All that the pool has, in bytes: what was handed out, and what waits.
+  static int64_t Held();
+};
+
+// Tells now and then whether the pool has grown much, for those who look at the memory of the process then. For one
+// thread.
+class PoolGrowth {
+ public:
+  static constexpr int64_t kMuch = int64_t{256} << 20;
+
+  // Whether the pool has so much more than at the last time that this said so, or than the least since then.
+  bool Look() {
+    const int64_t held = MemoryPool::Held();
+    if (held < known_) known_ = held;
+    if (held - known_ < kMuch) return false;
+    known_ = held;
+    return true;
+  }
+
+ private:
+  int64_t known_ = MemoryPool::Held();
 };
 
 // For classes whose objects come and go with every invocation; sized deletion, so that derived classes work, too.

@@ -96,6 +96,64 @@ TEST(MemoryPoolTest, WhatOneThreadFreesAnotherFinds) {
   EXPECT_GT(MemoryPool::Waiting(), 0);
 }
 
+// There may be many threads: what each keeps to itself is little, and known.
+TEST(MemoryPoolTest, ThreadsKeepLittle) {
+#ifdef RECGRAPH_NO_POOL
+  GTEST_SKIP() << "nothing is kept";
+#endif
+  constexpr int kThreads = 4;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int done = 0;
+  bool end = false;
+  const int64_t kept = MemoryPool::Kept();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (size_t bytes = 1 << 10; bytes <= 32 << 20; bytes *= 2) {
+        std::vector<void*> blocks;
+        for (int i = 0; i < (bytes > 1 << 20 ? 4 : 300); ++i) blocks.push_back(MemoryPool::Allocate(bytes));
+        for (void* block : blocks) MemoryPool::Free(block);
+      }
+      std::unique_lock<std::mutex> lock(mutex);
+      ++done;
+      changed.notify_all();
+      changed.wait(lock, [&] { return end; });
+    });
+  }
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return done == kThreads; });
+    EXPECT_LE(MemoryPool::Kept() - kept, kThreads * (MemoryPool::kMaxKept + (int64_t{1} << 20)));
+    EXPECT_GT(MemoryPool::Kept(), kept);
+    EXPECT_LE(MemoryPool::Waiting(), MemoryPool::kMaxWaiting + int64_t{MemoryPool::kRegion});
+    end = true;
+    changed.notify_all();
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_LE(MemoryPool::Kept(), kept) << "nothing stays with threads that have ended";
+}
+
+TEST(MemoryPoolTest, KnowsWhatItHolds) {
+  const int64_t before = MemoryPool::Held();
+  PoolGrowth growth;
+  EXPECT_FALSE(growth.Look());
+  for (const size_t bytes : {size_t{200} << 20, size_t{100} << 20}) {  // more than any that is kept
+    void* const large = MemoryPool::Allocate(bytes);
+    ASSERT_NE(large, nullptr);
+    EXPECT_GE(MemoryPool::Held(), before + static_cast<int64_t>(bytes));
+    EXPECT_FALSE(growth.Look());
+    MemoryPool::Free(large);
+    EXPECT_EQ(MemoryPool::Held(), before);
+  }
+  void* const large = MemoryPool::Allocate(PoolGrowth::kMuch);
+  EXPECT_TRUE(growth.Look());
+  EXPECT_FALSE(growth.Look()) << "it is as much as before";
+  MemoryPool::Free(large);
+  EXPECT_FALSE(growth.Look());
+  EXPECT_EQ(MemoryPool::Allocate(~size_t{0} - 10), nullptr);
+}
+
 TEST(MemoryPoolTest, ThreadsAtOnce) {
   std::vector<std::thread> threads;
   std::mutex mutex;
