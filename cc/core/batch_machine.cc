@@ -500,7 +500,7 @@ Activation* Machine::NewActivation(const Function* function, Activation* parent,
   if (parent != nullptr) ++parent->outstanding;
   if (is_invocation) Count(activation);
   // Branches and loops take memory as invocations do: forty functions that call each other twice are 2^40 of them.
-  const bool looks = ++begun_ % kLook == 0 && alive_ >= kMany;
+  const bool looks = (++begun_ % kLook == 0 && alive_ >= kMany) || (alive_ >= kFew && growth_.Look());
   ++alive_;
   if (looks && backend_->MemoryIsShort()) Stop(End::kTooMany, activation);
   return activation;

@@ -124,8 +124,10 @@ class Machine {
 
   // Rows of one batch at most: more would make none cheaper, and what they take is seen between two batches.
   static constexpr size_t kLargestBatch = 1 << 17;
-  // From so many live activations on, memory is looked at each time that so many have begun.
+  // From so many live activations on, memory is looked at each time that so many have begun. From fewer on, whose values
+  // are large then, it is looked at where the pool has grown much.
   static constexpr int64_t kMany = 1 << 17;
+  static constexpr int64_t kFew = 1 << 5;
   static constexpr int64_t kLook = 1 << 15;
   // Events between two looks at whether the run was cancelled, where no block runs.
   static constexpr int64_t kEventsPerLook = 1 << 16;
@@ -220,6 +222,7 @@ class Machine {
   int64_t begun_ = 0;     // activations, branches and iterations among them
   int64_t alive_ = 0;     // those that have not ended
   MachineCounts counts_;
+  PoolGrowth growth_;
 };
 
 }  // namespace batch

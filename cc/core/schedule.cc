@@ -2,6 +2,8 @@
 #include "cc/core/schedule.h"
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -15,8 +17,10 @@ constexpr int64_t kLook = 1 << 15;
 constexpr int64_t kMany = 1 << 17;
 // From so many on, and each time that they have doubled, a cycle is looked for.
 constexpr int64_t kSearch = 1 << 16;
-// Invocations of each function from which the way up is searched.
+// Activations of each segment from which the way up is searched.
 constexpr uint32_t kSearched = 8;
+// Bytes of both ends of a row that are told apart by a hash; others are compared.
+constexpr int64_t kHashed = 64;
 
 }  // namespace
 
@@ -88,7 +92,7 @@ Schedule::End Schedule::Run(int function, const std::vector<const Value*>& argum
                             const std::vector<std::vector<Value>*>& results) {
   if (!AddRoots(function, arguments, roots)) return End::kGaveUp;
   End end = Inspect();
-  if (end == End::kGaveUp && may_be_endless_ && FindCycle()) end = End::kEndless;
+  if (end == End::kGaveUp && may_be_endless_ && FindCycle(std::numeric_limits<int64_t>::max())) end = End::kEndless;
   if (end != End::kDone) return end;
   GoUp();
   end = Execute();
@@ -169,6 +173,7 @@ Schedule::End Schedule::Inspect() {
       round.push_back({static_cast<int>(f), mine.begun, mine.count});
       mine.begun = mine.count;
     }
+    if (!round.empty()) last_round_ = segments_.size();
     for (const Segment& segment : round) {
       any = true;
       segments_.push_back(segment);
@@ -176,14 +181,15 @@ Schedule::End Schedule::Inspect() {
       if (end != End::kDone) return end;
     }
     if (backend_->IsCancelled()) return End::kCancelled;
-    if (activations_ >= kMany && activations_ - looked >= kLook) {
+    // However few they are: rows may be large.
+    if ((activations_ >= kMany && activations_ - looked >= kLook) || growth_.Look()) {
       looked = activations_;
       may_be_endless_ = backend_->IsShortOfMemory();
       if (may_be_endless_) return End::kGaveUp;
     }
     if (activations_ >= next_search_) {
       next_search_ = 2 * activations_;
-      if (FindCycle()) return End::kEndless;
+      if (FindCycle(activations_)) return End::kEndless;  // no more steps than it took to come here
     }
   }
   return End::kDone;
@@ -306,13 +312,17 @@ bool Schedule::Call(const Segment& segment, const Node& node, int call) {
   return true;
 }
 
-// Looks up from some of the last invocations: what ends has ended before, so that they are in the circle if there is one.
-bool Schedule::FindCycle() {
+// From some activations of the last round: what ends has ended before, so that they are in the circle if there is one.
+bool Schedule::FindCycle(int64_t steps) {
   const Callers callers = FindCallers();
-  for (size_t f = 0; f < functions_.size(); ++f) {
-    const uint32_t count = functions_[f].count;
+  for (size_t i = last_round_; i < segments_.size(); ++i) {
+    const Segment& segment = segments_[i];
+    const uint32_t count = segment.end - segment.begin;
     for (uint32_t k = 0; k < std::min(count, kSearched); ++k) {
-      if (FindCycleAbove(callers, static_cast<int>(f), count - 1 - k * (count / kSearched / 4))) return true;
+      const Child from = InvocationOf(callers, {segment.function, segment.end - 1 - k * (count / kSearched)});
+      const int64_t length = FindCycleAbove(callers, from, &steps);
+      if (length > 0) SetCycle(callers, from, length);
+      if (length > 0) return true;
     }
   }
   return false;
@@ -335,42 +345,101 @@ Schedule::Callers Schedule::FindCallers() const {
   return callers;
 }
 
-bool Schedule::FindCycleAbove(const Callers& callers, int function, uint32_t activation) {
-  std::vector<Child> path;  // invocations, upwards
-  for (Child at{function, activation}; at.function >= 0;) {
-    const Caller& caller = callers[at.function][at.activation];
-    if (caller.node == nullptr || caller.node->site != 0) path.push_back(at);
-    at = {caller.function, caller.activation};
+Schedule::Child Schedule::InvocationOf(const Callers& callers, Child activation) {
+  while (activation.function >= 0) {
+    const Caller& caller = callers[activation.function][activation.activation];
+    if (caller.node == nullptr || caller.node->site != 0) break;
+    activation = {caller.function, caller.activation};
   }
-  std::reverse(path.begin(), path.end());
-  std::unordered_map<std::string, size_t> seen;
-  for (size_t end = 0; end < path.size(); ++end) {
-    const auto [known, is_new] = seen.emplace(KeyOf(path[end].function, path[end].activation), end);
-    if (is_new) continue;
-    cycle_.root = path.front().activation;
-    for (size_t i = 0; i <= end; ++i) {
-      auto& part = i < known->second ? cycle_.above : cycle_.calls;
-      part.push_back(Describe(callers, path[i].function, path[i].activation));
-    }
-    return true;
-  }
-  return false;
+  return activation;
 }
 
-// The same for activations that call the same.
-std::string Schedule::KeyOf(int function, uint32_t activation) const {
-  std::string key = std::to_string(function);
-  const std::vector<bool>& decides = structure_.functions[function].decides;
+Schedule::Child Schedule::Above(const Callers& callers, Child invocation) {
+  const Caller& caller = callers[invocation.function][invocation.activation];
+  return InvocationOf(callers, {caller.function, caller.activation});
+}
+
+// By Brent's algorithm: each invocation on the way is compared with one below it, which is another one after 1, 2, 4 ...
+// steps. It keeps nothing, and compares rows where their hashes are the same only.
+int64_t Schedule::FindCycleAbove(const Callers& callers, Child from, int64_t* steps) const {
+  Child below = from, at = from;
+  uint64_t hash = HashOf(below);
+  for (int64_t length = 1, turn = 1; *steps > 0; ++length, --*steps) {
+    at = Above(callers, at);
+    if (at.function < 0) return 0;
+    const uint64_t other = HashOf(at);
+    if (other == hash && IsGivenTheSame(at, below)) return length;
+    if (length < turn) continue;
+    below = at;
+    hash = other;
+    length = 0;
+    turn *= 2;
+  }
+  return 0;
+}
+
+// The circle begins where, from the root, an invocation is given what it is given `length` further down.
+void Schedule::SetCycle(const Callers& callers, Child from, int64_t length) {
+  std::vector<Child> path;  // of invocations, upwards and then downwards
+  for (; from.function >= 0; from = Above(callers, from)) path.push_back(from);
+  std::reverse(path.begin(), path.end());
+  size_t first = 0;
+  while (first + length + 1 < path.size() && !IsGivenTheSame(path[first], path[first + length])) ++first;
+  cycle_.root = path.front().activation;
+  for (size_t i = 0; i <= first + length && i < path.size(); ++i) {
+    auto& part = i < first ? cycle_.above : cycle_.calls;
+    part.push_back(Describe(callers, path[i].function, path[i].activation));
+  }
+}
+
+std::pair<const char*, int64_t> Schedule::BytesOf(RowRef ref) const {
+  const RowsOfStep* rows = nullptr;
+  const char* const data = Find(ref, &rows);
+  return {data, data == nullptr ? 0 : backend_->SizeOf(rows->kind)};
+}
+
+bool Schedule::IsGivenTheSame(Child one, Child other) const {
+  if (one.function != other.function) return false;
+  const std::vector<bool>& decides = structure_.functions[one.function].decides;
+  const StepFrame::Activations& all = step_->functions[one.function];
   for (size_t i = 0; i < decides.size(); ++i) {
     if (!decides[i]) continue;
-    const RowRef ref = step_->functions[function].of(activation)[i];
-    const RowsOfStep* rows = nullptr;
-    const char* const data = Find(ref, &rows);
-    const std::string bytes = data == nullptr ? "frame " + std::to_string(ref.source) + " " + std::to_string(ref.row)
-                                              : backend_->BytesOf(rows->kind, data);
-    key += " " + std::to_string(bytes.size()) + " " + bytes;
+    const RowRef ref = all.of(one.activation)[i], other_ref = all.of(other.activation)[i];
+    const auto [data, bytes] = BytesOf(ref);
+    const auto [other_data, other_bytes] = BytesOf(other_ref);
+    if (data == nullptr || other_data == nullptr) {
+      if (data != other_data || ref.source != other_ref.source || ref.row != other_ref.row) return false;
+    } else if (bytes != other_bytes || std::memcmp(data, other_data, bytes) != 0) {
+      return false;
+    }
   }
-  return key;
+  return true;
+}
+
+uint64_t Schedule::HashOf(Child invocation) const {
+  uint64_t hash = invocation.function;
+  const auto mix = [&hash](uint64_t more) {
+    hash = (hash ^ more) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 29;
+  };
+  const auto mix_bytes = [&mix](const char* data, int64_t bytes) {
+    for (int64_t i = 0; i < bytes; i += 8) {
+      uint64_t word = 0;
+      std::memcpy(&word, data + i, std::min<int64_t>(8, bytes - i));
+      mix(word);
+    }
+  };
+  const std::vector<bool>& decides = structure_.functions[invocation.function].decides;
+  const RowRef* const slots = step_->functions[invocation.function].of(invocation.activation);
+  for (size_t i = 0; i < decides.size(); ++i) {
+    if (!decides[i]) continue;
+    const auto [data, bytes] = BytesOf(slots[i]);
+    mix(data == nullptr ? slots[i].row : bytes);
+    if (data == nullptr) continue;
+    mix_bytes(data, std::min(bytes, kHashed));
+    if (bytes > kHashed) mix_bytes(data + std::max(kHashed, bytes - kHashed), std::min(kHashed, bytes - kHashed));
+  }
+  return hash;
 }
 
 Schedule::Cycle::Call Schedule::Describe(const Callers& callers, int function, uint32_t activation) const {

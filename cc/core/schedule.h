@@ -14,6 +14,7 @@
 
 #include "cc/core/batch_machine.h"
 #include "cc/core/batch_plan.h"
+#include "cc/core/memory_pool.h"
 #include "cc/core/structure.h"
 
 namespace recgraph {
@@ -101,8 +102,8 @@ class ScheduleBackend {
                             const std::vector<const void*>& kinds, RowsOfStep* results) = 0;
   // The branch that a row picks; false where it is no selector.
   virtual bool SelectRow(Selector selector, const void* kind, const char* data, int* branch) = 0;
-  // The bytes of a row, and how they are told to people.
-  virtual std::string BytesOf(const void* kind, const char* data) = 0;
+  // The bytes that a row has, and how they are told to people.
+  virtual int64_t SizeOf(const void* kind) = 0;
   virtual std::string TextOf(const void* kind, const char* data) = 0;
   // The parts of a join as one value.
   virtual bool JoinRows(const std::vector<std::pair<const RowsOfStep*, uint32_t>>& parts, Value* whole) = 0;
@@ -180,10 +181,21 @@ class Schedule {
   // The first of so many.
   uint32_t NewActivations(int function, uint32_t count);
   bool Select(const Segment& segment, const Node& node);
-  bool FindCycle();
+  // Looks upwards from some of the last activations, `steps` invocations in all.
+  bool FindCycle(int64_t steps);
   Callers FindCallers() const;
-  bool FindCycleAbove(const Callers& callers, int function, uint32_t activation);
-  std::string KeyOf(int function, uint32_t activation) const;
+  // How many invocations there are between two that are given the same, on the way up; 0 where none are found.
+  int64_t FindCycleAbove(const Callers& callers, Child from, int64_t* steps) const;
+  void SetCycle(const Callers& callers, Child from, int64_t length);
+  // The invocation that an activation is, or is a branch of.
+  static Child InvocationOf(const Callers& callers, Child activation);
+  // The invocation above one; its function is -1 where there is none.
+  static Child Above(const Callers& callers, Child invocation);
+  // What an invocation is given that decides what it calls: whether it is the same, and a number that is the same then.
+  bool IsGivenTheSame(Child one, Child other) const;
+  uint64_t HashOf(Child invocation) const;
+  // A row's bytes; none of a frame.
+  std::pair<const char*, int64_t> BytesOf(RowRef ref) const;
   Cycle::Call Describe(const Callers& callers, int function, uint32_t activation) const;
   void TimeOf(const Node& node, const RowRef* slots, uint32_t activation);
   void GoUp();
@@ -209,6 +221,8 @@ class Schedule {
   std::vector<OfFunction> functions_;
   std::vector<OfBlock> blocks_;
   std::vector<Segment> segments_;                        // in the order in which they were found
+  size_t last_round_ = 0;                                // the first of those that were found last
+  PoolGrowth growth_;
   std::unordered_map<const Holder*, uint32_t> imported_;
   std::unordered_map<const Holder*, std::pair<uint32_t, uint32_t>> imported_steps_;
   std::vector<const char*> pointers_;

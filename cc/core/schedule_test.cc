@@ -158,7 +158,10 @@ class NumberBackend final : public ScheduleBackend {
     *branch = selector == Selector::kBool ? (number != 0 ? 0 : 1) : static_cast<int>(number);
     return !select_fails;
   }
-  std::string BytesOf(const void*, const char* data) override { return std::string(data, sizeof(int64_t)); }
+  int64_t SizeOf(const void*) override {
+    ++rows_compared;
+    return sizeof(int64_t);
+  }
   std::string TextOf(const void*, const char* data) override {
     return std::to_string(*reinterpret_cast<const int64_t*>(data));
   }
@@ -178,7 +181,7 @@ class NumberBackend final : public ScheduleBackend {
 
   std::string fails, leaves_a_hole, is_constant;
   bool import_fails = false, select_fails = false, join_fails = false, short_of_memory = false;
-  int64_t looks = 0, cancelled_at = -1, looks_at_memory = 0;
+  int64_t looks = 0, cancelled_at = -1, looks_at_memory = 0, rows_compared = 0;
   std::map<int, int64_t> rows;          // of each block
   std::map<std::string, int64_t> runs;  // of blocks with a name
 
@@ -797,6 +800,16 @@ TEST(Schedule, WhatEndsIsNoCircle) {
   const Program program = Trees(forest);
   EXPECT_EQ(Step(program).Run(0, {{Row(forest.roots[0]), Row(1)}}), Schedule::End::kDone);
   EXPECT_EQ(Step(program).Run(0, {{Row(forest.roots[0]), Row(1)}}, 50000), Schedule::End::kGaveUp);
+}
+
+// The search for circles is little beside the rest: each time no more rows than there are activations so far.
+TEST(Schedule, LongChainsAreSearchedOnce) {
+  const Forest forest = Chain(200000);
+  const Program program = Trees(forest);
+  Step step(program);
+  ASSERT_EQ(step.Run(0, {{Row(forest.roots[0]), Row(1)}}), Schedule::End::kDone);
+  EXPECT_GT(step.backend.rows_compared, 0);
+  EXPECT_LE(step.backend.rows_compared, 1'000'000);
 }
 
 TEST(Schedule, GivesUpWhenMemoryIsShort) {

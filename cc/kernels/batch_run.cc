@@ -182,7 +182,9 @@ Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size
     return RunOperations(block, mode, std::move(inputs), std::move(fresh), outputs);
   };
   TensorSchedule backend(program, &row_blocks_, run_operations, scope_.sums, alone_ ? scope_.root->threads() : 1,
-                         [this, &running] { return Look(running); }, [this] { return MemoryIsShort(); });
+                         [this, &running] { return Look(running); }, [this, &running] {
+                           return recgraph::MemoryIsShort(machine_->counts().live + running->invocations());
+                         });
   std::vector<const Value*> arguments;
   std::vector<std::vector<Value>> results(count);
   std::vector<std::vector<Value>*> targets;

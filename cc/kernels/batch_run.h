@@ -50,7 +50,7 @@ class Run final : public Backend {
   bool Cancelled() override {
     return stop_->load(std::memory_order_relaxed) || scope_.root->cancelled();
   }
-  bool MemoryIsShort() override { return OwnMemory() > MemoryLimit(); }
+  bool MemoryIsShort() override { return recgraph::MemoryIsShort(machine_->counts().live); }
 
  private:
   // All rows at once or, where the block does, one by one.

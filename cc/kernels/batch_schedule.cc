@@ -226,9 +226,7 @@ bool TensorSchedule::SelectRow(Selector selector, const void* kind, const char* 
   return true;
 }
 
-std::string TensorSchedule::BytesOf(const void* kind, const char* data) {
-  return std::string(data, BufferOfKind(kind).value_bytes());
-}
+int64_t TensorSchedule::SizeOf(const void* kind) { return BufferOfKind(kind).value_bytes(); }
 
 std::string TensorSchedule::TextOf(const void* kind, const char* data) {
   const Buffer& buffer = BufferOfKind(kind);

@@ -39,7 +39,7 @@ class TensorSchedule final : public ScheduleBackend {
   bool RunScheduled(int block, int64_t count, int64_t first, int64_t total, const char* const* const* inputs,
                     const std::vector<const void*>& kinds, RowsOfStep* results) override;
   bool SelectRow(Selector selector, const void* kind, const char* data, int* branch) override;
-  std::string BytesOf(const void* kind, const char* data) override;
+  int64_t SizeOf(const void* kind) override;
   std::string TextOf(const void* kind, const char* data) override;
   bool JoinRows(const std::vector<std::pair<const RowsOfStep*, uint32_t>>& parts, Value* whole) override;
   bool IsCancelled() override { return is_cancelled_(); }

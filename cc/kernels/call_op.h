@@ -66,7 +66,9 @@ class CallOp : public tensorflow::AsyncOpKernel {
   // Of an eager call. The thread waits, and helps where nobody else runs the invocations: it may be one of the threads
   // that run them itself, in a Python function that a graph calls, and all the others may be, too.
   void Compute(tensorflow::OpKernelContext* ctx) override;
-  bool IsExpensive() override { return false; }
+  // A call from outside may run here as a whole: then others of the graph are not to wait for it on the same thread. One
+  // inside of a body is cheap to start.
+  bool IsExpensive() override { return !key_.empty(); }
 
  protected:
   // Fills in scope and invocations; starts nothing.

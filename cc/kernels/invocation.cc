@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "cc/core/batch_machine.h"
 #include "cc/core/call_path.h"
+#include "cc/core/memory_pool.h"
 #include "cc/core/process_memory.h"
 #include "cc/core/thread_counts.h"
 #include "tensorflow/core/platform/env.h"
@@ -72,12 +74,20 @@ void CountBatchedInvocations(int64_t begun, int64_t live, int64_t above) {
 
 void ResetPeakInvocations() { all_invocations.ResetPeak(); }
 
+bool MemoryIsShort(int64_t live) {
+  const int64_t limit = MemoryLimit();
+  return OwnMemory() > limit && (live >= batch::Machine::kMany || MemoryPool::Held() > limit / 4);
+}
+
 absl::Status CheckMemory() {
   constexpr int kCallsPerLook = 1 << 12;
-  constexpr int64_t kMany = 1 << 17;
   thread_local int calls = 0;
-  if (++calls % kCallsPerLook != 0 || all_invocations.live() + all_plain_calls.live() < kMany) return absl::OkStatus();
-  return OwnMemory() > MemoryLimit() ? TooMany(all_invocations.live()) : absl::OkStatus();
+  thread_local PoolGrowth growth;
+  const bool is_due = ++calls % kCallsPerLook == 0, has_grown = growth.Look();
+  if (!is_due && !has_grown) return absl::OkStatus();
+  const int64_t live = all_invocations.live() + all_plain_calls.live();
+  if (live < (has_grown ? batch::Machine::kFew : batch::Machine::kMany)) return absl::OkStatus();
+  return MemoryIsShort(live) ? TooMany(live) : absl::OkStatus();
 }
 
 CountedCall::CountedCall() { all_plain_calls.Add(1, 1); }

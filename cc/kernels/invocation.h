@@ -45,7 +45,9 @@ void ResetPeakInvocations();
 absl::Status TooDeep(int64_t max_depth);
 // The error of a recursion that takes all memory.
 absl::Status TooMany(int64_t live);
-// TooMany where very many invocations are live and memory is short. Looks now and then only.
+// Whether memory is short because of `live` invocations: there are very many, or much of it is what the pool holds.
+bool MemoryIsShort(int64_t live);
+// TooMany where that is so. Looks now and then only, and where the pool has grown much.
 absl::Status CheckMemory();
 
 // A plain call of a function in a body: as an invocation where memory is looked at, and nowhere else.

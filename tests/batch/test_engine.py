@@ -347,6 +347,47 @@ def test_a_recursion_without_end_that_branches(monkeypatch: pytest.MonkeyPatch) 
         endless(1.0)
 
 
+def _own_memory() -> float:
+    """GB that the process has for itself."""
+    _, resident, shared = (int(number) for number in Path("/proc/self/statm").read_text().split()[:3])
+    return (resident - shared) * 4096 / 1e9
+
+
+@pytest.mark.parametrize("engine", ["batched", "parallel"])
+def test_a_recursion_without_end_whose_rows_are_large(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few invocations take all memory: it is looked at by what they hold, too."""
+    allowed = _own_memory() + 0.6
+    monkeypatch.setenv("RECGRAPH_MEMORY_GB", f"{allowed:.2f}")
+    row = tf.TensorSpec([250_000])
+    with rg.SubGraph("endless", outputs=row, engine=engine) as endless:
+        x = endless.input(tf.float32, [250_000])
+        endless.output(tf.cond(x[0] < 0.0, lambda: x, lambda: endless(x + 1.0) + x))
+    with pytest.raises(tf.errors.ResourceExhaustedError, match=r"may never end: \d{2,4} invocations are live"):
+        endless(tf.ones([250_000]))
+    assert _own_memory() < 2 * allowed + 1.0
+
+
+def test_two_calls_of_one_graph_run_at_once() -> None:
+    """Each waits for the other in its body: one after another, neither would end."""
+    barrier = threading.Barrier(2)
+
+    def meet(n: np.ndarray) -> np.ndarray:
+        barrier.wait(timeout=60)
+        return n
+
+    with rg.SubGraph("meeting", outputs=tf.TensorSpec([], tf.int32), engine="batched") as meeting:
+        n = meeting.input(tf.int32)
+        same = tf.numpy_function(meet, [n], tf.int32, stateful=False)
+        same.set_shape([])
+        meeting.output(same + 1)
+
+    @tf.function
+    def both(n: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return meeting(n), meeting(n + 1)
+
+    assert [int(result) for result in both(tf.constant(3))] == [4, 5]
+
+
 def test_counters_while_it_runs() -> None:
     """Three chains, each of which waits for what is below."""
     seen = []
