@@ -72,11 +72,15 @@ struct RowKernels {
   // One product of two matrices that are not packed, for small ones.
   void (*matrix_product)(const MatrixProduct& what, const float* a, const float* b, float* out);
   // out[last - first, width] = transpose(floats `first` to `last` of a) * b[rows, width], of rows that lie anywhere;
-  // `rows` is not 0. `scratch` has room for `outer_rows` times as many floats of the first factor. The results do not
-  // depend on how they are divided.
-  int64_t outer_rows;
+  // `rows` is not 0. `scratch` has room for `outer_scratch` doubles, which says how many for so many rows and
+  // `last - first` = `height`. The results do not depend on how they are divided; their error does not grow with `rows`.
+  int64_t (*outer_scratch)(int64_t rows, int64_t width, int64_t height);
   void (*outer_product)(int64_t rows, int64_t width, const float* const* a, const float* const* b, int64_t first,
-                        int64_t last, float* scratch, float* out);
+                        int64_t last, double* scratch, float* out);
+  // to += from, for sums that are rounded once.
+  void (*add_wide)(int64_t count, const float* from, double* to);
+  // The sum of some floats.
+  double (*sum)(int64_t count, const float* from);
   // to += factor * from.
   void (*add_scaled)(int64_t count, float factor, const float* from, float* to);
   // Adagrad with decay, in one pass: g = gradient + decay * variable; accumulator += g^2;

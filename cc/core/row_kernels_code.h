@@ -21,6 +21,63 @@ namespace {
 
 inline Vec Constant(float value) { return Vec::Broadcast(value); }
 
+inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Long sums are made of blocks: so many numbers are added up in floats, from zero, and what they give in doubles, which
+// are rounded once. So an error does not grow with the length of a sum: one after another in floats, a million numbers
+// would be a percent off. A product has longer blocks: what it adds up is as wide as a layer, mostly.
+constexpr int64_t kSummed = 64;
+constexpr int64_t kMultiplied = 1024;
+
+// As many doubles as a vector has bytes for, half as many floats as it has.
+constexpr int kHalf = Vec::kWidth / 2;
+using HalfFloats = float __attribute__((vector_size(kHalf * sizeof(float))));
+using HalfDoubles = double __attribute__((vector_size(kHalf * sizeof(double))));
+
+inline HalfDoubles Widened(const float* from) {
+  HalfFloats floats;
+  __builtin_memcpy(&floats, from, sizeof(floats));
+  return __builtin_convertvector(floats, HalfDoubles);
+}
+
+inline HalfDoubles LoadDoubles(const double* from) {
+  HalfDoubles doubles;
+  __builtin_memcpy(&doubles, from, sizeof(doubles));
+  return doubles;
+}
+
+// to = from.
+void SetWide(int64_t count, const float* from, double* to) {
+  const int64_t whole = count - count % kHalf;
+  for (int64_t i = 0; i < whole; i += kHalf) {
+    const HalfDoubles doubles = Widened(from + i);
+    __builtin_memcpy(to + i, &doubles, sizeof(doubles));
+  }
+  for (int64_t i = whole; i < count; ++i) to[i] = static_cast<double>(from[i]);
+}
+
+// to += from.
+void AddWide(int64_t count, const float* from, double* to) {
+  const int64_t whole = count - count % kHalf;
+  for (int64_t i = 0; i < whole; i += kHalf) {
+    const HalfDoubles doubles = LoadDoubles(to + i) + Widened(from + i);
+    __builtin_memcpy(to + i, &doubles, sizeof(doubles));
+  }
+  for (int64_t i = whole; i < count; ++i) to[i] += static_cast<double>(from[i]);
+}
+
+// to = from, or to += from; rounded once.
+template <bool kAdd>
+void Narrow(int64_t count, const double* from, float* to) {
+  const int64_t whole = count - count % kHalf;
+  for (int64_t i = 0; i < whole; i += kHalf) {
+    const HalfDoubles doubles = kAdd ? LoadDoubles(from + i) + Widened(to + i) : LoadDoubles(from + i);
+    const HalfFloats floats = __builtin_convertvector(doubles, HalfFloats);
+    __builtin_memcpy(to + i, &floats, sizeof(floats));
+  }
+  for (int64_t i = whole; i < count; ++i) to[i] = static_cast<float>(kAdd ? from[i] + static_cast<double>(to[i]) : from[i]);
+}
+
 // x = n log 2 + r, n a whole number, |r| at most half of log 2.
 struct Reduced {
   Vec n;
@@ -165,7 +222,6 @@ constexpr int kTall = Vec::kWidth == 16 ? 8 : 4;
 
 constexpr int64_t kPanelWidth = kPanel * Vec::kWidth;
 
-inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t Vectors(int64_t floats) { return (floats + Vec::kWidth - 1) / Vec::kWidth; }
 
 // Element (k, j) of what is packed is matrix[k * step + j * stride], one of the two is 1.
@@ -197,25 +253,27 @@ struct Factor {
 };
 
 // Rows are cut into as many tiles as there have to be, of the same height or one less.
-inline int64_t Tiles(int64_t rows) { return (rows + kTall - 1) / kTall; }
-inline int64_t HeightOf(int64_t tile, int64_t tiles, int64_t rows) {
-  return rows / tiles + (tile < rows % tiles ? 1 : 0);
-}
+struct Tiles {
+  explicit Tiles(int64_t rows) : count((rows + kTall - 1) / kTall) {
+    if (count == 0) return;
+    least = rows / count;
+    taller = rows % count;
+  }
+  int64_t HeightOf(int64_t tile) const { return least + (tile < taller ? 1 : 0); }
+
+  int64_t count;
+  int64_t least = 0, taller = 0;
+};
 
 // The loops over a tile are unrolled so that its sums are registers. `there` floats of the panel's last vector
 // are results. Adds to `out`, or overwrites it.
 template <int kRows, int kVectors, bool kAdd>
-void Tile(int64_t inner, Factor a, const float* panel, float* out, int64_t width, int64_t there) {
+void Tile(int64_t inner, const Factor& a, const float* panel, float* out, int64_t width, int64_t there) {
   Vec sums[kRows][kVectors];
 #pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      const float* const before = out + row * width + v * Vec::kWidth;
-      sums[row][v] = !kAdd               ? Vec::Broadcast(0.0f)
-                     : v + 1 == kVectors ? Vec::Load(before, there)
-                                         : Vec::Load(before);
-    }
+    for (int v = 0; v < kVectors; ++v) sums[row][v] = Vec::Broadcast(0.0f);
   }
   for (int64_t k = 0; k < inner; ++k, panel += kVectors * Vec::kWidth) {
     Vec values[kVectors];
@@ -231,12 +289,17 @@ void Tile(int64_t inner, Factor a, const float* panel, float* out, int64_t width
 #pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row, out += width) {
 #pragma GCC unroll 8
-    for (int v = 0; v + 1 < kVectors; ++v) sums[row][v].Store(out + v * Vec::kWidth);
-    sums[row][kVectors - 1].Store(out + (kVectors - 1) * Vec::kWidth, there);
+    for (int v = 0; v + 1 < kVectors; ++v) {
+      float* const to = out + v * Vec::kWidth;
+      (kAdd ? Vec::Load(to) + sums[row][v] : sums[row][v]).Store(to);
+    }
+    float* const to = out + (kVectors - 1) * Vec::kWidth;
+    const Vec last = sums[row][kVectors - 1];
+    (kAdd ? Vec::Load(to, there) + last : last).Store(to, there);
   }
 }
 
-using TileKernel = void (*)(int64_t inner, Factor a, const float* panel, float* out, int64_t width,
+using TileKernel = void (*)(int64_t inner, const Factor& a, const float* panel, float* out, int64_t width,
                             int64_t there);
 
 template <bool kAdd, int... kRows>
@@ -246,19 +309,41 @@ TileKernel TileFor(int rows, int64_t vectors, Numbers<kRows...>) {
   return kTiles[vectors - 1][rows - 1];
 }
 
-// The results of one panel: `columns` of them. A packed factor is made of tiles one after the other, of each all
-// rows' elements k side by side.
-template <bool kAdd, bool kPackedFactor>
+template <bool kAdd>
+TileKernel TileFor(int64_t rows, int64_t vectors) {
+  return TileFor<kAdd>(static_cast<int>(rows), vectors, UpTo<kTall>::Type{});
+}
+
+// A tile of more numbers than a block has.
+void LongTile(int64_t height, int64_t inner, Factor a, const float* panel, int64_t columns, float* out, int64_t width) {
+  const int64_t vectors = Vectors(columns), step = vectors * Vec::kWidth;
+  float block[kTall * kPanelWidth];
+  double wide[kTall * kPanelWidth];
+  for (int64_t i = 0; i < height * step; ++i) wide[i] = 0.0;
+  const TileKernel run = TileFor<false>(height, vectors);
+  for (int64_t k = 0; k < inner; k += kMultiplied) {
+    run(Least(inner - k, kMultiplied), a, panel, block, step, Vec::kWidth);
+    AddWide(height * step, block, wide);
+    a.data += kMultiplied * a.step;
+    panel += kMultiplied * step;
+  }
+  for (int64_t row = 0; row < height; ++row) Narrow<false>(columns, wide + row * step, out + row * width);
+}
+
+// The results of one panel: `columns` of them.
 void PanelProduct(int64_t rows, int64_t inner, Factor a, const float* panel, int64_t columns, float* out,
                   int64_t width) {
   const int64_t vectors = Vectors(columns);
   const int64_t there = columns - (vectors - 1) * Vec::kWidth;
-  const int64_t tiles = Tiles(rows);
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    const int64_t height = HeightOf(tile, tiles, rows);
-    if (kPackedFactor) a.step = height;
-    TileFor<kAdd>(height, vectors, UpTo<kTall>::Type{})(inner, a, panel, out, width, there);
-    a.data += height * (kPackedFactor ? inner : a.row_stride);
+  const Tiles tiles(rows);
+  for (int64_t tile = 0; tile < tiles.count; ++tile) {
+    const int64_t height = tiles.HeightOf(tile);
+    if (inner <= kMultiplied) {
+      TileFor<false>(height, vectors)(inner, a, panel, out, width, there);
+    } else {
+      LongTile(height, inner, a, panel, columns, out, width);
+    }
+    a.data += height * a.row_stride;
     out += height * width;
   }
 }
@@ -266,15 +351,19 @@ void PanelProduct(int64_t rows, int64_t inner, Factor a, const float* panel, int
 void Product(int64_t rows, PackedShape shape, const float* a, const float* packed, float* out) {
   for (int64_t first = 0; first < shape.width; first += kPanelWidth) {
     const int64_t columns = Least(shape.width - first, kPanelWidth);
-    PanelProduct<false, false>(rows, shape.inner, {a, shape.inner, 1}, packed, columns, out + first, shape.width);
+    PanelProduct(rows, shape.inner, {a, shape.inner, 1}, packed, columns, out + first, shape.width);
     packed += Vectors(columns) * Vec::kWidth * shape.inner;
   }
 }
 
-// As Tile with a factor whose rows lie anywhere, in parts.
-template <int kRows, int kVectors>
+// As Tile and LongTile with a factor whose rows lie anywhere, in parts.
+template <int kRows, int kVectors, bool kLong>
 void TileOfRows(int64_t row, const ScatteredRows* parts, int count, const float* panel, float* out, int64_t stride,
                 int64_t there) {
+  constexpr int64_t kStep = kVectors * Vec::kWidth;
+  [[maybe_unused]] double wide[kLong ? kRows * kStep : 1] = {};
+  [[maybe_unused]] float block[kLong ? kRows * kStep : 1];
+  int64_t left = kMultiplied;
   Vec sums[kRows][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
@@ -286,17 +375,43 @@ void TileOfRows(int64_t row, const ScatteredRows* parts, int count, const float*
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) factor[i] = parts[part].rows[row + i];
     const int64_t inner = parts[part].width;
-    for (int64_t k = 0; k < inner; ++k, panel += kVectors * Vec::kWidth) {
-      Vec values[kVectors];
+    for (int64_t first = 0; first < inner;) {
+      const int64_t last = kLong ? first + Least(inner - first, left) : inner;
+      for (int64_t k = first; k < last; ++k, panel += kStep) {
+        Vec values[kVectors];
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) values[v] = Vec::Load(panel + v * Vec::kWidth);
+        for (int v = 0; v < kVectors; ++v) values[v] = Vec::Load(panel + v * Vec::kWidth);
+#pragma GCC unroll 8
+        for (int i = 0; i < kRows; ++i) {
+          const Vec one = Vec::Broadcast(factor[i][k]);
+#pragma GCC unroll 8
+          for (int v = 0; v < kVectors; ++v) sums[i][v] = Fma(one, values[v], sums[i][v]);
+        }
+      }
+      left -= last - first;
+      first = last;
+      if (!kLong || left > 0) continue;
+      left = kMultiplied;
 #pragma GCC unroll 8
       for (int i = 0; i < kRows; ++i) {
-        const Vec one = Vec::Broadcast(factor[i][k]);
 #pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) sums[i][v] = Fma(one, values[v], sums[i][v]);
+        for (int v = 0; v < kVectors; ++v) {
+          sums[i][v].Store(block + (i * kVectors + v) * Vec::kWidth);
+          sums[i][v] = Vec::Broadcast(0.0f);
+        }
       }
+      AddWide(kRows * kStep, block, wide);
     }
+  }
+  if (kLong) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sums[i][v].Store(block + (i * kVectors + v) * Vec::kWidth);
+    }
+    AddWide(kRows * kStep, block, wide);
+    for (int i = 0; i < kRows; ++i, out += stride) Narrow<false>(kStep - Vec::kWidth + there, wide + i * kStep, out);
+    return;
   }
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i, out += stride) {
@@ -309,24 +424,30 @@ void TileOfRows(int64_t row, const ScatteredRows* parts, int count, const float*
 using TileOfRowsKernel = void (*)(int64_t row, const ScatteredRows* parts, int count, const float* panel, float* out,
                                   int64_t stride, int64_t there);
 
-template <int... kRows>
+template <bool kLong, int... kRows>
 TileOfRowsKernel TileOfRowsFor(int rows, int64_t vectors, Numbers<kRows...>) {
-  static constexpr TileOfRowsKernel kTiles[kPanel][kTall] = {
-      {TileOfRows<kRows + 1, 1>...}, {TileOfRows<kRows + 1, 2>...}, {TileOfRows<kRows + 1, 3>...}};
+  static constexpr TileOfRowsKernel kTiles[kPanel][kTall] = {{TileOfRows<kRows + 1, 1, kLong>...},
+                                                             {TileOfRows<kRows + 1, 2, kLong>...},
+                                                             {TileOfRows<kRows + 1, 3, kLong>...}};
   return kTiles[vectors - 1][rows - 1];
+}
+
+TileOfRowsKernel TileOfRowsFor(int rows, int64_t vectors, bool is_long) {
+  return is_long ? TileOfRowsFor<true>(rows, vectors, UpTo<kTall>::Type{})
+                 : TileOfRowsFor<false>(rows, vectors, UpTo<kTall>::Type{});
 }
 
 void ProductOfRows(int64_t rows, PackedShape shape, const ScatteredRows* parts, int count, const float* packed,
                    float* out, int64_t stride) {
-  const int64_t tiles = Tiles(rows);
+  const Tiles tiles(rows);
   for (int64_t first = 0; first < shape.width; first += kPanelWidth) {
     const int64_t columns = Least(shape.width - first, kPanelWidth);
     const int64_t vectors = Vectors(columns);
     const int64_t there = columns - (vectors - 1) * Vec::kWidth;
     int64_t row = 0;
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t height = HeightOf(tile, tiles, rows);
-      const auto run = TileOfRowsFor(static_cast<int>(height), vectors, UpTo<kTall>::Type{});
+    for (int64_t tile = 0; tile < tiles.count; ++tile) {
+      const int64_t height = tiles.HeightOf(tile);
+      const auto run = TileOfRowsFor(static_cast<int>(height), vectors, shape.inner > kMultiplied);
       run(row, parts, count, packed, out + first + row * stride, stride, there);
       row += height;
     }
@@ -342,12 +463,42 @@ inline float Total(Vec v) {
   return total;
 }
 
-inline float Dot(int64_t count, const float* a, const float* b) {
+inline float DotOfBlock(int64_t count, const float* a, const float* b) {
   Vec sum = Constant(0.0f);
   int64_t i = 0;
   for (; i + Vec::kWidth <= count; i += Vec::kWidth) sum = Fma(Vec::Load(a + i), Vec::Load(b + i), sum);
   if (i < count) sum = Fma(Vec::Load(a + i, count - i), Vec::Load(b + i, count - i), sum);
   return Total(sum);
+}
+
+inline float Dot(int64_t count, const float* a, const float* b) {
+  constexpr int64_t kBlock = kSummed * Vec::kWidth;
+  if (count <= kBlock) return DotOfBlock(count, a, b);
+  double total = 0.0;
+  for (int64_t i = 0; i < count; i += kBlock) {
+    total += static_cast<double>(DotOfBlock(Least(count - i, kBlock), a + i, b + i));
+  }
+  return static_cast<float>(total);
+}
+
+// Four sums at a time, so that an addition need not wait for the one before.
+inline float SumOfBlock(int64_t count, const float* from) {
+  Vec sums[4] = {Constant(0.0f), Constant(0.0f), Constant(0.0f), Constant(0.0f)};
+  int64_t i = 0;
+  for (; i + 4 * Vec::kWidth <= count; i += 4 * Vec::kWidth) {
+#pragma GCC unroll 8
+    for (int v = 0; v < 4; ++v) sums[v] = sums[v] + Vec::Load(from + i + v * Vec::kWidth);
+  }
+  for (; i + Vec::kWidth <= count; i += Vec::kWidth) sums[0] = sums[0] + Vec::Load(from + i);
+  if (i < count) sums[1] = sums[1] + Vec::Load(from + i, count - i);
+  return Total((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+double SumOf(int64_t count, const float* from) {
+  constexpr int64_t kBlock = kSummed * Vec::kWidth;
+  double total = 0.0;
+  for (int64_t i = 0; i < count; i += kBlock) total += static_cast<double>(SumOfBlock(Least(count - i, kBlock), from + i));
+  return total;
 }
 
 // out += factor * a
@@ -358,9 +509,31 @@ inline void AddScaled(int64_t count, float factor, const float* a, float* out) {
   if (i < count) Fma(scale, Vec::Load(a + i, count - i), Vec::Load(out + i, count - i)).Store(out + i, count - i);
 }
 
+// out = the sum of `count` rows of `width` floats, each times a factor; there are zeros before.
+template <typename FactorOf, typename RowOf>
+void SumScaled(int64_t count, int64_t width, FactorOf factor, RowOf row, float* out) {
+  if (count <= kMultiplied) {
+    for (int64_t p = 0; p < count; ++p) AddScaled(width, factor(p), row(p), out);
+    return;
+  }
+  constexpr int64_t kPiece = 128;
+  for (int64_t first = 0; first < width; first += kPiece) {
+    const int64_t now = Least(width - first, kPiece);
+    double wide[kPiece] = {};
+    for (int64_t block = 0; block < count; block += kMultiplied) {
+      float sums[kPiece] = {};
+      const int64_t end = block + Least(count - block, kMultiplied);
+      for (int64_t p = block; p < end; ++p) AddScaled(now, factor(p), row(p) + first, sums);
+      AddWide(now, sums, wide);
+    }
+    Narrow<false>(now, wide, out + first);
+  }
+}
+
 // What lies one after the other is multiplied together: sums of scaled rows, or products of rows with rows.
 void ProductOfMatrices(const MatrixProduct& what, const float* a, const float* b, float* out) {
   const auto& [m, k, n, transposed_a, transposed_b] = what;
+  const int64_t rows = m, inner = k, columns = n;
   if (!transposed_a && (transposed_b || n == 1)) {
     for (int64_t i = 0; i < m; ++i) {
       for (int64_t j = 0; j < n; ++j) out[i * n + j] = Dot(k, a + i * k, b + j * k);
@@ -369,17 +542,26 @@ void ProductOfMatrices(const MatrixProduct& what, const float* a, const float* b
   }
   for (int64_t i = 0; i < m * n; ++i) out[i] = 0.0f;
   if (transposed_a && n == 1) {
-    for (int64_t p = 0; p < k; ++p) AddScaled(m, b[p], a + p * m, out);
-    return;
+    const auto row = [a, rows](int64_t p) { return a + p * rows; };
+    return SumScaled(k, m, [b](int64_t p) { return b[p]; }, row, out);
   }
   for (int64_t i = 0; i < m; ++i) {
-    for (int64_t p = 0; p < k; ++p) {
-      const float factor = transposed_a ? a[p * m + i] : a[i * k + p];
-      if (!transposed_b) {
-        AddScaled(n, factor, b + p * n, out + i * n);
-      } else {
-        for (int64_t j = 0; j < n; ++j) out[i * n + j] += factor * b[j * k + p];
+    const float* const column = transposed_a ? a + i : a + i * k;
+    const int64_t step = transposed_a ? m : 1;
+    if (!transposed_b) {
+      const auto row = [b, columns](int64_t p) { return b + p * columns; };
+      SumScaled(k, n, [column, step](int64_t p) { return column[p * step]; }, row, out + i * n);
+      continue;
+    }
+    for (int64_t j = 0; j < n; ++j) {
+      double total = 0.0;
+      for (int64_t block = 0; block < inner; block += kMultiplied) {
+        float sum = 0.0f;
+        const int64_t end = block + Least(inner - block, kMultiplied);
+        for (int64_t p = block; p < end; ++p) sum += column[p * step] * b[j * inner + p];
+        total += static_cast<double>(sum);
       }
+      out[i * n + j] = static_cast<float>(total);
     }
   }
 }
@@ -387,6 +569,8 @@ void ProductOfMatrices(const MatrixProduct& what, const float* a, const float* b
 // Rows of the factors that are worked on together: a panel of the second stays in the first-level cache, those of
 // the first, packed, in the second-level cache for all panels.
 constexpr int64_t kOuterRows = 128;
+// Rows whose blocks are added up in floats; a few more additions are no matter, and doubles take time.
+constexpr int64_t kOuterGroup = 16 * kOuterRows;
 
 // Floats `first` to `first + columns` of each row, as a panel.
 void PackRows(int64_t rows, const float* const* from, int64_t first, int64_t columns, float* packed) {
@@ -399,9 +583,9 @@ void PackRows(int64_t rows, const float* const* from, int64_t first, int64_t col
 
 // The transpose of floats `first` to `first + width` of the rows, as a factor of `width` rows.
 void PackFactor(int64_t rows, const float* const* from, int64_t first, int64_t width, float* packed) {
-  const int64_t tiles = Tiles(width);
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    const int64_t height = HeightOf(tile, tiles, width);
+  const Tiles tiles(width);
+  for (int64_t tile = 0; tile < tiles.count; ++tile) {
+    const int64_t height = tiles.HeightOf(tile);
     for (int64_t row = 0; row < rows; ++row, packed += height) {
       for (int64_t j = 0; j < height; j += Vec::kWidth) {
         const int64_t count = Least(height - j, Vec::kWidth);
@@ -412,17 +596,48 @@ void PackFactor(int64_t rows, const float* const* from, int64_t first, int64_t w
   }
 }
 
+int64_t OuterScratch(int64_t rows, int64_t width, int64_t height) {
+  return (Least(rows, kOuterRows) * height + 1) / 2 + (rows <= kOuterGroup ? 0 : height * width);
+}
+
+// `rows` of the first factor, packed, times a panel: in blocks, the first of which overwrites `out` unless `add`.
+void OuterPanel(int64_t rows, int64_t height, const float* factor, const float* panel, int64_t columns, bool add,
+                float* out, int64_t width) {
+  const int64_t vectors = Vectors(columns), step = vectors * Vec::kWidth;
+  const int64_t there = columns - (vectors - 1) * Vec::kWidth;
+  const Tiles tiles(height);
+  for (int64_t tile = 0; tile < tiles.count; ++tile) {
+    const int64_t tall = tiles.HeightOf(tile);
+    for (int64_t k = 0; k < rows; k += kSummed) {
+      const TileKernel run = add || k > 0 ? TileFor<true>(tall, vectors) : TileFor<false>(tall, vectors);
+      run(Least(rows - k, kSummed), {factor + k * tall, 1, tall}, panel + k * step, out, width, there);
+    }
+    factor += tall * rows;
+    out += tall * width;
+  }
+}
+
 void OuterProduct(int64_t rows, int64_t width, const float* const* a, const float* const* b, int64_t first,
-                  int64_t last, float* scratch, float* out) {
+                  int64_t last, double* scratch, float* out) {
   alignas(64) float panel[kOuterRows * kPanelWidth];
+  const int64_t height = last - first, all = rows <= kOuterGroup ? 0 : height * width;
+  float* const factor = reinterpret_cast<float*>(scratch + all);
   for (int64_t row = 0; row < rows; row += kOuterRows) {
     const int64_t now = Least(rows - row, kOuterRows);
-    PackFactor(now, a + row, first, last - first, scratch);
+    PackFactor(now, a + row, first, height, factor);
     for (int64_t column = 0; column < width; column += kPanelWidth) {
       const int64_t columns = Least(width - column, kPanelWidth);
       PackRows(now, b + row, column, columns, panel);
-      const auto run = row == 0 ? PanelProduct<false, true> : PanelProduct<true, true>;
-      run(last - first, now, {scratch, 1, 0}, panel, columns, out + column, width);
+      OuterPanel(now, height, factor, panel, columns, row % kOuterGroup > 0, out + column, width);
+    }
+    const int64_t done = row + now;
+    if (all == 0 || (done % kOuterGroup > 0 && done < rows)) continue;
+    if (done == rows) {
+      Narrow<true>(all, scratch, out);
+    } else if (done == kOuterGroup) {
+      SetWide(all, out, scratch);
+    } else {
+      AddWide(all, out, scratch);
     }
   }
 }
@@ -545,8 +760,10 @@ constexpr RowKernels Make(const char* name, Numbers<kUnary...>, Numbers<kBinary.
           Product,
           ProductOfRows,
           ProductOfMatrices,
-          kOuterRows,
+          OuterScratch,
           OuterProduct,
+          AddWide,
+          SumOf,
           AddScaled,
           UpdateByAdagrad,
           SoftmaxOfRow};

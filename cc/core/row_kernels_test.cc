@@ -476,7 +476,8 @@ TEST(RowKernelsTest, OuterProductsAreRightAndNoMatterHowDivided) {
   std::normal_distribution<float> normal;
   for (const RowKernels* kernels : AllKernels()) {
     for (const auto& [inner, width] : kSizes) {
-      for (int64_t rows : {1, 2, 30, 128, 129, 300}) {
+      for (int64_t rows : {1, 2, 30, 64, 65, 128, 129, 300, 2048, 4100}) {
+        if (rows > 300 && inner * width > 2000) continue;
         std::vector<float> a(rows * inner), b(rows * width), out(inner * width + 1, 77.0f);
         for (float& x : a) x = normal(random);
         for (float& x : b) x = normal(random);
@@ -486,7 +487,8 @@ TEST(RowKernelsTest, OuterProductsAreRightAndNoMatterHowDivided) {
           rows_b.push_back(b.data() + row * width);
         }
         const int64_t middle = inner / 3;
-        std::vector<float> scratch(kernels->outer_rows * inner), whole(inner * width);
+        std::vector<double> scratch(kernels->outer_scratch(rows, width, inner));
+        std::vector<float> whole(inner * width);
         kernels->outer_product(rows, width, rows_a.data(), rows_b.data(), 0, inner, scratch.data(), whole.data());
         for (const auto& [first, last] : {std::pair(int64_t{0}, middle), std::pair(middle, inner)}) {
           kernels->outer_product(rows, width, rows_a.data(), rows_b.data(), first, last, scratch.data(),
@@ -505,6 +507,145 @@ TEST(RowKernelsTest, OuterProductsAreRightAndNoMatterHowDivided) {
             ASSERT_NEAR(out[i * width + j], exact, 1e-6 * scale) << kernels->name;
           }
         }
+      }
+    }
+  }
+}
+
+// Numbers that are added up, all alike, so that each rounding is in the same direction, or of any sign and size.
+struct Summands {
+  const char* name;
+  std::vector<float> numbers;
+  double sum = 0.0, size = 0.0;  // of the magnitudes
+};
+
+std::vector<Summands> LongSums(int64_t count) {
+  std::vector<Summands> all{{"all 0.1", {}}, {"of any size", {}}, {"positive", {}}};
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  for (int64_t i = 0; i < count; ++i) {
+    all[0].numbers.push_back(0.1f);
+    all[1].numbers.push_back(normal(random));
+    all[2].numbers.push_back(std::fabs(normal(random)));
+  }
+  for (Summands& each : all) {
+    for (const float x : each.numbers) each.sum += static_cast<double>(x), each.size += std::fabs(static_cast<double>(x));
+  }
+  return all;
+}
+
+#ifdef __OPTIMIZE__
+constexpr int64_t kLong = 10'000'000;
+#else
+constexpr int64_t kLong = 1'000'000;
+#endif
+
+// One after another in floats, a million rows are a percent off and four million four.
+TEST(RowKernelsTest, OuterProductsOfManyRowsKeepTheirDigits) {
+  const float one[3] = {1.0f, -2.0f, 0.0f};
+  const std::vector<const float*> ones(kLong, one);
+  for (const Summands& summands : LongSums(kLong)) {
+    std::vector<const float*> rows;
+    for (const float& number : summands.numbers) rows.push_back(&number);
+    for (const RowKernels* kernels : AllKernels()) {
+      std::vector<double> scratch(kernels->outer_scratch(kLong, 1, 3));
+      float out[3];
+      kernels->outer_product(kLong, 1, ones.data(), rows.data(), 0, 3, scratch.data(), out);
+      EXPECT_NEAR(out[0], summands.sum, 1e-6 * summands.size) << kernels->name << ", " << summands.name;
+      EXPECT_NEAR(out[1], -2 * summands.sum, 2e-6 * summands.size) << kernels->name << ", " << summands.name;
+      EXPECT_EQ(out[2], 0.0f);
+    }
+  }
+}
+
+TEST(RowKernelsTest, LongSumsKeepTheirDigits) {
+  for (const Summands& summands : LongSums(kLong)) {
+    for (const RowKernels* kernels : AllKernels()) {
+      EXPECT_NEAR(kernels->sum(kLong, summands.numbers.data()), summands.sum, 1e-6 * summands.size)
+          << kernels->name << ", " << summands.name;
+    }
+  }
+}
+
+// A product's blocks are longer: its error is more than that of a sum, and grows no further.
+TEST(RowKernelsTest, ProductsAlongLongRowsKeepTheirDigits) {
+  constexpr int64_t kInner = 1'000'000;
+  for (const Summands& summands : LongSums(kInner)) {
+    const std::vector<float> ones(kInner, 1.0f);
+    for (const RowKernels* kernels : AllKernels()) {
+      const PackedShape shape{kInner, 1};
+      std::vector<float> packed(shape.floats());
+      kernels->pack(shape, summands.numbers.data(), false, packed.data());
+      float out = 0, scattered = 0;
+      kernels->product(1, shape, ones.data(), packed.data(), &out);
+      EXPECT_NEAR(out, summands.sum, 2e-5 * summands.size) << kernels->name << ", " << summands.name;
+      const float* const halves[2] = {ones.data(), ones.data()};
+      const ScatteredRows parts[] = {{halves, 300'001}, {halves + 1, kInner - 300'001}};
+      kernels->product_of_rows(1, shape, parts, 2, packed.data(), &scattered, 1);
+      EXPECT_EQ(out, scattered) << kernels->name;
+      for (const auto& [transposed_a, transposed_b] : {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
+        kernels->matrix_product({1, kInner, 1, transposed_a, transposed_b}, ones.data(), summands.numbers.data(), &out);
+        EXPECT_NEAR(out, summands.sum, 2e-5 * summands.size) << kernels->name << ", " << summands.name;
+      }
+    }
+  }
+}
+
+// The blocks of a long product, of several rows and columns, whose last vectors are not full.
+TEST(RowKernelsTest, LongProductsAreRight) {
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal;
+  constexpr int64_t kRows = 11, kInner = 2500, kWidth = 53;
+  std::vector<float> a(kRows * kInner), matrix(kInner * kWidth);
+  for (float& x : a) x = normal(random);
+  for (float& x : matrix) x = normal(random);
+  for (const RowKernels* kernels : AllKernels()) {
+    const PackedShape shape{kInner, kWidth};
+    std::vector<float> packed(shape.floats()), out(kRows * kWidth + 1, 77.0f), scattered(out);
+    kernels->pack(shape, matrix.data(), false, packed.data());
+    kernels->product(kRows, shape, a.data(), packed.data(), out.data());
+    std::vector<const float*> first, second;
+    for (int64_t row = 0; row < kRows; ++row) {
+      first.push_back(a.data() + row * kInner);
+      second.push_back(first.back() + 1000);
+    }
+    const ScatteredRows parts[] = {{first.data(), 1000}, {second.data(), kInner - 1000}};
+    kernels->product_of_rows(kRows, shape, parts, 2, packed.data(), scattered.data(), kWidth);
+    EXPECT_EQ(out, scattered) << kernels->name;
+    EXPECT_EQ(out.back(), 77.0f) << "written past the end";
+    std::vector<float> unpacked(kRows * kWidth);
+    kernels->matrix_product({kRows, kInner, kWidth, false, false}, a.data(), matrix.data(), unpacked.data());
+    for (int64_t i = 0; i < kRows; ++i) {
+      for (int64_t j = 0; j < kWidth; ++j) {
+        double exact = 0, size = 0;
+        for (int64_t k = 0; k < kInner; ++k) {
+          const double term = static_cast<double>(a[i * kInner + k]) * matrix[k * kWidth + j];
+          exact += term;
+          size += std::fabs(term);
+        }
+        ASSERT_NEAR(out[i * kWidth + j], exact, 1e-6 * size) << kernels->name;
+        ASSERT_NEAR(unpacked[i * kWidth + j], exact, 1e-6 * size) << kernels->name;
+      }
+    }
+  }
+}
+
+// What is infinite or no number stays so, by way of doubles, too.
+TEST(RowKernelsTest, LongSumsOfWhatIsNoNumber) {
+  constexpr int64_t kCount = 5000;
+  for (const float odd : {kInf, -kInf, kNan}) {
+    std::vector<float> numbers(kCount, 1.0f);
+    numbers[3000] = odd;
+    std::vector<const float*> rows;
+    for (const float& number : numbers) rows.push_back(&number);
+    const float one = 1.0f;
+    const std::vector<const float*> ones(kCount, &one);
+    for (const RowKernels* kernels : AllKernels()) {
+      std::vector<double> scratch(kernels->outer_scratch(kCount, 1, 1));
+      float out;
+      kernels->outer_product(kCount, 1, ones.data(), rows.data(), 0, 1, scratch.data(), &out);
+      for (const double found : {static_cast<double>(out), kernels->sum(kCount, numbers.data())}) {
+        EXPECT_TRUE(std::isnan(odd) ? std::isnan(found) : found == odd) << kernels->name << " " << odd << ": " << found;
       }
     }
   }

@@ -6,32 +6,35 @@
 #include <new>
 #include <utility>
 
+#include "cc/core/memory_pool.h"
+
 namespace recgraph {
 namespace {
 
-// Rows that go through all steps together: enough for a product to read its matrix seldom, few enough for the caches.
+// Rows that go through all steps together, at most: enough for a product to read its matrix seldom, few enough for the
+// caches. Of rows so wide that they are in no cache anyway, there are as many as this memory holds.
 constexpr int64_t kTileRows = 256;
+constexpr int64_t kTileBytes = 16 << 20;
 constexpr int64_t kAlignment = 64;
-// Numbers that are added up one after another.
-constexpr int64_t kSummedAtOnce = 512;
+// Numbers that are added up one after another in floats; what they give is added up in doubles.
+constexpr int64_t kSummedAtOnce = 64;
 
 int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Memory of the thread for one run, kept for the next.
+// Memory for one run, not initialized.
 class Scratch {
  public:
-  char* Get(int64_t bytes) {
-    const size_t wanted = static_cast<size_t>(bytes + kAlignment);
-    if (memory_.size() < wanted) memory_.resize(wanted);
-    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
-    return memory_.data() + (kAlignment - address % kAlignment) % kAlignment;
-  }
-  std::vector<const float*>& pointers() { return pointers_; }
+  explicit Scratch(int64_t bytes) : memory_(bytes < 0 ? nullptr : static_cast<char*>(MemoryPool::Allocate(bytes))) {}
+  ~Scratch() { MemoryPool::Free(memory_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  char* get() const { return memory_; }
 
  private:
-  std::vector<char> memory_;
-  std::vector<const float*> pointers_;
+  char* const memory_;
 };
+static_assert(MemoryPool::kAlignment >= kAlignment, "rows are aligned");
 
 template <typename T>
 bool Compared(Comparison comparison, T a, T b) {
@@ -162,10 +165,11 @@ void RowProgram::WriteOutputsDirectly() {
 // One run over rows `first` to `first + rows`.
 class RowProgram::Tile {
  public:
-  Tile(const RowProgram& program, int64_t first, int64_t rows, const char* const* const* inputs, const Shared* captures,
-       char* const* outputs, char* scratch, std::vector<const float*>* pointers)
-      : program_(program), first_(first), rows_(rows), inputs_(inputs), captures_(captures), outputs_(outputs),
-        scratch_(scratch), pointers_(*pointers) {}
+  // There is scratch memory for `room` rows and, behind that, for what steps have of their own.
+  Tile(const RowProgram& program, int64_t first, int64_t rows, int64_t room, const char* const* const* inputs,
+       const Shared* captures, char* const* outputs, char* scratch, std::vector<const float*>* pointers)
+      : program_(program), first_(first), rows_(rows), room_(room), inputs_(inputs), captures_(captures),
+        outputs_(outputs), scratch_(scratch), scratch_end_(program.ScratchBytes() * room), pointers_(*pointers) {}
 
   bool operator()(const Gather& what) const {
     const Shared table = At(what.table);
@@ -339,27 +343,15 @@ class RowProgram::Tile {
   }
 
   bool operator()(const SumWithin& what) const {
-    const auto add = BestRowKernels().binary[static_cast<int>(Binary::kAdd)];
-    std::vector<float> block(what.summed > kSummedAtOnce ? what.inner : 0);
+    std::vector<double> wide(what.inner > 1 && what.summed > kSummedAtOnce ? what.inner : 0);
     for (int64_t row = 0; row < rows_; ++row) {
       const float* from = As<float>(Read(what.in, row));
       float* out = reinterpret_cast<float*>(Write(what.out, row));
-      for (int64_t i = 0; i < what.outer; ++i, out += what.inner) {
-        std::fill_n(out, what.inner, 0.0f);
-        // In blocks: one after another, a million numbers would be a percent off.
-        for (int64_t first = 0; first < what.summed; first += kSummedAtOnce) {
-          const bool is_first = first == 0;
-          float* const sum = is_first ? out : block.data();
-          std::fill_n(sum, what.inner, 0.0f);
-          const int64_t last = std::min(first + kSummedAtOnce, what.summed);
-          for (int64_t j = first; j < last; ++j, from += what.inner) {
-            if (what.inner == 1) {
-              *sum += *from;
-            } else {
-              add(1, what.inner, {sum, 0}, {from, 0}, sum, 0);
-            }
-          }
-          if (!is_first) add(1, what.inner, {out, 0}, {sum, 0}, out, 0);
+      for (int64_t i = 0; i < what.outer; ++i, out += what.inner, from += what.summed * what.inner) {
+        if (what.inner == 1) {
+          *out = static_cast<float>(BestRowKernels().sum(what.summed, from));
+        } else {
+          SumRows(what.summed, what.inner, from, &wide, out);
         }
       }
     }
@@ -380,28 +372,46 @@ class RowProgram::Tile {
     return true;
   }
 
-  // The rows of a tile first, then what they give: an error that grows with the tiles alone.
   bool operator()(const Sum& what) const {
-    float* const total = reinterpret_cast<float*>(outputs_[what.output]);
-    float* const sums = reinterpret_cast<float*>(scratch_ + scratch_end_);
+    double* const total = reinterpret_cast<double*>(outputs_[what.output]);
+    float* const block = reinterpret_cast<float*>(scratch_ + scratch_end_);
     const auto add = BestRowKernels().binary[static_cast<int>(Binary::kAdd)];
-    std::fill_n(sums, what.width, 0.0f);
+    int64_t added = 0;
     for (int64_t row = 0; row < rows_; ++row) {
-      const float* const from = As<float>(Read(what.in, row));
-      for (int64_t i = 0; i < what.count; ++i) {
-        add(1, what.width, {sums, 0}, {from + i * what.width, 0}, sums, 0);
+      const float* from = As<float>(Read(what.in, row));
+      for (int64_t i = 0; i < what.count; ++i, from += what.width) {
+        if (added == 0) {
+          std::copy_n(from, what.width, block);
+        } else {
+          add(1, what.width, {block, 0}, {from, 0}, block, 0);
+        }
+        if (++added < kSummedAtOnce) continue;
+        BestRowKernels().add_wide(what.width, block, total);
+        added = 0;
       }
     }
-    add(1, what.width, {total, 0}, {sums, 0}, total, 0);
+    if (added > 0) BestRowKernels().add_wide(what.width, block, total);
     return true;
   }
 
   // The arrays that one expression may have here.
   static constexpr size_t kMostArrays = 64;
 
-  void SetScratchEnd(int64_t end) { scratch_end_ = end; }
-
  private:
+  // The sum of `count` rows of `width` floats, by way of `wide` where they are many.
+  static void SumRows(int64_t count, int64_t width, const float* from, std::vector<double>* wide, float* out) {
+    const auto add = BestRowKernels().binary[static_cast<int>(Binary::kAdd)];
+    std::fill(wide->begin(), wide->end(), 0.0);
+    std::fill_n(out, width, 0.0f);
+    for (int64_t i = 0; i < count; ++i, from += width) {
+      add(1, width, {out, 0}, {from, 0}, out, 0);
+      if (wide->empty() || ((i + 1) % kSummedAtOnce > 0 && i + 1 < count)) continue;
+      BestRowKernels().add_wide(width, out, wide->data());
+      std::fill_n(out, width, 0.0f);
+    }
+    if (!wide->empty()) std::copy(wide->begin(), wide->end(), out);
+  }
+
   Shared At(int index) const {
     if (index < program_.captures_) return captures_[index];
     const auto& constant = program_.constants_[index - program_.captures_];
@@ -431,7 +441,7 @@ class RowProgram::Tile {
       return outputs_[place.index] + (first_ + row) * program_.outputs_[place.index].bytes + place.offset;
     }
     const ScratchRows& scratch = program_.scratch_[place.index];
-    return scratch_ + scratch.before * kTileRows + row * scratch.bytes + place.offset;
+    return scratch_ + scratch.before * room_ + row * scratch.bytes + place.offset;
   }
 
   int64_t Stride(const Place& place) const {
@@ -455,39 +465,50 @@ class RowProgram::Tile {
   }
 
   const RowProgram& program_;
-  const int64_t first_, rows_;
+  const int64_t first_, rows_, room_;
   const char* const* const* const inputs_;
   const Shared* const captures_;
   char* const* const outputs_;
   char* const scratch_;
-  int64_t scratch_end_ = 0;  // from there on steps have memory of their own
+  const int64_t scratch_end_;  // from there on steps have memory of their own
   std::vector<const float*>& pointers_;
 };
 
-bool RowProgram::Run(int64_t rows, const char* const* const* inputs, const Shared* captures,
-                     char* const* outputs) const {
-  thread_local Scratch scratch;
-  const int64_t tile = std::min(rows, kTileRows);
-  const int64_t fixed = scratch_.empty() ? 0 : (scratch_.back().before + scratch_.back().bytes) * kTileRows;
-  int64_t most = 0;
+int64_t RowProgram::ScratchBytes() const {
+  return scratch_.empty() ? 0 : scratch_.back().before + scratch_.back().bytes;
+}
+
+bool RowProgram::OwnBytes(int64_t* a_row, int64_t* once) const {
+  constexpr int64_t kFloat = sizeof(float);
   for (const Step& step : steps_) {
-    int64_t own = 0;
     if (const auto* what = std::get_if<Elementwise>(&step)) {
       if (std::max(what->inputs.size(), what->outputs.size()) > Tile::kMostArrays) return false;
+      int64_t own = 0;
       for (size_t i = 0; i < what->inputs.size(); ++i) {
-        if (what->inputs[i].space != Space::kInput) continue;
-        own += Aligned(what->expression.inputs()[i].width * static_cast<int64_t>(sizeof(float)) * tile);
+        if (what->inputs[i].space == Space::kInput) own += Aligned(what->expression.inputs()[i].width * kFloat);
       }
+      *a_row = std::max(*a_row, own);
     } else if (const auto* sum = std::get_if<Sum>(&step)) {
-      own = Aligned(sum->width * static_cast<int64_t>(sizeof(float)));
+      *once = std::max(*once, Aligned(sum->width * kFloat));
     }
-    most = std::max(most, own);
   }
+  return true;
+}
+
+bool RowProgram::Run(int64_t rows, const char* const* const* inputs, const Shared* captures,
+                     char* const* outputs) const {
+  thread_local std::vector<const float*> pointers;
+  int64_t own = 0, once = 0;
+  if (!OwnBytes(&own, &once)) return false;
+  const int64_t bytes = ScratchBytes() + own;
+  const int64_t fits = bytes > 0 ? std::max<int64_t>(kTileBytes / bytes, 1) : kTileRows;
+  const int64_t tile = std::min({rows, kTileRows, fits});
   try {
-    char* const memory = scratch.Get(fixed + most);
-    for (int64_t first = 0; first < rows; first += kTileRows) {
-      Tile run(*this, first, std::min(kTileRows, rows - first), inputs, captures, outputs, memory, &scratch.pointers());
-      run.SetScratchEnd(fixed);
+    const Scratch scratch(bytes * tile + once);
+    if (scratch.get() == nullptr) return false;
+    for (int64_t first = 0; first < rows; first += tile) {
+      const Tile run(*this, first, std::min(tile, rows - first), tile, inputs, captures, outputs, scratch.get(),
+                     &pointers);
       for (const Step& step : steps_) {
         if (!std::visit(run, step)) return false;
       }

@@ -137,7 +137,8 @@ class RowProgram {
     Element element;  // of the labels
     Place loss, gradient;
   };
-  // Adds to an output that all rows share: the sum over rows, and over `count` parts of each, of so many floats.
+  // Adds to an output that all rows share, and that is doubles: the sum over rows, and over `count` parts of each, of so
+  // many floats. It is for others to round once all is added up.
   struct Sum {
     int64_t width;
     int64_t count;
@@ -178,6 +179,11 @@ class RowProgram {
 
  private:
   class Tile;
+
+  // Of the scratch rows of one row.
+  int64_t ScratchBytes() const;
+  // What steps have of their own while they run, for each row and besides; false for a step that cannot be run.
+  bool OwnBytes(int64_t* a_row, int64_t* once) const;
 
   const int inputs_;
   const int captures_;

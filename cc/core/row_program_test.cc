@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "cc/core/memory_pool.h"
+
 namespace recgraph {
 namespace {
 
@@ -744,32 +746,82 @@ TEST(RowProgramTest, ALabelOutOfRangeIsRefused) {
 TEST(RowProgramTest, SumsOverRowsAreAdded) {
   ForAll([](Trial& run) {
     RowProgram program(1, 0);
-    const Place sum = program.AddOutput(20, true), copy = program.AddOutput(4, false);
+    const Place sum = program.AddOutput(40, true), copy = program.AddOutput(4, false);
     program.Add(RowProgram::Sum{5, 2, In(0, 4), sum.index});
     program.Add(RowProgram::Copy{4, In(0), copy});
     Input& in = run.AddInput(44).Fill<float>(0, 11, [&] { return static_cast<float>(run.Below(100)); });
     ASSERT_TRUE(run(program));
-    run.outputs[0].ExpectOnly(0, 20);
+    run.outputs[0].ExpectOnly(0, 40);
     for (int64_t j = 0; j < 5; ++j) {
-      float wanted = 0;
+      double wanted = 0;
       for (int64_t row = 0; row < run.rows; ++row) wanted += in.At<float>(row, 4, j) + in.At<float>(row, 4, 5 + j);
-      ASSERT_EQ(run.outputs[0].At<float>(0, 0, j), wanted);
+      ASSERT_EQ(run.outputs[0].At<double>(0, 0, j), wanted);
     }
   });
 }
 
-// Errors must not grow with the number of rows.
+// Errors must not grow with the number of rows, nor with that of the runs.
 TEST(RowProgramTest, SumsOfManyRowsKeepTheirDigits) {
-  const int64_t rows = 1 << 20;
-  const float one = 0.1f;
+  const int64_t rows = 1 << 20, runs = 5;
+  const float numbers[6] = {0.1f, 0.7f, 0.1f, 0.7f, 0.1f, 0.7f};
   RowProgram program(1, 0);
-  program.Add(RowProgram::Sum{1, 1, In(0), program.AddOutput(4, true).index});
-  const std::vector<const char*> places(rows, reinterpret_cast<const char*>(&one));
+  program.Add(RowProgram::Sum{2, 3, In(0), program.AddOutput(16, true).index});
+  const std::vector<const char*> places(rows, reinterpret_cast<const char*>(numbers));
   const char* const* const input = places.data();
-  float total = 0;
-  char* const output = reinterpret_cast<char*>(&total);
-  ASSERT_TRUE(program.Run(rows, &input, nullptr, &output));
-  EXPECT_NEAR(total / rows, 0.1, 1e-5);
+  double totals[2] = {};
+  char* const output = reinterpret_cast<char*>(totals);
+  for (int64_t run = 0; run < runs; ++run) ASSERT_TRUE(program.Run(rows, &input, nullptr, &output));
+  for (int64_t row = 0; row < 1000; ++row) ASSERT_TRUE(program.Run(1, &input, nullptr, &output));
+  for (int i = 0; i < 2; ++i) {
+    const double exact = 3.0 * static_cast<double>(numbers[i]) * (rows * runs + 1000);
+    EXPECT_NEAR(totals[i] / exact, 1.0, 1e-6);
+  }
+}
+
+TEST(RowProgramTest, SumsWithinLongRowsKeepTheirDigits) {
+  constexpr int64_t kLong = 1 << 20;
+  for (const int64_t inner : {1, 3}) {
+    const std::vector<float> row(kLong * inner, 0.1f);
+    RowProgram program(1, 0);
+    program.Add(RowProgram::SumWithin{1, kLong, inner, In(0), program.AddOutput(4 * inner, false)});
+    const char* const place = reinterpret_cast<const char*>(row.data());
+    const char* const* const input = &place;
+    float sums[3] = {};
+    char* const output = reinterpret_cast<char*>(sums);
+    ASSERT_TRUE(program.Run(1, &input, nullptr, &output));
+    for (int64_t i = 0; i < inner; ++i) EXPECT_NEAR(sums[i] / (kLong * 0.1f), 1.0, 1e-6) << inner;
+  }
+}
+
+// A row of 8 MB through three arrays: memory for one row, not for a tile of small ones, and given back.
+TEST(RowProgramTest, MemoryIsForTheRowsThatThereAre) {
+  constexpr int64_t kBytes = 8 << 20;
+  for (const int64_t rows : {1, 3}) {
+    RowProgram program(1, 0);
+    Place from = In(0);
+    for (int step = 0; step < 3; ++step) {
+      const Place to = program.AddScratch(kBytes);
+      program.Add(RowProgram::Copy{kBytes, from, to});
+      from = to;
+    }
+    program.Add(RowProgram::Copy{kBytes, from, program.AddOutput(kBytes, false)});
+    std::vector<std::vector<char>> in;
+    std::vector<const char*> places;
+    for (int64_t row = 0; row < rows; ++row) {
+      in.emplace_back(kBytes, static_cast<char>(row + 1));
+      places.push_back(in.back().data());
+    }
+    std::vector<char> out(rows * kBytes);
+    const char* const* const input = places.data();
+    char* const output = out.data();
+    const int64_t before = MemoryPool::Held();
+    ASSERT_TRUE(program.Run(rows, &input, nullptr, &output));
+    EXPECT_LE(MemoryPool::Held() - before, 4 * kBytes) << rows;
+    for (int64_t row = 0; row < rows; ++row) {
+      EXPECT_EQ(out[row * kBytes], row + 1);
+      EXPECT_EQ(out[(row + 1) * kBytes - 1], row + 1);
+    }
+  }
 }
 
 TEST(RowProgramTest, AByteTooManyIsSeen) {

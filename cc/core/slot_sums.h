@@ -13,7 +13,8 @@
 
 namespace recgraph {
 
-template <typename Value>
+// A total may be something else than what is added.
+template <typename Value, typename Total = Value>
 class SlotSums {
  public:
   struct Pairs {
@@ -54,7 +55,7 @@ class SlotSums {
   }
 
   // The total so far, which is given up; false where nothing was added.
-  bool TakeTotal(int slot, Value* total) {
+  bool TakeTotal(int slot, Total* total) {
     Slot& sum = slots_[slot];
     std::lock_guard<std::mutex> lock(sum.mutex);
     if (!sum.has_total) return false;
@@ -74,7 +75,7 @@ class SlotSums {
   struct Slot {
     std::mutex mutex;
     bool has_total = false;
-    Value total;
+    Total total;
     Pairs pairs[kKinds];
   };
 

@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <utility>
 
+#include "cc/core/row_kernels.h"
 #include "cc/kernels/checked.h"
 #include "cc/kernels/frame.h"
 #include "cc/kernels/invocation.h"
 #include "cc/kernels/pool_allocator.h"
-#include "tensorflow/core/framework/register_types.h"
 #include "tensorflow/core/framework/resource_var.h"
 #include "cc/kernels/errors.h"
 
@@ -43,38 +44,115 @@ absl::Status ReadVariable(OpKernelContext* ctx, const Tensor& handle, Tensor* va
   return absl::OkStatus();
 }
 
-template <typename T>
-void AddInPlace(const Tensor& value, Tensor* total) {
-  const T* from = value.flat<T>().data();
-  T* to = total->flat<T>().data();
-  const int64_t count = total->NumElements();
-  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
-}
-
-absl::Status Add(const Tensor& value, Tensor* total) {
-  switch (value.dtype()) {
-#define ADD_CASE(T)                               \
-  case tensorflow::DataTypeToEnum<T>::value:      \
-    AddInPlace<T>(value, total);                  \
-    return absl::OkStatus();
-    TF_CALL_FLOAT_TYPES(ADD_CASE)
-    TF_CALL_COMPLEX_TYPES(ADD_CASE)
-#undef ADD_CASE
+// In what a sum of numbers is kept; DT_INVALID for what is not added up.
+tensorflow::DataType WideOf(tensorflow::DataType dtype) {
+  switch (dtype) {
+    case tensorflow::DT_HALF:
+    case tensorflow::DT_BFLOAT16:
+    case tensorflow::DT_FLOAT:
+    case tensorflow::DT_DOUBLE:
+      return tensorflow::DT_DOUBLE;
+    case tensorflow::DT_COMPLEX64:
+    case tensorflow::DT_COMPLEX128:
+      return tensorflow::DT_COMPLEX128;
     default:
-      return errors::Unimplemented("no gradient sum for dtype ",
-                                               tensorflow::DataTypeString(value.dtype()));
+      return tensorflow::DT_INVALID;
   }
 }
 
-// Tensors as messages show them: `float [2,3]`.
-std::string Describe(const Tensor& tensor) {
-  return absl::StrCat(tensorflow::DataTypeString(tensor.dtype()), " ",
-                      tensor.shape().DebugString());
+template <typename T, typename Wide>
+void AddWide(const Tensor& value, Tensor* total) {
+  const T* const from = value.flat<T>().data();
+  Wide* const to = total->flat<Wide>().data();
+  const int64_t count = total->NumElements();
+  if constexpr (std::is_same_v<T, float>) {
+    BestRowKernels().add_wide(count, from, to);
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] += static_cast<Wide>(from[i]);
+  }
 }
 
+// Of `total`, rounded. To half types by way of float, as what is computed in these.
+template <typename T, typename Wide>
+void Narrow(const Tensor& total, Tensor* narrow) {
+  const Wide* const from = total.flat<Wide>().data();
+  T* const to = narrow->flat<T>().data();
+  const int64_t count = total.NumElements();
+  for (int64_t i = 0; i < count; ++i) {
+    if constexpr (sizeof(T) == 2) {
+      to[i] = static_cast<T>(static_cast<float>(from[i]));
+    } else {
+      to[i] = static_cast<T>(from[i]);
+    }
+  }
+}
+
+#define FOR_ADDED_TYPES(CASE)                                                                                      \
+  CASE(Eigen::half, double)                                                                                        \
+  CASE(Eigen::bfloat16, double)                                                                                    \
+  CASE(float, double)                                                                                              \
+  CASE(double, double)                                                                                             \
+  CASE(tensorflow::complex64, tensorflow::complex128)                                                              \
+  CASE(tensorflow::complex128, tensorflow::complex128)
+
+// `total` is of the wide dtype.
+void AddTo(const Tensor& value, Tensor* total) {
+  switch (value.dtype()) {
+#define ADD_CASE(T, Wide)                    \
+  case tensorflow::DataTypeToEnum<T>::value: \
+    return AddWide<T, Wide>(value, total);
+    FOR_ADDED_TYPES(ADD_CASE)
+#undef ADD_CASE
+    default: return;
+  }
+}
+
+absl::Status Rounded(const Tensor& total, tensorflow::DataType dtype, Tensor* rounded) {
+  if (total.dtype() == dtype || WideOf(dtype) != total.dtype()) {  // then it is not what is expected, which is said later
+    *rounded = total;
+    return absl::OkStatus();
+  }
+  TF_RETURN_IF_ERROR(Allocate(dtype, total.shape(), rounded));
+  switch (dtype) {
+#define NARROW_CASE(T, Wide)                 \
+  case tensorflow::DataTypeToEnum<T>::value: \
+    Narrow<T, Wide>(total, rounded);         \
+    break;
+    FOR_ADDED_TYPES(NARROW_CASE)
+#undef NARROW_CASE
+    default: break;
+  }
+  return absl::OkStatus();
+}
+#undef FOR_ADDED_TYPES
+
+// The total in the wide dtype, in which others can be added to it.
+absl::Status Widen(SlotTotal* total) {
+  const tensorflow::DataType wide = WideOf(total->sum.dtype());
+  if (wide == tensorflow::DT_INVALID) {
+    return errors::Unimplemented("no gradient sum for dtype ", tensorflow::DataTypeString(total->sum.dtype()));
+  }
+  if (wide == total->sum.dtype()) return absl::OkStatus();
+  Tensor sum;
+  TF_RETURN_IF_ERROR(Allocate(wide, total->sum.shape(), &sum));
+  if (sum.TotalBytes() > 0) std::memset(sum.data(), 0, sum.TotalBytes());
+  AddTo(total->sum, &sum);
+  total->sum = std::move(sum);
+  return absl::OkStatus();
+}
+
+// Tensors as messages show them: `float [2,3]`.
+std::string Describe(tensorflow::DataType dtype, const TensorShape& shape) {
+  return absl::StrCat(tensorflow::DataTypeString(dtype), " ", shape.DebugString());
+}
+std::string Describe(const Tensor& tensor) { return Describe(tensor.dtype(), tensor.shape()); }
+
+absl::Status Differ(int slot, const char* what, const std::string& first, const std::string& other) {
+  return errors::InvalidArgument("gradients of one captured tensor (slot ", slot, ") ", what, ": ", first, " and ",
+                                 other);
+}
 absl::Status Differ(int slot, const char* what, const Tensor& first, const Tensor& other) {
-  return errors::InvalidArgument("gradients of one captured tensor (slot ", slot, ") ", what, ": ",
-                                 Describe(first), " and ", Describe(other));
+  return Differ(slot, what, Describe(first), Describe(other));
 }
 
 // Whether the rows of two tensors can lie in one.
@@ -136,14 +214,23 @@ absl::Status Environment::Packed(int slot, bool transposed, PackedMatrices* kept
   return absl::OkStatus();
 }
 
-absl::Status Sums::AddDense(int slot, const Tensor& value) {
+absl::Status Sums::AddDense(int slot, const Tensor& value) { return AddTotal(slot, {value, value.dtype()}); }
+
+absl::Status Sums::AddTotal(int slot, const SlotTotal& value) {
   if (slot < 0 || slot >= slots()) return NoSlot(slot, slots());
-  const auto begin = [&value](Tensor* total) { return Copy(value, total); };
-  return sums_.AddTotal(slot, begin, [slot, &value](Tensor* total) {
-    if (value.dtype() != total->dtype() || value.shape() != total->shape()) {
-      return Differ(slot, "differ in shape or dtype", *total, value);
+  const auto begin = [&value](SlotTotal* total) {
+    total->dtype = value.dtype;
+    return Copy(value.sum, &total->sum);
+  };
+  return sums_.AddTotal(slot, begin, [slot, &value](SlotTotal* total) {
+    const Tensor& sum = total->sum;
+    if (WideOf(value.sum.dtype()) != WideOf(sum.dtype()) || value.sum.shape() != sum.shape()) {
+      return Differ(slot, "differ in shape or dtype", Describe(total->dtype, sum.shape()),
+                    Describe(value.dtype, value.sum.shape()));
     }
-    return Add(value, total);
+    TF_RETURN_IF_ERROR(Widen(total));
+    AddTo(value.sum, &total->sum);
+    return absl::OkStatus();
   });
 }
 
@@ -155,7 +242,7 @@ absl::Status Sums::AddPair(SumKind kind, int slot, const Tensor& first, const Te
   if (first.dims() == 0 || second.dims() == 0 || first.dim_size(0) != second.dim_size(0)) {
     return Differ(slot, "are a pair of different length", first, second);
   }
-  const auto fits = [&](const SlotSums<Tensor>::Pairs& pairs) {
+  const auto fits = [&](const TensorPairs& pairs) {
     for (const auto& [others, added] : {std::make_pair(&pairs.first, &first),
                                         std::make_pair(&pairs.second, &second)}) {
       if (!others->empty() && !RowsFit(others->front(), *added)) {
@@ -189,10 +276,10 @@ absl::Status Sums::Absorb(Sums* others) {
     for (ScatteredFactors& factors : others->TakeScattered(slot)) {
       TF_RETURN_IF_ERROR(AddFactors(slot, std::move(factors)));
     }
-    Tensor total;
-    if (others->sums_.TakeTotal(slot, &total)) TF_RETURN_IF_ERROR(AddDense(slot, total));
+    SlotTotal total;
+    if (others->sums_.TakeTotal(slot, &total)) TF_RETURN_IF_ERROR(AddTotal(slot, total));
     for (const SumKind kind : {SumKind::kOuter, SumKind::kRows}) {
-      const SlotSums<Tensor>::Pairs pairs = others->sums_.TakePairs(PairKind(kind), slot);
+      const TensorPairs pairs = others->sums_.TakePairs(PairKind(kind), slot);
       for (size_t i = 0; i < pairs.first.size(); ++i) {
         TF_RETURN_IF_ERROR(AddPair(kind, slot, pairs.first[i], pairs.second[i]));
       }
@@ -203,18 +290,22 @@ absl::Status Sums::Absorb(Sums* others) {
 
 absl::Status Sums::TakeDense(OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
                              const TensorShape& like, Tensor* total) {
-  if (sums_.TakeTotal(slot, total)) return absl::OkStatus();
+  SlotTotal known;
+  if (sums_.TakeTotal(slot, &known)) {
+    if (known.sum.dtype() != dtype) TF_RETURN_IF_ERROR(Widen(&known));  // the only one may be in more bits than the slot
+    return Rounded(known.sum, dtype, total);
+  }
   TF_RETURN_IF_ERROR(ctx->allocate_temp(dtype, like, total));
   if (total->TotalBytes() > 0) std::memset(total->data(), 0, total->TotalBytes());
   return absl::OkStatus();
 }
 
-SlotSums<Tensor>::Pairs Sums::TakeFactors(int slot) {
+TensorPairs Sums::TakeFactors(int slot) {
   return sums_.TakePairs(PairKind(SumKind::kOuter), slot);
 }
 
 absl::Status Sums::TakeRows(int slot, Tensor* indices, Tensor* rows) {
-  const SlotSums<Tensor>::Pairs pairs = sums_.TakePairs(PairKind(SumKind::kRows), slot);
+  const TensorPairs pairs = sums_.TakePairs(PairKind(SumKind::kRows), slot);
   TF_RETURN_IF_ERROR(Stack(pairs.first, indices));
   return Stack(pairs.second, rows);
 }

@@ -60,9 +60,16 @@ struct ScatteredFactors {
   std::vector<tensorflow::Tensor> tensors;
 };
 
+// What was added to a slot: the only contribution as it is; of more, the sum in doubles, complex ones for complex
+// numbers. So the sum is rounded once, to what the slot has: in bfloat16, 256 + 1 is 256.
+struct SlotTotal {
+  tensorflow::Tensor sum;
+  tensorflow::DataType dtype = tensorflow::DT_INVALID;  // of the first contribution
+};
+
 // How the contributions to one slot's gradient are kept until the call ends.
 enum class SumKind {
-  // The running total.
+  // The total so far.
   kDense,
   // Pairs (a [m, k], b [m, n]) that stand for transpose(a) b: multiplied at the end, over all their rows.
   kOuter,
@@ -73,14 +80,17 @@ enum class SumKind {
 // "dense", "outer" or "rows".
 absl::Status ParseSumKind(const std::string& name, SumKind* kind);
 
+using TensorPairs = SlotSums<tensorflow::Tensor, SlotTotal>::Pairs;
+
 // Thread-safe.
 class Sums {
  public:
   explicit Sums(int slots) : sums_(slots) {}
 
-  // All contributions to a slot have one shape and dtype or, in pairs, rows of one: an
-  // InvalidArgument error otherwise, or where the slot does not exist, and nothing is added.
+  // All contributions to a slot have one shape or, in pairs, rows of one shape and dtype: an InvalidArgument error
+  // otherwise, or where the slot does not exist, and nothing is added. A dense one may be in more bits than the slot.
   absl::Status AddDense(int slot, const tensorflow::Tensor& value);
+  absl::Status AddTotal(int slot, const SlotTotal& value);
   absl::Status AddPair(SumKind kind, int slot, const tensorflow::Tensor& first,
                        const tensorflow::Tensor& second);
 
@@ -92,18 +102,18 @@ class Sums {
 
   int slots() const { return sums_.slots(); }
 
-  // The total of a slot that exists, as in what follows; `like` gives shape and dtype where nothing was added.
+  // The total of a slot that exists, rounded to `dtype`; zeros of shape `like` where nothing was added.
   absl::Status TakeDense(tensorflow::OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
                          const tensorflow::TensorShape& like, tensorflow::Tensor* total);
   // The pairs of kind kOuter.
-  SlotSums<tensorflow::Tensor>::Pairs TakeFactors(int slot);
+  TensorPairs TakeFactors(int slot);
   std::vector<ScatteredFactors> TakeScattered(int slot);
   // The pairs of kind kRows, each half stacked along its first dimension; `indices` and `rows` come with dtype and
   // shape (of zero rows) for the case that nothing was added.
   absl::Status TakeRows(int slot, tensorflow::Tensor* indices, tensorflow::Tensor* rows);
 
  private:
-  SlotSums<tensorflow::Tensor> sums_;
+  SlotSums<tensorflow::Tensor, SlotTotal> sums_;
   std::mutex mutex_;
   std::map<int, std::vector<ScatteredFactors>> scattered_;  // by slot; guarded by mutex_
 };

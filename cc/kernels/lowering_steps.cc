@@ -452,7 +452,7 @@ bool Lowering::Sum(const Node& node) {
   out.element = from.element;
   if (!out.SetShape(1, from.dims())) return false;
   const int64_t width = Product(from.dims());
-  const Place total = program_.AddOutput(width * BytesOf(Element::kFloat), true);
+  const Place total = program_.AddOutput(width * static_cast<int64_t>(sizeof(double)), true);  // see LoweredBlock
   out.sum = total.index;
   out.pieces = {{total, width * BytesOf(Element::kFloat)}};
   program_.Add(RowProgram::Sum{width, from.lead(), PlaceOf(from), total.index});

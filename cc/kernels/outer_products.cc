@@ -12,7 +12,7 @@
 #include "cc/core/memory_pool.h"
 #include "cc/core/row_kernels.h"
 #include "cc/kernels/errors.h"
-#include "tensorflow/core/framework/register_types.h"
+#include "cc/kernels/pool_allocator.h"
 #include "tsl/profiler/lib/traceme.h"
 
 namespace recgraph {
@@ -33,20 +33,42 @@ void AddRows(const std::vector<Tensor>& parts, int64_t offset, std::vector<const
   }
 }
 
-template <typename T>
+// By way of a product in `Wide`.
+template <typename T, typename Wide>
 void AddAllProducts(const std::vector<Tensor>& a, const std::vector<Tensor>& b, Tensor* product) {
   using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  using WideMatrix = Eigen::Matrix<Wide, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   Eigen::Map<Matrix> out(product->flat<T>().data(), product->dim_size(0), product->dim_size(1));
+  WideMatrix sum = WideMatrix::Zero(out.rows(), out.cols());
   for (size_t i = 0; i < a.size(); ++i) {
     const Eigen::Map<const Matrix> left(a[i].flat<T>().data(), a[i].dim_size(0), a[i].dim_size(1));
     const Eigen::Map<const Matrix> right(b[i].flat<T>().data(), b[i].dim_size(0), b[i].dim_size(1));
-    out.noalias() += left.transpose() * right;
+    sum.noalias() += left.template cast<Wide>().transpose() * right.template cast<Wide>();
   }
+  out = sum.template cast<T>();
+}
+
+template <typename T>
+absl::Status ToFloats(const std::vector<Tensor>& halves, std::vector<Tensor>* floats) {
+  for (const Tensor& half : halves) {
+    floats->emplace_back();
+    TF_RETURN_IF_ERROR(Allocate(tensorflow::DT_FLOAT, half.shape(), &floats->back()));
+    const T* const from = half.flat<T>().data();
+    std::copy_n(from, half.NumElements(), floats->back().flat<float>().data());
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+void RoundTo(const Tensor& floats, Tensor halves) {
+  const float* const from = floats.flat<float>().data();
+  T* const to = halves.flat<T>().data();
+  for (int64_t i = 0; i < floats.NumElements(); ++i) to[i] = static_cast<T>(from[i]);
 }
 
 }  // namespace
 
-absl::Status OuterProducts::Add(SlotSums<Tensor>::Pairs pairs, std::vector<ScatteredFactors> scattered,
+absl::Status OuterProducts::Add(TensorPairs pairs, std::vector<ScatteredFactors> scattered,
                                 Tensor* product) {
   const auto& [a, b] = pairs;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -76,21 +98,35 @@ absl::Status OuterProducts::Add(SlotSums<Tensor>::Pairs pairs, std::vector<Scatt
     Keep(std::move(pairs), std::move(scattered), product);
     return absl::OkStatus();
   }
-  if (product->TotalBytes() > 0) std::memset(product->data(), 0, product->TotalBytes());
   switch (product->dtype()) {
-#define PRODUCT_CASE(T)                      \
+    case tensorflow::DT_HALF: return KeepHalves<Eigen::half>(pairs, *product);
+    case tensorflow::DT_BFLOAT16: return KeepHalves<Eigen::bfloat16>(pairs, *product);
+#define PRODUCT_CASE(T, Wide)                \
   case tensorflow::DataTypeToEnum<T>::value: \
-    AddAllProducts<T>(a, b, product);        \
+    AddAllProducts<T, Wide>(a, b, product);  \
     return absl::OkStatus();
-    TF_CALL_FLOAT_TYPES(PRODUCT_CASE)
-    TF_CALL_COMPLEX_TYPES(PRODUCT_CASE)
+    PRODUCT_CASE(double, double)
+    PRODUCT_CASE(tensorflow::complex64, tensorflow::complex128)
+    PRODUCT_CASE(tensorflow::complex128, tensorflow::complex128)
 #undef PRODUCT_CASE
     default:
       return errors::Unimplemented("no gradient sum for dtype ", tensorflow::DataTypeString(product->dtype()));
   }
 }
 
-void OuterProducts::Keep(SlotSums<Tensor>::Pairs pairs, std::vector<ScatteredFactors> scattered, Tensor* out) {
+template <typename T>
+absl::Status OuterProducts::KeepHalves(const TensorPairs& pairs, const Tensor& product) {
+  TensorPairs floats;
+  TF_RETURN_IF_ERROR(ToFloats<T>(pairs.first, &floats.first));
+  TF_RETURN_IF_ERROR(ToFloats<T>(pairs.second, &floats.second));
+  Tensor out;
+  TF_RETURN_IF_ERROR(Allocate(tensorflow::DT_FLOAT, product.shape(), &out));
+  Keep(std::move(floats), {}, &out);
+  halves_.emplace_back(out, product);
+  return absl::OkStatus();
+}
+
+void OuterProducts::Keep(TensorPairs pairs, std::vector<ScatteredFactors> scattered, Tensor* out) {
   std::set<int64_t> bounds{0, out->dim_size(0)};
   for (const ScatteredFactors& factors : scattered) bounds.insert({factors.first, factors.first + factors.width_a});
   const int64_t width = out->dim_size(1);
@@ -128,6 +164,15 @@ std::vector<OuterProducts::Part> OuterProducts::Divided(double multiplications) 
 }
 
 absl::Status OuterProducts::Run(tensorflow::OpKernelContext* ctx) {
+  TF_RETURN_IF_ERROR(Multiply(ctx));
+  for (const auto& [floats, halves] : halves_) {
+    halves.dtype() == tensorflow::DT_HALF ? RoundTo<Eigen::half>(floats, halves)
+                                          : RoundTo<Eigen::bfloat16>(floats, halves);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OuterProducts::Multiply(tensorflow::OpKernelContext* ctx) {
   if (segments_.empty()) return absl::OkStatus();
   const tsl::profiler::TraceMe trace("recgraph: outer products", tsl::profiler::kInfo);
   const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
@@ -151,10 +196,11 @@ absl::Status OuterProducts::Run(tensorflow::OpKernelContext* ctx) {
 bool OuterProducts::RunPart(const Part& part) {
   const RowKernels& kernels = BestRowKernels();
   const Segment& segment = *part.segment;
-  void* const scratch = MemoryPool::Allocate(kernels.outer_rows * (part.end - part.begin) * sizeof(float));
+  const int64_t doubles = kernels.outer_scratch(segment.a.size(), segment.width, part.end - part.begin);
+  void* const scratch = MemoryPool::Allocate(doubles * sizeof(double));
   if (scratch == nullptr) return false;
   kernels.outer_product(segment.a.size(), segment.width, segment.a.data(), segment.b.data(), part.begin, part.end,
-                        static_cast<float*>(scratch), segment.out + part.begin * segment.width);
+                        static_cast<double*>(scratch), segment.out + part.begin * segment.width);
   MemoryPool::Free(scratch);
   return true;
 }

@@ -17,15 +17,16 @@ namespace recgraph {
 class OuterProducts {
  public:
   // The sum over the pairs (a [m, k], b [m, n]) of transpose(a) b, in `product`, which is [k, n] and of their dtype;
-  // zero where there are no rows. Floats are there after Run, all others at once. `scattered` are more such rows.
-  absl::Status Add(SlotSums<tensorflow::Tensor>::Pairs pairs, std::vector<ScatteredFactors> scattered,
+  // zero where there are no rows. It is there after Run; `scattered` are more such rows. Half types are multiplied as
+  // floats; an error does not grow with the number of rows.
+  absl::Status Add(TensorPairs pairs, std::vector<ScatteredFactors> scattered,
                    tensorflow::Tensor* product);
   // On the worker threads of the kernel's device and the calling one. ResourceExhausted where there is no memory.
   absl::Status Run(tensorflow::OpKernelContext* ctx);
 
  private:
   struct Product {
-    SlotSums<tensorflow::Tensor>::Pairs pairs;
+    TensorPairs pairs;
     std::vector<ScatteredFactors> scattered;
     tensorflow::Tensor out;
   };
@@ -43,14 +44,19 @@ class OuterProducts {
     int64_t begin, end;  // rows, from `first`
   };
 
-  void Keep(SlotSums<tensorflow::Tensor>::Pairs pairs, std::vector<ScatteredFactors> scattered,
+  // The same for pairs of a half type T.
+  template <typename T>
+  absl::Status KeepHalves(const TensorPairs& pairs, const tensorflow::Tensor& product);
+  void Keep(TensorPairs pairs, std::vector<ScatteredFactors> scattered,
             tensorflow::Tensor* out);
+  absl::Status Multiply(tensorflow::OpKernelContext* ctx);
   std::vector<Part> Divided(double multiplications) const;
   // False where there is no memory.
   static bool RunPart(const Part& part);
 
   std::vector<Product> products_;
   std::vector<Segment> segments_;
+  std::vector<std::pair<tensorflow::Tensor, tensorflow::Tensor>> halves_;  // a product in floats, and where it is to go
 };
 
 }  // namespace recgraph

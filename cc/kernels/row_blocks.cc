@@ -152,7 +152,7 @@ bool RowBlockRunner::RunParts(const LoweredBlock& block, const std::vector<RowPr
   struct Part {
     std::vector<const char* const*> inputs;
     std::vector<char*> outputs;
-    std::vector<std::vector<float>> sums;
+    std::vector<std::vector<double>> sums;
   };
   std::vector<Part> parts(workers);
   const auto begin = [rows, workers](int part) { return rows * part / workers; };
@@ -160,7 +160,7 @@ bool RowBlockRunner::RunParts(const LoweredBlock& block, const std::vector<RowPr
     for (size_t input = 0; input < block.inputs.size(); ++input) parts[i].inputs.push_back(inputs[input] + begin(i));
     for (size_t output = 0; output < program.outputs().size(); ++output) {
       const auto& [bytes, is_shared] = program.outputs()[output];
-      if (is_shared) parts[i].sums.emplace_back(bytes / sizeof(float), 0.0f);
+      if (is_shared) parts[i].sums.emplace_back(bytes / sizeof(double), 0.0);
       parts[i].outputs.push_back(is_shared ? reinterpret_cast<char*>(parts[i].sums.back().data())
                                            : outputs[output] + begin(i) * bytes);
     }
@@ -176,8 +176,8 @@ bool RowBlockRunner::RunParts(const LoweredBlock& block, const std::vector<RowPr
     size_t sum = 0;
     for (size_t output = 0; output < program.outputs().size(); ++output) {
       if (!program.outputs()[output].shared) continue;
-      float* const total = reinterpret_cast<float*>(outputs[output]);
-      const std::vector<float>& own = part.sums[sum++];
+      double* const total = reinterpret_cast<double*>(outputs[output]);
+      const std::vector<double>& own = part.sums[sum++];
       for (size_t i = 0; i < own.size(); ++i) total[i] += own[i];
     }
   }

@@ -305,7 +305,7 @@ bool Lowering::Return(const Node& node) {
   }
   if (in->sum >= 0) {
     result.output = in->sum;
-    return true;
+    return static_cast<size_t>(index) >= block_.shared.size();  // for others to read it would have to be rounded
   }
   if (!in->has_rows) {
     if (in->constant == nullptr || in->is_shape_of_rows || in->capture >= 0) return false;
@@ -370,7 +370,8 @@ absl::Status LoweredBlock::Allocate(int64_t rows, std::vector<Tensor>* outputs) 
     Tensor* const output = &(*outputs)[result.output];
     TensorShape shape = result.kind.shape;
     if (!result.shared) TF_RETURN_IF_ERROR(shape.InsertDimWithStatus(0, rows * result.parts));
-    TF_RETURN_IF_ERROR(recgraph::Allocate(result.kind.dtype, shape, output));
+    const auto dtype = result.shared ? tensorflow::DT_DOUBLE : result.kind.dtype;
+    TF_RETURN_IF_ERROR(recgraph::Allocate(dtype, shape, output));
     if (result.shared && output->TotalBytes() > 0) std::memset(output->data(), 0, output->TotalBytes());
   }
   return absl::OkStatus();

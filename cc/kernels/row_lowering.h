@@ -49,7 +49,8 @@ struct LoweredBlock {
     bool shared = false;
   };
 
-  // Tensors for the outputs of the program, sums filled with zeros.
+  // Tensors for the outputs of the program. Sums over rows are doubles, zeros at first: they are rounded once, when all
+  // that others contribute is added up.
   absl::Status Allocate(int64_t rows, std::vector<tensorflow::Tensor>* outputs) const;
 
   // The rows of a result that is a factor, in a tensor of their own.

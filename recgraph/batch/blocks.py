@@ -417,9 +417,11 @@ class _BlockGraph:
         count = self._count()
         if kind == "dense":
             (value,) = values
-            if value.has_rows:
-                return kind, slot, [tf.reduce_sum(value.tensor, 0) if value.total is None else value.total]
-            return kind, slot, [value.tensor * tf.cast(count[0], value.tensor.dtype)]
+            if value.has_rows and value.total is not None:
+                return kind, slot, [value.total]
+            numbers = _summable(value.tensor)
+            total = tf.reduce_sum(numbers, 0) if value.has_rows else numbers * tf.cast(count[0], numbers.dtype)
+            return kind, slot, [total]
         tensors = [vectorize.with_rows(value, count) for value in values]
         return kind, slot, [_flat(tensor) for tensor in tensors]
 
@@ -430,6 +432,11 @@ class _BlockGraph:
             self.apart[self.unit.names[0]] = "it reads nothing"
             return tf.constant([1])
         return tf.shape(self.inputs[0])[:1]
+
+
+def _summable(values: tf.Tensor) -> tf.Tensor:
+    """Half types as floats: a sum is rounded to them once, when all blocks have added to it."""
+    return tf.cast(values, tf.float32) if values.dtype in (tf.float16, tf.bfloat16) else values
 
 
 def _rows_of(spec: tf.TensorSpec) -> VectorizedRows:

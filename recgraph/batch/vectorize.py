@@ -33,7 +33,7 @@ class VectorizedRows:
 
     Attributes:
         tensor: with a leading dimension of rows or, shared, without.
-        total: the sum over all rows, where it can be had without the rows.
+        total: the sum over all rows, where it can be had without the rows; it may be of a wider dtype.
     """
 
     tensor: tf.Tensor

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import native, tf_private
-from recgraph.core import eager, gradient, invoke, program, pullback, remote
+from recgraph.core import eager, gradient, invoke, program, pullback, remote, sums
 from recgraph.core.body import enclosing_body
 from recgraph.core.contract import Sum
 from recgraph.core.definition import Definition, by_identity
@@ -245,7 +245,7 @@ def _total_of(total: Sum, taken: list[tf.Tensor], capture: tf.Tensor) -> Any:
     if total.kind != "rows":
         return taken[0]
     rows = tf.IndexedSlices(taken[1], taken[0], dense_shape=_shape_of(capture))
-    return rows if total.sparse else tf.convert_to_tensor(rows)
+    return rows if total.sparse else sums.dense(rows)
 
 
 def table_of(rows: tf.Tensor) -> tf.Tensor | None:

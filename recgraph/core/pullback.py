@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import gradient, invoke, program, regions
+from recgraph.core import gradient, invoke, program, regions, sums
 from recgraph.core.body import BodyGraph
 from recgraph.core.definition import Definition, by_identity
 from recgraph.core.environment import EnvironmentMap, is_differentiable
@@ -243,7 +243,8 @@ def _dense(value: Gradient, outer: tf.Tensor) -> tf.Tensor:
         return value
     shape = gradient_spec(outer).shape
     indices = tf.reshape(value.indices, [-1, 1])
-    return tf.tensor_scatter_nd_add(tf.zeros(shape, value.values.dtype), indices, value.values)
+    values = sums.widened(value.values)
+    return tf.cast(tf.tensor_scatter_nd_add(tf.zeros(shape, values.dtype), indices, values), value.values.dtype)
 
 
 def _pull_back_branches(

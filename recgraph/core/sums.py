@@ -9,6 +9,13 @@ from recgraph import native, tf_private
 # A tensor of at most so many numbers is added as a whole: a pair of tensors takes as much memory.
 SMALL = 64
 
+_WIDE = {
+    tf.float16: tf.float64,
+    tf.bfloat16: tf.float64,
+    tf.float32: tf.float64,
+    tf.complex64: tf.complex128,
+}
+
 
 def add(gradient: tf.Tensor | tf.IndexedSlices) -> str:
     """Adds a contribution in the cheapest form that it can be kept in; the name of the operation that does.
@@ -30,6 +37,17 @@ def add(gradient: tf.Tensor | tf.IndexedSlices) -> str:
         kind = "dense"
     op = native.ops().recgraph_accumulate(values=values, slot=0, kind=kind)
     return str(op.name)
+
+
+def widened(values: tf.Tensor) -> tf.Tensor:
+    """The same numbers in a dtype in which a long sum of them can be rounded once: in bfloat16, 256 + 1 is 256."""
+    return tf.cast(values, _WIDE.get(values.dtype, values.dtype))
+
+
+def dense(rows: tf.IndexedSlices) -> tf.Tensor:
+    """The tensor that rows stand for: those with one index are added up, and rounded once."""
+    total = tf.math.unsorted_segment_sum(widened(rows.values), rows.indices, rows.dense_shape[0])
+    return tf.cast(total, rows.dtype)
 
 
 def _row(gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from recgraph.batch.vectorize import NoRule, Site, VectorizedRows, known, merged, rule
+from recgraph.core import sums
 
 AttrValue = tf.compat.v1.AttrValue
 # Of places among all rows: there may be more than int32 can count.
@@ -54,7 +55,7 @@ def _scatter_nd(site: Site) -> VectorizedRows:
         raise NoRule("ScatterNd into a computed shape")
     places, values = site.with_rows(indices), site.with_rows(updates)
     whole = tf.concat([tf.cast(site.count, tf.int64), tf.cast(shape.tensor, tf.int64)], 0)
-    total = tf.scatter_nd(merged(places), merged(values), shape.tensor) if indices.rank > 1 else None
+    total = tf.scatter_nd(merged(places), sums.widened(merged(values)), shape.tensor) if indices.rank > 1 else None
     return VectorizedRows(tf.scatter_nd(_numbered(places), values, whole), True, total)
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import tensorflow as tf
 
 from recgraph.batch.vectorize import NoRule, Site, VectorizedRows, rule
+from recgraph.core import sums
 
 
 @rule("Slice")
@@ -127,7 +128,7 @@ class _Elements:
         count = tf.shape(indices, tf.int64)[:1]  # there may be more places in all rows than int32 can count
         numbered = tf.concat([tf.range(count[0])[:, None], tf.cast(indices, tf.int64)], 1)
         rows = tf.scatter_nd(numbered, gradient, tf.concat([count, tf.cast(turned, tf.int64)], 0))
-        total = tf.scatter_nd(indices, gradient, turned)
+        total = tf.scatter_nd(indices, sums.widened(gradient), turned)
         return VectorizedRows(tf.transpose(rows, [0, *(place + 1 for place in back)]), True, tf.transpose(total, back))
 
     def _order(self) -> list[int]:
