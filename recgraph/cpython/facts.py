@@ -26,9 +26,9 @@ def is_written_in_python(kind: type) -> bool:
     return kind.__flags__ & _IS_ON_THE_HEAP != 0
 
 
-def references(value: Any) -> int:
-    """How many references there are to an object; `OF_A_LOCAL` to one that a name of the caller's alone has."""
-    return sys.getrefcount(value)
+# How many references there are to an object; `OF_A_LOCAL` to one that a name of the caller's alone has. The function itself:
+# a call of one in Python would add references, more of them while calls go through a hook.
+references: Final = sys.getrefcount
 
 
 def _of_a_local() -> int:
