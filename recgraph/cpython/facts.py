@@ -26,8 +26,8 @@ def is_written_in_python(kind: type) -> bool:
     return kind.__flags__ & _IS_ON_THE_HEAP != 0
 
 
-# How many references there are to an object; `OF_A_LOCAL` to one that a name of the caller's alone has. The function itself:
-# a call of one in Python would add references, more of them while calls go through a hook.
+# How many references there are to an object; `OF_A_LOCAL` to one that a name of the caller's alone has. This is the
+# interpreter's function itself: a call in Python adds references, and more of them while calls go through a hook.
 references: Final = sys.getrefcount
 
 
