@@ -21,8 +21,8 @@ BUGS = [
         "shared_contribution_counts_once",
         "A contribution that all rows share counts once, not once for every row.",
         BLOCKS,
-        "return kind, slot, [value.tensor * tf.cast(count[0], value.tensor.dtype)]",
-        "return kind, slot, [value.tensor]",
+        "if value.has_rows else numbers * tf.cast(count[0], numbers.dtype)",
+        "if value.has_rows else numbers",
         (ENGINE + "test_a_gradient_that_is_the_same_for_all_rows",),
     ),
     Bug(
