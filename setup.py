@@ -177,10 +177,10 @@ class NinjaFile:
 
     def _write_interpreter(self) -> None:
         """The extension modules that need Python's headers and no TensorFlow."""
-        flags = ["-std=c++17", "-pthread", *self.common, "-isystem", str(python_headers())]
+        flags = ["-std=c++17", *self.common, "-isystem", str(python_headers())]
         flags.append(os.environ.get("CXXFLAGS", ""))
         self.ninja.variable("module_flags", flags)
-        self.ninja.variable("link_module", os.environ.get("LDFLAGS", ""))
+        self.ninja.variable("link_module", ["-pthread", os.environ.get("LDFLAGS", "")])
         command = "$cxx $module_flags -MMD -MF $out.d -shared $in -o $out $link_module"
         self.ninja.rule("extension", command, depfile="$out.d", description="compile $out")
         for name in INTERPRETER:
