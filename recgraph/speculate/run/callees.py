@@ -112,7 +112,7 @@ class Callees:
         return self.runs >= self._last_change + QUIET_RUNS and all(map(self._is_settled, self.functions))
 
     def _is_settled(self, found: Found) -> bool:
-        is_done = (found.given_up and not found.left) or found.calls["graph"]
+        is_done = (found.given_up and not found.left) or found.fits
         return bool(is_done) or self.runs > self._last_call(found)[1] + FORGOTTEN_RUNS
 
     def _last_call(self, found: Found) -> tuple[int, int]:

@@ -21,9 +21,13 @@ from recgraph.speculate.run.function import Misses, PreparedCall, SpeculatedCall
 from recgraph.speculate.run.graphs import CachedGraph
 from recgraph.speculate.run.keras_calls import loss_call, metric_update, model_call, optimizer_update
 from recgraph.speculate.run.parts import Apart, PartCalls, taken_apart
+from recgraph.speculate.script.assumptions import SameDecision
 
 # Graphs with fewer operations than this cost more than they save: guards and a call take as long as some operations.
 MIN_OPERATIONS = 4
+# So many graphs that all decide otherwise than a call, and hardly one of which was used again, say that no other will
+# be. What the function calls may have graphs that fit.
+MAX_UNFITTING = 3
 
 
 class Found(SpeculatedCalls):
@@ -79,6 +83,16 @@ class Found(SpeculatedCalls):
         """Whether the interpreter may have its calls."""
         return bool(self.given_up) and not (self.has_graphs or self._apart or self.left)
 
+    @property
+    def fits(self) -> bool:
+        """Whether a graph was used again after the call that it was made for."""
+        return self._ran["graph"] > self._conversions
+
+    def _decides_anew(self, misses: Misses) -> bool:
+        """Whether Python's own decisions in the calls are others nearly each time."""
+        decisions = [broken for _, broken in misses if isinstance(broken.assumption, SameDecision)]
+        return len(decisions) >= MAX_UNFITTING and self._ran["graph"] < 2 * self._conversions
+
     def take_apart(self, function: Callable[..., Any]) -> None:
         """Takes the function apart, if it is known now where."""
         if self.given_up and self.left:
@@ -97,6 +111,10 @@ class Found(SpeculatedCalls):
         return super()._observed(call, kind)
 
     def _converted(self, call: PreparedCall, misses: Misses) -> CachedGraph | None:
+        if self._decides_anew(misses):
+            self._cache.keep_only(lambda graph: False)
+            self._give_up(f"it decides otherwise in nearly every call: {misses[0][1]}")
+            return None
         with watched(None):  # what is called to make a graph is none of the program's calls
             graph = super()._converted(call, misses)
         if graph is not None and graph.operations < self.least:
