@@ -21,7 +21,7 @@ from recgraph import tf_private
 from tests import expressions
 from tests.expressions import FLOATS, INTEGERS, Function
 
-# How many functions of a dozen expressions each; `RECGRAPH_TEST_PROGRAMS=420` are 5,000 expressions in each way.
+# How many functions of a dozen expressions each; `RECGRAPH_TEST_PROGRAMS=42` are 5,000 expressions in each way.
 FUNCTIONS = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "2"))
 SEED = int(os.environ.get("RECGRAPH_TEST_SEED", "1"))
 COUNT = 12

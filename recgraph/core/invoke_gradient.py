@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import native, tf_private
-from recgraph.core import eager, gradient, invoke, program, pullback, remote, sums
+from recgraph.core import eager, gradient, invoke, origin, program, pullback, remote, sums
 from recgraph.core.body import enclosing_body
 from recgraph.core.contract import Sum
 from recgraph.core.definition import Definition, by_identity
@@ -221,6 +221,8 @@ def _gradient_program(op: Any) -> program.Program:
     real = frame.op
     key = real.get_attr("key").decode()
     linked = invoke.program_in(real.graph, key)
+    if linked is None and not key:
+        raise _differentiated_while_traced(real)
     if linked is None:
         linked = program.revive(real.get_attr("entry").decode(), key, real.get_attr("program"))
     with_gradient = linked.with_gradient()
@@ -230,6 +232,17 @@ def _gradient_program(op: Any) -> program.Program:
         tf_private.set_attribute(real, "entry", invoke.AttrValue(s=with_gradient.entry.encode()))
     invoke.keep_with_graph(real.graph, with_gradient)
     return with_gradient
+
+
+def _differentiated_while_traced(call: tf.Operation) -> GradientError:
+    """Returns the error for a call in a body under construction. TensorFlow differentiates its branches and loops at once
+    where two tapes are around it, which neither tape needs.
+    """
+    return GradientError(
+        f"a function that calls {call.get_attr('entry').decode()!r} is traced by its first call while two tapes are open",
+        where=origin.here(),
+        next_step="call it once before the tapes are opened, or define it by `with rg.SubGraph(...)`",
+    )
 
 
 def _slot_gradients(contract: Any, values: list[tf.Tensor], captures: list[tf.Tensor]) -> dict[int, Any]:

@@ -380,3 +380,29 @@ def test_operations_are_of_the_lines_of_the_body() -> None:
     line = scaled.__wrapped__.__code__.co_firstlineno + 4
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"test_decorator.py:{line}\)\n"):
         scaled(tf.constant(3), tf.ones([1, 2]))
+
+
+def test_a_first_call_under_two_tapes_says_what_to_do() -> None:
+    """TensorFlow differentiates the branches of a body that is traced then, before what they call is finished."""
+    v, x = tf.Variable([[0.5, 0.25]]), tf.ones([1, 2])
+
+    @rg.subgraph
+    def halved(n: tf.int32, x: tf.Tensor) -> tf.Tensor:
+        if n <= 0:
+            return tf.tanh(x * v)
+        return halved(n - 1, x) * 0.5
+
+    def slopes() -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                y = halved(tf.constant(1), x)
+            slope = inner.gradient(y, v)
+        return slope, outer.gradient(slope, v)
+
+    with pytest.raises(rg.errors.GradientError, match="call it once before the tapes are opened"):
+        slopes()
+    halved(tf.constant(1), x)
+    slope, second = slopes()
+    value = np.tanh(v.numpy())
+    np.testing.assert_allclose(slope, 0.5 * (1 - value**2), rtol=1e-5)
+    np.testing.assert_allclose(second, -value * (1 - value**2), rtol=1e-5)
