@@ -235,11 +235,12 @@ def _gradient_program(op: Any) -> program.Program:
 
 
 def _differentiated_while_traced(call: tf.Operation) -> GradientError:
-    """Returns the error for a call in a body under construction. TensorFlow differentiates its branches and loops at once
-    where two tapes are around it, which neither tape needs.
+    """Returns the error for a call in a body under construction. Where two tapes are around, TensorFlow differentiates
+    branches and loops as they are built, which neither tape needs.
     """
+    entry = call.get_attr("entry").decode()
     return GradientError(
-        f"a function that calls {call.get_attr('entry').decode()!r} is traced by its first call while two tapes are open",
+        f"a function that calls {entry!r} is traced by its first call while two tapes are open",
         where=origin.here(),
         next_step="call it once before the tapes are opened, or define it by `with rg.SubGraph(...)`",
     )
