@@ -2,6 +2,7 @@
 #include "cc/core/row_program.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -21,18 +22,48 @@ constexpr int64_t kSummedAtOnce = 64;
 
 int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Memory for one run, not initialized.
+// A piece of memory that a thread keeps from one run to the next, as what was used last is in its caches.
+class KeptMemory {
+ public:
+  static constexpr int64_t kMost = 4 << 20;
+
+  ~KeptMemory() { std::free(memory_); }
+
+  // At least so much, not initialized; null where there is none.
+  char* AtLeast(int64_t bytes) {
+    if (bytes <= size_) return memory_;
+    std::free(memory_);
+    memory_ = static_cast<char*>(std::aligned_alloc(kAlignment, Aligned(bytes)));
+    size_ = memory_ == nullptr ? 0 : Aligned(bytes);
+    return memory_;
+  }
+
+ private:
+  char* memory_ = nullptr;
+  int64_t size_ = 0;
+};
+
+// Memory for one run, not initialized: the thread's own, or, where it is much, the pool's, to which it goes back.
 class Scratch {
  public:
-  explicit Scratch(int64_t bytes) : memory_(bytes < 0 ? nullptr : static_cast<char*>(MemoryPool::Allocate(bytes))) {}
-  ~Scratch() { MemoryPool::Free(memory_); }
+  explicit Scratch(int64_t bytes) {
+    thread_local KeptMemory kept;
+    if (bytes < 0) return;
+    if (bytes <= KeptMemory::kMost) {
+      memory_ = kept.AtLeast(std::max<int64_t>(bytes, kAlignment));
+    } else {
+      memory_ = pooled_ = static_cast<char*>(MemoryPool::Allocate(bytes));
+    }
+  }
+  ~Scratch() { MemoryPool::Free(pooled_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
   char* get() const { return memory_; }
 
  private:
-  char* const memory_;
+  char* memory_ = nullptr;
+  char* pooled_ = nullptr;
 };
 static_assert(MemoryPool::kAlignment >= kAlignment, "rows are aligned");
 
