@@ -24,8 +24,9 @@
 
 namespace recgraph {
 
-// What a block of the batched engine has done so far.
-struct BlockCounts {
+// What a block of the batched engine has done so far. Each is a line of memory: threads that run different blocks do not
+// wait for each other's counts.
+struct alignas(64) BlockCounts {
   std::atomic<int64_t> runs{0};
   std::atomic<int64_t> rows{0};
   std::atomic<int64_t> nanoseconds{0};
