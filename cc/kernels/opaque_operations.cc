@@ -17,6 +17,7 @@
 #include "tensorflow/core/framework/graph.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/grappler/grappler_item.h"
 #include "tensorflow/core/grappler/optimizers/custom_graph_optimizer.h"
 #include "tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h"
@@ -105,6 +106,7 @@ class Visibility {
 
   bool IsVisible(const NodeDef& node) const {
     const std::string& type = node.op();
+    if (IsOfIntegers(node) && known_.count(&node) > 0) return true;  // it is folded before anything rewrites it
     if (AlwaysOpaque().count(type) > 0) return false;
     if (Products().count(type) > 0) return IsFusable(node);
     if (Biases().count(type) > 0) return IsBias(node);
@@ -147,17 +149,34 @@ class Visibility {
     return node != nullptr && Products().count(node->op()) > 0 && IsFusable(*node);
   }
 
-  // What is a constant, or may be found to be one by rules for shapes and movement of data.
+  // What is a constant, or may be found to be one by rules for shapes and movement of data; and what is computed of
+  // constants alone.
   void FindConstants(const GraphDef& graph) {
     bool has_changed = true;
     while (has_changed) {
       has_changed = false;
       for (const NodeDef& node : graph.node()) {
-        if (constants_.count(&node) > 0 || !IsMadeOfConstants(node)) continue;
-        constants_.insert(&node);
-        has_changed = true;
+        if (constants_.count(&node) == 0 && IsMadeOfConstants(node)) has_changed = constants_.insert(&node).second;
+        if (known_.count(&node) == 0 && IsComputedOfConstants(node)) has_changed = known_.insert(&node).second;
       }
     }
+  }
+
+  bool IsComputedOfConstants(const NodeDef& node) const {
+    if (node.op() == "Const") return true;
+    int place = 0;
+    for (; place < node.input_size() && !IsControl(node.input(place)); ++place) {
+      const NodeDef* producer = Producer(node, place);
+      if (producer == nullptr || known_.count(producer) == 0) return false;
+    }
+    const tensorflow::OpDef* definition = nullptr;
+    return place > 0 && OpRegistry::Global()->LookUpOpDef(node.op(), &definition).ok() && !definition->is_stateful();
+  }
+
+  // As shapes are computed: their arithmetic is the same when it is folded.
+  static bool IsOfIntegers(const NodeDef& node) {
+    const auto found = node.attr().find("T");
+    return found != node.attr().end() && tensorflow::DataTypeIsInteger(found->second.type());
   }
 
   bool IsMadeOfConstants(const NodeDef& node) const {
@@ -177,6 +196,7 @@ class Visibility {
 
   std::unordered_map<std::string, const NodeDef*> nodes_;
   std::unordered_set<const NodeDef*> constants_;
+  std::unordered_set<const NodeDef*> known_;
 };
 
 // The opaque types are registered when they are needed first: while a library is loaded, Python would generate a

@@ -17,7 +17,7 @@ from recgraph.train.optimizer import TreeOptimizer
 from recgraph.train.tasks import TASKS, Task
 
 
-class NotFiniteError(Exception):
+class DivergedError(Exception):
     """The loss of a step is not finite.
 
     Attributes:
@@ -163,14 +163,14 @@ class TrainingSteps(tf.Module):
           Sums over all workers, float32 `[4]`: loss, the task's hits and what to divide them by, examples.
 
         Raises:
-          NotFiniteError: a loss is infinite or no number; no later step was done, and the weights are of no more use.
+          DivergedError: a loss is infinite or no number; no later step was done, and the weights are of no more use.
           WorkerLostError: another worker has failed.
         """
         with self.ways.cluster.watched(self.step):
             sums, done = self._train_loop(batches, tf.constant(steps))
             sums = sums.numpy()
         if not np.isfinite(sums[0]):
-            raise NotFiniteError(int(done) - 1)
+            raise DivergedError(int(done) - 1)
         return sums
 
     def prepare(self, batches: Iterator[Any]) -> None:

@@ -21,7 +21,7 @@ from recgraph.train import treebank
 from recgraph.train.checkpoints import Checkpoints
 from recgraph.train.history import History, Record, draw_curve
 from recgraph.train.run import KEPT, Run
-from recgraph.train.steps import NotFiniteError, TrainingSteps, Ways, chosen_ways
+from recgraph.train.steps import DivergedError, TrainingSteps, Ways, chosen_ways
 from recgraph.train.tasks import TASKS
 
 
@@ -165,7 +165,7 @@ class Trainer:
         for epoch in epochs:
             try:
                 sums = self._pass(epoch, batches, steps, report)
-            except NotFiniteError as error:
+            except DivergedError as error:
                 raise self._diverged(epoch, error.step, bank.train) from error
             record = self._epoch(epoch, sums, own_dev)
             self.cluster.on_chief(functools.partial(self._note, history, record))
@@ -180,11 +180,11 @@ class Trainer:
         for start in range(0, steps, chunk):
             try:
                 sums.add(self._steps.train(batches, min(chunk, steps - start)))
-            except NotFiniteError as error:
-                raise NotFiniteError(start + error.step) from None
+            except DivergedError as error:
+                raise DivergedError(start + error.step) from None
             report(sums)
         if not all(bool(tf.reduce_all(tf.math.is_finite(weight))) for weight in self._weights()):
-            raise NotFiniteError(steps - 1)  # its loss was finite, and its update was not
+            raise DivergedError(steps - 1)  # its loss was finite, and its update was not
         return sums
 
     def _note(self, history: History | None, record: Record) -> None:
