@@ -5,6 +5,7 @@
 // knows. After them, the operations get their own types again. What is left to the optimizer is what is exact: shapes,
 // movement of data, identical operations, control flow; and the fusion of a product with its bias and activation.
 // docs/graph_optimizer.md has the table of its stages, with the decision on each and its reason.
+#include <algorithm>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -106,7 +107,7 @@ class Visibility {
 
   bool IsVisible(const NodeDef& node) const {
     const std::string& type = node.op();
-    if (IsOfIntegers(node) && known_.count(&node) > 0) return true;  // it is folded before anything rewrites it
+    if (known_.count(&node) > 0) return true;  // it is folded before anything rewrites it
     if (AlwaysOpaque().count(type) > 0) return false;
     if (Products().count(type) > 0) return IsFusable(node);
     if (Biases().count(type) > 0) return IsBias(node);
@@ -162,8 +163,13 @@ class Visibility {
     }
   }
 
+  // By operations that keep a value small, so that it is folded whatever it is. Shapes are small anyway.
   bool IsComputedOfConstants(const NodeDef& node) const {
-    if (node.op() == "Const") return true;
+    if (node.op() == "Const") return IsOfIntegers(node, "dtype") || IsSmall(node);
+    const std::string& type = node.op();
+    const bool is_larger = type == "Tile" || type == "BroadcastTo" || type == "Fill";
+    const bool stays_small = AlwaysOpaque().count(type) + Biases().count(type) + Carriers().count(type) > 0 && !is_larger;
+    if (!stays_small && !IsOfIntegers(node, "T")) return false;
     int place = 0;
     for (; place < node.input_size() && !IsControl(node.input(place)); ++place) {
       const NodeDef* producer = Producer(node, place);
@@ -173,10 +179,18 @@ class Visibility {
     return place > 0 && OpRegistry::Global()->LookUpOpDef(node.op(), &definition).ok() && !definition->is_stateful();
   }
 
-  // As shapes are computed: their arithmetic is the same when it is folded.
-  static bool IsOfIntegers(const NodeDef& node) {
-    const auto found = node.attr().find("T");
+  static bool IsOfIntegers(const NodeDef& node, const char* attribute) {
+    const auto found = node.attr().find(attribute);
     return found != node.attr().end() && tensorflow::DataTypeIsInteger(found->second.type());
+  }
+
+  static bool IsSmall(const NodeDef& constant) {
+    constexpr int64_t kMost = 16;
+    const auto found = constant.attr().find("value");
+    if (found == constant.attr().end()) return false;
+    int64_t count = 1;
+    for (const auto& dim : found->second.tensor().tensor_shape().dim()) count *= std::min(dim.size(), kMost + 1);
+    return count <= kMost;
   }
 
   bool IsMadeOfConstants(const NodeDef& node) const {

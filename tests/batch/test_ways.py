@@ -237,7 +237,7 @@ case("matrix diag part", tf.linalg.diag_part, real(3, 3))
 APART: dict[str, set[str]] = {
     "known places": {"BroadcastTo"},
     "slice": {"Pad"},
-    "an element of what is captured": {"AddV2", "BroadcastTo", "ScatterNd"},
+    "an element of what is captured": {"AddV2", "BroadcastTo", "Cast", "ScatterNd"},
     "abs": {"Sign"},
     "sqrt": {"SqrtGrad"},
     "rsqrt": {"RsqrtGrad"},
