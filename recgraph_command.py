@@ -92,18 +92,21 @@ class Supervised(Command):
 
 def _as_worker(work: Callable[[], Any]) -> None:
     """Runs a worker's part and ends the process: TensorFlow would wait for workers that are gone before it does."""
+    said: click.ClickException | None = None
+    status = 0
     try:
         work()
     except click.ClickException as failure:
-        failure.show()
-        status = failure.exit_code
+        said, status = failure, failure.exit_code
     except click.exceptions.Exit as leaving:
         status = leaving.exit_code
-    else:
-        status = 0
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    try:
+        if said is not None:
+            said.show()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:  # also where nobody is left to read it
+        os._exit(status)
 
 
 def _plan(options: dict[str, Any], command: list[str]) -> recgraph_launch.Plan | None:

@@ -494,10 +494,12 @@ def _end_by(hook: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(error, WorkerLostError):
             hook(kind, error, traceback)
             return
-        sys.stdout.flush()
-        sys.stderr.write(f"Error: {error}\n")
-        sys.stderr.flush()
-        os._exit(error.exit_code)
+        try:
+            sys.stdout.flush()
+            sys.stderr.write(f"Error: {error}\n")
+            sys.stderr.flush()
+        finally:  # also where nobody is left to read it
+            os._exit(error.exit_code)
 
     return end
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+import recgraph_command
 from recgraph.data import write_treebank
+from recgraph.distribute import WorkerLostError, cluster
 from recgraph_launch import free_addresses
 
 SMALL = ["--model", "tree_rnn", "--embedding", "4", "--hidden", "4", "--epochs", "1", "--json"]
@@ -106,6 +109,39 @@ def damaged(bank: Path, out: Path) -> None:
     assert outcome(start(bank, out))[0] == 0
     for path in (out / "checkpoints").iterdir():
         path.write_bytes(b"\0" * path.stat().st_size)
+
+
+def lost_under_a_program() -> None:
+    """A program of a user's has lost a worker."""
+    cluster._end_by(sys.excepthook)(WorkerLostError, WorkerLostError("worker 1 does not answer"), None)
+
+
+def lost_under_a_command() -> None:
+    """The same for a command of ours."""
+
+    def work() -> None:
+        raise recgraph_command.Failure("worker 1 does not answer", WorkerLostError.exit_code)
+
+    recgraph_command._as_worker(work)
+
+
+@pytest.mark.parametrize("end", [lost_under_a_program, lost_under_a_command])
+def test_a_worker_that_lost_another_ends_at_once_though_nobody_reads_why(
+    end: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else Python would end as usual, and TensorFlow would wait for the worker that is gone."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended: list[int] = []
+    with (
+        contextlib.suppress(BrokenPipeError),
+        os.fdopen(writing, "w", buffering=1) as stderr,
+        monkeypatch.context() as m,
+    ):
+        m.setattr(os, "_exit", ended.append)
+        m.setattr(sys, "stderr", stderr)
+        end()
+    assert ended == [WorkerLostError.exit_code]
 
 
 @pytest.mark.slow
