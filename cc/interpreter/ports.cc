@@ -8,7 +8,8 @@
 // a connection for it. `connect` to another worker returns once the other side has proved it, too.
 //
 // A proof is the HMAC of both sides' random numbers, of the worker's index and of the side: it is of no use a second
-// time, for another worker or as the other side's. What follows is neither encrypted nor signed.
+// time, for another worker or as the other side's. What follows is neither encrypted nor signed. Whoever only wants to
+// know whether a worker has the same secret (`recgraph/distribute/watchdog.py`) proves it as the side "probe".
 //
 // Threading: TensorFlow calls from many threads, of which none may hold the interpreter's lock or wait for it.
 #include <dlfcn.h>
@@ -199,8 +200,9 @@ Progress Advance(Unproved* one, int index) {
   }
   if (!Receive(one->socket, kProof, &one->received)) return Progress::kRefused;
   if (one->received.size() < kProof) return Progress::kWaits;
-  const bool knows = IsSame(one->received, Proof("client", index, one->client, one->server));
-  return knows ? Progress::kProved : Progress::kRefused;
+  const auto shows = [&](const char* side) { return IsSame(one->received, Proof(side, index, one->client, one->server)); };
+  if (shows("probe")) return Progress::kGone;
+  return shows("client") ? Progress::kProved : Progress::kRefused;
 }
 
 class Doorkeeper {

@@ -506,13 +506,13 @@ def _end_by(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 def _bring_up(place: Place, start_timeout: float) -> Any:
     place.require_usable()
-    guard(place)
+    secret = guard(place)
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec({"worker": list(place.hosts)}), task_type="worker", task_id=place.index, rpc_layer="grpc"
     )
     log.info("waiting for %d workers, as %s", len(place.hosts), place.name(place.index))
     try:
-        with _deadline(place, start_timeout):
+        with _deadline(place, start_timeout, secret):
             return tf.distribute.MultiWorkerMirroredStrategy(resolver)
     except tf.errors.UnknownError as cause:
         raise place.port_taken(cause.message) from cause
@@ -525,8 +525,11 @@ def _bring_up(place: Place, start_timeout: float) -> Any:
 
 
 @contextlib.contextmanager
-def _deadline(place: Place, seconds: float) -> Iterator[None]:
+def _deadline(place: Place, seconds: float, secret: bytes) -> Iterator[None]:
     """Ends this process with a message where the cluster is not there in time."""
-    command = [sys.executable, "-I", watchdog.__file__, str(os.getpid()), str(seconds), *place.hosts]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL):
+    command = [sys.executable, "-I", watchdog.__file__, str(os.getpid()), str(seconds), str(place.index)]
+    with subprocess.Popen([*command, *place.hosts], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        assert process.stdin is not None
+        process.stdin.write(secret.hex().encode() + b"\n")  # nobody else reads it there
+        process.stdin.flush()
         yield  # at the end its input is closed

@@ -29,12 +29,15 @@ _ENOUGH = 16  # characters of a secret that nobody guesses
 log = logger("distribute")
 
 
-def guard(place: Place, needs_secret: bool = True) -> None:
+def guard(place: Place, needs_secret: bool = True) -> bytes:
     """Guards the port of this process's server, which is to be started next, and says what cannot be guarded.
 
     Args:
       place: of this worker.
       needs_secret: whether others have to know the secret; else the server only listens on the worker's own address.
+
+    Returns:
+      The secret that others have to know; b"" if none.
 
     Raises:
       ClusterError: the secret is too short, or its file cannot be read.
@@ -50,6 +53,7 @@ def guard(place: Place, needs_secret: bool = True) -> None:
     log.info("listening on %s, %s", _name(own), "with a secret" if known else "without a secret")
     if what := _open(place, own, known, is_local):
         print(f"recgraph: {what}", file=sys.stderr, flush=True)
+    return known
 
 
 def _open(place: Place, own: bytes, known: bytes, is_local: bool) -> str:

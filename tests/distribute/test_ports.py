@@ -6,18 +6,19 @@ import hashlib
 import hmac
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from recgraph.distribute import ClusterError, ports
+from recgraph.distribute import ClusterError, ports, watchdog
 from recgraph.distribute.place import Place
 from recgraph_launch import free_addresses
 
@@ -29,6 +30,24 @@ import sys, threading, tensorflow as tf
 tf.distribute.Server({"worker": [sys.argv[1]]}, "worker", 0)
 print("ready", flush=True)
 threading.Event().wait()
+"""
+STARTED_BY_HAND = """
+import pathlib, sys, time
+import recgraph as rg
+folder, index, *hosts = sys.argv[1:]
+pathlib.Path(folder, index).touch()
+while len(list(pathlib.Path(folder).iterdir())) < len(hosts):
+    time.sleep(0.05)
+rg.distribute(hosts, int(index), start_timeout=6)
+"""
+# A worker as its watchdog sees it: it waits, and cannot be interrupted by Python.
+WAITING = """
+import os, subprocess, sys, time
+command = [sys.executable, "-I", sys.argv[1], str(os.getpid()), "0.3", "0", "127.0.0.1:1", "127.0.0.1:2"]
+with subprocess.Popen(command, stdin=subprocess.PIPE) as watchdog:
+    watchdog.stdin.write(b"\\n")
+    watchdog.stdin.flush()
+    time.sleep(60)
 """
 
 
@@ -207,6 +226,75 @@ def test_a_wrong_proof_is_refused(training: Training, answer: Callable[[bytes, b
         reply = received(opened, 100)
         opened.sendall(answer(reply[4:36], reply[36:]))
         assert received(opened, 1) == b""
+
+
+def started_by_hand(folder: Path, hosts: list[str], index: int, given: dict[str, str]) -> subprocess.Popen[str]:
+    """A worker that knows no other secret of the environment than the one given."""
+    known = {name: value for name, value in os.environ.items() if name not in (ports.SECRET, ports.SECRET_FILE)}
+    command = [sys.executable, "-c", STARTED_BY_HAND, str(folder), str(index), *hosts]
+    environment = known | {"TF_CPP_MIN_LOG_LEVEL": "3"} | given
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def test_workers_whose_secrets_differ_end_with_an_error_that_says_so(tmp_path: Path) -> None:
+    """The first two know different ones; the third has none, and its user's cannot be made."""
+    hosts, ready, cache = free_addresses(3), tmp_path / "ready", tmp_path / "cache"
+    ready.mkdir()
+    cache.mkdir()
+    (cache / "recgraph").touch()
+    given = [{ports.SECRET: SECRET}, {ports.SECRET: f"not {SECRET}"}, {"XDG_CACHE_HOME": str(cache)}]
+    with ExitStack() as started:
+        workers = [started_by_hand(ready, hosts, index, each) for index, each in enumerate(given)]
+        for worker in workers:
+            started.callback(worker.kill)
+        said = [worker.communicate(timeout=SECONDS)[1] for worker in workers]
+    assert [worker.returncode for worker in workers] == [-signal.SIGALRM] * 3, said
+    name = [f"worker {index} ({host})" for index, host in enumerate(hosts)]
+    found = [
+        [f"{name[1]} {watchdog.OTHER}", f"{name[2]} {watchdog.NONE}"],
+        [f"{name[0]} {watchdog.OTHER}", f"{name[2]} {watchdog.NONE}"],
+        [f"{name[0]} {watchdog.OURS}", f"{name[1]} {watchdog.OURS}"],
+    ]
+    for text, why in zip(said, found, strict=True):
+        assert text.endswith(
+            "Error: the cluster is not complete after 6 seconds: the secrets of the workers differ [worker-lost]\n"
+            f"  found:     {'; '.join(why)}\n"
+            "  next step: give all workers the same RECGRAPH_SECRET, or RECGRAPH_SECRET_FILE, and start them again\n"
+        )
+        for each in why:  # before, too, while it waits
+            assert f"recgraph: {each}\n" in text
+
+
+def test_a_worker_that_knows_the_secret_is_asked_without_being_refused(training: Training) -> None:
+    """Nor does it take the question for a connection of TensorFlow's. Who has none, or another, is told apart."""
+    for _ in range(20):
+        assert watchdog.why_kept_out(training.address, SECRET.encode()) == ""
+    assert watchdog.why_kept_out(training.address, b"another secret") == watchdog.OTHER
+    assert watchdog.why_kept_out(training.address, b"") == watchdog.OURS
+
+
+@pytest.mark.parametrize("reader", ["gone", "asleep", "never there"])
+def test_the_wait_for_others_ends_whoever_reads_of_it(reader: str) -> None:
+    """The bound holds where the message cannot be written."""
+    reading, writing = os.pipe()
+    close = (lambda: os.close(2)) if reader == "never there" else None
+    if reader == "asleep":
+        os.set_blocking(writing, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(writing, bytes(4096))
+        os.set_blocking(writing, True)
+    command = [sys.executable, "-c", WAITING, watchdog.__file__]
+    with subprocess.Popen(command, stderr=writing, preexec_fn=close) as worker:
+        os.close(writing)
+        if reader == "gone":
+            os.close(reading)
+        try:
+            assert worker.wait(30) == -signal.SIGALRM
+        finally:
+            worker.kill()
+    if reader != "gone":
+        os.close(reading)
 
 
 def test_connections_that_say_nothing_keep_nobody_out(training: Training) -> None:
