@@ -28,8 +28,8 @@ COUNT = 12
 DTYPES = pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, "bool"])
 DIFFERENTIATED = ("float32", "float64")
 
-# What differs in its last bits between kernels: elementary functions of the batched engine, and sums of half precision. And
-# TensorFlow's sign of a denormal number is 0 or that number, by the length of the tensor.
+# What differs in its last bits between kernels: elementary functions of the batched engine, and sums of half precision.
+# And TensorFlow's sign of a denormal number is 0 or that number, by the length of the tensor.
 APPROXIMATE = r"sign|exp|log|sqrt|sin|cos|tan|sigmoid|erf|soft|elu|pow|\*\*|prod|mean|sum|reciprocal|//|%|Mod"
 SUMMED = r"soft|sum|mean|prod"
 # Of two zeros with different signs, kernels take either, also TensorFlow's own for short and long tensors.
