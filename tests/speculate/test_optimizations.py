@@ -25,9 +25,9 @@ OFF = {
     "all": NONE,
 }
 PROGRAMS = test_corpus.corpus.PROGRAMS
-# A `tf.function` that the program calls is traced once more, for shapes with unknown dimensions; the rounds of a solver
+# A `tf.function` that the program calls is traced once more, for shapes with unknown dimensions; the rounds of solvers
 # are unrolled where it is not known how many they are, which takes minutes.
-EXCEPT = {"a_graph_function_inside", "a_solver_with_steps_of_its_own"}
+EXCEPT = {"a_graph_function_inside", "a_solver_with_steps_of_its_own", "an_adaptive_solver"}
 # Converted only if loops are unrolled (a generator yields in each round), or if numbers or shapes are specialised.
 SPECIAL = {
     "a_generator", "exc_loop_continue_break", "gen_list_sum", "gen_nested_for",
