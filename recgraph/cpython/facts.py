@@ -18,12 +18,14 @@ DISPATCHING: Final[CodeType] = getattr(functools.singledispatch(len), "__code__"
 # The class of what `functools.cache` and `functools.lru_cache` give.
 CACHED: Final[type] = functools._lru_cache_wrapper
 
-_IS_ON_THE_HEAP: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+# Py_TPFLAGS_HEAPTYPE and Py_TPFLAGS_IMMUTABLETYPE: since 3.12 classes of C modules are on the heap, too.
+_IS_ON_THE_HEAP: Final = 1 << 9
+_IS_IMMUTABLE: Final = 1 << 8
 
 
 def is_written_in_python(kind: type) -> bool:
     """Whether a class was made by a `class` statement, or as one is."""
-    return kind.__flags__ & _IS_ON_THE_HEAP != 0
+    return kind.__flags__ & (_IS_ON_THE_HEAP | _IS_IMMUTABLE) == _IS_ON_THE_HEAP
 
 
 # How many references there are to an object; `OF_A_LOCAL` to one that a name of the caller's alone has. This is the
