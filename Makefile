@@ -1,7 +1,7 @@
-# One command each: demo, test, lint, docs, bench, wheels, clean. Needs Python 3.11 with venv, g++, and a package index for pip.
+# One command each: demo, test, test-all, explore, lint, docs, bench, wheels, clean. Needs Python 3.11 with venv, g++, and a package index for pip.
 
 PYTHON ?= python3.11
-# Another Python, and another TensorFlow, on which `make test` runs a part of the tests; empty for none.
+# Another Python, and another TensorFlow, on which `make test-all` runs a part of the tests; empty for none.
 OTHER_PYTHON ?= $(shell for each in python3.13 $(HOME)/.pyenv/versions/3.13*/bin/python3.13; do \
 	$$each -c '' 2>/dev/null && { echo $$each; break; }; done)
 OTHER_TENSORFLOW ?= 2.20
@@ -12,17 +12,29 @@ CHECKED := recgraph recgraph_command.py recgraph_doctor.py recgraph_launch.py mo
 # An editable install: Python is taken from the tree, the library is compiled again where cc/ has changed.
 INSTALL := -m pip install --quiet --no-build-isolation --editable
 
-.PHONY: demo test lint docs bench wheels clean
+.PHONY: demo test test-all explore lint docs bench wheels clean
 
 # The main job, end to end: a generated treebank, a TreeLSTM trained on it, its evaluation, pictures in demo/.
 demo: $(VENV)/.installed
 	$(BIN)/recgraph demo --out demo
 
-# The other Python takes the programs of the corpora that are left out here, the other TensorFlow some again.
-test: lint $(VENV)/.installed-docs $(if $(OTHER_PYTHON),.venv-python/.installed) $(if $(OTHER_TENSORFLOW),.venv-tensorflow/.installed)
-	RECGRAPH_TEST_PART=1,3/3 $(BIN)/python -m pytest -n 2
-	$(if $(OTHER_PYTHON),RECGRAPH_TEST_PART=2/3 .venv-python/bin/python -m pytest -n 2 -m "not slow" $(PYTHONS))
-	$(if $(OTHER_TENSORFLOW),RECGRAPH_TEST_PART=3/3 .venv-tensorflow/bin/python -m pytest -n 2 -m "not slow" $(TENSORFLOWS))
+# Ten minutes: style, types, and the tests that catch the most per second.
+test: lint
+	$(BIN)/python -m pytest -n 2 --quick
+
+# What `make test` leaves out, then a part on another Python and another TensorFlow. UNTIL (seconds since 1970) ends it:
+# the first ones leave some minutes to the last ones, and each says what it did not run.
+UNTIL ?=
+until = $(if $(UNTIL),--until=$$(($(UNTIL) - 60 * $(1))))
+test-all: test $(VENV)/.installed-docs $(if $(OTHER_PYTHON),.venv-python/.installed) $(if $(OTHER_TENSORFLOW),.venv-tensorflow/.installed)
+	$(BIN)/python -m pytest -n 2 --rest $(call until,12)
+	$(if $(OTHER_PYTHON),.venv-python/bin/python -m pytest -n 2 --part=2/3 -m "not slow" $(call until,5) $(PYTHONS))
+	$(if $(OTHER_TENSORFLOW),.venv-tensorflow/bin/python -m pytest -n 2 --part=3/3 -m "not slow" $(call until,0) $(TENSORFLOWS))
+
+# Everything random with fresh seeds.
+MINUTES ?= 60
+explore: $(VENV)/.installed-test
+	$(BIN)/python -m tests.explore --minutes $(MINUTES)
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check $(wildcard $(CHECKED))

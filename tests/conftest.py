@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import sampling
+from tests import sampling, tiers
 
 os.environ.setdefault("RECGRAPH_DEFECTS", "raise")  # an exception of ours that the library would contain fails a test
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -34,10 +34,45 @@ settings.register_profile(
 settings.load_profile("recgraph")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declares which tests and how many samples can be asked for."""
+    tiers.add_options(parser)
+    sampling.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Takes what was asked for; before modules of tests are imported."""
+    sampling.configure(config)
+    if sampling.is_seeded():
+        settings.register_profile("explore", settings.get_profile("recgraph"), derandomize=False)
+        settings.load_profile("explore")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Says how to run the same tests again."""
+    return tiers.header(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves those tests that were asked for."""
+    tiers.select(config, items)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leaves out what takes long."""
     if item.get_closest_marker("long") and not sampling.ALL:
-        pytest.skip("takes minutes: RECGRAPH_TEST_ALL=1")
+        pytest.skip("takes minutes: --all")
+    tiers.begin(item)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Counts what no time was left for."""
+    tiers.count(report)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says what no time was left for."""
+    tiers.summary(terminalreporter)
 
 
 @pytest.fixture(autouse=True)

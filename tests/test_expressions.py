@@ -7,7 +7,6 @@ have other last bits: expressions with these, and with sums of half precision, a
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,12 +17,12 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph import tf_private
-from tests import expressions
+from tests import expressions, sampling
 from tests.expressions import FLOATS, INTEGERS, Function
 
-# How many functions of a dozen expressions each; `RECGRAPH_TEST_PROGRAMS=42` are 5,000 expressions in each way.
-FUNCTIONS = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "2"))
-SEED = int(os.environ.get("RECGRAPH_TEST_SEED", "1"))
+# How many functions of a dozen expressions each; `--programs=42` are 5,000 expressions in each way.
+FUNCTIONS = sampling.count("programs", 2)
+SEED = sampling.seed(1)
 COUNT = 12
 DTYPES = pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, "bool"])
 DIFFERENTIATED = ("float32", "float64")

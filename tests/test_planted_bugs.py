@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import random
 import re
 from functools import cache
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import sampling
 from tests.planted import ROOMS, Bug, bugs_of
 from tests.planted.planting import (
     BROKEN,
@@ -25,8 +25,8 @@ from tests.planted.planting import (
     module_of,
 )
 
-COUNT = int(os.environ.get("RECGRAPH_TEST_PLANTED", "2"))
-SEED = int(os.environ.get("RECGRAPH_TEST_SEED", "0"))
+COUNT = sampling.count("planted", 2)
+SEED = sampling.seed(0)
 BUGS = [(room, bug) for room in ROOMS for bug in bugs_of(room)]
 QUICK = [bug for _, bug in BUGS if not bug.file.startswith("cc/") and bug.file.startswith(("recgraph/", "data/"))]
 NAMES = [f"{room}.{bug.name}" for room, bug in BUGS]

@@ -1,4 +1,4 @@
-"""The libraries under sanitizers: with `RECGRAPH_TEST_SANITIZERS=1`, as it takes some minutes.
+"""The libraries under sanitizers: with `--sanitizers`, as it takes some minutes.
 
 The device of co-execution runs under ThreadSanitizer and AddressSanitizer, the operations under the second. Threads of
 the device are told apart from those of TensorFlow by `cc/core/stretch.h`.
@@ -7,13 +7,14 @@ the device are told apart from those of TensorFlow by `cc/core/stretch.h`.
 from __future__ import annotations
 
 import faulthandler
-import os
 import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 from sanitizers import DEVICE, OPERATIONS, run, sanitized
+
+from tests import sampling
 
 TESTS: Final = {
     DEVICE: (
@@ -35,7 +36,7 @@ TESTS: Final = {
 }
 
 
-if os.environ.get("RECGRAPH_TEST_SANITIZERS"):
+if sampling.SANITIZERS:
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("name", "library"), [("thread", DEVICE), ("address", DEVICE), ("address", OPERATIONS)])

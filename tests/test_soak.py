@@ -14,9 +14,10 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph import native, tf_private
+from tests import sampling
 
 # SubGraphs and functions that are made; each takes a third of a second.
-MADE = int(os.environ.get("RECGRAPH_TEST_DROPPED", "60"))
+MADE = sampling.count("repeats", 60)
 
 
 def programs() -> list[int]:
@@ -122,7 +123,7 @@ def test_places_of_dropped_functions_are_forgotten() -> None:
 @pytest.mark.slow
 def test_a_short_soak() -> None:
     process = subprocess.run(
-        [sys.executable, "-m", "tests.soak", "--minutes", os.environ.get("RECGRAPH_TEST_SOAK_MINUTES", "0.2")],
+        [sys.executable, "-m", "tests.soak", "--minutes", str(sampling.minutes("soak-minutes", 0.2))],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[1],

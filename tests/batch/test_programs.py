@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import tensorflow as tf
 from core import programs, random_programs
-from hypothesis import Phase, given, seed, settings
+from hypothesis import given, seed, settings
 
 from recgraph import testing
+from tests import sampling
 
-# How many random programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=2000` many.
-EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "8"))
+# How many random programs; the suite takes a few, `--programs=2000` many.
+EXAMPLES = sampling.count("programs", 8)
 
 
 @pytest.mark.parametrize("gradient", ["cache", "recompute"])
@@ -58,8 +58,8 @@ def row_after_row(function: Callable[..., Any], rows: Sequence[tf.Tensor]) -> li
 def test_random_programs(part: int, policy: str) -> None:
     """A quarter under each policy."""
 
-    @seed(100 + part)
-    @settings(max_examples=EXAMPLES // 4, derandomize=False, database=None, phases=[Phase.generate], deadline=None)
+    @seed(sampling.seed(100) + part)
+    @settings(max_examples=EXAMPLES // 4, derandomize=False, database=None, phases=sampling.PHASES, deadline=None)
     @given(random_programs.programs())
     def many(program: random_programs.Program) -> None:
         with testing.batch_policy(policy):

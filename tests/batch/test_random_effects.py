@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recgraph as rg
 from recgraph import testing
+from tests import sampling
 
 Statement = tuple[Any, ...]
 State = tuple[Any, Any]
@@ -225,7 +226,7 @@ def check(graph: Graph, reference: Reference, function: Callable[..., Any], n: i
 
 # Not made smaller when one fails: that takes minutes, and the program is printed as it is.
 @pytest.mark.slow
-@settings(max_examples=30, derandomize=True, deadline=None, phases=[Phase.generate])
+@settings(max_examples=30, deadline=None, phases=sampling.PHASES)
 @given(programs(), st.integers(1, 3))
 def test_random_effects(program: list[list[Statement]], n: int) -> None:
     """By both engines, under all of their policies, eager and staged."""

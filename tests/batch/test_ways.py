@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import re
 import zlib
 from collections.abc import Callable, Sequence
@@ -15,11 +14,12 @@ import pytest
 import tensorflow as tf
 from core import programs, random_programs
 from core.failing import wait_until
-from hypothesis import Phase, given, seed, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 import recgraph as rg
 from recgraph import testing
+from tests import sampling
 
 OURS = ("scheduled", "row_programs")  # what needs no operation of TensorFlow
 NODES = len(programs.LEFT)
@@ -535,7 +535,7 @@ def drawn(name: str, gradient: str = "cache") -> tuple[Graph, rg.SubGraph]:
     return g, MAKERS[name](g, gradient=gradient)
 
 
-SEEDS = range(int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "6")))
+SEEDS = range(sampling.count("programs", 6))
 
 
 @pytest.mark.parametrize("gradient", ["cache", "recompute"])
@@ -605,8 +605,8 @@ def test_a_gradient_taken_in_another_way(name: str, gradient: str) -> None:
 def test_random_programs(part: int) -> None:
     """With branches, loops, maps, several results and dtypes, and vectors of any length."""
 
-    @seed(700 + part)
-    @settings(max_examples=len(SEEDS), derandomize=False, database=None, phases=[Phase.generate], deadline=None)
+    @seed(sampling.seed(700) + part)
+    @settings(max_examples=len(SEEDS), derandomize=False, database=None, phases=sampling.PHASES, deadline=None)
     @given(random_programs.programs(), st.sampled_from(["cache", "recompute"]))
     def many(program: random_programs.Program, gradient: str) -> None:
         captured, inputs = random_programs.captures_and_inputs(program)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import gc
 import math
-import os
 from typing import Final
 
 import numpy as np
@@ -15,10 +14,11 @@ import tensorflow as tf
 import recgraph as rg
 from recgraph.benchmarks.depth import resident
 from recgraph.coexec import Coexecuted
+from tests import sampling
 
 MEGABYTE = 1 << 20
-# How many; the suite takes a few, `RECGRAPH_TEST_STEPS=100000` many.
-STEPS: Final = int(os.environ.get("RECGRAPH_TEST_STEPS", "2000"))
+# How many; the suite takes a few, `--steps=100000` many.
+STEPS: Final = sampling.count("steps", 2000)
 
 
 def test_variables_made_in_steps_are_not_kept() -> None:

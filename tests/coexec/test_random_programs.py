@@ -9,7 +9,6 @@ import collections
 import contextlib
 import functools
 import io
-import os
 import random
 from pathlib import Path
 from typing import Any, Final
@@ -21,16 +20,17 @@ import recgraph as rg
 from recgraph import contest
 from recgraph.auto import Automatic, choosing, function
 from recgraph.coexec import Coexecuted, Execution
+from tests import sampling
 from tests.coexec import forced, grammar
 from tests.speculate import comparing, random_programs
 from tests.speculate.corpus import CALLS, Program
 
-# How many programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=2000` many.
-PROGRAMS: Final = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "16"))
+# How many programs; the suite takes a few, `--programs=2000` many.
+PROGRAMS: Final = sampling.count("programs", 16)
 # Where in the sequence of all programs they begin, for runs in pieces.
-SEED: Final = int(os.environ.get("RECGRAPH_TEST_SEED", "1"))
-# The operations of a program at which a new path begins, at random; with `RECGRAPH_TEST_POINTS=100000` all in turn.
-POINTS: Final = int(os.environ.get("RECGRAPH_TEST_POINTS", "6"))
+SEED: Final = sampling.seed(1)
+# The operations of a program at which a new path begins, at random; with `--points=100000` all in turn.
+POINTS: Final = sampling.count("points", 6)
 # A part of them is run in the other ways.
 PART: Final = 4
 COEXECUTED: Final = 0.6

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import linecache
-import os
 import weakref
 from typing import Any
 
@@ -12,8 +11,9 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
+from tests import sampling
 
-TIMES = int(os.environ.get("RECGRAPH_TEST_DROPPED", "30"))
+TIMES = sampling.count("repeats", 30)
 STEP = """
 def step(x):
     with tf.GradientTape() as tape:

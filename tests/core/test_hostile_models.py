@@ -1,7 +1,7 @@
 """Thousands of damaged and forged models in child processes: none ends or hangs the process that runs it.
 
-`RECGRAPH_TEST_MUTANTS` says how many (the suite takes a sample), `RECGRAPH_TEST_SEED` which. With
-`RECGRAPH_TEST_SANITIZERS=1` the library that they run in is compiled with AddressSanitizer.
+`--mutants` says how many (the suite takes a sample), `--random-seed` which. With
+`--sanitizers` the library that they run in is compiled with AddressSanitizer.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import Final
 import pytest
 from sanitizers import OPERATIONS, sanitized
 
+from tests import sampling
+
 REPOSITORY: Final = Path(__file__).parents[2]
 CHILD: Final = "tests/core/hostile.py"
-MUTANTS: Final = int(os.environ.get("RECGRAPH_TEST_MUTANTS", "200"))
-FIRST: Final = int(os.environ.get("RECGRAPH_TEST_SEED", "1")) * 1_000_000
+MUTANTS: Final = sampling.count("mutants", 200)
+FIRST: Final = sampling.seed(1) * 1_000_000
 SILENCE: Final = 90.0  # seconds without a word from the child: it hangs
 LIMIT_GB: Final = 12  # of addresses; what asks for more gets none
 ENVIRONMENT: Final = {"RECGRAPH_MEMORY_GB": "3", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
@@ -104,7 +106,7 @@ def test_a_child_that_dies_is_noticed(tmp_path: Path) -> None:
     assert watched(abort, log, tmp_path, output, dict(os.environ)) == "ends the process (-6)"
 
 
-if os.environ.get("RECGRAPH_TEST_SANITIZERS"):
+if sampling.SANITIZERS:
 
     @pytest.mark.slow
     def test_under_address_sanitizer(tmp_path: Path) -> None:

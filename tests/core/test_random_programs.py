@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 
 import pytest
 import tensorflow as tf
 from core import programs, random_programs
-from hypothesis import Phase, given, seed, settings
+from hypothesis import given, seed, settings
 
 from recgraph import testing
+from tests import sampling
 
-# How many programs in each part; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=200` many.
-PROGRAMS = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "10"))
+# How many programs in each part; the suite takes a few, `--programs=200` many.
+PROGRAMS = sampling.count("programs", 10)
 
 
 def check(program: random_programs.Program) -> None:
@@ -30,11 +30,11 @@ def check(program: random_programs.Program) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("part", "policy"), [(0, None), (1, None), (2, None), (3, None), (4, "random")])
 def test_programs(part: int, policy: str | None) -> None:
-    """Some; the last ones in random order. RECGRAPH_TEST_PROGRAMS asks for more."""
+    """Some; the last ones in random order. `--programs` asks for more."""
 
-    @seed(part)
+    @seed(sampling.seed(0) + part)
     # Not made smaller when one fails: that takes minutes, and the program is printed as it is.
-    @settings(max_examples=PROGRAMS, derandomize=False, database=None, phases=[Phase.generate])
+    @settings(max_examples=PROGRAMS, derandomize=False, database=None, phases=sampling.PHASES)
     @given(random_programs.programs())
     def many(program: random_programs.Program) -> None:
         with testing.policy(policy) if policy else contextlib.nullcontext():

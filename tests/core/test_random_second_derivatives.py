@@ -1,12 +1,11 @@
 """Second derivatives of random bodies equal those of eager execution, and differences of the first ones.
 
 A body reads several variables and a captured tensor, as a whole, by rows, by slices, in any order, and calls itself.
-`RECGRAPH_TEST_PROGRAMS` asks for more bodies, `RECGRAPH_TEST_SEED` for others.
+`--programs` asks for more bodies, `--random-seed` for others.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +14,10 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
+from tests import sampling
 
-PROGRAMS = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "12"))
-SEED = int(os.environ.get("RECGRAPH_TEST_SEED", "0"))
+PROGRAMS = sampling.count("programs", 12)
+SEED = sampling.seed(0)
 WIDTH = 2
 VECTOR = tf.TensorSpec([WIDTH], tf.float64)
 

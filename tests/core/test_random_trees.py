@@ -15,7 +15,7 @@ from recgraph.models import MODELS, Hyper, TreeModel
 from recgraph.models.baselines import unrolled
 from tests import sampling
 
-# A thousand with RECGRAPH_TEST_ALL=1.
+# A thousand with `--all`.
 TREES, BATCHES, WORDS = (1000, 10, 20) if sampling.ALL else (300, 3, 20)
 SIZES = {"mv_rnn": (12, 2)}  # of the embedding and of the hidden row, where they are not 3
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +13,9 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph import testing
+from tests import sampling
 
-RUNS = int(os.environ.get("RECGRAPH_TEST_STATE_RUNS", "60"))  # invocations of the large test, per engine
+RUNS = sampling.count("repeats", 60)  # invocations of the large test, per engine
 INT = tf.TensorSpec([], tf.int32)
 WAYS = [("parallel", "random"), ("parallel", "depth_first"), ("batched", None), ("auto", None)]
 

@@ -1,6 +1,6 @@
 """Hosts as network namespaces: whatever happens to one of them, the training ends as one that nothing has happened to.
 
-As root, with RECGRAPH_TEST_ALL=1; `RECGRAPH_TEST_FAULTS` says how many faults there are, each in a training of its own.
+As root, with `--all`; `--faults` says how many faults there are, each in a training of its own.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ import pytest
 from recgraph.benchmarks.namespaces import Hosts, NoNamespacesError
 from recgraph.data import write_treebank
 from recgraph.train.run import load
+from tests import sampling
 
 WORKERS = 3
-FAULTS = int(os.environ.get("RECGRAPH_TEST_FAULTS", "8"))
+FAULTS = sampling.count("faults", 8)
 # Of a training that has to start anew several times on a machine with few cores.
 SECONDS = 400
 OPTIONS = [

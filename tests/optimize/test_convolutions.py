@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ from recgraph.optimize import choosing, terms
 from recgraph.optimize.bridge import functions, graphs
 from recgraph.optimize.costs import Costs
 from recgraph.optimize.prover import Prover
+from tests import sampling
 
 CHANNELS = 4
-NETWORKS = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "3"))
-SEED = int(os.environ.get("RECGRAPH_TEST_SEED", "0"))
+NETWORKS = sampling.count("programs", 3)
+SEED = sampling.seed(0)
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def assert_random_functions_compute_the_same(seed: int, search: str, folder: Pat
 @pytest.mark.parametrize("search", list(graphs.SEARCHES))
 @pytest.mark.parametrize("seed", range(SEED, SEED + NETWORKS))
 def test_random_convolutions_compute_the_same(seed: int, search: str, always: None, tmp_path: Path) -> None:
-    """RECGRAPH_TEST_PROGRAMS asks for more."""
+    """`--programs` asks for more."""
     if search == "saturation":
         pytest.importorskip("egglog")
     assert_random_functions_compute_the_same(seed, search, tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,10 @@ from recgraph.optimize.problem import Leaf, Problem
 from recgraph.optimize.search import Backtracking
 from recgraph.optimize.terms import read_term
 from recgraph_command import main
+from tests import sampling
 
-GRAPHS = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "4"))
-SEED = int(os.environ.get("RECGRAPH_TEST_SEED", "0"))
+GRAPHS = sampling.count("programs", 4)
+SEED = sampling.seed(0)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def computed(call: Any, arguments: list[Any], variables: list[tf.Variable]) -> l
 @pytest.mark.parametrize("search", list(graphs.SEARCHES))
 @pytest.mark.parametrize("seed", range(SEED, SEED + GRAPHS))
 def test_random_functions_compute_the_same(seed: int, search: str, always: None, tmp_path: Path) -> None:
-    """With gradients, and from a SavedModel. RECGRAPH_TEST_PROGRAMS asks for more."""
+    """With gradients, and from a SavedModel. `--programs` asks for more."""
     if search == "saturation":
         pytest.importorskip("egglog")
     network = RandomNetwork(seed)

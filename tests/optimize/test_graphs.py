@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from pathlib import Path
@@ -20,9 +19,10 @@ from recgraph.optimize import remembering
 from recgraph.optimize.bridge import alternatives
 from recgraph.optimize.remembering import GraphTiming
 from recgraph.speculate.run import turns
+from tests import sampling
 
-STEPS = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "4"))
-SEED = int(os.environ.get("RECGRAPH_TEST_SEED", "0"))
+STEPS = sampling.count("programs", 4)
+SEED = sampling.seed(0)
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ def products(function: Any) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + STEPS))
 def test_random_steps_compute_the_same(seed: int, at_once: None) -> None:
-    """RECGRAPH_TEST_PROGRAMS asks for more."""
+    """`--programs` asks for more."""
     eager, plain, optimized = (Step(seed) for _ in range(3))
     functions = [
         rg.function(one.__call__, mode="speculate", optimize=asked)

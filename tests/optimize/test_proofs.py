@@ -56,7 +56,7 @@ def difference(equation: Equation, limit: int | None) -> tuple[int, str]:
 def test_an_axiom_is_true(name: str) -> None:
     """Everything is proven from it: a wrong one would prove wrong substitutions.
 
-    RECGRAPH_TEST_ALL=1 tries it until nothing new is seen.
+    `--all` tries it until nothing new is seen.
     """
     count, found = difference(axioms()[name], None if sampling.ALL else 24)
     assert count > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ import tensorflow as tf
 from optimize.random_networks import SIZE, RandomNetwork, assert_close
 
 import recgraph as rg
+from tests import sampling
 
-BODIES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "3"))
-SEED = int(os.environ.get("RECGRAPH_TEST_SEED", "0"))
+BODIES = sampling.count("programs", 3)
+SEED = sampling.seed(0)
 
 
 class Recursive(RandomNetwork):
@@ -41,7 +41,7 @@ def computed(network: RandomNetwork, call: Any) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("number", range(BODIES))
 def test_random_bodies_compute_the_same(number: int, tmp_path: Path) -> None:
-    """RECGRAPH_TEST_PROGRAMS asks for more of them."""
+    """`--programs` asks for more of them."""
     network = Recursive(SEED + number)
     expected = computed(network, network.recursion("parallel", optimize=False).map)
     for engine in ("parallel", "batched"):

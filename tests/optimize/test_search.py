@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +25,11 @@ from recgraph.optimize.saturation import Saturation
 from recgraph.optimize.search import Backtracking, Search
 from recgraph.optimize.terms import Apply, TensorVariable
 from recgraph_command import main
+from tests import sampling
 
 SIZES = {"x": (1, 8), "y": (1, 8), "w": (8, 8), "v": (8, 8), "r": (8, 4), "u": (1, 8), "k": (8, 8)}
 ROWS = frozenset("xy")
-GRAPHS = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "12"))
+GRAPHS = sampling.count("programs", 12)
 
 
 def problem(*texts: str, needs: dict[str, frozenset[int]] | None = None) -> Problem:

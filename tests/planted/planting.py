@@ -147,7 +147,6 @@ class Copy:
         environment = {
             "PYTHONPATH": str(self._started),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "RECGRAPH_TEST_PART": "1/1",  # a test that finds a bug may be of a part that this run leaves out
             "RECGRAPH_PLANTED_REPORT": str(self._report),
             "RECGRAPH_PLANTED_MODULE": module,
         }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-import os
 import random
 import types
 from collections.abc import Callable, Iterator
@@ -29,8 +28,8 @@ from tests.speculate import comparing, corpus, test_corpus, test_zoo
 POINTS = 6
 # Calls before which everything is broken once.
 CALLS = (5, 9, 12)
-# Of each larger program, how many places are broken, at random; `RECGRAPH_TEST_POINTS=100` for a thousand in all.
-PLACES = int(os.environ.get("RECGRAPH_TEST_POINTS", "8"))
+# Of each larger program, how many places are broken, at random; `--points=100` for a thousand in all.
+PLACES = sampling.count("points", 8)
 # Programs whose conversion takes long are left out where few places are broken.
 _LONG = {"resnet50", "inception_v3"} if PLACES < 50 else set()
 Look: TypeAlias = Callable[[], Any]

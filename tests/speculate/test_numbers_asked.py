@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ import recgraph as rg
 from tests import sampling
 from tests.speculate import comparing
 
-SEED: Final = int(os.environ.get("RECGRAPH_TEST_SEED", "1"))
+SEED: Final = sampling.seed(1)
 # Of n, which is an integer in the first calls, and r, a float.
 EXPRESSIONS: Final = r"""
 tf.nn.dropout(x, r)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import os
 import pkgutil
 import random
 import types
@@ -76,7 +75,7 @@ def test_parts_do_what_the_function_does(name: str) -> None:
     places = _places(program.make()[0])
     if not places:
         pytest.skip("one statement")
-    left = random.Random(name).choice(places)
+    left = random.Random(f"{name}{sampling.seed(0) or ''}").choice(places)
     expected, _, _ = comparing.run_wrapped(program, None)
     for make in (lambda code, repeats: _AsTheyAre(), lambda code, repeats: Found("part", code)):
         found, _, _ = comparing.run_wrapped(program, lambda step, make=make: _apart(step, left, make))
@@ -94,14 +93,14 @@ def test_functions_that_outlive_a_round_share_its_names() -> None:
         assert comparing.differences(expected, found) == []
 
 
-# How many random programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=1500` many.
-EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "30")) // 6
+# How many random programs; the suite takes a few, `--programs=1500` many.
+EXAMPLES = sampling.count("programs", 30) // 6
 
 
 @pytest.mark.slow
 def test_parts_of_random_programs_do_what_the_programs_do(tmp_path: Path) -> None:
     """Around a statement of each that is taken at random."""
-    choices = random.Random(1)
+    choices = random.Random(sampling.seed(1))
     cuts = 0
     for number in range(EXAMPLES):
         text = random_programs.write(choices.randint)

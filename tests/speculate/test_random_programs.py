@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,15 +10,16 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, given, seed, settings
 
 from recgraph.speculate import Speculated
+from tests import sampling
 from tests.speculate import alias_programs, comparing, grammar, random_programs, tape_programs
 
-# How many programs; the suite takes a few, `RECGRAPH_TEST_PROGRAMS=1500` many.
-EXAMPLES = int(os.environ.get("RECGRAPH_TEST_PROGRAMS", "30"))
+# How many programs; the suite takes a few, `--programs=1500` many.
+EXAMPLES = sampling.count("programs", 30)
 # Where in the sequence of all programs they begin, for runs in pieces.
-SEED = int(os.environ.get("RECGRAPH_TEST_SEED", "1"))
+SEED = sampling.seed(1)
 # At least so many of the programs must run as graphs, and so many of their calls.
 CONVERTED, IN_GRAPHS = 0.6, 0.4
 
@@ -42,7 +42,7 @@ def test_random_programs(tmp_path: Path) -> None:
         max_examples=EXAMPLES,
         database=None,
         derandomize=False,
-        phases=[Phase.generate],
+        phases=sampling.PHASES,
         suppress_health_check=list(HealthCheck),
     )
     @given(random_programs.programs())
