@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,8 +13,7 @@ from recgraph.auto import Automatic, choosing, function
 from tests import sampling
 from tests.speculate import comparing, corpus
 
-for module in pkgutil.iter_modules(corpus.__path__):
-    importlib.import_module(f"{corpus.__name__}.{module.name}")
+PROGRAMS = corpus.load()
 
 
 def _unconverted(step: object) -> Automatic:
@@ -32,7 +29,7 @@ _STALE = [("variables_as_text", _unconverted), ("a_device_that_is_asked_for", _u
 
 def in_turn() -> Iterator[tuple[str, Callable[[Any], Automatic]]]:
     """Each program in both ways, or, if not all are asked for, some of them in one of both."""
-    for i, name in enumerate(corpus.PROGRAMS):
+    for i, name in enumerate(PROGRAMS):
         yield from (
             (name, wrap) for j, wrap in enumerate((Automatic, _unconverted)) if sampling.ALL or (i + 3 * j) % 6 == 0
         )
@@ -47,7 +44,7 @@ def test_program_whose_ways_take_turns(
     monkeypatch.setattr(contest, "BLOCKS", (1,) * 100)
     monkeypatch.setattr(choosing, "WITHIN", 10_000)
     monkeypatch.setattr(function, "CLEARLY", 0.0)
-    program = corpus.PROGRAMS[name]
+    program = PROGRAMS[name]
     expected, _, eager = comparing.run_wrapped(program, None)
     found, automatic, counts = comparing.run_wrapped(program, wrap)
     assert comparing.differences(expected, found) == [], automatic.explain()

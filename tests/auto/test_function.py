@@ -19,7 +19,7 @@ from recgraph.auto import Automatic, choosing
 from recgraph.auto.ways import Coexecuting
 from recgraph.errors import NativeLibraryError, SignatureError
 from recgraph.speculate import Inconvertible
-from tests.speculate.comparing import differences, plain
+from tests.speculate.comparing import compared
 
 STEPS = 70
 pytestmark = pytest.mark.usefixtures("decides_once")
@@ -70,24 +70,6 @@ class Model:
         return total
 
 
-def compared(make: Callable[[], tuple[Callable[..., Any], Any]], arguments: Callable[[int], tuple[Any, ...]]) -> Any:
-    """Takes steps eagerly and by `rg.function`, compares what they give and leave behind, and gives the second."""
-    histories: list[list[Any]] = []
-    for wrap in (lambda step: step, rg.function):
-        step, state = make()
-        called = wrap(step)
-        history = []
-        for i in range(STEPS):
-            try:
-                result = called(*arguments(i))
-            except Exception as error:
-                result = (type(error).__name__, str(error))
-            history.append((plain(result), plain(state)))
-        histories.append(history)
-    assert differences(*histories) == [], called.explain()
-    return called
-
-
 def matrix(i: int) -> tuple[Any, ...]:
     """One that differs from step to step."""
     return (np.random.default_rng(i).normal(size=(3, 3)).astype(np.float32),)
@@ -100,7 +82,7 @@ def test_what_does_not_convert_whole_runs_by_its_parts() -> None:
         model = Model()
         return model.step, model
 
-    called = compared(make, matrix)
+    called = compared(rg.function, make, matrix, STEPS)
     assert called.given_up
     assert {found.name for found in called.apart.ways["callees"].callees.converted} == {
         "Model.gradient",
@@ -166,7 +148,7 @@ def test_exceptions_and_state_are_those_of_eager_execution() -> None:
 
         return step, model
 
-    compared(make, lambda i: (*matrix(i), i))
+    compared(rg.function, make, lambda i: (*matrix(i), i), STEPS)
 
 
 def test_a_graph_that_does_not_pay_is_left() -> None:

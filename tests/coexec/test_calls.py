@@ -10,13 +10,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.coexec import Coexecuted
-from tests.coexec.test_function import STEPS, compared, matrix, number
-
-
-def mostly(called: Coexecuted) -> None:
-    """Almost all steps were co-executed."""
-    assert called.phases.counts["coexecuted"] >= STEPS - 4, called.explain()
+from tests.coexec.steps import STEPS, compared, matrix, mostly, number
 
 
 def test_a_function_that_changes_a_variable_of_the_step() -> None:

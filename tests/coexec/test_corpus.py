@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 import pytest
 
 from recgraph.coexec import Coexecuted
 from tests.speculate import comparing, corpus
 
-for module in pkgutil.iter_modules(corpus.__path__):
-    importlib.import_module(f"{corpus.__name__}.{module.name}")
+PROGRAMS = corpus.load()
 
 
 # Programs with operations of which no call is co-executed, and why.
@@ -75,7 +71,7 @@ SEEING = {"a_device_that_is_asked_for": "tensor.device"}
 @pytest.mark.parametrize("name", [name for name in corpus.sample() if name not in SEEING])
 def test_program(name: str) -> None:
     """Fifteen calls give the same, and every line of the program runs as often as in eager execution."""
-    program = corpus.PROGRAMS[name]
+    program = PROGRAMS[name]
     expected, _, eager = comparing.run_wrapped(program, None)
     found, coexecuted, counts = comparing.run_wrapped(program, Coexecuted)
     assert comparing.differences(expected, found) == [], coexecuted.explain()
@@ -87,4 +83,4 @@ def test_program(name: str) -> None:
 
 def test_the_exceptions_are_programs_of_the_corpus() -> None:
     """An entry for a program that is gone would check nothing."""
-    assert set(NOT_COEXECUTED) | set(SEEING) <= set(corpus.PROGRAMS)
+    assert set(NOT_COEXECUTED) | set(SEEING) <= set(PROGRAMS)

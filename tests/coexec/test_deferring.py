@@ -15,7 +15,7 @@ from recgraph.coexec import Coexecuted
 from recgraph.coexec.plan import StepPlan, make_plan
 from recgraph.coexec.trace import From, Operation, Origin, Trace
 from tests.coexec.graphs import merging
-from tests.coexec.test_function import STEPS, compared
+from tests.coexec.steps import STEPS, compared
 
 WRITES = "abcABC"  # the others read
 

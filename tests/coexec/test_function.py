@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,39 +11,7 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph.coexec import Coexecuted
-from tests.speculate.comparing import differences, plain
-
-STEPS = 12
-
-
-def compared(
-    make: Callable[[], tuple[Callable[..., Any], Any]], arguments: Callable[[int], tuple[Any, ...]]
-) -> Coexecuted:
-    """Runs a step eagerly and co-executed, compares results and state after every call, and gives the second."""
-    histories: list[list[Any]] = []
-    for wrap in (lambda step: step, Coexecuted):
-        step, state = make()
-        called = wrap(step)
-        history = []
-        for i in range(STEPS):
-            try:
-                result = called(*arguments(i))
-            except Exception as error:
-                result = (type(error).__name__, str(error))
-            history.append((plain(result), plain(state)))
-        histories.append(history)
-    assert differences(*histories) == [], called.explain()
-    return called
-
-
-def number(i: int) -> tuple[Any, ...]:
-    """A scalar that differs from call to call."""
-    return (tf.constant(float(i % 4)),)
-
-
-def matrix(i: int) -> tuple[Any, ...]:
-    """A matrix that differs from call to call."""
-    return (tf.constant(np.random.default_rng(i).normal(size=(4, 3)).astype(np.float32)),)
+from tests.coexec.steps import STEPS, compared, matrix, number
 
 
 def training() -> tuple[Any, Any]:

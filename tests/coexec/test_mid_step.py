@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph.coexec import Coexecuted
-from tests.coexec.test_function import STEPS, compared, number
+from tests.coexec.steps import STEPS, compared, number
 
 
 def test_a_checkpoint_in_mid_step_has_the_values_of_its_line(tmp_path: Path) -> None:

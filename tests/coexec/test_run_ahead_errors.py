@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph.coexec import device
-from tests.coexec.test_steps import COUNT, Body, compared, slow
-from tests.coexec.test_threads import at_once
+from tests.coexec.loops import COUNT, Body, compared, slow
+from tests.coexec.threads import at_once
 
 
 def _asserted(total: tf.Tensor) -> tf.Tensor:

@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from tests.coexec.test_calls import mostly
-from tests.coexec.test_function import STEPS, compared, number
+from tests.coexec.steps import STEPS, compared, mostly, number
 
 ROW = tf.TensorSpec([1, 3])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph.coexec import Coexecuted, phases
+from tests.coexec.threads import at_once
 
 THREADS, TIMES = 4, 300
 
@@ -19,25 +19,6 @@ THREADS, TIMES = 4, 300
 @pytest.fixture(autouse=True)
 def _never_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phases, "MAX_DEPARTURES", 10**9)
-
-
-def at_once(*works: Callable[[], Any]) -> None:
-    """Runs each in a thread of its own; an error in one is an error here."""
-    errors: list[BaseException] = []
-
-    def run(work: Callable[[], Any]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def repeated(step: Callable[[], Any], times: int = TIMES) -> Callable[[], None]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tests.coexec.test_function import STEPS, compared, matrix
+from tests.coexec.steps import STEPS, compared, matrix
 
 # How many variables each has, and its scalars.
 DENSE = {

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from core.test_damaged_programs import Library, call, changed, linked
 
 import recgraph as rg
 from recgraph import native
+from tests.core.damaging import Library, call, changed, linked
 
 Node = Any
 ROWS = tf.reshape(tf.range(12.0), [2, 2, 3])

@@ -44,7 +44,7 @@ def eagerly(cluster: Cluster, program: Program, calls: int) -> list[float]:
 
 def broken(cluster: Cluster, program: Program, patch: pytest.MonkeyPatch) -> tuple[list[float], dict[str, Any]]:
     """The same as a converted step: each assumption of each worker breaks once, in calls in which no other's does."""
-    from tests.speculate.test_injection import Injection  # it uses TensorFlow, which is too early at the top
+    from tests.speculate.injection import Injection  # it uses TensorFlow, which is too early at the top
 
     injection = Injection(patch, points=0)
     step, results = Speculated(program.step), []

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import io
+import linecache
 import sys
 import types
 from collections.abc import Callable
@@ -17,7 +18,9 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate import Optimizations, Speculated
+from recgraph.speculate.observe.reasons import Inconvertible
 from recgraph.speculate.observe.syntax import part_of
+from tests.speculate import corpus
 from tests.speculate.corpus import CALLS, Program
 
 Before: TypeAlias = Callable[..., None]
@@ -188,3 +191,66 @@ def paired(one: Any, other: Any, path: str) -> Any:
             yield from paired(one[key], other[key], f"{path}.{key}")
     else:
         assert one == other, path
+
+
+def check_program(name: str, refused: list[Inconvertible]) -> None:
+    """Fifteen calls give the same; the last is one graph and no line of the program, or the reason is the expected.
+
+    `refused` is the fixture of that name.
+    """
+    program = corpus.load()[name]
+    expected, _, _ = run(program, speculated=False)
+    found, speculated, counts = run(program, speculated=True)
+    assert differences(expected, found) == []
+    assert speculated is not None
+    if program.converted:
+        assert speculated.calls["graph"] > 0, speculated.explain()
+        assert counts[-1].entered == 0, speculated.explain()
+        assert [wrong for wrong in map(beside_one_graph, counts) if wrong] == []
+        if program.graphs is not None:
+            assert len(speculated._graphs) == program.graphs, speculated.explain()
+    elif program.breaks:
+        assert program.breaks in speculated.given_up, speculated.explain()
+    else:
+        assert refused, speculated.explain()
+        last = refused[-1]
+        assert speculated.given_up == last.told
+        assert (last.feature.name, _line_of(last.where)) == (program.feature, program.line or _first_line(last.where))
+
+
+def _line_of(where: str) -> str:
+    """The source at `file:line`; "" where no place is named."""
+    file, _, line = where.rpartition(":")
+    return linecache.getline(file, int(line)).strip() if file else ""
+
+
+def _first_line(where: str) -> str:
+    """The line, if a function begins there."""
+    line = _line_of(where)
+    return line if line.startswith("def ") else "def"
+
+
+def compared(
+    wrap: Callable[..., Any],
+    make: Callable[[], tuple[Callable[..., Any], Any]],
+    arguments: Callable[[int], tuple[Any, ...]],
+    steps: int,
+) -> Any:
+    """Runs a step eagerly and wrapped, compares results and state after every call, and gives the wrapped one.
+
+    `make` gives the step and the objects with state, `arguments` those of each call.
+    """
+    histories: list[list[Any]] = []
+    for wrapper in (lambda step: step, wrap):
+        step, state = make()
+        called = wrapper(step)
+        history = []
+        for i in range(steps):
+            try:
+                result = called(*arguments(i))
+            except Exception as error:
+                result = (type(error).__name__, str(error))
+            history.append((plain(result), plain(state)))
+        histories.append(history)
+    assert differences(*histories) == [], called.explain()
+    return called

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
-import importlib
-import linecache
 import operator
-import pkgutil
 from typing import Any
 
 import pytest
@@ -21,43 +18,12 @@ from recgraph.speculate.observe.reasons import Inconvertible
 from recgraph.speculate.values.attributes import Attributes
 from tests.speculate import comparing, corpus
 
-for module in pkgutil.iter_modules(corpus.__path__):
-    importlib.import_module(f"{corpus.__name__}.{module.name}")
-
-
-def line_of(where: str) -> str:
-    """The source at `file:line`; "" where no place is named."""
-    file, _, line = where.rpartition(":")
-    return linecache.getline(file, int(line)).strip() if file else ""
+PROGRAMS = corpus.load()
 
 
 @pytest.mark.parametrize("name", corpus.sample())
 def test_program(name: str, refused: list[Inconvertible]) -> None:
-    """Fifteen calls give the same; the last is one graph and no line of the program, or the reason is the expected."""
-    program = corpus.PROGRAMS[name]
-    expected, _, _ = comparing.run(program, speculated=False)
-    found, speculated, counts = comparing.run(program, speculated=True)
-    assert comparing.differences(expected, found) == []
-    assert speculated is not None
-    if program.converted:
-        assert speculated.calls["graph"] > 0, speculated.explain()
-        assert counts[-1].entered == 0, speculated.explain()
-        assert [wrong for wrong in map(comparing.beside_one_graph, counts) if wrong] == []
-        if program.graphs is not None:
-            assert len(speculated._graphs) == program.graphs, speculated.explain()
-    elif program.breaks:
-        assert program.breaks in speculated.given_up, speculated.explain()
-    else:
-        assert refused, speculated.explain()
-        last = refused[-1]
-        assert speculated.given_up == last.told
-        assert (last.feature.name, line_of(last.where)) == (program.feature, program.line or _first_line(last.where))
-
-
-def _first_line(where: str) -> str:
-    """The line, if a function begins there."""
-    line = line_of(where)
-    return line if line.startswith("def ") else "def"
+    comparing.check_program(name, refused)
 
 
 def test_what_runs_beside_a_graph_is_noticed() -> None:
@@ -112,7 +78,7 @@ _BINARY = RULES[ast.BinOp]
 def test_a_wrong_rule_is_noticed(name: str, plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison that finds no difference would agree with anything: results, printed text and state."""
     plant(monkeypatch)
-    program = corpus.PROGRAMS[name]
+    program = PROGRAMS[name]
     expected, _, _ = comparing.run(program, speculated=False)
     found, speculated, _ = comparing.run(program, speculated=True)
     assert speculated is not None

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from recgraph.speculate.observe.reasons import Inconvertible
-from tests.speculate import corpus, test_corpus
+from tests.speculate import comparing, corpus
+
+PROGRAMS = corpus.load()
 
 # A function's source is what is converted; the opcodes of one version say that no construct was forgotten.
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the table is that of CPython 3.11")
@@ -100,7 +102,7 @@ def test_every_opcode_has_one_entry() -> None:
 @pytest.mark.parametrize(("opcode", "name"), rows())
 def test_the_program_has_the_opcode(opcode: str, name: str) -> None:
     """Else it would show nothing about it."""
-    step, _, _ = corpus.PROGRAMS[name].make()
+    step, _, _ = PROGRAMS[name].make()
     functions = [step.__code__, *(getattr(cell.cell_contents, "__code__", None) for cell in step.__closure__ or ())]
     assert any(opcode in opcodes_of(code) for code in functions if code is not None)
 
@@ -108,5 +110,5 @@ def test_the_program_has_the_opcode(opcode: str, name: str) -> None:
 @pytest.mark.parametrize("name", [*CONVERTED, *ASSUMED_AWAY, *EAGER])
 def test_the_program_does_what_the_table_says(name: str, refused: list[Inconvertible]) -> None:
     """What is said to be converted is; what is said to run eagerly does, with a reason."""
-    assert corpus.PROGRAMS[name].converted == (name not in EAGER)
-    test_corpus.test_program(name, refused)
+    assert PROGRAMS[name].converted == (name not in EAGER)
+    comparing.check_program(name, refused)

@@ -15,7 +15,7 @@ from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.observe.profile import GeneralProfile
 from recgraph.speculate.run import conversion, function
 from tests import sampling
-from tests.speculate import comparing, corpus, test_corpus
+from tests.speculate import comparing, corpus
 
 NONE = Optimizations(unrolling=False, specialisation=False, batched=False)
 OFF = {
@@ -24,7 +24,7 @@ OFF = {
     "batched": Optimizations(batched=False),
     "all": NONE,
 }
-PROGRAMS = test_corpus.corpus.PROGRAMS
+PROGRAMS = corpus.load()
 # A `tf.function` that the program calls is traced once more, for shapes with unknown dimensions; the rounds of solvers
 # are unrolled where it is not known how many they are, which takes minutes.
 EXCEPT = {"a_graph_function_inside", "a_solver_with_steps_of_its_own", "an_adaptive_solver"}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
-import pkgutil
 import random
 import types
 from collections.abc import Callable
@@ -21,8 +19,7 @@ from recgraph.speculate.run.parts import PartCalls, taken_apart
 from tests import sampling
 from tests.speculate import comparing, corpus, random_programs
 
-for module in pkgutil.iter_modules(corpus.__path__):
-    importlib.import_module(f"{corpus.__name__}.{module.name}")
+PROGRAMS = corpus.load()
 
 
 class _AsTheyAre:
@@ -65,13 +62,13 @@ DIFFER = {
     "two_names_a_view_of_a_dict",
 }
 # Every tenth program, if not all are asked for.
-NAMES = [name for i, name in enumerate(corpus.PROGRAMS) if (sampling.ALL or i % 10 == 0) and name not in DIFFER]
+NAMES = [name for i, name in enumerate(PROGRAMS) if (sampling.ALL or i % 10 == 0) and name not in DIFFER]
 
 
 @pytest.mark.parametrize("name", [*NAMES, "a_closure_changes_a_name_in_a_branch", "typing_stuff"])
 def test_parts_do_what_the_function_does(name: str) -> None:
     """Wherever it is taken apart, and whether the parts are graphs or not."""
-    program = corpus.PROGRAMS[name]
+    program = PROGRAMS[name]
     places = _places(program.make()[0])
     if not places:
         pytest.skip("one statement")
@@ -84,7 +81,7 @@ def test_parts_do_what_the_function_does(name: str) -> None:
 
 def test_functions_that_outlive_a_round_share_its_names() -> None:
     """They see what the next round sets, wherever the program is taken apart."""
-    program = corpus.PROGRAMS["functions_outlive_their_rounds"]
+    program = PROGRAMS["functions_outlive_their_rounds"]
     expected, _, _ = comparing.run_wrapped(program, None)
     for left in _places(program.make()[0]):
         found, _, _ = comparing.run_wrapped(

@@ -17,7 +17,7 @@ from recgraph.models.zoo import ZOO, generated
 from recgraph.models.zoo.lstm import LSTM
 from recgraph.models.zoo.resnet50 import ResNet50
 from tests.speculate.comparing import far_apart
-from tests.speculate.test_zoo import seen
+from tests.speculate.zoo_runs import seen
 
 Wrap = Callable[[Any], Any]
 

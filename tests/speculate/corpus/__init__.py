@@ -7,6 +7,8 @@ call `i`, and the objects whose state is compared after every call.
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
@@ -62,6 +64,13 @@ def program(
     return register if make is None else register(make)
 
 
+def load() -> dict[str, Program]:
+    """All programs: importing a file of the corpus registers its own."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    return PROGRAMS
+
+
 def sample() -> list[str]:
     """The names of those that are run."""
-    return sampling.share(PROGRAMS)
+    return sampling.share(load())
