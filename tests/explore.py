@@ -63,20 +63,22 @@ KINDS: Final = (
 )
 
 
-def command(kind: Kind, seed: int, *more: str) -> list[str]:
-    """The command of a turn, which repeats it."""
+def command(kind: Kind, seed: int, test: str | None = None) -> list[str]:
+    """The command of a turn, which repeats it; or of one test of it, made smaller if it fails."""
     seeds = [f"--random-seed={seed}", f"--hypothesis-seed={seed}"]
     fixed = ["-q", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"]
-    return [sys.executable, "-m", "pytest", *fixed, *seeds, *kind.options, *(more or kind.tests)]
+    if test is None:
+        return [sys.executable, "-m", "pytest", *fixed, *seeds, *kind.options, *kind.tests]
+    options = [option for option in kind.options if not option.startswith("--sample=")]
+    return [sys.executable, "-m", "pytest", *fixed, *seeds, *options, "--shrink", test]
 
 
 def discoveries(kind: Kind, seed: int, output: str, folder: Path) -> list[str]:
     """Runs each test again that failed, made smaller, and writes what came out; the names of the files."""
-    failed = dict.fromkeys(re.findall(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", output, re.MULTILINE))
+    failed = dict.fromkeys(re.findall(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", output, re.MULTILINE))
     files = []
-    for number, test in enumerate(failed or ["the whole turn"]):
-        words = command(kind, seed, *([test] if failed else []), "--shrink")
-        words = [word for word in words if not word.startswith("--sample")] if failed else words
+    for number, test in enumerate(failed or [None]):  # None: the process has ended
+        words = command(kind, seed, test)
         try:
             again = subprocess.run(words, capture_output=True, text=True, timeout=SHRINKING, check=False)
             smaller = again.stdout + again.stderr
