@@ -22,7 +22,7 @@ ASKING = "recgraph/speculate/library/asking.py"
 
 def _by(*programs: str) -> tuple[str, ...]:
     """Programs of the corpus."""
-    return tuple(f"speculate/test_corpus.py::test_program[{program}]" for program in programs)
+    return tuple(f"test_corpus.py::test_program[{program}]" for program in programs)
 
 
 def _around(*functions: str) -> tuple[str, ...]:

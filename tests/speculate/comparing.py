@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import functools
 import io
-import linecache
 import sys
 import types
 from collections.abc import Callable
@@ -18,9 +17,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.speculate import Optimizations, Speculated
-from recgraph.speculate.observe.reasons import Inconvertible
 from recgraph.speculate.observe.syntax import part_of
-from tests.speculate import corpus
 from tests.speculate.corpus import CALLS, Program
 
 Before: TypeAlias = Callable[..., None]
@@ -191,43 +188,6 @@ def paired(one: Any, other: Any, path: str) -> Any:
             yield from paired(one[key], other[key], f"{path}.{key}")
     else:
         assert one == other, path
-
-
-def check_program(name: str, refused: list[Inconvertible]) -> None:
-    """Fifteen calls give the same; the last is one graph and no line of the program, or the reason is the expected.
-
-    `refused` is the fixture of that name.
-    """
-    program = corpus.load()[name]
-    expected, _, _ = run(program, speculated=False)
-    found, speculated, counts = run(program, speculated=True)
-    assert differences(expected, found) == []
-    assert speculated is not None
-    if program.converted:
-        assert speculated.calls["graph"] > 0, speculated.explain()
-        assert counts[-1].entered == 0, speculated.explain()
-        assert [wrong for wrong in map(beside_one_graph, counts) if wrong] == []
-        if program.graphs is not None:
-            assert len(speculated._graphs) == program.graphs, speculated.explain()
-    elif program.breaks:
-        assert program.breaks in speculated.given_up, speculated.explain()
-    else:
-        assert refused, speculated.explain()
-        last = refused[-1]
-        assert speculated.given_up == last.told
-        assert (last.feature.name, _line_of(last.where)) == (program.feature, program.line or _first_line(last.where))
-
-
-def _line_of(where: str) -> str:
-    """The source at `file:line`; "" where no place is named."""
-    file, _, line = where.rpartition(":")
-    return linecache.getline(file, int(line)).strip() if file else ""
-
-
-def _first_line(where: str) -> str:
-    """The line, if a function begins there."""
-    line = _line_of(where)
-    return line if line.startswith("def ") else "def"
 
 
 def compared(
