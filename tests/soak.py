@@ -103,8 +103,8 @@ class Work:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         interrupt = threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT])
-        interrupt.start()
         try:
+            interrupt.start()  # on a busy machine it may interrupt even this
             while True:
                 self.lasting(16)
         except KeyboardInterrupt:
