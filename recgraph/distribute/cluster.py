@@ -216,10 +216,18 @@ class Cluster:
         """Every worker's array, in the order of their indices; first dimensions may differ.
 
         Raises:
+          DisagreementError: on every worker, rows of one are of another dtype or shape.
           WorkerLostError: one has not given its own in time.
         """
-        received = self._exchange(rows.tobytes())
-        return [np.frombuffer(raw, rows.dtype).reshape(-1, *rows.shape[1:]) for raw in received]
+        # How many rows there are cannot be told from their bytes where a row has none.
+        own = {"kind": f"{rows.dtype} {list(rows.shape[1:])}", "count": len(rows)}
+        received = [raw.partition(b"\n") for raw in self._exchange(json.dumps(own).encode() + b"\n" + rows.tobytes())]
+        told = [json.loads(head) for head, _, _ in received]
+        self._require_equal("kind of rows to exchange", [one["kind"] for one in told])
+        return [
+            np.frombuffer(numbers, rows.dtype).reshape(one["count"], *rows.shape[1:])
+            for one, (_, _, numbers) in zip(told, received, strict=True)
+        ]
 
     def _exchange(self, raw: bytes) -> list[bytes]:
         if self.size == 1:
@@ -243,16 +251,19 @@ class Cluster:
         """
         told = [json.loads(text) for text in self.exchange(json.dumps(dict(facts)))]
         for name in dict.fromkeys(name for one in told for name in one):
-            values = [one.get(name, "none") for one in told]
-            others = [index for index, value in enumerate(values) if value != values[0]]
-            if others:
-                self.part_ways()
-                raise DisagreementError(
-                    f"the workers do not have the same {name}",
-                    found="; ".join(f"{self.place.name(index)}: {values[index]}" for index in others),
-                    expected=f"that of {self.place.name(0)}, the chief: {values[0]}",
-                    next_step="give every worker the same program, options and data",
-                )
+            self._require_equal(name, [one.get(name, "none") for one in told])
+
+    def _require_equal(self, name: str, values: list[str]) -> None:
+        """Checks that all workers have told the same."""
+        others = [index for index, value in enumerate(values) if value != values[0]]
+        if others:
+            self.part_ways()
+            raise DisagreementError(
+                f"the workers do not have the same {name}",
+                found="; ".join(f"{self.place.name(index)}: {values[index]}" for index in others),
+                expected=f"that of {self.place.name(0)}, the chief: {values[0]}",
+                next_step="give every worker the same program, options and data",
+            )
 
     def on_chief(self, action: Callable[[], Result]) -> Result | None:
         """Runs something on the chief alone, while the others wait for it.

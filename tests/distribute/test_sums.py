@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +13,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recgraph.distribute import Cluster, ClusterError, Reduction, ShardedReduction, divided, shards_of
+from recgraph.distribute import (
+    Cluster,
+    ClusterError,
+    DisagreementError,
+    Reduction,
+    ShardedReduction,
+    divided,
+    shards_of,
+)
 from recgraph.distribute.collectives import Collectives
+from recgraph.distribute.place import Place
 from recgraph.distribute.reduction import TableRows
 from recgraph.distribute.shards import SHARDS, tree_sum
 
@@ -186,6 +196,56 @@ def test_a_tree_adds_pairs() -> None:
 def test_more_workers_than_shards() -> None:
     with pytest.raises(ClusterError, match=r"9 workers are more than the 8 shards of a batch[\s\S]*1 to 8 workers"):
         shards_of(Collectives(9, 0, 1.0))
+
+
+def exchanged(*arrays: np.ndarray) -> list[Any]:
+    """What each worker gets when each gives one of the arrays, or the error that it sees."""
+    hosts = tuple(f"127.0.0.1:{1000 + index}" for index in range(len(arrays)))
+
+    def work(collectives: Collectives) -> Any:
+        cluster = Cluster(Place(hosts, collectives.index))
+        cluster.collectives = collectives
+        try:
+            return cluster.exchange_rows(arrays[collectives.index])
+        except DisagreementError as error:
+            return str(error)
+
+    return run_together(len(arrays), work)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(3, 0), (0, 0), (1, 0)],
+        [(0, 0), (0, 0)],
+        [(2, 0, 4), (5, 0, 4)],
+        [(0, 3), (2, 3)],
+        [(0,), (4,)],
+        [(1, 2), (0, 2)],
+    ],
+    ids=str,
+)
+def test_rows_are_exchanged_whatever_their_shape(shapes: list[tuple[int, ...]]) -> None:
+    """Rows without numbers, and workers without rows."""
+    arrays = [np.random.default_rng(0).standard_normal(shape).astype(np.float16) for shape in shapes]
+    for received in [*exchanged(*arrays), *exchanged(arrays[0])]:
+        for one, other in zip(received, arrays, strict=False):
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [(np.zeros([1, 4]), r"float64 \[4\]"), (np.zeros([2, 2], np.int64), r"int64 \[2\]"), (np.zeros([1, 0]), "float64")],
+)
+def test_rows_of_other_kinds_are_refused_by_all_workers(other: np.ndarray, found: str) -> None:
+    """Bytes of floats are no integers, and two rows of two numbers are not one of four."""
+    for told in exchanged(np.zeros([1, 2]), other):
+        assert re.search(
+            "the workers do not have the same kind of rows to exchange[\\s\\S]*"
+            rf"127.0.0.1:1001\): {found}[\s\S]*127.0.0.1:1000\), the chief: float64 \[2\]",
+            told,
+        )
 
 
 def test_keys_are_the_same_on_all_workers_and_differ_in_a_graph() -> None:

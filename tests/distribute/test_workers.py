@@ -35,6 +35,7 @@ def test_workers_tell_each_other(seen: list[dict[str, Any]]) -> None:
     for worker in seen:
         assert worker["exchange"] == ["é", "éééé"]
         assert worker["arrays"] == [[], [[1.5, 1.5]]]
+        assert worker["empty"] == [[2, 0], [1, 0]]
 
 
 def test_variables_get_the_chiefs_bits(seen: list[dict[str, Any]]) -> None:

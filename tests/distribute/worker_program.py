@@ -289,6 +289,7 @@ def main(folder: Path) -> None:
         "again": rg.distribute() is cluster,
         "exchange": cluster.exchange("é" * (1 + 3 * cluster.index)),
         "arrays": [rows.tolist() for rows in cluster.exchange_rows(np.full([cluster.index, 2], 1.5))],
+        "empty": [rows.shape for rows in cluster.exchange_rows(np.zeros([2 - cluster.index, 0], np.int32))],
         "bits": own.numpy().tobytes().hex(),
         "number": float(number),
         "small": [one.numpy().tobytes().hex() for one in small],
