@@ -17,12 +17,13 @@ _LOG = logs.logger("defects")
 fatal = os.environ.get("RECGRAPH_DEFECTS", "") == "raise"
 
 
-def contain(doing: str, error: Exception) -> str:
+def contain(doing: str, error: Exception, instead: str = "without a graph here") -> str:
     """Tells of an unexpected exception that is about to be dropped.
 
     Args:
         doing: what failed, as "the conversion of step".
         error: the exception that is being handled.
+        instead: how the program goes on.
 
     Returns:
         A sentence for `explain()`.
@@ -33,7 +34,7 @@ def contain(doing: str, error: Exception) -> str:
     if fatal:
         raise error
     text = f"{doing} failed: {described(error)}"
-    _LOG.warning("%s; this is a defect of recgraph, and the program goes on without a graph here", text)
+    _LOG.warning("%s; this is a defect of recgraph, and the program goes on %s", text, instead)
     _LOG.info("the traceback:", exc_info=error)
     return text
 

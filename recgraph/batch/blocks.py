@@ -382,7 +382,7 @@ class _BlockGraph:
                 outputs = self._vectorized(node, inputs)
             except NoRule as reason:
                 self.apart[node.name] = str(reason)
-                outputs = [_rows_of(spec) for spec in _row_by_row(node, inputs)]
+                outputs = [_rows_of(output.spec) for output in vectorize.row_form(node, inputs)]
             except IsJoin:
                 self.apart[node.name] = None
                 outputs = [_rows_of(_joined([value.spec for value in inputs]))]
@@ -444,12 +444,6 @@ def _rows_of(spec: tf.TensorSpec) -> VectorizedRows:
     return VectorizedRows(
         tf_private.placeholder(tf.TensorSpec(tf.TensorShape([None]).concatenate(spec.shape), spec.dtype)), True
     )
-
-
-def _row_by_row(node: Any, inputs: list[VectorizedRows]) -> list[tf.TensorSpec]:
-    """What is known of the results of an operation that runs once for every row."""
-    row = [VectorizedRows(tf_private.placeholder(value.spec), False) if value.has_rows else value for value in inputs]
-    return [output.spec for output in vectorize.vectorize(node, row)]
 
 
 def _multiplications(op: tf.Operation) -> int:

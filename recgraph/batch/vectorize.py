@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import defects, tf_private
 from recgraph.batch import nodes
 
 
 class NoRule(Exception):
-    """An operation has no form for many rows; it is run once for each."""
+    """An operation has no form for many rows; it is run once for each. Rules raise it, and no other exception."""
 
 
 class IsJoin(Exception):
@@ -104,6 +104,7 @@ def vectorize(node: Any, inputs: list[VectorizedRows]) -> list[VectorizedRows]:
     Raises:
         NoRule: there is no such form.
         IsJoin: see there.
+        Exception: what a rule raises by mistake, if defects are fatal.
     """
     if not any(value.has_rows for value in inputs):
         return [
@@ -115,9 +116,30 @@ def vectorize(node: Any, inputs: list[VectorizedRows]) -> list[VectorizedRows]:
     try:
         with tf.name_scope(_name(node)):
             made = rule(Site(node, inputs))
-    except (ValueError, TypeError, IndexError) as error:
-        raise NoRule(f"{node.op} has no batched form here ({error})") from error
+    except (NoRule, IsJoin):
+        raise
+    except Exception as error:
+        raise NoRule(_failed(node, inputs, error)) from error
     return [value if isinstance(value, VectorizedRows) else VectorizedRows(value, True) for value in _listed(made)]
+
+
+def row_form(node: Any, inputs: list[VectorizedRows]) -> list[VectorizedRows]:
+    """The outputs of `node` for a single row, whose values come from elsewhere."""
+    row = [VectorizedRows(tf_private.placeholder(value.spec), False) if value.has_rows else value for value in inputs]
+    return vectorize(node, row)
+
+
+def _failed(node: Any, inputs: list[VectorizedRows], error: Exception) -> str:
+    """Tells of a rule that has failed, unless the operation fails for a single row, too: then that is the program's.
+
+    Returns:
+        Why the operation runs row by row.
+    """
+    try:
+        row_form(node, inputs)
+    except Exception:
+        return f"{node.op} has no batched form here ({defects.described(error)})"
+    return defects.contain(f"the batched form of {node.op}", error, instead="row by row here")
 
 
 def copy_operation(node: Any, tensors: Sequence[tf.Tensor], changed: dict[str, Any]) -> list[tf.Tensor]:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 import recgraph as rg
+from recgraph import defects
 from recgraph.batch import vectorize
 from tests import sampling
 
@@ -123,6 +124,79 @@ def test_a_wrong_form_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(vectorize.RULES, "Softplus")
     with pytest.raises(AssertionError, match="Softplus has no batched form"):
         check(named("softplus"), drawn)
+
+
+# Mistakes of a rule, and what Python or TensorFlow says of them.
+MISTAKES: dict[str, tuple[Callable[[vectorize.Site], Any], type[Exception], str]] = {
+    "index": (lambda site: site.inputs[1], IndexError, "list index out of range"),
+    "key": (lambda site: site.node.attr["T"] and {}["rows"], KeyError, "rows"),
+    "attribute": (lambda site: site.inputs[0].rows, AttributeError, "no attribute 'rows'"),
+    "type": (lambda site: site.inputs[0] + 1, TypeError, "unsupported operand"),
+    "shape": (lambda site: tf.ensure_shape(site.inputs[0].tensor, [7]), ValueError, "rank"),
+    "unpacking": (lambda site: [one for one, _ in [site.inputs]], ValueError, "not enough values to unpack"),
+}
+
+
+def softplus(count: int) -> tuple[rg.SubGraph, tf.Tensor]:
+    """A SubGraph of one operation, and rows for it."""
+    with rg.SubGraph("operation", outputs=tf.TensorSpec([2]), engine="batched") as subgraph:
+        subgraph.output(tf.nn.softplus(subgraph.input(tf.float32, [2])))
+    return subgraph, tf.reshape(tf.range(2.0 * count), [count, 2])
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_in_a_rule_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is not taken for an operation that has no batched form."""
+    wrong, kind, text = MISTAKES[name]
+    monkeypatch.setitem(vectorize.RULES, "Softplus", wrong)
+    subgraph, rows = softplus(3)
+    with pytest.raises(kind, match=text):
+        subgraph.map(rows)
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_users_are_told_of_a_mistake_in_a_rule(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And have their results, row by row."""
+    wrong, kind, _ = MISTAKES[name]
+    monkeypatch.setattr(defects, "fatal", False)
+    monkeypatch.setitem(vectorize.RULES, "Softplus", wrong)
+    subgraph, rows = softplus(3)
+    np.testing.assert_allclose(subgraph.map(rows), tf.nn.softplus(rows), rtol=1e-6)
+    told = f"the batched form of Softplus failed: {kind.__name__}: "
+    assert f"row by row, {told}" in subgraph.explain()
+    assert caplog.text.count(told) == 1
+    assert "this is a defect of recgraph, and the program goes on row by row here" in caplog.text
+
+
+def test_an_operation_that_fails_for_one_row_says_nothing_against_its_rule() -> None:
+    """Its inputs do not fit each other: that is the program's mistake."""
+    with tf.Graph().as_default():
+        a, b = (tf.compat.v1.placeholder(tf.float32, [2, 2]) for _ in "ab")
+        node = tf.linalg.matmul(a, b).op.node_def
+        rows = [vectorize.VectorizedRows(tf.zeros([4, 2, width]), True) for width in (3, 5)]
+        with pytest.raises(vectorize.NoRule, match=r"MatMul has no batched form here \(ValueError: .*[Dd]imension"):
+            vectorize.vectorize(node, rows)
+        with pytest.raises(ValueError, match="[Dd]imension"):
+            vectorize.row_form(node, rows)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x, i: [tf.gather_nd(x, i)], lambda x, i: [tf.tensor_scatter_nd_add(x, i, tf.ones([2]))]],
+    ids=["gather", "scatter"],
+)
+def test_lookups_of_unknown_ranks(function: Callable[..., tf.Tensor]) -> None:
+    """A rule may not look at dimensions without knowing how many there are."""
+    x, i = np.arange(12, dtype=np.float32).reshape(2, 2, 3), np.array([[[0, 1], [1, 2]], [[1, 1], [0, 0]]], np.int32)
+    traced = tf.function(function, autograph=False).get_concrete_function(
+        tf.TensorSpec(None, tf.float32), tf.TensorSpec(None, tf.int32)
+    )
+    batched = vectorized.Batched(traced, [x, i], [True, True], 2)
+    results = batched([x, i])
+    assert batched.row_by_row == {}
+    programs.assert_same((results, []), (vectorized.row_after_row(traced, [x, i], [True, True], 2), []), 1e-6)
 
 
 # Functions of x [2, 3] and an index, and indices that have no place there.

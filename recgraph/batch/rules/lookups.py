@@ -78,8 +78,9 @@ def _numbered(indices: tf.Tensor) -> tf.Tensor:
     numbers = tf.reshape(tf.range(shape[0]), tf.concat([shape[:1], tf.ones_like(shape[1:])], 0))
     column = tf.broadcast_to(numbers, tf.concat([shape[:-1], [1]], 0))
     numbered = tf.concat([column, tf.cast(indices, tf.int64)], -1)
-    depth = indices.shape[-1]
-    numbered.set_shape([*indices.shape[:-1], None if depth is None else depth + 1])
+    if indices.shape.rank is not None:
+        depth = indices.shape[-1]
+        numbered.set_shape([*indices.shape[:-1], None if depth is None else depth + 1])
     return numbered
 
 
