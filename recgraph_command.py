@@ -566,6 +566,7 @@ def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture
     from recgraph.auto.overview import Looking, overview
     from recgraph.coexec.profile import draw
     from recgraph.explaining import joined, noted
+    from recgraph.files import write_text
     from recgraph.speculate import speculation
     from recgraph.speculate.run.unmodified import run_script
 
@@ -584,7 +585,7 @@ def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture
     if page is None:
         click.echo("\n".join(["", "In detail:", *parts]))
     else:
-        page.write_text(joined(parts, "").page(f"recgraph explain {script.name}"), encoding="utf-8")
+        write_text(page, joined(parts, "").page(f"recgraph explain {script.name}"))
         click.echo(str(page))
     timings = [one.timing() for one in made if hasattr(one, "timing")]
     timings = [timing for timing in timings if timing.steps]

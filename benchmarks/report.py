@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from recgraph import files
 from recgraph.benchmarks.measure import Series
 
 if TYPE_CHECKING:
@@ -67,9 +68,10 @@ def leave(
     if out is None:
         return
     save(name, results, out)
-    (out / f"{name}.md").write_text(table + "\n", encoding="utf-8")
+    files.write_text(out / f"{name}.md", table + "\n")
     for part, draw in (pictures or {}).items():
-        draw().savefig(out / f"{name}{'-' if part else ''}{part}.png", dpi=120)
+        with files.replacing(out / f"{name}{'-' if part else ''}{part}.png") as stream:
+            draw().savefig(stream, format="png", dpi=120)
 
 
 def save(name: str, results: Any, out: Path | None) -> None:
@@ -84,7 +86,7 @@ def save(name: str, results: Any, out: Path | None) -> None:
         if not key.endswith(("out", "python", "one"))
     }
     record = {"benchmark": name, "machine": machine(), "options": asked, "results": results}
-    (out / f"{name}.json").write_text(json.dumps(record, indent=1, default=_as_json) + "\n", encoding="utf-8")
+    files.write_text(out / f"{name}.json", json.dumps(record, indent=1, default=_as_json) + "\n")
 
 
 def _as_json(value: Any) -> Any:

@@ -26,6 +26,7 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 import recgraph as rg  # noqa: E402
+from recgraph import files  # noqa: E402
 from recgraph.benchmarks import contenders, trees  # noqa: E402
 from recgraph.benchmarks.hand_written import GRAPHS, images  # noqa: E402
 from recgraph.data import tree_dataset  # noqa: E402
@@ -194,7 +195,7 @@ def main() -> None:
     for name in ORDER["programs"]:
         figures[name] = of_zoo(cluster, name, ORDER["zoo_batch"], ORDER["steps"], ORDER["rounds"])
     if cluster.is_chief:
-        Path(ORDER["out"]).write_text(json.dumps(figures), encoding="utf-8")
+        files.write_text(ORDER["out"], json.dumps(figures))
     cluster.leave()
     os._exit(0)
 

@@ -8,11 +8,12 @@ import gzip
 import lzma
 import os
 import re
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
+
+from recgraph.files import replacing
 
 PathLike = str | os.PathLike[str]
 
@@ -87,36 +88,14 @@ def atomic_file(path: PathLike) -> Iterator[IO[bytes]]:
     Raises:
         OSError: the file cannot be written, a disk is full; it names `path`.
     """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            with _packing(stream, target.suffix, "wb") as packed:
-                yield packed
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, target)
-    except BaseException as error:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        if isinstance(error, OSError) and error.filename is None:  # a write knows its number alone
-            error.filename = os.fspath(path)
-        raise
+    with replacing(path) as stream, _packing(stream, Path(path).suffix, "wb") as packed:
+        yield packed
 
 
 def _packing(stream: IO[bytes], ending: str, mode: str) -> contextlib.AbstractContextManager[IO[bytes]]:
     """The stream itself, or one that packs or unpacks."""
     pack = _PACKED.get(ending)
     return contextlib.nullcontext(stream) if pack is None else pack(stream, mode)
-
-
-def _umask() -> int:
-    # The mask can only be read by setting it.
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from recgraph import files
 from recgraph.coexec.plan import StepPlan
 from recgraph.coexec.trace import From
 
@@ -217,7 +218,8 @@ def draw(profiles: list[StepProfile], path: Path) -> None:
         profiles: of the programs.
         path: the file, .png, .svg or .pdf.
     """
-    breakdown(profiles).savefig(path, dpi=150)
+    with files.replacing(path) as stream:
+        breakdown(profiles).savefig(stream, format=path.suffix[1:] or "png", dpi=150)
 
 
 def breakdown(profiles: list[StepProfile]) -> Figure:

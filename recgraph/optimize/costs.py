@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 
+from recgraph import files
 from recgraph.optimize import pieces
 from recgraph.optimize.evaluate import IllFormed, Shape
 from recgraph.optimize.operators import CONSTANTS, OPERATORS
@@ -89,11 +89,8 @@ class Costs:
     def write(self, path: Path | None = None) -> Path:
         """Keeps the measured costs."""
         path = path or cache_file()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f"{path.name}.{os.getpid()}")
         record = {"machine": platform.node(), "guess": dataclasses.asdict(self.guess), "seconds": self.measured}
-        unfinished.write_text(json.dumps(record, indent=1), encoding="utf-8")
-        unfinished.replace(path)
+        files.write_text(path, json.dumps(record, indent=1))
         return path
 
     def of(self, problem: Problem, roots: tuple[Term, ...]) -> float:

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from recgraph import files
 from recgraph.errors import RecgraphError
 from recgraph.optimize import enumeration, evaluate, generalizing, rewriting, terms
 from recgraph.optimize.arithmetic import Field
@@ -167,9 +168,8 @@ def work(levels: Path, part: int, parts: int) -> None:
 
 
 def _write(path: Path, value: object) -> None:
-    unfinished = path.with_name(f"unfinished-{path.name}")
-    unfinished.write_bytes(pickle.dumps(value))
-    unfinished.rename(path)
+    with files.replacing(path) as stream:
+        pickle.dump(value, stream)
 
 
 def _read(path: Path, kind: type[Kept]) -> Kept:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recgraph import files
 from recgraph.optimize.costs import cache_file
 
 # Graphs that are remembered; the oldest are forgotten.
@@ -52,11 +52,8 @@ def remember(key: str, verdict: GraphTiming, path: Path | None = None) -> None:
     known.pop(key, None)
     known[key] = dataclasses.asdict(verdict)
     kept = dict(list(known.items())[-MOST:])
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(json.dumps(kept, indent=0), encoding="utf-8")
-        unfinished.replace(path)
+        files.write_text(path, json.dumps(kept, indent=0))
     except OSError:
         return
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recgraph import files
 from recgraph.optimize import evaluate, terms
 from recgraph.optimize.cases import cases
 from recgraph.optimize.terms import Equation
@@ -38,9 +39,9 @@ class Substitution:
 
 
 def write(path: Path, provenance: Iterable[str], substitutions: Iterable[Substitution]) -> None:
-    """Writes a file."""
+    """Writes a file, whole or not at all."""
     lines = [*(f"# {line}".rstrip() for line in provenance), "", *map(str, substitutions)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    files.write_text(path, "\n".join(lines) + "\n")
 
 
 def read(path: Path) -> list[Substitution]:
