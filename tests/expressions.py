@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import re
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -204,14 +205,14 @@ def write(seed: int, dtype: str, count: int, *, without: str = "", gradients: bo
         row = writer.expression(writer.draw.randint(1, 3))
         if not (without and re.search(without, row)) and _can_run(head, row, dtype):
             rows.append(row)
-    body = "".join(f"            {row},\n" for row in rows)
+    results = "".join(f"    {row},\n" for row in rows)
     if not gradients:
-        return Function(tuple(rows), f"{head}def f(x, y):\n    if True:\n        return [\n{body}        ]\n")
+        return Function(tuple(rows), f"{head}def f(x, y):\n    return [\n{textwrap.indent(results, '    ')}    ]\n")
     text = f"""{head}def f(x, y):
     with tf.GradientTape(persistent=True) as tape:
         tape.watch([x, y])
         results = [
-{body}        ]
+{textwrap.indent(results, " " * 8)}        ]
     floats = [result for result in results if result.dtype.is_floating]
     return results, [tape.gradient(result, [x, y], unconnected_gradients="zero") for result in floats]
 """
