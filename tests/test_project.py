@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parents[1]
 
 # A room is a folder or a module of the package `recgraph`; `recgraph` alone is its __init__.
 # Each may import itself and what is listed. A room that is missing here fails the test: add it.
-FOUNDATION = {"contest", "cpython", "defects", "errors", "logs", "explaining", "sharing", "tf_private"}
+FOUNDATION = {"contest", "cpython", "defects", "errors", "files", "logs", "explaining", "sharing", "tf_private"}
 CORE = {*FOUNDATION, "native", "ops", "core"}
 FEATURES = {"batch", "speculate", "coexec"}
 PUBLIC = {*CORE, *FEATURES, "auto", "distribute", "draw", "keras", "testing", "function", "recgraph"}
@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "contest": set(),
     "cpython": set(),
     "errors": {"cpython"},
+    "files": set(),
     "logs": set(),
     "defects": {"logs"},
     "sharing": {"errors"},
@@ -37,13 +38,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coexec": CORE,
     "draw": CORE | {"coexec"},
     "testing": CORE,
-    "optimize": CORE,  # all but `bridge`: errors alone, see below
+    "optimize": CORE,  # all but `bridge`: errors and files alone, see below
     "auto": CORE | FEATURES,
     "function": CORE | FEATURES | {"auto"},
     "keras": CORE | {"function"},
     "recgraph": PUBLIC | {"optimize"},
     "distribute": {"errors", "logs", "native", "sharing", "tf_private"},
-    "data": {"errors"},
+    "data": {"errors", "files"},
     "models": PUBLIC | {"data"},
     "train": PUBLIC | {"data", "models"},
     "benchmarks": PUBLIC | {"data", "models", "optimize", "train"},
@@ -144,7 +145,7 @@ def test_what_is_proven_and_searched_needs_no_tensorflow(path: Path) -> None:
         return
     names = [name for _, name in imported_modules(path)]
     assert not [name for name in names if name.split(".")[0] == "tensorflow" or ".bridge" in name]
-    assert {room for _, room in imported_rooms(path)} <= {"cpython", "errors", "optimize"}
+    assert {room for _, room in imported_rooms(path)} <= {"cpython", "errors", "files", "optimize"}
 
 
 def wrong_floors(path: Path) -> list[str]:
@@ -221,7 +222,8 @@ def test_no_two_classes_have_one_name() -> None:
 @pytest.mark.parametrize("path", EVERYTHING, ids=str)
 def test_only_one_room_imports_tensorflows_private_modules(path: Path) -> None:
     """They change without notice; with a new TensorFlow one room has to be looked at."""
-    if path.parent != Path("recgraph/tf_private"):
+    # A tool for tests alone is no part of the product.
+    if path.parent != Path("recgraph/tf_private") and path != Path("tests/eager_operations.py"):
         private = [f"{path}:{line}: {name}" for line, name in imported_modules(path) if is_private(name)]
         assert private == []
 
@@ -273,6 +275,33 @@ def test_every_native_file_says_what_it_is(path: Path) -> None:
     assert (REPOSITORY / path).read_text(encoding="utf-8").startswith("// ")
 
 
+# What may be imported inside of a function: libraries that not everybody has, or that take long, and what needs them.
+LATE = {"egglog", "matplotlib", "rich", "tensorflow", "recgraph.draw.picture", "recgraph.optimize.prover"}
+
+
+def late_imports(path: Path) -> list[str]:
+    """The imports inside of functions that have no such reason."""
+    tree = parse(path)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    late = {
+        one.lineno
+        for function in functions
+        for one in ast.walk(function)
+        if isinstance(one, ast.Import | ast.ImportFrom)
+    }
+    return [
+        f"{path}:{line}: {name}"
+        for line, name in imported_modules(path)
+        if line in late and not any(name == one or name.startswith(f"{one}.") for one in LATE)
+    ]
+
+
+@pytest.mark.parametrize("path", [path for path in PACKAGE if path.parts[0] == "recgraph"], ids=str)
+def test_imports_stand_at_the_top(path: Path) -> None:
+    """There a reader looks for them, and what cannot be imported is known at once."""
+    assert late_imports(path) == []
+
+
 def test_the_build_and_the_installation_ask_for_the_same_tensorflow() -> None:
     """A library built for one minor version does not load into another."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
@@ -311,6 +340,7 @@ def test_the_checkers_above_catch_what_they_look_for(tmp_path: Path, monkeypatch
         "recgraph/core/sample.py:4: core imports models",
     ]
     assert [name for _, name in imported_modules(path) if is_private(name)] == ["tensorflow.python.ops"]
+    assert late_imports(path) == ["recgraph/core/sample.py:4: recgraph.models.rntn.RNTN"]
     low = Path("recgraph/speculate/script/sample.py")
     (tmp_path / low).parent.mkdir(parents=True)
     (tmp_path / low).write_text("from recgraph.speculate.values import arrays\n", encoding="utf-8")

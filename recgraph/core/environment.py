@@ -13,6 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from recgraph import tf_private
+
 
 class EnvironmentMap:
     """Placeholder -> the outer tensor it stands for, over all graphs of one SubGraph."""
@@ -65,8 +67,6 @@ class Slots:
 
 def is_differentiable(tensor: Any) -> bool:
     """Whether gradients flow to `tensor`: floating or complex, or the handle of such a variable."""
-    from recgraph import tf_private
-
     dtype = tensor.dtype
     if dtype == tf.resource:
         if isinstance(tensor, tf.TensorSpec):  # of an input: which variable it will be is not known

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import regions, remaking, sums
+from recgraph.core import origin, regions, remaking, sums
 from recgraph.core.environment import EnvironmentMap, is_differentiable
 from recgraph.core.regions import FrameOf, Region
 
@@ -330,8 +330,6 @@ def _by_table(op: tf.Operation, gradients: list[Gradient | None]) -> list[Gradie
     try:
         rule = tf_private.gradient_function(op)
     except LookupError:
-        from recgraph.core import origin
-
         raise LookupError(
             f"no gradient is defined for operation '{op.name}' (type {op.type}), made at {origin.of_operation(op)}"
         ) from None

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from recgraph.data import Vocabulary, load_embeddings
+from recgraph.train.settings import Settings
 from recgraph.train.stored import RunError
 from recgraph.train.tasks import TASKS
-
-if TYPE_CHECKING:
-    from recgraph.train.settings import Settings
 
 FEW = 0.5
 """A smaller share of the words with a pre-trained vector is warned of."""

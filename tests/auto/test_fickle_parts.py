@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recgraph import tf_private
 from recgraph.auto import choosing, function
 from recgraph.auto.function import Automatic
 from recgraph.auto.ways import CALLEES
+from tests.eager_operations import eager_operations
 
 
 class SumTree:
@@ -86,7 +86,7 @@ def test_a_part_that_breaks_in_each_call(monkeypatch: pytest.MonkeyPatch) -> Non
     """It is left to Python, and the update runs as a graph; the way with callees is the fastest then."""
     plain, replay = Replay(), Replay()
     automatic = Automatic(replay.step)
-    with tf_private.eager_operations() as operations:
+    with eager_operations() as operations:
         for module in (choosing, function):
             monkeypatch.setattr(module, "time", Clock(operations))
         _check_steps(automatic, plain)

@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from recgraph import tf_private
 from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.observe.syntax import part_of
+from tests.eager_operations import eager_operations
 from tests.speculate.corpus import CALLS, Program
 
 Before: TypeAlias = Callable[..., None]
@@ -64,7 +64,7 @@ def run_wrapped(
         with (
             contextlib.redirect_stdout(printed),
             counted_calls(_code_of(step)) as entered,
-            tf_private.eager_operations(functools.partial(before, i, state=state)) as operations,
+            eager_operations(functools.partial(before, i, state=state)) as operations,
         ):
             try:
                 outcome: Any = called(*values)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from recgraph import tf_private
 from recgraph.speculate import Speculated
 from recgraph.speculate.library import SPECIAL
 from recgraph.speculate.machine.evaluator import RULES
 from recgraph.speculate.values.attributes import Attributes
+from tests.eager_operations import eager_operations
 from tests.speculate import comparing, corpus
 
 PROGRAMS = corpus.load()
@@ -25,7 +25,7 @@ def test_what_runs_beside_a_graph_is_noticed() -> None:
     called = Speculated(lambda x: x * 2.0)
     for _ in range(4):
         called(tf.ones([2]))
-    with tf_private.eager_operations() as operations:
+    with eager_operations() as operations:
         y = called(tf.ones([2])) + 1.0
     assert [name.rsplit("_", 1)[0] for name in operations] == ["Fill", "__inference_speculated_lambda", "AddV2"]
     assert comparing.beside_one_graph(comparing.Counts(0, operations)) == ["Fill", "AddV2"]
@@ -39,7 +39,7 @@ def test_what_others_have_left_does_not_count_as_a_part_of_a_call() -> None:
     left: list[Any] = [tf.queue.FIFOQueue(1, [tf.float32])]
     left.append(left)
     del left
-    with tf_private.eager_operations() as operations:
+    with eager_operations() as operations:
         many = [[] for _ in range(10 * gc.get_threshold()[0])]
         tf.zeros([])
     assert (len(many) > gc.get_threshold()[0], operations) == (True, ["Fill"])
