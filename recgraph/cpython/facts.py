@@ -5,6 +5,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import dis
 import functools
+import gc
 import sys
 from collections.abc import Iterator
 from types import CodeType, FrameType
@@ -50,3 +51,9 @@ def position(frame: FrameType) -> tuple[int | None, int | None, int | None, int 
 def imported_names(code: CodeType) -> Iterator[str]:
     """The modules that code imports when it runs."""
     return (one.argval for one in dis.get_instructions(code) if one.opname == "IMPORT_NAME")
+
+
+def dict_of(view: Any) -> Any:
+    """The dict that a view of its keys, values or items shows; Python's own `mapping` is a proxy of it."""
+    (shown,) = gc.get_referents(view)
+    return shown

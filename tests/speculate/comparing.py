@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import collections
+import collections.abc
 import contextlib
 import dataclasses
 import functools
 import io
+import operator
 import sys
 import types
 from collections.abc import Callable
@@ -130,11 +132,29 @@ def plain(value: Any) -> Any:
         return type(value).__name__, [plain(v) for v in value]
     if isinstance(value, types.FunctionType | type):
         return value.__name__
+    if (parts := _referred_to(value)) is not None:
+        return type(value).__name__, *map(plain, parts)
     if hasattr(value, "__slots__") and not hasattr(value, "__dict__"):
         return type(value).__name__, {key: plain(getattr(value, key, None)) for key in value.__slots__}
     if hasattr(value, "__dict__") and not isinstance(value, types.ModuleType):
         return type(value).__name__, {key: plain(v) for key, v in vars(value).items()}
     return type(value).__name__, value
+
+
+def _referred_to(value: Any) -> list[Any] | None:
+    """What a view of a dict, a partial function or a method refers to; None for other values."""
+    if isinstance(value, collections.abc.MappingView):
+        return list(value)
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    if isinstance(value, types.BuiltinMethodType | types.MethodType) and not isinstance(value.__self__, _NAMED):
+        return [value.__name__, value.__self__]
+    if isinstance(value, operator.methodcaller | operator.itemgetter):
+        return list(value.__reduce__()[1])
+    return None
+
+
+_NAMED = (types.ModuleType, type)
 
 
 def differences(one: Any, other: Any, path: str = "", exact: bool = False) -> list[str]:

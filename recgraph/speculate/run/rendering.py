@@ -18,6 +18,7 @@ from recgraph.speculate.observe.reasons import Again, Feature, Inconvertible
 from recgraph.speculate.passes import aliases
 from recgraph.speculate.passes.backward import may_take_other_ways
 from recgraph.speculate.passes.connections import RECORDS, assume_ways
+from recgraph.speculate.run import referring
 from recgraph.speculate.script.assumptions import TwoObjects
 from recgraph.speculate.script.heap import check_dropped, check_plain, memory_of
 from recgraph.speculate.script.script import Delete, Let, Perform, Write
@@ -51,6 +52,7 @@ class Renderer:
         self._made: dict[int, str] = {}
         self._memories: dict[int, np.ndarray] = {}
         self._held: list[Any] = []
+        self._begun: set[int] = set()
 
     def finish(self, result: Any) -> None:
         """Writes the effects in order, then the slots, then the result."""
@@ -181,9 +183,13 @@ class Renderer:
             return repr(value) if type(value) in (int, str, bool, type(None), bytes) else self.script.constant(value)
         if id(value) not in self._made:
             self.ev.twins.check(value)
+            if id(value) in self._begun:
+                raise Inconvertible(Feature.ESCAPE, f"a {type(value).__name__} that leads to itself leaves the call")
             self._held.append(value)
+            self._begun.add(id(value))
             made = self.script.name()
             code = self._fresh(value)
+            self._begun.discard(id(value))
             if code is None:
                 return self.script.constant(value)
             self.script.effect(Let(made, code))
@@ -240,7 +246,27 @@ class Renderer:
                 return self._exception(value)
             self.script.scope["new"] = object.__new__
             return f"new({self.script.constant(type(value))})"
+        return self._referring(value)
+
+    def _referring(self, value: Any) -> str | None:
+        """What makes a value that refers to others.
+
+        Raises:
+            Inconvertible: it is none of which that is known, and leads to what is of this call alone.
+        """
+        if (found := referring.owner_of(value)) is not None:
+            return f"{self.code(self._original(found[0]))}{found[1]}"
+        if (parts := referring.made_of(value)) is not None:
+            kind, given, named = parts
+            return f"{self.script.constant(kind)}({self._parts(given)}{',' if given else ''} **{self._dict(named)})"
+        if why := referring.why_not_kept(self.ev, value):
+            raise Inconvertible(Feature.ESCAPE, f"a {type(value).__name__} leaves the call, and {why}")
         return None
+
+    def _original(self, copy: Any) -> Any:
+        """The container that was there before the call, of its working copy."""
+        opened = self.heap.opened.items()
+        return next((self.heap.originals[identity][0] for identity, now in opened if now is copy), copy)
 
     def _spent(self, record: Any) -> str:
         """A tape that has given its gradients holds on to nothing of the graph; it says which variables it watched."""
@@ -264,7 +290,7 @@ class Renderer:
         return f"{self.script.constant(kind.__new__)}({self.script.constant(kind)}{parts})"
 
     def _fill(self, made: str, value: Any) -> None:
-        if not self.heap.is_made(value):
+        if not self.heap.is_made(value) or referring.made_of(value) is not None:
             return
         for name, member in getattr(value, "__dict__", {}).items():
             self.script.effect(Write(f"{made}.__dict__[{name!r}]", self.code(member)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import functools
+import operator
 import tempfile
 import types
 from pathlib import Path
@@ -202,3 +204,113 @@ def a_partial_that_is_called() -> Any:
         return bump(x)
 
     return step, lambda i: (tensor(i),), variable
+
+
+class _Pair:
+    """An object with a method."""
+
+    def __init__(self, left: Any, right: Any) -> None:
+        self.left, self.right = left, right
+
+    def both(self, *others: Any) -> Any:
+        """All of it."""
+        return [self.left, self.right, *others]
+
+
+@program
+def what_refers_to_containers_of_the_call() -> Any:
+    """Views, methods and partial functions are of the very containers that leave the call with them."""
+    kept, seen = dict[str, Any](), list[Any]()
+
+    def step(x: tf.Tensor) -> Any:
+        table, members = {"k": x * 2.0, "l": 1}, [x * 3.0, x]
+        ordered = collections.OrderedDict(m=x)
+        kept["table"], kept["members"], kept["ordered"] = table, members, ordered
+        kept["views"] = [table.keys(), table.values(), table.items(), ordered.items()]
+        kept["append"], kept["length"] = members.append, functools.partial(len, members)
+        return members.copy, table.__getitem__, functools.partial(tf.add, x * 2.0, y=x)
+
+    def arguments(i: int) -> tuple[tf.Tensor]:
+        if kept:
+            kept["table"]["more"] = kept["ordered"]["more"] = tensor(i)
+            kept["append"](tensor(i))
+            seen.append([kept["length"](), *map(len, kept["views"])])
+        return (tensor(i),)
+
+    return step, arguments, [kept, seen]
+
+
+@program
+def what_refers_to_objects_of_the_call() -> Any:
+    kept, seen = list[Any](), list[Any]()
+
+    def step(x: tf.Tensor) -> Any:
+        pair = _Pair(x * 2.0, [x])
+        kept[:] = [pair, pair.both, functools.partial(pair.both, x * 4.0)]
+        return pair.both, operator.methodcaller("both", x + 1.0), operator.itemgetter(0)
+
+    def arguments(i: int) -> tuple[tf.Tensor]:
+        if kept:
+            kept[0].right.append(i)
+            kept[0].left = float(i)
+            seen.append([method() for method in kept[1:]])
+        return (tensor(i),)
+
+    return step, arguments, [kept, seen]
+
+
+@program
+def a_view_of_a_dict_that_was_there() -> Any:
+    kept, table = dict[str, Any](), {"k": tensor(0)}
+
+    def step(x: tf.Tensor) -> Any:
+        table["k"] = x * 2.0
+        kept["values"] = table.values()
+        return table.items()
+
+    def arguments(i: int) -> tuple[tf.Tensor]:
+        table["more"] = tensor(i)
+        return (tensor(i),)
+
+    return step, arguments, [kept, table]
+
+
+@program(eager="a library's object holds tensors", feature="ESCAPE")
+def an_object_of_a_library_that_holds_tensors() -> Any:
+    kept = list[Any]()
+
+    def step(x: tf.Tensor) -> Any:
+        kept[:] = [tf.linalg.LinearOperatorDiag(x[0] * 2.0)]
+        return x * 2.0
+
+    return step, lambda i: (tensor(i),), None
+
+
+@program(eager="it serves once", feature="ESCAPE")
+def what_serves_once_is_kept() -> Any:
+    kept = list[Any]()
+
+    def step(x: tf.Tensor) -> Any:
+        kept[:] = [tf.device("cpu:0")]
+        return x * 2.0
+
+    def arguments(i: int) -> tuple[tf.Tensor]:
+        for manager in kept:
+            with manager:
+                tensor(i)
+        return (tensor(i),)
+
+    return step, arguments, None
+
+
+@program(eager="a list in itself", feature="ESCAPE")
+def a_list_that_leads_to_itself() -> Any:
+    kept = list[Any]()
+
+    def step(x: tf.Tensor) -> Any:
+        members = [x * 2.0]
+        members.append(members.append)
+        kept[:] = [members]
+        return members[0]
+
+    return step, lambda i: (tensor(i),), None
