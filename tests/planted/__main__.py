@@ -1,4 +1,7 @@
-"""The command `python -m tests.planted`: plants bugs in a copy of the sources and says which of them are caught."""
+"""The command `python -m tests.planted`: plants bugs in a copy of the sources and says which of them are caught.
+
+With `measure`, `try`, `missed` or `choose` it is one of `tests/planted/commands.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.gtest import NoToolchain
-from tests.planted import ROOMS, Bug, bugs_of
+from tests.planted import ROOMS, Bug, bugs_of, commands
 from tests.planted.planting import BROKEN, CAUGHT, Copy, Verdict, is_among
 
 
@@ -37,7 +40,9 @@ def judged(copy: Copy, bug: Bug, failing: list[str]) -> Verdict:
 
 
 def main() -> int:
-    """Tries the bugs; 1 where one is not caught."""
+    """Tries the bugs, 1 where one is not caught; or runs one of the other commands."""
+    if sys.argv[1:2] and sys.argv[1] in commands.COMMANDS:
+        return commands.run(sys.argv[1:])
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__)
     parser.add_argument("--room", choices=ROOMS)
     parser.add_argument("--bug", help="only the one of this name")

@@ -24,8 +24,11 @@ CAUGHT, NOT_CAUGHT = "caught", "not caught"
 NOT_FOUND = "text no longer found"
 BROKEN = "could not be tried"
 
-_COPIED = ("recgraph", "models", "data", "benchmarks", "tests", "cc", "docs")
-_FILES = ("recgraph_command.py", "setup.py", "pyproject.toml", "README.md")
+_COPIED = ("recgraph", "models", "data", "benchmarks", "tests", "cc", "docs", "examples", "tools")
+_FILES = (
+    *("recgraph_command.py", "recgraph_doctor.py", "recgraph_launch.py", "setup.py", "pyproject.toml"),
+    *("README.md", "CONTRIBUTING.md", "Makefile"),
+)
 
 _SITE = '''"""Points the editable installation at a copy of the sources."""
 import sys
@@ -33,6 +36,8 @@ for _name, _module in list(sys.modules.items()):
     if _name.startswith("__editable___recgraph_"):
         for _key, _place in _module.MAPPING.items():
             _module.MAPPING[_key] = _place.replace({repository!r}, {copy!r}, 1)
+import recgraph_probe
+recgraph_probe.SEEN = recgraph_probe.start()
 '''
 
 _PLUGIN = '''"""Says where a module is imported from, and which tests fail."""
@@ -64,18 +69,28 @@ class Copy:
     """A copy of the sources, in which one bug at a time is planted."""
 
     def __init__(self, folder: Path) -> None:
-        self.root, self._started = folder / "sources", folder / "started"
+        self.root, self.started = folder / "sources", folder / "started"
         self._report = folder / "report"
         ignored = shutil.ignore_patterns(".hypothesis", "results")
         for name in _COPIED:
             shutil.copytree(REPOSITORY / name, self.root / name, ignore=ignored)
         for name in _FILES:
             shutil.copy2(REPOSITORY / name, self.root)
-        self._started.mkdir()
+        self.started.mkdir()
         site = _SITE.format(repository=str(REPOSITORY), copy=str(self.root))
-        (self._started / "sitecustomize.py").write_text(site, encoding="utf-8")
-        (self._started / "recgraph_planted.py").write_text(_PLUGIN, encoding="utf-8")
+        (self.started / "sitecustomize.py").write_text(site, encoding="utf-8")
+        (self.started / "recgraph_planted.py").write_text(_PLUGIN, encoding="utf-8")
+        shutil.copy2(Path(__file__).with_name("probing.py"), self.started / "recgraph_probe.py")
         self._suites: Suites | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of a process which imports the copy."""
+        return {
+            **os.environ,
+            "PYTHONPATH": str(self.started),
+            "PYTHONDONTWRITEBYTECODE": "1",  # a file's time and length may be those of the one before
+        }
 
     def try_bug(self, bug: Bug) -> Verdict:
         """Whether the tests that have to catch a bug do."""
@@ -83,7 +98,7 @@ class Copy:
             return Verdict(NOT_FOUND, bug.file)
         if bug.is_gtest:
             suites = self._compiled_suites()
-        with self._planted(bug):
+        with self.planted(bug):
             if bug.is_gtest:
                 return _verdict(bug, *suites.failing(bug))
             if bug.needs_library:
@@ -115,7 +130,8 @@ class Copy:
         return self._suites
 
     @contextlib.contextmanager
-    def _planted(self, bug: Bug) -> Iterator[None]:
+    def planted(self, bug: Bug) -> Iterator[None]:
+        """The copy has the bug."""
         path = self.root / bug.file
         before = path.read_text(encoding="utf-8")
         path.write_text(before.replace(bug.old, bug.new), encoding="utf-8")
@@ -144,16 +160,11 @@ class Copy:
         self._report.write_text("", encoding="utf-8")
         places = [f"tests/{test}" for test in tests]
         command = [sys.executable, "-m", "pytest", "-q", "-p", "recgraph_planted", "-p", "no:cacheprovider", *places]
-        environment = {
-            "PYTHONPATH": str(self._started),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "RECGRAPH_PLANTED_REPORT": str(self._report),
-            "RECGRAPH_PLANTED_MODULE": module,
-        }
+        told = {"RECGRAPH_PLANTED_REPORT": str(self._report), "RECGRAPH_PLANTED_MODULE": module}
         ran = subprocess.run(
             command,
             cwd=self.root,
-            env={**os.environ, **environment},
+            env={**self.environment, **told},
             capture_output=True,
             text=True,
             timeout=seconds,
