@@ -7,13 +7,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.planted import Bug, catches, probing
+from tests.planted import Bug, catches, measuring, probing
 from tests.planted.catches import Catches, Tried
-from tests.planted.measuring import Executed, key_of, place_of, read_executed, remaining_tests
+from tests.planted.measuring import Executed, Runner, key_of, place_of, read_executed, remaining_tests
 from tests.planted.mutants import PACKAGES, chosen_mutants, mutant_of, named_changes, select
 from tests.planted.planting import is_stale
 
@@ -232,3 +233,104 @@ def test_what_is_known_of_another_text_is_of_another_bug() -> None:
     one = Bug("name", "", "a.py", "old", "new", ())
     assert key_of(one) == key_of(Bug("name", "what", "a.py", "old", "new", ()))
     assert key_of(one) != key_of(Bug("name", "", "a.py", "old", "newer", ()))
+
+
+PROGRAM = '''"""A program with bugs."""
+
+
+def double(x):
+    return 2 * x
+
+
+def last(items):
+    i = 0
+    while i < len(items) - 1:
+        i += 1
+    return items[i]
+
+
+def unused():
+    return 1
+'''
+
+TESTS = '''"""Tests of the program, two of which fail without a bug, or do not run."""
+import subprocess, sys, time
+from pathlib import Path
+import pytest
+import sample_program
+
+@pytest.fixture(scope="module")
+def four():
+    return sample_program.double(2)
+
+def test_slow():
+    time.sleep(0.3)
+    assert sample_program.double(1) == 2
+
+def test_child():
+    code = "import sample_program; print(sample_program.last([1, 2]))"
+    place = Path(__file__).parent
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=place).stdout == b"2\\n"
+
+def test_last():
+    assert sample_program.last([5, 6]) == 6
+
+def test_zero():
+    assert sample_program.double(0) == 0
+
+def test_fails():
+    assert sample_program.double(1) == 1
+
+@pytest.mark.skip
+def test_skipped():
+    sample_program.double(1)
+'''
+
+SAMPLES = {
+    name: Bug(name, "", "tests/sample_program.py", old, new, ())
+    for name, old, new in [
+        ("triples", "return 2 * x", "return 3 * x"),
+        ("hangs", "i += 1", "i += 0"),
+        ("ends the process", "return 2 * x", "import os; os.abort()"),
+        ("does not parse", "return 2 * x", "return return"),
+        ("harmless", "return items[i]", "return items[-1]"),
+        ("unused", "return 1", "return 2"),
+    ]
+}
+
+
+@pytest.mark.slow
+def test_bugs_are_tried_on_what_comes_past_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in child processes; one that hangs or ends the process is caught, and the other tests run all the same."""
+    monkeypatch.setattr(measuring, "all_bugs", lambda: SAMPLES)
+    monkeypatch.setattr(measuring, "PATIENCE", 3)
+    runner = Runner(tmp_path)
+    (runner.copy.root / "tests/sample_program.py").write_text(PROGRAM, encoding="utf-8")
+    (runner.copy.root / "tests/test_sample.py").write_text(TESTS, encoding="utf-8")
+    assert measuring.measure(runner, ["test_sample.py"], "", time.monotonic() + 300, tmp_path) == []
+    executed = read_executed(tmp_path)
+    assert {name.partition("::")[2] for name in executed.seconds} == {
+        "test_slow",
+        "test_child",
+        "test_last",
+        "test_zero",
+    }
+    assert executed.tests_of("triples") == ["test_sample.py::test_zero", "test_sample.py::test_slow"]
+    assert executed.tests_of("harmless") == ["test_sample.py::test_last", "test_sample.py::test_child"]
+    assert executed.tests_of("unused") == []
+    found = {name: measuring.try_bug(runner, name, executed, tmp_path) for name in SAMPLES}
+    assert {name: [test.partition("::")[2] for test in one["failed"]] for name, one in found.items()} == {
+        "triples": ["test_slow"],
+        "hangs": ["test_child", "test_last"],
+        "ends the process": ["test_slow", "test_zero"],
+        "does not parse": [""],
+        "harmless": [],
+        "unused": [],
+    }
+    stored = measuring.store(tmp_path, tmp_path / "catches.json")
+    assert {name: (one.executed, one.ran) for name, one in stored.bugs.items()} == {
+        **dict.fromkeys(SAMPLES, (2, 2)),
+        "unused": (0, 0),
+    }
+    tests = ["test_sample.py::test_last", "test_sample.py::test_zero", "test_sample.py::test_slow"]
+    assert catches.chosen(stored) == tests  # the quick ones of two bugs each first

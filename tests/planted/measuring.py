@@ -29,6 +29,7 @@ from tests.planted.planting import REPOSITORY, Copy
 
 FOLDER = REPOSITORY / "build" / "planted"
 FAILURES, SECONDS = 10, 480
+PATIENCE = 60  # so many seconds longer than ten times what it takes may a test take on a bug
 _FIRST, _MORE = 40, 4  # so many tests of a bug in the first process, then so many times as many
 
 _PLUGINS = ("measuring_plugin.py", "trying_plugin.py")
@@ -65,7 +66,7 @@ def probes_of(bugs: Iterable[Bug], root: Path) -> dict[str, list[tuple[int, int,
     """What `probing` reads: number, line and column of each bug by the paths of a copy's files."""
     found: dict[str, list[tuple[int, int, int]]] = {}
     for number, bug in enumerate(bugs):
-        text = (REPOSITORY / bug.file).read_text(encoding="utf-8")
+        text = (root / bug.file).read_text(encoding="utf-8")
         if text.count(bug.old) == 1:
             found.setdefault(str(root / bug.file), []).append((number, *place_of(bug, text)))
     return found
@@ -264,7 +265,7 @@ def _run(
         f"--maxfail={failures}",
         "--continue-on-collection-errors",
         "-o",
-        f"faulthandler_timeout={60 + 10 * slowest}",
+        f"faulthandler_timeout={PATIENCE + 10 * slowest}",
     ]
     places = [f"tests/{file}" for file in files]
     told = {"RECGRAPH_PLANTED_ORDER": str(order), "RECGRAPH_PLANTED_SECONDS": str(seconds)}
