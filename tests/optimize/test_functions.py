@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -305,3 +306,25 @@ def test_a_call_of_a_rewritten_function_in_a_graph_has_gradients(always: None) -
         return tf.gradients(one(x), w)
 
     assert_close([np.asarray(g) for g in step(optimized)], [np.asarray(g) for g in step(gates)])
+
+
+def test_graphs_within_a_graph_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each search is given what those before have left; with nothing left there is none."""
+    w = weights(2)
+    given: list[float] = []
+
+    def search(problem: Problem, costs: Costs, seconds: float) -> Any:
+        given.append(seconds)
+        return SimpleNamespace(seconds=3.0, is_better=False)
+
+    def products(x: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(x @ w[0]) + tf.sigmoid(x @ w[1])
+
+    def nested(x: tf.Tensor) -> tf.Tensor:
+        return products(x) + tf.cond(x[0, 0] > 0.0, lambda: products(x), lambda: products(x) + 1.0)
+
+    monkeypatch.setattr(graphs, "_search", lambda name: search)
+    traced = tf.function(nested, autograph=False).get_concrete_function(tf.TensorSpec([2, SIZE]))
+    found = graphs.rewritten(traced.graph, 1, seconds=4.0, gradients=False)
+    assert given == [4.0, 1.0]
+    assert found.seconds == 6.0

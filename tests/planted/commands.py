@@ -79,7 +79,8 @@ def _try(parsed: argparse.Namespace) -> int:
     until = time.monotonic() + 60 * parsed.minutes
     executed, tried, bugs = read_executed(), read_tried(), all_bugs()
     names = [name for name in bugs if parsed.bug in (None, name) and parsed.only in (None, package_of(bugs[name]))]
-    waiting = [name for name in names if remaining_tests(name, executed, tried.get(name, {}))]
+    left = {name: remaining_tests(name, executed, tried.get(name, {})) for name in names}
+    waiting = sorted(filter(left.get, left), key=lambda name: sum(executed.seconds[test] for test in left[name]))
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(Path(folder))
         while waiting and time.monotonic() < until:
@@ -100,7 +101,7 @@ def _missed(parsed: argparse.Namespace) -> int:
         if one is not None and not one.failed:
             how = "no test comes past it" if not one.executed else f"{one.ran} of {one.executed} tests pass"
             print(f"{how:24}  {name}  {bugs[name].what}")
-    caught = sum(bool(name in found and found[name].failed) for name in names)
+    caught = sum(name in found and found[name].failed != () for name in names)
     print(f"{caught} of {len(names)} are caught, {sum(name not in found for name in names)} were not tried")
     return 0
 

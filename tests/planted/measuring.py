@@ -284,17 +284,17 @@ def _run(
 
 def store(folder: Path = FOLDER, path: Path = catches.PLACE) -> catches.Catches:
     """Writes what is known to the file of catches, of which only what exists no more is left out."""
-    executed, found, bugs = read_executed(folder), catches.read(path), all_bugs()
+    executed, found, bugs, tried = read_executed(folder), catches.read(path), all_bugs(), read_tried(folder)
     found.tests = {test: s for test, s in found.tests.items() if test.partition("::")[0] not in executed.files}
     found.tests |= executed.seconds
     found.bugs = {name: one for name, one in found.bugs.items() if name in bugs and one.text == key_of(bugs[name])}
-    tried = read_tried(folder)
-    for name in bugs:
-        if name in tried or name in executed.probed:
-            one = tried.get(name, {"ran": (), "failed": (), "seconds": 0})
-            count = len(executed.tests_of(name))
-            found.bugs[name] = Tried(
-                key_of(bugs[name]), count, len(one["ran"]), one["seconds"], tuple(sorted(one["failed"]))
-            )
+    is_whole = executed.files.issuperset(find_test_files([]))
+    for name, bug in bugs.items():
+        count = len(executed.tests_of(name))
+        if name in tried:
+            one = tried[name]
+            found.bugs[name] = Tried(one["text"], count, len(one["ran"]), one["seconds"], tuple(sorted(one["failed"])))
+        elif is_whole and not count and name in executed.probed:  # there is nothing to run
+            found.bugs[name] = Tried(key_of(bug), 0, 0, 0, ())
     catches.write(found, path)
     return found
