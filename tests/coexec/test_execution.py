@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from typing import Any
@@ -84,9 +85,14 @@ def test_results_are_the_same_by_any_number_of_threads() -> None:
 
 
 def test_threads_are_tried_and_explained() -> None:
+    """With the milliseconds of a step by both."""
+    begin = time.perf_counter()
     network, step = trained(Execution(), 120)
+    longest = 1e3 * (time.perf_counter() - begin)
     assert_same(network, trained(None, 120)[0], 1e-6)
-    assert "the graph runs on " in step.explain()
+    told = re.search(r"the graph runs on .*: a step took (\S+) ms with one thread, (\S+) ms with all", step.explain())
+    assert told is not None, step.explain()
+    assert all(0 < float(milliseconds) < longest for milliseconds in told.groups()), told
     assert "the graph runs on " not in trained(Execution(threads="one"), 120)[1].explain()
 
 
