@@ -619,7 +619,7 @@ class Circle:
 
 
 def test_what_a_body_reads_may_be_large() -> None:
-    """Circles, chains of any length, big arrays and arrays of objects; what is the same is not traced again."""
+    """Circles, chains of any length, big arrays and arrays of objects: what changes counts, what does not is kept."""
     chain = None
     for _ in range(5000):
         chain = Settings(chain)
@@ -630,7 +630,7 @@ def test_what_a_body_reads_may_be_large() -> None:
         assert circle.next is circle
         assert rows[1, 0] is None
         assert library.parts[0] is library
-        return x * weights[0, 0]
+        return x * (weights[0, 0] * len(rows[0, 1]))
 
     library: Any = logging.Logger("one")
     library.parts = [library, {}]
@@ -641,6 +641,8 @@ def test_what_a_body_reads_may_be_large() -> None:
         weights[0, 0] = value
         assert float(layer(batch)[0, 0]) == value
     assert len(layer._tracing._made) == 2
+    rows[0, 1] = "three"
+    assert float(layer(batch)[0, 0]) == 5.0
 
 
 class Regularized(rg.keras.SubGraphLayer):
