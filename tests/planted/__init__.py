@@ -1,6 +1,7 @@
 """Bugs that are planted in copies of the sources, one after another, and the tests that have to catch each.
 
-The files of the rooms have lists of them, `BUGS`; `python -m tests.planted` tries them.
+The files of the rooms have lists of them, `BUGS`; `python -m tests.planted` tries them. `mutants.py` makes more, which
+are anybody's to catch: `measuring.py` finds out which tests do, and `catches.py` which of them catch most a second.
 """
 
 from __future__ import annotations

@@ -94,15 +94,21 @@ def _try(parsed: argparse.Namespace) -> int:
 
 
 def _missed(parsed: argparse.Namespace) -> int:
-    found, bugs = catches.read().bugs, all_bugs()
+    found, bugs, executed = catches.read().bugs, all_bugs(), read_executed()
     names = [name for name in bugs if parsed.only in (None, package_of(bugs[name]))]
+    kinds: dict[str, list[str]] = {"caught": [], "not caught": [], "passed by no test": [], "not tried": []}
     for name in names:
-        one = found.get(name)
-        if one is not None and not one.failed:
-            how = "no test comes past it" if not one.executed else f"{one.ran} of {one.executed} tests pass"
-            print(f"{how:24}  {name}  {bugs[name].what}")
-    caught = sum(name in found and found[name].failed != () for name in names)
-    print(f"{caught} of {len(names)} are caught, {sum(name not in found for name in names)} were not tried")
+        if name in found and found[name].executed:
+            kinds["caught" if found[name].failed else "not caught"].append(name)
+        else:
+            is_known = name in found or name in executed.probed and not executed.tests_of(name)
+            kinds["passed by no test" if is_known else "not tried"].append(name)
+    for kind in ("not caught", "passed by no test"):
+        for name in kinds[kind]:
+            ran = f" in {found[name].ran} of {found[name].executed} tests" if name in found else ""
+            print(f"{kind}{ran}: {name}\n    {bugs[name].what}")
+    of = f"of {len(find_test_files([]))} files of tests {len(executed.files)} were measured"
+    print(", ".join(f"{len(kinds[kind])} {kind}" for kind in kinds), of, sep="; ")
     return 0
 
 
