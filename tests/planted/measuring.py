@@ -1,9 +1,9 @@
 """Measures which tests come past which bugs and how long they take, and tries each bug on the tests that do.
 
 Both can be stopped at any time and go on from there: what they know is in `build/planted`, one line for each file of
-tests that was measured and for each bug that was tried. What `functools.cache` and the like keep is done in the first
-test that asks, so only this one comes past it; what happens while a file is imported or in its shared fixtures counts
-for all its tests.
+tests that was measured and for each bug that was tried. What happens while a file is imported or in its shared fixtures
+counts for all its tests. What is done once in a process, as by `functools.cache` or in a worker that outlives a test,
+counts for the first test alone.
 """
 
 from __future__ import annotations
