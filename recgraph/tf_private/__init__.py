@@ -66,6 +66,7 @@ from recgraph.tf_private.graphs import (
     variable_names,
     variable_of_graph,
     variables_by_handle,
+    with_own_gradient,
     wrapped_gradient_functions,
 )
 from recgraph.tf_private.iterators import DATASETS, give_back, goes_through_dataset, is_iterator
@@ -273,5 +274,6 @@ __all__ = [
     "what_was_watched",
     "without_recording",
     "wrapped_container",
+    "with_own_gradient",
     "wrapped_gradient_functions",
 ]

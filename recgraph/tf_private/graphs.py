@@ -67,6 +67,11 @@ def gradient_function(op: tf.Operation) -> Any:
     return _ops.get_gradient_function(op)
 
 
+def with_own_gradient(function: Any) -> Any:
+    """What is inside of a function that `tf.custom_gradient` has made; None for others. Its class is not public."""
+    return function._f if isinstance(function, _custom_gradient.Bind) else None
+
+
 def wrapped_gradient_functions(op: tf.Operation) -> list[Any]:
     """What the gradient function of an operation is for: itself, or the function inside of `tf.custom_gradient`."""
     found, waiting = [], [_ops.get_gradient_function(op)]

@@ -418,6 +418,11 @@ tf.ragged.constant([[r]], dtype=tf.float64).flat_values
 tf.saturate_cast(r, tf.float64)
 tf.as_dtype("float64").as_numpy_dtype(r) * x64
 np.float64(r) * x64, np.array([r, r]) * x64
+tf.multiply(x, np.float64(r)), tf.maximum(np.float16(r), x16)
+tf.stack([x[0], np.float64(r)]), tf.where(x > 0, np.float64(r), x)
+v.assign_add(np.float64(r)), v64.assign(np.float32(r))
+tf.convert_to_tensor(np.float64(r), dtype_hint=tf.float32)
+keras.ops.convert_to_tensor(np.float64(r)), keras.ops.multiply(x, np.float64(r))
 tf.constant(np.float64(r)), tf.constant(np.array([r]))
 tf.reshape(r, [1]), tf.identity(r), tf.expand_dims(r, 0)
 float(x64[0]) * r, float(x64[1]) + r, x64.numpy() * r

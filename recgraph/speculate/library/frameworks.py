@@ -21,7 +21,7 @@ from recgraph.core.subgraph import SubGraph
 from recgraph.cpython import sources
 from recgraph.defects import described
 from recgraph.speculate.evaluate import branches
-from recgraph.speculate.library import SPECIAL, Arguments, Special, asking, draws, special
+from recgraph.speculate.library import SPECIAL, Arguments, Special, asking, draws, own_gradients, special
 from recgraph.speculate.machine.evaluator import Evaluator
 from recgraph.speculate.observe import keras_state, known
 from recgraph.speculate.observe.reasons import Feature, Inconvertible
@@ -89,6 +89,8 @@ def framework(ev: Evaluator, function: Any, arguments: Arguments, named: dict[st
         )
     if any(known.top_package(thing) == "keras" or keras_state.has_state(thing) for thing in (owner, function)):
         ev.heap.keras_called(ev.where())
+    if own_gradients.is_given_more(ev, function, arguments, named):
+        return own_gradients.call(ev, function, arguments, named)
     inner = wrapped(function)
     if inner is not None and not only_computes(inner):
         raise ev.refuse(Feature.WRAPPED_FUNCTION, f"{inner.__qualname__}, which {name} wraps, may do more than compute")
@@ -328,7 +330,7 @@ def _converted(ev: Evaluator, value: Any, dtype: tf.DType | None, hint: tf.DType
     """Numbers, in lists perhaps, as a tensor of the dtype that eager execution would choose."""
     kinds = frozenset(_kind(ev, one) for one in stand_ins.leaves([value]))
     if any(issubclass(kind, np.ndarray | np.generic) for kind in kinds):
-        return _of_array(ev, value, dtype)
+        return _of_array(ev, value, dtype, hint)
     natural = _DTYPES.get(kinds)
     if natural is None:
         raise ev.refuse(Feature.VALUE, f"a tensor of {', '.join(sorted(kind.__name__ for kind in kinds))}")
@@ -347,10 +349,14 @@ def _kind(ev: Evaluator, one: Any) -> type:
     return ev.type_of(one) if is_known else type(stand_ins.example_of(one))
 
 
-def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None) -> tf.Tensor:
+def _of_array(ev: Evaluator, value: Any, dtype: tf.DType | None, hint: tf.DType | None) -> tf.Tensor:
     if not isinstance(value, Residual):
         raise ev.refuse(Feature.ARRAY, "a list of arrays that differ from call to call")
     tensor = ev.tensor(value)
+    if dtype is None and hint not in (None, tensor.dtype):
+        if not (tensor.dtype.is_floating and hint.is_floating):
+            raise ev.refuse(Feature.ARRAY, f"an array of {tensor.dtype.name}, and {hint.name} as a hint")
+        dtype = hint
     if dtype is None or dtype == tensor.dtype:
         return tf.identity(tensor)
     is_same = dtype.is_floating or (dtype.is_integer and not tensor.dtype.is_floating)  # as NumPy's own conversion

@@ -321,7 +321,7 @@ class Renderer:
     def _tensor(self, value: Any) -> str:
         if isinstance(value, tf.Tensor):
             fed = self.heap.input_of(value)
-            if fed is not None:
+            if fed is not None and fed.example is not None:  # of a number or an array, a library gives a tensor
                 return fed.name
             mask = tf_private.keras_mask(value)
             if mask is None:

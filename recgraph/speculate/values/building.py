@@ -80,7 +80,41 @@ def called_back(ev: Evaluator) -> Iterator[None]:
 
 
 def build(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]) -> Any:
-    """A function that builds operations, or looks at known values only."""
+    """A function that builds operations, or looks at known values only.
+
+    A float of NumPy's becomes a tensor of its dtype where eager TensorFlow decides by it, and takes the dtype of others
+    as a float of Python's does where this would be an error in a graph.
+    """
+    if not any(map(_is_numpy_float, stand_ins.leaves([*arguments, *named.values()]))):
+        return _built(ev, function, arguments, named)
+    try:
+        return state.attempt(ev, lambda before: _built(ev, function, arguments, named))
+    except Inconvertible as reason:
+        if reason.feature is not Feature.RAISES or _calls_back([*arguments, *named.values()]):
+            raise
+    given = [_as_pythons(ev, value) for value in arguments]
+    return _built(ev, function, given, {name: _as_pythons(ev, value) for name, value in named.items()})
+
+
+def _is_numpy_float(value: Any) -> bool:
+    """Whether a value is a float of NumPy's that differs from call to call."""
+    return isinstance(value, Residual) and isinstance(value.example, np.floating)
+
+
+def _as_pythons(ev: Evaluator, value: Any) -> Any:
+    """A value with Python's floats in place of those of NumPy's that differ from call to call."""
+    if _is_numpy_float(value):
+        return ev.python(float, [value])
+    return stand_ins.mapped(functools.partial(_as_pythons, ev), value)
+
+
+def _calls_back(given: list[Any]) -> bool:
+    """Whether a library is given a function of the program's, to which it may give numbers."""
+    kinds = StandIn | types.FunctionType | types.MethodType | functools.partial
+    return any(isinstance(one, kinds) and callable(one) for one in given)
+
+
+def _built(ev: Evaluator, function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]) -> Any:
     owner = getattr(function, "__self__", None)
     beside = [one for one in stand_ins.leaves([arguments, *named.values()]) if not isinstance(one, tf.DType)]
     others = [*beside, *_wanted(function, named)]

@@ -6,6 +6,7 @@ import types
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tests.speculate.corpus import program
@@ -139,6 +140,44 @@ def a_custom_gradient() -> Any:
         return tape.gradient(loss, w)
 
     return step, with_tensor, w
+
+
+@program
+def a_custom_gradient_of_more_than_tensors() -> Any:
+    """Eagerly the function inside gets numbers, flags and names as they are, in a graph TensorFlow makes tensors."""
+    w = tf.Variable([1.0, 2.0, 3.0])
+
+    @tf.custom_gradient
+    def scaled(x: tf.Tensor, by: Any, pair: Any, is_up: bool = True) -> Any:
+        y = x * by + pair[0] if isinstance(by, float) and is_up else x / by
+        return y, lambda upstream: (upstream * by, None, [None, upstream * pair[0]])
+
+    def step(x: tf.Tensor, by: Any, number: float) -> Any:
+        with tf.GradientTape() as tape:
+            loss = scaled(x * w, by, [0.5, w], is_up=number > 2.0)
+        return loss, tape.gradient(loss, w), scaled(x, 2, [number, x]), scaled(x, number, [by, x]), type(by).__name__
+
+    return step, lambda i: (tensor(i)[0], np.float64(0.5 + i), i / 4), w
+
+
+@program
+def a_custom_gradient_of_numbers_that_reads_a_variable() -> Any:
+    w = tf.Variable([1.0, 2.0, 3.0])
+
+    @tf.custom_gradient
+    def scaled(x: tf.Tensor, by: float) -> Any:
+        def gradient(upstream: tf.Tensor, variables: Any = None) -> Any:
+            return (upstream * by, None), [upstream * 3.0 for _ in variables]
+
+        return x * by * w, gradient
+
+    def step(x: tf.Tensor, by: float) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = scaled(x, by)
+        return loss, tape.gradient(loss, [x, w])
+
+    return step, lambda i: (tensor(i)[0], 0.5 * i), w
 
 
 def _recomputed() -> tuple[tf.Variable, Any]:

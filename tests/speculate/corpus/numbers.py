@@ -305,3 +305,21 @@ def large_integers_of_the_graph_beside_floats() -> Any:
         return (tf.ones([2]) + int(x[0]) * ((1 << 60) + (1 << 36) + 1)) / float(1 << 60) - tf.cast(x[0], tf.float32)
 
     return step, lambda i: (tf.constant([1 + i % 2]),), None
+
+
+@program
+def floats_of_numpy_beside_tensors() -> Any:
+    """They take the dtype of the tensor beside them, and have one of their own where there is none."""
+    tensors = [tf.constant([1.0, -2.0, 3.0], dtype) for dtype in (tf.float16, tf.float32, tf.float64)]
+    variable = tf.Variable([1.0, 2.0, 3.0])
+
+    def step(by: np.float64, half: np.float16) -> Any:
+        found = []
+        for x in tensors:
+            found += [x * by, by - x, x**by, tf.multiply(by, x), tf.maximum(x, half), tf.where(x > 0, x, by)]
+            found += [tf.clip_by_value(x, -by, by), tf.stack([x[0], by]), tf.less(half, x)]
+        variable.assign_add(variable * by)
+        hinted = tf.convert_to_tensor(by, dtype_hint=tf.float32)
+        return found, tf.convert_to_tensor(by), hinted, keras.ops.convert_to_tensor(half), tf.exp(by)
+
+    return step, lambda i: (np.float64(1.0 + i / 8), np.float16(i)), variable
