@@ -40,7 +40,7 @@ from recgraph.speculate.values.functions import Class, FunctionKind, Made, Super
 from recgraph.speculate.values.iterators import GraphRows, Iterating, Suspended
 from recgraph.speculate.values.later import Later
 from recgraph.speculate.values.tables import PerhapsNone, Row
-from recgraph.speculate.values.tensors import Composite, Shape, Tensor, Variable
+from recgraph.speculate.values.tensors import Composite, Ragged, Shape, Tensor, Variable
 
 Run: TypeAlias = Callable[..., Any]
 
@@ -199,8 +199,8 @@ class Conversion(Evaluator):
     """The evaluator with all kinds of values, and what the library of Python, TensorFlow, Keras and NumPy defines."""
 
     kinds = (
-        Later, Tensor, Composite, Variable, Made, Shape, Row, PerhapsNone, GraphRows, Iterating, Suspended, Namespace,
-        SuperKind, Class, FunctionKind, Dataset, Object, Valued, Known,
+        Later, Tensor, Ragged, Composite, Variable, Made, Shape, Row, PerhapsNone, GraphRows, Iterating, Suspended,
+        Namespace, SuperKind, Class, FunctionKind, Dataset, Object, Valued, Known,
     )  # fmt: skip
 
     python = later.python

@@ -122,8 +122,8 @@ def operate(ev: Evaluator, function: Callable[..., Any], operands: Sequence[Any]
     left, right = operands
     if plain == "ne":
         return ev.operate(operator.not_, [operate(ev, operator.eq, operands)])
-    if plain == "eq" and _compares_by_identity(ev, left) and _compares_by_identity(ev, right):
-        return ev.identical(left, right)
+    if plain == "eq" and _leaves_equality(ev, left, right) and _leaves_equality(ev, right, left):
+        return not isinstance(left, Residual) and not isinstance(right, Residual) and ev.identical(left, right)
     raise ev.refuse(Feature.OPERATOR, f"{name} of {type(left).__name__} and {type(right).__name__}")
 
 
@@ -203,8 +203,21 @@ def _equal(ev: Evaluator, one: Any, other: Any) -> bool:
     return True
 
 
-def _compares_by_identity(ev: Evaluator, value: Any) -> bool:
-    return not is_object(value) or is_inherited(ev, type(value), "__eq__")
+def _leaves_equality(ev: Evaluator, value: Any, other: Any) -> bool:
+    """Whether an operand says nothing more of whether it equals the other one, so that identity counts: its method is
+    that of every object or was asked, or it is data of another kind. Arrays compare their members with whatever it is.
+    """
+    if is_object(value):
+        found = ev.of_class(type(value), "__eq__")
+        return isinstance(found, types.FunctionType) or found is object.__eq__
+    kind = ev.type_of(value)
+    if kind in DATA_TYPES:
+        return not issubclass(ev.type_of(other), DATA_TYPES) or kind is type(None)
+    return getattr(kind, "__eq__", None) is object.__eq__ or issubclass(kind, _OF_THEIR_KIND)
+
+
+# What is equal to nothing of another class.
+_OF_THEIR_KIND = (types.BuiltinFunctionType, datetime.date, datetime.time, datetime.timedelta, pathlib.PurePath)
 
 
 def builtin(ev: Evaluator, function: Any, arguments: Sequence[Any]) -> Any:

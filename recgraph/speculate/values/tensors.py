@@ -118,6 +118,8 @@ def _on_tensors(ev: Evaluator, function: Callable[..., Any], operands: Sequence[
 def _beside(ev: Evaluator, value: Any, dtype: tf.DType) -> Any:
     """An operand of an operator whose other operand is a tensor: numbers take its dtype, as in eager."""
     if isinstance(value, Residual) and isinstance(value.example, np.ndarray | np.generic):
+        if dtype == tf.bool and not isinstance(value.example, np.bool_):  # an integer first, on one side alone
+            raise ev.refuse(Feature.VALUE, f"a {type(value.example).__name__} beside a tensor of truth values")
         return ev.tensor(value, dtype)
     if isinstance(value, Residual):
         tensor = ev.tensor(value)
@@ -175,7 +177,7 @@ class Composite(InGraph):
     """What is made of tensors of the graph: slices, ragged and sparse tensors."""
 
     name = "a tensor"
-    of = (tf.IndexedSlices, tf.RaggedTensor, tf.SparseTensor)
+    of = (tf.IndexedSlices, tf.SparseTensor)
 
     def type(self) -> type:
         """Its own, which it is in eager execution."""
@@ -210,6 +212,35 @@ class Composite(InGraph):
     def length(self) -> Any:
         """As Python finds it."""
         return self.ev.python(len, [self.it])
+
+
+class Ragged(Composite):
+    """A ragged tensor, whose rows a loop goes through as it goes through those of a tensor."""
+
+    of = tf.RaggedTensor
+
+    def members(self) -> list[Any]:
+        """As many as the static shape of its splits says."""
+        if (count := self._known_count()) is None:
+            raise self.ev.refuse(Feature.TRIPS, "a loop iterates over a ragged tensor of unknown length")
+        return [self.it[i] for i in range(count)]
+
+    def rows(self, varies: bool) -> Rows | None:
+        """Where their number is not known, or loops are not unrolled."""
+        ragged, count = self.it, self._known_count()
+        if count is None:
+            return Rows(ragged.nrows(tf.int64), lambda i: ragged[i])
+        if self.ev.optimizations.unrolling or count < 2:
+            return None
+        return Rows(tf.constant(count, tf.int64), lambda i: ragged[i], True, True)
+
+    def length(self) -> Any:
+        """Raises in eager execution, too."""
+        raise self.ev.refuse(Feature.RAISES, "a ragged tensor has no len()")
+
+    def _known_count(self) -> int | None:
+        splits = self.it.row_splits.shape[0]
+        return None if splits is None else int(splits) - 1
 
 
 class Tensor(Composite):

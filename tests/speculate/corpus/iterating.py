@@ -335,3 +335,55 @@ def a_search_in_a_late_text() -> Any:
         return x
 
     return step, with_sign, seen
+
+
+_LENGTHS = ([2, 1, 3], [1, 3], [3, 0, 2, 1], [2])
+
+
+def _ragged(i: int) -> tuple[tf.RaggedTensor]:
+    """Rows of other lengths in every call, and other numbers of them after the fifth."""
+    lengths = _LENGTHS[i % 4] if i > 5 else [1 + i % 2, 2, 0]
+    return (tf.RaggedTensor.from_row_lengths(tf.range(float(sum(lengths))) + float(i), lengths),)
+
+
+@program
+def rows_of_a_ragged_tensor() -> Any:
+    def step(ragged: tf.RaggedTensor) -> Any:
+        total = tf.constant(0.0)
+        for number, row in enumerate(ragged):
+            total = total * 0.5 + tf.reduce_sum(row) * float(number)
+        for row, by in zip(ragged, tf.range(9.0)):
+            if tf.size(row) > 2:
+                break
+            total = total + by
+        return total, [len(row) for row in ragged]
+
+    return step, _ragged, None
+
+
+@program
+def values_in_the_rows_of_a_ragged_tensor() -> Any:
+    def step(ragged: tf.RaggedTensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(ragged.flat_values)
+            total = tf.constant(1.0)
+            for row in ragged:
+                for value in row:
+                    total = total * 0.5 + value * value
+        return total, tape.gradient(total, ragged.flat_values)
+
+    return step, _ragged, None
+
+
+@program
+def rows_in_the_rows_of_a_ragged_tensor() -> Any:
+    def step(flat: tf.Tensor, lengths: tf.Tensor) -> Any:
+        ragged = tf.RaggedTensor.from_nested_row_lengths(flat, [[2, 1], lengths])
+        kept = []
+        for rows in ragged:
+            for row in rows:
+                for value in row:
+                    kept.append(value * 2.0)
+        return kept
+
+    return step, lambda i: (tf.range(4.0) + float(i), tf.constant([1 + i % 2, 2 - i % 2, 1])), None

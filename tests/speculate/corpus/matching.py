@@ -275,3 +275,34 @@ def match_users_sequences() -> Any:
         return x
 
     return step, with_tensor, seen
+
+
+@dataclasses.dataclass
+class _Circle:
+    radius: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class _Box:
+    width: Any
+    height: Any
+
+
+@program
+def data_of_several_kinds() -> Any:
+    """The method that a dataclass has for `==` leaves texts, tuples and other dataclasses to them."""
+    things = [_Circle(2.0), _Box(2.0, tf.constant(3.0)), ("pair", 1.0, 2.0), "text"]
+
+    def step(thing: Any, x: tf.Tensor) -> Any:
+        match thing:
+            case "text":
+                found = x
+            case ("pair", one, other):
+                found = x * one + other
+            case _Circle(radius):
+                found = x * radius
+            case _Box(width=2.0, height=height):
+                found = x - height
+        return found, thing == "text", ("pair",) == thing, thing != _Circle(1.0), thing in ("a", _Circle(2.0))
+
+    return step, lambda i: (things[i % 4], tensor(i)), None
