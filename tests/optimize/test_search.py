@@ -268,6 +268,21 @@ def test_parts_of_parts_have_one_form() -> None:
         assert str(made[0]) == other
 
 
+@pytest.mark.parametrize(
+    ("texts", "cuts", "numbers"),
+    [
+        (["first(0, 1, z)"], 1, 6),
+        (["first(0, 1, z)", "rest(0, 1, z)"], 1, 24),
+        (["first(0, 1, z)", "rest(1, 2, z)"], 2, 6 + 16),
+        (["first(0, 1, z)", "first(0, 1, rest(0, 2, z))"], 1, 6 + 6),
+    ],
+)
+def test_all_parts_of_a_tensor_cost_one_cut(texts: list[str], cuts: int, numbers: int) -> None:
+    """Along an axis; what is moved are the numbers of each part."""
+    given, guess = Problem(tuple(map(terms.read_term, texts)), {"z": Leaf((4, 6, 1, 1))}), Costs().guess
+    assert Costs().of(given, given.roots) == pytest.approx(cuts * guess.cut + numbers * guess.moved)
+
+
 def test_measuring_writes_what_searches_read(tmp_path: Path) -> None:
     """A cost for each operator and shape, and positive ones for those that were not measured."""
     out = tmp_path / "costs.json"
