@@ -37,3 +37,11 @@ def test_time_begins_anew_where_there_is_progress(aborted: list[str]) -> None:
     with patience.bounded(0.6, lambda: next(steps)):
         time.sleep(1.5)
     assert aborted == []
+
+
+def test_blocks_are_looked_at_a_few_times_a_second() -> None:
+    """And not all the time, which would take a processor from those who work."""
+    looks, began = itertools.count(), time.monotonic()
+    with patience.bounded(60.0, lambda: next(looks)):
+        time.sleep(1.0)
+    assert next(looks) <= 3 + 4 * (time.monotonic() - began)
