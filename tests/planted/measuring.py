@@ -257,19 +257,14 @@ def _run(
     runner: Runner, tests: list[str], failures: int, seconds: float, executed: Executed
 ) -> tuple[set[str], set[str]]:
     """Which of these tests were run on what is planted, and which failed; files, where they could not be loaded."""
-    slowest = max(executed.seconds[test] for test in tests)
     files = dict.fromkeys(test.partition("::")[0] for test in tests)
     order = runner.copy.started / "order.json"
-    order.write_text(json.dumps([f"tests/{test}" for test in tests]), encoding="utf-8")
-    limits = [
-        f"--maxfail={failures}",
-        "--continue-on-collection-errors",
-        "-o",
-        f"faulthandler_timeout={PATIENCE + 10 * slowest}",
-    ]
+    limits = {f"tests/{test}": PATIENCE + 10 * executed.seconds[test] for test in tests}
+    order.write_text(json.dumps(limits), encoding="utf-8")
+    options = [f"--maxfail={failures}", "--continue-on-collection-errors", "-o", "faulthandler_timeout=0"]
     places = [f"tests/{file}" for file in files]
     told = {"RECGRAPH_PLANTED_ORDER": str(order), "RECGRAPH_PLANTED_SECONDS": str(seconds)}
-    status, lines = runner.pytest("trying_plugin", [*limits, *places], seconds + 60, **told)
+    status, lines = runner.pytest("trying_plugin", [*options, *places], seconds + 60, **told)
     by_kind: dict[str, set[str]] = {}
     for line in lines:
         by_kind.setdefault(line["what"], set()).add(line["test"].removeprefix("tests/"))
@@ -279,7 +274,7 @@ def _run(
         return set(tests), set(files)  # not even collected: the process died, or it hangs
     unloaded = {test for test in tests if test.partition("::")[0] in failed}
     is_whole = not unended and len(failed) < failures and "over" not in by_kind
-    return set(tests) if is_whole else started | unloaded, failed | unended
+    return set(tests) if is_whole else (started | unloaded or set(tests)), failed | unended
 
 
 def store(folder: Path = FOLDER, path: Path = catches.PLACE) -> catches.Catches:
