@@ -254,6 +254,8 @@ class Renderer:
         Raises:
             Inconvertible: it is none of which that is known, and leads to what is of this call alone.
         """
+        if self.script.newborn.kept_by(value) is not None:
+            return None  # no constant either: the script refuses it with the line that makes it
         if (found := referring.owner_of(value)) is not None:
             return f"{self.code(self._original(found[0]))}{found[1]}"
         if (parts := referring.made_of(value)) is not None:
