@@ -25,11 +25,11 @@ def test_program(name: str, subtests: pytest.Subtests) -> None:
         with subtests.test("co-executed"):
             checking.check_coexecuted(program, eager)
     for wrap, names in TURNS.items():
-        if name in names and not (wrap is checking.unconverted and name in checking.STALE):
+        if name in names and not (wrap is checking.unconverted and name in checking.DIFFER):
             with subtests.test("in turns", wrap=wrap.__name__):
                 checking.check_in_turns(program, eager, wrap)
 
 
 def test_the_exceptions_are_programs_of_the_corpus() -> None:
     """An entry for a program that is gone would check nothing."""
-    assert {*checking.NOT_COEXECUTED, *checking.SEEING, *checking.STALE} <= set(PROGRAMS)
+    assert {*checking.NOT_COEXECUTED, *checking.SEEING, *checking.DIFFER} <= set(PROGRAMS)

@@ -137,8 +137,10 @@ def unconverted(step: object) -> Automatic:
     return made
 
 
-# A variable's text in the middle of a co-executed step shows its value before the step; a tensor's device is ours.
-STALE = {"variables_as_text", "a_device_that_is_asked_for"}
+# What differs where a function is not converted whole: a variable's text in the middle of a co-executed step shows its
+# value before the step; a tensor's device is ours; a part's result of which no gradient is asked gets zeros, and these
+# become NaN where it has an infinite slope (as in `test_parts.py`).
+DIFFER = {"variables_as_text", "a_device_that_is_asked_for", "a_logarithm_of_a_loop_that_nothing_uses"}
 
 
 def check_in_turns(program: Program, eager: Eager, wrap: Callable[[Any], Automatic]) -> None:
@@ -151,13 +153,13 @@ def check_in_turns(program: Program, eager: Eager, wrap: Callable[[Any], Automat
         patch.setattr(function, "CLEARLY", 0.0)
         patch.setattr(conversions, "MAX_SECONDS", 1e6)
         found, automatic, counts = comparing.run_wrapped(program, wrap)
-    assert comparing.differences(eager[0], found) == [], automatic.explain()
+        text = automatic.explain()  # which counts by what is set here
+    assert comparing.differences(eager[0], found) == [], text
     assert max(count.entered for count in counts) <= max(count.entered for count in eager[1])
     ways = {way for way, count in automatic.calls.items() if count > 0 and way != "fallback"}
-    assert len(ways) > 1 or _has_one_way(automatic), automatic.explain()
+    assert len(ways) > 1 or _has_one_way(automatic, text), text
 
 
-def _has_one_way(automatic: Automatic) -> bool:
+def _has_one_way(automatic: Automatic, text: str) -> bool:
     """Checks that it says why no step was taken as a whole in another way, or that parts of the steps were graphs."""
-    text = automatic.explain()
     return bool(automatic.given_up) and ("cannot run" in text or re.search(r", [1-9]\d* graph", text) is not None)
