@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "cc/core/stretch.h"
+
 namespace recgraph {
 
 // Sorts owners of mutexes into that order, and leaves each once: a mutex that one thread takes twice for reading waits for
@@ -24,10 +26,16 @@ template <typename Owner>
 class SharedLocks {
  public:
   explicit SharedLocks(const std::vector<Owner*>& owners) : owners_(owners) {
-    for (Owner* owner : owners_) owner->mu()->lock_shared();
+    for (Owner* owner : owners_) {
+      owner->mu()->lock_shared();
+      Stretch::TakeOver(owner);
+    }
   }
   ~SharedLocks() {
-    for (Owner* owner : owners_) owner->mu()->unlock_shared();
+    for (Owner* owner : owners_) {
+      Stretch::HandOver(owner);
+      owner->mu()->unlock_shared();
+    }
   }
   SharedLocks(const SharedLocks&) = delete;
   SharedLocks& operator=(const SharedLocks&) = delete;

@@ -609,10 +609,8 @@ void Runs::Start(const std::string& function, std::vector<std::vector<Value>> ro
   }
   const size_t count = parts_.size();
   pending_.store(count, std::memory_order_relaxed);
-  // This object, and the root call, may be gone when the last part has been scheduled.
-  const std::shared_ptr<Scheduler> scheduler = scope_.root->scheduler()->shared_from_this();
   for (size_t i = 1; i < count; ++i) {
-    scheduler->Schedule([this, part = &parts_[i]] { RunPart(part); });
+    scope_.root->Schedule([this, part = &parts_[i]] { RunPart(part); });
   }
   RunPart(&parts_[0]);
 }

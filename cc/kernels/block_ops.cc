@@ -9,8 +9,8 @@
 #include "cc/core/row_kernels.h"
 #include "cc/kernels/errors.h"
 #include "cc/kernels/packed_matrices.h"
+#include "cc/kernels/sharded.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/util/work_sharder.h"
 
 namespace recgraph {
 
@@ -28,7 +28,7 @@ template <typename Work>
 void ForRows(OpKernelContext* ctx, int64_t rows, int64_t cycles_a_row, const Work& work) {
   const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
   if (threads->num_threads <= 1 || rows * cycles_a_row < 100'000) return work(0, rows);
-  tensorflow::Shard(threads->num_threads, threads->workers, rows, cycles_a_row, work);
+  Shard(ctx, rows, cycles_a_row, work);
 }
 
 class ExpressionOp : public OpKernel {

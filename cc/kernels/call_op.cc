@@ -77,7 +77,10 @@ void Call::Finish() {
   turn = nullptr;
   const tensorflow::AsyncOpKernel::DoneCallback report = std::move(done);
   const std::shared_ptr<SharedTasks> ended = std::move(tasks);
+  const void* const above = own_root == nullptr ? scope.root : nullptr;
+  Stretch::TakeOver(scope.root);  // all that its bodies have done
   delete this;
+  Stretch::HandOver(above);
   if (ended != nullptr) ended->End();
   report();
 }
@@ -126,6 +129,7 @@ void CallOp::Compute(OpKernelContext* ctx) {
 }
 
 void CallOp::Run(Call* call) {
+  Stretch::TakeOver(CallOf(call->ctx));
   const absl::Status status = CatchingAll([&] { return Begin(call); });
   if (!status.ok()) {
     call->Update(status);
@@ -145,22 +149,25 @@ void CallOp::LaunchInTurn(Call* call) {
   const auto token = root->cancellation()->get_cancellation_token();
   // As soon as the turn can be given up or begins, the call may be over before this thread goes on: it holds the turn, too.
   const std::shared_ptr<Turns::Turn> turn = Waiting().Take(Resources(call->ctx), [this, call, root, token] {
-    root->scheduler()->Schedule([this, call, root, token] {
+    root->Schedule([this, call, root, token] {
       root->cancellation()->DeregisterCallback(token);
+      Stretch::TakeOver(root);
       Launch(call);
     });
   });
   call->turn = turn;
   const auto give_up = [call, root, turn, token] {
+    const Stretch stretch(root);
     if (!turn->GiveUp()) return;
-    root->scheduler()->Schedule([call, root, token] {
+    root->Schedule([call, root, token] {
       root->cancellation()->DeregisterCallback(token);
+      Stretch::TakeOver(root);
       call->Update(errors::Cancelled("the step was cancelled"));
       call->Finish();
     });
   };
   // Where it is cancelled already, whoever begins sees it.
-  root->cancellation()->RegisterCallback(token, give_up);
+  root->cancellation()->RegisterCallback(token, Following(give_up));
   Turns::Begin(turn);
 }
 
@@ -251,7 +258,7 @@ void CallOp::StartInOrder(Call* call, size_t row, Program::Handle body) const {
     if (status.ok() && call->scope.root->cancelled()) call->Update(errors::Cancelled("the step was cancelled"));
     if (!call->Status().ok() || row + 1 == call->invocations.size()) return AllDone(call);
     // Not on the stack of the one that has ended: there may be any number of rows.
-    call->scope.root->scheduler()->Schedule([this, call, row, body] { StartInOrder(call, row + 1, body); });
+    call->scope.root->Schedule([this, call, row, body] { StartInOrder(call, row + 1, body); });
   });
 }
 

@@ -35,6 +35,7 @@ absl::Status ReadVariable(OpKernelContext* ctx, const Tensor& handle, Tensor* va
   TF_RETURN_IF_ERROR(ScalarOf(handle, &resource));
   TF_RETURN_IF_ERROR(LookupResource(ctx, *resource, &variable));
   tensorflow::tf_shared_lock lock(*variable->mu());
+  const Stretch reading(variable.get());
   if (!variable->is_initialized) {
     return errors::FailedPrecondition("captured variable is not initialized: ",
                                                   variable->DebugString());
@@ -329,6 +330,7 @@ class CaptureOp : public OpKernel {
   void Compute(OpKernelContext* ctx) override {
     Invocation* invocation;
     OP_REQUIRES_OK(ctx, CurrentInvocation(ctx, *this, &invocation));
+    const Stretch stretch(invocation->root());
     OP_REQUIRES(ctx, invocation->environment() != nullptr, errors::InvalidArgument("nothing is captured here"));
     const auto& slots = invocation->environment()->slots();
     OP_REQUIRES(ctx, static_cast<size_t>(slot_) < slots.size(), NoSlot(slot_, slots.size()));
@@ -357,6 +359,7 @@ class AccumulateOp : public OpKernel {
   void Compute(OpKernelContext* ctx) override {
     Invocation* invocation;
     OP_REQUIRES_OK(ctx, CurrentInvocation(ctx, *this, &invocation));
+    const Stretch stretch(invocation->root());
     Sums* sums = invocation->sums();
     OP_REQUIRES(ctx, sums != nullptr, errors::InvalidArgument(name(), " adds to a sum in a forward call"));
     if (kind_ == SumKind::kDense) {

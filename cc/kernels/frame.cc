@@ -8,6 +8,7 @@
 #include "tensorflow/core/framework/variant_op_registry.h"
 #include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
+#include "cc/kernels/invocation.h"
 
 namespace recgraph {
 
@@ -70,6 +71,7 @@ class PackFrameOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* ctx) override {
+    const Stretch stretch(CallOf(ctx));
     std::vector<Tensor> values;
     values.reserve(ctx->num_inputs());
     for (int i = 0; i < ctx->num_inputs(); ++i) values.push_back(ctx->input(i));
@@ -88,6 +90,7 @@ class UnpackFrameOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* ctx) override {
+    const Stretch stretch(CallOf(ctx));
     FramePtr<Frame> frame;
     OP_REQUIRES_OK(ctx, FromTensor(ctx->input(0), &frame));
     for (size_t i = 0; i < indices_.size(); ++i) {
@@ -109,6 +112,7 @@ class FrameIsEmptyOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* ctx) override {
+    const Stretch stretch(CallOf(ctx));
     FramePtr<Frame> frame;
     OP_REQUIRES_OK(ctx, FromTensor(ctx->input(0), &frame));
     Tensor* empty = nullptr;

@@ -26,7 +26,7 @@ namespace {
 struct InvocationRunner {
   Invocation* invocation;
   void operator()(Task task) const {
-    invocation->root()->scheduler()->shared_from_this()->Schedule(std::move(task));
+    invocation->root()->Schedule(std::move(task));
   }
 };
 
@@ -50,9 +50,9 @@ std::string FailedNode(const std::string& message) {
 Submit Pool(OpKernelContext* ctx) {
   FunctionLibraryRuntime* const runtime = ctx->function_library();
   if (runtime != nullptr && runtime->runner() != nullptr && *runtime->runner()) {
-    return *runtime->runner();
+    return Sending(*runtime->runner());
   }
-  return *ctx->runner();
+  return Sending(*ctx->runner());
 }
 
 bool IsPoolThread() {
@@ -166,6 +166,7 @@ void Invocation::Start(Program::Handle body, Done done) {
   options.runner = &runner;  // copied by Run before it returns
   scope_.root->program()->runtime()->Run(
       options, body, this, [this, done = std::move(done)](const absl::Status& status) {
+        Stretch::TakeOver(root());
         if (!status.ok()) root()->NoteError([this] { return CallPath(); }, status);
         done(status);
       });
@@ -193,12 +194,16 @@ bool Invocation::CanConsumeArg(int index) const {
   return index >= 0 && static_cast<size_t>(index) < arguments_.size();
 }
 
-void Invocation::ConsumeArg(int index, Tensor* value) { *value = std::move(arguments_[index]); }
+void Invocation::ConsumeArg(int index, Tensor* value) {
+  const Stretch stretch(root());
+  *value = std::move(arguments_[index]);
+}
 
 absl::Status Invocation::SetRetval(int index, const Tensor& value) {
   if (index < 0 || static_cast<size_t>(index) >= results_.size()) {
     return errors::InvalidArgument("no result ", index, " among ", results_.size());
   }
+  const Stretch stretch(root());
   results_[index] = value;
   return absl::OkStatus();
 }

@@ -16,6 +16,7 @@
 #include "absl/container/inlined_vector.h"
 #include "cc/core/scheduler.h"
 #include "cc/core/shared_tasks.h"
+#include "cc/core/stretch.h"
 #include "cc/core/thread_counts.h"
 #include "cc/kernels/environment.h"
 #include "cc/kernels/program.h"
@@ -72,7 +73,11 @@ class RootCall {
 
   Program* program() const { return program_.get(); }
   const std::shared_ptr<Program>& shared_program() const { return program_; }
-  Scheduler* scheduler() const { return scheduler_.get(); }
+  // Has a task run. Another thread may run it, and end this call with it, before this returns.
+  void Schedule(Task task) {
+    const std::shared_ptr<Scheduler> scheduler = scheduler_;
+    scheduler->Schedule(std::move(task));
+  }
   // How many the executor has.
   int threads() const { return program_->threads(); }
   const tensorflow::FunctionLibraryRuntime::Options& options() const { return options_; }
@@ -153,6 +158,16 @@ class Invocation final : public tensorflow::CallFrameInterface {
   Tensors arguments_;
   Tensors results_;
 };
+
+// What the stretches of a kernel in a body have in common: its call.
+inline const void* CallOf(tensorflow::OpKernelContext* ctx) {
+#ifdef RECGRAPH_THREAD_SANITIZER
+  const Invocation* const invocation = Invocation::Current(ctx);
+  if (invocation != nullptr) return invocation->root();
+#endif
+  (void)ctx;
+  return nullptr;
+}
 
 }  // namespace recgraph
 

@@ -285,6 +285,7 @@ class InvokeGradientOp : public CallOp {
     TF_RETURN_IF_ERROR(ScalarOf(slot, &handle));
     TF_RETURN_IF_ERROR(LookupResource(ctx, *handle, &variable));
     tensorflow::tf_shared_lock lock(*variable->mu());
+    const Stretch reading(variable.get());
     *shape = variable->tensor()->shape();
     return absl::OkStatus();
   }

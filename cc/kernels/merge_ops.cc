@@ -5,8 +5,8 @@
 
 #include "cc/kernels/errors.h"
 #include "cc/kernels/kept.h"
+#include "cc/kernels/sharded.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/util/work_sharder.h"
 
 namespace recgraph {
 namespace {
@@ -65,7 +65,7 @@ void CopyRows(OpKernelContext* ctx, int64_t rows, int64_t bytes_a_row, const Cop
     for (int64_t row = begin; row < end; ++row) copy(row);
   };
   if (threads->num_threads <= 1 || rows * bytes_a_row < 200'000) return work(0, rows);
-  tensorflow::Shard(threads->num_threads, threads->workers, rows, bytes_a_row / 8, work);
+  Shard(ctx, rows, bytes_a_row / 8, work);
 }
 
 template <typename CopyPart>

@@ -11,6 +11,7 @@
 
 #include "cc/core/memory_pool.h"
 #include "cc/core/row_kernels.h"
+#include "cc/core/stretch.h"
 #include "cc/kernels/errors.h"
 #include "cc/kernels/pool_allocator.h"
 #include "tsl/profiler/lib/traceme.h"
@@ -188,7 +189,13 @@ absl::Status OuterProducts::Multiply(tensorflow::OpKernelContext* ctx) {
   if (multiplications < 2 * kLeast) {
     run(0, static_cast<int64_t>(parts.size()));
   } else {
-    threads->workers->ParallelFor(parts.size(), tsl::thread::ThreadPool::SchedulingParams::Fixed(1), run);
+    Stretch::HandOver();
+    const auto run_there = [&run](int64_t begin, int64_t end) {
+      const Stretch stretch;
+      run(begin, end);
+    };
+    threads->workers->ParallelFor(parts.size(), tsl::thread::ThreadPool::SchedulingParams::Fixed(1), run_there);
+    const Stretch stretch;
   }
   return done.load() ? absl::OkStatus() : errors::ResourceExhausted("no memory for the products of a gradient");
 }

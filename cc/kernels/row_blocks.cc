@@ -8,6 +8,7 @@
 
 #include "cc/core/parts.h"
 #include "cc/core/shared_locks.h"
+#include "cc/core/stretch.h"
 #include "tensorflow/core/common_runtime/function_def_utils.h"
 #include "tensorflow/core/platform/threadpool.h"
 
@@ -111,6 +112,7 @@ bool RowBlockRunner::Capture(const Block& block, Ready* ready, std::vector<Lower
       if (variable == nullptr) return false;
       {
         tensorflow::tf_shared_lock lock(*variable->mu());
+        const Stretch reading(variable.get());
         if (!variable->is_initialized) return false;
         capture.tensor = *variable->tensor();
       }
@@ -166,7 +168,7 @@ bool RowBlockRunner::RunParts(const LoweredBlock& block, const std::vector<RowPr
     }
   }
   auto* const threads = device_->tensorflow_cpu_worker_threads()->workers;
-  const auto submit = [threads](std::function<void()> task) { threads->Schedule(std::move(task)); };
+  const auto submit = Sending([threads](std::function<void()> task) { threads->Schedule(std::move(task)); });
   const bool done = DoParts(workers, submit, [&](int i) {
     Part& part = parts[i];
     return program.Run(begin(i + 1) - begin(i), part.inputs.data(), shared.data(), part.outputs.data());

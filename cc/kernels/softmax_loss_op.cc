@@ -4,8 +4,8 @@
 
 #include "cc/core/row_kernels.h"
 #include "cc/kernels/errors.h"
+#include "cc/kernels/sharded.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/util/work_sharder.h"
 
 namespace recgraph {
 namespace {
@@ -57,8 +57,7 @@ class SoftmaxLossOp final : public tensorflow::OpKernel {
         loss[row] = CrossEntropy(classes, rows + row * classes, right[row], gradient + row * classes);
       }
     };
-    const auto& threads = *ctx->device()->tensorflow_cpu_worker_threads();
-    tensorflow::Shard(threads.num_threads, threads.workers, logits.dim_size(0), kCyclesALogit * classes, work);
+    Shard(ctx, logits.dim_size(0), kCyclesALogit * classes, work);
   }
 };
 

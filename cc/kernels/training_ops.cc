@@ -3,12 +3,13 @@
 #include <cstdint>
 
 #include "cc/core/row_kernels.h"
+#include "cc/core/stretch.h"
 #include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
+#include "cc/kernels/sharded.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
-#include "tensorflow/core/util/work_sharder.h"
 
 namespace recgraph {
 namespace {
@@ -41,6 +42,7 @@ class ApplyAdagradOp final : public tensorflow::OpKernel {
   }
 
   void Compute(OpKernelContext* ctx) override {
+    const Stretch stretch;
     tensorflow::core::RefCountPtr<Var> variable, accumulator;
     const tensorflow::ResourceHandle *first_handle = nullptr, *second_handle = nullptr;
     OP_REQUIRES_OK(ctx, ScalarOf(ctx->input(0), &first_handle));
@@ -52,6 +54,7 @@ class ApplyAdagradOp final : public tensorflow::OpKernel {
     // In the order of their addresses: two of these ops never wait for each other.
     tensorflow::mutex_lock first(*std::min(variable->mu(), accumulator->mu()));
     tensorflow::mutex_lock second(*std::max(variable->mu(), accumulator->mu()));
+    const Stretch writing(variable.get()), summing(accumulator.get());
     OP_REQUIRES_OK(ctx, Check(*variable, *accumulator, ctx->input(2)));
     OP_REQUIRES_OK(ctx, OwnMemory(ctx, variable.get()));
     OP_REQUIRES_OK(ctx, OwnMemory(ctx, accumulator.get()));
@@ -78,8 +81,7 @@ class ApplyAdagradOp final : public tensorflow::OpKernel {
     const auto update = [&](int64_t begin, int64_t end) {
       BestRowKernels().adagrad(end - begin, how_, gradients + begin, sums + begin, weights + begin);
     };
-    const auto& threads = *ctx->device()->tensorflow_cpu_worker_threads();
-    tensorflow::Shard(threads.num_threads, threads.workers, gradient.NumElements(), kCyclesEach, update);
+    Shard(ctx, gradient.NumElements(), kCyclesEach, update);
   }
 
   Adagrad how_;
@@ -91,11 +93,13 @@ class DescendRowsOp final : public tensorflow::OpKernel {
   explicit DescendRowsOp(OpKernelConstruction* ctx) : OpKernel(ctx) { OP_REQUIRES_OK(ctx, ctx->GetAttr("rate", &rate_)); }
 
   void Compute(OpKernelContext* ctx) override {
+    const Stretch stretch;
     tensorflow::core::RefCountPtr<Var> variable;
     const tensorflow::ResourceHandle* handle = nullptr;
     OP_REQUIRES_OK(ctx, ScalarOf(ctx->input(0), &handle));
     OP_REQUIRES_OK(ctx, LookupResource(ctx, *handle, &variable));
     tensorflow::mutex_lock lock(*variable->mu());
+    const Stretch writing(variable.get());
     const Tensor &indices = ctx->input(1), &gradient = ctx->input(2);
     OP_REQUIRES_OK(ctx, Check(*variable, indices, gradient));
     OP_REQUIRES_OK(ctx, OwnMemory(ctx, variable.get()));
