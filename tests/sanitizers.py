@@ -17,7 +17,9 @@ SUPPRESSED: Final = (
     "race_top:_M_get_pointer",
     "race:tensorflow::CreateOpKernel",
     "race:tensorflow::AsyncOpKernel::~AsyncOpKernel",
+    "race:recgraph::CallOp::~CallOp",
     "race:tensorflow::TensorBuffer::~TensorBuffer",
+    "race:DeallocateRaw",
 )
 
 
@@ -39,7 +41,7 @@ class Sanitizer(NamedTuple):
 
 SANITIZERS: Final = {
     "thread": Sanitizer(
-        "-DRECGRAPH_THREAD_SANITIZER -U__SANITIZE_THREAD__",
+        "-DRECGRAPH_THREAD_SANITIZER -U__SANITIZE_THREAD__ -DRECGRAPH_NO_POOL",
         ("libtsan.so",),
         "TSAN_OPTIONS",
         "ignore_noninstrumented_modules=1 exitcode=0",
