@@ -97,7 +97,7 @@ def test_a_step_breaks_off_at_any_moment(way: str) -> None:
             begun.append(testing.counters().invocations - start)
         assert max(begun) <= whole
         for one, other in zip(steps.session.run(steps.results), expected, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-5)
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)  # sums are in any order
 
 
 @pytest.mark.parametrize("way", WAYS)
