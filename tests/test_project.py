@@ -222,8 +222,7 @@ def test_no_two_classes_have_one_name() -> None:
 @pytest.mark.parametrize("path", EVERYTHING, ids=str)
 def test_only_one_room_imports_tensorflows_private_modules(path: Path) -> None:
     """They change without notice; with a new TensorFlow one room has to be looked at."""
-    # A tool for tests alone is no part of the product.
-    if path.parent != Path("recgraph/tf_private") and path != Path("tests/eager_operations.py"):
+    if path.parent != Path("recgraph/tf_private"):
         private = [f"{path}:{line}: {name}" for line, name in imported_modules(path) if is_private(name)]
         assert private == []
 

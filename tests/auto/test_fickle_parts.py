@@ -11,7 +11,7 @@ import tensorflow as tf
 from recgraph.auto import choosing, function
 from recgraph.auto.function import Automatic
 from recgraph.auto.ways import CALLEES
-from tests.eager_operations import eager_operations
+from recgraph.tf_private.eager_operations import eager_operations
 
 
 class SumTree:

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from recgraph.speculate import Optimizations, Speculated
 from recgraph.speculate.observe.syntax import part_of
-from tests.eager_operations import eager_operations
+from recgraph.tf_private.eager_operations import eager_operations
 from tests.speculate.corpus import CALLS, Program
 
 Before: TypeAlias = Callable[..., None]
@@ -115,7 +115,14 @@ def counted_calls(filename: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as data that can be compared, with the types of everything."""
+    """A value as data that can be compared, with the types of everything; of what leads to itself, the type."""
+    return _plain(value, frozenset())
+
+
+def _plain(value: Any, above: frozenset[int]) -> Any:
+    if id(value) in above:
+        return type(value).__name__
+    plain = functools.partial(_plain, above=above | {id(value)})
     if isinstance(value, tf.Variable | tf.Tensor):
         return type(value).__name__, value.dtype.name, value.numpy()
     if isinstance(value, np.ndarray):

@@ -14,7 +14,7 @@ from recgraph.speculate import Speculated
 from recgraph.speculate.library import SPECIAL
 from recgraph.speculate.machine.evaluator import RULES
 from recgraph.speculate.values.attributes import Attributes
-from tests.eager_operations import eager_operations
+from recgraph.tf_private.eager_operations import eager_operations
 from tests.speculate import comparing, corpus
 
 PROGRAMS = corpus.load()

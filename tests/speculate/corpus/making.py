@@ -364,7 +364,7 @@ def a_function_with_a_new_variable_that_is_kept() -> Any:
     return step, ones, []
 
 
-@program(eager="a function keeps a tensor of the graph", breaks="would reach the program")
+@program
 def a_function_with_a_tensor_that_is_kept() -> Any:
     """It would be called later, too."""
     self = types.SimpleNamespace(add=lambda: 0.0)

@@ -1,4 +1,7 @@
-"""What runs eagerly, as TensorFlow's own calls from Python see it: for tests that count operations."""
+"""What runs eagerly, as TensorFlow's own calls from Python see it: for tests that count operations.
+
+Here and not among the tests: of what is theirs a converter would take the functions for the program's own.
+"""
 
 from __future__ import annotations
 
