@@ -14,8 +14,8 @@ PROGRAMS = corpus.load()
 # Of the programs that take turns among their ways, if not all are asked for: every sixth in each of both kinds.
 EVERY = 1 if sampling.ALL else 6
 TURNS = {Automatic: list(PROGRAMS)[::EVERY], checking.unconverted: list(PROGRAMS)[EVERY // 2 :: EVERY]}
-if sys.version_info >= (3, 12):
-    TURNS = {}  # where a callee is a graph, the profiler counts one entry more there, which `check_in_turns` does not tell
+if sys.version_info >= (3, 12):  # where a callee is a graph, the profiler counts one entry more
+    TURNS = {}
 
 
 @pytest.mark.parametrize("name", corpus.sample())
