@@ -16,7 +16,7 @@ import recgraph as rg
 from recgraph import contest, tf_private
 from recgraph.errors import SignatureError
 from recgraph.optimize import remembering
-from recgraph.optimize.bridge import alternatives
+from recgraph.optimize.bridge import alternatives, graphs
 from recgraph.optimize.remembering import GraphTiming
 from recgraph.speculate.run import turns
 from tests import sampling
@@ -35,6 +35,17 @@ def _own_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other form is looked for at once, and runs as if it were known to be faster."""
     monkeypatch.setattr(remembering, "recall", lambda key: GraphTiming(is_better=True, before=2.0, after=1.0))
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search has a minute: beside other work the same takes more of a processor's time."""
+    made = graphs.Rewriting.__init__
+
+    def with_a_minute(self: graphs.Rewriting, plan: Any, seconds: float, *others: Any) -> None:
+        made(self, plan, 60.0, *others)
+
+    monkeypatch.setattr(graphs.Rewriting, "__init__", with_a_minute)
 
 
 class Step:
@@ -148,7 +159,7 @@ def gates(learns: bool = True, **named: Any) -> tuple[Gates, Any]:
 
 
 @pytest.mark.parametrize("learns", [True, False])
-def test_gates_become_few_products(learns: bool, at_once: None) -> None:
+def test_gates_become_few_products(learns: bool, at_once: None, patient: None) -> None:
     """Forward, and of the backward pass the products by transposed weights and those that are gradients of weights."""
     expected, (made, function) = Gates(learns), gates(learns)
     assert_close(made.run(function, 10), expected.run(expected, 10))
