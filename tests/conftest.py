@@ -53,6 +53,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return tiers.header(config)
 
 
+@pytest.hookimpl(trylast=True)  # a sample is one of what marks have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves those tests that were asked for."""
     tiers.select(config, items)

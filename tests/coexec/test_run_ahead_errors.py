@@ -11,7 +11,7 @@ import tensorflow as tf
 import recgraph as rg
 from recgraph.coexec import device
 from tests.coexec.loops import COUNT, Body, compared, slow
-from tests.coexec.threads import at_once
+from tests.threads import at_once
 
 
 def _asserted(total: tf.Tensor) -> tf.Tensor:

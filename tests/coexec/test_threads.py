@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import recgraph as rg
 from recgraph.coexec import Coexecuted, phases
-from tests.coexec.threads import at_once
+from tests.threads import at_once
 
 THREADS, TIMES = 4, 300
 

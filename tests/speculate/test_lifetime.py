@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import resource
-import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -14,25 +13,7 @@ import tensorflow as tf
 
 from recgraph.speculate import Speculated
 from recgraph.speculate.run.graphs import MAX_UNPAID
-
-
-def in_threads(*works: Callable[[], None]) -> None:
-    """Runs each in a thread of its own; what one raises is raised."""
-    raised: list[BaseException] = []
-
-    def guarded(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            raised.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if raised:
-        raise raised[0]
+from tests.threads import at_once
 
 
 def test_two_threads_break_each_others_assumptions() -> None:
@@ -56,7 +37,7 @@ def test_two_threads_break_each_others_assumptions() -> None:
 
         return run
 
-    in_threads(work(3, True), work(4, False))
+    at_once(work(3, True), work(4, False))
     before = called.calls["graph"]  # while one thread converts, the other runs eagerly: how often, is the machine's
     work(3, True)()
     assert called.calls["graph"] - before > 30, called.explain()
@@ -87,7 +68,7 @@ def test_two_functions_share_state_in_two_threads() -> None:
 
     for calls in (range(60), range(60, 120)):
         before = up.calls["graph"]
-        in_threads(work(up, 2.0, calls), work(down, 3.0, calls))
+        at_once(work(up, 2.0, calls), work(down, 3.0, calls))
     assert float(total) == 0.0
     for name in ("up", "down"):
         assert [i for who, i in held.items if who == name] == list(range(120))
