@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "cc/core/row_hash.h"
+
 namespace recgraph {
 namespace batch {
 namespace {
@@ -19,9 +21,6 @@ constexpr int64_t kMany = 1 << 17;
 constexpr int64_t kSearch = 1 << 16;
 // Activations of each segment from which the way up is searched.
 constexpr uint32_t kSearched = 8;
-// Bytes of both ends of a row that are told apart by a hash; others are compared.
-constexpr int64_t kHashed = 64;
-
 }  // namespace
 
 RowRef StepFrame::ValueOf(RowRef frame, size_t index) const {
@@ -94,6 +93,7 @@ Schedule::End Schedule::Run(int function, const std::vector<const Value*>& argum
   End end = Inspect();
   if (end == End::kGaveUp && may_be_endless_ && FindCycle(std::numeric_limits<int64_t>::max())) end = End::kEndless;
   if (end != End::kDone) return end;
+  if (merged_ > 0 && !PutInOrder()) return End::kEndless;
   GoUp();
   end = Execute();
   if (end != End::kDone) return end;
@@ -159,6 +159,16 @@ uint32_t Schedule::NewActivations(int function, uint32_t count) {
   const uint32_t first = mine.count;
   mine.count += count;
   return first;
+}
+
+void Schedule::DropActivations(int function, uint32_t from) {
+  OfFunction& mine = functions_[function];
+  StepFrame::Activations& activations = step_->functions[function];
+  activations.values.resize(size_t{from} * activations.slots);
+  mine.children.resize(size_t{from} * structure_.functions[function].call_count);
+  mine.depths.resize(from);
+  activations_ -= mine.count - from;
+  mine.count = from;
 }
 
 // Round by round: what the activations of one round call is the next.
@@ -285,12 +295,24 @@ bool Schedule::Select(const Segment& segment, const Node& node) {
 
 bool Schedule::Call(const Segment& segment, const Node& node, int call) {
   if (!Select(segment, node)) return false;
-  const int first = node.selector == Selector::kNone ? 0 : 1;
+  const auto depths = functions_[segment.function].depths.begin();
   const int deeper = node.site != 0 ? 1 : 0;
-  OfFunction& mine = functions_[segment.function];
-  const auto depths = mine.depths.begin();
   may_be_endless_ = *std::max_element(depths + segment.begin, depths + segment.end) + deeper > max_depth_;
   if (may_be_endless_) return false;
+  const bool is_merged = node.site != 0 && node.targets.size() == 1 &&
+                         structure_.functions[node.targets[0]].merging != Merging::kNever;
+  if (is_merged) {
+    CallMerged(segment, node, call);
+  } else {
+    CallAll(segment, node, call);
+  }
+  return true;
+}
+
+// Each activation of a segment calls one of its own.
+void Schedule::CallAll(const Segment& segment, const Node& node, int call) {
+  const int deeper = node.site != 0 ? 1 : 0;
+  OfFunction& mine = functions_[segment.function];
   std::vector<uint32_t> counts(node.targets.size(), 0);
   for (const int branch : branches_) ++counts[branch];
   std::vector<uint32_t> next;  // of each branch
@@ -304,12 +326,15 @@ bool Schedule::Call(const Segment& segment, const Node& node, int call) {
     const uint32_t child = next[branch]++;
     functions_[target].depths[child] = mine.depths[i] + deeper;
     mine.children[size_t{i} * calls + call] = {target, child};
-    const RowRef* const from = step_->functions[segment.function].of(i);
-    RowRef* const to = step_->functions[target].of(child);
-    const int arguments = plan_.functions[target].arguments;
-    for (int argument = 0; argument < arguments; ++argument) to[argument] = from[node.reads[first + argument]];
+    PassArguments(step_->functions[segment.function].of(i), node, target, child);
   }
-  return true;
+}
+
+void Schedule::PassArguments(const RowRef* from, const Node& node, int target, uint32_t child) {
+  RowRef* const to = step_->functions[target].of(child);
+  const int arguments = plan_.functions[target].arguments;
+  const int first = FirstArgument(node);
+  for (int argument = 0; argument < arguments; ++argument) to[argument] = from[node.reads[first + argument]];
 }
 
 // From some activations of the last round: what ends has ended before, so that they are in the circle if there is one.
@@ -337,7 +362,9 @@ Schedule::Callers Schedule::FindCallers() const {
       if (known.calls[n] < 0) continue;
       for (uint32_t i = 0; i < functions_[f].count; ++i) {
         const Child& child = functions_[f].children[size_t{i} * known.call_count + known.calls[n]];
-        if (child.function < 0) continue;
+        const bool is_merged = !functions_[f].is_merged.empty() &&
+                               functions_[f].is_merged[size_t{i} * known.call_count + known.calls[n]];
+        if (child.function < 0 || is_merged) continue;
         callers[child.function][child.activation] = {static_cast<int32_t>(f), i, &plan_.functions[f].nodes[n]};
       }
     }
@@ -388,8 +415,13 @@ void Schedule::SetCycle(const Callers& callers, Child from, int64_t length) {
   cycle_.root = path.front().activation;
   for (size_t i = 0; i <= first + length && i < path.size(); ++i) {
     auto& part = i < first ? cycle_.above : cycle_.calls;
-    part.push_back(Describe(callers, path[i].function, path[i].activation));
+    part.push_back(Describe(SiteOf(callers, path[i]), path[i].function, path[i].activation));
   }
+}
+
+int Schedule::SiteOf(const Callers& callers, Child activation) {
+  const Caller& caller = callers[activation.function][activation.activation];
+  return caller.node == nullptr ? 0 : caller.node->site;
 }
 
 std::pair<const char*, int64_t> Schedule::BytesOf(RowRef ref) const {
@@ -417,35 +449,23 @@ bool Schedule::IsGivenTheSame(Child one, Child other) const {
 }
 
 uint64_t Schedule::HashOf(Child invocation) const {
-  uint64_t hash = invocation.function;
-  const auto mix = [&hash](uint64_t more) {
-    hash = (hash ^ more) * 0x9E3779B97F4A7C15u;
-    hash ^= hash >> 29;
-  };
-  const auto mix_bytes = [&mix](const char* data, int64_t bytes) {
-    for (int64_t i = 0; i < bytes; i += 8) {
-      uint64_t word = 0;
-      std::memcpy(&word, data + i, std::min<int64_t>(8, bytes - i));
-      mix(word);
-    }
-  };
+  RowHash hash(invocation.function);
   const std::vector<bool>& decides = structure_.functions[invocation.function].decides;
   const RowRef* const slots = step_->functions[invocation.function].of(invocation.activation);
   for (size_t i = 0; i < decides.size(); ++i) {
     if (!decides[i]) continue;
     const auto [data, bytes] = BytesOf(slots[i]);
-    mix(data == nullptr ? slots[i].row : bytes);
-    if (data == nullptr) continue;
-    mix_bytes(data, std::min(bytes, kHashed));
-    if (bytes > kHashed) mix_bytes(data + std::max(kHashed, bytes - kHashed), std::min(kHashed, bytes - kHashed));
+    if (data == nullptr) {
+      hash.Mix(slots[i].row);
+    } else {
+      hash.MixBytes(data, bytes);
+    }
   }
-  return hash;
+  return hash.value();
 }
 
-Schedule::Cycle::Call Schedule::Describe(const Callers& callers, int function, uint32_t activation) const {
-  Cycle::Call call{0, ""};
-  const Caller& caller = callers[function][activation];
-  if (caller.node != nullptr) call.site = caller.node->site;
+Schedule::Cycle::Call Schedule::Describe(int site, int function, uint32_t activation) const {
+  Cycle::Call call{site, ""};
   const std::vector<bool>& decides = structure_.functions[function].decides;
   for (size_t i = 0; i < decides.size(); ++i) {
     const RowsOfStep* rows = nullptr;
@@ -461,14 +481,20 @@ void Schedule::TimeOf(const Node& node, const RowRef* slots, uint32_t activation
   int32_t time = 0;
   const int priority = plan_.blocks[node.block].priority;
   for (const int slot : node.reads) {
-    const RowRef ref = slots[slot];
-    if (ref.source >= block_of_.size()) continue;  // a frame or a join, or from outside
-    const int block = block_of_[ref.source];
-    if (block < 0 || plan_.blocks[block].priority != priority) continue;
-    const std::vector<int32_t>& times = blocks_[block].times;
-    if (ref.row < times.size()) time = std::max(time, times[ref.row] + 1);
+    const Moment moment = MomentOf(slots[slot]);
+    if (moment.priority == priority) time = std::max(time, moment.time);
   }
   blocks_[node.block].times[activation] = time;
+}
+
+Schedule::Moment Schedule::MomentOf(RowRef ref) const {
+  if (ref.IsZeros()) ref.source &= ~RowRef::kZeros;
+  if (ref.source >= block_of_.size()) return {};  // a frame or a join
+  const int block = block_of_[ref.source];
+  if (block == kSums) return sums_[sums_of_.at(ref.source)[ref.row]].moment;
+  if (block < 0) return {};  // from outside
+  const std::vector<int32_t>& times = blocks_[block].times;
+  return {plan_.blocks[block].priority, ref.row < times.size() ? times[ref.row] + 1 : 0};
 }
 
 // What depends on results of calls, from the last activations to the first: those that are called come later.
@@ -487,12 +513,17 @@ void Schedule::GoUp() {
         for (uint32_t i = segment->begin; i < segment->end; ++i) TimeOf(node, step_->functions[f].of(i), i);
       } else if (node.kind == NodeKind::kCall) {
         for (uint32_t i = segment->begin; i < segment->end; ++i) {
-          const Child child = functions_[f].children[size_t{i} * known.call_count + known.calls[index]];
+          const size_t call = size_t{i} * known.call_count + known.calls[index];
+          const Child child = functions_[f].children[call];
+          // Those that call it share what it gives, but the gradient of what they have given it: that goes to one.
+          const bool is_zero = gradients_are_merged_ && !functions_[f].is_merged.empty() &&
+                               functions_[f].is_merged[call] &&
+                               structure_.functions[child.function].merging == Merging::kGradients;
           const RowRef* const from = step_->functions[child.function].of(child.activation);
           const std::vector<int>& results = plan_.functions[child.function].results;
           RowRef* const to = step_->functions[f].of(i);
           for (size_t w = 0; w < node.writes.size(); ++w) {
-            if (node.writes[w] >= 0) to[node.writes[w]] = from[results[w]];
+            if (node.writes[w] >= 0) to[node.writes[w]] = is_zero ? ZerosLike(from[results[w]]) : from[results[w]];
           }
         }
       }
@@ -522,20 +553,35 @@ void Schedule::Sort(int block) {
 }
 
 Schedule::End Schedule::Execute() {
-  std::map<int, std::vector<int>> components;  // blocks by priority
+  struct Component {
+    std::vector<int> blocks;
+    std::vector<std::vector<uint32_t>> sums;  // of each time
+  };
+  std::map<int, Component> components;  // by priority
   for (size_t b = 0; b < plan_.blocks.size(); ++b) {
     const Block& block = plan_.blocks[b];
     const Structure::OfFunction& known = structure_.functions[block.function];
     if (!structure_.is_reached[block.function] || known.nodes[block.node] == Stage::kStructure) continue;
     if (blocks_[b].times.empty()) continue;
     Sort(static_cast<int>(b));
-    components[block.priority].push_back(static_cast<int>(b));
+    components[block.priority].blocks.push_back(static_cast<int>(b));
   }
-  for (const auto& [priority, members] : components) {
-    size_t times = 0;
+  for (uint32_t sum = 0; sum < sums_.size(); ++sum) {
+    auto& sums = components[sums_[sum].moment.priority].sums;
+    if (sums.size() <= static_cast<size_t>(sums_[sum].moment.time)) sums.resize(sums_[sum].moment.time + 1);
+    sums[sums_[sum].moment.time].push_back(sum);
+  }
+  for (const auto& [priority, component] : components) {
+    const std::vector<int>& members = component.blocks;
+    size_t times = component.sums.size();
     for (const int b : members) times = std::max(times, blocks_[b].ends.size());
     for (size_t time = 0; time < times; ++time) {
       if (backend_->IsCancelled()) return End::kCancelled;
+      if (time < component.sums.size()) {
+        for (const uint32_t sum : component.sums[time]) {
+          if (!RunSum(sum)) return End::kGaveUp;
+        }
+      }
       for (const int b : members) {
         if (time >= blocks_[b].ends.size()) continue;
         const uint32_t first = time == 0 ? 0 : blocks_[b].ends[time - 1], last = blocks_[b].ends[time];
@@ -582,7 +628,7 @@ bool Schedule::RunRows(const Node& node, int function, const uint32_t* activatio
 
 // Where a row is; null for a frame or a join.
 const char* Schedule::Find(RowRef ref, const RowsOfStep** rows) const {
-  if (ref.source >= step_->sources.size()) return nullptr;
+  if (ref.source >= step_->sources.size()) return ref.IsZeros() ? FindZeros(ref, rows) : nullptr;
   *rows = &step_->sources[ref.source];
   if ((*rows)->data == nullptr) return nullptr;
   const uint32_t row = (*rows)->order == nullptr ? ref.row : (*rows)->order[ref.row];
@@ -598,6 +644,10 @@ bool Schedule::Results(int function, size_t roots, const std::vector<std::vector
       Value* const value = &(*results[root])[i];
       if (!(ref.source & RowRef::kFrame) && (ref.source & RowRef::kJoin)) {
         if (!Join(ref, value)) return false;
+      } else if (ref.IsZeros()) {
+        const RowsOfStep* rows = nullptr;
+        if (Find(ref, &rows) == nullptr) return false;
+        *value = {rows->holder, 0};
       } else {
         *value = step_->ToValue(ref);
       }
@@ -613,7 +663,7 @@ bool Schedule::Join(RowRef join, Value* whole) {
   while (!stack.empty()) {
     const RowRef ref = stack.back();
     stack.pop_back();
-    if (ref.source & RowRef::kFrame) return false;
+    if (ref.source & RowRef::kFrame || ref.IsZeros()) return false;
     if (ref.source & RowRef::kJoin) {
       const auto& [function, node] = joins_[ref.source & ~RowRef::kJoin];
       const RowRef* const slots = step_->functions[function].of(ref.row);

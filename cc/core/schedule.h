@@ -6,6 +6,7 @@
 #define RECGRAPH_CC_CORE_SCHEDULE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -14,6 +15,7 @@
 
 #include "cc/core/batch_machine.h"
 #include "cc/core/batch_plan.h"
+#include "cc/core/call_table.h"
 #include "cc/core/memory_pool.h"
 #include "cc/core/structure.h"
 
@@ -36,6 +38,11 @@ struct RowRef {
 
   static constexpr uint32_t kFrame = 1u << 31;
   static constexpr uint32_t kJoin = 1u << 30;
+  // Zeros of the kind that the source with the other bits has, where neither of those above is set.
+  static constexpr uint32_t kZeros = 1u << 29;
+
+  bool operator==(const RowRef& other) const { return source == other.source && row == other.row; }
+  bool IsZeros() const { return (source & (kFrame | kJoin | kZeros)) == kZeros; }
 };
 
 // All activations of a step. For one that records also the frame of each of them: the value of one is this object, and
@@ -102,6 +109,12 @@ class ScheduleBackend {
                             const std::vector<const void*>& kinds, RowsOfStep* results) = 0;
   // The branch that a row picks; false where it is no selector.
   virtual bool SelectRow(Selector selector, const void* kind, const char* data, int* branch) = 0;
+  // Whether values of this kind are integers or booleans, for which there are no gradients.
+  virtual bool IsDiscrete(const void* kind) = 0;
+  // Makes room for `count` rows of a kind, all of them zeros.
+  virtual bool MakeRows(const void* kind, int64_t count, RowsOfStep* rows) = 0;
+  // Writes the sum of rows of a kind, rounded once; false where they are no numbers.
+  virtual bool AddRows(const void* kind, const std::vector<const char*>& rows, char* sum) = 0;
   // The bytes that a row has, and how they are told to people.
   virtual int64_t SizeOf(const void* kind) = 0;
   virtual std::string TextOf(const void* kind, const char* data) = 0;
@@ -137,6 +150,8 @@ class Schedule {
 
   // Activations that are no branches.
   int64_t invocations() const { return invocations_; }
+  // Calls that were one with another.
+  int64_t merged() const { return merged_; }
   // Where a run is endless.
   const Cycle& cycle() const { return cycle_; }
 
@@ -156,7 +171,28 @@ class Schedule {
     uint32_t count = 0;   // of activations
     uint32_t begun = 0;   // of those, how many have been looked at
     std::vector<Child> children;  // of each activation, all calls
+    std::vector<bool> is_merged;  // of each of those, whether it is one with a call that was there before
     std::vector<int32_t> depths;
+    CallTable table;              // of its activations, by what they are given
+  };
+  // All callers of the activations of a function, in the order of these.
+  struct Edges {
+    std::vector<uint32_t> ends;  // of each activation, the end of its callers
+    std::vector<Caller> callers;
+    size_t begin(uint32_t activation) const { return activation == 0 ? 0 : ends[activation - 1]; }
+    size_t count(uint32_t activation) const { return ends[activation] - begin(activation); }
+  };
+  // When a row can be read: in the component with this priority, at this time; in later components at any.
+  struct Moment {
+    int priority = -1;
+    int32_t time = 0;
+  };
+  // What an activation is given by several callers, added up.
+  struct Sum {
+    uint32_t source;
+    uint32_t row;
+    uint32_t parts_end;  // in `parts_`; they begin where those of the sum before end
+    Moment moment;
   };
   struct Segment {
     int function;
@@ -178,8 +214,30 @@ class Schedule {
   bool RunNow(const Segment& segment, const Node& node);
   void Unpack(const Segment& segment, const Node& node, bool* fits);
   bool Call(const Segment& segment, const Node& node, int call);
+  void CallAll(const Segment& segment, const Node& node, int call);
+  void CallMerged(const Segment& segment, const Node& node, int call);
+  // The first of a call's reads that is an argument.
+  static int FirstArgument(const Node& node) { return node.selector == Selector::kNone ? 0 : 1; }
+  void PassArguments(const RowRef* from, const Node& node, int target, uint32_t child);
+  // The activation of a call's target that is given the same, or the one that it would be.
+  uint32_t FindCall(const RowRef* from, const Node& node, uint32_t next);
+  bool IsCalledWith(const RowRef* from, const Node& node, uint32_t activation) const;
+  // The bytes that stand for an argument, where it is known by its value; null where it is known by its row.
+  std::pair<const char*, int64_t> ValueOf(RowRef ref) const;
+  // How many of the arguments tell calls of a function apart.
+  size_t KeysOf(int function) const;
   // The first of so many.
   uint32_t NewActivations(int function, uint32_t count);
+  void DropActivations(int function, uint32_t from);
+  // Puts callers before those that they call, where calls were merged; false if they go round in a circle.
+  bool PutInOrder();
+  std::vector<Edges> FindEdges() const;
+  void SetCycleOf(const std::vector<Edges>& edges, const std::vector<std::vector<uint32_t>>& open);
+  // Hands arguments down again, those of merged calls as sums.
+  void GoDown(const std::vector<Edges>& edges);
+  void AddUp(int function, uint32_t activation, const Edges& edges);
+  RowRef NewSum(int function, size_t argument);
+  static RowRef ZerosLike(RowRef ref);
   bool Select(const Segment& segment, const Node& node);
   // Looks upwards from some of the last activations, `steps` invocations in all.
   bool FindCycle(int64_t steps);
@@ -196,17 +254,21 @@ class Schedule {
   uint64_t HashOf(Child invocation) const;
   // A row's bytes; none of a frame.
   std::pair<const char*, int64_t> BytesOf(RowRef ref) const;
-  Cycle::Call Describe(const Callers& callers, int function, uint32_t activation) const;
+  Cycle::Call Describe(int site, int function, uint32_t activation) const;
+  static int SiteOf(const Callers& callers, Child activation);
   void TimeOf(const Node& node, const RowRef* slots, uint32_t activation);
+  Moment MomentOf(RowRef ref) const;
   void GoUp();
   void Sort(int block);
   End Execute();
   bool RunBlock(int block, uint32_t first, uint32_t last);
+  bool RunSum(uint32_t sum);
   bool RunRows(const Node& node, int function, const uint32_t* activations, uint32_t count, uint32_t first,
                uint32_t total);
   bool Results(int function, size_t roots, const std::vector<std::vector<Value>*>& results);
   bool Join(RowRef join, Value* whole);
   const char* Find(RowRef ref, const RowsOfStep** rows) const;
+  const char* FindZeros(RowRef ref, const RowsOfStep** rows) const;
 
   const Plan& plan_;
   const Structure& structure_;
@@ -214,7 +276,7 @@ class Schedule {
   const FramePtr<StepFrame> step_;
   const int64_t max_depth_;
   std::vector<uint32_t> first_source_;                   // of each block, its first result
-  std::vector<int> block_of_;                            // of each source that is a block's, the block
+  std::vector<int> block_of_;                            // of each source that is a block's, the block; kSums of sums
   std::vector<std::vector<uint32_t>> frame_source_;      // of each function and node
   std::vector<std::pair<int, const Node*>> joins_;       // by source
   std::vector<std::vector<uint32_t>> join_source_;
@@ -229,6 +291,15 @@ class Schedule {
   std::vector<int> branches_;  // of the activations of a segment
   int64_t invocations_ = 0;
   int64_t activations_ = 0;
+  int64_t merged_ = 0;
+  bool gradients_are_merged_ = false;
+  static constexpr int kSums = -2;
+  std::vector<Sum> sums_;
+  std::vector<RowRef> parts_;                                // of all sums
+  std::map<std::pair<int, size_t>, uint32_t> sum_source_;    // of a function and argument
+  std::unordered_map<uint32_t, std::vector<uint32_t>> sums_of_;  // of a source, by row
+  mutable std::unordered_map<uint32_t, RowsOfStep> zeros_;   // by source
+  mutable std::vector<int8_t> is_discrete_;                  // of each source: -1 where that was not asked yet
   int64_t next_search_;  // for a cycle: at so many activations
   bool may_be_endless_ = false;
   Cycle cycle_;

@@ -158,6 +158,18 @@ class NumberBackend final : public ScheduleBackend {
     *branch = selector == Selector::kBool ? (number != 0 ? 0 : 1) : static_cast<int>(number);
     return !select_fails;
   }
+  bool IsDiscrete(const void*) override { return true; }
+  bool MakeRows(const void* kind, int64_t count, RowsOfStep* rows) override {
+    auto* const made = new NumberRows(Numbers(count, 0), static_cast<const NumberRows*>(kind)->kind);
+    *rows = {reinterpret_cast<const char*>(made->numbers.data()), 8, nullptr, made, FramePtr<Holder>(made)};
+    return true;
+  }
+  bool AddRows(const void*, const std::vector<const char*>& rows, char* sum) override {
+    int64_t total = 0;
+    for (const char* row : rows) total += *reinterpret_cast<const int64_t*>(row);
+    *reinterpret_cast<int64_t*>(sum) = total;
+    return true;
+  }
   int64_t SizeOf(const void*) override {
     ++rows_compared;
     return sizeof(int64_t);

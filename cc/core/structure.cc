@@ -2,6 +2,8 @@
 // once; what is wrong with one is wrong with all that lead to it.
 #include "cc/core/structure.h"
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace recgraph {
@@ -33,6 +35,7 @@ class Analysis {
     ForAll([this](int f) { return Order(f); });
     FindWanted();
     ForAll([this](int f) { return FindUp(f); });
+    FindMerging();
   }
 
  private:
@@ -273,6 +276,27 @@ class Analysis {
       }
     }
     return "";
+  }
+
+  // What is scheduled has no effects, so that equal calls have equal results. A gradient is linear in the gradients that
+  // it is given; not so what it keeps for another gradient, nor a concatenation of its results.
+  void FindMerging() {
+    const std::vector<bool> packs = LeadTo(NodeKind::kPack), joins = LeadTo(NodeKind::kJoin);
+    for (size_t f = 0; f < Count(); ++f) {
+      if (is_refused_[f]) continue;
+      Structure::OfFunction& mine = functions_[f];
+      mine.merging = Merging::kEqual;
+      if (!IsGradient(plan_.names[f])) continue;
+      const bool is_decided = std::find(mine.decides.begin() + std::min<size_t>(1, mine.decides.size()),
+                                        mine.decides.end(), true) != mine.decides.end();
+      mine.merging = packs[f] || joins[f] || is_decided ? Merging::kNever : Merging::kGradients;
+    }
+  }
+
+  // By its name, as recgraph/batch/compiler.py gives them.
+  static bool IsGradient(const std::string& name) {
+    constexpr std::string_view kEnd = ".grad";
+    return name.size() >= kEnd.size() && name.compare(name.size() - kEnd.size(), kEnd.size(), kEnd) == 0;
   }
 
   const Plan& plan_;

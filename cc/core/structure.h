@@ -20,6 +20,13 @@ enum class Stage {
   kUp,         // on results of calls
 };
 
+// Which calls of a function are one call.
+enum class Merging {
+  kNever,
+  kEqual,     // those that are given the same
+  kGradients  // those that are given the same frame: the gradients that they are given are added up
+};
+
 // Of calls of one function, the root. What is known of a function does not depend on the root: all structures of a plan
 // share it.
 struct Structure {
@@ -30,6 +37,7 @@ struct Structure {
     int call_count = 0;
     bool has_up = false;       // a node of stage kUp
     std::vector<bool> decides;  // of each argument, whether the structure depends on it
+    Merging merging = Merging::kNever;
   };
   const std::vector<OfFunction>& functions;  // of the plan
   std::vector<bool> is_reached;              // by the root

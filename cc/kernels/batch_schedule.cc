@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <complex>
 #include <cstring>
 #include <utility>
 
@@ -39,6 +40,19 @@ absl::Status Enlarge(int64_t kept, int64_t capacity, Tensor* tensor) {
   if (kept * each > 0) std::memcpy(larger.data(), tensor->data(), kept * each);
   *tensor = std::move(larger);
   return absl::OkStatus();
+}
+
+// Element by element: the sum of the rows in `Total`, rounded once.
+template <typename Element, typename Total>
+void AddElements(const std::vector<const char*>& rows, int64_t elements, char* sum) {
+  auto* const to = reinterpret_cast<Element*>(sum);
+  for (int64_t i = 0; i < elements; ++i) {
+    Total total = static_cast<Total>(reinterpret_cast<const Element*>(rows[0])[i]);
+    for (size_t row = 1; row < rows.size(); ++row) {
+      total += static_cast<Total>(reinterpret_cast<const Element*>(rows[row])[i]);
+    }
+    to[i] = static_cast<Element>(total);
+  }
 }
 
 }  // namespace
@@ -224,6 +238,37 @@ bool TensorSchedule::SelectRow(Selector selector, const void* kind, const char* 
     *branch = index;
   }
   return true;
+}
+
+bool TensorSchedule::IsDiscrete(const void* kind) {
+  const tensorflow::DataType dtype = BufferOfKind(kind).tensor().dtype();
+  return tensorflow::DataTypeIsInteger(dtype) || dtype == tensorflow::DT_BOOL;
+}
+
+bool TensorSchedule::MakeRows(const void* kind, int64_t count, RowsOfStep* rows) {
+  const Buffer& like = BufferOfKind(kind);
+  tensorflow::TensorShape shape = like.shape();
+  Tensor made;
+  if (!shape.InsertDimWithStatus(0, count).ok() || !Allocate(like.tensor().dtype(), shape, &made).ok()) return false;
+  std::memset(made.data(), 0, made.TotalBytes());
+  SetRows(made, false, rows);
+  return rows->data != nullptr;
+}
+
+bool TensorSchedule::AddRows(const void* kind, const std::vector<const char*>& rows, char* sum) {
+  const Buffer& like = BufferOfKind(kind);
+  const int64_t elements = like.shape().num_elements();
+  switch (like.tensor().dtype()) {
+    case tensorflow::DT_FLOAT: AddElements<float, float>(rows, elements, sum); return true;
+    case tensorflow::DT_DOUBLE: AddElements<double, double>(rows, elements, sum); return true;
+    case tensorflow::DT_HALF: AddElements<Eigen::half, float>(rows, elements, sum); return true;
+    case tensorflow::DT_BFLOAT16: AddElements<tensorflow::bfloat16, float>(rows, elements, sum); return true;
+    case tensorflow::DT_COMPLEX64: AddElements<std::complex<float>, std::complex<float>>(rows, elements, sum); return true;
+    case tensorflow::DT_COMPLEX128:
+      AddElements<std::complex<double>, std::complex<double>>(rows, elements, sum);
+      return true;
+    default: return false;
+  }
 }
 
 int64_t TensorSchedule::SizeOf(const void* kind) { return BufferOfKind(kind).value_bytes(); }

@@ -39,6 +39,9 @@ class TensorSchedule final : public ScheduleBackend {
   bool RunScheduled(int block, int64_t count, int64_t first, int64_t total, const char* const* const* inputs,
                     const std::vector<const void*>& kinds, RowsOfStep* results) override;
   bool SelectRow(Selector selector, const void* kind, const char* data, int* branch) override;
+  bool IsDiscrete(const void* kind) override;
+  bool MakeRows(const void* kind, int64_t count, RowsOfStep* rows) override;
+  bool AddRows(const void* kind, const std::vector<const char*>& rows, char* sum) override;
   int64_t SizeOf(const void* kind) override;
   std::string TextOf(const void* kind, const char* data) override;
   bool JoinRows(const std::vector<std::pair<const RowsOfStep*, uint32_t>>& parts, Value* whole) override;

@@ -25,7 +25,8 @@ Token: TypeAlias = tuple[Any, ...]
 Label: TypeAlias = frozenset[Token]
 NOTHING: Label = frozenset()
 
-_ALIASES = frozenset({"Identity", "StopGradient", "PreventGradient", "Snapshot"})
+# The same value and the same gradient: equal calls are one by the rows that they are given, and have one gradient.
+_ALIASES = frozenset({"Identity", "Snapshot"})
 _CALLS = frozenset(
     {"Recgraph>Invoke", "Recgraph>InvokeGradient", "If", "Case", "Recgraph>While", "Recgraph>CallFunction"}
 )
@@ -158,7 +159,7 @@ class Flow:
         return [part for part, _ in self.inputs(name)[:-1]] if name in self.joins else []
 
     def _add(self, node: Any) -> None:
-        if node.op in _ALIASES and not self.waits(node):
+        if node.op in _ALIASES and "_gradient_op_type" not in node.attr and not self.waits(node):
             self._aliases[(node.name, 0)] = self.value(node.input[0])
             return
         if node.op == "NoOp":
