@@ -113,7 +113,7 @@ class Analysis {
       case NodeKind::kBlock: {
         const Block& block = plan_.blocks[node.block];
         if (block.by_row || block.has_effect) return block.name + " runs row by row";
-        return block.ragged ? "rows of " + block.name + " may differ in shape" : "";
+        return "";
       }
       case NodeKind::kCall:
         functions_[f].calls[n] = functions_[f].call_count++;

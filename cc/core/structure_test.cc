@@ -112,7 +112,6 @@ TEST(Structure, PlansAreRefusedWithTheirReasons) {
       {"effects", [](Plan* plan) { plan->functions[1].has_effects = true; }, "effects"},
       {"an effect of a block", [](Plan* plan) { plan->blocks[3].has_effect = true; }, "up runs row by row"},
       {"by row", [](Plan* plan) { plan->blocks[0].by_row = true; }, "look runs row by row"},
-      {"ragged", [](Plan* plan) { plan->blocks[1].ragged = true; }, "rows of leaf may differ in shape"},
       {"a loop", [](Plan* plan) { plan->functions[1].kind = FunctionKind::kLoop; }, "a loop or a map in a body"},
       {"a map", [](Plan* plan) { plan->functions[2].kind = FunctionKind::kMap; }, "a loop or a map in a body"},
       {"a slot that nobody writes",

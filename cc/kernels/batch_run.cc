@@ -210,6 +210,7 @@ Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size
     }
   }
   *invocations = schedule.invocations();
+  program->NoteCalls(function, static_cast<int64_t>(count) + schedule.invocations() + schedule.merged(), schedule.merged());
   return Scheduled::kDone;
 }
 

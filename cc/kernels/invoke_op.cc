@@ -114,7 +114,7 @@ class InvokeOp : public CallOp {
       return call->engine = Engine::kParallel;
     }
     call->engine = Engine::kBatched;
-    if (by_cost_) {
+    if (by_cost_ && !IsScheduled(*program, Kind(call))) {
       const int64_t roots = map() && call->ctx->num_inputs() > 0 && call->ctx->input(0).dims() > 0
                                 ? call->ctx->input(0).dim_size(0)
                                 : 1;
@@ -123,6 +123,12 @@ class InvokeOp : public CallOp {
       call->Measure(which, false);
     }
     return call->engine;
+  }
+
+  // Where equal calls are one, another engine may take exponentially longer.
+  bool IsScheduled(const Program& program, BodyKind kind) const {
+    const int function = program.plan()->Find(FunctionName(kind));
+    return function >= 0 && program.IsScheduled(function);
   }
 
   void LaunchBatched(Call* call) const {

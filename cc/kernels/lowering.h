@@ -230,6 +230,7 @@ class Lowering {
   bool Compare(const Node& node);
   bool Integers(const Node& node);
   bool SelectV2(const Node& node);
+  bool Logical(const Node& node);
   bool Cast(const Node& node);
   bool SoftmaxLoss(const Node& node);
   bool Softmax(const Node& node);

@@ -374,6 +374,22 @@ bool Lowering::SelectV2(const Node& node) {
   return Set(node, 0, *std::move(out));
 }
 
+// `a or b` is `a` where that holds and else `b`; `a and b` the other way round.
+bool Lowering::Logical(const Node& node) {
+  const auto pair = PairOf(node);
+  if (!pair || pair->a.element != Element::kBool) return false;
+  auto out = Made(tensorflow::DT_BOOL, pair->like.lead(), pair->like.dims());
+  if (!out) return false;
+  const Place a = PlaceOf(pair->a), b = PlaceOf(pair->b);
+  RowProgram::Select step{1, out->count(), a, a, b, pair->step_a, pair->step_a, pair->step_b, out->pieces[0].place};
+  if (node.type_string() == "LogicalAnd") {
+    std::swap(step.a, step.b);
+    std::swap(step.step_a, step.step_b);
+  }
+  program_.Add(std::move(step));
+  return Set(node, 0, *std::move(out));
+}
+
 bool Lowering::Cast(const Node& node) {
   const Symbol* const in = In(node, 0);
   const auto to = Attribute<DataType>(node, "DstT", tensorflow::DT_INVALID);

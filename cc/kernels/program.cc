@@ -400,7 +400,13 @@ std::string Program::ScheduleReport() const {
     const bool is_scheduled = IsScheduled(static_cast<int>(f));
     const std::string& known = structures_->Why(static_cast<int>(f));
     const std::string why = known.empty() ? "a row or a block did not fit" : known;
-    report += absl::StrCat(name, is_scheduled ? ": scheduled" : ": not scheduled, ", is_scheduled ? "" : why, "\n");
+    report += absl::StrCat(name, is_scheduled ? ": scheduled" : ": not scheduled, ", is_scheduled ? "" : why);
+    const int64_t calls = scheduling_[f].calls.load(std::memory_order_relaxed);
+    const int64_t merged = scheduling_[f].merged.load(std::memory_order_relaxed);
+    if (merged > 0) {
+      absl::StrAppend(&report, ", ", calls, " calls asked for, ", calls - merged, " computed: the others were equal");
+    }
+    report += "\n";
   }
   return report;
 }

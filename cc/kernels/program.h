@@ -91,6 +91,11 @@ class Program {
       if (structure.is_reached[other]) scheduling_[other].given_up.fetch_add(1, std::memory_order_relaxed);
     }
   }
+  // Counts calls of a function that its schedules have found, and those of them that were one with another.
+  void NoteCalls(int function, int64_t calls, int64_t merged) {
+    scheduling_[function].calls.fetch_add(calls, std::memory_order_relaxed);
+    scheduling_[function].merged.fetch_add(merged, std::memory_order_relaxed);
+  }
   // The device whose threads large batches are divided among.
   tensorflow::Device* batch_device() const { return batch_runtime_->device(); }
   // What its calls without a gradient have packed.
@@ -145,6 +150,7 @@ class Program {
     std::once_flag made;
     std::unique_ptr<const batch::Structure> structure;
     std::atomic<int> given_up{0};
+    std::atomic<int64_t> calls{0}, merged{0};
   };
   std::unique_ptr<const batch::Structures> structures_;
   std::vector<Scheduling> scheduling_;  // of each function of the plan

@@ -20,7 +20,7 @@ using tensorflow::Var;
 
 namespace {
 
-// Shapes of rows that a block is lowered for: where there are more, TensorFlow's operations take any.
+// Shapes of rows that a block is kept lowered for: the latest.
 constexpr size_t kMostForms = 8;
 
 bool Fits(const LoweredBlock& form, const std::vector<RowKind>& inputs, const std::vector<LoweredCapture>& captures) {
@@ -64,17 +64,13 @@ std::string RowBlocks::Why(const Block& block) const {
 
 std::shared_ptr<const LoweredBlock> RowBlocks::Get(const Block& block, const std::vector<RowKind>& inputs,
                                                    const std::vector<LoweredCapture>& captures) {
-  if (block.by_row || block.has_effect || block.ragged) return nullptr;
+  if (block.by_row || block.has_effect) return nullptr;
   Entry& entry = entries_[IndexOf(block)];
   std::lock_guard<std::mutex> lock(entry.mutex);
   for (const auto& form : entry.forms) {
     if (Fits(*form, inputs, captures)) return form;
   }
   if (!entry.why.empty()) return nullptr;
-  if (entry.forms.size() == kMostForms) {
-    entry.why = "rows of many shapes";
-    return nullptr;
-  }
   const tensorflow::FunctionDef* const function = definitions_->Find(block.name);
   std::unique_ptr<tensorflow::FunctionBody> body;
   if (function == nullptr ||
@@ -83,7 +79,9 @@ std::shared_ptr<const LoweredBlock> RowBlocks::Get(const Block& block, const std
     return nullptr;
   }
   std::shared_ptr<const LoweredBlock> lowered = Lower(block, *body, inputs, captures, &entry.why);
-  if (lowered != nullptr) entry.forms.push_back(lowered);
+  if (lowered == nullptr) return nullptr;
+  if (entry.forms.size() == kMostForms) entry.forms.erase(entry.forms.begin());
+  entry.forms.push_back(lowered);
   return lowered;
 }
 
@@ -96,6 +94,7 @@ const LoweredBlock* RowBlockRunner::Prepare(const Block& block, const std::vecto
   std::vector<LoweredCapture> captures;
   if (!Capture(block, &ready, &captures)) return nullptr;
   ready.lowered = blocks_->Get(block, inputs, captures);
+  if (std::find(used_.begin(), used_.end(), ready.lowered) == used_.end()) used_.push_back(ready.lowered);
   return ready.lowered.get();
 }
 

@@ -69,6 +69,7 @@ class RowBlockRunner {
     std::vector<std::pair<int, tensorflow::core::RefCountPtr<tensorflow::Var>>> variables;  // by capture
     std::vector<tensorflow::Var*> locked;  // each of these once, in the order in which they are locked
   };
+  std::vector<std::shared_ptr<const LoweredBlock>> used_;  // whoever has been given one may compare it with another
   bool Capture(const Block& block, Ready* ready, std::vector<LoweredCapture>* captures) const;
   bool RunParts(const LoweredBlock& block, const std::vector<RowProgram::Shared>& shared, int64_t rows,
                 const char* const* const* inputs, char* const* outputs, int workers) const;

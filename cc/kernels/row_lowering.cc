@@ -159,6 +159,8 @@ bool Lowering::Visit(const Node& node) {
       {"MatrixDiagV3", &Lowering::MatrixDiag},
       {"MatrixDiagPartV3", &Lowering::MatrixDiagPart},
       {"SelectV2", &Lowering::SelectV2},
+      {"LogicalAnd", &Lowering::Logical},
+      {"LogicalOr", &Lowering::Logical},
       {"Softmax", &Lowering::Softmax},
       {"Shape", &Lowering::Shape},
       {"StridedSliceGrad", &Lowering::StridedSliceGrad},

@@ -57,11 +57,6 @@ def explain(engine: str, single: bool, programs: Sequence[Linked]) -> str:
     lines = [f'engine "{engine}"']
     if engine == "auto" and not single:
         lines.append("single calls run parallel: no two of their invocations can be batched")
-    if single:
-        lines.append(
-            "calls with equal arguments are invocations of their own: a node that several paths lead to runs once for "
-            "each path, and where children are shared level by level, paths grow exponentially with the depth"
-        )
     for linked in programs:
         if linked.plan is None:
             lines.append(f"runs parallel: {linked.unbatchable}")
