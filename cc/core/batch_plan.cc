@@ -115,7 +115,9 @@ Function ReadFunction(Reader* in, int functions, int blocks) {
   function.kind = static_cast<FunctionKind>(in->Int(0, 2));
   function.arguments = in->Number();
   function.slots = in->Slots(function.arguments);
-  function.has_effects = in->Int(0, 1) == 1;
+  const int facts = in->Int(0, 3);
+  function.has_effects = (facts & 1) != 0;
+  function.is_linear = (facts & 2) != 0;
   function.results = in->List(0, function.slots - 1);
   function.groups.resize(in->Count());
   const int results = function.results.size();

@@ -59,6 +59,7 @@ struct Function {
   int arguments;
   int slots;
   bool has_effects = false;              // others may see when it runs
+  bool is_linear = false;                // a gradient, in all arguments but the first, the frame
   std::vector<int> results;              // slots
   std::vector<bool> only_use;            // per result: nothing else reads its slot
   std::vector<std::vector<int>> groups;  // of results that become known together

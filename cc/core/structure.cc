@@ -3,7 +3,6 @@
 #include "cc/core/structure.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 namespace recgraph {
@@ -128,13 +127,18 @@ class Analysis {
     }
   }
 
-  // The functions that have a node of some kind, or lead to one that has.
   std::vector<bool> LeadTo(NodeKind kind) const {
+    return LeadTo([kind](const Node& node) { return node.kind == kind; });
+  }
+
+  // The functions that have such a node, or lead to one that has.
+  template <typename IsSuch>
+  std::vector<bool> LeadTo(const IsSuch& is_such) const {
     std::vector<bool> leads(Count(), false);
     std::vector<int> stack;
     for (size_t f = 0; f < Count(); ++f) {
       for (const Node& node : plan_.functions[f].nodes) {
-        if (node.kind != kind) continue;
+        if (!is_such(node)) continue;
         stack.push_back(static_cast<int>(f));
         break;
       }
@@ -278,25 +282,25 @@ class Analysis {
     return "";
   }
 
-  // What is scheduled has no effects, so that equal calls have equal results. A gradient is linear in the gradients that
-  // it is given; not so what it keeps for another gradient, nor a concatenation of its results.
+  // What is scheduled has no effects, so that equal calls have equal results, but for what they add to sums. A gradient
+  // is linear in the gradients that it is given; not so what it keeps for another gradient, nor where its results are
+  // concatenated.
   void FindMerging() {
-    const std::vector<bool> packs = LeadTo(NodeKind::kPack), joins = LeadTo(NodeKind::kJoin);
+    const auto has_sums = [this](const Node& node) {
+      return node.kind == NodeKind::kBlock && !plan_.blocks[node.block].sums.empty();
+    };
+    const std::vector<bool> packs = LeadTo(NodeKind::kPack), joins = LeadTo(NodeKind::kJoin), sums = LeadTo(has_sums);
     for (size_t f = 0; f < Count(); ++f) {
       if (is_refused_[f]) continue;
       Structure::OfFunction& mine = functions_[f];
-      mine.merging = Merging::kEqual;
-      if (!IsGradient(plan_.names[f])) continue;
-      const bool is_decided = std::find(mine.decides.begin() + std::min<size_t>(1, mine.decides.size()),
-                                        mine.decides.end(), true) != mine.decides.end();
+      if (!plan_.functions[f].is_linear) {
+        mine.merging = sums[f] ? Merging::kNever : Merging::kEqual;
+        continue;
+      }
+      const bool is_decided = std::count(mine.decides.begin(), mine.decides.end(), true) >
+                              (!mine.decides.empty() && mine.decides[0] ? 1 : 0);
       mine.merging = packs[f] || joins[f] || is_decided ? Merging::kNever : Merging::kGradients;
     }
-  }
-
-  // By its name, as recgraph/batch/compiler.py gives them.
-  static bool IsGradient(const std::string& name) {
-    constexpr std::string_view kEnd = ".grad";
-    return name.size() >= kEnd.size() && name.compare(name.size() - kEnd.size(), kEnd.size(), kEnd) == 0;
   }
 
   const Plan& plan_;

@@ -225,6 +225,7 @@ class Assembler:
             flow.name, flow.arguments, len(self.slots), results, program.groups[flow.name], events, nodes
         )
         made.has_effects = flow.name in program.with_effects
+        made.is_linear = flow.name in program.linear
         return made
 
     def _ends(self, names: Iterable[str]) -> set[int]:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from recgraph import tf_private
 from recgraph.batch import plan
 from recgraph.batch.nodes import attribute, origin
+from recgraph.core.writing import LINEAR, OWN_GRADIENT
 from recgraph.errors import Unbatchable
 
 # The output of a node: its name ("" for an argument) and the number of the output.
@@ -159,7 +160,7 @@ class Flow:
         return [part for part, _ in self.inputs(name)[:-1]] if name in self.joins else []
 
     def _add(self, node: Any) -> None:
-        if node.op in _ALIASES and "_gradient_op_type" not in node.attr and not self.waits(node):
+        if node.op in _ALIASES and OWN_GRADIENT not in node.attr and not self.waits(node):
             self._aliases[(node.name, 0)] = self.value(node.input[0])
             return
         if node.op == "NoOp":
@@ -230,12 +231,14 @@ class FlowProgram:
     Attributes:
         with_effects: functions that may have effects.
         whole: functions that give all results at once, when they and their effects are done.
+        linear: gradients that are linear in what they are given, and so are all that they call.
         dotted: names of the functions without slashes, each its own.
     """
 
     def __init__(self, flows: dict[str, Flow], with_effects: set[str]) -> None:
         self.flows, self.with_effects = flows, with_effects
         self.made = {call.targets[0]: call for flow in flows.values() for call in flow.calls.values() if call.made}
+        self.linear = self._linear()
         self._classes = self._alike()
         self.whole = {name for members in self._classes if with_effects.intersection(members) for name in members}
         self.whole |= set(self.made)
@@ -249,6 +252,22 @@ class FlowProgram:
 
     def _names(self) -> list[str]:
         return [*self.flows, *self.made]
+
+    def _linear(self) -> set[str]:
+        gradients = {name: flow for name, flow in self.flows.items() if name.endswith(".grad")}
+        callers: dict[str, set[str]] = {}
+        for name, flow in self.flows.items():
+            for call in flow.calls.values():
+                for target in [*call.targets, *call.inner]:
+                    callers.setdefault(target, set()).add(name)
+        stack = [name for name, flow in gradients.items() if LINEAR not in flow.definition.attr]
+        other: set[str] = set()
+        while stack:
+            name = stack.pop()
+            if name not in other:
+                other.add(name)
+                stack += callers.get(name, ())
+        return gradients.keys() - other
 
     def _results(self, name: str) -> int:
         return self.made[name].results if name in self.made else len(self.flows[name].results)

@@ -91,6 +91,7 @@ class PlannedFunction:
     Attributes:
         events: per event, the nodes that wait for it and the groups of results that it makes known.
         has_effects: whether others may see when it runs; then one machine runs all rows of a call from outside.
+        is_linear: of a gradient, whether it is linear in the gradients that it is given: calls for one frame may be one.
     """
 
     name: str
@@ -103,6 +104,7 @@ class PlannedFunction:
     kind: int = PLAIN
     map_results: list[MapResult] = dataclasses.field(default_factory=list)
     has_effects: bool = False
+    is_linear: bool = False
 
 
 @dataclasses.dataclass
@@ -159,7 +161,8 @@ class _Encoder:
         self.strings.append(text)
 
     def add_function(self, function: PlannedFunction) -> None:
-        self.add(function.kind, function.arguments, function.slots, function.has_effects)
+        facts = function.has_effects + 2 * function.is_linear
+        self.add(function.kind, function.arguments, function.slots, facts)
         self.add_list(function.results)
         self.add(len(function.groups))
         for group in function.groups:

@@ -23,7 +23,7 @@ from recgraph.core.contract import GradientContract, Sum, sum_specs
 from recgraph.core.definition import Definition
 from recgraph.core.environment import Slots
 from recgraph.core.gradient import GradientGraph
-from recgraph.core.writing import Source, WritingContext, write_function
+from recgraph.core.writing import LINEAR, Source, WritingContext, write_function
 from recgraph.errors import DefinitionError, GradientError, Unbatchable
 
 # Keys of programs that nobody has any more. The last few stay known to the process: a graph of a program that runs
@@ -323,6 +323,9 @@ def _write(context: WritingContext, name: str, member: Definition, gradient: boo
     write_function(context, f"{name}.rec", recorded)
     source = Source(derivative.graph, (), list(derivative.graph.outputs), body.environment)
     write_function(context, f"{name}.grad", source)
+    if not any("_gradient_op_type" in op.node_def.attr for op, _ in all_operations(body, body.environment)):
+        written = next(f for f in context.library.function if f.signature.name == f"{name}.grad")
+        written.attr[LINEAR].b = True
 
 
 def _contract(root: Definition, members: list[Definition], slots: Slots) -> GradientContract:

@@ -21,6 +21,10 @@ from recgraph.errors import DefinitionError
 
 FunctionDef = tf.compat.v1.GraphDef().library.function.add().__class__
 AttrValue = tf.compat.v1.AttrValue
+# Of a gradient's function: it is linear, as no operation of the body has a gradient of the program's own.
+LINEAR = "_recgraph_linear"
+# Of an operation: it has such a gradient.
+OWN_GRADIENT = "_recgraph_own_gradient"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,6 +301,8 @@ class _FunctionWriter:
         del node.input[:]
         node.device = ""
         node.ClearField("experimental_debug_info")
+        if "_gradient_op_type" in node.attr:
+            node.attr[OWN_GRADIENT].b = True
         for key in [key for key in node.attr if key in ("_class", "_gradient_op_type", "_recgraph_id")]:
             del node.attr[key]
         node.input.extend(self._reference(tensor) for tensor in op.inputs)
