@@ -815,10 +815,10 @@ def test_a_call_after_a_failure(name: str) -> None:
 def test_a_step_is_cancelled(way: str) -> None:
     """In the middle of a large tree, of which the structure is being found or is known."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session, testing.batch_way(way):
-        with rg.SubGraph("wide", tf.TensorSpec([], tf.int32), tf.TensorSpec([]), engine="batched") as wide:
+        with rg.SubGraph("wide", tf.TensorSpec([], tf.int64), tf.TensorSpec([]), engine="batched") as wide:
             n = wide.declared_arguments()
-            wide.output(tf.cond(n > 0, lambda: tf.sin(wide(n - 1) + wide(n - 1)), lambda: 1.0))
-        x = tf.compat.v1.placeholder_with_default(tf.fill([2], 40), [2])
+            wide.output(tf.cond(n < 1 << 40, lambda: tf.sin(wide(2 * n + 1) + wide(2 * n + 2)), lambda: 1.0))
+        x = tf.compat.v1.placeholder_with_default(tf.zeros([2], tf.int64), [2])
         with pytest.raises(tf.errors.DeadlineExceededError):
             session.run(wide.map(x), options=tf.compat.v1.RunOptions(timeout_in_ms=400))
     wait_until(lambda: testing.counters().live_invocations == 0)

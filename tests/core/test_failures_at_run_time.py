@@ -155,10 +155,10 @@ def test_infinite_recursion(max_depth: int) -> None:
 
 
 def make_endless() -> rg.SubGraph:
-    """Two calls a body, as deep as memory would go: only cancelling ends it in time."""
+    """Two calls a body, no two of them equal, as deep as memory would go: only cancelling ends it in time."""
     with rg.SubGraph("endless", outputs=INT) as endless:
-        n = endless.input(tf.int32)
-        endless.output(tf.cond(n > 60, lambda: 1, lambda: endless(n + 1) + endless(n + 1)))
+        n = endless.input(tf.int64)
+        endless.output(tf.cond(n > 1 << 60, lambda: 1, lambda: endless(2 * n + 1) + endless(2 * n + 2)))
     return endless
 
 
@@ -190,7 +190,7 @@ def test_a_loop_of_calls_is_cancelled() -> None:
 def test_a_data_set_that_is_dropped_while_it_runs() -> None:
     """The pipeline cancels what its iterator had started: here all elements but the first."""
     endless = make_endless()
-    data = tf.data.Dataset.from_tensor_slices([100, 0, 0]).map(endless).prefetch(2)
+    data = tf.data.Dataset.from_tensor_slices(tf.constant([1 << 61, 0, 0], tf.int64)).map(endless).prefetch(2)
     iterator = iter(data)
     assert int(next(iterator)) == 1
     wait_until(lambda: testing.counters().live_invocations > 0)

@@ -61,7 +61,7 @@ def test_counters_and_policies_inside_of_a_graph() -> None:
     with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
         with testing.policy("fifo"):
             counted = testing.counters().invocations
-            result = programs.make_fibonacci()(5)
+            result = programs.make_fibonacci(engine="parallel")(5)
             operations = len(graph.get_operations())
             assert session.run(result) == 5
             assert testing.counters(reset_peak=True).invocations == counted + 15
