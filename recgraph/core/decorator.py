@@ -412,7 +412,12 @@ class RecursiveFunction:
         return made
 
     def _converted(self) -> Callable[..., Any]:
-        """The function with `if`, `for` and `while` on tensors; as it is, where there is no source to convert."""
+        """The function with `if`, `for` and `while` on tensors.
+
+        As it is, where there is no source to convert, or where it was converted with a `tf.function` that defines it.
+        """
+        if "ag__" in getattr(getattr(self._function, "__code__", None), "co_freevars", ()):
+            return self._function
         try:
             function = sources.findable(self._function)
         except LookupError:
