@@ -19,6 +19,7 @@ REPOSITORY = Path(__file__).parents[1]
 PAGES = (
     "README.md",
     "docs/tour.md",
+    "docs/dynamic_programming.md",
     "docs/keras.md",
     "docs/speculation.md",
     "docs/coexecution.md",

@@ -22,8 +22,8 @@ class TreeLayer(SubGraphLayer):
     as a batch of one: each tensor in it has a leading dimension of 1, so Keras layers work as they are. `child` gives
     the state of a child.
 
-    They have to be trees: a node that is the child of several runs once for each path from the root, and where children
-    are shared level by level, paths grow exponentially with the depth.
+    A node may be the child of several: it runs once. (Where `explain()` says that the layer is not scheduled, it runs
+    once for each path from the root, of which there may be exponentially many.)
 
     Args:
         function: called in place of `node`, with the same arguments; see `SubGraphLayer`.
