@@ -1,6 +1,7 @@
-"""Dynamic programming as the textbook's recursion: equal calls are computed once, so that a recursion over the cells of a
-table costs what the table has of cells. Gradients come with it: those of a soft minimum over alignments are the expected
-alignment, and those of an inside algorithm are the outside probabilities.
+"""Dynamic programming as the textbook's recursion: equal calls are computed once.
+
+So a recursion over the cells of a table costs what the table has of cells. Gradients come with it: those of a soft
+minimum over alignments are the expected alignment, and those of the inside algorithm the outside probabilities.
 
 Run it: `python examples/dynamic_programming.py`
 """
@@ -156,8 +157,8 @@ def hidden_markov(transitions: tf.Tensor, emissions: tf.Tensor, seen: tf.Tensor)
 def inside(symbols: int) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """The inside algorithm for grammars of so many symbols (Baker, 1979), a function of rules and words.
 
-    Rules are `[symbols, symbols, symbols]`, logarithms of what each symbol (first) becomes; words `[words, symbols]`. The
-    gradient by `words` gives how probable each symbol is above each word.
+    Rules are `[symbols, symbols, symbols]`, logarithms of what each symbol (first) becomes; words `[words, symbols]`.
+    The gradient by `words` gives how probable each symbol is above each word.
     """
     chart = tf.TensorSpec([symbols])
 

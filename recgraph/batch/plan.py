@@ -91,7 +91,7 @@ class PlannedFunction:
     Attributes:
         events: per event, the nodes that wait for it and the groups of results that it makes known.
         has_effects: whether others may see when it runs; then one machine runs all rows of a call from outside.
-        is_linear: of a gradient, whether it is linear in the gradients that it is given: calls for one frame may be one.
+        is_linear: of a gradient, whether it is linear in the gradients that it is given: calls for one frame are one.
     """
 
     name: str
