@@ -516,6 +516,7 @@ BENCHMARKS = {"sst": "throughput", "keras": "fitting", "public": "public.command
     name: name
     for name in (
         "balance",
+        "dynamic_programming",
         "generation",
         "invocation",
         "machinery",

@@ -76,7 +76,7 @@ def _microseconds(series: measure.Series) -> list[float]:
 
 
 def invocations(rounds: int, depth: int, trees: int, n: int) -> list[dict[str, Any]]:
-    """Processor time an invocation: sums of leaves of given balanced trees, and Fibonacci, where values decide."""
+    """Processor time an invocation: sums of leaves of given balanced trees, and the tree of Fibonacci's calls."""
     import tensorflow as tf
 
     import recgraph as rg
@@ -92,13 +92,13 @@ def invocations(rounds: int, depth: int, trees: int, n: int) -> list[dict[str, A
         with rg.SubGraph("total", inputs=integer, outputs=tf.TensorSpec([]), engine=engine) as total:
             i = total.input(tf.int32)
             total.output(tf.cond(left[i] < 0, lambda: values[i], lambda: total(left[i]) + total(left[i] + 1)))  # noqa: B023
-        with rg.SubGraph("fib", inputs=integer, outputs=integer, engine=engine) as fib:
-            k = fib.input(tf.int32)
-            fib.output(tf.cond(k < 2, lambda: k, lambda: fib(k - 1) + fib(k - 2)))  # noqa: B023
+        with rg.SubGraph("fib", inputs=(integer, integer), outputs=integer, engine=engine) as fib:
+            k, at = fib.input(tf.int32), fib.input(tf.int32)  # where it is in the tree of calls: no two are equal
+            fib.output(tf.cond(k < 2, lambda: k, lambda: fib(k - 1, 2 * at) + fib(k - 2, 2 * at + 1)))  # noqa: B023
         trained = _gradient_of(lambda _, total=total: total.map(roots))
         runs[f"sum of leaves, {engine}"] = tf.function(lambda total=total: total.map(roots))
         runs[f"sum of leaves with gradient, {engine}"] = tf.function(functools.partial(trained, values))
-        runs[f"Fibonacci, {engine}"] = tf.function(lambda fib=fib: fib(tf.constant(n)))
+        runs[f"Fibonacci, {engine}"] = tf.function(lambda fib=fib: fib(tf.constant(n), 1))
 
     def speed(run: Any) -> float:
         before, start = counters().invocations, time.process_time()

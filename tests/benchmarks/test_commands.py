@@ -139,6 +139,17 @@ def test_machinery_compares_calls_with_those_of_tensorflow(tmp_path: Path) -> No
     assert files == {"machinery.json", "machinery.md"}
 
 
+def test_recursions_and_loops_over_tables_agree(tmp_path: Path) -> None:
+    """Or it would not get that far."""
+    results, _ = run("dynamic_programming", tmp_path, "--sizes", "10", "--rounds", 1)
+    assert [(r["task"], set(r["series"])) for r in results] == [
+        ("soft-DTW", {"recursion", "diagonals", "cells"}),
+        ("soft-DTW and gradient", {"recursion", "diagonals", "cells"}),
+        ("edit distance", {"recursion", "diagonals"}),
+        ("CTC and gradient", {"recursion", "ctc_loss"}),
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_generation_compares_engines_and_the_loop(tmp_path: Path) -> None:
