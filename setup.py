@@ -237,6 +237,8 @@ class BuildLibraries(build_ext):
         """Compiles the libraries, and writes beside those of a TensorFlow which one it was."""
         if not Path("cc/core").is_dir():
             raise PlatformError("there are no C++ sources under cc/; is the source tree complete?")
+        if self.editable_mode:
+            self._prefer_the_package()
         tensorflow = installed_tensorflow()
         file = NinjaFile(tensorflow)
         run_ninja(file.path)
@@ -246,6 +248,13 @@ class BuildLibraries(build_ext):
             target.parent.mkdir(parents=True, exist_ok=True)
             self.copy_file(str(library), str(target))
         (native / tensorflow.name / "BUILT_FOR").write_text(f"{tensorflow.version}\n", encoding="utf-8")
+
+    def _prefer_the_package(self) -> None:
+        """Installs what makes an editable install win over a folder that is called recgraph (tools/editable.py)."""
+        site_packages = Path(self.get_finalized_command("install").install_lib)
+        module = f"__editable___{self.distribution.get_name()}_first"
+        shutil.copy("tools/editable.py", site_packages / f"{module}.py")
+        (site_packages / f"{module}.pth").write_text(f"import {module}; {module}.install()\n", encoding="utf-8")
 
     def get_outputs(self) -> list[str]:
         """What a wheel has of them: all that is there, by this run or by one for another TensorFlow."""
