@@ -14,7 +14,6 @@ import math
 import os
 import re
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +59,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command and turns errors of users and machines into messages."""
-        _import_quietly("recgraph")
+        _import_package()
         from tensorflow.errors import OpError
 
         from recgraph.data import FetchError
@@ -182,30 +181,15 @@ def _message(error: BaseException) -> str:
     return str(error)
 
 
-# What TensorFlow's libraries write before they read TF_CPP_MIN_LOG_LEVEL, information with its second line.
-_NOISE = re.compile(
-    rb"WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
-    rb"|I0000 .*|.*: I (external/)?(local_)?(org_)?tensorflow/.*|To enable the following instructions: .*"
-)
-
-
-def _import_quietly(name: str) -> None:
-    """Imports a module and leaves out the information that TensorFlow logs; a user who sets its log level sees it."""
-    if "TF_CPP_MIN_LOG_LEVEL" in os.environ or "tensorflow" in sys.modules:
-        importlib.import_module(name)
-        return
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as written:
-        os.dup2(written.fileno(), 2)
-        try:
-            importlib.import_module(name)
-        finally:
-            os.dup2(stderr, 2)
-            written.seek(0)
-            with open(stderr, "wb") as shown:
-                shown.writelines(line for line in written if not _NOISE.fullmatch(line.rstrip(b"\r\n")))
+def _import_package() -> None:
+    """Imports recgraph, with TensorFlow's log level at errors alone, unless the user sets it."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        importlib.import_module("recgraph")
+    except ImportError as error:  # recgraph.errors.NativeLibraryError says what to do
+        if os.environ.get("RECGRAPH_TRACEBACK"):
+            raise
+        raise Failure(str(error), 1) from error
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})

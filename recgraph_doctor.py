@@ -35,6 +35,10 @@ class Finding:
     is_good: bool = True
 
 
+class Needed(Exception):
+    """What is wrong with something without which the rest cannot be looked at: it would say the same again."""
+
+
 def version_of(distribution: str) -> str | None:
     """The version of a distribution, or None where it is not installed. Imports nothing."""
     try:
@@ -58,12 +62,19 @@ def versions() -> str:
 
 
 def examine() -> Iterator[Finding]:
-    """Looks at one thing after the other; what comes later needs what comes before."""
+    """Looks at one thing after the other, until one fails without which the others would say the same again."""
     for what, look in CHECKS.items():
         try:
             yield Finding(what, look())
+        except Needed as error:
+            yield Finding(what, str(error), False)
+            return
         except Exception as error:  # whatever it is, the user is to be told
-            yield Finding(what, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, False)
+            yield Finding(what, _told(error), False)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _python() -> str:
@@ -89,12 +100,28 @@ def _tensorflow() -> str:
     installed = [f"{name} {version}" for name in TENSORFLOWS if (version := version_of(name))]
     if len({name.split()[0].replace("-cpu", "") for name in installed}) > 1:
         raise RuntimeError(f"several TensorFlows overwrite each other's files: {', '.join(installed)}; keep one")
-    tensorflow = importlib.import_module("tensorflow")
+    try:
+        tensorflow = importlib.import_module("tensorflow")
+    except ModuleNotFoundError as error:
+        if error.name != "tensorflow":
+            raise Needed(_told(error)) from error
+        raise Needed(f"none is installed; pip install '{_wanted_tensorflow()}'") from error
+    except Exception as error:
+        raise Needed(_told(error)) from error
     return f"{', '.join(installed) or 'of unknown origin'} ({Path(str(tensorflow.__file__)).parent})"
 
 
+def _wanted_tensorflow() -> str:
+    """The requirement of the extra `tensorflow`, as pip reads it."""
+    wanted = importlib.metadata.requires("recgraph") or ()
+    return next(text.split(";")[0].strip() for text in wanted if re.match("tensorflow *[<>=]", text))
+
+
 def _library() -> str:
-    native = importlib.import_module("recgraph.native")
+    try:
+        native = importlib.import_module("recgraph.native")
+    except ImportError as error:
+        raise Needed(_told(error)) from error
     count = sum(name.startswith("recgraph_") and not name.endswith("_eager_fallback") for name in dir(native.ops()))
     home = native.folder()
     others = " or ".join(sorted(native.built_for().values()))

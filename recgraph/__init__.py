@@ -5,7 +5,8 @@ import importlib
 import importlib.metadata
 from types import ModuleType
 
-from recgraph import batch, errors, native
+from recgraph.native import requirement as _requirement  # noqa: F401  # isort: skip  # before what needs TensorFlow
+from recgraph import batch, errors
 from recgraph.coexec import steps, watch
 from recgraph.core.decorator import subgraph
 from recgraph.core.subgraph import SubGraph
@@ -34,7 +35,6 @@ __version__ = importlib.metadata.version("recgraph")
 
 _MODULES = ("data", "keras", "models", "testing")  # imported when they are asked for first: they import the names above
 
-native.ops()  # a SavedModel loads in a process that has done no more than `import recgraph`
 with contextlib.suppress(errors.NativeLibraryError):  # whoever asks for co-execution is told
     watch()  # so that it is known which variables the datasets use that are made from now on
 

@@ -320,23 +320,6 @@ def test_tensorflow_logs_nothing_unless_the_user_wants_it(folder: Path, tmp_path
     assert "oneDNN" in done.stderr or "InitializeLog" in done.stderr
 
 
-def test_what_goes_wrong_while_tensorflow_is_imported_is_shown(tmp_path: Path) -> None:
-    """Lines that are no information of TensorFlow's."""
-    (tmp_path / "noisy.py").write_text(
-        "import os\nos.write(2, b'I0000 00:00:1.2 1 port.cc:1] oneDNN custom operations are on.\\nE0000 real\\n')\n"
-        "raise ImportError('broken')\n"
-    )
-    program = "from recgraph_command import _import_quietly as q\nq('noisy')"
-    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("E0000 real\n")
-    assert "ImportError: broken" in done.stderr
-    assert "oneDNN" not in done.stderr
-
-
 def test_standard_output_on_a_full_disk(folder: Path) -> None:
     """One message, and none of Python's at its end."""
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}

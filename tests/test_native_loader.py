@@ -97,14 +97,11 @@ def test_of_several_libraries_the_one_that_fits_is_taken(tmp_path: Path, fresh: 
 
 def test_no_tensorflow_at_all_is_said_so(fresh: pytest.MonkeyPatch) -> None:
     """Rather than a ModuleNotFoundError from somewhere inside."""
-    real_import = __import__
 
-    def without_tensorflow(name: str, *rest: object) -> object:
-        if name == "tensorflow":
-            raise ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow")
-        return real_import(name, *rest)  # type: ignore[arg-type]
+    def without_tensorflow(name: str) -> ModuleType:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    fresh.setattr("builtins.__import__", without_tensorflow)
+    fresh.setattr(native, "import_quietly", without_tensorflow)
     with pytest.raises(NativeLibraryError, match="recgraph needs TensorFlow, and none is installed") as error:
         native._installed_version({"2.20": "2.20.0", "2.21": "2.21.0"})
     assert error.value.next_step == "pip install 'tensorflow==2.21.*'"

@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": PUBLIC | {"data"},
     "train": PUBLIC | {"data", "models"},
     "benchmarks": PUBLIC | {"data", "models", "optimize", "train"},
+    "__main__": set(),
     "cli": PUBLIC | {"data", "models", "train", "benchmarks", "optimize"},
 }
 

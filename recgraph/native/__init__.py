@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 import threading
 from pathlib import Path
 from types import ModuleType
 
 from recgraph.errors import NativeLibraryError
+from recgraph.native.quiet import import_quietly
 
 FOLDER = Path(__file__).parent
-_REBUILD = "install recgraph again for this TensorFlow: pip install --force-reinstall --no-deps recgraph"
+_REBUILD = (
+    "install recgraph again for this TensorFlow and this Python: in a copy of its source, "
+    "pip install --force-reinstall --no-deps --no-build-isolation ."
+)
 _lock = threading.Lock()
 
 
@@ -118,16 +123,28 @@ def _loaded() -> ModuleType:
 
 def _installed_version(built: dict[str, str]) -> str:
     try:
-        import tensorflow as tf
+        return str(import_quietly("tensorflow").__version__)
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
-            raise
+            raise _unusable(error) from error
         raise NativeLibraryError(
             "recgraph needs TensorFlow, and none is installed",
+            where=sys.executable,
             expected=f"tensorflow or tensorflow-cpu {' or '.join(built)}",
             next_step=f"pip install 'tensorflow=={list(built)[-1]}.*'",
         ) from None
-    return str(tf.__version__)
+    except Exception as error:
+        raise _unusable(error) from error
+
+
+def _unusable(error: Exception) -> NativeLibraryError:
+    """For a TensorFlow that is there and fails, or a folder of that name: TensorFlow's own words come with it."""
+    return NativeLibraryError(
+        "TensorFlow is installed, and importing it fails",
+        where=sys.executable,
+        found=f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}",
+        next_step="mend TensorFlow first, until this works: python -c 'import tensorflow as tf; print(tf.__version__)'",
+    )
 
 
 def _fitting(built: dict[str, str], installed: str) -> Path:
@@ -174,5 +191,5 @@ def _not_built(where: Path) -> NativeLibraryError:
     return NativeLibraryError(
         "the op library was never built",
         where=str(where),
-        next_step="install recgraph (pip install .) rather than running it from its source folder",
+        next_step="install recgraph (pip install . in its source folder), and start Python in another folder",
     )

@@ -20,7 +20,7 @@ from recgraph.errors import RecgraphError
 try:
     import z3
 except ImportError as error:
-    raise RecgraphError("proofs need z3", next_step="pip install 'recgraph[optimize]'") from error
+    raise RecgraphError("proofs need z3", next_step="pip install 'z3-solver>=4.13'") from error
 
 from recgraph.optimize import axioms, terms
 from recgraph.optimize.operators import AXES, CONSTANTS, OPERATORS

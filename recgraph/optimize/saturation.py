@@ -313,7 +313,7 @@ def _engine(rules: tuple[Equation, ...], axes: int) -> Any:
     try:
         from egglog import bindings
     except ImportError as error:
-        raise SaturationError("egglog is not installed", next_step="pip install 'recgraph[optimize]'") from error
+        raise SaturationError("egglog is not installed", next_step="pip install 'egglog>=13'") from error
     engine = bindings.EGraph()
     _run(engine, _program(rules, axes))
     return engine
