@@ -76,6 +76,12 @@ class BranchError(DefinitionError, TypeError):
     id = "branches"
 
 
+class SymbolicError(DefinitionError, TypeError):
+    """A body asks a tensor for its value, which there is none of while the body is defined."""
+
+    id = "symbolic"
+
+
 class SignatureError(RecgraphError, TypeError):
     """Arguments or results do not match a signature."""
 

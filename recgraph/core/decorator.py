@@ -15,10 +15,10 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import base_case, branches, listing, origin, signature
+from recgraph.core import base_case, branches, listing, origin, signature, symbolic
 from recgraph.core.subgraph import SubGraph
 from recgraph.cpython import sources
-from recgraph.errors import BranchError, DefinitionError, RecgraphError, SignatureError
+from recgraph.errors import BranchError, DefinitionError, RecgraphError, SignatureError, SymbolicError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -294,7 +294,7 @@ class RecursiveFunction:
         if "outputs" in self._options:
             try:
                 return self._trace(specs, self._options["outputs"])
-            except tf.errors.OperatorNotAllowedInGraphError as error:
+            except (tf.errors.OperatorNotAllowedInGraphError, SymbolicError) as error:
                 if self._needs_source(error):
                     raise self._has_no_source(error) from error
                 raise
@@ -304,15 +304,15 @@ class RecursiveFunction:
             try:
                 return self._sharpen(specs, self._settle(specs, guess))
             except Exception as error:  # a wrong guess can fail anywhere in the user's code
-                if isinstance(error, RecgraphError) and not isinstance(error, BranchError):
+                if isinstance(error, RecgraphError) and not isinstance(error, BranchError | SymbolicError):
                     raise
                 if self._needs_source(error):
                     raise self._has_no_source(error) from error
                 first_error = first_error or error
         raise DefinitionError(
             f"the outputs of '{self._options['name']}' cannot be inferred",
-            where=getattr(first_error, _PLACE, "") or origin.here(),
-            found="; ".join([f"{type(first_error).__name__}: {first_error}", *failures]),
+            where=getattr(first_error, _PLACE, "") or getattr(first_error, "where", "") or origin.here(),
+            found="; ".join([_told(first_error), *failures]),
             next_step="fix the error or, if only the inferred result of a recursive call is wrong, declare the "
             "outputs: @rg.subgraph(outputs=tf.TensorSpec(shape, dtype)), or a nest of specs",
         ) from first_error
@@ -332,7 +332,7 @@ class RecursiveFunction:
         name = self._options["name"]
         return DefinitionError(
             f"'{name}' uses Python's if, for or while on a tensor, and its source cannot be read to convert that",
-            where=origin.of_traceback(error.__traceback__),
+            where=origin.of_traceback(_raised(error).__traceback__),
             found=sources.why_not(self._function),
             next_step=f"define '{name}' in a file or a cell, load it again where the file has changed, or use tf.cond "
             "and tf.while_loop in it",
@@ -401,6 +401,11 @@ class RecursiveFunction:
                     result = converted(*self._owner, *positional, **named)
                 made.output(result, check=check)
             except Exception as error:
+                if not self._needs_source(error):
+                    whose = f"function '{self._options['name']}'"
+                    explained = symbolic.explain(whose, error, error.__traceback__, converted)
+                    if explained is not None:
+                        raise explained from error
                 if not isinstance(error, RecgraphError) and not hasattr(error, _PLACE):
                     place = origin.of_traceback(error.__traceback__, converted)
                     setattr(error, _PLACE, place)
@@ -427,7 +432,7 @@ class RecursiveFunction:
 
     def _needs_source(self, error: Exception) -> bool:
         """Whether `error` comes of Python control flow on tensors that AutoGraph could not convert."""
-        refused = isinstance(error, tf.errors.OperatorNotAllowedInGraphError)
+        refused = isinstance(_raised(error), tf.errors.OperatorNotAllowedInGraphError)
         return refused and self._converted() is self._function
 
     def _arranged(self, arguments: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -442,6 +447,16 @@ class RecursiveFunction:
             else:
                 positional.append(left.pop(label))
         return tuple(positional), left
+
+
+def _raised(error: BaseException) -> BaseException:
+    """What the user's code raised."""
+    return error.__cause__ if isinstance(error, SymbolicError) and error.__cause__ is not None else error
+
+
+def _told(error: BaseException | None) -> str:
+    """An error in one line, as a part of another one."""
+    return str(error.args[0]) if isinstance(error, SymbolicError) else f"{type(error).__name__}: {error}"
 
 
 def _lines_of(converted: Any) -> contextlib.AbstractContextManager[Any]:

@@ -6,6 +6,7 @@ What calls, links and differentiates SubGraphs knows definitions. `SubGraph` is 
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import itertools
 import threading
@@ -15,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import branches, engines, origin, signature
+from recgraph.core import branches, engines, origin, signature, symbolic
 from recgraph.core.body import BodyGraph
 from recgraph.core.environment import is_differentiable
 from recgraph.errors import DefinitionError, SignatureError
@@ -126,6 +127,7 @@ class Definition:
         if kind is not None:
             self._abandon()
             explained = branches.explain(self.name, error, trace)
+            explained = explained or symbolic.explain(f"SubGraph '{self.name}'", error, trace)
             if explained is not None:
                 raise explained from error
             return
@@ -374,8 +376,12 @@ class Definition:
 
 def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
+        near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
         raise DefinitionError(
-            f"{option} cannot be {value!r}", where=origin.here(), expected=" or ".join(map(repr, allowed))
+            f"{option} cannot be {value!r}",
+            where=origin.here(),
+            expected=" or ".join(map(repr, allowed)),
+            next_step=f"did you mean {near[0]!r}?" if near else None,
         )
     return value
 

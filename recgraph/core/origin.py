@@ -78,10 +78,19 @@ def of_traceback(trace: TracebackType | None, converted: Any = None) -> str:
     """
     lines = {(key.filename, key.lineno): found.loc for key, found in getattr(converted, "ag_source_map", {}).items()}
     for entry in reversed(traceback.extract_tb(trace)):
-        written = lines.get((entry.filename, entry.lineno), entry)
+        written = _written(lines, entry.filename, entry.lineno) or entry
         if place := _place(written.filename, written.lineno, entry.name):
             return place
     return ""
+
+
+def _written(lines: dict[tuple[str, int], Any], filename: str, line: int | None) -> Any:
+    """What was written for a line that AutoGraph has made; `raise` and the like, which it adds, are of the line above.
+
+    None for a line of another file.
+    """
+    before = [key for key in lines if key[0] == filename and key[1] <= (line or 0)]
+    return lines[max(before)] if before else None
 
 
 def raised_in(file: str, trace: TracebackType | None) -> FrameType | None:

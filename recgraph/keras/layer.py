@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
+from recgraph.core import symbolic
 from recgraph.core.decorator import RecursiveFunction
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import DefinitionError
@@ -256,7 +257,20 @@ def converted(function: Callable[..., Any]) -> Callable[..., Any]:
     except (OSError, TypeError):
         return function
     made = tf.autograph.to_graph(outer, recursive=outer is not inner)
-    return functools.partial(made, function.__self__) if inspect.ismethod(function) else made
+    return functools.partial(
+        _run, outer.__qualname__, made, *([function.__self__] if inspect.ismethod(function) else [])
+    )
+
+
+def _run(name: str, made: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Calls what AutoGraph has made of a user's function, and says in our words where a tensor has no value."""
+    try:
+        return made(*arguments, **named)
+    except Exception as error:
+        explained = symbolic.explain(name, error, error.__traceback__, made)
+        if explained is None:
+            raise
+        raise explained from error
 
 
 def _described(tensor: Any) -> dict[str, Any]:
