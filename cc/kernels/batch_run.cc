@@ -65,9 +65,7 @@ absl::Status GatherAlike(std::vector<const Value*> values, Tensor* stacked) {
     TF_RETURN_IF_ERROR(BufferOf(&values[row], &buffer));
     if (row == 0) first = buffer;
     if (buffer->shape() != first->shape()) {
-      return errors::InvalidArgument("map: the results of rows 0 and ", row, " differ in shape: ",
-                                     first->shape().DebugString(), " and ",
-                                     buffer->shape().DebugString());
+      return ResultsDiffer(row, first->shape(), buffer->shape());
     }
   }
   bool fresh = false;

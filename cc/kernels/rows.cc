@@ -23,6 +23,12 @@ absl::Status NoRows(tensorflow::DataType dtype, const PartialTensorShape& shape,
   return Tensor::BuildTensor(dtype, known, none);
 }
 
+absl::Status ResultsDiffer(size_t row, const TensorShape& first, const TensorShape& other) {
+  return errors::InvalidArgument("map: the results of rows 0 and ", row, " differ in shape: ", first.DebugString(),
+                                 " and ", other.DebugString(),
+                                 ". Let the body fill them up to one shape, or call the SubGraph for one row at a time");
+}
+
 absl::Status StackRows(const std::vector<Tensor>& rows, tensorflow::DataType dtype,
                        const PartialTensorShape& shape, Tensor* stacked) {
   if (rows.empty()) {
@@ -36,9 +42,7 @@ absl::Status StackRows(const std::vector<Tensor>& rows, tensorflow::DataType dty
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].shape() != rows[0].shape()) {
-      return errors::InvalidArgument(
-          "map: the results of rows 0 and ", i, " differ in shape: ",
-          rows[0].shape().DebugString(), " and ", rows[i].shape().DebugString());
+      return ResultsDiffer(i, rows[0].shape(), rows[i].shape());
     }
     if (rows[i].dtype() != dtype) {
       return errors::InvalidArgument("map: the result of row ", i, " is ", tensorflow::DataTypeString(rows[i].dtype()),

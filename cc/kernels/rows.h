@@ -2,6 +2,7 @@
 #ifndef RECGRAPH_CC_KERNELS_ROWS_H_
 #define RECGRAPH_CC_KERNELS_ROWS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +19,9 @@ absl::Status CopyRow(const tensorflow::Tensor& tensor, int64_t row, tensorflow::
 // `shape` (of the whole, unknown dimensions counted as 0) gives the shape. All are of this dtype.
 absl::Status StackRows(const std::vector<tensorflow::Tensor>& rows, tensorflow::DataType dtype,
                        const tensorflow::PartialTensorShape& shape, tensorflow::Tensor* stacked);
+
+// The error where the result of a row differs in shape from that of the first one.
+absl::Status ResultsDiffer(size_t row, const tensorflow::TensorShape& first, const tensorflow::TensorShape& other);
 
 // A tensor of zero rows: `shape` with its first dimension 0 and unknown dimensions 0.
 absl::Status NoRows(tensorflow::DataType dtype, const tensorflow::PartialTensorShape& shape, tensorflow::Tensor* none);

@@ -169,6 +169,8 @@ def _to_tensor(name: str, index: int, value: Any, spec: tf.TensorSpec, rows: boo
     wanted = f"{spec.dtype.name} of shape {shape}"
     argument = f"argument {index + 1}" + (f" ('{spec.name}')" if spec.name else "")
     is_tensor = tf.is_tensor(value)
+    if isinstance(value, tf.RaggedTensor | tf.SparseTensor):
+        raise _not_dense(f"{name}: {argument}", value, wanted)
     if spec.dtype.is_integer and not is_tensor:
         _check_integers(f"{name}: {argument}", value, spec.dtype, wanted)
     try:
@@ -189,6 +191,19 @@ def _to_tensor(name: str, index: int, value: Any, spec: tf.TensorSpec, rows: boo
             next_step="convert the argument, or change the input's dtype or shape",
         )
     return ensured(tensor, shape, "argument_as_declared")
+
+
+def _not_dense(subject: str, value: tf.RaggedTensor | tf.SparseTensor, wanted: str) -> SignatureError:
+    is_ragged = isinstance(value, tf.RaggedTensor)
+    return SignatureError(
+        f"{subject} is a {'ragged' if is_ragged else 'sparse'} tensor, and a SubGraph takes dense ones",
+        where=origin.here(),
+        found=f"tf.{type(value).__name__}, {value.dtype.name} of shape {value.shape}",
+        expected=wanted,
+        next_step="fill its rows up: value.to_tensor(); rg.keras.TreeLayer takes ragged batches of trees as they are"
+        if is_ragged
+        else "convert it: tf.sparse.to_dense(value)",
+    )
 
 
 def ensured(tensor: tf.Tensor, shape: tf.TensorShape, name: str) -> tf.Tensor:

@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
+from recgraph import tf_private
 from recgraph.core import symbolic
 from recgraph.core.decorator import RecursiveFunction
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import DefinitionError
-from recgraph.keras import finished
+from recgraph.keras import finished, returned
 from recgraph.keras.eager import Compute, Tracing
 from recgraph.keras.seeds import Body, Nest, PathSeeds, Seeds, along_paths
 from recgraph.keras.tracing import BodyTrace
@@ -137,14 +138,24 @@ class SubGraphLayer(keras.layers.Layer):
         self.note_inputs(inputs)
         if isinstance(self.function, SubGraph):
             return self.function.map(*finished.arguments(self.function, inputs))
-        return self.traced(lambda rows: self._recursion(converted(self.body), rows, None), inputs)
+        return self.traced(lambda rows: self._recursion(converted(self.body), rows, None, self.body), inputs)
 
     def traced(self, compute: Compute, inputs: Nest) -> Nest:
         """The results of what `call` computes; outside of graphs, by a function, traced when something is new."""
-        results, loss = self._tracing(self, compute, inputs)
+        try:
+            results, loss = self._tracing(self, compute, inputs)
+        except tf.errors.OpError as error:
+            if not tf_private.executing_eagerly():
+                raise
+            text = self.told(tf_private.plain_message(error), inputs)
+            raise tf_private.with_message(error, text) from None
         if loss is not None:
             self.add_loss(loss)
         return results
+
+    def told(self, text: str, inputs: Nest) -> str:
+        """What an error says when the layer runs outside of graphs; a subclass may put it in terms of the inputs."""
+        return text
 
     def recursion(self, body: Body, rows: Nest, seeds: Seeds | None = None) -> Nest:
         """Runs a body for each row of a nest of tensors; for a `call` that does more than that. It is traced each time.
@@ -161,13 +172,17 @@ class SubGraphLayer(keras.layers.Layer):
             DefinitionError: there is no `output_size`; the body adds a loss in a branch or loop; a function uses
                 variables that the layer does not know.
         """
-        results, loss = self._recursion(body, rows, seeds)
+        results, loss = self._recursion(body, rows, seeds, body)
         if loss is not None:
             self.add_loss(loss)
         return results
 
-    def _recursion(self, body: Body, rows: Nest, seeds: Seeds | None) -> tuple[Nest, tf.Tensor | None]:
+    def _recursion(
+        self, body: Body, rows: Nest, seeds: Seeds | None, written: Callable[..., Any]
+    ) -> tuple[Nest, tf.Tensor | None]:
+        """The results and the sum of the losses; `written` is the user's function of which `body` was made."""
         trace = BodyTrace(self.name, body, rows, self._outputs())
+        returned.check(self, self._outputs(), trace.results, written)
         if trace.draws and seeds is None and not trace.calls_in_loop:
             body, rows = along_paths(body, rows)
             trace, seeds = BodyTrace(self.name, body, rows, self._outputs()), PathSeeds()

@@ -74,6 +74,7 @@ class BodyTrace:
             those below it.
         draws: how often each generator is asked, by its state; those that are asked in loops are left out.
         calls_in_loop: whether a loop makes recursive calls.
+        results: what the body has returned.
     """
 
     def __init__(self, name: str, body: Body, rows: Nest, outputs: Nest) -> None:
@@ -86,7 +87,7 @@ class BodyTrace:
             graph.as_default(),
         ):
             recurse = _Recursion(False, graph, lambda nest: _some(outputs))
-            body(_some(self._inputs), recurse)
+            self.results = body(_some(self._inputs), recurse)
         self.has_losses, self.calls_in_loop = bool(scope.losses), recurse.is_in_loop
         self.draws = [(state, scope.draws[identity]) for identity, state in scope.states.items()]
 

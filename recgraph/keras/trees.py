@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from recgraph.errors import SignatureError
+from recgraph.keras import failures
 from recgraph.keras.layer import SubGraphLayer, converted
 from recgraph.keras.seeds import Nest, NodeSeeds
 
@@ -79,6 +80,11 @@ class TreeLayer(SubGraphLayer):
         self.note_inputs(inputs)
         return self.traced(lambda given: self._states(*given), (inputs, mask))
 
+    def told(self, text: str, inputs: Nest) -> str:
+        """What an error says, with trees and nodes as the inputs number them."""
+        forest = _Forest(*inputs)
+        return failures.told(self.name, text, inputs[0], forest.starts, forest.roots()[1])
+
     def compute_mask(self, inputs: Nest, mask: Nest = None) -> None:
         """The result has no nodes to be masked."""
 
@@ -87,14 +93,16 @@ class TreeLayer(SubGraphLayer):
         node, initial = converted(self.node), self.initial_state
 
         def body(place: _Place, recurse: Callable[..., Nest]) -> Nest:
+            beyond = forest.beyond(place)
+
             def child(position: tf.Tensor) -> Nest:
-                there, is_absent = forest.at(place, position)
+                there, is_absent = forest.at(place, position, beyond)
                 return recurse(there, unless=is_absent, otherwise=initial())
 
             return node(forest.entry(place), child)
 
         roots, which = forest.roots()
-        states, loss = self._recursion(body, roots, NodeSeeds(forest.size))
+        states, loss = self._recursion(body, roots, NodeSeeds(forest.size), self.node)
         if which is None:
             return states, loss
         states = tf.nest.map_structure(
@@ -117,19 +125,20 @@ class _Forest:
     Attributes:
         count: the number of trees, an int32 scalar.
         size: the number of nodes, an int32 scalar.
+        starts: where each tree begins, int32 `[B]`.
     """
 
     def __init__(self, inputs: Nest, mask: Nest) -> None:
         leaves = tf.nest.flatten(inputs)
         first = leaves[0]
         if isinstance(first, tf.RaggedTensor):
-            self._starts, self._lengths = first.row_starts(), first.row_lengths()
+            self.starts, self._lengths = first.row_starts(), first.row_lengths()
         else:
             count, length = tf.shape(first)[0], tf.shape(first)[1]
-            self._starts, self._lengths = tf.range(count) * length, tf.fill([count], length)
-        self._starts, self._lengths = tf.cast(self._starts, tf.int32), tf.cast(self._lengths, tf.int32)
+            self.starts, self._lengths = tf.range(count) * length, tf.fill([count], length)
+        self.starts, self._lengths = tf.cast(self.starts, tf.int32), tf.cast(self._lengths, tf.int32)
         self._entries = tf.nest.map_structure(self._flat, inputs)
-        self.count, self.size = tf.size(self._starts), tf.shape(tf.nest.flatten(self._entries)[0])[0]
+        self.count, self.size = tf.size(self.starts), tf.shape(tf.nest.flatten(self._entries)[0])[0]
         masks = [self._flat(one) for one in tf.nest.flatten(mask) if one is not None]
         self._is_node = tf.reduce_all(tf.stack(masks), 0) if masks else None
         self._may_be_empty = bool(masks) or isinstance(first, tf.RaggedTensor)
@@ -151,29 +160,30 @@ class _Forest:
     def roots(self) -> tuple[_Place, tf.Tensor | None]:
         """The places of the roots that there are, and of which trees they are; None for all."""
         if not self._may_be_empty:
-            return (self._starts, self._starts, self._lengths), None
+            return (self.starts, self.starts, self._lengths), None
         is_there = self._lengths > 0
         if self._is_node is not None:
             # a mask that is short of a node is that of a tree without nodes
-            is_there &= tf.gather(tf.concat([self._is_node, [False]], 0), self._starts)
+            is_there &= tf.gather(tf.concat([self._is_node, [False]], 0), self.starts)
         which = tf.cast(tf.where(is_there)[:, 0], tf.int32)
-        starts = tf.gather(self._starts, which)
+        starts = tf.gather(self.starts, which)
         return (starts, starts, tf.gather(self._lengths, which)), which
 
     def entry(self, place: _Place) -> Nest:
         """What the node has, a nest of tensors `[1, ...]`."""
-        return tf.nest.map_structure(lambda table: tf.gather(table, place[0]), self._entries)
+        return tf.nest.map_structure(lambda table: tf.gather(table, place[0], name=failures.LOOKUP), self._entries)
 
-    def at(self, place: _Place, position: tf.Tensor) -> tuple[_Place, tf.Tensor]:
-        """The place at a position in the same tree, and whether there is no node.
+    def beyond(self, place: _Place) -> tf.Tensor:
+        """A number beyond the table that tells of which node it is: looking for an entry there fails and names it."""
+        return self.size + place[0]
 
-        A position beyond the tree becomes one beyond the table, at which looking for the entry fails.
-        """
+    def at(self, place: _Place, position: tf.Tensor, beyond: tf.Tensor) -> tuple[_Place, tf.Tensor]:
+        """The place at a position in the same tree, and whether there is no node; `beyond` for a position beyond it."""
         _, start, length = place
         if position.dtype.size > 4:  # what is beyond int32 is beyond the tree, on either side
             position = tf.clip_by_value(position, -1, tf.int32.max)
         position = tf.reshape(tf.cast(position, tf.int32), [1])
-        number = tf.where(position < length, start + position, self.size)
+        number = tf.where(position < length, start + position, beyond)
         is_absent = position[0] < 0
         if self._is_node is not None:
             is_absent |= ~tf.gather(self._is_node, tf.where(position < 0, start, number))[0]

@@ -86,6 +86,7 @@ from recgraph.tf_private.keras_settings import (
     set_keras_mask,
     set_name_counts,
 )
+from recgraph.tf_private.messages import plain_message, with_message
 from recgraph.tf_private.rewriting import keep_values
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
@@ -216,6 +217,7 @@ __all__ = [
     "variable_of_graph",
     "has_function",
     "places_of_tangents",
+    "plain_message",
     "in_function_graph",
     "is_graph_tensor",
     "is_in_layer",
@@ -272,6 +274,7 @@ __all__ = [
     "variables_by_handle",
     "watch_variables",
     "what_was_watched",
+    "with_message",
     "without_recording",
     "wrapped_container",
     "with_own_gradient",

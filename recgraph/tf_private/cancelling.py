@@ -28,6 +28,7 @@ from tensorflow.python.eager import execute as _execute
 from tensorflow.python.eager import record as _record
 
 from recgraph.cpython.sources import told
+from recgraph.tf_private.messages import plain_message, with_message
 
 # Seconds that a graph may go on for when a signal has come whose handler may raise nothing.
 PATIENCE = 0.5
@@ -247,7 +248,10 @@ def run_operation(name: str, count: int, inputs: list[tf.Tensor], attributes: tu
         inputs: eager tensors.
         attributes: see `attributes_of`.
     """
-    outputs = execute(name, count, inputs, attributes, _context.context())
+    try:
+        outputs = execute(name, count, inputs, attributes, _context.context())
+    except tf.errors.OpError as error:
+        raise with_message(error, plain_message(error)) from None
     record(name, inputs, attributes, outputs)
     return outputs
 
