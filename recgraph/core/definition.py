@@ -126,8 +126,9 @@ class Definition:
         exits.__exit__(kind, error, trace)
         if kind is not None:
             self._abandon()
-            explained = branches.explain(self.name, error, trace)
-            explained = explained or symbolic.explain(f"SubGraph '{self.name}'", error, trace)
+            explained = branches.explain(self.name, error, trace) or symbolic.explain(
+                f"SubGraph '{self.name}'", error, trace
+            )
             if explained is not None:
                 raise explained from error
             return

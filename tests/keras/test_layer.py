@@ -207,7 +207,7 @@ def test_a_mask_of_the_layer_before_is_heeded() -> None:
 
 def test_a_child_beyond_its_tree_is_an_error() -> None:
     """Not a node of the next tree."""
-    with pytest.raises(tf.errors.InvalidArgumentError, match="is not in") as caught:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a child at a position beyond its tree") as caught:
         Tree()(ragged([[[0, 1, -1]], TREES[1]]))
     assert "> left, 2 levels" in str(caught.value)
 
