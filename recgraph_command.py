@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -31,7 +32,33 @@ MODELS = ["tree_lstm", "tree_gru", "tree_rnn", "mv_rnn", "rntn", "child_sum", "c
 FAMILIES = ["products", "elementwise", "reductions", "cells", "images", "convolutions", "constants", "everything"]
 TASKS = ["fine", "binary", "relatedness", "parsing"]
 
-FILE = click.Path(dir_okay=False, path_type=Path)
+
+class NewFile(click.Path):
+    """A file to be written, in a folder that is there: what is wrong with it is said before any work begins.
+
+    Args:
+        endings: those of its name that tell how to write it; none for any name.
+    """
+
+    def __init__(self, *endings: str) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+        self._endings = endings
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuses what could not be written."""
+        path = super().convert(value, param, ctx)
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            self.fail(f"there is no folder {str(path.parent)!r}. Make it first: mkdir -p {path.parent}", param, ctx)
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            self.fail(f"{str(path)!r} cannot be written by this user", param, ctx)
+        if self._endings and path.suffix.lower() not in self._endings:
+            self.fail(f"{str(path)!r} does not end in one of {', '.join(self._endings)}", param, ctx)
+        return path
+
+
+FILE = NewFile()
+PICTURE = NewFile(".png", ".svg", ".pdf", ".eps", ".jpg", ".jpeg", ".ps", ".svgz", ".tif", ".tiff", ".webp")
 # A line that is not UTF-8 is told apart from those that are.
 LINES = click.File(encoding="utf-8", errors="surrogateescape")
 COUNT = click.IntRange(1, 2**31 - 1)
@@ -54,11 +81,25 @@ class Failure(click.ClickException):
         self.exit_code = exit_code  # type: ignore[misc]  # click has one for the class
 
 
+class Stopped(Failure):
+    """Ctrl-C: what is left of the work, and how to go on."""
+
+    def show(self, file: Any = None) -> None:
+        """Without "Error", which it is not."""
+        click.echo(f"\n{self.message}", file=file, err=True)
+
+
 class Command(click.Command):
     """Reports errors in one sentence, without a traceback (RECGRAPH_TRACEBACK=1 shows it)."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command and turns errors of users and machines into messages."""
+        try:
+            return self._reporting(ctx)
+        except KeyboardInterrupt:
+            raise Stopped(f"stopped by Ctrl-C{_kept(ctx)}", 128 + signal.SIGINT) from None
+
+    def _reporting(self, ctx: click.Context) -> Any:
         _import_package()
         from tensorflow.errors import OpError
 
@@ -71,6 +112,35 @@ class Command(click.Command):
             if isinstance(error, BrokenPipeError) or os.environ.get("RECGRAPH_TRACEBACK"):
                 raise
             raise Failure(_message(error), getattr(error, "exit_code", 1)) from error
+
+
+def _kept(ctx: click.Context) -> str:
+    """What a command that was stopped has kept and how to go on; "" for one that keeps nothing."""
+    out, work = (ctx.params.get(name) for name in ("out", "work"))
+    name = ctx.command.name
+    if name in ("train", "demo"):
+        again = "the same command without --fresh" if ctx.params.get("fresh") else "the same command"
+        return f". {_kept_epochs(out if name == 'train' else out / 'run')}: {again} goes on from there"
+    if name == "generate" and "work" in ctx.params:
+        if work is None:
+            return f", and nothing is kept: {out} is not written. With --work FOLDER, the same command would go on"
+        return f". What was enumerated is kept in {work}: the same command goes on from there"
+    if name in ("parse", "model", "measure", "export", "fetch") and out is not None:
+        return f"; {out} is as it was before"
+    return ""
+
+
+def _kept_epochs(folder: Path) -> str:
+    """How far a run has come."""
+    parser = folder / "parser"  # trained beside it, when it is done
+    trained = parser if (parser / "log.jsonl").exists() else folder
+    try:
+        epochs = len((trained / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    except OSError:
+        epochs = 0
+    if not epochs:
+        return f"No epoch of {trained} had ended"
+    return f"{trained} is as it was after epoch {epochs}"
 
 
 class Supervised(Command):
@@ -161,6 +231,35 @@ _TIMEOUT = "Seconds in a step after which a worker that does not answer is taken
 _START_TIMEOUT = "Seconds for all workers to be there."
 
 
+# Of each model, in the order of these options: as in `recgraph.models`, which imports TensorFlow.
+HYPER = ("--embedding", "--hidden", "--dropout", "--l2", "--batch-size", "--learning-rate", "--embedding-rate")
+DEFAULTS = {
+    "tree_lstm": (300, 150, 0.5, 0.0001, 25, 0.05, 0.1),
+    "tree_gru": (150, 150, 0.5, 0.0001, 25, 0.05, 0.1),
+    "tree_rnn": (30, 30, 0.0, 0.0001, 25, 0.02, 3.0),
+    "mv_rnn": (200, 25, 0.0, 0.0001, 25, 0.02, 1.0),
+    "rntn": (30, 30, 0.0, 0.0001, 25, 0.02, 1.0),
+    "child_sum": (300, 150, 0.0, 0.0001, 25, 0.05, 0.1),
+    "child_attention": (300, 150, 0.0, 0.0001, 25, 0.05, 0.1),
+    "parser": (100, 100, 0.05, 0.0001, 25, 0.05, 0.1),
+}
+
+
+class Train(Supervised):
+    """Its help has the defaults of each model."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes them as a table."""
+        heads = [option.removeprefix("--").rpartition("-")[::2] for option in HYPER]
+        rows = [("", *(first and f"{first}-" for first, _ in heads)), ("", *(last for _, last in heads))]
+        rows += [(model, *(f"{value:g}" for value in values)) for model, values in DEFAULTS.items()]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        with formatter.section("Defaults of the models"):
+            for row in rows:
+                numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+                formatter.write(f"{' ' * formatter.current_indent}{' '.join([row[0].ljust(widths[0]), *numbers])}\n")
+
+
 class Group(click.Group):
     """A group of such commands. TensorFlow is not imported for what the group itself can answer."""
 
@@ -231,20 +330,24 @@ class Rate(click.FloatRange):
 def _hyper_options(function: Callable[..., None]) -> Callable[..., None]:
     """Options for the hyper-parameters; what is left out has the model's default."""
     options = [
-        click.option("--embedding", type=COUNT, help="Size of a word vector."),
-        click.option("--hidden", type=COUNT, help="Size of a node's state."),
-        click.option("--dropout", type=Rate(max=1, max_open=True), help="Rate before the output."),
-        click.option("--l2", type=Rate(), help="Weight decay, not of the embedding."),
-        click.option("--batch-size", type=COUNT, help="Trees, or pairs, per step."),
-        click.option("--learning-rate", type=Rate(), help="Adagrad, for the weights."),
-        click.option("--embedding-rate", type=Rate(), help="Gradient descent, for the embedding."),
+        click.option("--embedding", type=COUNT, help="Size of a word vector. Default: the model's, below."),
+        click.option("--hidden", type=COUNT, help="Size of a node's state. Default: the model's, below."),
+        click.option(
+            "--dropout", type=Rate(max=1, max_open=True), help="Rate before the output. Default: the model's, below."
+        ),
+        click.option("--l2", type=Rate(), help="Weight decay, not of the embedding. Default: the model's, below."),
+        click.option("--batch-size", type=COUNT, help="Trees, or pairs, per step. Default: the model's, below."),
+        click.option("--learning-rate", type=Rate(), help="Adagrad, for the weights. Default: the model's, below."),
+        click.option(
+            "--embedding-rate", type=Rate(), help="Gradient descent, for the embedding. Default: the model's, below."
+        ),
     ]
     for option in reversed(options):
         function = option(function)
     return function
 
 
-@main.command(cls=Supervised)
+@main.command(cls=Train)
 @click.option("--model", type=click.Choice(MODELS), default="tree_lstm", show_default=True)
 @data_option
 @click.option("--out", type=FOLDER, required=True, help="Folder of the run; an existing run is continued.")
@@ -314,7 +417,8 @@ def predict(run: Path, file: Any, nodes: bool, parser: Path | None, as_json: boo
     Plain sentences get trees by the parser that was trained beside RUN, or by --parser. Where there is none they get
     balanced trees, with a warning. Probabilities allow for words that the model does not know, which are named.
 
-    Lines that are neither are reported on standard error and skipped; the exit status is then 1.
+    Lines that are neither are reported on standard error and skipped; the exit status is then 1. Empty lines are
+    passed over.
     """
     from recgraph.train import console, predictor
     from recgraph.train.run import load_classifier
@@ -328,7 +432,7 @@ def predict(run: Path, file: Any, nodes: bool, parser: Path | None, as_json: boo
 
 @main.command()
 @click.argument("run", type=EXISTING_FOLDER)
-@click.option("--out", type=FILE, default="tree.png", show_default=True, help="Picture: .png, .svg or .pdf.")
+@click.option("--out", type=PICTURE, default="tree.png", show_default=True, help="Picture: .png, .svg or .pdf.")
 @click.option("--input", "text", help="A tree in PTB form or a sentence.")
 @data_option
 @click.option("--split", type=click.Choice(["train", "dev", "test"]), default="dev", show_default=True)
@@ -516,8 +620,33 @@ BENCHMARKS = {"sst": "throughput", "keras": "fitting", "public": "public.command
 }
 
 
+# What each measures, for the help.
+MEASURES = {
+    "sst": "Trees a second of sentiment models, training and inference, beside loops and other libraries.",
+    "keras": "Keras models under `fit`: eagerly, by Keras's own graph, and with rg.keras.compile.",
+    "public": "Public programs: how much of them becomes graphs, how fast these are, and how soon.",
+    "balance": "What the shape of trees costs: balanced, moderate and linear ones.",
+    "generation": "A top-down TreeLSTM, which makes trees: by both engines and as loops.",
+    "machinery": "What calls, invocations and runs of blocks cost beyond arithmetic.",
+    "invocation": "What an invocation costs, with every scheduling policy: Fibonacci numbers.",
+    "depth": "How deep a recursion goes, and time and memory of a level.",
+    "speculate": "The programs of the JANUS paper: eagerly, by tf.function, by hand, and by rg.function.",
+    "eager": "The programs of the TensorFlow Eager paper in its three ways, and by rg.function.",
+    "coexec": "The programs of the Terra paper: eagerly, by tf.function, and co-executed.",
+    "scaling": "Training on several workers, on network namespaces as hosts.",
+    "substitution": "Cells as they are printed beside the same as an expert would write them.",
+    "networks": "TASO's networks for one example: TensorFlow alone, XLA, and with substitutions.",
+    "rewriting": "Training in the default mode of rg.function, with and without substitutions.",
+}
+
+
 class Bench(Command):
     """Options are the benchmark's; without a name `--help` is about all of them."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Says what each measures."""
+        with formatter.section("Benchmarks"):
+            formatter.write_dl(list(MEASURES.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Shows the help of the command where no benchmark is named."""
@@ -531,14 +660,14 @@ class Bench(Command):
 @click.argument("name", type=click.Choice(list(BENCHMARKS)), default="sst")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, arguments: tuple[str, ...]) -> None:
-    """Run a benchmark; `recgraph bench NAME --help` shows its options."""
+    """Run a benchmark, `sst` where none is named; `recgraph bench NAME --help` shows its options."""
     benchmark = importlib.import_module(f"recgraph.benchmarks.{BENCHMARKS[name]}")
     benchmark.main(list(arguments), prog_name=f"recgraph bench {name}")
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--html", "page", type=FILE, help="Write an HTML page with the program's lines instead of text.")
-@click.option("--picture", type=FILE, help="Draw where the time of co-executed steps goes.")
+@click.option("--picture", type=PICTURE, help="Draw where the time of co-executed steps goes.")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def explain(script: Path, arguments: tuple[str, ...], page: Path | None, picture: Path | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -144,7 +145,7 @@ def test_export_writes_a_saved_model(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["predict", "{run}", "--json"], "<stdin>:1:1: expected a tree or a sentence, found an empty line"),
+        (["show", "{run}", "--input", ""], "--input:1:1: expected a tree or a sentence, found an empty line"),
         (["evaluate", "{bank}"], "this folder contains no training run"),
         (["train", "--data", "{bank}", "--out", "{run}", "--seed", "9", *TINY], "a run with other settings"),
         (["train", "--data", "{run}", "--out", "{run}/x"], "no treebank in"),
@@ -160,6 +161,96 @@ def test_mistakes_get_a_sentence_and_no_traceback(folder: Path, arguments: list[
     assert done.exit_code == 1
     assert message in done.output
     assert "Traceback" not in done.output
+
+
+def test_empty_lines_and_a_byte_order_mark_are_passed_over(folder: Path) -> None:
+    """As editors and other systems leave them."""
+    done = run("predict", folder / "run", "--json", text="\ufeff\n(3 (2 good) (2 film))\n\n  \r\nbad film\n\n")
+    assert done.exit_code == 0
+    assert "Error" not in done.stderr
+    assert [record["sentence"] for record in lines(done)] == ["good film", "bad film"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show {run} --out {out}",
+        "data parse --parser {run} --out {out}",
+        "optimize generate --out {out}",
+        "optimize measure --out {out}",
+        "explain --html {out} {bank}/dev.txt",
+        "explain --picture {out} {bank}/dev.txt",
+    ],
+)
+def test_a_file_in_a_folder_that_is_not_there(folder: Path, tmp_path: Path, command: str) -> None:
+    """Before any work begins: the options are looked at first."""
+    out = tmp_path / "nowhere" / "x.png"
+    done = run(*command.format(run=folder / "run", bank=folder / "bank", out=out).split())
+    assert done.exit_code == 2
+    assert done.stderr.endswith(f": there is no folder '{out.parent}'. Make it first: mkdir -p {out.parent}\n")
+    assert not out.parent.exists()
+
+
+def test_a_picture_of_an_unknown_kind(folder: Path, tmp_path: Path) -> None:
+    done = run("show", folder / "run", "--out", tmp_path / "x.jpx")
+    assert done.exit_code == 2
+    assert "x.jpx' does not end in one of .png, .svg, .pdf, " in done.stderr
+
+
+def test_the_defaults_of_each_model_are_in_the_help() -> None:
+    from recgraph.models import MODELS, PAIR_MODELS, PARSERS
+
+    found = {**MODELS, **PAIR_MODELS, **PARSERS}
+    names = [option.removeprefix("--").replace("-", "_") for option in cli.HYPER]
+    expected = {name: tuple(getattr(model.defaults, one) for one in names) for name, model in found.items()}
+    assert expected == cli.DEFAULTS
+    assert list(cli.DEFAULTS) == cli.MODELS
+    text = run("train", "--help").output
+    assert "\n  tree_lstm              300    150     0.5 0.0001     25      0.05        0.1\n" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_what_each_benchmark_measures_is_in_the_help() -> None:
+    assert set(cli.MEASURES) == set(cli.BENCHMARKS)
+    text = run("bench", "--help").output
+    for name in cli.BENCHMARKS:
+        assert re.search(rf"^  {name} +[A-Z]", text, re.M)
+
+
+def test_ctrl_c_says_what_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And how to go on."""
+    from recgraph.train import console
+
+    def stop(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(console, "train", stop)
+    trained, out = folder / "run", tmp_path / "new"
+    known = len((trained / "log.jsonl").read_text().splitlines())
+    done = run("train", "--data", folder / "bank", "--out", out)
+    expected = f"\nstopped by Ctrl-C. No epoch of {out} had ended: the same command goes on from there\n"
+    assert (done.exit_code, done.stderr) == (130, expected)
+    copied = tmp_path / "run"
+    copied.mkdir()
+    shutil.copy(trained / "log.jsonl", copied)
+    done = run("train", "--data", folder / "bank", "--out", copied, "--fresh")
+    assert done.exit_code == 130
+    assert done.stderr == (
+        f"\nstopped by Ctrl-C. {copied} is as it was after epoch {known}: the same command without --fresh goes on "
+        "from there\n"
+    )
+    monkeypatch.setattr(console, "predict", stop)
+    done = run("predict", trained, text="good\n")
+    assert (done.exit_code, done.stderr) == (130, "\nstopped by Ctrl-C\n")
+
+
+def test_ctrl_c_ends_a_process(folder: Path, tmp_path: Path) -> None:
+    """With the status that a shell expects, and no traceback."""
+    program = tmp_path / "program.py"
+    program.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nfor i in range(10**9): pass\n")
+    done = loud("explain", program)
+    assert done.returncode == 130
+    assert done.stderr == "\nstopped by Ctrl-C\n"
 
 
 def write_pairs(folder: Path) -> None:

@@ -135,12 +135,15 @@ def read_inputs(
       lines: read with `errors="surrogateescape"`, so that a line that is not UTF-8 can be told apart; of a file whose
         name says that it is compressed, they are unpacked.
       source: where they come from, for errors.
-      refuse: is given what is wrong with a line, which is then passed over; where left out, that is raised.
+      refuse: is given what is wrong with a line, which is then passed over, as are empty lines; where left out, that
+        is raised.
 
     Raises:
       DataFormatError: a line that begins with a bracket and is not a tree, has no word, or is not UTF-8.
     """
     for number, line in enumerate(unpacked_lines(lines), 1):
+        if refuse is not None and not line.removeprefix("\ufeff").strip():
+            continue
         try:
             found = _read_input(line, source, number)
         except DataFormatError as error:

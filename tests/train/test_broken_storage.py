@@ -227,7 +227,6 @@ def test_a_damaged_log_is_named_with_its_line(line: str, tmp_path: Path) -> None
 BAD_LINES = [
     (b"(3 (2 a)", "9: expected "),
     (b"film \xff\xfe", "6: expected UTF-8 text, found the byte 0xff"),
-    (b"", "1: expected a tree or a sentence, found an empty line"),
     (b"(9 a)", "2: expected a label"),
 ]
 
