@@ -116,7 +116,8 @@ class Command(click.Command):
 
 def _kept(ctx: click.Context) -> str:
     """What a command that was stopped has kept and how to go on; "" for one that keeps nothing."""
-    out, work = (ctx.params.get(name) for name in ("out", "work"))
+    out: Any = ctx.params.get("out")
+    work: Any = ctx.params.get("work")
     name = ctx.command.name
     if name in ("train", "demo"):
         again = "the same command without --fresh" if ctx.params.get("fresh") else "the same command"
