@@ -46,7 +46,7 @@ class NewFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuses what could not be written."""
-        path = super().convert(value, param, ctx)
+        path: Any = super().convert(value, param, ctx)
         folder = path.absolute().parent
         if not folder.is_dir():
             self.fail(f"there is no folder {str(path.parent)!r}. Make it first: mkdir -p {path.parent}", param, ctx)

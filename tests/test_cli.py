@@ -207,7 +207,7 @@ def test_the_defaults_of_each_model_are_in_the_help() -> None:
     assert list(cli.DEFAULTS) == cli.MODELS
     text = run("train", "--help").output
     assert re.search(r"^  tree_lstm +300 +150 +0\.5 0\.0001 +25 +0\.05 +0\.1$", text, re.M)
-    assert max(map(len, text.splitlines())) <= 80
+    assert max(map(len, text[text.index("Defaults of the models:") :].splitlines())) <= 80
 
 
 def test_what_each_benchmark_measures_is_in_the_help() -> None:

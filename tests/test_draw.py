@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from matplotlib import pyplot
 
+import recgraph as rg
 from recgraph import SubGraph, subgraph
 from recgraph.coexec import Coexecuted
 from recgraph.data import parse_tree
-from recgraph.draw import bodies, draw, layout, scene, traces, trees
+from recgraph.draw import bodies, draw, layers, layout, scene, traces, trees
 from recgraph.errors import DefinitionError
 from recgraph.testing import random_tree
 
@@ -256,3 +259,127 @@ def test_a_subgraph_can_be_drawn_while_a_tf_function_is_traced() -> None:
 
     assert float(run(tf.constant([2.0]))) == 2.0
     assert "leaves" in {text.get_text() for axes in drawn[0].axes for text in axes.texts}
+
+
+class Tree(rg.keras.TreeLayer):
+    """A node has a word and two children."""
+
+    output_size = 4
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.embed = keras.layers.Embedding(10, 4, name="embed")
+        self.combine = keras.layers.Dense(4, name="combine")
+
+    def node(self, inputs: Any, child: Any) -> Any:
+        word, left, right = tf.unstack(inputs, axis=1)
+        return self.combine(tf.concat([self.embed(word), child(left), child(right)], 1))
+
+
+def test_a_layer_is_drawn_as_its_body() -> None:
+    layer = Tree(name="tree")
+    with pytest.raises(DefinitionError, match="layer 'tree' has not been called") as error:
+        draw(layer)
+    assert error.value.next_step == "call it on a batch first"
+    layer(tf.constant([[[1, -1, -1]]]))
+    made = scene.of_subgraph(layer.recgraph_subgraph())
+    calls = [inner for node in made.nodes for _, part in node.parts for inner in labels(part) if "tree" in inner]
+    assert calls == ["tree at left", "tree at right"]
+    draw(layer).savefig(io.BytesIO(), format="png")
+    with pytest.raises(TypeError, match="values belong to the nodes of a tree"):
+        draw(layer, values=[1.0])
+
+
+def test_a_layer_of_a_subgraph() -> None:
+    sub = rg.keras.SubGraphLayer(fibonacci())
+    assert layers.subgraph_of(sub).name == "fibonacci"
+    with pytest.raises(TypeError, match="layer 'dense' is a Dense, which has no recursion"):
+        draw(keras.layers.Dense(1, name="dense"))
+
+
+def test_a_functional_model() -> None:
+    """A layer that is called twice is one box, and has the edges of both calls."""
+    x = keras.Input((None, 3), dtype="int32", name="trees")
+    tree = Tree(name="tree")
+    joined = keras.layers.Concatenate(name="join")([tree(x), tree(x)])
+    model = keras.Model(x, [keras.layers.Dense(2, name="dense")(joined), joined])
+    made = layers.of_model(model, {})
+    assert labels(made) == [
+        "trees (None, None, 3)",
+        "tree: Tree, 92 parameters",
+        "join Concatenate",
+        "dense Dense, 18 parameters",
+        "output",
+    ]
+    assert sorted(made.edges) == [(0, 1), (1, 2), (2, 3), (2, 4), (3, 4)]
+    ((name, body),) = made.nodes[1].parts
+    assert name == "each example"
+    assert "Concat" in labels(body)
+    draw(model).savefig(io.BytesIO(), format="png")
+
+
+def test_a_sequential_model_in_another() -> None:
+    inner = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="first")], name="inner")
+    model = keras.Sequential([keras.Input((4,), name="given"), inner, keras.layers.Dense(1, name="last")])
+    made = layers.of_model(model, {})
+    assert [node.label for node in made.nodes] == ["inner: Sequential, 15 parameters", "last", "output"] or [
+        node.label for node in made.nodes
+    ] == ["given", "inner: Sequential, 15 parameters", "last", "output"]
+    assert all(source < target for source, target in made.edges)
+    assert len(made.edges) == len(made.nodes) - 1
+    draw(model).savefig(io.BytesIO(), format="png")
+
+
+def test_a_model_that_is_a_subclass_has_no_edges() -> None:
+    class Model(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tree, self.last = Tree(name="tree"), keras.layers.Dense(1, name="last")
+
+        def call(self, x: Any) -> Any:
+            return self.last(self.tree(x))
+
+    model = Model()
+    model(tf.constant([[[1, -1, -1]]]))
+    made = layers.of_model(model, {})
+    assert (labels(made), made.edges) == (["tree: Tree, 92 parameters", "last Dense, 5 parameters"], [])
+    draw(model).savefig(io.BytesIO(), format="png")
+
+
+def test_a_function_that_may_be_several_graphs() -> None:
+    @rg.function
+    def step(x: tf.Tensor) -> tf.Tensor:
+        return x * 2.0
+
+    with pytest.raises(TypeError, match=r"draw: step has no one picture: .* which its explain\(\) describes"):
+        draw(step)  # type: ignore[arg-type]
+
+
+def test_a_layer_says_what_it_holds() -> None:
+    layer = Tree(name="tree", engine="batched")
+    layer(tf.constant([[[1, -1, -1]]]))
+    lines = layer.explain().splitlines()
+    assert lines[:3] == [
+        "layer 'tree' (Tree): 92 parameters, output_size 4, engine 'batched'",
+        "  embed (Embedding): 40 parameters",
+        "  combine (Dense): 52 parameters",
+    ]
+    assert any("call tree" in line for line in lines[3:])
+
+
+def test_a_layer_with_weights_of_its_own() -> None:
+    class Scale(rg.keras.SubGraphLayer):
+        output_size = 1
+
+        def build(self, shape: Any) -> None:
+            self.scale = self.add_weight(shape=(1,), name="scale")
+
+        def body(self, x: Any, recurse: Any) -> Any:
+            return x * tf.convert_to_tensor(self.scale)
+
+    layer = Scale(name="scaled")
+    layer(tf.ones([2, 1]))
+    assert layer.explain().splitlines()[:2] == [
+        "layer 'scaled' (Scale): 1 parameter, output_size 1, engine 'auto'",
+        "  scale: 1 parameter, shape (1,)",
+    ]

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import keras
 import tensorflow as tf
 
 from recgraph.coexec import Coexecuted, Steps
 from recgraph.core.decorator import RecursiveFunction
 from recgraph.core.subgraph import SubGraph
-from recgraph.draw import bodies, scene, traces, trees
+from recgraph.draw import bodies, layers, scene, traces, trees
 from recgraph.draw.trees import TreeLike
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = ["draw"]
 def draw(
     what: SubGraph
     | RecursiveFunction
+    | keras.Layer
     | Coexecuted
     | Steps
     | TreeLike
@@ -35,12 +37,14 @@ def draw(
     names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Draws a SubGraph, a co-executed function or a tree with matplotlib.
+    """Draws a SubGraph, a layer or a model, a function or a tree with matplotlib.
 
     Args:
         what: one of
             a SubGraph;
             a function under `@rg.subgraph` that has been called;
+            a `rg.keras.TreeLayer` or `SubGraphLayer` that has been called;
+            a model of Keras: its layers, and in those two the bodies;
             a function under `@rg.function(mode="coexec")`, or `rg.steps`, whose trace graph is drawn;
             a `recgraph.data.Tree`;
             a tree of N nodes as arrays `(word, left, right)` in post-order, with -1 in `left` and `right` at leaves.
@@ -57,26 +61,40 @@ def draw(
         is called.
 
     Raises:
-        DefinitionError: the SubGraph has no body yet.
-        TypeError: `what` is none of these, or values were given for a SubGraph.
+        DefinitionError: the SubGraph has no body yet, or the layer has not been called.
+        TypeError: `what` is none of these, or values were given for something else than a tree.
         ValueError: the arrays are not a tree in post-order, or the number of values is not N.
 
     Examples:
         >>> figure = draw((["not", "bad", ""], [-1, -1, 0], [-1, -1, 1]), values=[1, 0, 3])
         >>> figure.savefig("/dev/null", format="png")
     """
+    if not isinstance(what, SubGraph | RecursiveFunction | keras.Layer | Coexecuted | Steps):
+        if hasattr(what, "explain"):
+            raise TypeError(
+                f"draw: {getattr(what, '__name__', what)} has no one picture: it may run as several graphs, which its "
+                'explain() describes; functions under @rg.function(mode="coexec") and @rg.subgraph can be drawn'
+            )
+        tree = trees.as_arrays(what)
+        colours = trees.Colours.of(values, true, len(tree.words), classes, names)
+        return trees.figure(tree, colours, title or "")
+    if values is not None or true is not None:
+        raise TypeError("draw: values belong to the nodes of a tree; a SubGraph is drawn without any")
+    drawn, name = _scene_of(what, _names_from(sys._getframe(1)))
+    return bodies.figure(drawn, name if title is None else title)
+
+
+def _scene_of(what: Any, captured: dict[int, str]) -> tuple[scene.Scene, str]:
+    """What there is to draw, and its name."""
+    if isinstance(what, Coexecuted | Steps):
+        return traces.of_steps(what.phases.graph), ""
+    if isinstance(what, keras.Model):
+        return layers.of_model(what, captured), what.name
+    if isinstance(what, keras.Layer):
+        what = layers.subgraph_of(what)
     if isinstance(what, RecursiveFunction):
         what = _only_subgraph(what)
-    if isinstance(what, SubGraph):
-        if values is not None or true is not None:
-            raise TypeError("draw: values belong to the nodes of a tree; a SubGraph is drawn without any")
-        named = scene.of_subgraph(what, _names_from(sys._getframe(1)))
-        return bodies.figure(named, what.name if title is None else title)
-    if isinstance(what, Coexecuted | Steps):
-        return bodies.figure(traces.of_steps(what.phases.graph), title or "")
-    tree = trees.as_arrays(what)
-    colours = trees.Colours.of(values, true, len(tree.words), classes, names)
-    return trees.figure(tree, colours, title or "")
+    return scene.of_subgraph(what, captured), what.name
 
 
 draw.autograph_info__ = None  # type: ignore[attr-defined]  # AutoGraph calls what has this mark as it is

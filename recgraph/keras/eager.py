@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from recgraph import tf_private
+from recgraph.core.subgraph import SubGraph
 from recgraph.keras.seeds import Nest
 from recgraph.keras.state import held, is_alike, state_of
 
@@ -27,12 +28,16 @@ class Tracing:
 
     Args:
         open_dimensions: how many leading dimensions of the inputs differ from batch to batch.
+
+    Attributes:
+        latest: the SubGraph that the body became when it was traced last; None before.
     """
 
     def __init__(self, open_dimensions: int) -> None:
         self._open_dimensions = open_dimensions
         self._made: list[tuple[Any, Any]] = []
         self._is_first = True
+        self.latest: SubGraph | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tracing:
         """That of a copied layer begins anew."""

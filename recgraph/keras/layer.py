@@ -16,7 +16,7 @@ from recgraph.core import symbolic
 from recgraph.core.decorator import RecursiveFunction
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import DefinitionError
-from recgraph.keras import finished, returned
+from recgraph.keras import described, finished, returned
 from recgraph.keras.eager import Compute, Tracing
 from recgraph.keras.seeds import Body, Nest, PathSeeds, Seeds, along_paths
 from recgraph.keras.tracing import BodyTrace
@@ -188,15 +188,41 @@ class SubGraphLayer(keras.layers.Layer):
             trace, seeds = BodyTrace(self.name, body, rows, self._outputs()), PathSeeds()
         subgraph = trace.subgraph(seeds, engine=self.engine, gradient=self.gradient, max_depth=self.max_depth)
         self._check_variables(subgraph)
+        self._tracing.latest = subgraph
         results, loss = subgraph.map(*[tensor[:, None] for tensor in tf.nest.flatten(rows)]), None
         if trace.has_losses:
             results, losses = results
             loss = tf.reduce_sum(losses)
         return tf.nest.map_structure(lambda tensor: tensor[:, 0], results), loss
 
+    def recgraph_subgraph(self) -> SubGraph:
+        """The SubGraph that runs: what the body became when the layer was traced last. `rg.draw` draws it.
+
+        Raises:
+            DefinitionError: the layer has not been called.
+        """
+        made = self.function if isinstance(self.function, SubGraph) else self._tracing.latest
+        if made is None:
+            raise DefinitionError(
+                f"layer '{self.name}' has not been called, so its body is not known yet",
+                next_step="call it on a batch first",
+            )
+        return made
+
+    def explain(self) -> str:
+        """Explains what the layer holds, and how its invocations run and why.
+
+        Returns:
+            Text of several lines: the layers in it with their parameters, then what `SubGraph.explain` says.
+
+        Raises:
+            DefinitionError: the layer has not been called.
+        """
+        return "\n".join([*described.lines(self), self.recgraph_subgraph().explain()])
+
     def note_inputs(self, inputs: Nest) -> None:
         """Takes note of what the layers in the body are built for, so that loading can build them, too."""
-        self._inputs = self._inputs or tf.nest.map_structure(_described, inputs)
+        self._inputs = self._inputs or tf.nest.map_structure(_as_json, inputs)
 
     def _outputs(self) -> Nest:
         """The specs of what an invocation returns."""
@@ -288,7 +314,7 @@ def _run(name: str, made: Callable[..., Any], *arguments: Any, **named: Any) -> 
         raise explained from error
 
 
-def _described(tensor: Any) -> dict[str, Any]:
+def _as_json(tensor: Any) -> dict[str, Any]:
     """A tensor of a batch as JSON can have it."""
     return {"shape": [None, *tensor.shape[1:]], "dtype": tensor.dtype.name}
 
