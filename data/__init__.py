@@ -113,3 +113,8 @@ __all__ = [
     "write_treebank",
     "write_trees",
 ]
+
+
+def __dir__() -> list[str]:
+    """What is public, for completion."""
+    return sorted([*__all__, "__doc__", "__name__"])

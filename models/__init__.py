@@ -55,3 +55,8 @@ __all__ = [
     "TreeModel",
     "TreeRNN",
 ]
+
+
+def __dir__() -> list[str]:
+    """What is public, for completion."""
+    return sorted([*__all__, "__doc__", "__name__"])

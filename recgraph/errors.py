@@ -6,6 +6,21 @@ from typing import ClassVar
 
 from recgraph.cpython.sources import told
 
+__all__ = [
+    "BranchError",
+    "DefinitionError",
+    "GradientError",
+    "NativeLibraryError",
+    "NotAGraph",
+    "NotCoexecuted",
+    "NotShared",
+    "RecgraphError",
+    "ScopeError",
+    "SignatureError",
+    "SymbolicError",
+    "Unbatchable",
+]
+
 
 class RecgraphError(Exception):
     """Base of all exceptions that recgraph raises on purpose.
@@ -129,3 +144,8 @@ class NotShared(NotAGraph):
     """Steps are run in a way in which their work cannot be divided between workers."""
 
     id = "not-shared"
+
+
+def __dir__() -> list[str]:
+    """What is public, for completion."""
+    return sorted([*__all__, "__doc__", "__name__"])

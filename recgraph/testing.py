@@ -12,6 +12,20 @@ import tensorflow as tf
 
 from recgraph import native, tf_private
 
+__all__ = [
+    "BATCH_POLICIES",
+    "BATCH_WAYS",
+    "Counters",
+    "POLICIES",
+    "batch_policy",
+    "batch_way",
+    "check_gradients",
+    "counters",
+    "policy",
+    "random_tree",
+]
+
+
 POLICIES = ("fifo", "depth_first", "random")
 """The orders in which the parallel engine may start ready invocations."""
 BATCH_POLICIES = ("agenda", "depth", "height", "random")
@@ -188,3 +202,8 @@ def random_tree(leaves: int, rng: np.random.Generator, words: int = 100) -> tupl
             first = int(rng.integers(1, count))
             stack += [("join", 0), ("grow", count - first), ("grow", first)]
     return np.array(word, np.int32), np.array(left, np.int32), np.array(right, np.int32)
+
+
+def __dir__() -> list[str]:
+    """What is public, for completion."""
+    return sorted([*__all__, "__doc__", "__name__"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -30,3 +31,21 @@ def test_completion_shows_public_names_alone() -> None:
 def test_an_unknown_name() -> None:
     with pytest.raises(AttributeError, match="module 'recgraph' has no attribute 'subgrph'"):
         rg.subgrph  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "module", [rg.batch, rg.data, rg.errors, rg.keras, rg.models, rg.testing], ids=lambda m: m.__name__
+)
+def test_completion_in_a_module_shows_public_names_alone(module: ModuleType) -> None:
+    shown = set(dir(module))
+    assert shown == {*module.__all__, "__doc__", "__name__"}
+    assert all(hasattr(module, name) for name in shown)
+
+
+def test_every_error_is_public() -> None:
+    kinds = {
+        name
+        for name, kind in vars(rg.errors).items()
+        if isinstance(kind, type) and kind.__module__ == "recgraph.errors"
+    }
+    assert kinds == set(rg.errors.__all__)
