@@ -9,13 +9,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from matplotlib import pyplot
+from matplotlib import font_manager, pyplot
 
 import recgraph as rg
 from recgraph import SubGraph, subgraph
 from recgraph.coexec import Coexecuted
 from recgraph.data import parse_tree
-from recgraph.draw import bodies, draw, layers, layout, scene, traces, trees
+from recgraph.draw import bodies, draw, fonts, layers, layout, scene, traces, trees
 from recgraph.errors import DefinitionError
 from recgraph.testing import random_tree
 
@@ -383,3 +383,47 @@ def test_a_layer_with_weights_of_its_own() -> None:
         "layer 'scaled' (Scale): 1 parameter, output_size 1, engine 'auto'",
         "  scale: 1 parameter, shape (1,)",
     ]
+
+
+CHINESE = (["好", "电影", ""], [-1, -1, 0], [-1, -1, 1])
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The fonts of a system, to be filled."""
+    paths: list[str] = []
+    monkeypatch.setattr(fonts, "_installed", lambda: tuple(paths))
+    return paths
+
+
+def test_letters_that_no_font_has_are_named_once(installed: list[str]) -> None:
+    with pytest.warns(UserWarning, match="^no font has 好影日本电, so pictures have boxes in their place: ") as warned:
+        draw(CHINESE, title="日本").savefig(io.BytesIO(), format="png")
+    assert len(warned) == 1
+    assert "install one, such as Noto Sans CJK" in str(warned[0].message)
+
+
+def test_letters_are_taken_from_an_installed_font_that_has_them(
+    installed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here another font of matplotlib's stands for a Chinese one."""
+    other = font_manager.findfont("STIXGeneral")
+    known = fonts._letters_of
+    monkeypatch.setattr(
+        fonts, "_letters_of", lambda path: known(path) | set("好电影日") if path == other else known(path)
+    )
+    installed += ["/no/such/font.ttf", font_manager.findfont("DejaVu Serif"), other]
+    families = ["STIXGeneral"]
+    assert fonts._fonts_for(frozenset("好日")) == (families, frozenset())
+    assert fonts._fonts_for(frozenset("好語")) == (families, frozenset("語"))
+    figure = draw(CHINESE)
+    (word,) = (text for text in figure.axes[0].texts if text.get_text() == "电影")
+    assert word.get_fontfamily()[-1] == "STIXGeneral"
+    with SubGraph("好", outputs=tf.TensorSpec([])) as body:
+        body.output(body.input(tf.float32))
+    draw(body).savefig(io.BytesIO(), format="png")
+
+
+def test_letters_that_are_there_look_for_no_other_font(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fonts, "_installed", lambda: pytest.fail("it looked"))
+    draw((["naïve", "Größe", ""], [-1, -1, 0], [-1, -1, 1]))

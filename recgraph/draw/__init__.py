@@ -13,7 +13,7 @@ import tensorflow as tf
 from recgraph.coexec import Coexecuted, Steps
 from recgraph.core.decorator import RecursiveFunction
 from recgraph.core.subgraph import SubGraph
-from recgraph.draw import bodies, layers, scene, traces, trees
+from recgraph.draw import bodies, fonts, layers, scene, traces, trees
 from recgraph.draw.trees import TreeLike
 
 if TYPE_CHECKING:
@@ -77,11 +77,13 @@ def draw(
             )
         tree = trees.as_arrays(what)
         colours = trees.Colours.of(values, true, len(tree.words), classes, names)
-        return trees.figure(tree, colours, title or "")
+        with fonts.having([*tree.words, title or "", *(names or ())]):
+            return trees.figure(tree, colours, title or "")
     if values is not None or true is not None:
         raise TypeError("draw: values belong to the nodes of a tree; a SubGraph is drawn without any")
     drawn, name = _scene_of(what, _names_from(sys._getframe(1)))
-    return bodies.figure(drawn, name if title is None else title)
+    with fonts.having([title or "", *scene.texts(drawn)]):
+        return bodies.figure(drawn, name if title is None else title)
 
 
 def _scene_of(what: Any, captured: dict[int, str]) -> tuple[scene.Scene, str]:

@@ -82,6 +82,15 @@ class Scene:
     edges: list[tuple[int, int]]
 
 
+def texts(scene: Scene) -> Iterator[str]:
+    """All that is written in the picture of a scene."""
+    for node in scene.nodes:
+        yield from (node.label, node.detail)
+        for name, part in node.parts:
+            yield name
+            yield from texts(part)
+
+
 def of_subgraph(subgraph: SubGraph, captured: dict[int, str] | None = None) -> Scene:
     """The scene of a finished body.
 
