@@ -20,9 +20,17 @@ BUGS = [
         "children_of_other_trees",
         "A position beyond a tree is a node of the next.",
         TREES,
-        "number = tf.where(position < length, start + position, self.size)",
+        "number = tf.where(position < length, start + position, beyond)",
         "number = start + position",
         _layer("a_child_beyond_its_tree_is_an_error"),
+    ),
+    Bug(
+        "numbers_of_the_table",
+        "Errors number trees by their rows among the roots, and nodes by their places in the table of all.",
+        "recgraph/keras/failures.py",
+        "return tree, number - int(begins[tree])",
+        "return tree, number",
+        ("keras/test_messages.py::test_a_child_beyond_its_tree",),
     ),
     Bug(
         "masked_children",
