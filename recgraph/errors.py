@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import ClassVar
 
 from recgraph.cpython.sources import told
@@ -71,6 +73,12 @@ class RecgraphError(Exception):
         }
         lines = [f"  {name + ':':<10} {text}" for name, text in parts.items() if text]
         return told("\n".join([f"{self.args[0]} [{self.id}]", *lines]))
+
+
+def did_you_mean(given: object, allowed: Iterable[str]) -> str | None:
+    """The next step for a name that is nearly one of those that there are; None for another one."""
+    near = difflib.get_close_matches(given, list(allowed), n=1) if isinstance(given, str) else []
+    return f"did you mean {near[0]!r}?" if near else None
 
 
 class NativeLibraryError(RecgraphError, ImportError):

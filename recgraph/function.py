@@ -12,7 +12,7 @@ from recgraph import explaining
 from recgraph.auto import Automatic
 from recgraph.coexec import Coexecuted, Execution
 from recgraph.cpython import sources
-from recgraph.errors import SignatureError
+from recgraph.errors import SignatureError, did_you_mean
 from recgraph.speculate import Optimizations, Speculated
 
 P = ParamSpec("P")
@@ -147,7 +147,9 @@ def function(
         [2.0, 4.0, 6.0, 8.0, 10.0]
     """
     if mode not in _MODES:
-        raise SignatureError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}")
+        raise SignatureError(
+            f"mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}", next_step=did_you_mean(mode, _MODES)
+        )
     if xla and mode != "coexec":
         raise SignatureError(f"xla=True needs mode='coexec', got mode={mode!r}")
     if optimize and mode == "coexec":

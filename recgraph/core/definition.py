@@ -6,7 +6,6 @@ What calls, links and differentiates SubGraphs knows definitions. `SubGraph` is 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import itertools
 import threading
@@ -19,7 +18,7 @@ from recgraph import tf_private
 from recgraph.core import branches, engines, origin, signature, symbolic
 from recgraph.core.body import BodyGraph
 from recgraph.core.environment import is_differentiable
-from recgraph.errors import DefinitionError, SignatureError
+from recgraph.errors import DefinitionError, SignatureError, did_you_mean
 
 _identities = itertools.count()
 _by_identity: weakref.WeakValueDictionary[str, Definition] = weakref.WeakValueDictionary()
@@ -377,12 +376,11 @@ class Definition:
 
 def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
-        near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
         raise DefinitionError(
             f"{option} cannot be {value!r}",
             where=origin.here(),
             expected=" or ".join(map(repr, allowed)),
-            next_step=f"did you mean {near[0]!r}?" if near else None,
+            next_step=did_you_mean(value, allowed),
         )
     return value
 

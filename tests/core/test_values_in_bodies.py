@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.errors import DefinitionError, SymbolicError
+from recgraph.errors import DefinitionError, SignatureError, SymbolicError
 
 FLOAT = tf.TensorSpec([], tf.float32)
 CONVERTED = "; in a function under @rg.subgraph, Python's `if`, `for` and `while` work on tensors"
@@ -172,3 +172,11 @@ def test_names_of_options_that_are_nearly_right(given: str, meant: str | None) -
     with pytest.raises(DefinitionError, match=f"engine cannot be '{given}'") as error:
         rg.SubGraph("total", engine=given)
     assert error.value.next_step == (f"did you mean {meant!r}?" if meant else None)
+
+
+def test_a_mode_that_is_nearly_right() -> None:
+    with pytest.raises(
+        SignatureError, match="mode must be one of 'auto', 'speculate', 'coexec', got 'speculat'"
+    ) as error:
+        rg.function(mode="speculat")(lambda x: x)
+    assert error.value.next_step == "did you mean 'speculate'?"
