@@ -41,9 +41,9 @@ def soft_dtw(costs: tf.Tensor, smoothing: tf.Tensor) -> tf.Tensor:
 
     @rg.subgraph(outputs=tf.TensorSpec([]))
     def cheapest(i: tf.Tensor, j: tf.Tensor) -> tf.Tensor:
-        if i == 0 and j == 0:
+        if (i == 0) & (j == 0):
             return 0.0
-        if i == 0 or j == 0:
+        if (i == 0) | (j == 0):
             return tables.FAR
         around = tf.stack([cheapest(i - 1, j - 1), cheapest(i - 1, j), cheapest(i, j - 1)])
         return tf.gather(flat, (i - 1) * columns + j - 1) - smoothing * tf.reduce_logsumexp(-around / smoothing)
@@ -57,7 +57,7 @@ def edit_distance(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
     @rg.subgraph(outputs=tf.TensorSpec([], tf.int32))
     def distance(i: tf.Tensor, j: tf.Tensor) -> tf.Tensor:
-        if i == 0 or j == 0:
+        if (i == 0) | (j == 0):
             return i + j
         replaced = distance(i - 1, j - 1) + tf.cast(tf.gather(a, i - 1) != tf.gather(b, j - 1), tf.int32)
         return tf.minimum(replaced, tf.minimum(distance(i - 1, j), distance(i, j - 1)) + 1)
@@ -75,15 +75,16 @@ def ctc(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
     @rg.subgraph(outputs=tf.TensorSpec([]))
     def forward(t: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
-        if s < 0 or (t == 0 and s > 1):
+        if (s < 0) | ((t == 0) & (s > 1)):
             return -tables.FAR
         now = tf.gather(flat, t * SYMBOLS + tf.gather(spelled, s))
         if t == 0:
             return now
-        stay, step = forward(t - 1, s), forward(t - 1, s - 1)
         if tf.gather(may_skip, s):
-            return now + tf.reduce_logsumexp(tf.stack([stay, step, forward(t - 1, s - 2)]))
-        return now + tf.reduce_logsumexp(tf.stack([stay, step]))
+            before = tf.stack([forward(t - 1, s), forward(t - 1, s - 1), forward(t - 1, s - 2)])
+        else:
+            before = tf.stack([forward(t - 1, s), forward(t - 1, s - 1), -tables.FAR])
+        return now + tf.reduce_logsumexp(before)
 
     return -tf.reduce_logsumexp(tf.stack([forward(frames - 1, length - 1), forward(frames - 1, length - 2)]))
 

@@ -32,7 +32,7 @@ def edit_distance(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
     @rg.subgraph(outputs=tf.TensorSpec([], tf.int32))
     def distance(i: tf.Tensor, j: tf.Tensor) -> tf.Tensor:
-        if i == 0 or j == 0:
+        if (i == 0) | (j == 0):
             return i + j
         replaced = distance(i - 1, j - 1) + tf.cast(tf.gather(a, i - 1) != tf.gather(b, j - 1), tf.int32)
         return tf.minimum(replaced, tf.minimum(distance(i - 1, j), distance(i, j - 1)) + 1)
@@ -46,7 +46,7 @@ def common_subsequence(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
     @rg.subgraph(outputs=tf.TensorSpec([], tf.int32))
     def longest(i: tf.Tensor, j: tf.Tensor) -> tf.Tensor:
-        if i == 0 or j == 0:
+        if (i == 0) | (j == 0):
             return 0
         if tf.gather(a, i - 1) == tf.gather(b, j - 1):
             return longest(i - 1, j - 1) + 1
@@ -67,7 +67,7 @@ def affine_alignment(scores: tf.Tensor, opening: tf.Tensor, extending: tf.Tensor
 
     @rg.subgraph(outputs=tf.TensorSpec([3]))
     def best(i: tf.Tensor, j: tf.Tensor) -> tf.Tensor:  # that ends in a pair, in a gap of the one, of the other
-        if i == 0 and j == 0:
+        if (i == 0) & (j == 0):
             return tf.constant([0.0, NEVER, NEVER])
         if i == 0:
             return tf.stack([NEVER, NEVER, -opening - extending * tf.cast(j - 1, tf.float32)])
@@ -91,9 +91,9 @@ def soft_dtw(costs: tf.Tensor, smoothing: tf.Tensor) -> tf.Tensor:
 
     @rg.subgraph(outputs=tf.TensorSpec([]))
     def cheapest(i: tf.Tensor, j: tf.Tensor) -> tf.Tensor:
-        if i == 0 and j == 0:
+        if (i == 0) & (j == 0):
             return 0.0
-        if i == 0 or j == 0:
+        if (i == 0) | (j == 0):
             return -NEVER
         before = tf.stack([cheapest(i - 1, j - 1), cheapest(i - 1, j), cheapest(i, j - 1)])
         return tf.gather(flat, (i - 1) * columns + j - 1) - smoothing * tf.reduce_logsumexp(-before / smoothing)
@@ -117,15 +117,16 @@ def ctc_loss(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
     @rg.subgraph(outputs=tf.TensorSpec([]))
     def forward(t: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
-        if s < 0 or (t == 0 and s > 1):
+        if (s < 0) | ((t == 0) & (s > 1)):
             return NEVER
         now = tf.gather(flat, t * symbols + tf.gather(spelled, s))
         if t == 0:
             return now
-        stay, step = forward(t - 1, s), forward(t - 1, s - 1)
         if tf.gather(may_skip, s):
-            return now + tf.reduce_logsumexp(tf.stack([stay, step, forward(t - 1, s - 2)]))
-        return now + tf.reduce_logsumexp(tf.stack([stay, step]))
+            before = tf.stack([forward(t - 1, s), forward(t - 1, s - 1), forward(t - 1, s - 2)])
+        else:
+            before = tf.stack([forward(t - 1, s), forward(t - 1, s - 1), NEVER])
+        return now + tf.reduce_logsumexp(before)
 
     return -tf.reduce_logsumexp(tf.stack([forward(frames - 1, length - 1), forward(frames - 1, length - 2)]))
 
@@ -172,10 +173,10 @@ def inside(symbols: int) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
 
         @rg.subgraph(outputs=chart)
         def splits(i: tf.Tensor, j: tf.Tensor, k: tf.Tensor) -> tf.Tensor:  # all from k on
+            if k == j:
+                return tf.fill([symbols], NEVER)
             pairs = span(i, k)[:, None] + span(k, j)[None, :]
             here = tf.reduce_logsumexp(rules + pairs, [1, 2])
-            if k + 1 == j:
-                return here
             return tf.reduce_logsumexp(tf.stack([here, splits(i, j, k + 1)]), 0)
 
         return span(0, tf.shape(words)[0])[0]
@@ -195,11 +196,10 @@ def matrix_chain(sizes: tf.Tensor) -> tf.Tensor:
 
     @rg.subgraph(outputs=tf.TensorSpec([], tf.int32))
     def splits(i: tf.Tensor, j: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
+        if k == j:
+            return tf.int32.max
         product = tf.gather(sizes, i) * tf.gather(sizes, k) * tf.gather(sizes, j)
-        here = cheapest(i, k) + cheapest(k, j) + product
-        if k + 1 == j:
-            return here
-        return tf.minimum(here, splits(i, j, k + 1))
+        return tf.minimum(cheapest(i, k) + cheapest(k, j) + product, splits(i, j, k + 1))
 
     return cheapest(0, tf.size(sizes) - 1)
 
@@ -212,11 +212,10 @@ def knapsack(weights: tf.Tensor, values: tf.Tensor, capacity: tf.Tensor) -> tf.T
     def best(i: tf.Tensor, left: tf.Tensor) -> tf.Tensor:  # of the first i things
         if i == 0:
             return 0
-        without = best(i - 1, left)
         weight = tf.gather(weights, i - 1)
         if weight > left:
-            return without
-        return tf.maximum(without, best(i - 1, left - weight) + tf.gather(values, i - 1))
+            return best(i - 1, left)
+        return tf.maximum(best(i - 1, left), best(i - 1, left - weight) + tf.gather(values, i - 1))
 
     return best(tf.size(weights), capacity)
 
@@ -234,10 +233,9 @@ def search_tree(frequencies: tf.Tensor) -> tf.Tensor:
 
     @rg.subgraph(outputs=tf.TensorSpec([]))
     def roots(i: tf.Tensor, j: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
-        here = cheapest(i, k) + cheapest(k + 1, j)
-        if k + 1 == j:
-            return here
-        return tf.minimum(here, roots(i, j, k + 1))
+        if k == j:
+            return -NEVER
+        return tf.minimum(cheapest(i, k) + cheapest(k + 1, j), roots(i, j, k + 1))
 
     return cheapest(0, tf.size(frequencies))
 
