@@ -33,7 +33,13 @@ __all__ = [
 
 __version__ = importlib.metadata.version("recgraph")
 
-_MODULES = ("data", "keras", "models", "testing")  # imported when they are asked for first: they import the names above
+_MODULES = (
+    "data",
+    "keras",
+    "models",
+    "testing",
+    "trees",
+)  # imported when they are asked for first: they import the names above
 
 with contextlib.suppress(errors.NativeLibraryError):  # whoever asks for co-execution is told
     watch()  # so that it is known which variables the datasets use that are made from now on

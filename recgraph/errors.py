@@ -123,6 +123,12 @@ class GradientError(RecgraphError, LookupError):
     id = "gradient"
 
 
+class TreeError(RecgraphError, ValueError):
+    """What is to be read as trees is none, or a node has no value that a feature can be."""
+
+    id = "tree"
+
+
 class Unbatchable(RecgraphError):
     """A SubGraph contains something that only the parallel engine can run."""
 

@@ -9,11 +9,14 @@ import io
 import linecache
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 import pytest
+
+from tests import spacy_stand_in
 
 REPOSITORY = Path(__file__).parents[1]
 PAGES = (
@@ -21,6 +24,7 @@ PAGES = (
     "docs/tour.md",
     "docs/dynamic_programming.md",
     "docs/keras.md",
+    "docs/trees.md",
     "docs/speculation.md",
     "docs/coexecution.md",
     "docs/substitution.md",
@@ -98,6 +102,8 @@ def run_page(path: Path, namespace: dict[str, object]) -> list[str]:
 def test_a_page_does_what_it_shows(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, in one namespace, with the output that is printed below a block."""
     monkeypatch.chdir(tmp_path)
+    for name, module in spacy_stand_in.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
     assert run_page(REPOSITORY / page, {"__name__": "page"}) == []
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 # What the extras and the tests bring, by the names that are imported.
 BROUGHT = (
-    *("IPython", "ale_py", "egglog", "gymnasium", "hypothesis", "ipykernel", "mypy", "nbclient", "pexpect"),
-    *("playwright", "pytest", "ruff", "sklearn", "torch", "z3"),
+    *("IPython", "ale_py", "egglog", "gymnasium", "hypothesis", "ipykernel", "mypy", "nbclient", "networkx"),
+    *("pexpect", "playwright", "pytest", "ruff", "sklearn", "torch", "z3"),
 )
 PROGRAM = """
 import sys
@@ -36,6 +36,7 @@ for engine in ("parallel", "batched"):
 double = rg.function(lambda x: x * 2.0, strict=True)
 assert [float(double(tf.constant(float(i)))) for i in range(5)] == [0.0, 2.0, 4.0, 6.0, 8.0]
 rg.keras.TreeLayer
+assert len(rg.trees.from_nested([[1, [2]], 3])) == 2
 
 demo.SIZES, demo.HYPER, demo.PICTURES = (8, 2, 2), {"embedding": 4, "hidden": 4}, 1
 settings = demo.Settings

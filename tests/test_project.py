@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[1]
 FOUNDATION = {"contest", "cpython", "defects", "errors", "files", "logs", "explaining", "sharing", "tf_private"}
 CORE = {*FOUNDATION, "native", "ops", "core"}
 FEATURES = {"batch", "speculate", "coexec"}
-PUBLIC = {*CORE, *FEATURES, "auto", "distribute", "draw", "keras", "testing", "function", "recgraph"}
+PUBLIC = {*CORE, *FEATURES, "auto", "distribute", "draw", "keras", "testing", "trees", "function", "recgraph"}
 MAY_IMPORT: dict[str, set[str]] = {
     "contest": set(),
     "cpython": set(),
@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "keras": CORE | {"function"},
     "recgraph": PUBLIC | {"optimize"},
     "distribute": {"errors", "logs", "native", "sharing", "tf_private"},
+    "trees": {"errors", "files"},
     "data": {"errors", "files"},
     "models": PUBLIC | {"data"},
     "train": PUBLIC | {"data", "models"},

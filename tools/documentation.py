@@ -59,7 +59,13 @@ SHADOWED = {
 # Pages about the modules whose members are public.
 MODULES = {"errors": "Errors", "testing": "Testing"}
 # Pages about packages that collect public names of their modules.
-COLLECTIONS = {"keras": "Keras", "distribute": "Distribution", "data": "Data", "models": "Models"}
+COLLECTIONS = {
+    "keras": "Keras",
+    "trees": "Your own trees",
+    "distribute": "Distribution",
+    "data": "Data",
+    "models": "Models",
+}
 # How names are shown: members that are public in Python and of no use to a user are left out, and those that a class
 # has from its base are there.
 OPTIONS = {

@@ -194,13 +194,13 @@ class RecursiveFunction:
         return made(*values, name=name)
 
     @tf.autograph.experimental.do_not_convert
-    def map(self, *args: Any, name: str | None = None, **named: Any) -> Any:
+    def map(self, *args: Any, name: str | None = None, ragged: bool | None = None, **named: Any) -> Any:
         """Starts one invocation per row; see `SubGraph.map`."""
         if getattr(self._defining, "probing", False):
             args, named = tf.nest.map_structure(lambda rows: tf.convert_to_tensor(rows)[0], (args, named))
             return self(*args, **named)
         made, values = self._prepare(args, named, rows=True)
-        return made.map(*values, name=name)
+        return made.map(*values, name=name, ragged=ragged)
 
     def _prepare(self, args: tuple[Any, ...], named: dict[str, Any], rows: bool) -> tuple[SubGraph, tuple[Any, ...]]:
         """The SubGraph for a call, and the call's arguments in the order of its inputs."""
@@ -480,7 +480,8 @@ def _repeated(value: tf.Tensor, rows: dict[str, Any]) -> tf.Tensor:
     first: Any = rows
     while isinstance(first, dict | tuple):
         first = next(iter(first.values() if isinstance(first, dict) else first))
-    return tf.broadcast_to(value, tf.concat([tf.shape(first)[:1], tf.shape(value)], 0))
+    count = first.nrows(tf.int32)[None] if isinstance(first, tf.RaggedTensor) else tf.shape(first)[:1]
+    return tf.broadcast_to(value, tf.concat([count, tf.shape(value)], 0))
 
 
 def _specs(value: Any, rows: bool, name: str) -> Any:
@@ -490,6 +491,8 @@ def _specs(value: Any, rows: bool, name: str) -> Any:
     if isinstance(value, tuple):
         parts = [_specs(part, rows, f"{name}_{i}") for i, part in enumerate(value)]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if rows and isinstance(value, tf.RaggedTensor):
+        return tf.TensorSpec(value.shape[1:], value.dtype, name)
     tensor = tf.convert_to_tensor(value)
     return tf.TensorSpec(tensor.shape[1:] if rows else tensor.shape, tensor.dtype, name)
 

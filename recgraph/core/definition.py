@@ -49,6 +49,7 @@ class Definition:
         reached: the bodies of all SubGraphs that a call can reach, once that was found out.
         prepared: what is run in its place, once that was made (`preparing.py`).
         rewritings: what was done to make it, as lines.
+        ragged_calls: what calls it for rows that differ in length, by which arguments and results do.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Definition:
         self.optimize = optimize
         self.prepared: Definition | None = None
         self.rewritings: list[str] = []
+        self.ragged_calls: dict[Any, Any] = {}
         self._forms: dict[bool, list[signature.Form] | None] = {}
         _by_identity[self.identity] = self
 

@@ -22,7 +22,7 @@ def call(subgraph: Definition, args: tuple[Any, ...], name: str | None, rows: bo
     is_eager = tf_private.executing_eagerly()
     tensors = subgraph.fitting(args, rows) if is_eager else None
     if tensors is None:
-        tensors = signature.to_tensors(subgraph.name, _nest_like(subgraph.inputs, args), subgraph.inputs, rows)
+        tensors = arguments(subgraph, args, rows)
     body = None if is_eager else enclosing_body(tf.compat.v1.get_default_graph())
     label = subgraph.name if body is None else name or origin.call_label() or subgraph.name
     if body is not None and not _needs_own_environment(subgraph):
@@ -31,6 +31,15 @@ def call(subgraph: Definition, args: tuple[Any, ...], name: str | None, rows: bo
         flat = _call_from_outside(subgraph, tensors, label, rows)
     outputs = subgraph.outputs
     return flat[0] if isinstance(outputs, tf.TensorSpec) else tf.nest.pack_sequence_as(outputs, flat)
+
+
+def arguments(subgraph: Definition, args: tuple[Any, ...], rows: bool) -> list[Any]:
+    """The arguments of a call, flat, as tensors; ragged tensors of rows stay what they are.
+
+    Raises:
+        SignatureError: they do not match the inputs.
+    """
+    return signature.to_tensors(subgraph.name, _nest_like(subgraph.inputs, args), subgraph.inputs, rows)
 
 
 def _nest_like(inputs: Any, args: tuple[Any, ...]) -> Any:

@@ -44,7 +44,7 @@ def to_tensors(name: str, values: Any, specs: Any, rows: bool = False) -> list[t
         name: the SubGraph's, for messages.
         values: a nest of anything that converts to tensors.
         specs: the nest of TensorSpecs to fit.
-        rows: every value has one more leading dimension.
+        rows: every value has one more leading dimension; ragged tensors stay what they are.
 
     Raises:
         SignatureError: structure, dtype or static shape differ, or a number is out of the dtype's range; names the
@@ -60,7 +60,10 @@ def to_tensors(name: str, values: Any, specs: Any, rows: bool = False) -> list[t
             expected=_outline(specs),
         ) from None
     flat = tf.nest.flatten(specs)
-    return [_to_tensor(name, i, value, spec, rows) for i, (value, spec) in enumerate(zip(parts, flat, strict=True))]
+    return [
+        value if rows and isinstance(value, tf.RaggedTensor) else _to_tensor(name, i, value, spec, rows)
+        for i, (value, spec) in enumerate(zip(parts, flat, strict=True))
+    ]
 
 
 # A spec as eager tensors are compared with it: dtype, and shape, where None fits all.

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from recgraph.core import engines, invoke, invoke_gradient, listing, preparing, program, vectorizing
 from recgraph.core.definition import Definition
+from recgraph.core.ragged import RaggedCalls, is_ragged
 
 
 class SubGraph(Definition):
@@ -71,22 +72,40 @@ class SubGraph(Definition):
         return invoke.call(self, self.in_order(args, named), name, rows=False)
 
     @tf.autograph.experimental.do_not_convert
-    def map(self, *args: Any, name: str | None = None, **named: Any) -> Any:
+    def map(self, *args: Any, name: str | None = None, ragged: bool | None = None, **named: Any) -> Any:
         """Starts one invocation per row of the arguments, all at once.
 
         Args:
-            *args: the arguments of a call, each with one more leading dimension `[rows, ...]`, equal for all.
+            *args: the arguments of a call, each with one more leading dimension `[rows, ...]`, equal for all. Where the
+                first dimension of an input is None, a ragged tensor may have rows of different lengths.
             name: the label of this call site in call paths and pictures.
-            **named: arguments by input name.
+            ragged: whether results may differ in length from row to row: those whose first dimension is None are
+                ragged tensors then. By default they are if an argument is.
+            **named: arguments by input name; an input called `name` or `ragged` can only be given by position.
 
         Returns:
-            The outputs of the invocations, stacked: a nest of tensors `[rows, ...]`.
+            The outputs of the invocations, stacked: a nest of tensors `[rows, ...]`, and of ragged tensors.
 
         Raises:
             SignatureError: the arguments do not match the inputs.
             tf.errors.OpError: an invocation failed; the message has the operation, its line and the call path.
         """
-        return invoke.call(self, self.in_order(args, named), name, rows=True)
+        given = self.in_order(args, named)
+        if ragged or is_ragged(given):
+            return self.map_ragged(given, ragged is not False, name=name)
+        return invoke.call(self, given, name, rows=True)
+
+    def map_ragged(self, args: Any, outputs: bool, is_batch_of_one: bool = False, name: str | None = None) -> Any:
+        """`map` where rows of arguments or results may differ in length; see `RaggedCalls`."""
+        self.note_assumed_call()
+        flat = invoke.arguments(self, args, rows=True)
+        key = (tuple(isinstance(each, tf.RaggedTensor) for each in flat), outputs, is_batch_of_one)
+        with self.lock:
+            if key not in self.ragged_calls:
+                self.ragged_calls[key] = RaggedCalls(SubGraph, self, *key)
+        results = self.ragged_calls[key](flat, name)
+        is_one = isinstance(self.outputs, tf.TensorSpec)
+        return results[0] if is_one else tf.nest.pack_sequence_as(self.outputs, results)
 
     def program(self, gradient: bool, batched: bool | None = None) -> program.Program:
         """The linked program, with or without gradients and the batched engine; linked at the first use."""

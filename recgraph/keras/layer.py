@@ -45,8 +45,8 @@ class SubGraphLayer(keras.layers.Layer):
             its own, which `keras.saving.register_keras_serializable` lets be saved. Or an `rg.SubGraph`: it has the
             next four options itself, computes in its own dtypes, and is saved by name, as `custom_objects` are.
         output_size: what an invocation returns, a nest of integers, as the `state_size` of an RNN's cell, or of
-            `tf.TensorSpec` without the leading 1, for other shapes and dtypes than `[1, size]` and the layer's. A
-            subclass may set it as an attribute.
+            `tf.TensorSpec` without the leading 1, for other shapes and dtypes than `[1, size]` and the layer's. Where
+            its first dimension is None, results may differ in length. A subclass may set it as an attribute.
         engine: as of `rg.SubGraph`. A subclass may set it, and the next two, as attributes.
         gradient: as of `rg.SubGraph`.
         max_depth: as of `rg.SubGraph`.
@@ -130,10 +130,10 @@ class SubGraphLayer(keras.layers.Layer):
         """The results for a batch.
 
         Args:
-            inputs: a nest of tensors `[B, ...]`.
+            inputs: a nest of tensors `[B, ...]`, ragged where the first dimension differs from example to example.
 
         Returns:
-            What `body` returns, with `B` in place of 1.
+            What `body` returns, with `B` in place of 1; ragged where `output_size` has None as the first dimension.
         """
         self.note_inputs(inputs)
         if isinstance(self.function, SubGraph):
@@ -178,9 +178,17 @@ class SubGraphLayer(keras.layers.Layer):
         return results
 
     def _recursion(
-        self, body: Body, rows: Nest, seeds: Seeds | None, written: Callable[..., Any]
+        self,
+        body: Body,
+        rows: Nest,
+        seeds: Seeds | None,
+        written: Callable[..., Any],
+        counted: tf.Tensor | None = None,
     ) -> tuple[Nest, tf.Tensor | None]:
-        """The results and the sum of the losses; `written` is the user's function of which `body` was made."""
+        """Results, and the sum of the losses of those rows, bool `[B]`, that count; by default all do.
+
+        `written` is the user's function of which `body` was made.
+        """
         trace = BodyTrace(self.name, body, rows, self._outputs())
         returned.check(self, self._outputs(), trace.results, written)
         if trace.draws and seeds is None and not trace.calls_in_loop:
@@ -189,11 +197,11 @@ class SubGraphLayer(keras.layers.Layer):
         subgraph = trace.subgraph(seeds, engine=self.engine, gradient=self.gradient, max_depth=self.max_depth)
         self._check_variables(subgraph)
         self._tracing.latest = subgraph
-        results, loss = subgraph.map(*[tensor[:, None] for tensor in tf.nest.flatten(rows)]), None
+        results, loss = _mapped(subgraph, tf.nest.flatten(rows), counted is None), None
         if trace.has_losses:
             results, losses = results
-            loss = tf.reduce_sum(losses)
-        return tf.nest.map_structure(lambda tensor: tensor[:, 0], results), loss
+            loss = tf.reduce_sum(losses if counted is None else tf.where(counted, losses, 0.0))
+        return tf.nest.map_structure(lambda tensor: tensor if _is_ragged(tensor) else tensor[:, 0], results), loss
 
     def recgraph_subgraph(self) -> SubGraph:
         """The SubGraph that runs: what the body became when the layer was traced last. `rg.draw` draws it.
@@ -282,6 +290,19 @@ class SubGraphLayer(keras.layers.Layer):
         if config.get("inputs") is not None:
             self.compute_output_spec(_symbolic(config["inputs"]))
             self.built = True
+
+
+def _is_ragged(tensor: Any) -> bool:
+    return isinstance(tensor, tf.RaggedTensor)
+
+
+def _mapped(subgraph: SubGraph, rows: list[Any], may_be_ragged: bool) -> Nest:
+    """The results for rows that become batches of one."""
+    given = [row if _is_ragged(row) else row[:, None] for row in rows]
+    shapes = [spec.shape for spec in tf.nest.flatten(subgraph.outputs)] if may_be_ragged else []
+    if any(map(_is_ragged, rows)) or any((shape.rank or 0) > 1 and shape[1] is None for shape in shapes):
+        return subgraph.map_ragged(given, outputs=True, is_batch_of_one=True)
+    return subgraph.map(*given)
 
 
 def converted(function: Callable[..., Any]) -> Callable[..., Any]:

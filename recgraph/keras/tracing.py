@@ -86,7 +86,8 @@ class BodyTrace:
             BodyScope(graph, lambda state, number: tf.zeros([2], tf.int64), is_trial=True) as scope,
             graph.as_default(),
         ):
-            recurse = _Recursion(False, graph, lambda nest: _some(outputs))
+            rows_of_some = tf.nest.map_structure(lambda spec: tf.TensorSpec([None, *spec.shape], spec.dtype), outputs)
+            recurse = _Recursion(False, graph, lambda nest: _some(outputs), lambda nest: _some(rows_of_some))
             self.results = body(_some(self._inputs), recurse)
         self.has_losses, self.calls_in_loop = bool(scope.losses), recurse.is_in_loop
         self.draws = [(state, scope.draws[identity]) for identity, state in scope.states.items()]
@@ -107,13 +108,18 @@ class BodyTrace:
         made = SubGraph(self._name, tuple(tf.nest.flatten(self._inputs)), outputs, **options)
         with made:
             arguments = tf.nest.pack_sequence_as(self._inputs, tf.nest.flatten(made.declared_arguments()))
-            made.output(self._traced(arguments, seeds, lambda nest: made(*tf.nest.flatten(nest))))
+            made.output(self._traced(arguments, seeds, made))
         return made
 
-    def _traced(self, arguments: Nest, seeds: Seeds | None, invoke: Callable[[Nest], Nest]) -> Nest:
+    def _traced(self, arguments: Nest, seeds: Seeds | None, made: SubGraph) -> Nest:
         graph = tf.compat.v1.get_default_graph()
         seed = None if seeds is None else (lambda state, number: seeds.seed(arguments, state, number))
-        recurse = _Recursion(self.has_losses, graph, invoke)
+        recurse = _Recursion(
+            self.has_losses,
+            graph,
+            lambda nest: made(*tf.nest.flatten(nest)),
+            lambda nest: made.map(*tf.nest.flatten(nest)),
+        )
         with BodyScope(graph, seed, is_trial=False) as scope:
             results = self._body(arguments, recurse)
         if not self.has_losses:
@@ -141,14 +147,17 @@ class _Recursion:
         has_losses: whether a call gives its losses beside its results.
         graph: of the body.
         invoke: makes a call.
+        invoke_rows: makes a call for each row of its arguments.
 
     Attributes:
         losses: those of the calls.
         is_in_loop: whether a loop has made one.
     """
 
-    def __init__(self, has_losses: bool, graph: Any, invoke: Callable[[Nest], Nest]) -> None:
-        self._has_losses, self._graph, self._invoke = has_losses, graph, invoke
+    def __init__(
+        self, has_losses: bool, graph: Any, invoke: Callable[[Nest], Nest], invoke_rows: Callable[[Nest], Nest]
+    ) -> None:
+        self._has_losses, self._graph, self._invoke, self._invoke_rows = has_losses, graph, invoke, invoke_rows
         self.losses: list[tf.Tensor] = []
         self.is_in_loop = False
 
@@ -169,3 +178,16 @@ class _Recursion:
             found, loss = found
             self.losses.append(loss)
         return found
+
+    def map(self, nest: Nest) -> Nest:
+        """Makes a call for each row of a nest of tensors `[K, ...]`.
+
+        Returns:
+            The results, a nest of tensors `[K, ...]`.
+        """
+        self.is_in_loop = True  # as in a loop, calls share a site
+        found = self._invoke_rows(tf.nest.map_structure(lambda rows: rows[:, None], nest))
+        if self._has_losses:
+            found, losses = found
+            self.losses.append(tf.reduce_sum(losses))
+        return tf.nest.map_structure(lambda rows: rows[:, 0], found)

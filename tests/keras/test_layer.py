@@ -459,8 +459,6 @@ def test_what_is_missing_is_said() -> None:
         rg.keras.SubGraphLayer(halved)(tf.ones([2, 1]))
     with pytest.raises(rg.errors.DefinitionError, match="neither a method for its recursion nor a function"):
         rg.keras.TreeLayer(output_size=1)(dense())
-    with pytest.raises(rg.errors.SignatureError, match="entries of different lengths"):
-        rg.keras.TreeLayer(output_size=1)(tf.ragged.constant([[[1], [2, 3]]]))
 
 
 def test_engine_and_depth_are_the_layers() -> None:
