@@ -12,11 +12,6 @@ namespace batch {
 
 class CallTable {
  public:
-  // Brings the place of a hash into the cache: what is asked for soon is a miss each, and a table is large.
-  void Prefetch(uint64_t hash) const {
-    if (!entries_.empty()) __builtin_prefetch(&entries_[hash & mask_]);
-  }
-
   // The activation with this hash that `is_same` accepts; if there is none, `next`, which is kept.
   template <typename IsSame>
   uint32_t FindOrAdd(uint64_t hash, uint32_t next, const IsSame& is_same) {

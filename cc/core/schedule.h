@@ -219,7 +219,8 @@ class Schedule {
   // The first of a call's reads that is an argument.
   static int FirstArgument(const Node& node) { return node.selector == Selector::kNone ? 0 : 1; }
   void PassArguments(const RowRef* from, const Node& node, int target, uint32_t child);
-  uint64_t HashOfCall(const RowRef* from, const Node& node) const;
+  // The activation of a call's target that is given the same, or the one that it would be.
+  uint32_t FindCall(const RowRef* from, const Node& node, uint32_t next);
   bool IsCalledWith(const RowRef* from, const Node& node, uint32_t activation) const;
   // The bytes that stand for an argument, where it is known by its value; null where it is known by its row.
   std::pair<const char*, int64_t> ValueOf(RowRef ref) const;
@@ -288,7 +289,6 @@ class Schedule {
   std::unordered_map<const Holder*, std::pair<uint32_t, uint32_t>> imported_steps_;
   std::vector<const char*> pointers_;
   std::vector<int> branches_;  // of the activations of a segment
-  std::vector<uint64_t> hashes_;  // of what they call
   int64_t invocations_ = 0;
   int64_t activations_ = 0;
   int64_t merged_ = 0;

@@ -37,8 +37,7 @@ std::pair<const char*, int64_t> Schedule::ValueOf(RowRef ref) const {
 bool Schedule::IsCalledWith(const RowRef* from, const Node& node, uint32_t activation) const {
   const int target = node.targets[0];
   const RowRef* const known = step_->functions[target].of(activation);
-  const size_t keys = KeysOf(target);
-  for (size_t i = 0; i < keys; ++i) {
+  for (size_t i = 0; i < KeysOf(target); ++i) {
     const RowRef mine = known[i], other = from[node.reads[FirstArgument(node) + i]];
     if (mine == other) continue;
     const auto [data, bytes] = ValueOf(mine);
@@ -50,11 +49,10 @@ bool Schedule::IsCalledWith(const RowRef* from, const Node& node, uint32_t activ
   return true;
 }
 
-uint64_t Schedule::HashOfCall(const RowRef* from, const Node& node) const {
+uint32_t Schedule::FindCall(const RowRef* from, const Node& node, uint32_t next) {
   const int target = node.targets[0];
-  const size_t keys = KeysOf(target);
   RowHash hash(target);
-  for (size_t i = 0; i < keys; ++i) {
+  for (size_t i = 0; i < KeysOf(target); ++i) {
     const RowRef ref = from[node.reads[FirstArgument(node) + i]];
     const auto [data, bytes] = ValueOf(ref);
     if (data == nullptr) {
@@ -63,7 +61,8 @@ uint64_t Schedule::HashOfCall(const RowRef* from, const Node& node) const {
       hash.MixBytes(data, bytes);
     }
   }
-  return hash.value();
+  return functions_[target].table.FindOrAdd(
+      hash.value(), next, [&](uint32_t activation) { return IsCalledWith(from, node, activation); });
 }
 
 void Schedule::CallMerged(const Segment& segment, const Node& node, int call) {
@@ -72,16 +71,9 @@ void Schedule::CallMerged(const Segment& segment, const Node& node, int call) {
   const int calls = structure_.functions[segment.function].call_count;
   uint32_t next = NewActivations(target, segment.end - segment.begin);
   const uint32_t first = next;
-  CallTable& table = functions_[target].table;
-  hashes_.clear();
-  for (uint32_t i = segment.begin; i < segment.end; ++i) {
-    hashes_.push_back(HashOfCall(step_->functions[segment.function].of(i), node));
-    table.Prefetch(hashes_.back());
-  }
   for (uint32_t i = segment.begin; i < segment.end; ++i) {
     const RowRef* const from = step_->functions[segment.function].of(i);
-    const auto is_same = [&](uint32_t activation) { return IsCalledWith(from, node, activation); };
-    const uint32_t child = table.FindOrAdd(hashes_[i - segment.begin], next, is_same);
+    const uint32_t child = FindCall(from, node, next);
     mine.children[size_t{i} * calls + call] = {target, child};
     if (child == next) {
       functions_[target].depths[child] = mine.depths[i] + 1;
