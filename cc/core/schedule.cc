@@ -362,9 +362,7 @@ Schedule::Callers Schedule::FindCallers() const {
       if (known.calls[n] < 0) continue;
       for (uint32_t i = 0; i < functions_[f].count; ++i) {
         const Child& child = functions_[f].children[size_t{i} * known.call_count + known.calls[n]];
-        const bool is_merged = !functions_[f].is_merged.empty() &&
-                               functions_[f].is_merged[size_t{i} * known.call_count + known.calls[n]];
-        if (child.function < 0 || is_merged) continue;
+        if (child.function < 0 || IsMerged(static_cast<int>(f), size_t{i} * known.call_count + known.calls[n])) continue;
         callers[child.function][child.activation] = {static_cast<int32_t>(f), i, &plan_.functions[f].nodes[n]};
       }
     }
@@ -516,8 +514,7 @@ void Schedule::GoUp() {
           const size_t call = size_t{i} * known.call_count + known.calls[index];
           const Child child = functions_[f].children[call];
           // Those that call it share what it gives, but the gradient of what they have given it: that goes to one.
-          const bool is_zero = gradients_are_merged_ && !functions_[f].is_merged.empty() &&
-                               functions_[f].is_merged[call] &&
+          const bool is_zero = gradients_are_merged_ && IsMerged(f, call) &&
                                structure_.functions[child.function].merging == Merging::kGradients;
           const RowRef* const from = step_->functions[child.function].of(child.activation);
           const std::vector<int>& results = plan_.functions[child.function].results;

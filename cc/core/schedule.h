@@ -171,7 +171,7 @@ class Schedule {
     uint32_t count = 0;   // of activations
     uint32_t begun = 0;   // of those, how many have been looked at
     std::vector<Child> children;  // of each activation, all calls
-    std::vector<bool> is_merged;  // of each of those, whether it is one with a call that was there before
+    std::vector<bool> is_merged;  // of each of those up to the last that is one with a call that was there before
     std::vector<int32_t> depths;
     CallTable table;              // of its activations, by what they are given
   };
@@ -219,6 +219,16 @@ class Schedule {
   // The first of a call's reads that is an argument.
   static int FirstArgument(const Node& node) { return node.selector == Selector::kNone ? 0 : 1; }
   void PassArguments(const RowRef* from, const Node& node, int target, uint32_t child);
+  // Whether a call, by its number among all of a function's activations, is one with a call that was there before.
+  bool IsMerged(int function, size_t call) const {
+    const std::vector<bool>& is_merged = functions_[function].is_merged;
+    return call < is_merged.size() && is_merged[call];
+  }
+  // Whether two rows are one: of what is the same for all activations there is one alone.
+  bool IsSameRow(RowRef one, RowRef other) const {
+    return one == other || (one.source == other.source && IsOneForAll(one.source));
+  }
+  bool IsOneForAll(uint32_t source) const;
   // The activation of a call's target that is given the same, or the one that it would be.
   uint32_t FindCall(const RowRef* from, const Node& node, uint32_t next);
   bool IsCalledWith(const RowRef* from, const Node& node, uint32_t activation) const;

@@ -34,12 +34,19 @@ std::pair<const char*, int64_t> Schedule::ValueOf(RowRef ref) const {
   return {data, backend_->SizeOf(rows->kind)};
 }
 
+bool Schedule::IsOneForAll(uint32_t source) const {
+  if (source >= block_of_.size() || block_of_[source] < 0) return false;
+  const std::vector<bool>& shared = plan_.blocks[block_of_[source]].shared;
+  const size_t result = source - first_source_[block_of_[source]];
+  return result < shared.size() && shared[result];
+}
+
 bool Schedule::IsCalledWith(const RowRef* from, const Node& node, uint32_t activation) const {
   const int target = node.targets[0];
   const RowRef* const known = step_->functions[target].of(activation);
   for (size_t i = 0; i < KeysOf(target); ++i) {
     const RowRef mine = known[i], other = from[node.reads[FirstArgument(node) + i]];
-    if (mine == other) continue;
+    if (IsSameRow(mine, other)) continue;
     const auto [data, bytes] = ValueOf(mine);
     const auto [other_data, other_bytes] = ValueOf(other);
     if (data == nullptr || other_data == nullptr || bytes != other_bytes) return false;
@@ -56,7 +63,7 @@ uint32_t Schedule::FindCall(const RowRef* from, const Node& node, uint32_t next)
     const RowRef ref = from[node.reads[FirstArgument(node) + i]];
     const auto [data, bytes] = ValueOf(ref);
     if (data == nullptr) {
-      hash.Mix(uint64_t{ref.source} << 32 | ref.row);
+      hash.Mix(uint64_t{ref.source} << 32 | (IsOneForAll(ref.source) ? 0 : ref.row));
     } else {
       hash.MixBytes(data, bytes);
     }
