@@ -89,15 +89,28 @@ Schedule::Schedule(const Plan& plan, const Structure& structure, ScheduleBackend
 
 Schedule::End Schedule::Run(int function, const std::vector<const Value*>& arguments, size_t roots,
                             const std::vector<std::vector<Value>*>& results) {
+  const End end = RunAll(function, arguments, roots, results);
+  return end == End::kGaveUp ? WhyGivenUp() : end;
+}
+
+Schedule::End Schedule::RunAll(int function, const std::vector<const Value*>& arguments, size_t roots,
+                               const std::vector<std::vector<Value>*>& results) {
   if (!AddRoots(function, arguments, roots)) return End::kGaveUp;
   End end = Inspect();
-  if (end == End::kGaveUp && may_be_endless_ && FindCycle(std::numeric_limits<int64_t>::max())) end = End::kEndless;
   if (end != End::kDone) return end;
   if (merged_ > 0 && !PutInOrder()) return End::kEndless;
   GoUp();
   end = Execute();
   if (end != End::kDone) return end;
   return Results(function, roots, results) ? End::kDone : End::kGaveUp;
+}
+
+Schedule::End Schedule::WhyGivenUp() {
+  if (may_be_endless_ && FindCycle(std::numeric_limits<int64_t>::max())) return End::kEndless;
+  if (merged_ == 0) return End::kGaveUp;
+  if (has_failed_) return End::kFailed;
+  if (!may_be_endless_) return End::kGaveUp;
+  return is_too_deep_ ? End::kTooDeep : End::kTooMany;
 }
 
 // `arguments` has those of the first root, then those of the next.
@@ -112,6 +125,7 @@ bool Schedule::AddRoots(int function, const std::vector<const Value*>& arguments
       step_->functions[function].of(activation)[i] = ref;
     }
   }
+  if (structure_.functions[function].merging == Merging::kEqual) NoteRoots(function, static_cast<uint32_t>(roots));
   return true;
 }
 
@@ -296,9 +310,13 @@ bool Schedule::Select(const Segment& segment, const Node& node) {
 bool Schedule::Call(const Segment& segment, const Node& node, int call) {
   if (!Select(segment, node)) return false;
   const auto depths = functions_[segment.function].depths.begin();
-  const int deeper = node.site != 0 ? 1 : 0;
-  may_be_endless_ = *std::max_element(depths + segment.begin, depths + segment.end) + deeper > max_depth_;
-  if (may_be_endless_) return false;
+  const auto deepest = std::max_element(depths + segment.begin, depths + segment.end);
+  may_be_endless_ = is_too_deep_ = *deepest + (node.site != 0 ? 1 : 0) > max_depth_;
+  if (is_too_deep_) {
+    place_ = PlaceOf({segment.function, static_cast<uint32_t>(deepest - depths)});
+    place_.sites.push_back(node.site);
+    return false;
+  }
   const bool is_merged = node.site != 0 && node.targets.size() == 1 &&
                          structure_.functions[node.targets[0]].merging != Merging::kNever;
   if (is_merged) {
@@ -620,7 +638,32 @@ bool Schedule::RunRows(const Node& node, int function, const uint32_t* activatio
   }
   // What is made of the results may move them.
   RowsOfStep* const results = step_->sources.data() + first_source_[node.block];
-  return backend_->RunScheduled(node.block, count, first, total, inputs.data(), kinds, results);
+  if (backend_->RunScheduled(node.block, count, first, total, inputs.data(), kinds, results)) return true;
+  if (merged_ > 0) FindFailure(node.block, function, activations, count, inputs, kinds);
+  return false;
+}
+
+void Schedule::FindFailure(int block, int function, const uint32_t* activations, uint32_t count,
+                           const std::vector<const char* const*>& inputs, const std::vector<const void*>& kinds) {
+  std::vector<const char*> row(inputs.size());
+  for (uint32_t k = 0; k < count && !has_failed_; ++k) {
+    for (size_t r = 0; r < inputs.size(); ++r) row[r] = inputs[r][k];
+    has_failed_ = backend_->IsError(block, row, kinds);
+    if (has_failed_) place_ = PlaceOf({function, activations[k]});
+  }
+}
+
+Schedule::Place Schedule::PlaceOf(Child activation) const {
+  const Callers callers = FindCallers();
+  Place place;
+  for (; activation.function >= 0;) {
+    const Caller& caller = callers[activation.function][activation.activation];
+    if (caller.node != nullptr && caller.node->site != 0) place.sites.push_back(caller.node->site);
+    place.root = activation.activation;
+    activation = {caller.function, caller.activation};
+  }
+  std::reverse(place.sites.begin(), place.sites.end());
+  return place;
 }
 
 // Where a row is; null for a frame or a join.

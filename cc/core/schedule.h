@@ -107,6 +107,8 @@ class ScheduleBackend {
   // the block's first run, for `total` rows, or made larger.
   virtual bool RunScheduled(int block, int64_t count, int64_t first, int64_t total, const char* const* const* inputs,
                             const std::vector<const void*>& kinds, RowsOfStep* results) = 0;
+  // Runs a block for one row by itself: whether that is an error, which is then known to the backend.
+  virtual bool IsError(int block, const std::vector<const char*>& row, const std::vector<const void*>& kinds) = 0;
   // The branch that a row picks; false where it is no selector.
   virtual bool SelectRow(Selector selector, const void* kind, const char* data, int* branch) = 0;
   // Whether values of this kind are integers or booleans, for which there are no gradients.
@@ -126,8 +128,9 @@ class ScheduleBackend {
 
 class Schedule {
  public:
-  // kEndless: an invocation is given what it was given before, and nothing else decides what it calls.
-  enum class End { kDone, kGaveUp, kEndless, kCancelled };
+  // kEndless: an invocation is given what it was given before, and nothing else decides what it calls. The last three
+  // only where calls were merged: to find these errors in another way might take exponentially longer.
+  enum class End { kDone, kGaveUp, kEndless, kCancelled, kFailed, kTooDeep, kTooMany };
 
   // How a call goes round in a circle.
   struct Cycle {
@@ -138,6 +141,12 @@ class Schedule {
     uint32_t root = 0;
     std::vector<Call> above;  // from the root to the first invocation of the circle
     std::vector<Call> calls;  // from that to the one that is given the same
+  };
+
+  // The call sites from a root down to an activation.
+  struct Place {
+    uint32_t root = 0;
+    std::vector<int> sites;
   };
 
   // `step` is filled. Nothing is given up for but what another way of running the call finds out, too.
@@ -154,6 +163,8 @@ class Schedule {
   int64_t merged() const { return merged_; }
   // Where a run is endless.
   const Cycle& cycle() const { return cycle_; }
+  // Where one has failed, or is too deep.
+  const Place& place() const { return place_; }
 
  private:
   struct Child {
@@ -205,6 +216,9 @@ class Schedule {
     uint32_t done = 0;                  // rows of a block that decides the structure
   };
 
+  End RunAll(int function, const std::vector<const Value*>& arguments, size_t roots,
+             const std::vector<std::vector<Value>*>& results);
+  End WhyGivenUp();
   bool AddRoots(int function, const std::vector<const Value*>& arguments, size_t roots);
   bool ImportValue(const Value& value, RowRef* ref);
   bool ImportFrame(const Value& value, RowRef* ref);
@@ -234,6 +248,8 @@ class Schedule {
   bool IsCalledWith(const RowRef* from, const Node& node, uint32_t activation) const;
   // The bytes that stand for an argument, where it is known by its value; null where it is known by its row.
   std::pair<const char*, int64_t> ValueOf(RowRef ref) const;
+  // Lets calls be one with roots that are given the same.
+  void NoteRoots(int function, uint32_t roots);
   // How many of the arguments tell calls of a function apart.
   size_t KeysOf(int function) const;
   // The first of so many.
@@ -277,6 +293,10 @@ class Schedule {
                uint32_t total);
   bool Results(int function, size_t roots, const std::vector<std::vector<Value>*>& results);
   bool Join(RowRef join, Value* whole);
+  // Which of the rows that a block could not be run for is an error.
+  void FindFailure(int block, int function, const uint32_t* activations, uint32_t count,
+                   const std::vector<const char* const*>& inputs, const std::vector<const void*>& kinds);
+  Place PlaceOf(Child activation) const;
   const char* Find(RowRef ref, const RowsOfStep** rows) const;
   const char* FindZeros(RowRef ref, const RowsOfStep** rows) const;
 
@@ -311,7 +331,8 @@ class Schedule {
   mutable std::unordered_map<uint32_t, RowsOfStep> zeros_;   // by source
   mutable std::vector<int8_t> is_discrete_;                  // of each source: -1 where that was not asked yet
   int64_t next_search_;  // for a cycle: at so many activations
-  bool may_be_endless_ = false;
+  bool may_be_endless_ = false, is_too_deep_ = false, has_failed_ = false;
+  Place place_;
   Cycle cycle_;
 };
 

@@ -72,6 +72,13 @@ uint32_t Schedule::FindCall(const RowRef* from, const Node& node, uint32_t next)
       hash.value(), next, [&](uint32_t activation) { return IsCalledWith(from, node, activation); });
 }
 
+void Schedule::NoteRoots(int function, uint32_t roots) {
+  Node node{};  // that calls the function with what the root is given
+  node.targets = {function};
+  for (size_t i = 0; i < KeysOf(function); ++i) node.reads.push_back(static_cast<int>(i));
+  for (uint32_t root = 0; root < roots; ++root) FindCall(step_->functions[function].of(root), node, root);
+}
+
 void Schedule::CallMerged(const Segment& segment, const Node& node, int call) {
   const int target = node.targets[0];
   OfFunction& mine = functions_[segment.function];

@@ -153,6 +153,10 @@ class NumberBackend final : public ScheduleBackend {
     }
     return true;
   }
+  bool IsError(int block, const std::vector<const char*>& row, const std::vector<const void*>&) override {
+    const int64_t first = row.empty() ? 0 : *reinterpret_cast<const int64_t*>(row[0]);
+    return program_.plan.blocks[block].name == fails && (fails_for < 0 || first == fails_for);
+  }
   bool SelectRow(Selector selector, const void*, const char* data, int* branch) override {
     const int64_t number = *reinterpret_cast<const int64_t*>(data);
     *branch = selector == Selector::kBool ? (number != 0 ? 0 : 1) : static_cast<int>(number);
@@ -193,7 +197,7 @@ class NumberBackend final : public ScheduleBackend {
 
   std::string fails, leaves_a_hole, is_constant;
   bool import_fails = false, select_fails = false, join_fails = false, short_of_memory = false;
-  int64_t looks = 0, cancelled_at = -1, looks_at_memory = 0, rows_compared = 0;
+  int64_t looks = 0, cancelled_at = -1, looks_at_memory = 0, rows_compared = 0, fails_for = -1;
   std::map<int, int64_t> rows;          // of each block
   std::map<std::string, int64_t> runs;  // of blocks with a name
 

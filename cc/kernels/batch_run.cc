@@ -164,6 +164,13 @@ Backend::Scheduled Run::Endless(const Schedule::Cycle& cycle, const Activation* 
   return Scheduled::kFailed;
 }
 
+Backend::Scheduled Run::FailedAt(const Schedule::Place& place, Activation** roots, const absl::Status& status) {
+  std::vector<std::string> below;
+  for (const int site : place.sites) below.push_back(plan_.labels[site]);
+  NoteError(status, roots[place.root], below);
+  return Scheduled::kFailed;
+}
+
 // What is given up has changed nothing: it is run again in another way, which finds errors and where they are.
 Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size_t count, int64_t* invocations) {
   Program* const program = scope_.root->program();
@@ -173,10 +180,9 @@ Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size
   FramePtr<StepFrame> step(new StepFrame(plan_));
   step->program = scope_.root->shared_program();
   const Schedule* running = nullptr;
-  const auto run_operations = [this](const Block& block, bool is_large, std::vector<Tensor> inputs,
+  const auto run_operations = [this](const Block& block, Program::BlockMode mode, std::vector<Tensor> inputs,
                                      std::vector<Tensor>* outputs) {
     std::vector<bool> fresh(inputs.size(), true);
-    const auto mode = is_large ? Program::BlockMode::kLarge : Program::BlockMode::kSmall;
     return RunOperations(block, mode, std::move(inputs), std::move(fresh), outputs);
   };
   TensorSchedule backend(program, &row_blocks_, run_operations, scope_.sums, alone_ ? scope_.root->threads() : 1,
@@ -198,6 +204,10 @@ Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size
     case Schedule::End::kGaveUp: return Scheduled::kGaveUp;
     case Schedule::End::kCancelled: return Scheduled::kCancelled;
     case Schedule::End::kEndless: return Endless(schedule.cycle(), activations[schedule.cycle().root]);
+    case Schedule::End::kFailed: return FailedAt(schedule.place(), activations, backend.error());
+    case Schedule::End::kTooDeep: return FailedAt(schedule.place(), activations, TooDeep(max_depth_));
+    case Schedule::End::kTooMany:
+      return FailedAt({}, activations, TooMany(machine_->counts().live + schedule.invocations()));
     case Schedule::End::kDone: break;
   }
   if (!Succeeded(backend.AddSums(step))) return Scheduled::kFailed;

@@ -75,6 +75,7 @@ class Run final : public Backend {
   bool Look(const Schedule* schedule);
   void GiveUp(int function);
   Scheduled Endless(const Schedule::Cycle& cycle, const Activation* root);
+  Scheduled FailedAt(const Schedule::Place& place, Activation** roots, const absl::Status& status);
   Scheduled ScheduleFor(int function, Activation** activations, size_t count, int64_t* invocations);
   // What a row program has computed, as values of the activations and as contributions to sums.
   absl::Status KeepResults(const Block& block, const Node& node, Activation** activations, size_t count,

@@ -137,15 +137,10 @@ bool TensorSchedule::RunProgram(const Block& block, int64_t count, int64_t first
 bool TensorSchedule::RunByOperations(const Block& block, int64_t count, int64_t first, int64_t total,
                                      const char* const* const* inputs, const std::vector<RowKind>& kinds, Arena* arena,
                                      RowsOfStep* results) {
-  std::vector<Tensor> stacked(kinds.size()), outputs;
-  for (size_t i = 0; i < kinds.size(); ++i) {
-    tensorflow::TensorShape shape = kinds[i].shape;
-    if (!shape.InsertDimWithStatus(0, count).ok() || !Allocate(kinds[i].dtype, shape, &stacked[i]).ok()) return false;
-    const int64_t bytes = stacked[i].TotalBytes() / count;
-    char* const to = static_cast<char*>(stacked[i].data());
-    for (int64_t row = 0; row < count; ++row) std::memcpy(to + row * bytes, inputs[i][row], bytes);
-  }
-  if (!run_operations_(block, IsLarge(block, count), std::move(stacked), &outputs).ok()) return false;
+  std::vector<Tensor> stacked, outputs;
+  if (!Stack(count, inputs, kinds, &stacked).ok()) return false;
+  const auto mode = IsLarge(block, count) ? Program::BlockMode::kLarge : Program::BlockMode::kSmall;
+  if (!run_operations_(block, mode, std::move(stacked), &outputs).ok()) return false;
   arena->outputs.resize(block.shared.size());
   for (size_t i = 0; i < block.shared.size(); ++i) {
     if (!tensorflow::DataTypeCanUseMemcpy(outputs[i].dtype())) return false;
@@ -160,6 +155,34 @@ bool TensorSchedule::RunByOperations(const Block& block, int64_t count, int64_t 
   arena->capacity = std::max(arena->capacity, total);
   if (!block.sums.empty()) arena->to_sum.push_back(std::move(outputs));
   return true;
+}
+
+absl::Status TensorSchedule::Stack(int64_t count, const char* const* const* inputs, const std::vector<RowKind>& kinds,
+                                   std::vector<Tensor>* stacked) {
+  stacked->resize(kinds.size());
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    Tensor* const rows = &(*stacked)[i];
+    tensorflow::TensorShape shape = kinds[i].shape;
+    TF_RETURN_IF_ERROR(shape.InsertDimWithStatus(0, count));
+    TF_RETURN_IF_ERROR(Allocate(kinds[i].dtype, shape, rows));
+    const int64_t bytes = rows->TotalBytes() / count;
+    char* const to = static_cast<char*>(rows->data());
+    for (int64_t row = 0; row < count; ++row) std::memcpy(to + row * bytes, inputs[i][row], bytes);
+  }
+  return absl::OkStatus();
+}
+
+bool TensorSchedule::IsError(int number, const std::vector<const char*>& row, const std::vector<const void*>& kinds) {
+  std::vector<const char* const*> inputs;
+  for (const char* const& input : row) inputs.push_back(&input);
+  std::vector<RowKind> shapes;
+  for (const void* kind : kinds) shapes.push_back({BufferOfKind(kind).tensor().dtype(), BufferOfKind(kind).shape()});
+  std::vector<Tensor> stacked, outputs;
+  error_ = Stack(1, inputs.data(), shapes, &stacked);
+  if (error_.ok()) {
+    error_ = run_operations_(plan_.blocks[number], Program::BlockMode::kDiagnosis, std::move(stacked), &outputs);
+  }
+  return !error_.ok();
 }
 
 bool TensorSchedule::KeepRows(const Tensor& output, int64_t count, int64_t first, int64_t total, const Arena& arena,

@@ -23,7 +23,8 @@ constexpr int64_t kLarge = 4'000'000;
 class TensorSchedule final : public ScheduleBackend {
  public:
   // Runs a block's function for stacked rows, which it may write to.
-  using RunOperations = std::function<absl::Status(const Block& block, bool is_large, std::vector<tensorflow::Tensor> inputs,
+  using RunOperations = std::function<absl::Status(const Block& block, Program::BlockMode mode,
+                                                   std::vector<tensorflow::Tensor> inputs,
                                                    std::vector<tensorflow::Tensor>* outputs)>;
 
   // `sums` is null in a forward run; large batches are divided among `workers` threads.
@@ -38,6 +39,7 @@ class TensorSchedule final : public ScheduleBackend {
   bool IsSameKind(const void* one, const void* other) override;
   bool RunScheduled(int block, int64_t count, int64_t first, int64_t total, const char* const* const* inputs,
                     const std::vector<const void*>& kinds, RowsOfStep* results) override;
+  bool IsError(int block, const std::vector<const char*>& row, const std::vector<const void*>& kinds) override;
   bool SelectRow(Selector selector, const void* kind, const char* data, int* branch) override;
   bool IsDiscrete(const void* kind) override;
   bool MakeRows(const void* kind, int64_t count, RowsOfStep* rows) override;
@@ -47,6 +49,9 @@ class TensorSchedule final : public ScheduleBackend {
   bool JoinRows(const std::vector<std::pair<const RowsOfStep*, uint32_t>>& parts, Value* whole) override;
   bool IsCancelled() override { return is_cancelled_(); }
   bool IsShortOfMemory() override { return is_short_of_memory_(); }
+
+  // What IsError has found.
+  const absl::Status& error() const { return error_; }
 
   // Adds what the blocks have contributed to the sums, once all have run; `step` has the rows that they read.
   absl::Status AddSums(const FramePtr<StepFrame>& step);
@@ -69,12 +74,16 @@ class TensorSchedule final : public ScheduleBackend {
                        RowsOfStep* results);
   bool KeepRows(const tensorflow::Tensor& output, int64_t count, int64_t first, int64_t total, const Arena& arena,
                 tensorflow::Tensor* all, RowsOfStep* result);
+  // Rows of each input, stacked.
+  static absl::Status Stack(int64_t count, const char* const* const* inputs, const std::vector<RowKind>& kinds,
+                            std::vector<tensorflow::Tensor>* stacked);
   bool IsLarge(const Block& block, int64_t count) const { return block.work * count >= kLarge && workers_ > 1; }
   absl::Status AddOwnSum(const std::vector<tensorflow::Tensor>& outputs, SumKind kind, int slot, int first);
   bool Grow(const Block& block, int64_t total, Arena* arena, RowsOfStep* results);
   bool Replace(int64_t kept, int64_t capacity, tensorflow::Tensor* tensor);
   absl::Status AddSum(const FramePtr<StepFrame>& step, const Arena& arena, SumKind kind, int slot, int first);
 
+  absl::Status error_;
   Program* const program_;
   const Plan& plan_;
   RowBlockRunner* const blocks_;
