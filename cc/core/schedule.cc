@@ -90,7 +90,7 @@ Schedule::Schedule(const Plan& plan, const Structure& structure, ScheduleBackend
 Schedule::End Schedule::Run(int function, const std::vector<const Value*>& arguments, size_t roots,
                             const std::vector<std::vector<Value>*>& results) {
   const End end = RunAll(function, arguments, roots, results);
-  return end == End::kGaveUp ? WhyGivenUp() : end;
+  return end == End::kGaveUp ? WhyGivenUp(function, static_cast<uint32_t>(roots)) : end;
 }
 
 Schedule::End Schedule::RunAll(int function, const std::vector<const Value*>& arguments, size_t roots,
@@ -98,19 +98,26 @@ Schedule::End Schedule::RunAll(int function, const std::vector<const Value*>& ar
   if (!AddRoots(function, arguments, roots)) return End::kGaveUp;
   End end = Inspect();
   if (end != End::kDone) return end;
-  if (merged_ > 0 && !PutInOrder()) return End::kEndless;
+  if (merged_ > 0) {
+    const std::vector<Edges> edges = FindEdges();
+    if (!PutInOrder(edges)) return End::kEndless;
+    if (IsTooDeep(function, static_cast<uint32_t>(roots))) return End::kTooDeep;
+    if (gradients_are_merged_) GoDown(edges);
+  }
   GoUp();
   end = Execute();
   if (end != End::kDone) return end;
   return Results(function, roots, results) ? End::kDone : End::kGaveUp;
 }
 
-Schedule::End Schedule::WhyGivenUp() {
+Schedule::End Schedule::WhyGivenUp(int function, uint32_t roots) {
   if (may_be_endless_ && FindCycle(std::numeric_limits<int64_t>::max())) return End::kEndless;
   if (merged_ == 0) return End::kGaveUp;
   if (has_failed_) return End::kFailed;
   if (!may_be_endless_) return End::kGaveUp;
-  return is_too_deep_ ? End::kTooDeep : End::kTooMany;
+  if (!is_too_deep_) return End::kTooMany;
+  if (!PutInOrder(FindEdges())) return End::kEndless;
+  return IsTooDeep(function, roots) ? End::kTooDeep : End::kGaveUp;
 }
 
 // `arguments` has those of the first root, then those of the next.
@@ -312,11 +319,6 @@ bool Schedule::Call(const Segment& segment, const Node& node, int call) {
   const auto depths = functions_[segment.function].depths.begin();
   const auto deepest = std::max_element(depths + segment.begin, depths + segment.end);
   may_be_endless_ = is_too_deep_ = *deepest + (node.site != 0 ? 1 : 0) > max_depth_;
-  if (is_too_deep_) {
-    place_ = PlaceOf({segment.function, static_cast<uint32_t>(deepest - depths)});
-    place_.sites.push_back(node.site);
-    return false;
-  }
   const bool is_merged = node.site != 0 && node.targets.size() == 1 &&
                          structure_.functions[node.targets[0]].merging != Merging::kNever;
   if (is_merged) {
@@ -324,7 +326,7 @@ bool Schedule::Call(const Segment& segment, const Node& node, int call) {
   } else {
     CallAll(segment, node, call);
   }
-  return true;
+  return !is_too_deep_;
 }
 
 // Each activation of a segment calls one of its own.

@@ -218,7 +218,7 @@ class Schedule {
 
   End RunAll(int function, const std::vector<const Value*>& arguments, size_t roots,
              const std::vector<std::vector<Value>*>& results);
-  End WhyGivenUp();
+  End WhyGivenUp(int function, uint32_t roots);
   bool AddRoots(int function, const std::vector<const Value*>& arguments, size_t roots);
   bool ImportValue(const Value& value, RowRef* ref);
   bool ImportFrame(const Value& value, RowRef* ref);
@@ -255,8 +255,14 @@ class Schedule {
   // The first of so many.
   uint32_t NewActivations(int function, uint32_t count);
   void DropActivations(int function, uint32_t from);
-  // Puts callers before those that they call, where calls were merged; false if they go round in a circle.
-  bool PutInOrder();
+  // Puts callers before those that they call; false if they go round in a circle.
+  bool PutInOrder(const std::vector<Edges>& edges);
+  // Whether a way down from a root is too long; the first such way is its place then.
+  bool IsTooDeep(int function, uint32_t roots);
+  // The call sites of a function by call; 0 of branches.
+  std::vector<int> SitesOf(int function) const;
+  using Levels = std::vector<std::vector<int32_t>>;  // of each function and activation, how many there are below
+  Levels LevelsBelow() const;
   std::vector<Edges> FindEdges() const;
   void SetCycleOf(const std::vector<Edges>& edges, const std::vector<std::vector<uint32_t>>& open);
   // Hands arguments down again, those of merged calls as sums.

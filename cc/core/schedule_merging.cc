@@ -137,8 +137,7 @@ std::vector<Schedule::Edges> Schedule::FindEdges() const {
 }
 
 // By rounds: an activation comes in the round after the last of its callers. What lies in a circle never comes.
-bool Schedule::PutInOrder() {
-  const std::vector<Edges> edges = FindEdges();
+bool Schedule::PutInOrder(const std::vector<Edges>& edges) {
   std::vector<std::vector<uint32_t>> open(functions_.size());  // callers of each activation that have not come
   std::vector<std::pair<int, uint32_t>> round, next;
   int64_t left = 0;
@@ -170,11 +169,58 @@ bool Schedule::PutInOrder() {
     }
     left -= static_cast<int64_t>(round.size());
   }
-  if (left > 0) {
-    SetCycleOf(edges, open);
-    return false;
+  if (left > 0) SetCycleOf(edges, open);
+  return left == 0;
+}
+
+std::vector<int> Schedule::SitesOf(int function) const {
+  const Structure::OfFunction& known = structure_.functions[function];
+  std::vector<int> sites(known.call_count, 0);
+  for (size_t n = 0; n < known.calls.size(); ++n) {
+    if (known.calls[n] >= 0) sites[known.calls[n]] = plan_.functions[function].nodes[n].site;
   }
-  if (gradients_are_merged_) GoDown(edges);
+  return sites;
+}
+
+Schedule::Levels Schedule::LevelsBelow() const {
+  Levels below(functions_.size());
+  for (size_t f = 0; f < functions_.size(); ++f) below[f].assign(functions_[f].count, 0);
+  for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+    const std::vector<int> sites = SitesOf(segment->function);
+    for (uint32_t i = segment->begin; i < segment->end; ++i) {
+      int32_t& deepest = below[segment->function][i];
+      for (size_t call = 0; call < sites.size(); ++call) {
+        const Child child = functions_[segment->function].children[i * sites.size() + call];
+        if (child.function < 0) continue;
+        deepest = std::max(deepest, below[child.function][child.activation] + (sites[call] != 0 ? 1 : 0));
+      }
+    }
+  }
+  return below;
+}
+
+// An activation was found by a shortest way; how deep a call is, is a matter of the longest.
+bool Schedule::IsTooDeep(int function, uint32_t roots) {
+  const Levels below = LevelsBelow();
+  uint32_t root = 0;
+  while (root < roots && 1 + int64_t{below[function][root]} <= max_depth_) ++root;
+  if (root == roots) return false;
+  place_ = {root, {}};
+  Child at{function, root};
+  for (int64_t left = max_depth_; left > 0;) {
+    const std::vector<int> sites = SitesOf(at.function);
+    const Child* const children = functions_[at.function].children.data() + at.activation * sites.size();
+    const auto levels = [&](size_t call) {
+      return below[children[call].function][children[call].activation] + (sites[call] != 0 ? 1 : 0);
+    };
+    size_t call = 0;
+    while (children[call].function < 0 || levels(call) < left) ++call;
+    if (sites[call] != 0) {
+      place_.sites.push_back(sites[call]);
+      --left;
+    }
+    at = children[call];
+  }
   return true;
 }
 

@@ -129,7 +129,9 @@ class NumberBackend final : public ScheduleBackend {
                     const std::vector<const void*>& kinds, RowsOfStep* results) override {
     const Block& what = program_.plan.blocks[block];
     const std::string& name = what.name;
-    if (name == fails) return false;
+    for (int64_t row = 0; row < count; ++row) {
+      if (!node.reads.empty() && Fails(block, {inputs[0][row]})) return false;
+    }
     const Node& node = program_.plan.functions[what.function].nodes[what.node];
     EXPECT_EQ(first, rows[block]) << name << ": each row once, one after the other";
     EXPECT_LE(first + count, total);
@@ -154,15 +156,14 @@ class NumberBackend final : public ScheduleBackend {
     return true;
   }
   bool IsError(int block, const std::vector<const char*>& row, const std::vector<const void*>&) override {
-    const int64_t first = row.empty() ? 0 : *reinterpret_cast<const int64_t*>(row[0]);
-    return program_.plan.blocks[block].name == fails && (fails_for < 0 || first == fails_for);
+    return fails_for >= 0 && Fails(block, row);
   }
   bool SelectRow(Selector selector, const void*, const char* data, int* branch) override {
     const int64_t number = *reinterpret_cast<const int64_t*>(data);
     *branch = selector == Selector::kBool ? (number != 0 ? 0 : 1) : static_cast<int>(number);
     return !select_fails;
   }
-  bool IsDiscrete(const void*) override { return true; }
+  bool IsDiscrete(const void* kind) override { return static_cast<const NumberRows*>(kind)->kind == 0; }
   bool MakeRows(const void* kind, int64_t count, RowsOfStep* rows) override {
     auto* const made = new NumberRows(Numbers(count, 0), static_cast<const NumberRows*>(kind)->kind);
     *rows = {reinterpret_cast<const char*>(made->numbers.data()), 8, nullptr, made, FramePtr<Holder>(made)};
@@ -204,6 +205,12 @@ class NumberBackend final : public ScheduleBackend {
  private:
   static constexpr int64_t kNotComputed = int64_t{0x5A5A5A5A} << 32 | 0x5A5A5A5A;
 
+  // One that fails for a number is an error by itself; others only keep the schedule from going on.
+  bool Fails(int block, const std::vector<const char*>& row) const {
+    const bool is_it = program_.plan.blocks[block].name == fails;
+    return is_it && (fails_for < 0 || *reinterpret_cast<const int64_t*>(row[0]) == fails_for);
+  }
+
   static void Grow(int64_t total, RowsOfStep* to) {
     const int64_t size = to->holder ? static_cast<const NumberRows&>(*to->holder).numbers.size() : 0;
     if (size >= total) return;
@@ -244,14 +251,17 @@ class Step {
     for (auto& root : results) targets.push_back(&root);
     const Schedule::End end = schedule.Run(function, arguments, roots.size(), targets);
     calls = schedule.invocations();
+    merged = schedule.merged();
+    place = schedule.place();
     cycle = schedule.cycle();
     return end;
   }
 
   NumberBackend backend;
   Roots results;
-  int64_t calls = 0;
+  int64_t calls = 0, merged = 0;
   Schedule::Cycle cycle;
+  Schedule::Place place;
 
  private:
   const Program& program_;
@@ -920,6 +930,239 @@ TEST(Schedule, DamagedPlansAreRefusedGivenUpOrRight) {
   EXPECT_GT(done, 100);
   EXPECT_GT(given_up, 5);
   EXPECT_EQ(FrameBase::Live().entries, 0);
+}
+
+// Nodes that several others lead to.
+
+Forest RandomGraph(int64_t nodes, std::mt19937* random) {
+  Forest graph;
+  for (int64_t i = 0; i < nodes; ++i) {
+    const auto below = [&] { return std::max<int64_t>(0, i - 1 - static_cast<int64_t>((*random)() % 3)); };
+    const bool is_leaf = i == 0 || (*random)() % 5 == 0;
+    graph.left.push_back(is_leaf ? -1 : below());
+    graph.right.push_back(is_leaf ? -1 : below());
+  }
+  graph.roots = {nodes - 1, nodes / 2, nodes - 1};
+  return graph;
+}
+
+std::set<int64_t> Reached(const Forest& graph, int64_t root) {
+  std::set<int64_t> reached;
+  std::vector<int64_t> stack{root};
+  while (!stack.empty()) {
+    const int64_t node = stack.back();
+    stack.pop_back();
+    if (!reached.insert(node).second || graph.IsLeaf(node)) continue;
+    stack.push_back(graph.left[node]);
+    stack.push_back(graph.right[node]);
+  }
+  return reached;
+}
+
+// graph(n, d) -> value, frame, with d handed down as it is; gradient(frame, g) -> d's gradient, linear in g.
+Program SharedNodes(const Forest& graph) {
+  Program program{EmptyPlan(6), {}};
+  std::vector<FunctionMaker> make;
+  for (int f = 0; f < 6; ++f) make.emplace_back(&program.plan, f);
+  {
+    const Slots in = make[0].Arguments(2);
+    const Slots look = make[0].Block("look", {in[0]}, 3, 0);
+    const Slots below = make[0].Branch({1, 2}, {look[0], in[0], in[1], look[1], look[2]}, 2);
+    make[0].Return({below[0], make[0].Pack({look[0], below[1]})});
+  }
+  {
+    const Slots in = make[1].Arguments(4);
+    make[1].Return({make[1].Block("leaf", {in[0], in[1]}, 1, 2)[0], make[1].Pack({in[0]})});
+  }
+  {
+    const Slots in = make[2].Arguments(4);
+    const Slots a = make[2].Call(0, {in[2], in[1]}, 2), b = make[2].Call(0, {in[3], in[1]}, 2);
+    const int value = make[2].Block("up", {in[0], in[1], a[0], b[0]}, 1, 3)[0];
+    make[2].Return({value, make[2].Pack({in[0], a[1], b[1]})});
+  }
+  {
+    const Slots in = make[3].Arguments(2);
+    const Slots frame = make[3].Unpack(in[0], {0, 1});
+    make[3].Return(make[3].Branch({4, 5}, {frame[0], frame[1], in[1]}, 1));
+  }
+  {
+    const Slots in = make[4].Arguments(2);
+    make[4].Return(make[4].Block("leaf's gradient", {make[4].Unpack(in[0], {0})[0], in[1]}, 1, 5));
+  }
+  {
+    const Slots in = make[5].Arguments(2);
+    const Slots frame = make[5].Unpack(in[0], {0, 1, 2});
+    const Slots given = make[5].Block("gradients", {frame[0], in[1]}, 1, 4);
+    // What comes from above goes to one child as it is, and to the other with a factor.
+    const int a = make[5].Call(3, {frame[1], in[1]}, 1)[0], b = make[5].Call(3, {frame[2], given[0]}, 1)[0];
+    make[5].Return(make[5].Block("sum", {a, b, in[1]}, 1, 6));
+  }
+  program.plan.functions[3].is_linear = true;
+  FindOnlyUses(&program.plan);
+  const auto times = [](const Numbers& in) { return Numbers{(2 * in[0] + 3) * in[1]}; };
+  program.operations = {{"look", Look(graph)}, {"leaf", MixedOnce}, {"up", MixedOnce}};
+  program.operations["leaf's gradient"] = program.operations["gradients"] = times;
+  program.operations["sum"] = [](const Numbers& in) { return Numbers{in[0] + in[1] + 5 * in[2]}; };
+  return program;
+}
+
+void ForGraphs(const std::function<void(const Forest&)>& test) {
+  std::mt19937 random(15);
+  for (int nodes = 1; nodes < 16; ++nodes) {
+    SCOPED_TRACE("graph of " + std::to_string(nodes));
+    test(RandomGraph(nodes, &random));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_EQ(FrameBase::Live().entries, 0);
+}
+
+TEST(Schedule, EqualCallsAreOne) {
+  ForGraphs([](const Forest& graph) {
+    const Program program = SharedNodes(graph);
+    Step step(program);
+    Roots roots;
+    std::map<std::string, int64_t> rows;
+    for (const int64_t root : graph.roots) {
+      roots.push_back({Row(root), Row(root + 7, 1)});
+      for (const int64_t node : Reached(graph, root)) ++rows[graph.IsLeaf(node) ? "leaf" : "up"];
+    }
+    ASSERT_EQ(step.Run(0, roots), Schedule::End::kDone);
+    for (size_t i = 0; i < roots.size(); ++i) {
+      const int64_t root = graph.roots[i];
+      const auto wanted = Recursion(program).Call(0, {{root, nullptr}, {root + 7, nullptr}});
+      EXPECT_EQ(In(step.results[i][0]), wanted[0].number);
+    }
+    for (size_t b = 0; b < program.plan.blocks.size(); ++b) {
+      const auto known = rows.find(program.plan.blocks[b].name);
+      if (known == rows.end()) continue;
+      EXPECT_EQ(step.backend.rows[b], known->second) << "each node once for each root";
+    }
+  });
+}
+
+TEST(Schedule, GradientsOfEqualCallsAreAddedUp) {
+  ForGraphs([](const Forest& graph) {
+    const Program program = SharedNodes(graph);
+    Step forward(program), back(program);
+    Roots roots, frames;
+    std::vector<std::vector<Plain>> wanted;
+    for (const int64_t root : graph.roots) {
+      roots.push_back({Row(root), Row(root + 7, 1)});
+      const auto plain = Recursion(program).Call(0, {{root, nullptr}, {root + 7, nullptr}});
+      wanted.push_back(Recursion(program).Call(3, {plain[1], {root + 2, nullptr}}));
+    }
+    ASSERT_EQ(forward.Run(0, roots), Schedule::End::kDone);
+    for (size_t i = 0; i < roots.size(); ++i) frames.push_back({forward.results[i][1], Row(graph.roots[i] + 2)});
+    ASSERT_EQ(back.Run(3, frames), Schedule::End::kDone);
+    for (size_t i = 0; i < roots.size(); ++i) EXPECT_EQ(In(back.results[i][0]), wanted[i][0].number) << "root " << i;
+    EXPECT_EQ(back.merged, forward.merged) << "the gradient goes the same ways";
+  });
+}
+
+// The last nodes are called for the first time after the last merged call: what is noted of those ends before.
+TEST(Schedule, AMergedCallSaysNothingOfLaterOnes) {
+  Forest graph = Chain(70);
+  const int64_t top = static_cast<int64_t>(graph.left.size());
+  graph.left.insert(graph.left.end(), {graph.roots[0], top});
+  graph.right.insert(graph.right.end(), {graph.roots[0], top});
+  const Program program = SharedNodes(graph);
+  Step forward(program), back(program);
+  ASSERT_EQ(forward.Run(0, {{Row(top + 1), Row(7, 1)}}), Schedule::End::kDone);
+  const auto plain = Recursion(program).Call(0, {{top + 1, nullptr}, {7, nullptr}});
+  ASSERT_EQ(back.Run(3, {{forward.results[0][1], Row(1)}}), Schedule::End::kDone);
+  EXPECT_EQ(In(back.results[0][0]), Recursion(program).Call(3, {plain[1], {1, nullptr}})[0].number);
+  EXPECT_EQ(back.merged, 2);
+}
+
+TEST(Schedule, WhatIsOneForAllActivationsIsEqual) {
+  const Forest graph{{-1, 0, 1, 2, 3, 4}, {-1, 0, 0, 1, 2, 3}, {5}};
+  for (const bool is_shared : {false, true}) {
+    Program program = SharedNodes(graph);
+    FunctionMaker inner(&program.plan, 2);
+    program.plan.functions[2] = {};
+    const Slots in = inner.Arguments(4), made = inner.Block("made", {in[0]}, 1, 1);
+    program.plan.blocks.back().shared = {is_shared};
+    program.operations["made"] = [](const Numbers&) { return Numbers{4}; };
+    const Slots a = inner.Call(0, {in[2], made[0]}, 2), b = inner.Call(0, {in[3], made[0]}, 2);
+    inner.Return({inner.Block("upper", {in[0], in[1], a[0], b[0]}, 1, 3)[0], inner.Pack({in[0], a[1], b[1]})});
+    program.operations["upper"] = MixedOnce;
+    program.plan.blocks.erase(program.plan.blocks.begin() + 2);  // that of the function before
+    for (Function& function : program.plan.functions) {
+      for (Node& node : function.nodes) node.block -= node.block > 2 ? 1 : 0;
+    }
+    FindOnlyUses(&program.plan);
+    Step step(program);
+    ASSERT_EQ(step.Run(0, {{Row(5), Row(7, 1)}}), Schedule::End::kDone);
+    EXPECT_EQ(In(step.results[0][0]), Recursion(program).Call(0, {{5, nullptr}, {7, nullptr}})[0].number);
+    EXPECT_EQ(step.calls, is_shared ? 5 : 19);
+  }
+}
+
+TEST(Schedule, CirclesOfEqualCallsAreNamed) {
+  std::mt19937 random(16);
+  for (int round = 0; round < 200; ++round) {
+    Forest graph = RandomGraph(2 + round % 12, &random);
+    for (unsigned changes = 1 + random() % 2; changes-- > 0;) {
+      const auto from = static_cast<size_t>(random() % graph.left.size());
+      if (graph.IsLeaf(from)) graph.left[from] = graph.right[from] = 0;
+      (random() % 2 == 0 ? graph.left : graph.right)[from] = static_cast<int64_t>(random() % graph.left.size());
+    }
+    const int64_t root = graph.roots[0];
+    bool is_endless = false;
+    for (const int64_t node : Reached(graph, root)) {
+      if (graph.IsLeaf(node)) continue;
+      is_endless = is_endless || Reached(graph, graph.left[node]).count(node) + Reached(graph, graph.right[node]).count(node) > 0;
+    }
+    const Program program = SharedNodes(graph);
+    Step step(program);
+    ASSERT_EQ(step.Run(0, {{Row(root), Row(7, 1)}}), is_endless ? Schedule::End::kEndless : Schedule::End::kDone);
+    if (!is_endless) continue;
+    std::vector<int64_t> way;
+    for (const auto& call : step.cycle.above) way.push_back(std::stoll(call.arguments));
+    for (const auto& call : step.cycle.calls) way.push_back(std::stoll(call.arguments));
+    EXPECT_EQ(way.front(), root);
+    EXPECT_EQ(step.cycle.calls.front().arguments, step.cycle.calls.back().arguments);
+    EXPECT_GE(step.cycle.calls.size(), 2);
+    for (size_t i = 1; i < way.size(); ++i) {
+      EXPECT_TRUE(graph.left[way[i - 1]] == way[i] || graph.right[way[i - 1]] == way[i]) << way[i - 1] << " " << way[i];
+    }
+  }
+  EXPECT_EQ(FrameBase::Live().entries, 0);
+}
+
+TEST(Schedule, EqualCallsAreAsDeepAsTheLongestWayToThem) {
+  // Node i calls i - 1 and i - 2: the shortest way to the end has half as many levels.
+  Forest graph{{-1, -1}, {-1, -1}, {40}};
+  for (int64_t i = 2; i <= 40; ++i) {
+    graph.left.push_back(i - 1);
+    graph.right.push_back(i - 2);
+  }
+  const Program program = SharedNodes(graph);
+  const Roots roots{{Row(1), Row(7, 1)}, {Row(40), Row(7, 1)}};
+  EXPECT_EQ(Step(program).Run(0, roots, 40), Schedule::End::kDone);
+  for (const int depth : {39, 25, 20, 19, 5, 2}) {
+    Step step(program);
+    ASSERT_EQ(step.Run(0, roots, depth), Schedule::End::kTooDeep) << depth;
+    EXPECT_EQ(step.place.root, 1);
+    EXPECT_EQ(step.place.sites, std::vector<int>(depth, 1));
+  }
+  graph.left[3] = 30;
+  EXPECT_EQ(Step(program).Run(0, roots, 20), Schedule::End::kEndless) << "that says more";
+}
+
+TEST(Schedule, AFailureIsFoundWhereCallsAreMerged) {
+  const Forest graph{{-1, 0, 1, 2, 3, 4}, {-1, 0, 0, 1, 2, 3}, {5}};
+  const Program program = SharedNodes(graph);
+  const Roots roots{{Row(0), Row(7, 1)}, {Row(5), Row(7, 1)}};
+  EXPECT_EQ(EndOf([](NumberBackend* backend) { backend->fails = "up"; }, program, graph), Schedule::End::kGaveUp);
+  for (const int64_t node : {1, 3, 5}) {
+    Step step(program);
+    step.backend.fails = "up";
+    step.backend.fails_for = node;
+    ASSERT_EQ(step.Run(0, roots), Schedule::End::kFailed);
+    EXPECT_EQ(step.place.root, 1);
+    EXPECT_EQ(step.place.sites.size(), (5 - node + 1) / 2) << "the shortest way";
+  }
 }
 
 // A wrong operation, a row that is computed twice, or results in another order would be seen.
