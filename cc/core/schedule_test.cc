@@ -129,10 +129,10 @@ class NumberBackend final : public ScheduleBackend {
                     const std::vector<const void*>& kinds, RowsOfStep* results) override {
     const Block& what = program_.plan.blocks[block];
     const std::string& name = what.name;
+    const Node& node = program_.plan.functions[what.function].nodes[what.node];
     for (int64_t row = 0; row < count; ++row) {
       if (!node.reads.empty() && Fails(block, {inputs[0][row]})) return false;
     }
-    const Node& node = program_.plan.functions[what.function].nodes[what.node];
     EXPECT_EQ(first, rows[block]) << name << ": each row once, one after the other";
     EXPECT_LE(first + count, total);
     EXPECT_GT(count, 0);

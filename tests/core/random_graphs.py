@@ -174,7 +174,13 @@ class World:
         return parts[kind], x
 
     def inner(
-        self, body: Body, node: tf.Tensor, k: tf.Tensor, x: tf.Tensor, call: Callable[..., Any], when: Callable[..., Any]
+        self,
+        body: Body,
+        node: tf.Tensor,
+        k: tf.Tensor,
+        x: tf.Tensor,
+        call: Callable[..., Any],
+        when: Callable[..., Any],
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The results at an inner node."""
         below = (tf.gather(self.left, node), tf.gather(self.right, node))
@@ -186,10 +192,8 @@ class World:
                 return call(one.callee, below[one.child], *given)[one.result]
 
             conditions = {"odd": lambda: k % 2 > 0, "word": lambda: tf.gather(self.words, node) > 1}
-            if one.where == "always":
-                found = called()
-            else:
-                found = when(conditions[one.where](), called, lambda: tf.identity(x))
+            is_certain = one.where == "always"
+            found = called() if is_certain else when(conditions[one.where](), called, lambda: tf.identity(x))
             mixed = tf.tanh(tf.linalg.matvec(self.kernel, found) + self.bias)
             joined = {"add": state + mixed, "mul": state * mixed, "first": mixed, "second": state - 0.5 * found}
             state, total = joined[join], total + found
