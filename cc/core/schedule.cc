@@ -382,7 +382,8 @@ Schedule::Callers Schedule::FindCallers() const {
       if (known.calls[n] < 0) continue;
       for (uint32_t i = 0; i < functions_[f].count; ++i) {
         const Child& child = functions_[f].children[size_t{i} * known.call_count + known.calls[n]];
-        if (child.function < 0 || IsMerged(static_cast<int>(f), size_t{i} * known.call_count + known.calls[n])) continue;
+        const size_t call = size_t{i} * known.call_count + known.calls[n];
+        if (child.function < 0 || IsMerged(static_cast<int>(f), call)) continue;
         callers[child.function][child.activation] = {static_cast<int32_t>(f), i, &plan_.functions[f].nodes[n]};
       }
     }

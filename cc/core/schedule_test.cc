@@ -1111,7 +1111,9 @@ TEST(Schedule, CirclesOfEqualCallsAreNamed) {
     bool is_endless = false;
     for (const int64_t node : Reached(graph, root)) {
       if (graph.IsLeaf(node)) continue;
-      is_endless = is_endless || Reached(graph, graph.left[node]).count(node) + Reached(graph, graph.right[node]).count(node) > 0;
+      for (const int64_t child : {graph.left[node], graph.right[node]}) {
+        is_endless = is_endless || Reached(graph, child).count(node) > 0;
+      }
     }
     const Program program = SharedNodes(graph);
     Step step(program);
