@@ -1,8 +1,9 @@
 """A generated sentiment treebank: sentences from a probabilistic grammar, labels from composition.
 
 Negation turns a value over, intensifiers and weakeners scale it, "but" and "although" decide which of two clauses
-counts, verbs such as "lacks" turn their object over. The same words in another order give another label, so counting
-words does not solve it, while the rules of `compose` do, exactly.
+counts, verbs such as "lacks" turn their object over. A sentence may be a phrase alone, as in reviews: "a film that is
+not dull", "not a good plot", "very funny". The same words in another order give another label, so counting words does
+not solve it, while the rules of `compose` do, exactly.
 """
 
 from __future__ import annotations
@@ -51,10 +52,14 @@ LEXICON: dict[str, tuple[Meaning, tuple[str, ...]]] = {
         ),
     ),
     "determiner": (Meaning(0), ("the", "this", "its", "that")),
+    "article": (Meaning(0), ("a", "an")),  # whichever the next word wants
+    "relative": (Meaning(0), ("that", "which")),
+    "with": (Meaning(0), ("with",)),
     "copula": (Meaning(0), ("is", "seems", "feels", "remains")),
     "verb": (Meaning(0), ("has", "offers", "delivers", "contains")),
     "not": (Meaning(0, "negate"), ("not", "never", "hardly")),
     "lacks": (Meaning(0, "negate"), ("lacks", "avoids", "misses")),
+    "without": (Meaning(0, "negate"), ("without",)),
     "very": (Meaning(0, "intensify"), ("very", "truly", "utterly", "remarkably")),
     "fairly": (Meaning(0, "weaken"), ("fairly", "somewhat", "rather")),
     "but": (Meaning(0, "contrast"), ("but", "yet")),
@@ -66,7 +71,15 @@ LEXICON: dict[str, tuple[Meaning, tuple[str, ...]]] = {
 
 # The grammar: symbol -> (weight, one or two symbols). Every two-symbol rule makes a node.
 GRAMMAR: dict[str, tuple[tuple[float, tuple[str, ...]], ...]] = {
-    "sentence": ((1.0, ("body", "stop")),),
+    "sentence": ((0.8, ("text", "stop")), (0.2, ("text",))),
+    "text": ((0.75, ("body",)), (0.2, ("phrase",)), (0.05, ("not", "praise"))),
+    "phrase": ((0.8, ("thing",)), (0.2, ("quality",))),
+    "thing": ((0.4, ("noun_phrase",)), (0.6, ("modified",))),
+    "praise": ((0.4, ("indefinite",)), (0.6, ("indefinite_modified",))),
+    "indefinite": ((0.3, ("article", "noun")), (0.7, ("article", "described"))),
+    "indefinite_modified": ((1.0, ("indefinite", "modifier")),),
+    "modified": ((1.0, ("noun_phrase", "modifier")),),
+    "modifier": ((0.7, ("relative", "verb_phrase")), (0.15, ("with", "object")), (0.15, ("without", "object"))),
     "body": (
         (0.30, ("clause",)),
         (0.28, ("clause", "but_clause")),
@@ -80,11 +93,12 @@ GRAMMAR: dict[str, tuple[tuple[float, tuple[str, ...]], ...]] = {
     "concession": ((1.0, ("although_clause", "comma")),),
     "and_clause": ((1.0, ("and", "tail")),),
     "tail": ((0.8, ("clause",)), (0.2, ("body",))),
-    "clause": ((1.0, ("noun_phrase", "verb_phrase")),),
-    "noun_phrase": ((0.65, ("determiner", "noun")), (0.35, ("determiner", "described"))),
-    "described": ((1.0, ("adjective", "noun")),),
+    "clause": ((0.9, ("noun_phrase", "verb_phrase")), (0.1, ("modified", "verb_phrase"))),
+    "noun_phrase": ((0.65, ("specifier", "noun")), (0.35, ("specifier", "described"))),
+    "specifier": ((0.7, ("determiner",)), (0.3, ("article",))),
+    "described": ((0.8, ("adjective", "noun")), (0.2, ("graded", "noun"))),
     "verb_phrase": ((0.6, ("copula", "quality")), (0.2, ("verb", "object")), (0.2, ("lacks", "object"))),
-    "object": ((1.0, ("determiner", "described")),),
+    "object": ((1.0, ("specifier", "described")),),
     "quality": (
         (0.26, ("adjective",)),
         (0.28, ("graded",)),
@@ -120,7 +134,7 @@ def _sign(value: int) -> int:
 
 # (kind of left, kind of right) -> (kind of the phrase, its value from the two values).
 _RULES = {
-    ("plain", "plain"): ("plain", lambda left, right: right or left),  # the predicate counts, else its subject
+    ("plain", "plain"): ("plain", lambda left, right: right or left),  # what is said of a thing, else the thing
     ("negate", "plain"): ("plain", lambda left, right: -_sign(right)),  # "not brilliant" is bad, not awful
     ("intensify", "plain"): ("plain", lambda left, right: 2 * _sign(right)),
     ("weaken", "plain"): ("plain", lambda left, right: _sign(right)),
@@ -197,13 +211,20 @@ def _draw(rng: np.random.Generator) -> Tree | None:
             done.append(builder.node(left, right))
         elif symbol in LEXICON:
             words = LEXICON[symbol][1]
-            done.append(builder.leaf(words[int(rng.random() * len(words))]))
+            done.append(_add_leaf(builder, words[int(rng.random() * len(words))]))
         else:
             parts = _choose(symbol, rng)
             todo += [*([""] if len(parts) == 2 else []), *reversed(parts)]
         if len(builder.words) > 2 * MAX_TOKENS - 1:
             return None
     return builder.build()
+
+
+def _add_leaf(builder: TreeBuilder, word: str) -> int:
+    """Adds a word; an article before it becomes "an" before a vowel, else "a"."""
+    if builder.words and builder.words[-1] in LEXICON["article"][1]:
+        builder.words[-1] = "an" if word[0] in "aeiou" else "a"
+    return builder.leaf(word)
 
 
 def _choose(symbol: str, rng: np.random.Generator) -> tuple[str, ...]:

@@ -1,5 +1,8 @@
 """The generated treebank: composition solves it, counting words does not."""
 
+import itertools
+import re
+
 import numpy as np
 import pytest
 
@@ -19,8 +22,14 @@ BY_HAND = [
     "(4 (4 superb) (1 (2 though) (1 dull)))",
     "(2 (3 good) (1 (2 and) (1 dull)))",
     "(4 (4 superb) (3 (2 and) (3 good)))",
-    "(1 (2 (2 its) (2 film)) (1 (2 lacks) (4 (2 a) (4 (4 superb) (2 plot)))))".replace("(2 a)", "(2 the)"),
+    "(1 (2 (2 its) (2 film)) (1 (2 lacks) (4 (2 a) (4 (4 superb) (2 plot)))))",
     "(0 (4 (2 the) (4 (4 superb) (2 cast))) (0 (2 is) (0 awful)))",
+    "(3 (2 (2 a) (2 film)) (3 (2 that) (3 (2 is) (3 (2 not) (1 dull)))))",
+    "(1 (2 (2 a) (2 film)) (1 (2 which) (1 (2 lacks) (3 (2 a) (3 (3 good) (2 plot))))))",
+    "(3 (1 (2 a) (1 (1 slow) (2 film))) (3 (2 without) (1 (2 a) (1 (1 dull) (2 plot)))))",
+    "(1 (2 (2 a) (2 film)) (1 (2 with) (1 (2 a) (1 (1 dull) (2 plot)))))",
+    "(1 (2 not) (3 (2 a) (3 (3 good) (2 film))))",
+    "(3 (2 hardly) (1 (2 (2 a) (2 film)) (1 (2 that) (1 (2 is) (1 dull)))))",
 ]
 
 
@@ -101,6 +110,22 @@ def test_every_sentiment_is_common_and_trees_have_the_size_of_sentences():
     lengths = [len(tree.tokens) for tree in trees]
     assert 9 < np.mean(lengths) < 20
     assert max(lengths) <= 50
+
+
+def test_sentences_are_phrases_too_with_the_articles_that_the_next_words_want():
+    trees = generate_treebank(2000, seed=6)
+    sentences = [" ".join(tree.tokens) for tree in trees]
+    verbs = "|".join(word for symbol in ("copula", "verb", "lacks") for word in LEXICON[symbol][1])
+    phrases = [text for text in sentences if not re.search(rf"(?<! that)(?<! which) ({verbs}) ", text)]
+    assert 0.15 < len(phrases) / len(trees) < 0.35
+    for start in ("an? ", "the ", "(not|never|hardly) an? ", f"({'|'.join(LEXICON['very'][1])}) "):
+        assert any(re.match(start, text) for text in phrases), start
+    for inside in (" (that|which) ", " with ", " without "):
+        assert any(re.search(inside, text) for text in phrases), inside
+    words = [pair for tree in trees for pair in itertools.pairwise(tree.tokens)]
+    assert {article for article, _ in words} >= {"a", "an"}
+    assert all(word[0] not in "aeiou" for article, word in words if article == "a")
+    assert all(word[0] in "aeiou" for article, word in words if article == "an")
 
 
 def test_the_same_seed_makes_the_same_trees_and_no_tree_comes_twice():

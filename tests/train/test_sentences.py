@@ -24,7 +24,7 @@ from recgraph.data import (
 from recgraph.models import SpanParser
 from recgraph.models.parser import true_spans
 from recgraph.train import confidence, console, export, parsing, predictor
-from recgraph.train.demo import plain_accuracy
+from recgraph.train.demo import plain_accuracy, run_demo
 from recgraph.train.run import CONFIDENCE, Run, load_classifier, prepare
 from recgraph.train.settings import Settings
 from recgraph.train.trainer import Trainer
@@ -187,3 +187,44 @@ def test_plain_accuracy_looks_at_words_alone(folder: Path) -> None:
     right = [one.classes[-1] == tree.label for one, tree in zip(classify(
         predictor.read_inputs([" ".join(tree.tokens) for tree in trees], "in.txt")), trees, strict=True)]  # fmt: skip
     assert plain_accuracy(classify, trees) == np.mean(right)
+
+
+# Phrases as people type them, and whether they praise; none is among the sentences that the demo learns from.
+PHRASES = {
+    "a film that is not dull": True,
+    "a film that is dull": False,
+    "the film that is not dull": True,
+    "a film that is not good": False,
+    "a story that is never engaging": False,
+    "a film which lacks a good script": False,
+    "an awful story that is not awful": True,
+    "a brilliant comedy that is never dull": True,
+    "a film without a dull plot": True,
+    "a film with a dull plot": False,
+    "not a good film": False,
+    "not a bad film": True,
+    "hardly an exquisite comedy": False,
+    "not a film that is dull": True,
+    "an engaging story with a fresh script": True,
+    "a very good story that is funny": True,
+    "not remarkably good and rather shallow": False,
+    "the plot is not dull": True,
+    "this film is dull": False,
+}
+
+
+@pytest.mark.slow
+def test_the_demo_understands_phrases_that_it_has_not_seen(tmp_path: Path) -> None:
+    """Noun phrases and others, with negations and without, of both polarities."""
+    accuracies = run_demo(tmp_path, seed=0, as_json=True)
+    assert accuracies["plain_text"] > 0.97
+    seen = {" ".join(tree.tokens).removesuffix(" .") for tree in load_sst(tmp_path / "treebank").train}
+    assert seen.isdisjoint(PHRASES)
+    found, said = command("predict", tmp_path / "run", "--json", text="\n".join(PHRASES))
+    records = [json.loads(line) for line in found]
+    assert said == ""
+    assert [record["unknown_words"] for record in records] == [[]] * len(PHRASES)
+    praised = ("positive", "very positive")
+    wrong = [record for record in records if (record["sentiment"] in praised) is not PHRASES[record["sentence"]]]
+    assert wrong == []
+    assert "neutral" not in {record["sentiment"] for record in records}
