@@ -6,6 +6,7 @@ Stands in for the Microsoft Research Sentence Completion Challenge, which `fetch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -19,8 +20,15 @@ from recgraph.data.vocabulary import Vocabulary
 
 # The head of a phrase is the head of that part which comes first here: verbs before nouns before what describes them.
 _RANKS = (("copula", "verb", "lacks"), ("noun",), ("great", "good", "plain", "bad", "awful"))
-_CLASS = {word: name for name, (_, words) in LEXICON.items() for word in words}
-_ADJECTIVES = _RANKS[-1]
+_VERB, _LAST = 0, len(_RANKS)
+# Classes of which any word may stand where a word of another one does.
+_GROUPS = {
+    **dict.fromkeys(_RANKS[-1], "adjective"),
+    **dict.fromkeys(("determiner", "article"), "specifier"),
+    **dict.fromkeys(("with", "without"), "preposition"),
+}
+_WORDS = {word: None for _, words in LEXICON.values() for word in words}
+_CLASSES = {word: frozenset(name for name, (_, words) in LEXICON.items() if word in words) for word in _WORDS}
 
 
 class Question(NamedTuple):
@@ -62,27 +70,33 @@ class TopDownBatch(NamedTuple):
     roots: Any
 
 
-def head_tree(tree: Tree, rank: Callable[[str], int]) -> DependencyTree:
+def head_tree(
+    tree: Tree, rank: Callable[[str], int], modifies: Callable[[str, str], bool] = lambda left, right: False
+) -> DependencyTree:
     """The dependency tree of a binary tree: of two parts, the head of that with the lower rank is the head of both.
 
     Args:
         tree: the binary tree.
         rank: of a word; the left part's head wins where both are equal.
+        modifies: whether two parts with these heads, such as "that" and "is", together describe what they stand beside:
+            its head is then the head of all.
     """
     place: list[int] = []  # for each node of the binary tree, its head's place in the sentence
+    ranks: list[float] = []  # for each node, that of its head, or infinite if it modifies
     heads: list[int] = []
     words: list[str] = []
     for word, left, right in zip(tree.words, tree.left, tree.right, strict=True):
         if left == NO_CHILD:
             place.append(len(words))
+            ranks.append(rank(word))
             words.append(word)
             heads.append(ROOT)
             continue
-        head, dependent = place[left], place[right]
-        if rank(words[dependent]) < rank(words[head]):
-            head, dependent = dependent, head
-        heads[dependent] = head
-        place.append(head)
+        is_modifier = modifies(words[place[left]], words[place[right]])
+        head, dependent = (right, left) if ranks[right] < ranks[left] else (left, right)
+        heads[place[dependent]] = place[head]
+        place.append(place[head])
+        ranks.append(math.inf if is_modifier else ranks[head])
     return DependencyTree(tuple(words), tuple(heads))
 
 
@@ -96,11 +110,17 @@ def generate_dependencies(count: int, seed: int = 0) -> list[DependencyTree]:
     Returns:
         So many trees.
     """
+    return [head_tree(tree, _rank, _modifies) for tree in generate_treebank(count, seed)]
 
-    def rank(word: str) -> int:
-        return next((i for i, names in enumerate(_RANKS) if _CLASS[word] in names), len(_RANKS))
 
-    return [head_tree(tree, rank) for tree in generate_treebank(count, seed)]
+def _rank(word: str) -> int:
+    return next((i for i, names in enumerate(_RANKS) if not _CLASSES[word].isdisjoint(names)), _LAST)
+
+
+def _modifies(left: str, right: str) -> bool:
+    """Whether it is a relative clause ("that" may be a determiner elsewhere) or a phrase with a preposition."""
+    is_relative = "relative" in _CLASSES[left] and _rank(right) == _VERB
+    return is_relative or "preposition" in _groups(left)
 
 
 def completion_questions(trees: Sequence[DependencyTree], seed: int = 0, candidates: int = 5) -> list[Question]:
@@ -121,16 +141,16 @@ def completion_questions(trees: Sequence[DependencyTree], seed: int = 0, candida
 def _question(tree: DependencyTree, rng: np.random.Generator, candidates: int) -> Question:
     place = int(rng.integers(len(tree)))
     answer = int(rng.integers(candidates))
-    group = _group(tree.words[place])
-    others = [word for word in _CLASS if _group(word) != group]
+    groups = _groups(tree.words[place])
+    others = [word for word in _WORDS if groups.isdisjoint(_groups(word))]
     words = [str(word) for word in rng.choice(others, candidates - 1, replace=False)]
     words.insert(answer, tree.words[place])
     return Question(tree, place, tuple(words), answer)
 
 
-def _group(word: str) -> str:
-    """Adjectives are one class: any of them may stand where another does."""
-    return "adjective" if _CLASS[word] in _ADJECTIVES else _CLASS[word]
+def _groups(word: str) -> frozenset[str]:
+    """Where it may stand; "that" in two kinds of places."""
+    return frozenset(_GROUPS.get(name, name) for name in _CLASSES[word])
 
 
 def top_down_batch(trees: Sequence[DependencyTree], vocabulary: Vocabulary) -> TopDownBatch:
