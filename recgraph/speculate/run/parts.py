@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import types
 from collections.abc import Callable
 from typing import Any
@@ -45,10 +46,14 @@ class PartCalls:
         raise raised
 
     def _of(self, code: types.CodeType, may_repeat: bool) -> Any:
-        """The rounds of a loop are the same part where they are observed and where the function is taken apart."""
+        """The rounds of a loop are the same part where they are observed and where the function is taken apart.
+
+        Parts that only differ in constants or in the names of what they call have equal bytecode. The sites of all that
+        is in them tell them apart: a statement by which a part ends may have been written anew, without one.
+        """
         syntax = part_of(code)
         assert syntax is not None
-        sites = tuple(getattr(statement, "site", -1) for statement in syntax.body)
+        sites = tuple(getattr(node, "site", -1) for statement in syntax.body for node in ast.walk(statement))
         key = syntax.key, sites, code.co_code, code.co_varnames, code.co_freevars
         return self._found.setdefault(key, self._make(code, may_repeat))
 
