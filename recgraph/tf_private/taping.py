@@ -6,6 +6,7 @@ nothing that is watched are never computed, and some of them would fail.
 
 from __future__ import annotations
 
+import enum
 import functools
 import threading
 import types
@@ -35,6 +36,17 @@ from recgraph.tf_private.graphs import ConcreteFunction, FuncGraph, placeholder
 Watched = tuple[bool, ...]
 # The numbers of outputs, with those of the inputs that they depend on.
 Group = tuple[list[int], list[int]]
+
+
+class Apart(enum.Enum):
+    """How outputs are differentiated that have a gradient, where others have none.
+
+    As if these had zeros; by a function for those that have one, made when it is asked for; or by one for each output,
+    made beforehand: what a gradient keeps of a branch or loop is not the same for all outputs.
+    """
+
+    WITH_ZEROS, TOGETHER, ONE_BY_ONE = range(3)
+
 
 # Variables, not kept alive.
 VariableReferences = tuple[weakref.ref[Any], ...]
@@ -119,14 +131,19 @@ class TellingFunction(ConcreteFunction):
         return super()._call_flat(tensor_inputs, captured_inputs)
 
 
-def record_in_groups(function: Any, groups: Callable[[Watched], list[Group]]) -> None:
+def record_in_groups(
+    function: Any,
+    groups: Callable[[Watched], list[Group]],
+    how_apart: Callable[[list[tf.Tensor], Watched], Apart],
+) -> None:
     """Tells tapes which inputs each output of a concrete function depends on; TensorFlow takes it to be all.
 
     Args:
         function: concrete.
         groups: gives them, of those inputs that are watched; asked when a tape first records.
+        how_apart: gives how some of all outputs that tapes are told of are differentiated.
     """
-    function.recgraph_groups = groups
+    function.recgraph_groups, function.recgraph_apart = groups, how_apart
 
 
 def call(function: Any, tensors: list[tf.Tensor], attributes: Sequence[Any], may_repeat: bool = False) -> Any:
@@ -210,6 +227,8 @@ def _restrict(context: Any, function: Any, functions: Any, watched: Watched, how
         is_told = found is not None and is_single and sum(len(taken) for _, taken in found) == sum(watched)
         return None if is_told else found  # the only output depends on all that is watched, as TensorFlow has it
 
+    of_some = _of_some(context, function, functions, watched, how) if groups is not None and count > 1 else None
+
     def recording(outputs: list[tf.Tensor], inputs: list[tf.Tensor], tangents: Any) -> None:
         backward = functions._backward
         if "_call_flat" not in vars(backward):
@@ -218,7 +237,7 @@ def _restrict(context: Any, function: Any, functions: Any, watched: Watched, how
         if several is None:
             record(outputs, inputs, tangents)
         else:
-            _record_groups(functions, several, outputs, inputs)
+            _record_groups(functions, several, outputs, inputs, of_some or (lambda recorded: None))
 
     functions.record = recording
 
@@ -230,17 +249,131 @@ def _gradients_of_watched(watched: Watched, ys: Any, xs: list[tf.Tensor], **name
     return [next(found) if is_watched else None for is_watched in watched]
 
 
-def _record_groups(functions: Any, groups: list[Group], outputs: list[tf.Tensor], inputs: list[tf.Tensor]) -> None:
+def _record_groups(
+    functions: Any, groups: list[Group], outputs: list[tf.Tensor], inputs: list[tf.Tensor], some_of: Any
+) -> None:
     """Records a call for each group of outputs; what it gives besides, to the backward function, depends on all."""
     backward, recorded = functions._wrap_backward_function(functions._forward_graph, functions._backward, outputs)
     kinds = [(tensor.shape, tensor.dtype) if _has_zeros(tensor) else None for tensor in recorded]
     name = functions._forward.cached_definition.signature.name
+    with_zeros = functools.partial(_backward_of_group, backward, kinds)
+    of_some = some_of(len(recorded))
+    told = None if of_some is None else _Told(functions._forward_graph, outputs, recorded, of_some)
+    back, made = (with_zeros, recorded) if told is None else (functools.partial(told.backward, with_zeros), told.copies)
     besides = list(range(functions._num_inference_outputs, len(recorded)))
     for given, taken in [*groups, (besides, list(range(len(inputs))))]:
         given = [i for i in given if i < len(recorded)]
         if given and taken:
-            one = functools.partial(_backward_of_group, backward, kinds, given, taken)
-            _record.record_operation(name, [recorded[i] for i in given], [inputs[j] for j in taken], one)
+            one = functools.partial(back, given, taken)
+            _record.record_operation(name, [made[i] for i in given], [inputs[j] for j in taken], one)
+    if told is not None:
+        told.record(name)
+
+
+class _Told:
+    """A call whose backward function knows to which outputs a gradient has come: a tape gives it zeros for the others.
+
+    What is recorded as its outputs are copies. That each output is one is recorded, too, which is a step of its own on
+    the way back: it is taken only where a gradient comes.
+
+    Args:
+        graph: of the function for a forward pass.
+        outputs: all that it gave.
+        recorded: those that tapes are told of.
+        of_some: a backward function that is given the gradients of some of these, by their numbers; or None.
+    """
+
+    def __init__(self, graph: Any, outputs: list[tf.Tensor], recorded: list[tf.Tensor], of_some: Any) -> None:
+        self._kept = {id(inner): outer for inner, outer in zip(graph.outputs, outputs, strict=False)}
+        self._recorded, self._of_some = recorded, of_some
+        self._came: dict[int, set[int]] = {}  # by thread: several may ask one tape
+        self.copies = [one._copy_nograd(device_name=one.backing_device) if _can_come(one) else one for one in recorded]
+        for copy, output in zip(self.copies, recorded, strict=True):
+            copy._handle_data = output._handle_data
+
+    def record(self, name: str) -> None:
+        """Records that the outputs are copies of what is recorded as outputs."""
+        for i, (copy, output) in enumerate(zip(self.copies, self._recorded, strict=True)):
+            if copy is not output:
+                _record.record_operation(name, [output], [copy], functools.partial(self._comes, i))
+
+    def backward(self, with_zeros: Any, given: list[int], taken: list[int], *gradients: Any) -> Any:
+        """The gradients of a group's inputs; `with_zeros` gives them where all of its outputs have one."""
+        came = self._came.get(threading.get_ident(), set())
+        there = [(i, gradient) for i, gradient in zip(given, gradients, strict=True) if i in came]
+        came.difference_update(given)
+        functions = self._of_some(tuple(i for i, _ in there)) if 0 < len(there) < self._count else None
+        if functions is None:
+            return with_zeros(given, taken, *gradients)
+        found = [self._gradients(function, [dict(there)[i] for i in some]) for some, function in functions]
+        return [_sum([one[j] for one in found if one[j] is not None]) for j in taken]
+
+    def _gradients(self, function: Any, gradients: list[Any]) -> Any:
+        if not function.outputs:
+            return function.structured_outputs  # all None: nothing leads to what is watched
+        kept = [self._kept.get(id(capture), capture) for capture in function.captured_inputs]
+        return function._call_flat([tf.convert_to_tensor(gradient) for gradient in gradients], kept)
+
+    @property
+    def _count(self) -> int:
+        return sum(map(_can_come, self._recorded))
+
+    def _comes(self, number: int, gradient: Any) -> list[Any]:
+        self._came.setdefault(threading.get_ident(), set()).add(number)
+        return [gradient]
+
+
+def _sum(gradients: list[Any]) -> Any:
+    """Dense, slices, or None of no gradients."""
+    return _backprop_util.AggregateIndexedSlicesGradients(gradients) if gradients else None
+
+
+def _can_come(tensor: tf.Tensor) -> bool:
+    return bool(_backprop_util.IsTrainable(tensor))
+
+
+def _of_some(context: Any, function: Any, functions: Any, watched: Watched, how: Any) -> Any:
+    """Of how many outputs are recorded, what gives the functions that differentiate some of them, by their numbers."""
+    graph, count = functions._func_graph, functions._num_inference_outputs
+    make = functools.partial(_backward_of_some, context, functions, how)
+    is_beforehand = function.recgraph_apart(graph.outputs[:count], watched) is Apart.ONE_BY_ONE
+    ones = [i for i, output in enumerate(graph.outputs[:count]) if _can_come(output)] if is_beforehand else []
+    beforehand = {i: make((i,)) for i in ones}
+
+    @functools.cache
+    def together(some: tuple[int, ...]) -> Any:
+        """None if the function needs what the call has not kept."""
+        kept = len(graph.outputs)
+        made = make(some)
+        return [(some, made)] if len(graph.outputs) == kept else None
+
+    def one_by_one(some: tuple[int, ...]) -> Any:
+        found = [[((i,), beforehand[i])] if i in beforehand else together((i,)) for i in some]
+        return None if None in found else [one for several in found for one in several]
+
+    @functools.cache
+    def of_some(recorded: int) -> Any:
+        apart = function.recgraph_apart(graph.outputs[:recorded], watched)
+        if apart is Apart.WITH_ZEROS:
+            return None
+        return together if apart is Apart.TOGETHER else one_by_one
+
+    return of_some
+
+
+def _backward_of_some(context: Any, functions: Any, how: Any, some: tuple[int, ...]) -> Any:
+    """A backward function that takes the gradients of some outputs only.
+
+    Args:
+        context: the eager context.
+        functions: for a forward and a backward pass.
+        how: as of `_call`.
+        some: the numbers of the outputs.
+    """
+    outputs = [functions._func_graph.outputs[i] for i in some]
+    made = functions._build_functions_for_outputs(outputs, [], None)[2]
+    made._call_flat = functools.partial(_call, context, made, how=(how[0], False))
+    return made
 
 
 def _has_zeros(tensor: tf.Tensor) -> bool:

@@ -222,3 +222,103 @@ def test_a_tape_around_a_loop_with_a_branch_finds_nothing_where_no_round_used_a_
     converted = rg.function(step, mode="speculate")
     for i in range(16):
         assert found(converted, i) == found(step, i)
+
+
+# Of both, the first number is 0 where slopes shall be infinite.
+EDGE, OTHER = tf.Variable([0.5, 1.0]), tf.Variable([2.0, 3.0])
+
+
+def _infinite_slopes(x: tf.Tensor) -> Any:
+    return EDGE * x, tf.math.log(EDGE), tf.sqrt(EDGE) * OTHER
+
+
+def _infinite_slopes_of_what_is_shared(x: tf.Tensor) -> Any:
+    root = tf.sqrt(EDGE)
+    return root, root * OTHER * x, tf.norm(EDGE - EDGE) + EDGE
+
+
+def _an_infinite_slope_beside_a_branch(x: tf.Tensor) -> Any:
+    y = OTHER * x if x > 1.0 else OTHER * 2.0
+    return y, tf.math.log(EDGE), EDGE * 3.0
+
+
+def _an_infinite_slope_beside_a_loop(x: tf.Tensor) -> Any:
+    y = OTHER * x
+    for _ in tf.range(3):
+        y = y * OTHER
+    return y * EDGE, tf.math.rsqrt(EDGE), y
+
+
+def _an_infinite_slope_in_a_branch(x: tf.Tensor) -> Any:
+    y = EDGE * 2.0
+    logarithm = tf.math.log(EDGE)
+    if x > 1.0:
+        y = y + logarithm
+    return y, OTHER * x
+
+
+def _an_infinite_slope_in_a_function(x: tf.Tensor) -> Any:
+    return _logarithm(EDGE), EDGE * x * OTHER
+
+
+def _an_infinite_slope_of_rows(x: tf.Tensor) -> Any:
+    return tf.gather(OTHER, [1]) * x, tf.math.log(EDGE), tf.sqrt(EDGE) * x
+
+
+@tf.function
+def _logarithm(x: tf.Tensor) -> tf.Tensor:
+    return tf.math.log(x)
+
+
+def _all_gradients(called: Any, x: tf.Tensor, persistent: bool) -> list[Any]:
+    """Of each sum of some results, also of its gradients, to the variables."""
+    found, sources = [], [EDGE, OTHER]
+    count = len(called(x))
+    for some in range(1, 2**count):
+        taken = [i for i in range(count) if some >> i & 1]
+        with tf.GradientTape(persistent=persistent) as outer:
+            with tf.GradientTape() as tape:
+                results = called(x)
+                total = tf.add_n([tf.reduce_sum(results[i]) * (i + 1.0) for i in taken])
+            first = tape.gradient(total, sources)
+            slopes = tf.add_n([tf.reduce_sum(one) for one in first if one is not None])
+        second = outer.gradient(slopes, sources, unconnected_gradients="zero")
+        found.append(comparing.plain([first, second]))
+        with tf.GradientTape(persistent=persistent) as tape:
+            results = called(x)
+        found += [comparing.plain(tape.gradient(results[i], sources)) for i in taken[: None if persistent else 1]]
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [
+        _infinite_slopes,
+        _infinite_slopes_of_what_is_shared,
+        _an_infinite_slope_beside_a_branch,
+        _an_infinite_slope_beside_a_loop,
+        _an_infinite_slope_in_a_branch,
+        _an_infinite_slope_in_a_function,
+        _an_infinite_slope_of_rows,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_infinite_slopes_of_what_is_not_differentiated_change_nothing(function: Any, persistent: bool) -> None:
+    """A result that has no gradient, or a way that was not taken, gives nothing, not zeros times infinity."""
+    called = rg.function(function, mode="speculate")
+    for i in range(8):
+        x = tf.constant(float(i % 2 + 1) if i > 3 else 1.0)
+        EDGE.assign([0.0 if i in (5, 6, 7) else 0.5, 1.0])
+        expected, found = (_all_gradients(one, x, persistent) for one in (function, called))
+        assert comparing.differences(expected, found) == [], called.explain()
+    assert called.calls["graph"] > 0, called.explain()
+
+
+def test_with_zeros_the_comparison_finds_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of straight code, and beside a branch."""
+    monkeypatch.setattr(around, "_zeros_are_computed", lambda *given: False)
+    for function in (_infinite_slopes, _an_infinite_slope_beside_a_branch):
+        with pytest.raises(AssertionError, match="nan"):
+            test_infinite_slopes_of_what_is_not_differentiated_change_nothing(function, False)

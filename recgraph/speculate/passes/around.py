@@ -19,6 +19,9 @@ from recgraph.speculate.passes.backward import DENSE, SLICES, Look, Recorded
 
 _DENSE_OR_SLICES = "a result has slices for a gradient, and another a dense one of the same tensor"
 _OWN_GRADIENTS = "a gradient of the program's own is given zeros for results that nothing uses"
+# So many results are differentiated one by one where the graph has ways; each makes it longer.
+MOST_APART = 8
+_ZEROS = "zeros stand for the gradients of results that nothing uses, and what is infinite would make them NaN"
 
 
 def decisive(ev: Evaluator, graph: Any, outputs: list[tf.Tensor]) -> tuple[set[Any], str]:
@@ -46,7 +49,11 @@ def decisive(ev: Evaluator, graph: Any, outputs: list[tf.Tensor]) -> tuple[set[A
     found: set[Any] = set()
     for output in backward.after_ways(graph, distinct):
         seen = look(output)
-        found.update(seen.places(inside), seen.made_up(inside), seen.buried(inside))
+        found.update(seen.places(inside), seen.made_up(inside), seen.buried(inside), seen.spoiling(inside))
+    several, paths = list(distinct), ev.paths
+    is_too_much = len(several) > MOST_APART and not _is_plain(graph)
+    if is_too_much and _zeros_are_computed(ev.conditionals, paths, graph, several, several, inside):
+        return found, _ZEROS
     return found, ""
 
 
@@ -54,8 +61,51 @@ def by_dependencies(ev: Evaluator, concrete: Any) -> Any:
     """The function of a call, as tapes should record it."""
     outputs = list(concrete.graph.outputs)
     tell = functools.partial(groups, ev.conditionals, ev.paths, concrete.graph, outputs)
-    tf_private.record_in_groups(concrete, tell)
+    apart = functools.partial(how_apart, ev.conditionals, ev.paths, concrete.graph, len(outputs))
+    tf_private.record_in_groups(concrete, tell, apart)
     return concrete
+
+
+def how_apart(
+    places: dict[tf.Operation, Any],
+    assumed: Container[Any],
+    graph: Any,
+    count: int,
+    outputs: list[tf.Tensor],
+    watched: tf_private.Watched,
+) -> tf_private.Apart:
+    """How those outputs are differentiated that have a gradient, where others have none.
+
+    Args:
+        places, assumed: as in `groups`.
+        graph: of the call.
+        count: how many results it has.
+        outputs: these, and what is given for the gradient besides.
+        watched: which of its inputs are watched.
+    """
+    inputs = [tensor for tensor, is_watched in zip(graph.inputs, watched, strict=True) if is_watched]
+    if not _zeros_are_computed(places, assumed, graph, outputs[:count], outputs, inputs):
+        return tf_private.Apart.WITH_ZEROS
+    return tf_private.Apart.TOGETHER if _is_plain(graph) else tf_private.Apart.ONE_BY_ONE
+
+
+def _zeros_are_computed(
+    places: dict[tf.Operation, Any],
+    assumed: Container[Any],
+    graph: Any,
+    results: list[tf.Tensor],
+    outputs: list[tf.Tensor],
+    inputs: list[tf.Tensor],
+) -> bool:
+    """Whether anything but zeros may come of zeros for other outputs, where one of the results is differentiated."""
+    recorded, able = Recorded.of_all(graph, inputs), [one for one in outputs if backward.can_have_gradient(one)]
+
+    def is_spoilt(result: tf.Tensor) -> bool:
+        others = [other for other in able if other is not result]
+        with_zeros = Look(graph, recorded, [result], places, assumed, others)
+        return len(with_zeros.spoilt(inputs)) > len(Look(graph, recorded, [result], places, assumed).spoilt(inputs))
+
+    return len(able) > 1 and any(is_spoilt(result) for result in results if backward.can_have_gradient(result))
 
 
 def groups(

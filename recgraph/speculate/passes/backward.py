@@ -90,6 +90,7 @@ class Look:
         places: where in the program the operations decide that do, as in `Evaluator.conditionals`; what functions hold
             for conditionals is added.
         assumed: the places where a way is assumed, as in `Evaluator.paths`.
+        zeros: tensors to which a gradient of zeros comes that stands for nothing.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Look:
         targets: Sequence[tf.Tensor],
         places: dict[tf.Operation, Any],
         assumed: Container[Any],
+        zeros: Sequence[tf.Tensor] = (),
     ) -> None:
         self.graph, self.targets = graph, targets
         self._recorded, self._places, self._assumed = recorded, places, assumed
@@ -107,7 +109,8 @@ class Look:
         self._deciding: dict[tf.Operation, list[tf.Tensor]] = {}
         self._burying: dict[tf.Operation, list[tf.Tensor]] = {}
         self._zeroing: dict[tf.Operation, list[tf.Tensor]] = {}
-        self._bits: dict[int, int] = {id(tensor): _POSSIBLE | _SURE | DENSE for tensor in targets}
+        self._bits: dict[int, int] = dict.fromkeys(map(id, zeros), _ZEROS)
+        self._bits.update(dict.fromkeys(map(id, targets), _POSSIBLE | _SURE | DENSE))
         self._back(graph.get_operations(), self._bits, recorded)
 
     def comes_to(self, source: tf.Tensor) -> bool:
@@ -130,6 +133,14 @@ class Look:
     def may_be_spoilt(self, pairs: list[tuple[tf.Tensor, Any]]) -> list[Any]:
         """The gradients, of pairs of sources and gradients, that are computed of zeros which stand for nothing."""
         return [gradient for source, gradient in pairs if self._of(source) & _COMPUTED]
+
+    def spoilt(self, sources: Iterable[tf.Tensor]) -> list[tf.Tensor]:
+        """The sources to which comes what is computed of zeros that stand for nothing."""
+        return [source for source in sources if self._of(source) & _COMPUTED]
+
+    def spoiling(self, sources: Iterable[tf.Tensor]) -> set[Any]:
+        """The places by which zeros that stand for nothing are computed with, on the way to some sources."""
+        return set(self._before(self.spoilt(sources), self._zeroing))
 
     def made_up(self, sources: Iterable[tf.Tensor]) -> set[Any]:
         """The places by which gradient functions of the program's are given zeros, on the way to some sources."""
