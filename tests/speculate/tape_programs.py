@@ -94,9 +94,8 @@ return a, b, c, found, outer.gradient(total, [v, w, u])"""
 
 
 def write_around(choices: random.Random) -> str:
-    """The text of a program around which there may be a tape: nothing in it is infinite."""
-    plain = [statement for statement in _PLAIN if "log" not in statement and "sqrt" not in statement]
-    body = alias_programs.body(choices, plain, _KINDS, 5)
+    """The text of a program around which there may be a tape."""
+    body = alias_programs.body(choices, _PLAIN, _KINDS, 5)
     results = choices.choice(("a, b", "a, b, c", "(a,)", "b, a"))
     return _FRAME.format(body=f"{body}\n        return {results}")
 

@@ -265,6 +265,11 @@ def _an_infinite_slope_of_rows(x: tf.Tensor) -> Any:
     return tf.gather(OTHER, [1]) * x, tf.math.log(EDGE), tf.sqrt(EDGE) * x
 
 
+def _an_infinite_slope_in_a_loop_of_tensorflows(x: tf.Tensor) -> Any:
+    logarithm = tf.math.log(EDGE)
+    return tf.while_loop(lambda i, y: i < x - 1.0, lambda i, y: (i + 1.0, y + logarithm), [0.0, EDGE * 2.0])
+
+
 @tf.function
 def _logarithm(x: tf.Tensor) -> tf.Tensor:
     return tf.math.log(x)
@@ -322,3 +327,18 @@ def test_with_zeros_the_comparison_finds_nan(monkeypatch: pytest.MonkeyPatch) ->
     for function in (_infinite_slopes, _an_infinite_slope_beside_a_branch):
         with pytest.raises(AssertionError, match="nan"):
             test_infinite_slopes_of_what_is_not_differentiated_change_nothing(function, False)
+
+
+def test_a_loop_of_tensorflows_that_would_give_nan_runs_eagerly() -> None:
+    """A round of it cannot be assumed."""
+    called = rg.function(_an_infinite_slope_in_a_loop_of_tensorflows, mode="speculate")
+    for i in range(8):
+        EDGE.assign([0.0 if i > 4 else 0.5, 1.0])
+        expected, found = [], []
+        for one, seen in ((_an_infinite_slope_in_a_loop_of_tensorflows, expected), (called, found)):
+            with tf.GradientTape() as tape:
+                result = one(tf.constant(float(i % 2 + 1)))[1]
+            seen.append(comparing.plain(tape.gradient(result, EDGE)))
+        assert comparing.differences(expected, found) == [], called.explain()
+    text = "a round of tf.while_loop that does not use a tensor gives it zeros, and what is infinite makes them NaN"
+    assert text in called.explain()

@@ -21,6 +21,7 @@ _DENSE_OR_SLICES = "a result has slices for a gradient, and another a dense one 
 _OWN_GRADIENTS = "a gradient of the program's own is given zeros for results that nothing uses"
 # So many results are differentiated one by one where the graph has ways; each makes it longer.
 MOST_APART = 8
+_IN_LIBRARYS = "a round of tf.while_loop that does not use a tensor gives it zeros, and what is infinite makes them NaN"
 _ZEROS = "zeros stand for the gradients of results that nothing uses, and what is infinite would make them NaN"
 
 
@@ -50,6 +51,8 @@ def decisive(ev: Evaluator, graph: Any, outputs: list[tf.Tensor]) -> tuple[set[A
     for output in backward.after_ways(graph, distinct):
         seen = look(output)
         found.update(seen.places(inside), seen.made_up(inside), seen.buried(inside), seen.spoiling(inside))
+        if seen.is_spoilt_by_librarys(inside):
+            return found, _IN_LIBRARYS
     several, paths = list(distinct), ev.paths
     is_too_much = len(several) > MOST_APART and not _is_plain(graph)
     if is_too_much and _zeros_are_computed(ev.conditionals, paths, graph, several, several, inside):

@@ -142,6 +142,14 @@ class Look:
         """The places by which zeros that stand for nothing are computed with, on the way to some sources."""
         return set(self._before(self.spoilt(sources), self._zeroing))
 
+    def is_spoilt_by_librarys(self, sources: Iterable[tf.Tensor]) -> bool:
+        """Whether zeros that stand for nothing are computed with in a `tf.while_loop` or its like, on the way to some
+        sources: a way in it cannot be assumed.
+        """
+        after = _following(self.graph.get_operations(), self.spoilt(sources))
+        spoiling = (op for op, inputs in self._zeroing.items() if any(id(tensor) in after for tensor in inputs))
+        return any(is_conditional(op, ()) and self._places.get(op) is None for op in spoiling)
+
     def made_up(self, sources: Iterable[tf.Tensor]) -> set[Any]:
         """The places by which gradient functions of the program's are given zeros, on the way to some sources."""
         return set(self._before([source for source in sources if self._of(source) & _MADE_UP], self._zeroing))
