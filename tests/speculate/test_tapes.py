@@ -342,3 +342,22 @@ def test_a_loop_of_tensorflows_that_would_give_nan_runs_eagerly() -> None:
         assert comparing.differences(expected, found) == [], called.explain()
     text = "a round of tf.while_loop that does not use a tensor gives it zeros, and what is infinite makes them NaN"
     assert text in called.explain()
+
+
+def _many_results_beside_a_function(x: tf.Tensor) -> Any:
+    return [_logarithm(OTHER) * x, *(tf.sqrt(EDGE * float(i)) for i in range(1, around.MOST_APART + 1))]
+
+
+def test_too_many_results_to_be_differentiated_one_by_one_run_eagerly() -> None:
+    """Without a tape they are a graph."""
+    called = rg.function(_many_results_beside_a_function, mode="speculate")
+    for i in range(8):
+        called(tf.constant(float(i % 2 + 1)))
+    assert called.calls["graph"] > 0, called.explain()
+    EDGE.assign([0.0, 1.0])
+    for i in range(4):
+        with tf.GradientTape() as tape:
+            total = tf.reduce_sum(called(tf.constant(float(i % 2 + 1)))[1])
+        np.testing.assert_allclose(tape.gradient(total, EDGE), [np.inf, 0.5])
+    text = "zeros stand for the gradients of results that nothing uses, and what is infinite would make them NaN"
+    assert text in called.explain()
