@@ -127,7 +127,7 @@ from recgraph.tf_private.runtime import (
 )
 from recgraph.tf_private.surroundings import may_record_summaries, name_scope
 from recgraph.tf_private.taping import (
-    Apart,
+    Differentiated,
     Group,
     TellingFunction,
     Watched,
@@ -169,10 +169,10 @@ __all__ = [
     "operations_in_function",
     "operations_with_kernels",
     "call_function",
-    "Apart",
     "AutomaticControlDependencies",
     "EagerTensor",
     "FuncGraph",
+    "Differentiated",
     "Group",
     "Handler",
     "Interrupted",

@@ -38,7 +38,7 @@ Watched = tuple[bool, ...]
 Group = tuple[list[int], list[int]]
 
 
-class Apart(enum.Enum):
+class Differentiated(enum.Enum):
     """How outputs are differentiated that have a gradient, where others have none.
 
     As if these had zeros; by a function for those that have one, made when it is asked for; or by one for each output,
@@ -134,7 +134,7 @@ class TellingFunction(ConcreteFunction):
 def record_in_groups(
     function: Any,
     groups: Callable[[Watched], list[Group]],
-    how_apart: Callable[[list[tf.Tensor], Watched], Apart],
+    how_apart: Callable[[list[tf.Tensor], Watched], Differentiated],
 ) -> None:
     """Tells tapes which inputs each output of a concrete function depends on; TensorFlow takes it to be all.
 
@@ -336,7 +336,7 @@ def _of_some(context: Any, function: Any, functions: Any, watched: Watched, how:
     """Of how many outputs are recorded, what gives the functions that differentiate some of them, by their numbers."""
     graph, count = functions._func_graph, functions._num_inference_outputs
     make = functools.partial(_backward_of_some, context, functions, how)
-    is_beforehand = function.recgraph_apart(graph.outputs[:count], watched) is Apart.ONE_BY_ONE
+    is_beforehand = function.recgraph_apart(graph.outputs[:count], watched) is Differentiated.ONE_BY_ONE
     ones = [i for i, output in enumerate(graph.outputs[:count]) if _can_come(output)] if is_beforehand else []
     beforehand = {i: make((i,)) for i in ones}
 
@@ -354,9 +354,9 @@ def _of_some(context: Any, function: Any, functions: Any, watched: Watched, how:
     @functools.cache
     def of_some(recorded: int) -> Any:
         apart = function.recgraph_apart(graph.outputs[:recorded], watched)
-        if apart is Apart.WITH_ZEROS:
+        if apart is Differentiated.WITH_ZEROS:
             return None
-        return together if apart is Apart.TOGETHER else one_by_one
+        return together if apart is Differentiated.TOGETHER else one_by_one
 
     return of_some
 

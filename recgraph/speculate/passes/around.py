@@ -76,7 +76,7 @@ def how_apart(
     count: int,
     outputs: list[tf.Tensor],
     watched: tf_private.Watched,
-) -> tf_private.Apart:
+) -> tf_private.Differentiated:
     """How those outputs are differentiated that have a gradient, where others have none.
 
     Args:
@@ -88,8 +88,8 @@ def how_apart(
     """
     inputs = [tensor for tensor, is_watched in zip(graph.inputs, watched, strict=True) if is_watched]
     if not _zeros_are_computed(places, assumed, graph, outputs[:count], outputs, inputs):
-        return tf_private.Apart.WITH_ZEROS
-    return tf_private.Apart.TOGETHER if _is_plain(graph) else tf_private.Apart.ONE_BY_ONE
+        return tf_private.Differentiated.WITH_ZEROS
+    return tf_private.Differentiated.TOGETHER if _is_plain(graph) else tf_private.Differentiated.ONE_BY_ONE
 
 
 def _zeros_are_computed(
