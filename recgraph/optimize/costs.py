@@ -73,7 +73,9 @@ class Costs:
     measured: dict[str, float] = field(default_factory=dict)
     guess: Guess = Guess()
     dtype: str = "float32"
-    _ratios: dict[tuple[str, int], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
+    _ratios: dict[tuple[str, int], tuple[np.ndarray, np.ndarray]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @staticmethod
     def read(path: Path | None = None) -> Costs:

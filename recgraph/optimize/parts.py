@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 from recgraph.optimize import terms
 from recgraph.optimize.costs import Costs
+from recgraph.optimize.found import Found
 from recgraph.optimize.problem import UNKNOWN, Leaf, Problem
 from recgraph.optimize.search import Search, SearchResult
 from recgraph.optimize.terms import Apply, TensorVariable, Term
-
-_Key = tuple[tuple[object, ...], tuple[tuple[str, Leaf], ...], tuple[frozenset[int], ...]]
 
 
 @dataclass(frozen=True)
@@ -27,23 +26,22 @@ class InParts:
 
     search: Search
     largest: int = 1000
-    _known: dict[_Key, SearchResult] = field(default_factory=dict)
+    _found: Found = field(default_factory=Found, repr=False)
 
     def __call__(self, given: Problem, costs: Costs, seconds: float) -> SearchResult:
         """See `Search`. Each part gets what time is left."""
         start, roots, steps, looked_at = time.thread_time(), given.roots, tuple[str, ...](), 0
+        is_complete = True
         for part in _parts(given):
             alone, names = _alone(given, part)
             if sum(isinstance(term, Apply) for term in terms.subterms(*alone.roots)) > self.largest:
                 continue
-            key = terms.listing(*alone.roots), tuple(alone.leaves.items()), alone.differentiated
-            if key not in self._known:
-                left = seconds - (time.thread_time() - start)
-                if left <= 0:
-                    break
-                self._known[key] = self.search(alone, costs, left)
-                looked_at += self._known[key].looked_at
-            found = self._known[key]
+            left = seconds - (time.thread_time() - start)
+            found = self._found.of(alone, costs, left, self.search)
+            is_complete = is_complete and found is not None and found.is_complete
+            if found is None:
+                continue
+            looked_at += found.looked_at
             made = list(roots)
             for number, root in zip(part, terms.renamed_all(found.roots, names), strict=True):
                 made[number] = given.shared(root)
@@ -51,7 +49,7 @@ class InParts:
             if found.is_better and given.is_in_order(tuple(made)):
                 roots, steps = tuple(made), (*steps, *found.steps)
         before, after = costs.of(given, given.roots), costs.of(given, roots)
-        return SearchResult(roots, before, after, steps, looked_at, time.thread_time() - start)
+        return SearchResult(roots, before, after, steps, looked_at, time.thread_time() - start, is_complete)
 
 
 def _parts(given: Problem) -> Iterator[list[int]]:

@@ -79,7 +79,8 @@ class Saturation:
                 roots, cost, steps = found.roots, found.cost, (*steps, *found.steps)
             if not most:
                 break
-        return SearchResult(roots, before, cost, steps, looked_at, time.thread_time() - start)
+        taken = time.thread_time() - start
+        return SearchResult(roots, before, cost, steps, looked_at, taken, taken <= seconds)
 
 
 # Substitutions in egglog's language. All parameters are numbers there.

@@ -30,6 +30,7 @@ class SearchResult:
         steps: the substitutions on the way, in order.
         looked_at: how many graphs were made.
         seconds: of processor time that the search took.
+        is_complete: whether it came to its own end within its time.
     """
 
     roots: Roots
@@ -38,6 +39,7 @@ class SearchResult:
     steps: tuple[str, ...] = ()
     looked_at: int = 0
     seconds: float = 0.0
+    is_complete: bool = True
 
     @property
     def is_better(self) -> bool:
@@ -114,7 +116,8 @@ class Backtracking:
                     steps = *draft.steps, *(str(one.rule) for one in chosen)
                     unlike = strangers + sum(one.are_strangers for one in chosen)
                     heapq.heappush(queue, (estimate, unlike, -next(numbers), Draft(roots, mapping, steps, chosen)))
-        return SearchResult(best, before, best_cost, best_steps, looked_at, time.thread_time() - start)
+        taken = time.thread_time() - start
+        return SearchResult(best, before, best_cost, best_steps, looked_at, taken, taken <= seconds)
 
 
 @dataclass(frozen=True, eq=False)

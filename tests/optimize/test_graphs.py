@@ -15,7 +15,7 @@ from optimize.random_networks import SIZE, RandomNetwork, assert_close
 import recgraph as rg
 from recgraph import contest, tf_private
 from recgraph.errors import SignatureError
-from recgraph.optimize import remembering
+from recgraph.optimize import costs, remembering
 from recgraph.optimize.bridge import alternatives, graphs
 from recgraph.optimize.remembering import GraphTiming
 from recgraph.speculate.run import turns
@@ -27,8 +27,9 @@ SEED = sampling.seed(0)
 
 @pytest.fixture(autouse=True)
 def _own_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is measured here is not remembered elsewhere."""
+    """What is measured here is not remembered elsewhere, nor does what was measured elsewhere decide."""
     monkeypatch.setattr(remembering, "memory_file", lambda: tmp_path / "graphs.json")
+    monkeypatch.setattr(costs, "cache_file", lambda: tmp_path / "costs.json")
 
 
 @pytest.fixture
@@ -40,12 +41,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search has a minute: beside other work the same takes more of a processor's time."""
-    made = graphs.Rewriting.__init__
+    have_seconds(monkeypatch, 60.0)
 
-    def with_a_minute(self: graphs.Rewriting, plan: Any, seconds: float, *others: Any) -> None:
-        made(self, plan, 60.0, *others)
 
-    monkeypatch.setattr(graphs.Rewriting, "__init__", with_a_minute)
+def have_seconds(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Searches have so many seconds of a processor."""
+    monkeypatch.setattr(alternatives, "PATIENCE", seconds)
 
 
 class Step:
@@ -169,6 +170,21 @@ def test_gates_become_few_products(learns: bool, at_once: None, patient: None) -
     assert after < before / 2
 
 
+def test_a_search_without_time_decides_nothing_for_later_ones(monkeypatch: pytest.MonkeyPatch, at_once: None) -> None:
+    """As on a busy machine: neither for graphs that are alike in this process, nor in a file for other processes."""
+    graphs._search.cache_clear()  # what other tests have found
+    have_seconds(monkeypatch, 1e-9)
+    made, function = gates(learns=False)
+    made.run(function, 10)
+    assert not products(function)
+    assert not remembering.memory_file().exists()
+    have_seconds(monkeypatch, 60.0)
+    made, function = gates(learns=False)
+    made.run(function, 10)
+    ((before, after),) = products(function)
+    assert after < before / 2
+
+
 def test_batches_of_any_size(at_once: None) -> None:
     """A product of rows whose number is not known may fail for all that TensorFlow knows, so that writes wait for it.
 
@@ -236,7 +252,7 @@ def test_projections_of_stacks_are_products_of_matrices(at_once: None) -> None:
     assert after < before
 
 
-def test_what_the_measurement_says_is_done_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_measurement_says_is_done_and_remembered(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
     """Both forms take turns on calls that happen once each; the verdict is kept for the next process."""
     monkeypatch.setattr(turns, "CALLS", 2)
     monkeypatch.setattr(turns, "SECONDS", 0.0)

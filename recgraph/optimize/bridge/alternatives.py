@@ -46,7 +46,7 @@ class Substituted:
 
     def __init__(self, concrete: Any) -> None:
         self.lines: list[str] = []
-        self._concrete = concrete
+        self._concrete, self._is_complete = concrete, True
         self._key = fingerprint(concrete, tf.__version__, importlib.metadata.version("recgraph"))
         known = remembering.recall(self._key)
         self.is_better = None if known is None else known.is_better
@@ -63,7 +63,7 @@ class Substituted:
             return None
         self.lines.append(f"  looked for and made in {time.perf_counter() - start:.1f} s, in one call")
         _LOG.info("%s", "\n".join(self.lines))
-        if made is None:
+        if made is None and self._is_complete:
             remembering.remember(self._key, GraphTiming(False))
         return made
 
@@ -79,6 +79,7 @@ class Substituted:
             plan = CopyPlan({})
             rewriting = Rewriting(plan, PATIENCE, "backtracking", {})
             rewriting.look_at(graph)
+            self._is_complete = rewriting.is_complete
             if not plan.rewritten and not sums:
                 self.lines = ["substitutions: none makes the graph cheaper"]
                 return None
@@ -91,11 +92,14 @@ class Substituted:
             changes.undo()
 
     def decide(self, is_better: bool, before: float, after: float, is_sure: bool) -> None:
-        """Both forms have taken turns, and have needed so many seconds for a call; that is remembered if it is sure."""
+        """Both forms have taken turns, and have needed so many seconds for a call; that is remembered if it is sure.
+
+        Not that the other form is slower where there was no time to look for a better one.
+        """
         verdict = GraphTiming(is_better, before, after)
         self.is_better = is_better
         self.lines.append(_told(verdict, "in turns"))
-        if is_sure:
+        if is_sure and (is_better or self._is_complete):
             remembering.remember(self._key, verdict)
 
 

@@ -15,11 +15,12 @@ from recgraph.core import hoisting, preparing, program, regions
 from recgraph.core.definition import Definition
 from recgraph.core.environment import EnvironmentMap, Slots
 from recgraph.errors import DefinitionError
-from recgraph.optimize import choosing, switch, terms
+from recgraph.optimize import choosing, switch
 from recgraph.optimize.bridge import gradient_flow
 from recgraph.optimize.bridge.copying import CopiedBody, CopyPlan, Rewritten
 from recgraph.optimize.bridge.extraction import FLOATS, Extraction
 from recgraph.optimize.costs import Costs
+from recgraph.optimize.found import Found
 from recgraph.optimize.problem import Problem
 from recgraph.optimize.search import Backtracking, SearchResult, describe
 
@@ -27,8 +28,6 @@ _LOG = logs.logger("optimize")
 
 # Graphs with more operations are left as they are: the search would take too long.
 MOST_OPERATIONS = 400
-# Graphs whose best form is remembered.
-MOST_KNOWN = 200
 # Seconds that the first call of a SubGraph may wait for the search.
 PATIENCE = 0.9
 
@@ -174,29 +173,24 @@ def _improve(
     graph: Any, sources: _Sources, flow: gradient_flow.GradientFlow | None, seconds: float
 ) -> tuple[Extraction, Any, SearchResult] | None:
     operations = graph.get_operations()
-    if seconds <= 0 or len(operations) > MOST_OPERATIONS:
+    if len(operations) > MOST_OPERATIONS:
         return None
     products = [op.outputs[0].dtype for op in operations if op.type == "MatMul" and op.outputs[0].dtype in FLOATS]
     if len(products) < 2:  # there is nothing to put together
         return None
     extraction = Extraction(graph, products[0], sources.is_fixed, flow=flow)
     problem = extraction.read(graph.outputs, graph.control_outputs)
-    return None if problem is None else (extraction, problem, _found(problem, seconds))
+    found = None if problem is None else _found(problem, seconds)
+    return None if found is None else (extraction, problem, found)
 
 
-_known: dict[Any, SearchResult] = {}
+_known = Found()
 
 
-def _found(problem: Problem, seconds: float) -> SearchResult:
+def _found(problem: Problem, seconds: float) -> SearchResult | None:
     """What the search finds; the same for graphs that are alike, as the layers of a network are."""
-    key = terms.listing(*problem.roots), tuple(problem.leaves.items()), problem.differentiated
-    if key not in _known:
-        if len(_known) > MOST_KNOWN:
-            _known.clear()
-        _known[key] = _search()(problem, Costs.read(), seconds)
-        return _known[key]
-    known = _known[key]
-    return dataclasses.replace(known, roots=tuple(map(problem.shared, known.roots)), seconds=0.0)
+    found = _known.of(problem, Costs.read(), seconds, _search())
+    return found and dataclasses.replace(found, roots=tuple(map(problem.shared, found.roots)))
 
 
 preparing.register(prepare)

@@ -115,11 +115,14 @@ class Rewriting:
         seconds: of processor time that it may take.
         search: one of `SEARCHES`.
         flows: which tensors of each graph get a gradient; empty where nobody asks for one.
+
+    Attributes:
+        is_complete: whether the time was enough so far.
     """
 
     def __init__(self, plan: CopyPlan, seconds: float, search: str, flows: gradient_flow.Flows) -> None:
         self.plan, self.lines, self._search, self._flows = plan, list[str](), _search(search), flows
-        self.spent, self._seconds = 0.0, seconds
+        self.spent, self._seconds, self.is_complete = 0.0, seconds, True
 
     def look_at(self, graph: Any, fixed_inputs: frozenset[int] = frozenset()) -> None:
         """Searches a graph, and those within."""
@@ -139,7 +142,10 @@ class Rewriting:
     def _improve(self, graph: Any, is_fixed: Callable[[tf.Tensor], bool]) -> None:
         products = [op.outputs[0].dtype for op in graph.get_operations() if op.type in ("MatMul", "Conv2D")]
         products = [dtype for dtype in products if dtype in FLOATS]
-        if len(products) < 2 or self.spent >= self._seconds:
+        if len(products) < 2:
+            return
+        if self.spent >= self._seconds:
+            self.is_complete = False
             return
         flow = self._flows.get(id(graph))
         extraction = Extraction(graph, products[0], is_fixed, _representatives(graph), has_images=True, flow=flow)
@@ -148,6 +154,7 @@ class Rewriting:
             return
         found = self._search(problem, Costs.read(), self._seconds - self.spent)
         self.spent += found.seconds
+        self.is_complete = self.is_complete and found.is_complete
         if found.is_better:
             self.plan.rewritten[id(graph)] = Rewritten(extraction, problem, found.roots)
             self.lines += [
