@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,43 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         if isinstance(error, OSError) and error.filename is None:  # a write knows its number alone
             error.filename = os.fspath(path)
         raise
+
+
+@contextlib.contextmanager
+def filling(folder: str | os.PathLike[str], last: str) -> Iterator[Path]:
+    """Gives a folder to write to, the content of which goes to `folder` at the end, or nowhere if the body fails.
+
+    What is in `folder` under the same names is replaced; the rest stays.
+
+    Args:
+        folder: it is made if it is not there.
+        last: the file without which the others are nothing. It leaves first and comes last, so that a reader never
+            finds it beside what belongs to another one.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    target = Path(folder)
+    is_new = not target.exists()
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        # In the folder and not beside it: the same file system, and the same permissions.
+        with tempfile.TemporaryDirectory(dir=target, prefix=".writing.") as beside:
+            yield Path(beside)
+            _move(Path(beside), target, last)
+    except BaseException:
+        if is_new:
+            with contextlib.suppress(OSError):  # it may not have been made
+                target.rmdir()
+        raise
+
+
+def _move(written: Path, folder: Path, last: str) -> None:
+    (folder / last).unlink(missing_ok=True)
+    for part in sorted(written.iterdir(), key=lambda part: part.name == last):
+        if (folder / part.name).is_dir():
+            shutil.rmtree(folder / part.name)
+        os.replace(part, folder / part.name)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -8,10 +8,6 @@ those of `recgraph predict`, too.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import tempfile
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -20,13 +16,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from recgraph import files
 from recgraph.contest import Contest
 from recgraph.data import UNKNOWN, TreeBatch, Vocabulary, balanced, encode, lookup, spaced
 from recgraph.errors import RecgraphError
 from recgraph.models import TreeModel
 from recgraph.train.parsing import Brought
-
-_MARK = "saved_model.pb"  # what makes a folder a SavedModel
 
 
 class ExportError(RecgraphError):
@@ -208,32 +203,16 @@ def save(
     """
     served = Served(model, vocabulary, rewritten, brought)
     signatures = {"serving_default": served.sentences, "sentences": served.sentences, "trees": served.trees}
-    is_new = not folder.exists()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # In the folder and not beside it: the same file system, and the same permissions.
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".writing.") as beside:
-            tf.saved_model.save(served, beside, signatures=signatures)
-            _move_into(Path(beside), folder)
+        with files.filling(folder, tf.saved_model.SAVED_MODEL_FILENAME_PB) as beside:
+            tf.saved_model.save(served, str(beside), signatures=signatures)
     except (OSError, tf.errors.OpError) as cause:
-        if is_new:
-            with contextlib.suppress(OSError):  # it may not have been made
-                folder.rmdir()
         raise ExportError(
             "the model cannot be saved here",
             where=str(folder),
             found=getattr(cause, "message", None) or str(cause),
             next_step="give another --out, or fix the problem and try again; the run is unchanged",
         ) from cause
-
-
-def _move_into(written: Path, folder: Path) -> None:
-    """Puts the parts of a SavedModel into their folder; the one that makes it a SavedModel leaves first, comes last."""
-    (folder / _MARK).unlink(missing_ok=True)
-    for part in sorted(written.iterdir(), key=lambda part: part.name == _MARK):
-        if (folder / part.name).is_dir():
-            shutil.rmtree(folder / part.name)
-        os.replace(part, folder / part.name)
 
 
 def trees_of_spans(lengths: tf.Tensor, spans: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from rich.console import Console
 from rich.progress import Progress
 
+from recgraph import files
 from recgraph.optimize.bridge import functions, measuring
 
 
@@ -30,5 +31,6 @@ def model(folder: Path, out: Path, seconds: float, search: str) -> None:
     }
     for name, one in signatures.items():
         click.echo(f"{name}: {one.explain()}")
-    tf.saved_model.save(loaded, str(out), signatures=signatures)
+    with files.filling(out, tf.saved_model.SAVED_MODEL_FILENAME_PB) as beside:
+        tf.saved_model.save(loaded, str(beside), signatures=signatures)
     click.echo(str(out))
