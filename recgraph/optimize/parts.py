@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from recgraph.optimize import terms
 from recgraph.optimize.costs import Costs
-from recgraph.optimize.found import Found
 from recgraph.optimize.problem import UNKNOWN, Leaf, Problem
 from recgraph.optimize.search import Search, SearchResult
+from recgraph.optimize.searched import Searched
 from recgraph.optimize.terms import Apply, TensorVariable, Term
 
 
@@ -26,7 +26,7 @@ class InParts:
 
     search: Search
     largest: int = 1000
-    _found: Found = field(default_factory=Found, repr=False)
+    _searched: Searched = field(default_factory=Searched, repr=False)
 
     def __call__(self, given: Problem, costs: Costs, seconds: float) -> SearchResult:
         """See `Search`. Each part gets what time is left."""
@@ -37,7 +37,7 @@ class InParts:
             if sum(isinstance(term, Apply) for term in terms.subterms(*alone.roots)) > self.largest:
                 continue
             left = seconds - (time.thread_time() - start)
-            found = self._found.of(alone, costs, left, self.search)
+            found = self._searched.of(alone, costs, left, self.search)
             is_complete = is_complete and found is not None and found.is_complete
             if found is None:
                 continue

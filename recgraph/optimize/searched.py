@@ -14,7 +14,7 @@ _Key = tuple[tuple[object, ...], tuple[tuple[str, Leaf], ...], tuple[frozenset[i
 _MORE = 2.0
 
 
-class Found:
+class Searched:
     """Results of searches, by graph.
 
     That of a search that ran out of time, as it does on a busy machine, stands until there is much more time for one:

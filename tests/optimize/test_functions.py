@@ -315,7 +315,7 @@ def test_graphs_within_a_graph_share_its_time(monkeypatch: pytest.MonkeyPatch) -
 
     def search(problem: Problem, costs: Costs, seconds: float) -> Any:
         given.append(seconds)
-        return SimpleNamespace(seconds=3.0, is_better=False)
+        return SimpleNamespace(seconds=3.0, is_better=False, is_complete=True)
 
     def products(x: tf.Tensor) -> tf.Tensor:
         return tf.tanh(x @ w[0]) + tf.sigmoid(x @ w[1])

@@ -8,10 +8,10 @@ import pytest
 
 from recgraph.optimize import choosing
 from recgraph.optimize.costs import Costs, Guess
-from recgraph.optimize.found import Found
 from recgraph.optimize.parts import InParts
 from recgraph.optimize.problem import Leaf, Problem
 from recgraph.optimize.search import Backtracking, Search, SearchResult
+from recgraph.optimize.searched import Searched
 from recgraph.optimize.terms import read_term
 
 
@@ -35,7 +35,7 @@ class Counted:
 
 
 def test_a_search_that_ran_out_of_time_is_made_again_with_more() -> None:
-    found, search, costs = Found(), Counted(), Costs()
+    found, search, costs = Searched(), Counted(), Costs()
     for seconds, after in ((0.1, 2.0), (0.15, 2.0), (1.0, 1.0), (60.0, 1.0), (0.1, 1.0)):
         result = found.of(gates(), costs, seconds, search)
         assert result is not None
@@ -44,7 +44,7 @@ def test_a_search_that_ran_out_of_time_is_made_again_with_more() -> None:
 
 
 def test_what_is_known_takes_no_time() -> None:
-    found, search, costs = Found(), Counted(), Costs()
+    found, search, costs = Searched(), Counted(), Costs()
     assert found.of(gates(), costs, 0.0, search) is None
     found.of(gates(), costs, 2.0, search)
     known = found.of(gates(), costs, 0.0, search)
@@ -53,7 +53,7 @@ def test_what_is_known_takes_no_time() -> None:
 
 def test_other_costs_are_another_search() -> None:
     """As when the machine has been measured meanwhile."""
-    found, search = Found(), Counted()
+    found, search = Searched(), Counted()
     measured = Costs({"matmul() 1x1 1x1 float32": 1.0})
     for costs in (Costs(), Costs(), measured, dataclasses.replace(measured), Costs(guess=Guess(start=1.0))):
         found.of(gates(), costs, 2.0, search)
@@ -61,7 +61,7 @@ def test_other_costs_are_another_search() -> None:
 
 
 def test_no_more_is_remembered_than_asked_for() -> None:
-    found, search = Found(most=2), Counted()
+    found, search = Searched(most=2), Counted()
     for count in (2, 3, 4, 4, 2):
         found.of(gates(count), Costs(), 2.0, search)
     assert len(search.times) == 4

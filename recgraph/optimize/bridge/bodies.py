@@ -20,9 +20,9 @@ from recgraph.optimize.bridge import gradient_flow
 from recgraph.optimize.bridge.copying import CopiedBody, CopyPlan, Rewritten
 from recgraph.optimize.bridge.extraction import FLOATS, Extraction
 from recgraph.optimize.costs import Costs
-from recgraph.optimize.found import Found
 from recgraph.optimize.problem import Problem
 from recgraph.optimize.search import Backtracking, SearchResult, describe
+from recgraph.optimize.searched import Searched
 
 _LOG = logs.logger("optimize")
 
@@ -184,7 +184,7 @@ def _improve(
     return None if found is None else (extraction, problem, found)
 
 
-_known = Found()
+_known = Searched()
 
 
 def _found(problem: Problem, seconds: float) -> SearchResult | None:
