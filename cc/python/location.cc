@@ -91,18 +91,14 @@ PyObject* ForgetLocations() {
     for (const Site& site : stack) ++held[site.first];
   }
   const auto is_gone = [&held](const Site& site) { return Py_REFCNT(site.first) == held[site.first]; };
-  PyObject *numbers = PyList_New(0), *codes = PyList_New(0);
+  PyObject* const numbers = PyList_New(0);
   std::vector<PyCodeObject*> released;  // not freed before the end, as others may be where they were
-  bool done = numbers != nullptr && codes != nullptr;
-  const auto append = [&done](PyObject* list, PyObject* number) {
-    done = done && number != nullptr && PyList_Append(list, number) == 0;
-    Py_XDECREF(number);
-  };
-  for (const auto& [code, count] : held) {
-    if (Py_REFCNT(code) == count) append(codes, PyLong_FromVoidPtr(code));
-  }
+  bool done = numbers != nullptr;
   for (const auto& [stack, number] : all.numbers) {
-    if (std::any_of(stack.begin(), stack.end(), is_gone)) append(numbers, PyLong_FromLong(number));
+    if (!done || std::none_of(stack.begin(), stack.end(), is_gone)) continue;
+    PyObject* const one = PyLong_FromLong(number);
+    done = one != nullptr && PyList_Append(numbers, one) == 0;
+    Py_XDECREF(one);
   }
   // Nothing is forgotten that could not be told of.
   for (auto entry = all.numbers.begin(); done && entry != all.numbers.end();) {
@@ -114,11 +110,10 @@ PyObject* ForgetLocations() {
       ++entry;
     }
   }
-  PyObject* const result = done ? PyTuple_Pack(2, numbers, codes) : nullptr;
-  Py_XDECREF(numbers);
-  Py_XDECREF(codes);
   for (PyCodeObject* code : released) Py_DECREF(code);
-  return result;
+  if (done) return numbers;
+  Py_XDECREF(numbers);
+  return nullptr;
 }
 
 PyObject* DescribeLocation(int location) {

@@ -17,8 +17,8 @@ PyObject* DescribeLocation(int location);
 // The same as (code, offset of the instruction).
 PyObject* CallSites(int location);
 
-// Forgets the locations in code that nobody else has any more: the numbers of them, and the addresses of that code. What
-// is asked of them later is that they are nowhere. With the interpreter's lock.
+// Forgets the locations in code that nobody else has any more, and gives their numbers. What is asked of them later is
+// that they are nowhere. With the interpreter's lock.
 PyObject* ForgetLocations();
 
 }  // namespace recgraph

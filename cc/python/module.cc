@@ -375,7 +375,7 @@ PyMethodDef methods[] = {
     {"resource", Guarded<DescribeResource>, METH_O, "resource(number): name, dtype and shape of a variable."},
     {"call_sites", Guarded<DescribeCallSites>, METH_O, "call_sites(number): code and offset of each frame, innermost first."},
     {"location", Guarded<DescribePlace>, METH_O, "location(number): the frames of a location, innermost first."},
-    {"forget_locations", Guarded<Forget>, METH_NOARGS, "forget_locations(): of code that is gone: numbers, and ids of the code."},
+    {"forget_locations", Guarded<Forget>, METH_NOARGS, "forget_locations(): those in code that is gone; gives their numbers."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -137,11 +137,18 @@ def wait(most: int = 0) -> tuple[int, str]:
     return code, message
 
 
-def end(was_raised: bool, may_run_ahead: bool = False) -> Outcome:
-    """Ends it. If it may, its graph goes on computing while Python does, until `wait`."""
+def end(owner: Any, was_raised: bool, may_run_ahead: bool = False) -> Outcome:
+    """Ends it. If it may, its graph goes on computing while Python does, until `wait`.
+
+    Args:
+        owner: what compares the traces of its steps; see `Loops.trips`.
+        was_raised: whether by an exception.
+        may_run_ahead: whether what is left to compute may be computed later.
+    """
     described, code, message = module().end(was_raised, may_run_ahead)
     was_coexecuted, reason, location, times, records, outside = described
-    trace = None if records is None else read_trace(records, outside, _loops().trips)
+    trips = functools.partial(_loops().trips, owner=owner)
+    trace = None if records is None else read_trace(records, outside, trips)
     where = place(location) if location >= 0 else ""
     return Outcome(bool(was_coexecuted), reason, where, times, trace, code, message)
 

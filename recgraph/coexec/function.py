@@ -59,9 +59,9 @@ class Coexecuted:
             with device.scope():
                 result = self.function(*arguments, **named)
         except BaseException:
-            phases.learn(device.end(True), True)
+            phases.learn(device.end(phases, True), True)
             raise
-        outcome = device.end(False)
+        outcome = device.end(phases, False)
         phases.learn(outcome, False)
         if outcome.code:
             tf_private.raise_status(outcome.code, outcome.message)

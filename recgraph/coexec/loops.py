@@ -7,12 +7,14 @@ every instruction that is jumped back to. A recursive call has a longer stack, a
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import dis
+import itertools
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from types import CodeType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from recgraph.coexec.trace import Trip
 
@@ -99,17 +101,20 @@ class Loops:
 
     A loop in a function that is called from several places is as many loops.
 
+    What is known of a location is kept for those whose traces went through it, and let go of with the last of them:
+    the code alone may stay for ever, as TensorFlow keeps that of functions that run operations below some others.
+
     Args:
         stack_of: the stack of a location.
         calls_back: functions in which one instruction calls Python again and again, and is no loop for it.
-        forget: forgets locations in code that is gone: numbers of the locations, and ids of the code.
+        forget: forgets locations in code that is gone, and gives their numbers.
     """
 
     def __init__(
         self,
         stack_of: Callable[[int], Stack],
         calls_back: Iterable[CodeType] = (),
-        forget: Callable[[], tuple[list[int], list[int]]] = lambda: ([], []),
+        forget: Callable[[], list[int]] = list,
     ) -> None:
         self._stack_of = stack_of
         self._forget = forget
@@ -117,33 +122,66 @@ class Loops:
         self._most = _PLACES
         self._calls_back = frozenset(map(id, calls_back))
         self._numbers: dict[_Loop, int] = {}
+        self._keys: dict[int, _Loop] = {}
+        self._inside: collections.Counter[int] = collections.Counter()  # by loop: the places in it
         self._places: dict[int, _Place] = {}
+        self._owners: collections.Counter[int] = collections.Counter()  # by location
+        self._seen: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()  # by owner
+        self._released: collections.deque[set[int]] = collections.deque()  # of owners that are gone, by any thread
 
-    def trips(self, locations: Iterable[int]) -> Iterator[tuple[Trip, ...]]:
-        """For each operation of a trace, in order: every loop around it with the trip it is in, the outermost first."""
+    def trips(self, locations: Iterable[int], owner: Any) -> Iterator[tuple[Trip, ...]]:
+        """For each operation of a trace, in order: every loop around it with the trip it is in, the outermost first.
+
+        Args:
+            locations: of the operations.
+            owner: what compares this trace with others: as long as it lives the numbers of its loops stay theirs.
+        """
+        while self._released:
+            self._release(self._released.popleft())
         if len(self._places) > self._most:
             self._tidy()
+        seen = self._seen_by(owner)
         last: _Place | None = None
         trips: tuple[Trip, ...] = ()
         for location in locations:
             place = self._place(location)
+            if location not in seen:
+                seen.add(location)
+                self._owners[location] += 1
             again = None if last is None else self._again(last, place)
             trips = _advanced(trips, [loop for loops in place.loops for loop in loops], again)
             last = place
             yield trips
 
     def _tidy(self) -> None:
-        locations, codes = self._forget()
-        gone = set(codes)
-        for location in locations:
-            self._places.pop(location, None)
-        for key in [key for key in self._numbers if key[1] in gone or any(code in gone for code, _ in key[0])]:
-            del self._numbers[key]
+        for location in self._forget():
+            self._drop(location)
         self._most = 2 * len(self._places) + _PLACES
+
+    def _seen_by(self, owner: Any) -> set[int]:
+        if owner not in self._seen:
+            seen = self._seen[owner] = set()
+            weakref.finalize(owner, self._released.append, seen).atexit = False
+        return self._seen[owner]
+
+    def _release(self, seen: set[int]) -> None:
+        """Lets go of what only one that is gone has seen. C++ knows the locations still: steps may be in them."""
+        for location in seen:
+            self._owners[location] -= 1
+            if self._owners[location] <= 0:  # less if it was forgotten with its code
+                self._drop(location)
+
+    def _drop(self, location: int) -> None:
+        self._owners.pop(location, None)
+        place = self._places.pop(location, None)
+        for number in () if place is None else itertools.chain(*place.loops):
+            self._inside[number] -= 1
+            if not self._inside[number]:
+                del self._inside[number], self._numbers[self._keys.pop(number)]
 
     def _number(self, key: _Loop) -> int:
         if key not in self._numbers:
-            self._numbers[key] = self._count
+            self._numbers[key], self._keys[self._count] = self._count, key
             self._count += 1
         return self._numbers[key]
 
@@ -158,6 +196,7 @@ class Loops:
                 keys = [(sites[:i], id(code), header) for header in around]
                 loops.append(tuple(map(self._number, keys)))
             known = self._places[location] = _Place(sites, tuple(loops))
+            self._inside.update(itertools.chain(*loops))
         return known
 
     def _again(self, last: _Place, now: _Place) -> int | None:

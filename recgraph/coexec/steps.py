@@ -77,7 +77,7 @@ class Steps(Generic[T]):
             yield item
             was_left = False
         finally:
-            outcome = device.end(was_left, may_run_ahead=True)
+            outcome = device.end(phases, was_left, may_run_ahead=True)
             phases.learn(outcome, was_left)
         _raise((outcome.code, outcome.message))
         _raise(device.wait(self.window))

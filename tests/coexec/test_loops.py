@@ -32,8 +32,12 @@ class Recorder:
     def run(self, program: Callable[..., None], *arguments: Any) -> list[tuple[int, ...]]:
         """Runs a program, and gives the trips of each of its operations."""
         program(self.operation, *arguments)
+        return [tuple(trip for _, trip in around) for around in self.loops().trips(self.locations, self)]
+
+    def loops(self, **others: Any) -> Loops:
+        """Loops that know where each location is."""
         stacks = {number: stack for stack, number in self.stacks.items()}
-        return [tuple(trip for _, trip in around) for around in Loops(stacks.__getitem__).trips(self.locations)]
+        return Loops(stacks.__getitem__, **others)
 
 
 def compare(program: Callable[..., None], *arguments: Any) -> None:
@@ -252,3 +256,50 @@ def test_runs_of_loops_are_taken_together() -> None:
     assert nested(trips, {7}) == (0, 1, inner, 4, Repeated(7, ((5,),)), 6)
     assert nested(trips, {5}) == (0, Repeated(5, ((1, 2, 3), (4, 5))), 6)
     assert sorted(trip_counts(everything)) == [(5, 2), (7, 1), (7, 2)]
+
+
+class Owner:
+    """Compares traces with each other."""
+
+
+def held(loops: Loops) -> int:
+    """How much is known of locations, loops and owners."""
+    known = loops._places, loops._owners, loops._numbers, loops._keys, loops._inside, loops._seen
+    return sum(map(len, known))
+
+
+def recorded(program: Callable[..., None]) -> Recorder:
+    """The locations of a program."""
+    recorder = Recorder()
+    recorder.run(program)
+    return recorder
+
+
+def test_what_is_known_of_locations_goes_with_the_last_owner() -> None:
+    """Also where the code stays: TensorFlow keeps that of functions that run operations below some others."""
+    recorder = recorded(nested_loops)
+    loops, owners = recorder.loops(), [Owner(), Owner()]
+    expected = [list(loops.trips(recorder.locations, owner)) for owner in owners]
+    assert expected[0] == expected[1]
+    owners.pop(0)
+    assert list(loops.trips(recorder.locations, owners[0])) == expected[0]  # its loops have kept their numbers
+    known = held(loops)
+    assert known > len(set(recorder.locations))
+    owners.clear()
+    assert list(loops.trips([], loops)) == []
+    assert held(loops) == 1  # who has asked last
+    assert list(loops.trips(recorder.locations, recorder)) != expected[0]  # as loops that were never seen
+    assert held(loops) == known + 1
+
+
+def test_an_owner_of_forgotten_code_goes_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recgraph.coexec.loops._PLACES", 0)
+    recorder, other = recorded(nested_loops), recorded(a_loop)
+    gone = list(set(recorder.locations))
+    loops, owner = recorder.loops(forget=lambda: gone), Owner()
+    list(loops.trips(recorder.locations, owner))
+    loops._stack_of = other.loops()._stack_of
+    expected = [tuple(trip for _, trip in around) for around in loops.trips(other.locations, other)]
+    assert expected == other.expected
+    del owner
+    assert [tuple(trip for _, trip in around) for around in loops.trips(other.locations, other)] == other.expected
