@@ -159,14 +159,18 @@ def _loops() -> Loops:
     return Loops(module().call_sites, [tf_private.gradient_code()], module().forget_locations)
 
 
-@functools.cache
+# More than those of a program; of functions that are made and dropped all day there is no end.
+_SIGNATURES = 4096
+
+
+@functools.lru_cache(_SIGNATURES)
 def signature(number: int) -> Signature:
     """Type and attributes of an operation."""
     name, definition, results = module().signature(number)
     return Signature(name, dict(tf.compat.v1.NodeDef.FromString(definition).attr), results)
 
 
-@functools.cache
+@functools.lru_cache(_SIGNATURES)
 def _operations(number: int) -> frozenset[str]:
     """The types of operations that happen in one with this signature: itself, and those of functions and SubGraphs."""
     given = signature(number)

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import sys
 import types
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -126,7 +127,7 @@ class _Reader:
         code = function.__code__
         if is_installed(code.co_filename) or _library_of(function) in {*_LIBRARIES, "keras"}:
             return [function, self.held(vars(function).get("__wrapped__"))]
-        names, known = _names(code), function.__globals__
+        names, known = _names_in(code), function.__globals__
         read = [(name, self._named(known[name], names)) for name in names if name in known]
         around = [self.held(content) for content in _contents(function.__closure__ or ())]
         return [function, code, *map(self.held, (function.__defaults__, function.__kwdefaults__)), around, read]
@@ -162,10 +163,16 @@ def _slots(kind: type) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-@functools.cache
+# Not for longer than the classes and the code themselves: those of a cell are made again with each of its runs.
+_users: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+_names: weakref.WeakKeyDictionary[types.CodeType, tuple[str, ...]] = weakref.WeakKeyDictionary()
+
+
 def _is_users(kind: type) -> bool:
     """Whether a class is written in Python by the user."""
-    return facts.is_written_in_python(kind) and _is_users_module(sys.modules.get(kind.__module__))
+    if kind not in _users:
+        _users[kind] = facts.is_written_in_python(kind) and _is_users_module(sys.modules.get(kind.__module__))
+    return _users[kind]
 
 
 def _is_users_class(value: Any) -> bool:
@@ -180,11 +187,12 @@ def _is_users_module(module: types.ModuleType | None) -> bool:
     return not is_installed(getattr(module, "__file__", None) or "")
 
 
-@functools.cache
-def _names(code: types.CodeType) -> tuple[str, ...]:
+def _names_in(code: types.CodeType) -> tuple[str, ...]:
     """The names of globals and attributes in a function and in those inside of it."""
-    inner = (name for const in code.co_consts if isinstance(const, types.CodeType) for name in _names(const))
-    return tuple(dict.fromkeys([*code.co_names, *inner]))
+    if code not in _names:
+        inner = (name for const in code.co_consts if isinstance(const, types.CodeType) for name in _names_in(const))
+        _names[code] = tuple(dict.fromkeys([*code.co_names, *inner]))
+    return _names[code]
 
 
 def _contents(cells: tuple[types.CellType, ...]) -> Iterator[Any]:
