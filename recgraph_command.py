@@ -627,6 +627,7 @@ MEASURES = {
     "keras": "Keras models under `fit`: eagerly, by Keras's own graph, and with rg.keras.compile.",
     "public": "Public programs: how much of them becomes graphs, how fast these are, and how soon.",
     "balance": "What the shape of trees costs: balanced, moderate and linear ones.",
+    "dynamic_programming": "Tables a second, by plain recursion and by loops that are written by hand.",
     "generation": "A top-down TreeLSTM, which makes trees: by both engines and as loops.",
     "machinery": "What calls, invocations and runs of blocks cost beyond arithmetic.",
     "invocation": "What an invocation costs, with every scheduling policy: Fibonacci numbers.",

@@ -1,4 +1,4 @@
-"""Dynamic programming: plain recursion beside loops over diagonals or cells that are written by hand, and TensorFlow's own.
+"""Dynamic programming: plain recursion beside loops that are written by hand, and TensorFlow's own.
 
 - `soft-DTW`: its value, and value and gradient, over a table of costs;
 - `edit distance`: of two sequences of integers;

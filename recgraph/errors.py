@@ -20,6 +20,7 @@ __all__ = [
     "ScopeError",
     "SignatureError",
     "SymbolicError",
+    "TreeError",
     "Unbatchable",
 ]
 

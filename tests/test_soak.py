@@ -127,6 +127,9 @@ def test_places_of_dropped_functions_are_forgotten() -> None:
 BOUNDED = {
     "core/signature.py:_range_of": "the dtypes",
     "cpython/installed.py:is_installed": "the files",
+    "draw/fonts.py:_letters_of": "the installed fonts",
+    "tf_private/taping.py:of_some": "the function that defines it",
+    "tf_private/taping.py:together": "the function that defines it",
     "ops/lookup.py:_is_registered_as_pure": "the registered operations",
     "optimize/bridge/graphs.py:_search": "the ways to search",
     "optimize/enumeration.py:_fits": "a process that generates",

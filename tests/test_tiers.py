@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,21 +12,11 @@ from tests.planted import quick
 ROOT = Path(__file__).parents[1]
 
 
-@cache
-def functions_of(file: str) -> frozenset[str]:
-    """The tests of a file."""
-    path = ROOT / file
-    if not path.is_file():
-        return frozenset()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-
-
 @pytest.mark.parametrize("name", ["quick.txt", "planted/seconds.json"])
 def test_what_is_chosen_and_measured_exists(name: str) -> None:
     tests = tiers.chosen() if name == "quick.txt" else tiers.measured()
     names = {test: tiers.function_of(test).partition("::") for test in tests}
-    gone = [test for test, (file, _, function) in names.items() if function not in functions_of(file)]
+    gone = [test for test, (file, _, function) in names.items() if function not in tiers.functions_of(file)]
     assert gone == [], "run `python -m tests.planted.quick`"
 
 

@@ -6,6 +6,7 @@ which one the commit decides. A test that has not been measured yet (`tests/plan
 
 from __future__ import annotations
 
+import ast
 import collections
 import functools
 import json
@@ -58,6 +59,16 @@ def header(config: pytest.Config) -> list[str]:
     if not (config.getoption("quick") or config.getoption("rest")):
         return []
     return [f"of large tests, sixteenth {rotation(config)} is quick: --rotation={rotation(config)} repeats it"]
+
+
+@functools.cache
+def functions_of(file: str) -> frozenset[str]:
+    """The tests of a file."""
+    path = Path(__file__).parents[1] / file
+    if not path.is_file():
+        return frozenset()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
 def function_of(test: str) -> str:

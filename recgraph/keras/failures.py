@@ -47,7 +47,7 @@ def told(layer: str, text: str, inputs: Nest, starts: tf.Tensor, which: tf.Tenso
 def _beyond(layer: str, text: str, inputs: Nest, node: Callable[[int], tuple[int, int]], outside: re.Match[str]) -> str:
     tree, parent = node(int(outside[1]) - int(outside[2]))
     entries = tf.nest.map_structure(lambda tensor: np.asarray(tensor[tree][parent]).tolist(), inputs)
-    last = len(tf.nest.flatten(inputs)[0][tree]) - 1
+    last = int(tf.nest.flatten(inputs)[0][tree].shape[0]) - 1
     path = re.search(r"call path: .*", text)
     message = RecgraphError(
         f"layer '{layer}': a node has a child at a position beyond its tree",

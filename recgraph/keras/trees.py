@@ -54,9 +54,14 @@ class TreeLayer(SubGraphLayer):
     return_nodes: bool = False
 
     def __init__(
-        self, function: Callable[..., Any] | None = None, *, return_nodes: bool | None = None, **options: Any
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        output_size: Any = None,
+        return_nodes: bool | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(function, **options)
+        super().__init__(function, output_size=output_size, **options)
         if return_nodes is not None:
             self.return_nodes = self._given["return_nodes"] = return_nodes
 

@@ -158,9 +158,9 @@ def test_a_result_that_only_some_need_does_not_hold_the_others_up(leaf_first: bo
     expected = [eager_tree(9), eager_tree(5)]
     np.testing.assert_allclose(states, [state for state, _ in expected], rtol=1e-5)
     np.testing.assert_allclose(sums, [total for _, total in expected], rtol=1e-5)
-    # Of equal calls there is one: 9 nodes have children and 2 have none. Two more of them are found in each round.
-    found, levels = [(3, 9), (4, 11)], [(8, 9), (8, 9), (9, 11)]
-    assert sorted(block_counts(tree)) == [(1, 2), (1, 11), *found, *levels]
+    # Of equal calls there is one: 8 nodes have children and 2 have none. Two more of them are found in each round.
+    found, levels = [(3, 8), (4, 10)], [(8, 8), (8, 8), (9, 10)]
+    assert sorted(block_counts(tree)) == [(1, 2), (1, 10), *found, *levels]
 
 
 def eager_tree(n: int) -> tuple[float, float]:

@@ -168,17 +168,16 @@ def test_a_function_of_a_layer_is_named() -> None:
 
 
 def test_ragged_and_sparse_arguments() -> None:
-    layer = rg.keras.SubGraphLayer(lambda x, recurse: x, output_size=1, name="sub")
+    with rg.SubGraph("twice", outputs=tf.TensorSpec([2])) as twice:
+        twice.output(twice.input(tf.float32, [2]) * 2.0)
     with pytest.raises(SignatureError) as error:
-        layer(tf.ragged.constant([[1.0], [2.0, 3.0]]))
+        twice(tf.ragged.constant([[1.0], [2.0, 3.0]]))
     assert str(error.value).startswith(
-        "sub: argument 1 is a ragged tensor, and a SubGraph takes dense ones [signature]"
+        "twice: argument 1 is a ragged tensor, and a SubGraph takes dense ones [signature]"
     )
     assert error.value.next_step == (
         "fill its rows up: value.to_tensor(); rg.keras.TreeLayer takes ragged batches of trees as they are"
     )
-    with rg.SubGraph("twice", outputs=tf.TensorSpec([2])) as twice:
-        twice.output(twice.input(tf.float32, [2]) * 2.0)
     with pytest.raises(SignatureError, match="is a sparse tensor") as error:
         twice(tf.sparse.from_dense([1.0, 0.0]))
     assert error.value.next_step == "convert it: tf.sparse.to_dense(value)"

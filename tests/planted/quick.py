@@ -89,12 +89,17 @@ def known_catches() -> dict[str, list[str]]:
     return {name: [*asked.get(name, []), *seen.get(name, [])] for name in {**asked, **seen}}
 
 
+def _exists(test: str) -> bool:
+    file, _, function = tiers.function_of(test).partition("::")
+    return function in tiers.functions_of(file)
+
+
 def main() -> None:
     """Writes both files, and says how long the chosen tests take."""
-    if sys.argv[1:]:
-        text = json.dumps(read(sys.argv[1:])).replace('}, "', '},\n "').replace("{", "{\n ", 1)
-        tiers.SECONDS.write_text(f"{text}\n", encoding="utf-8")
-    seconds: Seconds = json.loads(tiers.SECONDS.read_text(encoding="utf-8"))
+    known: Seconds = read(sys.argv[1:]) if sys.argv[1:] else tiers.measured()
+    seconds = {test: took for test, took in known.items() if _exists(test)}
+    text = json.dumps(seconds).replace('}, "', '},\n "').replace("{", "{\n ", 1)
+    tiers.SECONDS.write_text(f"{text}\n", encoding="utf-8")
     catches = known_catches()
     lines = plain(seconds)
     more = cover(lines, seconds, catches)
