@@ -30,6 +30,7 @@ class Analysis {
     FindCallers();
     ForAll([this](int f) { return Look(f); });
     RefusePacksWithJoins();
+    RefuseRowsOfJoins();
     FindRecursion();
     ForAll([this](int f) { return Order(f); });
     FindWanted();
@@ -157,6 +158,22 @@ class Analysis {
     const std::vector<bool> packs = LeadTo(NodeKind::kPack), joins = LeadTo(NodeKind::kJoin);
     ForAll([&](int f) -> std::string {
       return packs[f] && joins[f] ? "a gradient through a concatenation of any length" : "";
+    });
+  }
+
+  // What concatenations of any length give differs in shape from row to row. Other rows of unknown shape mostly do not.
+  void RefuseRowsOfJoins() {
+    const auto is_ragged = [this](const Node& node) {
+      return node.kind == NodeKind::kBlock && plan_.blocks[node.block].ragged;
+    };
+    const std::vector<bool> joins = LeadTo(NodeKind::kJoin), ragged = LeadTo(is_ragged);
+    ForAll([&](int f) -> std::string {
+      functions_[f].is_hoped = ragged[f];
+      if (!joins[f]) return "";
+      for (const Node& node : plan_.functions[f].nodes) {
+        if (is_ragged(node)) return "rows of " + plan_.blocks[node.block].name + " may differ in shape";
+      }
+      return "";
     });
   }
 
@@ -328,7 +345,11 @@ std::unique_ptr<const Structure> Structures::Of(int root) const {
     is_reached[f] = true;
     for (const Node& node : plan_.functions[f].nodes) stack.insert(stack.end(), node.targets.begin(), node.targets.end());
   }
-  return std::make_unique<const Structure>(Structure{functions_, std::move(is_reached)});
+  std::vector<bool> is_blamed = is_reached;
+  for (size_t f = 0; f < functions_.size(); ++f) {
+    if (functions_[root].is_hoped && !functions_[f].is_hoped) is_blamed[f] = false;
+  }
+  return std::make_unique<const Structure>(Structure{functions_, std::move(is_reached), std::move(is_blamed)});
 }
 
 }  // namespace batch

@@ -38,9 +38,13 @@ struct Structure {
     bool has_up = false;       // a node of stage kUp
     std::vector<bool> decides;  // of each argument, whether the structure depends on it
     Merging merging = Merging::kNever;
+    bool is_hoped = false;  // it has, or leads to, rows of unknown shape, which may turn out to be of several
   };
   const std::vector<OfFunction>& functions;  // of the plan
   std::vector<bool> is_reached;              // by the root
+  // What is not scheduled any more where schedules of the root come to nothing: those functions alone of which that could
+  // be expected, if there are any, and else all that it reaches.
+  std::vector<bool> is_blamed;
 };
 
 // The structures of a plan: worked out in time and memory in proportion to its size.

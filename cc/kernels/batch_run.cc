@@ -118,14 +118,14 @@ Backend::Scheduled Run::RunCalls(int function, Activation** activations, size_t 
   return done;
 }
 
-// Calls of a function, and of what it leads to, are not scheduled any more in this run.
+// Calls of a function, and of what is to blame, are not scheduled any more in this run.
 void Run::GiveUp(int function) {
   is_given_up_.resize(plan_.functions.size(), false);
   is_given_up_[function] = true;
   const Structure* const structure = scope_.root->program()->StructureOf(function);
   if (structure == nullptr) return;  // meanwhile, by another thread, and all below it
   given_up_.push_back(structure);
-  for (size_t f = 0; f < is_given_up_.size(); ++f) is_given_up_[f] = is_given_up_[f] || structure->is_reached[f];
+  for (size_t f = 0; f < is_given_up_.size(); ++f) is_given_up_[f] = is_given_up_[f] || structure->is_blamed[f];
 }
 
 // Counts what a schedule has found so far.

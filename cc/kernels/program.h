@@ -85,10 +85,10 @@ class Program {
   }
   // What calls of a function are scheduled by; null where they are not. Made at the first call of the function.
   const batch::Structure* StructureOf(int function);
-  // A schedule of calls was of no use: after some of those there are no more, of what they lead to neither.
+  // A schedule of calls was of no use: after some of those there are no more of what is to blame.
   void NoteGivenUp(const batch::Structure& structure) {
     for (size_t other = 0; other < scheduling_.size(); ++other) {
-      if (structure.is_reached[other]) scheduling_[other].given_up.fetch_add(1, std::memory_order_relaxed);
+      if (structure.is_blamed[other]) scheduling_[other].given_up.fetch_add(1, std::memory_order_relaxed);
     }
   }
   // Counts calls of a function that its schedules have found, and those of them that were one with another.

@@ -33,8 +33,8 @@ class TreeLayer(SubGraphLayer):
         function: called in place of `node`, with the same arguments; see `SubGraphLayer`.
         output_size: the sizes of a node's state; see `SubGraphLayer`.
         return_nodes: whether the result has the states of all nodes in place of those of the roots, as an RNN has
-            `return_sequences`. Every node is a root then, so nodes run as often as they are below others. A subclass
-            may set it as an attribute.
+            `return_sequences`. Every node is a root then; where `explain()` says that the layer is not scheduled, nodes
+            run as often as they are below others. A subclass may set it as an attribute.
         **options: of `SubGraphLayer`.
 
     Examples:

@@ -163,6 +163,29 @@ def test_a_result_that_only_some_need_does_not_hold_the_others_up(leaf_first: bo
     assert sorted(block_counts(tree)) == [(1, 2), (1, 10), *found, *levels]
 
 
+def test_what_is_not_to_blame_stays_scheduled() -> None:
+    """Rows of several shapes above a recursion: only what has them is given up, or refused where they are sure to come."""
+    total = make_sum()
+    with rg.SubGraph("shorter", outputs=FLOAT, engine="batched") as shorter:
+        n, x = shorter.input(tf.int32), shorter.input(tf.float32, [None])
+        shorter.output(tf.cond(n > 0, lambda: shorter(n - 1, x[1:]), lambda: tf.reduce_sum(x) + total(3, 1.0)))
+    with rg.SubGraph("leaves", outputs=tf.TensorSpec([None]), engine="batched") as leaves:
+        n = leaves.input(tf.int32)
+        leaves.output(
+            tf.cond(n > 0, lambda: tf.concat([leaves(n - 1), leaves(n - 1)], 0), lambda: tf.cast(n, tf.float32)[None])
+        )
+    with rg.SubGraph("filled_up", outputs=tf.TensorSpec([8]), engine="batched") as filled_up:
+        found = leaves(filled_up.input(tf.int32))
+        filled_up.output(tf.ensure_shape(tf.pad(found, [[0, 8 - tf.size(found)]]), [8]))
+    for _ in range(6):
+        np.testing.assert_allclose(shorter.map(tf.constant([0, 1, 2]), tf.ones([3, 5])), [11, 10, 9])
+        assert filled_up.map(tf.constant([0, 3, 1])).shape == [3, 8]
+    assert "shorter: not scheduled, a row or a block did not fit" in shorter.explain()
+    assert re.search("^total: scheduled", shorter.explain(), re.M)
+    assert re.search("^filled_up: not scheduled, rows of .* may differ in shape", filled_up.explain(), re.M)
+    assert re.search("^leaves: scheduled", filled_up.explain(), re.M)
+
+
 def eager_tree(n: int) -> tuple[float, float]:
     """The same in Python."""
     if n <= 1:
