@@ -164,7 +164,7 @@ def test_a_result_that_only_some_need_does_not_hold_the_others_up(leaf_first: bo
 
 
 def test_what_is_not_to_blame_stays_scheduled() -> None:
-    """Rows of several shapes above a recursion: only what has them is given up, or refused where they are sure to come."""
+    """Rows of several shapes above a recursion: only what has them is given up, or refused where they are sure."""
     total = make_sum()
     with rg.SubGraph("shorter", outputs=FLOAT, engine="batched") as shorter:
         n, x = shorter.input(tf.int32), shorter.input(tf.float32, [None])
