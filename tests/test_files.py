@@ -96,7 +96,7 @@ OTHERWISE = {
     "data/fetch.py": "parts of a download, which goes on where it was broken off; the whole is renamed",
     "recgraph/train/history.py": "records for TensorBoard, as they come: a part of them is a shorter record",
     "recgraph/distribute/ports.py": "a secret, which must not replace that of another worker",
-    "recgraph_command.py": "the stream for errors, by its number",
+    "recgraph/native/quiet.py": "the stream for errors, by its number",
 }
 
 

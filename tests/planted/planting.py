@@ -33,7 +33,7 @@ _FILES = (
 _SITE = '''"""Points the editable installation at a copy of the sources."""
 import sys
 for _name, _module in list(sys.modules.items()):
-    if _name.startswith("__editable___recgraph_"):
+    if _name.startswith("__editable___recgraph_") and hasattr(_module, "MAPPING"):
         for _key, _place in _module.MAPPING.items():
             _module.MAPPING[_key] = _place.replace({repository!r}, {copy!r}, 1)
 import recgraph_probe
