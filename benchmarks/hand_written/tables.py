@@ -29,7 +29,7 @@ def soft_dtw_by_diagonals(costs: tf.Tensor, smoothing: tf.Tensor) -> tf.Tensor:
 
 @tf.function(input_signature=[tf.TensorSpec([None, None]), tf.TensorSpec([])])
 def soft_dtw_by_cells(costs: tf.Tensor, smoothing: tf.Tensor) -> tf.Tensor:
-    """The same, one cell after another: what a loop of Python becomes in a `tf.function`."""
+    """Returns the same soft minimum, one cell after another: what a loop of Python becomes in a `tf.function`."""
     rows, columns = tf.shape(costs)[0], tf.shape(costs)[1]
     width = columns + 1
     cells = tf.TensorArray(tf.float32, (rows + 1) * width, clear_after_read=False)
