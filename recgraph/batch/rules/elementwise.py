@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 
 from recgraph.batch.vectorize import NoRule, Site, VectorizedRows, aligned, expanded, rule
@@ -110,10 +112,8 @@ def _add_n(site: Site) -> tf.Tensor:
     others = [value for value in site.inputs if not value.has_rows]
     if any(not value.shape.is_fully_defined() or value.shape != first.shape for value in others):
         return tf.add_n([site.with_rows(value) for value in site.inputs])  # which fails where shapes differ
-    total = tf.add_n([value.tensor for value in site.inputs if value.has_rows])
-    for value in others:
-        total += value.tensor
-    return total
+    tensors = [value.tensor for value in site.inputs]
+    return functools.reduce(tf.add, tensors) if others else tf.add_n(tensors)  # both add from left to right
 
 
 @rule("BiasAdd")
