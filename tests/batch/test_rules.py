@@ -270,3 +270,19 @@ def test_the_gradient_of_a_table_is_not_a_table_for_every_row() -> None:
             total = tf.reduce_sum(subgraph.map(tf.range(count)))
         gradient = tf.convert_to_tensor(tape.gradient(total, table))
         np.testing.assert_allclose(tf.reshape(gradient, [-1]), 2 * np.arange(count))
+
+
+@pytest.mark.parametrize("order", ["row constant row", "constant row row", "row constant constant row"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_are_added_from_left_to_right(order: str, dtype: str) -> None:
+    """Also where some of what is added has no rows: 0.2 - 0.5 + 0.2 is not 0.2 + 0.2 - 0.5."""
+    constants = [tf.constant([-0.5, 0.3, 1e8], dtype), tf.constant([0.1, -0.7, -1e8], dtype)]
+
+    def body(row: tf.Tensor) -> tf.Tensor:
+        left = iter(constants)
+        return tf.add_n([row if each == "row" else next(left) for each in order.split()])
+
+    with rg.SubGraph("sum", outputs=tf.TensorSpec([3], dtype), engine="batched") as subgraph:
+        subgraph.output(body(subgraph.input(dtype, [3])))
+    rows = tf.constant([[0.2, 0.1, 0.3], [0.7, 1e-3, 3.0]], dtype)
+    assert subgraph.map(rows).numpy().tolist() == [body(row).numpy().tolist() for row in rows]
