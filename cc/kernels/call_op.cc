@@ -67,6 +67,7 @@ void Call::Measure(const CallClass& which, bool gradient) {
 }
 
 void Call::Finish() {
+  if (opens_environment) Update(CatchingAll([this] { return scope.environment->WriteBack(); }));
   const absl::Status result = Status();
   if (!result.ok()) ctx->SetStatus(Reported(result));
   if (result.ok() && measured) {

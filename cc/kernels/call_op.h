@@ -56,6 +56,9 @@ struct Call {
   void Finish();
 };
 
+// Of kernels for accelerators, which run on the host: TensorFlow takes them only beside variables that are there.
+constexpr int kBesideVariables = -1;
+
 // What an invocation runs of a SubGraph: its body, the one that also yields a frame, or the gradient.
 enum class BodyKind { kPlain = 0, kRecorded = 1, kGradient = 2 };
 

@@ -30,19 +30,17 @@ namespace {
 // The variable's value now. A variable in copy-on-read mode is written to in place, row by row,
 // so that its buffer cannot be shared.
 absl::Status ReadVariable(OpKernelContext* ctx, const Tensor& handle, Tensor* value) {
-  tensorflow::core::RefCountPtr<Var> variable;
-  const tensorflow::ResourceHandle* resource = nullptr;
-  TF_RETURN_IF_ERROR(ScalarOf(handle, &resource));
-  TF_RETURN_IF_ERROR(LookupResource(ctx, *resource, &variable));
+  HeldVariable held;
+  TF_RETURN_IF_ERROR(FindVariable(ctx, handle, &held));
+  Var* const variable = held.variable.get();
   tensorflow::tf_shared_lock lock(*variable->mu());
-  const Stretch reading(variable.get());
+  const Stretch reading(variable);
   if (!variable->is_initialized) {
     return errors::FailedPrecondition("captured variable is not initialized: ",
                                                   variable->DebugString());
   }
-  if (variable->copy_on_read_mode.load()) return Copy(*variable->tensor(), value);
-  *value = *variable->tensor();
-  return absl::OkStatus();
+  if (held.accelerator == nullptr && variable->copy_on_read_mode.load()) return Copy(*variable->tensor(), value);
+  return ValueOnHost(held, value);
 }
 
 // In what a sum of numbers is kept; DT_INVALID for what is not added up.
@@ -198,8 +196,27 @@ absl::Status Environment::Make(OpKernelContext* ctx, const OpInputList& captures
       TF_RETURN_IF_ERROR(ReadVariable(ctx, captures[i], slot));
     } else {
       *slot = captures[i];
+      if (slot->dtype() == tensorflow::DT_RESOURCE) TF_RETURN_IF_ERROR(environment->Mirror(ctx, slot));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status Environment::Mirror(OpKernelContext* ctx, Tensor* slot) {
+  const tensorflow::ResourceHandle* resource = nullptr;
+  TF_RETURN_IF_ERROR(ScalarOf(*slot, &resource));
+  const std::string& host = HostDevice(*ctx->function_library())->name();
+  if (resource->device() == host) return absl::OkStatus();
+  HeldVariable held;
+  TF_RETURN_IF_ERROR(FindVariable(ctx, *slot, &held));
+  if (held.accelerator == nullptr) return absl::OkStatus();
+  const tensorflow::ResourceHandle original = *resource;  // which goes with the slot
+  mirrors_.emplace_back();
+  return HostMirror::Make(std::move(held), host, original, &mirrors_.back(), slot);
+}
+
+absl::Status Environment::WriteBack() const {
+  for (const HostMirror& mirror : mirrors_) TF_RETURN_IF_ERROR(mirror.WriteBack());
   return absl::OkStatus();
 }
 
@@ -289,14 +306,13 @@ absl::Status Sums::Absorb(Sums* others) {
   return absl::OkStatus();
 }
 
-absl::Status Sums::TakeDense(OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
-                             const TensorShape& like, Tensor* total) {
+absl::Status Sums::TakeDense(int slot, tensorflow::DataType dtype, const TensorShape& like, Tensor* total) {
   SlotTotal known;
   if (sums_.TakeTotal(slot, &known)) {
     if (known.sum.dtype() != dtype) TF_RETURN_IF_ERROR(Widen(&known));  // the only one may be in more bits than the slot
     return Rounded(known.sum, dtype, total);
   }
-  TF_RETURN_IF_ERROR(ctx->allocate_temp(dtype, like, total));
+  TF_RETURN_IF_ERROR(Allocate(dtype, like, total));
   if (total->TotalBytes() > 0) std::memset(total->data(), 0, total->TotalBytes());
   return absl::OkStatus();
 }
@@ -413,6 +429,9 @@ class CheckCapturesOp : public OpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("Recgraph>Capture").Device(tensorflow::DEVICE_CPU), CaptureOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>CheckCaptures").Device(tensorflow::DEVICE_CPU), CheckCapturesOp);
+REGISTER_KERNEL_BUILDER(
+    Name("Recgraph>CheckCaptures").Device(tensorflow::DEVICE_GPU).HostMemory("frame").HostMemory("variables"),
+    CheckCapturesOp);
 REGISTER_KERNEL_BUILDER(Name("Recgraph>Accumulate").Device(tensorflow::DEVICE_CPU), AccumulateOp);
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "cc/core/frame_base.h"
 #include "cc/core/slot_sums.h"
+#include "cc/kernels/host.h"
 #include "cc/kernels/packed_matrices.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -37,6 +38,8 @@ class Environment {
                            const std::vector<bool>& reads, Environment* environment);
 
   const std::vector<tensorflow::Tensor>& slots() const { return slots_; }
+  // Assigns to variables of accelerators what the invocations have assigned to their mirrors.
+  absl::Status WriteBack() const;
   const CallIdentity& call() const { return call_; }
 
   // A slot's matrix packed, at its first use, once for all invocations; found in `kept`, or put there, where
@@ -44,8 +47,12 @@ class Environment {
   absl::Status Packed(int slot, bool transposed, PackedMatrices* kept, tensorflow::Tensor* packed) const;
 
  private:
+  // A slot that is the handle of an accelerator's variable becomes that of a mirror on the host.
+  absl::Status Mirror(tensorflow::OpKernelContext* ctx, tensorflow::Tensor* slot);
+
   const CallIdentity call_;
   std::vector<tensorflow::Tensor> slots_;
+  std::vector<HostMirror> mirrors_;
   mutable std::mutex mutex_;
   mutable std::map<std::pair<int, bool>, tensorflow::Tensor> packed_;
 };
@@ -103,8 +110,8 @@ class Sums {
   int slots() const { return sums_.slots(); }
 
   // The total of a slot that exists, rounded to `dtype`; zeros of shape `like` where nothing was added.
-  absl::Status TakeDense(tensorflow::OpKernelContext* ctx, int slot, tensorflow::DataType dtype,
-                         const tensorflow::TensorShape& like, tensorflow::Tensor* total);
+  absl::Status TakeDense(int slot, tensorflow::DataType dtype, const tensorflow::TensorShape& like,
+                         tensorflow::Tensor* total);
   // The pairs of kind kOuter.
   TensorPairs TakeFactors(int slot);
   std::vector<ScatteredFactors> TakeScattered(int slot);

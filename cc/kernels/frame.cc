@@ -21,7 +21,9 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::Variant;
-using tensorflow::TypeIndex;  // named by the registration macro below
+// Named by the registration macros below.
+using tensorflow::TypeIndex;
+namespace variant_op_registry_fn_registration = tensorflow::variant_op_registry_fn_registration;
 
 constexpr char FrameValue::kTypeName[];
 
@@ -133,6 +135,23 @@ REGISTER_KERNEL_BUILDER(Name("Recgraph>FrameIsEmpty").Device(tensorflow::DEVICE_
                         FrameIsEmptyOp);
 REGISTER_UNARY_VARIANT_UNARY_OP_FUNCTION(tensorflow::ZEROS_LIKE_VARIANT_UNARY_OP,
                                          tensorflow::DEVICE_CPU, FrameValue, ZerosLikeFrame);
+REGISTER_UNARY_VARIANT_UNARY_OP_FUNCTION(tensorflow::ZEROS_LIKE_VARIANT_UNARY_OP,
+                                         tensorflow::DEVICE_GPU, FrameValue, ZerosLikeFrame);
+
+// What a frame holds is in host memory, whichever device has the frame: in a list of TensorFlow's loops, say.
+absl::Status CopyFrame(const FrameValue& from, FrameValue* to,
+                       const tensorflow::UnaryVariantOpRegistry::AsyncTensorDeviceCopyFn&) {
+  *to = from;
+  return absl::OkStatus();
+}
+
+INTERNAL_REGISTER_UNARY_VARIANT_DEVICE_COPY_FUNCTION(FrameValue, tensorflow::VariantDeviceCopyDirection::HOST_TO_DEVICE,
+                                                     CopyFrame);
+INTERNAL_REGISTER_UNARY_VARIANT_DEVICE_COPY_FUNCTION(FrameValue, tensorflow::VariantDeviceCopyDirection::DEVICE_TO_HOST,
+                                                     CopyFrame);
+INTERNAL_REGISTER_UNARY_VARIANT_DEVICE_COPY_FUNCTION(FrameValue,
+                                                     tensorflow::VariantDeviceCopyDirection::DEVICE_TO_DEVICE,
+                                                     CopyFrame);
 
 }  // namespace
 }  // namespace recgraph

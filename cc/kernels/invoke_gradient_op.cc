@@ -235,7 +235,7 @@ class InvokeGradientOp : public CallOp {
       case SumKind::kDense:
         TF_RETURN_IF_ERROR(SlotShape(ctx, call->scope.environment->slots()[slot], &like));
         TF_RETURN_IF_ERROR(CheckDtype(dtype));
-        TF_RETURN_IF_ERROR(sums->TakeDense(ctx, slot, dtype, like, &sum));
+        TF_RETURN_IF_ERROR(sums->TakeDense(slot, dtype, like, &sum));
         break;
       case SumKind::kOuter: {
         auto factors = sums->TakeFactors(slot);
@@ -280,13 +280,11 @@ class InvokeGradientOp : public CallOp {
       *shape = slot.shape();
       return absl::OkStatus();
     }
-    tensorflow::core::RefCountPtr<tensorflow::Var> variable;
-    const tensorflow::ResourceHandle* handle = nullptr;
-    TF_RETURN_IF_ERROR(ScalarOf(slot, &handle));
-    TF_RETURN_IF_ERROR(LookupResource(ctx, *handle, &variable));
-    tensorflow::tf_shared_lock lock(*variable->mu());
-    const Stretch reading(variable.get());
-    *shape = variable->tensor()->shape();
+    HeldVariable held;
+    TF_RETURN_IF_ERROR(FindVariable(ctx, slot, &held));
+    tensorflow::tf_shared_lock lock(*held.variable->mu());
+    const Stretch reading(held.variable.get());
+    *shape = held.variable->tensor()->shape();
     return absl::OkStatus();
   }
 
@@ -297,6 +295,15 @@ class InvokeGradientOp : public CallOp {
 };
 
 REGISTER_KERNEL_BUILDER(Name("Recgraph>InvokeGradient").Device(tensorflow::DEVICE_CPU), InvokeGradientOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>InvokeGradient")
+                            .Device(tensorflow::DEVICE_GPU)
+                            .Priority(kBesideVariables)
+                            .HostMemory("frame")
+                            .HostMemory("grads")
+                            .HostMemory("primals")
+                            .HostMemory("results")
+                            .HostMemory("sums"),
+                        InvokeGradientOp);
 
 }  // namespace
 }  // namespace recgraph

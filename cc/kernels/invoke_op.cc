@@ -219,6 +219,14 @@ class InvokeOp : public CallOp {
 };
 
 REGISTER_KERNEL_BUILDER(Name("Recgraph>Invoke").Device(tensorflow::DEVICE_CPU), InvokeOp);
+REGISTER_KERNEL_BUILDER(Name("Recgraph>Invoke")
+                            .Device(tensorflow::DEVICE_GPU)
+                            .Priority(kBesideVariables)
+                            .HostMemory("args")
+                            .HostMemory("captures")
+                            .HostMemory("results")
+                            .HostMemory("frame"),
+                        InvokeOp);
 
 }  // namespace
 }  // namespace recgraph

@@ -18,6 +18,7 @@
 #include "tensorflow/core/public/version.h"
 #include "cc/kernels/checked.h"
 #include "cc/kernels/errors.h"
+#include "cc/kernels/host.h"
 
 namespace recgraph {
 
@@ -246,12 +247,13 @@ absl::Status Program::Get(FunctionLibraryRuntime* parent, const std::string& key
     return errors::Internal("a SubGraph needs a device with a function runtime");
   }
   if (!library.empty()) TF_RETURN_IF_ERROR(CheckKey(key, library));
+  tensorflow::Device* const device = HostDevice(*parent);
   Registry& registry = TheRegistry();
   std::shared_ptr<ProgramPlace> place;
   std::shared_ptr<const std::string> source;
   {
     std::lock_guard<std::mutex> lock(registry.mutex);
-    std::shared_ptr<ProgramPlace>& known = registry.in_use[{parent->device(), key}];
+    std::shared_ptr<ProgramPlace>& known = registry.in_use[{device, key}];
     if (known == nullptr) known = std::make_shared<ProgramPlace>();
     place = known;
     const auto found = registry.sources.find(key);
@@ -271,7 +273,7 @@ absl::Status Program::Get(FunctionLibraryRuntime* parent, const std::string& key
       }
       if (status.ok()) {
         (*program)->key_ = key;
-        (*program)->parent_device_ = parent->device();
+        (*program)->parent_device_ = device;
         place->program = *program;
       }
     }
@@ -279,7 +281,7 @@ absl::Status Program::Get(FunctionLibraryRuntime* parent, const std::string& key
   place = nullptr;
   std::lock_guard<std::mutex> lock(registry.mutex);
   if (!status.ok()) {
-    registry.Tidy(parent->device(), key);
+    registry.Tidy(device, key);
     return status;
   }
   const auto found = registry.sources.find(key);
@@ -300,15 +302,16 @@ absl::Status Program::Make(FunctionLibraryRuntime* parent, const std::string& li
   for (const tensorflow::FunctionDef& function : functions.function()) TF_RETURN_IF_ERROR(CheckCounts(function));
   TF_RETURN_IF_ERROR(CallVerifier(functions).Verify());
   std::shared_ptr<Program> made(new Program);
-  made->device_ = MakeSerialDevice(parent->device());
+  tensorflow::Device* const device = HostDevice(*parent);
+  made->device_ = MakeSerialDevice(device);
   made->definitions_ = std::make_unique<tensorflow::FunctionLibraryDefinition>(
       tensorflow::OpRegistry::Global(), functions);
   made->process_runtime_ = std::make_unique<tensorflow::ProcessFunctionLibraryRuntime>(
       made->device_.get(), parent->env(), parent->config_proto(), TF_GRAPH_DEF_VERSION,
       made->definitions_.get(), tensorflow::OptimizerOptions());
-  made->runtime_ = made->process_runtime_->GetFLR(parent->device()->name());
+  made->runtime_ = made->process_runtime_->GetFLR(device->name());
   if (made->runtime_ == nullptr) {
-    return errors::Internal("no function runtime for device ", parent->device()->name());
+    return errors::Internal("no function runtime for device ", device->name());
   }
   made->threads_ = InterOpThreads(made->runtime_);
   made->runs_python_ = MayRunPython(functions);
@@ -353,11 +356,12 @@ absl::Status Program::ReadPlan(FunctionLibraryRuntime* parent) {
   for (auto& handle : block_handles_) handle.store(tensorflow::kInvalidHandle);
   block_types_.resize(block_handles_.size());
   block_counts_ = std::vector<BlockCounts>(plan_->blocks.size());
-  batch_device_ = MakeOneDevice(parent->device());
+  tensorflow::Device* const device = HostDevice(*parent);
+  batch_device_ = MakeOneDevice(device);
   batch_process_runtime_ = std::make_unique<tensorflow::ProcessFunctionLibraryRuntime>(
       batch_device_.get(), parent->env(), parent->config_proto(), TF_GRAPH_DEF_VERSION,
       definitions_.get(), tensorflow::OptimizerOptions());
-  batch_runtime_ = batch_process_runtime_->GetFLR(parent->device()->name());
+  batch_runtime_ = batch_process_runtime_->GetFLR(device->name());
   return absl::OkStatus();
 }
 

@@ -46,13 +46,14 @@ class Coexecuted:
         """Calls the function as a step, with its arguments and result unchanged."""
         sharing.refuse("mode='coexec'", "use mode='speculate', which converts the step, or leave mode out")
         phases = self.phases
-        if self.strict and phases.given_up:
+        given_up = phases.are_given_up()
+        if self.strict and given_up:
             raise NotCoexecuted(
                 f"the steps of {self.__qualname__} cannot be co-executed",
                 found=phases.given_up,
                 next_step="remove strict=True, or change the code that the reason names",
             )
-        if phases.given_up or not tf_private.is_plainly_eager() or not _begin(phases):
+        if given_up or not tf_private.is_plainly_eager() or not _begin(phases):
             phases.counts["eager"] += 1
             return self.function(*arguments, **named)
         try:

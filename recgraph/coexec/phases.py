@@ -6,7 +6,7 @@ import collections
 import dataclasses
 from typing import Any, Final
 
-from recgraph import defects, logs, tf_private
+from recgraph import defects, devices, logs, tf_private
 from recgraph.coexec import device
 from recgraph.coexec.generation import generate
 from recgraph.coexec.merging import Merged
@@ -88,6 +88,15 @@ class Phases:
         self.reasons: collections.Counter[tuple[str, str]] = collections.Counter()
         self._times: collections.deque[tuple[Any, ValueSlots]] = collections.deque(maxlen=KEPT)
         self.given_up = ""
+
+    def are_given_up(self) -> bool:
+        """Whether its steps are not looked at any more; beside a GPU, none is."""
+        if not self.given_up and devices.gpu_is_visible():
+            self._give_up(
+                "a GPU is visible, and steps are co-executed on the host alone; hide it with "
+                "tf.config.set_visible_devices([], 'GPU'), or use mode='speculate'"
+            )
+        return bool(self.given_up)
 
     @property
     def graph(self) -> TraceGraph:

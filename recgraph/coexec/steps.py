@@ -53,6 +53,8 @@ class Steps(Generic[T]):
 
     def _coexecuted(self, items: Iterator[Any], base: CodeType) -> Iterator[Any]:
         """Until it is given up. What is done between two steps is seen as well: the graphs may still be running."""
+        if self.phases.are_given_up():
+            return
         with device.scope():
             try:
                 for item in items:

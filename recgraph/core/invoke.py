@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph import native, tf_private
+from recgraph import devices, native, tf_private
 from recgraph.core import eager, hoisting, origin, preparing, program, signature
 from recgraph.core.body import BodyGraph, can_reach, enclosing_body, is_local
 from recgraph.core.definition import Definition
@@ -273,6 +273,8 @@ def in_reach(subgraph: Definition, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
 
 
 def _in_reach(subgraph: Definition, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+    if devices.gpu_is_visible():
+        _require_one_device(subgraph, tensors)
     if tf_private.executing_eagerly():
         for tensor in tensors:
             if not isinstance(tensor, tf_private.EagerTensor):
@@ -283,6 +285,19 @@ def _in_reach(subgraph: Definition, tensors: list[tf.Tensor]) -> list[tf.Tensor]
         if not can_reach(graph, tensor):
             raise _out_of_scope(subgraph, tensor)
     return [graph.capture(tensor) for tensor in tensors] if tf_private.in_function_graph(graph) else tensors
+
+
+def _require_one_device(subgraph: Definition, tensors: list[tf.Tensor]) -> None:
+    """TensorFlow places an operation beside the variables that it is given, and fails where they are apart."""
+    found = sorted({tensor.device for tensor in tensors if tensor.dtype == tf.resource and tensor.device})
+    if len(found) > 1:
+        raise ScopeError(
+            f"SubGraph '{subgraph.name}' uses variables of several devices",
+            where=origin.here(),
+            found=" and ".join(found),
+            expected="all variables of a SubGraph on one device",
+            next_step="make all of them in the same `with tf.device(...)`, or pass a value as an input",
+        )
 
 
 def _out_of_scope(subgraph: Definition, tensor: Any) -> ScopeError:

@@ -91,6 +91,7 @@ from recgraph.tf_private.rewriting import keep_values
 from recgraph.tf_private.runtime import (
     a_tape_is_listening,
     abort_collectives,
+    address,
     call_options,
     connection,
     context_handle,
@@ -180,6 +181,7 @@ __all__ = [
     "TellingFunction",
     "Watched",
     "a_tape_is_listening",
+    "address",
     "add_control_inputs",
     "add_operation",
     "attributes_in_function",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -30,6 +31,10 @@ from recgraph.tf_private.surroundings import replaces_operations
 
 # Seeds of operations are taken modulo this.
 _MAX_SEED = 2**31 - 1
+# PyCapsule_GetPointer.
+_CAPSULE_POINTER = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
 # Operations, those of functions included, from which on a graph is optimized once.
 _LARGE = 8000
 
@@ -186,6 +191,16 @@ def shape_of(tensor: tf.Tensor) -> tuple[int, ...]:
     """The shape of an eager tensor; `tensor.shape` is an object that takes ten times as long to compare."""
     shape: tuple[int, ...] = tensor._shape_tuple()
     return shape
+
+
+def address(tensor: tf.Tensor) -> int:
+    """Where an eager tensor of numbers lies, in the memory of its device."""
+    if "CPU" in tensor.backing_device:
+        start: int = np.frombuffer(tensor, np.uint8).ctypes.data
+        return start
+    capsule = tf.experimental.dlpack.to_dlpack(tensor)
+    described = _CAPSULE_POINTER(capsule, b"dltensor")
+    return ctypes.c_void_p.from_address(described).value or 0  # DLPack's structure begins with the address
 
 
 def is_deterministic() -> bool:

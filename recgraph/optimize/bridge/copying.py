@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import devices, tf_private
 from recgraph.core import hoisting, origin, regions
 from recgraph.core.body import BodyGraph
 from recgraph.core.definition import Definition
@@ -92,7 +92,7 @@ def maker(problem: Problem, term: Term, names: list[str], rows: tuple[bool, ...]
 
         emission = Emission(problem, leaf)
         blocks = merging.blocks(problem, term)
-        if len(blocks) > 1:
+        if len(blocks) > 1 and not devices.gpu_is_visible():  # from there weights would travel to be merged on the host
             parts = [emission.row(block.term) if is_row else emission(block.term) for block in blocks]
             return merging.joined(parts, [block.begin for block in blocks], problem.dims(term), is_row)
         return emission.row(term) if is_row else emission(term)

@@ -185,10 +185,10 @@ def themselves(given: Sequence[Any], candidates: Sequence[tuple[int, Sequence[An
 
 
 def _memory(tensor: Any) -> tuple[int, tuple[int, ...]] | None:
-    """The address of what a tensor holds, and its shape; None if it holds nothing, or not on the CPU."""
-    if type(tensor) is not tf_private.EagerTensor or "CPU" not in tensor.backing_device or 0 in tensor.shape:
+    """The address of what a tensor holds, and its shape; None if it holds nothing."""
+    if type(tensor) is not tf_private.EagerTensor or 0 in tensor.shape:
         return None
-    return np.frombuffer(tensor, np.uint8).ctypes.data, tf_private.shape_of(tensor)
+    return tf_private.address(tensor), tf_private.shape_of(tensor)
 
 
 def of_outputs(

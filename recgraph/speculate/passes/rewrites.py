@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 import tensorflow as tf
 
-from recgraph import tf_private
+from recgraph import devices, tf_private
 
 # How much larger the weights have to be than the rows, which are copied.
 LARGER: Final = 4
@@ -154,7 +154,9 @@ CLASSES: Final = 64
 
 
 def choose_kernels(graph: tf.Graph) -> None:
-    """Has the losses of a finished graph computed by `cc/kernels/softmax_loss_op.cc`."""
+    """Has the losses of a finished graph computed by `cc/kernels/softmax_loss_op.cc`, which is for the host."""
+    if devices.gpu_is_visible():
+        return
     for op in graph.get_operations():
         if op.type == "SparseSoftmaxCrossEntropyWithLogits" and not op.device and _is_wide(op.inputs[0]):
             tf_private.set_attribute(op, "_kernel", tf.compat.v1.AttrValue(s=b"recgraph"))
