@@ -20,7 +20,6 @@ REPOSITORY = Path(__file__).parents[1]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which(fake_gpu.compiler()) is None, reason="needs a C++ compiler"),
-    pytest.mark.xdist_group("fake gpu"),
 ]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "3"}
 
