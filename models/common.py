@@ -51,10 +51,15 @@ class Network(tf.Module):
     def _matrix(self, name: str, rows: int, columns: int, bound: float | None = None) -> tf.Variable:
         """A weight matrix, uniform within `bound`, by default 1/sqrt(rows)."""
         bound = 1.0 / math.sqrt(rows) if bound is None else bound
-        return tf.Variable(self._random.uniform(-bound, bound, (rows, columns)).astype(np.float32), name=name)
+        return self._variable(name, self._random.uniform(-bound, bound, (rows, columns)).astype(np.float32))
 
     def _zeros(self, name: str, size: int) -> tf.Variable:
-        return tf.Variable(tf.zeros([size]), name=name)
+        return self._variable(name, np.zeros([size], np.float32))
+
+    def _variable(self, name: str, first: np.ndarray) -> tf.Variable:
+        """A weight, on the host, where SubGraphs run; beside a GPU TensorFlow would make it there."""
+        with tf.device("CPU:0"):
+            return tf.Variable(first, name=name)
 
 
 class WordNetwork(Network):
@@ -63,7 +68,7 @@ class WordNetwork(Network):
     def __init__(self, vocabulary_size: int, hyper: Any, vectors: np.ndarray | None = None, seed: int = 0):
         """See `TreeModel`."""
         super().__init__(hyper, seed)
-        self.embedding = tf.Variable(self._first_vectors(vocabulary_size, vectors), name="embedding")
+        self.embedding = self._variable("embedding", self._first_vectors(vocabulary_size, vectors))
 
     def embed(self, words: tf.Tensor) -> tf.Tensor:
         """Word vectors, float32 `[n, E]`, of words int32 `[n]`. Read from the variable, so the gradient is sparse."""

@@ -57,7 +57,7 @@ class MixtureOfExperts(Network):
         self.gates = self._matrix("gates", experts - 1, inputs + 1, bound=1.0)
         bound = 1.0 / np.sqrt(inputs)
         first = self._random.uniform(-bound, bound, (experts, inputs + 1, outputs))
-        self.experts = tf.Variable(first.astype(np.float32), name="experts")
+        self.experts = self._variable("experts", first.astype(np.float32))
 
     def __call__(self, examples: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Answers examples.

@@ -20,7 +20,13 @@ class TreeOptimizer(tf.Module):
     def __init__(self, model: TreeModel):
         """Creates one accumulator for each weight; the embedding has none."""
         super().__init__(name="optimizer")
-        self.accumulators = [tf.Variable(tf.zeros_like(weight), trainable=False) for weight in model.weights]
+        self.accumulators = [self._zeros_like(weight) for weight in model.weights]
+
+    @staticmethod
+    def _zeros_like(weight: tf.Variable) -> tf.Variable:
+        """An accumulator, where the weight is."""
+        with tf.device(weight.device):
+            return tf.Variable(tf.zeros_like(weight), trainable=False)
 
     def apply(self, model: TreeModel, weights: list[Gradient], embedding: Gradient) -> None:
         """One step.
