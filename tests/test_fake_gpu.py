@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import fake_gpu
+from tests import fake_gpu, sampling
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -24,8 +24,18 @@ pytestmark = [
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
+# Which of so many parts of the corpus is tried.
+PARTS = 25
+
+
 @pytest.mark.parametrize(
-    "tests", [["tests/fake_gpu/checks.py"], ["tests/speculate/test_function.py", "tests/speculate/test_given_back.py"]]
+    "tests",
+    [
+        ["tests/fake_gpu/checks.py"],
+        ["tests/speculate/test_function.py", "tests/speculate/test_given_back.py"],
+        ["tests/test_corpus.py", f"--part={sampling.seed(2) % PARTS + 1}/{PARTS}"],
+    ],
+    ids=["checks", "functions", "corpus"],
 )
 def test_beside_a_gpu(tests: list[str]) -> None:
     """SubGraphs, layers and converted functions do what they do without."""
