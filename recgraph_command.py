@@ -451,26 +451,69 @@ def show(run: Path, out: Path, text: str | None, parser: Path | None, as_json: b
     console.show(prediction, out, as_json)
 
 
+def _batching_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Options for how signatures batch requests that come at the same time."""
+    options = [
+        click.option("--batch-size", type=click.IntRange(0), default=64, show_default=True, help=_BATCH_SIZE),
+        click.option("--batch-delay", type=Rate(), default=0.0, show_default=True, help=_BATCH_DELAY),
+        click.option("--batch-threads", type=COUNT, default=1, show_default=True, help="Batches run at the same time."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+_BATCH_SIZE = "Sentences of requests that are run as one, at most; 0 runs each request alone."
+_BATCH_DELAY = "Milliseconds that a batch waits for others; without any, what comes while one runs is the next."
+
+
 @main.command()
 @click.argument("run", type=EXISTING_FOLDER)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the SavedModel.")
 @click.option("--optimize", is_flag=True, help="Rewrite SubGraphs by proven substitutions where that measures faster.")
 @click.option("--parser", type=EXISTING_FOLDER, help=_PARSER)
-def export(run: Path, out: Path, optimize: bool, parser: Path | None) -> None:
-    """Save a trained RUN as a SavedModel with signatures for sentences and for trees."""
-    from recgraph.train import console, parsing
-    from recgraph.train import export as exporting
-    from recgraph.train.run import load_classifier
+@_batching_options
+def export(run: Path, out: Path, optimize: bool, parser: Path | None, **batching: Any) -> None:
+    """Save a trained RUN as a SavedModel with signatures for sentences and for trees.
 
-    loaded = load_classifier(run)
-    brought = parsing.brought(loaded, parser)
-    if brought.parser is None:
-        click.echo(console.warning(loaded, brought.confidence), err=True)
-    found = (loaded.model, loaded.vocabulary)
-    rewritten, lines = exporting.choose(*found, brought) if optimize else (frozenset(), [])
-    exporting.save(*found, out, rewritten, brought)
-    for line in (*lines, str(out)):
+    Requests that come at the same time are batched inside of the graph, whatever serves it.
+    """
+    from recgraph.train import console
+
+    for line in (*console.export(run, out, optimize, parser, **batching), str(out)):
         click.echo(line)
+
+
+@main.command()
+@click.argument("folder", type=EXISTING_FOLDER)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at: 0.0.0.0 for all networks.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8501, show_default=True, help="0 for any that is free.")
+@click.option("--name", help="Of the model, in the paths of requests. Default: the name of FOLDER.")
+@click.option("--requests", type=COUNT, default=128, show_default=True, help="In progress at most; others get 429.")
+@click.option("--kilobytes", type=COUNT, default=1024, show_default=True, help="Of a request at most.")
+@click.option(
+    "--seconds", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
+    help="For which a request may take to arrive.",
+)  # fmt: skip
+@click.option("--parser", type=EXISTING_FOLDER, help=_PARSER)
+@_batching_options
+def serve(folder: Path, host: str, port: int, name: str | None, parser: Path | None, **options: Any) -> None:
+    """Serve FOLDER, a trained run or a SavedModel, in the form of TensorFlow Serving's REST interface.
+
+    POST /v1/models/NAME:predict predicts, /v1/models/NAME and its /metadata describe the model, /healthz says whether
+    the server is well, and /metrics is for Prometheus. The server has no encryption and no passwords. SIGTERM and
+    Ctrl-C end it when all that it has accepted is answered.
+    """
+    from recgraph.serve import require_extra
+
+    require_extra()
+    from recgraph.serve.limits import Limits
+    from recgraph.serve.running import serve as serve_model
+    from recgraph.train import console
+
+    limits = Limits(*(options.pop(each) for each in ("requests", "kilobytes", "seconds")))
+    with console.saved_model(folder, parser, **options) as saved:
+        serve_model(saved, name or folder.resolve().name, host, port, limits, click.echo)
 
 
 @main.group()

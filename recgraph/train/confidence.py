@@ -60,11 +60,15 @@ class Confidence:
 
     def temperature_in_graph(self, origin: str, shares: tf.Tensor) -> tf.Tensor:
         """The same inside a graph, float32 `[B]`."""
+        return tf.exp(self.log_temperature_in_graph(origin, shares))
+
+    def log_temperature_in_graph(self, origin: str, shares: tf.Tensor) -> tf.Tensor:
+        """Its logarithm, float32 `[B]`: by operations that are rounded alike wherever a number is in a tensor."""
         logs = tf.constant(np.log(self.temperatures[origin]), tf.float32)
         place = shares * (len(SHARES) - 1)
         low = tf.minimum(tf.cast(place, tf.int32), len(SHARES) - 2)
         first, second = tf.gather(logs, low), tf.gather(logs, low + 1)
-        return tf.exp(first + (second - first) * (place - tf.cast(low, tf.float32)))
+        return first + (second - first) * (place - tf.cast(low, tf.float32))
 
 
 def unmeasured() -> Confidence:

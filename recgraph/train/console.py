@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -11,13 +12,16 @@ from typing import Any
 
 import click
 import numpy as np
+import tensorflow as tf
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from recgraph.data import Tree, Vocabulary, load_sst
 from recgraph.distribute import Cluster
+from recgraph.train import export as exporting
 from recgraph.train import parsing, pictures, predictor, run, trainer
+from recgraph.train.batching import Batching
 from recgraph.train.confidence import Confidence
 from recgraph.train.history import Record
 from recgraph.train.settings import Settings
@@ -116,6 +120,47 @@ def warning(trained: run.Run, confidence: Confidence) -> str:
         f"Warning: {trained.folder} brings no parser, so plain sentences get balanced trees, unlike those that it was "
         f"trained on: {measured}. Give --parser, or train one: {_how(trained)}"
     )
+
+
+def export(folder: Path, out: Path, optimize: bool, parser: Path | None, **batching: Any) -> list[str]:
+    """Saves a run as a SavedModel, with a warning where it has no parser; what was measured on the way, as lines.
+
+    Args:
+      folder: of the run.
+      out: of the SavedModel.
+      optimize: whether to look where substitutions pay.
+      parser: the folder of a run that parses; by default the one that the run brings.
+      **batching: `batch_size`, 0 for no batches, `batch_delay` and `batch_threads`, as of `Batching`.
+    """
+    loaded = run.load_classifier(folder)
+    brought = parsing.brought(loaded, parser)
+    if brought.parser is None:
+        click.echo(warning(loaded, brought.confidence), err=True)
+    found = (loaded.model, loaded.vocabulary)
+    rewritten, lines = exporting.choose(*found, brought) if optimize else (frozenset(), [])
+    exporting.save(*found, out, rewritten, brought, _batching(**batching))
+    return lines
+
+
+def _batching(batch_size: int, batch_delay: float, batch_threads: int) -> Batching | None:
+    return Batching(batch_size, batch_delay, batch_threads) if batch_size else None
+
+
+@contextlib.contextmanager
+def saved_model(folder: Path, parser: Path | None, **batching: Any) -> Iterator[Path]:
+    """The folder itself, if it is a SavedModel, or a new one that a run is saved in for as long as the body runs.
+
+    Args:
+      folder: of a SavedModel or of a run.
+      parser: as of `export`, for a run.
+      **batching: likewise.
+    """
+    if (folder / tf.saved_model.SAVED_MODEL_FILENAME_PB).exists():
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="recgraph-serve-") as made:
+        export(folder, Path(made), False, parser, **batching)
+        yield Path(made)
 
 
 def evaluate(folder: Path, data: Path | None, split: str, as_json: bool) -> dict[str, float]:
