@@ -57,6 +57,7 @@ class Application:
     Attributes:
         asgi: what a server runs.
         in_progress: requests without an answer.
+        answered: how many got a prediction.
         is_ending: whether new requests are sent away.
     """
 
@@ -65,7 +66,7 @@ class Application:
         self._metrics = Metrics()
         # As many threads as requests: each waits for its batch, and a batch is the larger the more wait for it.
         self._threads = ThreadPoolExecutor(limits.requests, "recgraph-serve")
-        self.in_progress, self.is_ending = 0, False
+        self.in_progress, self.answered, self.is_ending = 0, 0, False
         model_path = "/v1/models/{name}"
         paths = [model_path, model_path + "/versions/{version}"]
         self.asgi = Starlette(
@@ -97,12 +98,11 @@ class Application:
             raise RefusedRequest(503, "the server is ending")
         self._require_known(request)
         if self.in_progress > self._limits.requests:
-            raise RefusedRequest(
-                429, f"{self._limits.requests} requests are in progress, the most that this server takes"
-            )
+            raise RefusedRequest(429, f"{self._limits.requests} requests are in progress, and no more are taken")
         body = await self._body(request)
-        answer = asyncio.get_running_loop().run_in_executor(self._threads, self._answer, body)
-        return _json(await answer)
+        answer = await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, body)
+        self.answered += 1
+        return _json(answer)
 
     @contextmanager
     def _counted(self, status: Callable[[], int]) -> Iterator[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,7 @@ class ServedModel:
                 next_step="give a folder that `recgraph export` or tf.saved_model.save has written",
             ) from cause
         self._signatures: Mapping[str, Any] = self._loaded.signatures
+        self._prepared, self._preparing = set[str](), threading.Lock()
         if not self._signatures:
             raise ServeError(
                 "the SavedModel has no signatures",
@@ -85,12 +88,16 @@ class ServedModel:
             RefusedRequest: it fails.
         """
         specs = self.inputs(signature)
+        # TensorFlow prepares a function in its first call, or in each of several that come before that has ended.
+        is_prepared = signature in self._prepared
         try:
-            results = self._signatures[signature](
-                **{name: tf.constant(value, specs[name].dtype) for name, value in given.items()}
-            )
+            with contextlib.nullcontext() if is_prepared else self._preparing:
+                results = self._signatures[signature](
+                    **{name: tf.constant(value, specs[name].dtype) for name, value in given.items()}
+                )
         except tf.errors.OpError as cause:
             raise RefusedRequest(_STATUSES.get(type(cause), 500), _first_line(cause)) from cause
+        self._prepared.add(signature)
         return {name: value.numpy() for name, value in sorted(results.items())}
 
 

@@ -69,7 +69,7 @@ def serve(
         say(f"http://{shown}:{chosen}/v1/models/{name}")
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         DrainingServer(application).run([listener])
-    say("ended: all requests that were accepted are answered")
+    say(f"ended: {application.answered} requests answered, none lost")
 
 
 def listening(host: str, port: int) -> socket.socket:
