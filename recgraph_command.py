@@ -660,6 +660,7 @@ BENCHMARKS = {"sst": "throughput", "keras": "fitting", "public": "public.command
         "substitution",
         "networks",
         "rewriting",
+        "serving",
     )
 }
 
@@ -682,6 +683,7 @@ MEASURES = {
     "substitution": "Cells as they are printed beside the same as an expert would write them.",
     "networks": "TASO's networks for one example: TensorFlow alone, XLA, and with substitutions.",
     "rewriting": "Training in the default mode of rg.function, with and without substitutions.",
+    "serving": "Requests a second, latency and memory of a server, with batches of requests and without.",
 }
 
 

@@ -285,3 +285,12 @@ def test_what_is_not_ready_in_time_is_left_out() -> None:
     assert contender.warm_up(3, 0.2) == "it has taken 0 of 3 steps after 0.2 s (MAX_WARM_UP)"
     eager = programs.Contender(ZOO["tree_rnn"], lambda made: made.train_step, epoch, True)
     assert eager.warm_up(3) == ""
+
+
+def test_a_server_under_load_is_measured(tmp_path: Path) -> None:
+    """With batches of requests and without; answers are those to requests that came alone."""
+    options = ["--clients", 4, "--seconds", 0.5, "--minutes", 0.01, "--sentences", 8, "--hidden", 8]
+    results, files = run("serving", tmp_path, *options)
+    assert [(one["way"], one["wrong"]) for one in results] == [("batched", 0), ("alone", 0)]
+    assert all(one["requests"] > 0 and one["p50"] <= one["p99"] and one["megabytes"] > 100 for one in results)
+    assert files == {"serving.json", "serving.md"}
