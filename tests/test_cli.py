@@ -48,6 +48,7 @@ COMMANDS = [
     "predict",
     "show",
     "export",
+    "serve",
     "explain",
     "demo",
     "launch",
