@@ -133,7 +133,8 @@ class Served(tf.Module):
     def _classes(self, sentences: tf.Tensor) -> Rows:
         """The probabilities of sentences, `[B, C]`, and how many of their words are unknown, int32 `[B]`."""
         words, is_last = _words(sentences)
-        results = _of_sentences(*self._sentences(words, is_last), is_last)
+        rows, counted = self._sentences(words, is_last)
+        results = _of_sentences(rows, counted, is_last)
         return results["probabilities"], results["unknown"]
 
     def _trees(self, words: tf.Tensor, distance: tf.Tensor, is_last: tf.Tensor) -> Rows:

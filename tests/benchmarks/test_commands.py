@@ -287,6 +287,7 @@ def test_what_is_not_ready_in_time_is_left_out() -> None:
     assert eager.warm_up(3) == ""
 
 
+@pytest.mark.slow
 def test_a_server_under_load_is_measured(tmp_path: Path) -> None:
     """With batches of requests and without; answers are those to requests that came alone."""
     options = ["--clients", 4, "--seconds", 0.5, "--minutes", 0.01, "--sentences", 8, "--hidden", 8]
