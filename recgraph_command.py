@@ -786,7 +786,7 @@ def worker(hosts: str, index: int) -> None:
     A program connects to the servers by tf.config.experimental_connect_to_cluster. The server has no protection:
     whoever reaches its port can run any operation of TensorFlow.
     """
-    from recgraph.distribute import serve
+    from recgraph.distribute.server import serve
 
     serve(hosts.split(","), index)
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import time
 
+import recgraph as rg
+
 import keras
 import numpy as np
 import tensorflow as tf
-
-import recgraph as rg
 
 PLACES, LONGEST, SIZE = 10, 6, 64
 

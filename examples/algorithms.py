@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import tensorflow as tf
-
 import recgraph as rg
+
+import tensorflow as tf
 
 COMPLEX = tf.TensorSpec([None], tf.complex64)
 FLOAT = tf.TensorSpec([None], tf.float32)

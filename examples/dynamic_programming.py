@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import tensorflow as tf
-
 import recgraph as rg
+
+import tensorflow as tf
 
 FLOATS, WORDS, TABLE = tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, None])
 NEVER = -1e9  # the logarithm of a probability of (almost) zero

@@ -13,11 +13,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+import recgraph as rg
+
 import keras
 import numpy as np
 import tensorflow as tf
-
-import recgraph as rg
 
 BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Lt: "<", ast.Gt: ">"}
 KINDS = ["constant", "variable", "let", "if", "call", *BINARY.values()]

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import recgraph as rg
+
 import keras
 import numpy as np
 import tensorflow as tf
-
-import recgraph as rg
 
 WORDS = ["false", "true", "not", "and", "or", "xor"]
 FALSE, TRUE, NOT, AND, OR, XOR = range(len(WORDS))

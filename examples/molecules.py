@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 
+import recgraph as rg
+
 import keras
 import numpy as np
 import tensorflow as tf
-
-import recgraph as rg
 
 VALENCE = {"C": 4, "N": 3, "O": 2, "S": 2, "F": 1, "c1ccccc1": 1}  # benzene without a hydrogen is an atom here
 BONDS, CHARACTERS, SIZE, LONGEST = ["", "", "=", "#"], "\nCNOSFc1=#()", 96, 60  # bonds by their order

@@ -14,11 +14,11 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import recgraph as rg
+
 import keras
 import numpy as np
 import tensorflow as tf
-
-import recgraph as rg
 
 WEIGHTS = {"feather": 0.1, "book": 1.0, "stone": 3.0}
 OBJECT, LIST, NUMBER, STRING = range(4)

@@ -16,11 +16,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import recgraph as rg
+
 import keras
 import numpy as np
 import tensorflow as tf
-
-import recgraph as rg
 
 
 def expression(depth: int, rng: random.Random) -> dict[str, Any]:

@@ -11,11 +11,11 @@ that is wanted.
 
 from __future__ import annotations
 
+import recgraph as rg
+
 import keras
 import numpy as np
 import tensorflow as tf
-
-import recgraph as rg
 
 OPERATORS = "+-*"
 BASE, SIZE, LONGEST = 5, 64, 5  # numbers there are, size of a state, numbers in an expression of the training

@@ -14,11 +14,11 @@ import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import recgraph as rg
+
 import keras
 import numpy as np
 import tensorflow as tf
-
-import recgraph as rg
 
 PARTS = ["Name", "Attribute", "Call", "Constant", "Subscript", "Compare", "BinOp", "Tuple"]  # expressions
 PARTS += ["Expr", "Assign", "If", "Return"]  # statements

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import importlib
@@ -10,6 +11,7 @@ import linecache
 import re
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,6 +71,14 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
+def commands_of(page: Path) -> list[list[str]]:
+    """The `recgraph` commands in the shell blocks of a page, a word a list entry, without programs that they start."""
+    shell = [block.lines for block in blocks(page.read_text(encoding="utf-8")) if block.language == "sh"]
+    text = "\n".join("\n".join(lines) for lines in shell).replace("\\\n", " ")
+    lines = [line.strip().split(" -- ")[0] for line in text.splitlines()]
+    return [shlex.split(line)[1:] for line in lines if line.startswith("recgraph ")]
+
+
 def code_of(text: str) -> list[str]:
     """The lines of a page, empty outside of its Python: what tools see that parse a function's file."""
     lines = ["\n"] * len(text.splitlines())
@@ -124,21 +134,12 @@ def test_the_examples_in_docstrings_run(name: str) -> None:
     assert result.attempted > 0
 
 
-def commands_of(page: str) -> list[list[str]]:
-    """The `recgraph` commands in the shell blocks of a page, a word a list entry."""
-    text = (REPOSITORY / page).read_text(encoding="utf-8")
-    shell = "\n".join("\n".join(block.lines) for block in blocks(text) if block.language == "sh")
-    lines = [line.strip() for line in shell.replace("\\\n", " ").splitlines()]
-    return [shlex.split(line)[1:] for line in lines if line.startswith("recgraph ")]
-
-
-def test_the_commands_of_the_readme_exist_with_their_options() -> None:
-    """A renamed option is renamed in the README too."""
+@pytest.mark.parametrize("page", [str(path.relative_to(REPOSITORY)) for path in documentation() if commands_of(path)])
+def test_the_commands_of_a_page_exist_with_their_options(page: str) -> None:
+    """A renamed option is renamed in the documentation too."""
     from recgraph_command import main
 
-    commands = commands_of("README.md")
-    assert len(commands) >= 5
-    for words in commands:
+    for words in commands_of(REPOSITORY / page):
         command: click.Command = main
         while isinstance(command, click.Group):
             command = command.commands[words.pop(0)]
@@ -146,25 +147,44 @@ def test_the_commands_of_the_readme_exist_with_their_options() -> None:
         assert {word for word in words if word.startswith("--")} <= known, words
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        *PAGES,
-        "docs/architecture.md",
-        "docs/distribution.md",
-        "docs/substitution.md",
-        "docs/graph_optimizer.md",
-        "docs/glossary.md",
-        "cc/README.md",
-        "recgraph/core/README.md",
-        "CONTRIBUTING.md",
-        "CHANGELOG.md",
-        "docs/gallery.md",
-    ],
-)
-def test_links_lead_somewhere(page: str) -> None:
+@pytest.mark.parametrize("page", documentation(), ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_links_lead_somewhere(page: Path) -> None:
     """Files and pictures that a page refers to are in the repository."""
-    path = REPOSITORY / page
-    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8"))
-    missing = [target for target in targets if "://" not in target and not (path.parent / target).exists()]
+    text = page.read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", text) + re.findall(r'<img src="([^"]+)"', text)
+    missing = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
     assert missing == []
+
+
+def imported_first(code: str) -> str | None:
+    """Which of recgraph and what it imports quietly a program imports first; None if it does not import both."""
+    lines = [(node.lineno, alias.name.split(".")[0]) for node, alias in imports_of(ast.parse(code))]
+    order = [name for _, name in lines if name in ("recgraph", "tensorflow", "keras")]
+    return order[0] if "recgraph" in order and len(set(order)) > 1 else None
+
+
+def imports_of(tree: ast.Module) -> Iterator[tuple[ast.Import | ast.ImportFrom, ast.alias]]:
+    """The imports at the top of a program, in their order."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            yield node, ast.alias(node.module or "")
+        elif isinstance(node, ast.Import):
+            yield from ((node, alias) for alias in node.names)
+
+
+def programs() -> Iterator[tuple[str, str]]:
+    """What people copy: the programs of the gallery, and the Python of every page."""
+    for path in sorted((REPOSITORY / "examples").glob("*.py")):
+        yield path.name, path.read_text(encoding="utf-8")
+    for path in documentation():
+        for block in blocks(path.read_text(encoding="utf-8")):
+            if block.language == "python":
+                yield f"{path.name}:{block.line}", "\n".join(block.lines)
+
+
+def test_programs_import_recgraph_first() -> None:
+    """Then TensorFlow's notes about its libraries do not appear."""
+    found = {name: imported_first(code) for name, code in programs()}
+    assert len([first for first in found.values() if first]) > 10
+    assert [name for name, first in found.items() if first not in (None, "recgraph")] == []
+    assert imported_first("import tensorflow as tf\nfrom recgraph import testing") == "tensorflow"

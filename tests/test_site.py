@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import importlib
 import importlib.util
 import os
 import shutil
@@ -94,7 +95,8 @@ def public_names() -> list[str]:
     """What users may use, as `module.name`."""
     import recgraph as rg
 
-    modules = (rg, rg.data, rg.errors, rg.keras, rg.models, rg.testing)
+    distribute = importlib.import_module("recgraph.distribute")  # rg.distribute is a function of it
+    modules = (rg, rg.data, distribute, rg.errors, rg.keras, rg.models, rg.testing, rg.trees)
     return [f"{module.__name__}.{name}" for module in modules for name in module.__all__]
 
 
@@ -112,6 +114,33 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
         and not (site / "reference" / titles.get(name, "none")).exists()
     ]
     assert missing == []
+
+
+SPECIAL = {"__call__", "__exit__", "__len__", "__str__"}
+# Of a class that users get from others, under the name of its module.
+INNER = {"function", "speculate", "coexec", "optimize"}
+
+
+def test_the_reference_has_public_names_alone(site: Path) -> None:
+    """Nothing of what a class does for other modules of ours is there."""
+    pages = [Page(path) for path in (site / "reference").glob("*.html")]
+    places = [place for page in pages for place in page.places if place.startswith("recgraph.")]
+    hidden = [p for p in places if any(part.startswith("_") and part not in SPECIAL for part in p.split("."))]
+    assert hidden == []
+    names = {name.removeprefix("recgraph.") for name in public_names()}
+    unknown = [
+        place
+        for place in (place.removeprefix("recgraph.") for place in places)
+        if place.split(".")[0] not in INNER and not {place, *prefixes(place)} & names
+    ]
+    assert unknown == []
+    assert not {"recgraph.keras.SubGraphLayer.told", "recgraph.distribute.Cluster.part_ways"} & {*places}
+
+
+def prefixes(name: str) -> list[str]:
+    """What a dotted name is a part of, and without the module that has the name of its function."""
+    parts = name.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts))] + [".".join([parts[0], *parts[2:]])]
 
 
 def test_the_reference_has_the_command(site: Path) -> None:
@@ -235,6 +264,25 @@ def test_a_page_with_faults_is_found(browser: Any, tmp_path: Path) -> None:
     faults = "\n".join(Visit(browser, tmp_path.as_uri() + "/").open("page.html"))
     for text in ("none.png failed", "asks for http://192.0.2.1/", "x is not defined"):
         assert text in faults
+
+
+def is_listing(address: str) -> bool:
+    """Whether a page is a file of code."""
+    return address.removesuffix(".html").endswith((".py", ".cc", ".h", ".txt", ".cff", "Dockerfile"))
+
+
+@pytest.mark.parametrize("word", ["keras", "main", "install", "TreeLayer"])
+def test_the_search_finds_pages_before_listings(served: str, browser: Any, word: str) -> None:
+    """Who looks for a word wants to read about it first."""
+    visit = Visit(browser, served)
+    visit.open("docs/tour.html")
+    visit.page.locator("input.md-search__input").click()
+    visit.page.keyboard.type(word)
+    visit.page.locator(".md-search-result__item").first.wait_for()
+    found = visit.page.locator(".md-search-result__item").evaluate_all("all => all.map(e => e.querySelector('a').href)")
+    listings = [is_listing(address.split("?")[0].split("#")[0]) for address in found]
+    assert not listings[0]
+    assert listings == sorted(listings)
 
 
 @pytest.mark.parametrize("way", ["served", "as a file"])

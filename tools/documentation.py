@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import re
 import shutil
@@ -28,7 +29,18 @@ ALONE = ("README.md", "docs/tour.md")  # pages without others in their part of t
 ASSETS = ("docs/images", "docs/site")
 CONFIGURATION = "docs/site/mkdocs.yml"
 MAPPED = ("models", "data", "benchmarks")  # folders of packages that are installed below recgraph
-LANGUAGES = {".py": "python", ".cc": "cpp", ".h": "cpp", ".txt": "text"}
+# By suffix, or by name for files without one.
+LANGUAGES = {
+    ".py": "python",
+    ".cc": "cpp",
+    ".h": "cpp",
+    ".txt": "text",
+    ".cff": "yaml",
+    "Dockerfile": "docker",
+}
+# How much a page counts in the search, beside 1 for all others: what explains before what lists.
+BOOSTS = {"README.md": 2, "docs": 2, "CHANGELOG.md": 0.2, "benchmarks/RESULTS.md": 0.5, "recgraph": 0.5, "cc": 0.5}
+LISTING = 0.0001  # a word in its title counts less than one in the text of a page
 LINK = re.compile(r"(?<=\]\()[^)#\s:]+(?=[)#])")
 
 # Pages about names at the top of the package: their titles, and what is on them.
@@ -77,6 +89,11 @@ OPTIONS = {
     "coexec.profile.StepProfile": "members: [python, graph, python_stalls, graph_stalls]\nmerge_init_into_class: false",
     "optimize.bridge.functions.OptimizedFunction": "members: [explain]\nmerge_init_into_class: false",
     "data.SOURCES": "show_attribute_values: false",
+    "distribute.Cluster": "members: [size, index, is_chief, part, mean, scope, broadcast, on_chief, agree, barrier, "
+    "watched]\n"
+    "merge_init_into_class: false",
+    "keras.SubGraphLayer": "members: [body, call, explain, get_config, from_config]",
+    "keras.TreeLayer": "members: [node, initial_state, call, explain, compute_mask]\ninherited_members: true",
     "errors": "show_bases: true\nshow_signature: false",
     "models.TreeModel": "",
     "models.PairModel": "",
@@ -127,19 +144,29 @@ class Sources:
             target = REPOSITORY / path.parent / found[0]
             if target.is_dir():
                 return f"{found[0].rstrip('/')}/README.md"
-            if target.is_file() and target.suffix in LANGUAGES:
+            if target.suffix == ".ipynb":
+                self._put_notebook(target.resolve().relative_to(REPOSITORY))
+                return f"{found[0]}.md"
+            if target.is_file() and language(target):
                 self._put_listing(target.resolve().relative_to(REPOSITORY))
                 return f"{found[0]}.md"
             return found[0]
 
         text = LINK.sub(on_site, (REPOSITORY / path).read_text(encoding="utf-8"))
-        return hiding("navigation") + text if str(path) in ALONE else text
+        return settings("navigation" if str(path) in ALONE else "", boost_of(path)) + text
 
     def _put_listing(self, path: Path) -> None:
         """A file of code as a page."""
         code = (REPOSITORY / path).read_text(encoding="utf-8")
-        listing = f"# {path.name}\n\n`{path}`\n\n~~~~~~ {LANGUAGES[path.suffix]}\n{code}~~~~~~\n"
-        self.put(f"{path}.md", hiding("navigation, toc") + listing)
+        listing = f"# {path.name}\n\n`{path}`\n\n~~~~~~ {language(path)}\n{code}~~~~~~\n"
+        self.put(f"{path}.md", settings("navigation, toc", LISTING) + listing)
+
+    def _put_notebook(self, path: Path) -> None:
+        """A notebook as a page."""
+        cells = json.loads((REPOSITORY / path).read_text(encoding="utf-8"))["cells"]
+        forms = {"code": "~~~~~~ python\n{}\n~~~~~~", "markdown": "{}"}
+        shown = [forms[cell["cell_type"]].format("".join(cell["source"])) for cell in cells]
+        self.put(f"{path}.md", "\n\n".join(shown) + "\n")
 
     def _put_examples(self) -> None:
         """All programs of the gallery, each with what it is."""
@@ -147,6 +174,9 @@ class Sources:
         for path in sorted((REPOSITORY / "examples").glob("*.py")):
             self._put_listing(path.relative_to(REPOSITORY))
             lines.append(f"- [{path.name}]({path.name}.md): {summary(path)}")
+        for path in sorted((REPOSITORY / "examples").glob("*.ipynb")):
+            self._put_notebook(path.relative_to(REPOSITORY))
+            lines.append(f"- [{path.name}]({path.name}.md), a notebook")
         self.put("examples/README.md", "\n".join(lines) + "\n")
 
     def build(self, out: Path) -> None:
@@ -168,9 +198,19 @@ def written() -> Iterator[Path]:
         yield from (path.relative_to(REPOSITORY) for path in sorted(REPOSITORY.glob(f"{folder}/*.md")))
 
 
-def hiding(what: str) -> str:
-    """The beginning of a page that leaves out what is beside others."""
-    return f"---\nhide: [{what}]\n---\n\n"
+def language(path: Path) -> str | None:
+    """In which language a file is, if it is one whose code a page may show."""
+    return LANGUAGES.get(path.suffix or path.name)
+
+
+def boost_of(path: Path) -> float:
+    """How much a page counts in the search."""
+    return BOOSTS.get(str(path), BOOSTS.get(path.parts[0], 1))
+
+
+def settings(hidden: str, boost: float) -> str:
+    """The beginning of a page that leaves out what is beside others, and counts so much in the search."""
+    return f"---\nhide: [{hidden}]\nsearch: {{ boost: {boost} }}\n---\n\n"
 
 
 def summary(path: Path) -> str:

@@ -9,14 +9,8 @@ from recgraph.distribute.errors import (
     PortTakenError,
     WorkerLostError,
 )
-from recgraph.distribute.measuring import stays_sparse
-from recgraph.distribute.place import Place, find_place
-from recgraph.distribute.reduction import Reduction, divided
-from recgraph.distribute.server import serve
-from recgraph.distribute.shards import SHARDS, ShardedReduction, shards_of
 
 __all__ = [
-    "SHARDS",
     "START_TIMEOUT",
     "TIMEOUT",
     "ChiefError",
@@ -24,15 +18,12 @@ __all__ = [
     "ClusterError",
     "DisagreementError",
     "NotFiniteError",
-    "Place",
     "PortTakenError",
-    "Reduction",
-    "ShardedReduction",
     "WorkerLostError",
     "distribute",
-    "divided",
-    "find_place",
-    "serve",
-    "shards_of",
-    "stays_sparse",
 ]
+
+
+def __dir__() -> list[str]:
+    """What is public, for completion."""
+    return sorted([*__all__, "__doc__", "__name__"])

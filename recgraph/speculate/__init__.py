@@ -6,3 +6,8 @@ from recgraph.speculate.run.function import Speculated
 from recgraph.speculate.run.unmodified import Speculation, speculation
 
 __all__ = ["Inconvertible", "Optimizations", "Speculated", "Speculation", "speculation"]
+
+
+def __dir__() -> list[str]:
+    """What is public, for completion."""
+    return sorted([*__all__, "__doc__", "__name__"])

@@ -9,7 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from recgraph.data import Share, TreeBatch
-from recgraph.distribute import SHARDS, Cluster, Reduction, ShardedReduction, shards_of, stays_sparse
+from recgraph.distribute import Cluster
+from recgraph.distribute.measuring import stays_sparse
+from recgraph.distribute.reduction import Reduction
+from recgraph.distribute.shards import SHARDS, ShardedReduction, shards_of
 from recgraph.models import TreeModel
 from recgraph.models.baselines import Iterative
 from recgraph.models.losses import Draws

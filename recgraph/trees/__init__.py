@@ -25,3 +25,8 @@ __all__ = [
     "from_spacy",
     "from_xml",
 ]
+
+
+def __dir__() -> list[str]:
+    """What is public, for completion."""
+    return sorted([*__all__, "__doc__", "__name__"])

@@ -164,7 +164,8 @@ def test_a_step_that_is_not_a_graph_is_refused() -> None:
     """As the page says; on one worker it is no matter."""
     import tensorflow as tf
 
-    from recgraph.distribute import Cluster, ClusterError, Place
+    from recgraph.distribute import Cluster, ClusterError
+    from recgraph.distribute.place import Place
 
     with pytest.raises(ClusterError, match=r"works in the graph of a tf\.function[\s\S]*with cluster\.scope"):
         Cluster(Place(("a:1", "b:1"), 0)).mean([tf.ones([])], [tf.Variable(1.0)], tf.ones([]), tf.constant(1))

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from recgraph.distribute import ClusterError, Place, PortTakenError, find_place
-from recgraph.distribute.place import _kubernetes
+from recgraph.distribute import ClusterError, PortTakenError
+from recgraph.distribute.place import Place, _kubernetes, find_place
 
 TWO = ("a:2222", "b:2223")
 

@@ -13,19 +13,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recgraph.distribute import (
-    Cluster,
-    ClusterError,
-    DisagreementError,
-    Reduction,
-    ShardedReduction,
-    divided,
-    shards_of,
-)
+from recgraph.distribute import Cluster, ClusterError, DisagreementError
 from recgraph.distribute.collectives import Collectives
 from recgraph.distribute.place import Place
-from recgraph.distribute.reduction import TableRows
-from recgraph.distribute.shards import SHARDS, tree_sum
+from recgraph.distribute.reduction import Reduction, TableRows, divided
+from recgraph.distribute.shards import SHARDS, ShardedReduction, shards_of, tree_sum
 
 TABLE, MATRIX = (7, 3), (2, 5)
 VARIABLES = [tf.Variable(tf.zeros(shape)) for shape in (MATRIX, TABLE)]

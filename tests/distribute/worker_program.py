@@ -14,7 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 import recgraph as rg
-from recgraph.distribute import Cluster, stays_sparse
+from recgraph.distribute import Cluster
+from recgraph.distribute.measuring import stays_sparse
 
 TABLE = (9, 2)
 
