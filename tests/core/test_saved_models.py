@@ -197,3 +197,22 @@ def test_what_has_no_gradient_is_saved_without(tmp_path: Path, monkeypatch: pyte
     assert 1.0 < float(loaded.run(v)) < 1.001
     with tf.GradientTape() as tape, pytest.raises(rg.errors.GradientError, match="was saved without a gradient"):
         tape.gradient(loaded.run(v), v)
+
+
+def test_without_the_import_tensorflow_says_what_the_pages_say(tmp_path: Path) -> None:
+    """Who looks for the message finds what to do."""
+    said = "Op type not registered 'Recgraph>Invoke'"
+    for page in ("docs/installing.md", "docs/keras.md"):
+        assert said in (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    with rg.SubGraph("half", outputs=tf.TensorSpec([])) as half:
+        x = half.input(tf.float32)
+        half.output(tf.cond(x < 1.0, lambda: x, lambda: half(x / 2.0)))
+    module = tf.Module()
+    module.run = tf.function(half, input_signature=[tf.TensorSpec([])])
+    tf.saved_model.save(module, str(tmp_path / "saved"))
+    program = "import tensorflow as tf; tf.saved_model.load('saved')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert said in done.stderr.splitlines()[-1]
+    done = subprocess.run([sys.executable, "-c", f"import recgraph; {program}"], cwd=tmp_path, check=False)
+    assert done.returncode == 0
