@@ -11,6 +11,8 @@ NATIVE := $(shell find cc -name '*.cc' -o -name '*.h' -o -name '*.lds')
 CHECKED := recgraph recgraph_command.py recgraph_doctor.py recgraph_launch.py models data benchmarks examples tests tools setup.py
 # An editable install: Python is taken from the tree, the library is compiled again where cc/ has changed.
 INSTALL := -m pip install --quiet --no-build-isolation --editable
+# What this shell's build has to say goes to where make's own lines go, though pip shows nothing of a build.
+SHOWN := RECGRAPH_PROGRESS=/proc/$$$$/fd/1
 
 .PHONY: demo test test-all explore lint docs bench wheels clean
 
@@ -54,7 +56,7 @@ clean:
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 wheels:
-	$(PYTHON) tools/wheels.py $(PYTHON) $(OTHER_PYTHON)
+	$(PYTHON) tools/wheels.py
 
 $(VENV)/.created:
 	$(PYTHON) -m venv --clear $(VENV)
@@ -69,7 +71,7 @@ $(VENV)/.build-tools: pyproject.toml $(VENV)/.created
 
 $(VENV)/.installed: $(VENV)/.build-tools setup.py $(NATIVE)
 	@echo 'compiling for the TensorFlow in $(VENV)'
-	$(BIN)/python $(INSTALL) .
+	$(SHOWN) $(BIN)/python $(INSTALL) .
 	touch $@
 
 $(VENV)/.installed-%: $(VENV)/.installed
@@ -93,5 +95,5 @@ PYTHONS := $(sort $(BOTH) tests/cpython $(filter-out $(LONGER),$(wildcard tests/
 	$(PYTHON_THERE) -m venv .venv-$*
 	@echo 'installing and compiling for $(TENSORFLOW_THERE) on $(PYTHON_THERE)'
 	.venv-$*/bin/python -m pip install --quiet 'setuptools>=77' ninja '$(TENSORFLOW_THERE)'
-	.venv-$*/bin/python $(INSTALL) '.[test]'
+	$(SHOWN) .venv-$*/bin/python $(INSTALL) '.[test]'
 	touch $@

@@ -69,9 +69,9 @@ def from_bazel() -> dict[str, Library]:
     return {name: bazel.library(name) for name in bazel.rules if name.endswith(".so")}
 
 
-@pytest.fixture
-def ninja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The build file that `setup.py` writes."""
+@pytest.fixture(params=[False, True], ids=["for changes", "once"])
+def ninja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """The build file that `setup.py` writes for an editable install, and for others."""
     monkeypatch.chdir(REPOSITORY)
     monkeypatch.delenv("RECGRAPH_WERROR", raising=False)
     monkeypatch.delenv("CXXFLAGS", raising=False)
@@ -81,15 +81,84 @@ def ninja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(setup, "SUFFIX", ".cpython-311-x86_64-linux-gnu.so")
     monkeypatch.setattr(setup, "python_headers", lambda: Path("/python"))
     tensorflow = setup.TensorFlow("2.21.0", (*TENSORFLOW_COPTS, "-DNDEBUG"), Path("/tensorflow"))
-    return re.sub(r" *\$\n *", " ", setup.NinjaFile(tensorflow).path.read_text(encoding="utf-8"))
+    path = setup.NinjaFile(tensorflow, is_once=request.param).path
+    return re.sub(r" *\$\n *", " ", path.read_text(encoding="utf-8"))
 
 
-def test_libraries_for_older_systems_have_what_those_lack(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    """A wheel that one file was compiled for this system in would not load on the older ones."""
+def units_of(text: str) -> list[int]:
+    """How many files each compiler gets, where it gets several."""
+    return [len(files.split()) for files in re.findall(r"^build \S+\.unit\.o: \w+ ([^|\n]*)", text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("ninja", [True], indirect=True)
+def test_what_is_compiled_once_is_compiled_in_large_units(ninja: str) -> None:
+    """TensorFlow's headers are read once for each, and nothing is parsed beforehand."""
+    assert ".gch" not in ninja
+    assert "-include cc/" not in ninja
+    assert min(units_of(ninja)) > 5
+    alone = re.findall(r"^build \S+: compile (\S+)$", ninja, re.MULTILINE)
+    assert alone == [f"cc/core/row_kernels{processor}.cc" for processor in ("", "_avx2", "_avx512")]
+
+
+@pytest.mark.parametrize("ninja", [False], indirect=True)
+def test_what_is_compiled_for_changes_is_compiled_in_small_units(ninja: str) -> None:
+    """A change costs a few files, and no header of TensorFlow's."""
+    assert ninja.count(".gch: ") == 2
+    assert max(units_of(ninja)) == 5
+
+
+def test_sources_are_shared_out_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in one unit, and no unit takes much longer than another."""
+    monkeypatch.chdir(REPOSITORY)
+    setup = _setup_py(monkeypatch)
+    sources = setup.sources_of("ops", "kernels")
+    units = setup.shared_out(sources, 3)
+    assert sorted(source for unit in units for source in unit) == sources
+    sizes = [sum(Path(source).stat().st_size for source in unit) for unit in units]
+    assert max(sizes) < 1.2 * min(sizes)
+
+
+def test_object_files_go_away_unless_there_is_a_place_for_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of an install that is compiled once; for changes they are what makes the next one fast."""
+    monkeypatch.delenv("RECGRAPH_OBJECTS", raising=False)
+    monkeypatch.chdir(REPOSITORY)
+    setup = _setup_py(monkeypatch)
+    monkeypatch.setattr(setup, "OBJECTS", tmp_path / "build/native")
+    with setup.BuildLibraries._objects(is_once=True) as folder:
+        assert folder.is_dir()
+        assert folder.parent == tmp_path / "build"
+    assert not folder.exists()
+    with setup.BuildLibraries._objects(is_once=False) as folder:
+        assert folder == tmp_path / "build/native"
+    monkeypatch.setenv("RECGRAPH_OBJECTS", str(tmp_path))
+    with setup.BuildLibraries._objects(is_once=True) as folder:
+        assert folder == tmp_path / "build/native"
+
+
+def test_the_build_says_at_the_start_what_it_takes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On the terminal, which pip shows nothing of a build on."""
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.setenv("RECGRAPH_JOBS", "1")
+    monkeypatch.setenv("RECGRAPH_PROGRESS", str(tmp_path / "told"))
+    setup = _setup_py(monkeypatch)
+    with setup.progress() as told:
+        setup.announce(setup.TensorFlow("2.21.0", (), Path("/tensorflow")), True, told)
+    seconds = setup.SECONDS[True]
+    assert (tmp_path / "told").read_text(encoding="utf-8") == (
+        f"compiling recgraph's libraries for TensorFlow 2.21.0: about {seconds} seconds of processor time "
+        f"({seconds / 60:.0f} minutes with 1 at once), 1.8 GB of memory for each compiler\n"
+    )
+
+
+@pytest.fixture
+def portable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As wheels are built."""
     monkeypatch.setenv("RECGRAPH_PORTABLE", "1")
-    libraries = from_ninja(request.getfixturevalue("ninja"))
+
+
+def test_libraries_for_older_systems_have_what_those_lack(portable: None, ninja: str) -> None:
+    """A wheel that one file was compiled for this system in would not load on the older ones."""
+    libraries = from_ninja(ninja)
     assert sorted(libraries) == LIBRARIES
     for name, library in libraries.items():
         assert "cc/portable/portable.cc" in library.sources, name
@@ -161,6 +230,23 @@ def test_every_header_that_a_library_may_include_is_declared() -> None:
     assert declared == {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "cc").rglob("*.h")}
 
 
+def formats_of_python(text: str) -> list[str]:
+    """The formats in C++ by which Python's functions make values of ours, or ours of Python's."""
+    return re.findall(r'Py(?:_BuildValue|Arg_\w+|Err_Format)\([^"]*"([^"]*)"', text)
+
+
+def test_no_format_depends_on_a_macro() -> None:
+    """Lengths as `y#` need PY_SSIZE_T_CLEAN before the first Python.h of a unit, and a unit has several files.
+
+    Those of `cc/interpreter` are compiled one by one, and define it.
+    """
+    texts = [path.read_text(encoding="utf-8") for path in (REPOSITORY / "cc/python").glob("*.cc")]
+    found = [each for text in texts for each in formats_of_python(text)]
+    assert len(found) > 5
+    assert [each for each in found if "#" in each] == []
+    assert formats_of_python('return Py_BuildValue("(sy#N)", 1);') == ["(sy#N)"]
+
+
 def test_the_same_tensorflow_is_asked_for() -> None:
     """By setup.py, the metadata and the repository rule, which takes the newest."""
     text = (REPOSITORY / "setup.py").read_text(encoding="utf-8")
@@ -174,6 +260,16 @@ def test_the_same_tensorflow_is_asked_for() -> None:
     assert wanted in project["build-system"]["requires"]
 
 
+@pytest.mark.parametrize("name", ["", "no folder/told"])
+def test_a_place_that_cannot_be_written_does_not_end_the_build(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What there is to say is in pip's own log then."""
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.setenv("RECGRAPH_PROGRESS", name)
+    with _setup_py(monkeypatch).progress() as told:
+        assert told is sys.stdout
+
+
+@pytest.mark.parametrize("ninja", [True], indirect=True)
 @pytest.mark.parametrize(
     ("old", "new"),
     [('["-DNDEBUG"]', "[]"), ('"frames",', ""), ('"cc/ops/*.cc",', ""), ('        "-Wl,-z,defs",\n', "")],

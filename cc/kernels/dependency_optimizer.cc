@@ -3,6 +3,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "cc/kernels/node_inputs.h"
 #include "tensorflow/core/framework/graph.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/grappler/grappler_item.h"
@@ -15,12 +16,8 @@ namespace {
 using tensorflow::GraphDef;
 using tensorflow::NodeDef;
 
-bool IsControl(const std::string& input) { return input[0] == '^'; }
-
 // What has no inputs and no effect is there from the beginning: to come after it says nothing.
 bool IsThereAtOnce(const NodeDef& node) { return node.input_size() == 0 && (node.op() == "Const" || node.op() == "_Arg"); }
-
-std::string ProducerOf(const std::string& input) { return input.substr(0, input.find(':')); }
 
 // Takes away control edges that order nothing: from constants and arguments, those said twice, and those from a node
 // whose values the other one takes anyway. TensorFlow leaves such edges where it has folded something, and no

@@ -15,6 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cc/kernels/node_inputs.h"
 #include "tensorflow/core/framework/graph.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/op.h"
@@ -92,10 +93,6 @@ const Types& Carriers() {
       "CheckNumerics", "EnsureShape",  "RefIdentity"};
   return *types;
 }
-
-bool IsControl(const std::string& input) { return input[0] == '^'; }
-
-std::string ProducerOf(const std::string& input) { return input.substr(0, input.find(':')); }
 
 // Which operations of a graph may be rewritten, as they were before any is opaque.
 class Visibility {

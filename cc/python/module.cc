@@ -1,5 +1,4 @@
 // The Python module `recgraph.native._coexec`: registers the device, makes plans, begins and ends steps.
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <climits>
@@ -173,6 +172,11 @@ PyObject* ShapeTuple(const Dimensions& shape) {
   return tuple;
 }
 
+// Formats with "#" would do the same, and depend on a macro before the first `#include <Python.h>` of a unit.
+PyObject* BytesOf(const std::string& bytes) {
+  return PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size()));
+}
+
 // (from, number, output, dtype, shape, bytes), as recgraph/coexec/trace.py reads it.
 PyObject* DescribeInput(const Input& input) {
   if (input.value != nullptr) {
@@ -181,8 +185,7 @@ PyObject* DescribeInput(const Input& input) {
   if (input.resource >= 0) return Py_BuildValue("(iiiiOO)", 3, input.resource, 0, input.dtype, Py_None, Py_None);
   const Described& tensor = *input.described;
   if (!tensor.is_small) return Py_BuildValue("(iiiiNO)", 1, 0, 0, input.dtype, ShapeTuple(tensor.shape), Py_None);
-  return Py_BuildValue("(iiiiNy#)", 2, 0, 0, input.dtype, ShapeTuple(tensor.shape), tensor.bytes.data(),
-                       static_cast<Py_ssize_t>(tensor.bytes.size()));
+  return Py_BuildValue("(iiiiNN)", 2, 0, 0, input.dtype, ShapeTuple(tensor.shape), BytesOf(tensor.bytes));
 }
 
 // (dtype, shape, whether Python needs the value).
@@ -323,8 +326,7 @@ PyObject* DescribeSignature(PyObject*, PyObject* number) {
   } else {
     Py_INCREF(results);
   }
-  return Py_BuildValue("(sy#N)", signature->name.c_str(), definition.data(),
-                       static_cast<Py_ssize_t>(definition.size()), results);
+  return Py_BuildValue("(sNN)", signature->name.c_str(), BytesOf(definition), results);
 }
 
 // resource(number): (name, dtype, shape or None), dtype 0 if it is not a variable.
