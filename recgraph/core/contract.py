@@ -50,11 +50,15 @@ class GradientContract:
     seeds: tuple[int, ...]
     sums: tuple[Sum, ...]
 
+    def encoded(self) -> str:
+        """As text."""
+        return json.dumps(self._as_json())
+
     def write(self, library: Any, entry: str) -> None:
         """Puts the contract into the gradient function of `entry`."""
         for function in library.function:
             if function.signature.name == f"{entry}.grad":
-                function.attr[_ATTRIBUTE].s = json.dumps(self._as_json()).encode()
+                function.attr[_ATTRIBUTE].s = self.encoded().encode()
 
     @staticmethod
     def read(library: Any, entry: str) -> GradientContract | None:

@@ -17,7 +17,7 @@ import tensorflow as tf
 from recgraph import tf_private
 from recgraph.core import branches, engines, origin, signature, symbolic
 from recgraph.core.body import BodyGraph
-from recgraph.core.environment import is_differentiable
+from recgraph.core.environment import Slots, is_differentiable
 from recgraph.errors import DefinitionError, SignatureError, did_you_mean
 
 _identities = itertools.count()
@@ -46,6 +46,7 @@ class Definition:
         programs: the linked programs, by whether they have gradients and whether they are for the batched engine.
         is_wide: whether there is something to batch in a single call, once that was found out.
         followed: functions that make eager calls which accumulators follow.
+        environment: the outer tensors that a call reads, once they were found.
         reached: the bodies of all SubGraphs that a call can reach, once that was found out.
         prepared: what is run in its place, once that was made (`preparing.py`).
         rewritings: what was done to make it, as lines.
@@ -93,6 +94,7 @@ class Definition:
         self.programs: dict[tuple[bool, bool], Any] = {}
         self.is_wide: bool | None = None
         self.followed: dict[Any, Any] = {}
+        self.environment: Slots | None = None
         self.reached: list[Any] | None = None
         self.optimize = optimize
         self.prepared: Definition | None = None

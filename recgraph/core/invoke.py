@@ -104,10 +104,12 @@ def _call_from_outside(subgraph: Definition, tensors: list[tf.Tensor], label: st
     """A call that opens an environment: it brings the program and the captured tensors along."""
     for body in program.bodies(subgraph):
         tf_private.watch_variables(body)
+    if not tf_private.executing_eagerly() and tf_private.asks_for_specs_only(tf_private.current_graph()):
+        return _call_for_specs(subgraph, tensors, label, rows)
     subgraph = preparing.prepared(subgraph)
     record = False
     if tf_private.a_tape_is_listening() and tf_private.executing_eagerly():
-        outer = hoisting.bases(slots_of(program.of(subgraph, gradient=False)).tensors)
+        outer = hoisting.bases(program.environment_of(subgraph).tensors)
         record = tf_private.tape_is_recording([*tensors, *outer])
     linked = _program_for(subgraph, record, program.may_be_batched(subgraph, rows))
     if tf_private.a_tape_is_listening():
@@ -115,6 +117,24 @@ def _call_from_outside(subgraph: Definition, tensors: list[tf.Tensor], label: st
         if tf_private.places_of_tangents([*tensors, *captures]):
             return _call_under_accumulators(subgraph, linked, tensors, captures, label, rows)
     return list(invoke_program(subgraph, linked, tensors, label, rows).results)
+
+
+def _call_for_specs(subgraph: Definition, tensors: list[tf.Tensor], label: str, rows: bool) -> list[tf.Tensor]:
+    """A call that never runs, in a graph that Keras looks at for shapes and dtypes: it needs no program."""
+    slots = program.environment_of(subgraph)
+    made = native.ops().recgraph_invoke(
+        captures=in_reach(subgraph, slots.tensors),
+        reads=slots.reads,
+        entry=subgraph.identity,
+        site=label,
+        **_common(subgraph, tensors, rows),
+    )
+    return list(made.results)
+
+
+def is_for_specs(op: tf.Operation) -> bool:
+    """Whether a call from outside never runs."""
+    return tf_private.asks_for_specs_only(op.graph) and not op.get_attr("key")
 
 
 def _call_under_accumulators(

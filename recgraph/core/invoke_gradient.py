@@ -162,6 +162,8 @@ def _seed(output: tf.Tensor, gradient: Any) -> tf.Tensor:
 
 def _outer_rule(op: Any, *gradients: Any) -> list[Any]:
     """The gradient of a call from outside of a body: it returns the sums for the captured tensors too."""
+    if isinstance(op, tf.Operation) and invoke.is_for_specs(op):
+        return [_like(tensor) for tensor in op.inputs]
     linked = _gradient_program(op)
     contract = linked.contract
     assert contract is not None
@@ -184,6 +186,15 @@ def _outer_rule(op: Any, *gradients: Any) -> list[Any]:
     for slot, total in _slot_gradients(contract, sums, captures).items():
         results[contract.arguments + slot] = total
     return results
+
+
+def _like(tensor: tf.Tensor) -> tf.Tensor | None:
+    """A tensor with the shape and dtype of a gradient."""
+    if not is_differentiable(tensor):
+        return None
+    data = tf_private.handle_data(tensor) if tensor.dtype == tf.resource else None
+    spec = tensor if data is None else tf.TensorSpec(data.shape, data.dtype)
+    return tf_private.placeholder(tf.TensorSpec(spec.shape, spec.dtype))
 
 
 def _gradient_in_graph(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import hashlib
 import re
 import weakref
 from collections.abc import Iterator
@@ -18,10 +17,11 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from recgraph import native, ops, tf_private
-from recgraph.core import breadth, engines, gradient, graph_optimizer, origin, regions, remaking, state
+from recgraph.core import breadth, engines, finishing, gradient, graph_optimizer, origin, regions, remaking, state
 from recgraph.core.contract import GradientContract, Sum, sum_specs
 from recgraph.core.definition import Definition
 from recgraph.core.environment import Slots
+from recgraph.core.finishing import Finished, Written, key_of
 from recgraph.core.gradient import GradientGraph
 from recgraph.core.writing import LINEAR, Source, WritingContext, write_function
 from recgraph.errors import DefinitionError, GradientError, Unbatchable
@@ -40,30 +40,47 @@ class Program:
     Attributes:
         subgraph: what it runs; None for a program out of a SavedModel.
         entry: the SubGraph's name in the library.
-        library: serialised FunctionDefLibrary.
-        key: hash of the library.
         slots: the environment, in order; None for a program out of a SavedModel.
         contract: how its gradient is called; None without one.
-        report: what TensorFlow's graph optimizer did.
+        finished: what runs; programs that were written alike share it.
         batched: whether it was linked for the batched engine, too.
-        plan: what that runs; None where it cannot.
-        unbatchable: why it cannot.
         is_registered: whether the kernels of this process know it by its key.
         calls: its eager calls, by label and whether they are of rows (`eager.py`).
     """
 
     subgraph: Definition | None
     entry: str
-    library: bytes
-    key: str
     slots: Slots | None
     contract: GradientContract | None
-    report: graph_optimizer.Report | None
+    finished: Finished
     batched: bool = False
-    plan: engines.EnginePlan | None = None
-    unbatchable: Unbatchable | None = None
     is_registered: bool = False
     calls: dict[tuple[str, bool], Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def library(self) -> bytes:
+        """Serialised FunctionDefLibrary."""
+        return self.finished.library
+
+    @property
+    def key(self) -> str:
+        """Hash of the library."""
+        return self.finished.key
+
+    @property
+    def report(self) -> graph_optimizer.Report | None:
+        """What TensorFlow's graph optimizer did; None for a program out of a SavedModel."""
+        return self.finished.report
+
+    @property
+    def plan(self) -> engines.EnginePlan | None:
+        """What the batched engine runs; None where it cannot, or the program was not linked for it."""
+        return self.finished.plan
+
+    @property
+    def unbatchable(self) -> Unbatchable | None:
+        """Why the batched engine cannot run it."""
+        return self.finished.unbatchable
 
     def register(self) -> None:
         """Makes the program known to the kernels of this process."""
@@ -96,6 +113,15 @@ class Program:
 def find(key: str) -> Program | None:
     """The program with this key, if it is still in use."""
     return _by_key.get(key)
+
+
+def environment_of(root: Definition) -> Slots:
+    """The outer tensors that a call of a finished SubGraph reads, found at the first use."""
+    with root.lock:
+        if root.environment is None:
+            root.environment = _environment(list(reachable(root)))
+        found: Slots = root.environment
+        return found
 
 
 def of(root: Definition, gradient: bool, batched: bool | None = None) -> Program:
@@ -182,44 +208,10 @@ def link(root: Definition, gradient: bool, batched: bool) -> Program:
     entry = names[root.identity]
     contract = _contract(root, members, slots) if gradient else None
     order = state.put_in_order(library, _captures_written)
-    plan, unbatchable = _plan(root, library, entry, order) if batched else (None, None)
-    optimized, report = graph_optimizer.optimize(library)
-    state.mark(optimized, order)
-    if plan is not None:
-        optimized.function.append(plan.carrier())
-    if contract is not None:
-        contract.write(optimized, entry)
-    serialized = optimized.SerializeToString(deterministic=True)
-    key = key_of(serialized)
-    program = Program(root, entry, serialized, key, slots, contract, report, batched, plan, unbatchable)
-    _by_key[key] = program
+    written = Written(library, entry, order, contract, batched, strict=root.engine == "batched")
+    program = Program(root, entry, slots, contract, finishing.finished(written), batched)
+    _by_key[program.key] = program
     return program
-
-
-def _plan(
-    root: Definition, library: Any, entry: str, order: state.InOrder
-) -> tuple[engines.EnginePlan | None, Unbatchable | None]:
-    """The plan of the batched engine; the functions of its blocks go into the library."""
-    if order.functions:
-        return None, Unbatchable("state that the bodies read and write, one invocation after another,", order.where)
-    if _hands_on_resources(library):
-        return None, Unbatchable("a resource that is handed from call to call")
-    try:
-        plan = engines.compile_batched(library, [entry, f"{entry}.rec", f"{entry}.grad"])
-    except Unbatchable as why:
-        if root.engine == "batched":
-            raise
-        return None, why
-    if plan is not None:
-        library.function.extend(plan.functions)
-    return plan, None
-
-
-def _hands_on_resources(library: Any) -> bool:
-    """Whether some function is given a variable, a table: what the batched engine gathers are values."""
-    signatures = [function.signature for function in library.function]
-    arguments = (argument for signature in signatures for argument in (*signature.input_arg, *signature.output_arg))
-    return any(argument.type == tf.resource.as_datatype_enum for argument in arguments)
 
 
 def bodies(root: Definition) -> list[Any]:
@@ -352,11 +344,6 @@ def _gradient_graphs(graph: GradientGraph) -> Iterator[GradientGraph]:
             yield from _gradient_graphs(inner)
 
 
-def key_of(library: bytes) -> str:
-    """The hash by which a process knows a program; `CheckKey` in `cc/kernels/program.cc` computes it again."""
-    return hashlib.sha256(library).hexdigest()[:32]
-
-
 def revive(entry: str, key: str, library: bytes) -> Program:
     """The program that an operation out of a SavedModel carries.
 
@@ -374,6 +361,6 @@ def revive(entry: str, key: str, library: bytes) -> Program:
             f"the program of SubGraph '{entry}' is damaged: {why}",
             next_step="save the model again, or load an undamaged copy",
         ) from why
-    program = Program(None, entry, library, key, None, contract, None)
+    program = Program(None, entry, None, contract, Finished(library, key, report=None))
     _by_key[key] = program
     return program

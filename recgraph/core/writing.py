@@ -262,11 +262,9 @@ class _FunctionWriter:
             return
         region = regions.region_of(op)
         node = self._write_region(region) if region is not None else self._copy(op)
-        node.input.extend(
-            f"^{self._node_name(control)}"
-            for control in self._controls(op)
-            if control in written and not self._read_once(control)
-        )
+        controls = [c for c in self._controls(op) if c in written and not self._read_once(c)]
+        # TensorFlow keeps them as sets: bodies that are written alike have equal texts.
+        node.input.extend(sorted(f"^{self._node_name(control)}" for control in controls))
         place = origin.of_operation(op)
         if place:
             node.attr["_recgraph_origin"].s = place.encode()

@@ -11,6 +11,7 @@ import keras
 # one, nor how objects are named and given seeds.
 from keras.src.backend.common import global_state
 from keras.src.backend.common.stateless_scope import in_stateless_scope as _in_stateless_scope
+from keras.src.backend.common.symbolic_scope import in_symbolic_scope as _in_symbolic_scope
 from keras.src.backend.tensorflow.core import convert_to_tensor as _convert_to_tensor
 from keras.src.random.seed_generator import global_seed_generator as _global_seed_generator
 from keras.src.random.seed_generator import make_default_seed as _make_default_seed
@@ -70,6 +71,14 @@ SHARING_GENERATOR: Final = _global_seed_generator.__code__
 def in_stateless_scope() -> bool:
     """Whether a `keras.StatelessScope` stands in for the values of variables in this thread."""
     return bool(_in_stateless_scope())
+
+
+def asks_for_specs_only(graph: Any) -> bool:
+    """Whether Keras only wants to know shapes and dtypes: nobody runs the graph that it lets layers add to.
+
+    Not within a function that is traced meanwhile: that is kept, and may run.
+    """
+    return _in_symbolic_scope() and graph.name.startswith("scratch_graph")
 
 
 def is_in_layer() -> bool:
