@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from recgraph import tf_private
 from recgraph.batch import plan, vectorize
-from recgraph.batch.flow import NOTHING, Call, Flow, FlowProgram, Value, frame_kind
+from recgraph.batch.flow import NOTHING, Call, Flow, FlowProgram, Label, Value, frame_kind
 from recgraph.batch.fuse import Fusion
 from recgraph.batch.nodes import attribute, origin
 from recgraph.batch.vectorize import IsJoin, NoRule, VectorizedRows
@@ -31,15 +31,16 @@ class Unit:
 class Assembler:
     """Makes the plan of one function, and the functions of its blocks."""
 
-    def __init__(self, program: FlowProgram, flow: Flow) -> None:
-        self.program, self.flow = program, flow
-        self.labels = program.labels(flow.name)
+    def __init__(self, program: FlowProgram, flow: Flow, labels: dict[str, Label]) -> None:
+        """Args: the program, one of its functions, and the labels of the nodes there."""
+        self.program, self.flow, self.labels = program, flow, labels
         self.units: dict[Any, Unit] = {}
         self.unit_of: dict[str, Unit] = {}
         self.slots: dict[Value, int] = {("", i): i for i in range(flow.arguments)}
         self.specs: dict[Value, tf.TensorSpec] = {}
         self.graphs: list[_BlockGraph] = []
         self.definitions: list[Any] = []
+        self.is_traced = False
         for name in flow.nodes:
             if name not in flow.shared:
                 self._unit(self._key(name)).names.append(name)
@@ -48,14 +49,16 @@ class Assembler:
         self.ordered = self._in_order()
 
     def trace(self) -> dict[str, str | None]:
-        """Builds the graphs of all blocks.
+        """Builds the graphs of all blocks; once.
 
         Returns:
             The operations that turned out not to be part of a block: why they run row by row or, of joins, None.
         """
-        self._argument_specs()
-        for unit in self.ordered:
-            unit.node = self._node(unit)
+        if not self.is_traced:
+            self._argument_specs()
+            for unit in self.ordered:
+                unit.node = self._node(unit)
+        self.is_traced = True
         return {name: reason for graph in self.graphs for name, reason in graph.apart.items()}
 
     def assemble(self) -> plan.PlannedFunction:

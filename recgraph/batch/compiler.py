@@ -59,22 +59,36 @@ def compile_program(library: Any, roots: list[str]) -> Batched:
     found = effects.find(definitions)
     by_row = found.by_row
     joins: dict[str, set[str]] = {name: set() for name in definitions}
+    flows: dict[str, Flow] = {}
+    assemblers: dict[str, blocks.Assembler] = {}
 
     def flow_of(definition: Any) -> Flow:
         name = definition.signature.name
-        return Flow(definition, by_row[name], joins[name], found.ordered[name])
+        if name not in flows:
+            flows[name] = Flow(definition, by_row[name], joins[name], found.ordered[name])
+        return flows[name]
 
     while True:
         program = FlowProgram(blocks.reachable(definitions, roots, flow_of), found.functions)
-        assemblers = [blocks.Assembler(program, flow) for flow in program.flows.values()]
-        apart = [(a.flow.name, node, reason) for a in assemblers for node, reason in a.trace().items()]
+        assemblers = {name: _assembler(program, flow, assemblers.get(name)) for name, flow in program.flows.items()}
+        apart = [(name, node, reason) for name, one in assemblers.items() for node, reason in one.trace().items()]
         if not apart:
-            return _assemble(program, assemblers)
+            return _assemble(program, list(assemblers.values()))
         for function, node, reason in apart:
+            flows.pop(function, None)  # what it notes of its operations is not so
             if reason is None:
                 joins[function].add(node)
             else:
                 by_row[function][node] = reason
+
+
+def _assembler(program: FlowProgram, flow: Flow, before: blocks.Assembler | None) -> blocks.Assembler:
+    """What makes the plan of a function; what has traced it before where nothing in it is another."""
+    labels = program.labels(flow.name)
+    if before is not None and before.flow is flow and before.labels == labels:
+        before.program = program
+        return before
+    return blocks.Assembler(program, flow, labels)
 
 
 def _assemble(program: FlowProgram, assemblers: list[blocks.Assembler]) -> Batched:

@@ -43,8 +43,7 @@ def optimize(library: Any) -> tuple[Any, Report]:
     chosen = _families(_run(library, device=_CPU))  # operations are fused for a device that is known
     failing = {name for name, functions in chosen.items() if not _have_kernels(functions, given.get(name, []))}
     if failing:
-        plain = _families(_run(library, device=""))
-        chosen |= {name: plain[name] for name in failing}
+        chosen |= _families(_run(_with_what_they_call(library, failing), device=""), failing)
     optimized = tf.compat.v1.GraphDef().library
     optimized.CopyFrom(library)
     del optimized.function[:]
@@ -53,16 +52,44 @@ def optimize(library: Any) -> tuple[Any, Report]:
     return optimized, Report(before, _sizes(optimized, set(before)))
 
 
-def _families(library: Any) -> dict[str, list[Any]]:
-    """The functions of a library by the body that they belong to.
+def _families(library: Any, names: set[str] | None = None) -> dict[str, list[Any]]:
+    """The functions of a library by the body that they belong to; those of some bodies only, if `names` has these.
 
     The optimizer writes branches anew, with the arguments in another order, and changes whatever calls them. So what
     one run has made of a body and of its branches belongs together.
     """
     families: dict[str, list[Any]] = {}
     for function in library.function:
-        families.setdefault(function.signature.name.split("/")[0], []).append(function)
+        if names is None or _body_of(function) in names:
+            families.setdefault(_body_of(function), []).append(function)
     return families
+
+
+def _body_of(function: Any) -> str:
+    """The body that a function belongs to, by name."""
+    return str(function.signature.name.split("/")[0])
+
+
+def _with_what_they_call(library: Any, bodies: set[str]) -> Any:
+    """A library of the functions of some bodies, and of all that these call as functions of TensorFlow's."""
+    by_name = {function.signature.name: function for function in library.function}
+    stack = [function.signature.name for function in library.function if _body_of(function) in bodies]
+    found: set[str] = set()
+    while stack:
+        name = stack.pop()
+        if name in by_name and name not in found:
+            found.add(name)
+            stack += (called for node in by_name[name].node_def for called in _functions_of(node))
+    part = tf.compat.v1.GraphDef().library
+    part.CopyFrom(library)
+    del part.function[:]
+    part.function.extend(function for name, function in by_name.items() if name in found)
+    return part
+
+
+def _functions_of(node: Any) -> list[str]:
+    values = list(node.attr.values())
+    return [value.func.name for value in values] + [each.name for value in values for each in value.list.func]
 
 
 def _run(library: Any, device: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import linecache
 import os
 import sys
@@ -27,6 +28,7 @@ _REWRITTEN = "__autograph_generated_file"  # in the name of the file that AutoGr
 _OF_AUTOGRAPH = "ag__"  # the name of its helpers in that code
 
 
+@functools.lru_cache(maxsize=4096)  # stacks of operations have the same few functions in them
 def _is_users(filename: str, function: str) -> bool:
     if filename.startswith(_OURS) or filename in _OUR_FILES:
         return False
