@@ -661,6 +661,7 @@ BENCHMARKS = {"sst": "throughput", "keras": "fitting", "public": "public.command
         "networks",
         "rewriting",
         "serving",
+        "first_step",
     )
 }
 
@@ -684,6 +685,7 @@ MEASURES = {
     "networks": "TASO's networks for one example: TensorFlow alone, XLA, and with substitutions.",
     "rewriting": "Training in the default mode of rg.function, with and without substitutions.",
     "serving": "Requests a second, latency and memory of a server, with batches of requests and without.",
+    "first_step": "What the first step of `fit` takes where a model has recursions, by part.",
 }
 
 

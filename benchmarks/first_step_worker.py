@@ -34,15 +34,21 @@ REST = "Keras and TensorFlow"
 
 
 class Tree(rg.keras.TreeLayer):
-    """Sums over children, with as much around each as the case asks for."""
+    """A gated sum over children.
+
+    Args:
+        children: how many a node has.
+        is_conditional: whether what a child adds is computed in a branch.
+        is_deep: whether it is normalized and dropped out.
+    """
 
     def __init__(self, children: int, is_conditional: bool, is_deep: bool) -> None:
         super().__init__(output_size=UNITS)
         self.children, self.is_conditional, self.is_deep = children, is_conditional, is_deep
         self.embedding = keras.layers.Embedding(WORDS, UNITS)
-        self.dense = [keras.layers.Dense(UNITS, "tanh") for _ in range(children)]
-        self.norms = [keras.layers.LayerNormalization() for _ in range(children if is_deep else 0)]
-        self.drops = [keras.layers.Dropout(0.2) for _ in range(children if is_deep else 0)]
+        self.gates = [keras.layers.Dense(2 * UNITS) for _ in range(children)]
+        self.norms = [keras.layers.LayerNormalization() for _ in range(2 * children if is_deep else 0)]
+        self.drops = [keras.layers.Dropout(0.2) for _ in range(2 * children if is_deep else 0)]
 
     def node(self, inputs: tf.Tensor, child: Any) -> tf.Tensor:
         """See `TreeLayer`."""
@@ -58,16 +64,20 @@ class Tree(rg.keras.TreeLayer):
 
     def _of(self, i: int, child: Any, position: tf.Tensor) -> tf.Tensor:
         """What a child adds."""
-        made = self.dense[i](child(position))
-        return self.drops[i](self.norms[i](made)) if self.is_deep else made
+        below = self._made_even(2 * i, child(position))
+        gate, new = tf.split(self.gates[i](below), 2, 1)
+        return self._made_even(2 * i + 1, tf.sigmoid(gate) * tf.tanh(new))
+
+    def _made_even(self, i: int, state: tf.Tensor) -> tf.Tensor:
+        return self.drops[i](self.norms[i](state)) if self.is_deep else state
 
 
 CASES: dict[str, Callable[[], keras.layers.Layer]] = {
-    "a Dense layer, no recursion": lambda: keras.layers.Dense(UNITS),
-    "two children": lambda: Tree(2, False, False),
-    "four, conditional": lambda: Tree(4, True, False),
-    "four, LayerNormalization, Dropout": lambda: Tree(4, True, True),
-    "eight, conditional": lambda: Tree(8, True, False),
+    "none": lambda: keras.layers.Dense(UNITS),
+    "two": lambda: Tree(2, False, False),
+    "four": lambda: Tree(4, True, False),
+    "eight": lambda: Tree(8, True, False),
+    "deep": lambda: Tree(4, True, True),
 }
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import threading
+from collections.abc import Iterator
+
+# Seconds after which people wonder what happens.
+PATIENCE = 5.0
 
 
 def logger(room: str) -> logging.Logger:
@@ -23,3 +29,20 @@ def logger(room: str) -> logging.Logger:
         handler.setFormatter(logging.Formatter(f"[{room}] %(message)s"))
         made.addHandler(handler)
     return made
+
+
+@contextlib.contextmanager
+def when_it_takes_long(log: logging.Logger, what: str) -> Iterator[None]:
+    """Says what happens, at level WARNING and while it does, if it takes more than `PATIENCE` seconds.
+
+    Args:
+        log: the logger of a room.
+        what: what happens, as a sentence that goes on with how long it has taken.
+    """
+    timer = threading.Timer(PATIENCE, log.warning, (f"{what} has taken {PATIENCE:g} s so far",))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

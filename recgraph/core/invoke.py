@@ -120,15 +120,21 @@ def _call_from_outside(subgraph: Definition, tensors: list[tf.Tensor], label: st
 
 
 def _call_for_specs(subgraph: Definition, tensors: list[tf.Tensor], label: str, rows: bool) -> list[tf.Tensor]:
-    """A call that never runs, in a graph that Keras looks at for shapes and dtypes: it needs no program."""
-    slots = program.environment_of(subgraph)
-    made = native.ops().recgraph_invoke(
-        captures=in_reach(subgraph, slots.tensors),
-        reads=slots.reads,
-        entry=subgraph.identity,
-        site=label,
-        **_common(subgraph, tensors, rows),
-    )
+    """A call in a graph that Keras looks at for shapes and dtypes and that never runs: it needs no program."""
+    captures = in_reach(subgraph, program.environment_of(subgraph).tensors)
+    return for_specs(captures, label, _common(subgraph, tensors, rows))
+
+
+def for_specs(captures: list[tf.Tensor], label: str, common: dict[str, Any]) -> list[tf.Tensor]:
+    """The results of such a call, which depend on what it is given.
+
+    Args:
+        captures: what it captures.
+        label: of the call site.
+        common: the other attributes and inputs of the operation.
+    """
+    reads = [False] * len(captures)
+    made = native.ops().recgraph_invoke(captures=captures, reads=reads, entry="", site=label, **common)
     return list(made.results)
 
 

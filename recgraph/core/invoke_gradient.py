@@ -162,7 +162,8 @@ def _seed(output: tf.Tensor, gradient: Any) -> tf.Tensor:
 
 def _outer_rule(op: Any, *gradients: Any) -> list[Any]:
     """The gradient of a call from outside of a body: it returns the sums for the captured tensors too."""
-    if isinstance(op, tf.Operation) and invoke.is_for_specs(op):
+    frame = op.outputs[-1]
+    if not isinstance(frame, tf_private.EagerTensor) and invoke.is_for_specs(frame.op):
         return [_like(tensor) for tensor in op.inputs]
     linked = _gradient_program(op)
     contract = linked.contract

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from recgraph import native, ops, tf_private
+from recgraph import logs, native, ops, tf_private
 from recgraph.core import breadth, engines, finishing, gradient, graph_optimizer, origin, regions, remaking, state
 from recgraph.core.contract import GradientContract, Sum, sum_specs
 from recgraph.core.definition import Definition
@@ -26,6 +26,7 @@ from recgraph.core.gradient import GradientGraph
 from recgraph.core.writing import LINEAR, Source, WritingContext, write_function
 from recgraph.errors import DefinitionError, GradientError, Unbatchable
 
+_LOG = logs.logger("core")
 # Keys of programs that nobody has any more. The last few stay known to the process: a graph of a program that runs
 # beside Python may still call them, and a SubGraph that is made anew for each call has the same one.
 _dropped: collections.deque[str] = collections.deque()
@@ -132,7 +133,8 @@ def of(root: Definition, gradient: bool, batched: bool | None = None) -> Program
     key = gradient, root.engine == "batched" if batched is None else batched
     with root.lock:
         if key not in root.programs:
-            with tf_private.without_recording():
+            what = f"preparing the first call of SubGraph '{root.name}' (gradient, plan, TensorFlow's optimizer)"
+            with tf_private.without_recording(), logs.when_it_takes_long(_LOG, what):
                 root.programs[key] = link(root, *key)
         found: Program = root.programs[key]
         return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import keras
@@ -13,6 +14,7 @@ from recgraph import tf_private
 from recgraph.core.subgraph import SubGraph
 from recgraph.keras.seeds import Nest
 from recgraph.keras.state import held, is_alike, state_of
+from recgraph.keras.tracing import Trial
 
 # `compute(inputs)`: the results for a batch, and the sum of its losses or None.
 Compute: TypeAlias = Callable[[Nest], tuple[Nest, tf.Tensor | None]]
@@ -31,13 +33,25 @@ class Tracing:
 
     Attributes:
         latest: the SubGraph that the body became when it was traced last; None before.
+        is_looked_at: whether somebody wants to see it.
     """
 
     def __init__(self, open_dimensions: int) -> None:
         self._open_dimensions = open_dimensions
         self._made: list[tuple[Any, Any]] = []
+        self._tried: list[tuple[Any, Trial]] = []
         self._is_first = True
         self.latest: SubGraph | None = None
+        self.is_looked_at = False
+
+    @contextlib.contextmanager
+    def looked_at(self) -> Iterator[None]:
+        """Meanwhile a body becomes a SubGraph also where only shapes and dtypes of results are asked for."""
+        self.is_looked_at = True
+        try:
+            yield
+        finally:
+            self.is_looked_at = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tracing:
         """That of a copied layer begins anew."""
@@ -70,6 +84,18 @@ class Tracing:
         function = _telling(functools.partial(_spread, compute, inputs, specs), signature)
         self._made = [((key, state), function), *self._made][:_KEPT]
         return function(*given)
+
+    def trial(self, layer: keras.layers.Layer, inputs: Nest, make: Callable[[], Trial]) -> Trial:
+        """What the body does for such inputs when it is tried out, as long as the layer is what it was."""
+        leaves = [None if leaf is None else tf.type_spec_from_value(leaf) for leaf in tf.nest.flatten(inputs)]
+        structure = held(tf.nest.pack_sequence_as(inputs, leaves))
+        key = [tf_private.is_training(layer), structure, *tf_private.keras_settings(), state_of(layer)]
+        for known, trial in self._tried:
+            if is_alike(known, key):
+                return trial
+        made = make()
+        self._tried = [(key, made), *self._tried][:_KEPT]
+        return made
 
     def _open(self, spec: tf.TypeSpec) -> tf.TypeSpec:
         """The same without the sizes of what differs."""

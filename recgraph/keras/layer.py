@@ -12,14 +12,14 @@ import keras
 import tensorflow as tf
 
 from recgraph import tf_private
-from recgraph.core import symbolic
+from recgraph.core import invoke, symbolic
 from recgraph.core.decorator import RecursiveFunction
 from recgraph.core.subgraph import SubGraph
 from recgraph.errors import DefinitionError
 from recgraph.keras import described, finished, returned
 from recgraph.keras.eager import Compute, Tracing
 from recgraph.keras.seeds import Body, Nest, PathSeeds, Seeds, along_paths
-from recgraph.keras.tracing import BodyTrace
+from recgraph.keras.tracing import BodyTrace, Trial
 
 
 @keras.saving.register_keras_serializable("recgraph")
@@ -138,7 +138,8 @@ class SubGraphLayer(keras.layers.Layer):
         self.note_inputs(inputs)
         if isinstance(self.function, SubGraph):
             return self.function.map(*finished.arguments(self.function, inputs))
-        return self.traced(lambda rows: self._recursion(converted(self.body), rows, None, self.body), inputs)
+        body = self.body
+        return self.traced(lambda rows: self._recursion(converted(body), rows, None, body, rows), inputs)
 
     def traced(self, compute: Compute, inputs: Nest) -> Nest:
         """The results of what `call` computes; outside of graphs, by a function, traced when something is new."""
@@ -183,25 +184,60 @@ class SubGraphLayer(keras.layers.Layer):
         rows: Nest,
         seeds: Seeds | None,
         written: Callable[..., Any],
+        inputs: Nest = None,
         counted: tf.Tensor | None = None,
     ) -> tuple[Nest, tf.Tensor | None]:
         """Results, and the sum of the losses of those rows, bool `[B]`, that count; by default all do.
 
-        `written` is the user's function of which `body` was made.
+        `written` is the user's function of which `body` was made; `inputs` are those of the layer, where they and its
+        state decide what the body does.
         """
-        trace = BodyTrace(self.name, body, rows, self._outputs())
-        returned.check(self, self._outputs(), trace.results, written)
-        if trace.draws and seeds is None and not trace.calls_in_loop:
+        trial = self._tried(body, rows, written, inputs)
+        if trial.draws and seeds is None and not trial.calls_in_loop:
             body, rows = along_paths(body, rows)
-            trace, seeds = BodyTrace(self.name, body, rows, self._outputs()), PathSeeds()
-        subgraph = trace.subgraph(seeds, engine=self.engine, gradient=self.gradient, max_depth=self.max_depth)
+            seeds = PathSeeds()
+        if self._only_specs_count(rows):
+            return self._for_specs(trial, rows)
+        trace = BodyTrace(self.name, body, rows, self._outputs())
+        options = {"engine": self.engine, "gradient": self.gradient, "max_depth": self.max_depth}
+        subgraph = trace.subgraph(trial, seeds, **options)
         self._check_variables(subgraph)
         self._tracing.latest = subgraph
         results, loss = _mapped(subgraph, tf.nest.flatten(rows), counted is None), None
-        if trace.has_losses:
+        if trial.has_losses:
             results, losses = results
             loss = tf.reduce_sum(losses if counted is None else tf.where(counted, losses, 0.0))
         return tf.nest.map_structure(lambda tensor: tensor if _is_ragged(tensor) else tensor[:, 0], results), loss
+
+    def _tried(self, body: Body, rows: Nest, written: Callable[..., Any], inputs: Nest) -> Trial:
+        """What the body does when it is tried out."""
+        trace = BodyTrace(self.name, body, rows, self._outputs())
+
+        def make() -> Trial:
+            return trace.tried(lambda results: returned.check(self, self._outputs(), results, written))
+
+        return make() if inputs is None else self._tracing.trial(self, inputs, make)
+
+    def _only_specs_count(self, rows: Nest) -> bool:
+        """Whether Keras asks for the shapes and dtypes of results, which `output_size` says, and nobody for more."""
+        if self._tracing.is_looked_at or tf_private.executing_eagerly():
+            return False
+        may_be_ragged = any(spec.shape[1:2] == [None] for spec in tf.nest.flatten(self._outputs()))
+        ragged = may_be_ragged or any(map(_is_ragged, tf.nest.flatten(rows)))
+        return not ragged and tf_private.asks_for_specs_only(tf_private.current_graph())
+
+    def _for_specs(self, trial: Trial, rows: Nest) -> tuple[Nest, tf.Tensor | None]:
+        """Results and losses of a recursion that never runs: it need not be traced."""
+        flat, specs = tf.nest.flatten(rows), tf.nest.flatten(self._outputs())
+        common = {
+            "args": flat,
+            "Tout": [spec.dtype for spec in specs],
+            "output_shapes": [flat[0].shape[:1].concatenate(spec.shape[1:]) for spec in specs],
+            "map": True,
+        }
+        read = [tf.convert_to_tensor(variable.value) for variable in self.variables]
+        results = invoke.for_specs(read, self.name, common)
+        return tf.nest.pack_sequence_as(self._outputs(), results), tf.zeros([]) if trial.has_losses else None
 
     def recgraph_subgraph(self) -> SubGraph:
         """The SubGraph that runs: what the body became when the layer was traced last. `rg.draw` draws it.
@@ -210,6 +246,10 @@ class SubGraphLayer(keras.layers.Layer):
             DefinitionError: the layer has not been called.
         """
         made = self.function if isinstance(self.function, SubGraph) else self._tracing.latest
+        if made is None and self._inputs is not None:
+            with self._tracing.looked_at():
+                self.compute_output_spec(_symbolic(self._inputs))
+            made = self._tracing.latest
         if made is None:
             raise DefinitionError(
                 f"layer '{self.name}' has not been called, so its body is not known yet",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -60,42 +61,57 @@ class BodyScope(keras.StatelessScope):
         return self._seed is not None and variable.name == _STATE and not tf_private.is_in_loop(self._graph)
 
 
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What a body did when it was tried out.
+
+    Attributes:
+        has_losses: whether it adds losses: then an invocation returns its results and the sum of its losses and those
+            below it.
+        draws: how often each generator is asked, by its state; those that are asked in loops are left out.
+        calls_in_loop: whether a loop makes recursive calls.
+    """
+
+    has_losses: bool
+    draws: tuple[tuple[keras.Variable, int], ...]
+    calls_in_loop: bool
+
+
 class BodyTrace:
-    """A body that is going to be a SubGraph, tried out: layers in it have made their variables.
+    """A body that is going to be a SubGraph.
 
     Args:
         name: the layer's.
         body: what an invocation computes.
         rows: the arguments of all invocations from outside, a nest of tensors `[B, ...]`.
         outputs: specs of what an invocation returns, a nest of `[1, ...]`.
-
-    Attributes:
-        has_losses: whether the body adds losses: then an invocation returns its results and the sum of its losses and
-            those below it.
-        draws: how often each generator is asked, by its state; those that are asked in loops are left out.
-        calls_in_loop: whether a loop makes recursive calls.
-        results: what the body has returned.
     """
 
     def __init__(self, name: str, body: Body, rows: Nest, outputs: Nest) -> None:
         self._name, self._body, self._outputs = name, body, outputs
         self._inputs = tf.nest.map_structure(lambda row: tf.TensorSpec([1, *row.shape[1:]], row.dtype), rows)
-        self.has_losses = False
+
+    def tried(self, check: Callable[[Nest], None]) -> Trial:
+        """Tries the body out, so that layers in it make their variables; `check` is given what it returns."""
         graph = tf_private.FuncGraph("trial")
         with (
             BodyScope(graph, lambda state, number: tf.zeros([2], tf.int64), is_trial=True) as scope,
             graph.as_default(),
         ):
-            rows_of_some = tf.nest.map_structure(lambda spec: tf.TensorSpec([None, *spec.shape], spec.dtype), outputs)
-            recurse = _Recursion(False, graph, lambda nest: _some(outputs), lambda nest: _some(rows_of_some))
-            self.results = body(_some(self._inputs), recurse)
-        self.has_losses, self.calls_in_loop = bool(scope.losses), recurse.is_in_loop
-        self.draws = [(state, scope.draws[identity]) for identity, state in scope.states.items()]
+            rows_of_some = tf.nest.map_structure(
+                lambda spec: tf.TensorSpec([None, *spec.shape], spec.dtype), self._outputs
+            )
+            recurse = _Recursion(False, graph, lambda nest: _some(self._outputs), lambda nest: _some(rows_of_some))
+            results = self._body(_some(self._inputs), recurse)
+        check(results)
+        draws = tuple((state, scope.draws[identity]) for identity, state in scope.states.items())
+        return Trial(bool(scope.losses), draws, recurse.is_in_loop)
 
-    def subgraph(self, seeds: Seeds | None, **options: Any) -> SubGraph:
+    def subgraph(self, trial: Trial, seeds: Seeds | None, **options: Any) -> SubGraph:
         """The SubGraph.
 
         Args:
+            trial: what the body did when it was tried out.
             seeds: where random numbers come from; None to let generators count.
             **options: of `SubGraph`.
 
@@ -103,26 +119,26 @@ class BodyTrace:
             DefinitionError: a loss is added in a branch or loop.
         """
         if seeds is not None:
-            seeds.prepare(self.draws)
-        outputs = (self._outputs, _LOSS) if self.has_losses else self._outputs
+            seeds.prepare(trial.draws)
+        outputs = (self._outputs, _LOSS) if trial.has_losses else self._outputs
         made = SubGraph(self._name, tuple(tf.nest.flatten(self._inputs)), outputs, **options)
         with made:
             arguments = tf.nest.pack_sequence_as(self._inputs, tf.nest.flatten(made.declared_arguments()))
-            made.output(self._traced(arguments, seeds, made))
+            made.output(self._traced(arguments, trial.has_losses, seeds, made))
         return made
 
-    def _traced(self, arguments: Nest, seeds: Seeds | None, made: SubGraph) -> Nest:
+    def _traced(self, arguments: Nest, has_losses: bool, seeds: Seeds | None, made: SubGraph) -> Nest:
         graph = tf.compat.v1.get_default_graph()
         seed = None if seeds is None else (lambda state, number: seeds.seed(arguments, state, number))
         recurse = _Recursion(
-            self.has_losses,
+            has_losses,
             graph,
             lambda nest: made(*tf.nest.flatten(nest)),
             lambda nest: made.map(*tf.nest.flatten(nest)),
         )
         with BodyScope(graph, seed, is_trial=False) as scope:
             results = self._body(arguments, recurse)
-        if not self.has_losses:
+        if not has_losses:
             return results
         losses = [*scope.losses, *recurse.losses]
         if any(loss.graph is not graph for loss in losses):

@@ -119,7 +119,8 @@ class TreeLayer(SubGraphLayer):
 
         places, which, count = forest.nodes() if self.return_nodes else (*forest.roots(), forest.count)
         is_root = tf.equal(places[0], places[1])
-        states, loss = self._recursion(body, places, NodeSeeds(forest.size), self.node, is_root)
+        given = (inputs, mask)
+        states, loss = self._recursion(body, places, NodeSeeds(forest.size), self.node, given, is_root)
         if which is not None:
             states = tf.nest.map_structure(
                 lambda state, filled: tf.tensor_scatter_nd_update(
