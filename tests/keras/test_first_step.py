@@ -67,7 +67,7 @@ def finished(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_a_step_is_finished_once(finished: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keras asks twice for shapes and traces the step twice: the body is tried out for each question, and once for steps."""
+    """Keras asks twice for shapes and traces the step twice: there is a trial for each question, and one for steps."""
     tried, traced = list[Any](), list[Any]()
     for name, calls in (("tried", tried), ("subgraph", traced)):
         function = getattr(tracing.BodyTrace, name)
