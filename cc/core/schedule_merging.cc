@@ -24,6 +24,7 @@ size_t Schedule::KeysOf(int function) const {
 }
 
 std::pair<const char*, int64_t> Schedule::ValueOf(RowRef ref) const {
+  if (ref.source >= step_->sources.size()) return {nullptr, 0};  // zeros, which are in no source
   const RowsOfStep* rows = nullptr;
   const char* const data = Find(ref, &rows);
   if (data == nullptr) return {nullptr, 0};

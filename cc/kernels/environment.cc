@@ -206,10 +206,9 @@ absl::Status Environment::Mirror(OpKernelContext* ctx, Tensor* slot) {
   const tensorflow::ResourceHandle* resource = nullptr;
   TF_RETURN_IF_ERROR(ScalarOf(*slot, &resource));
   const std::string& host = HostDevice(*ctx->function_library())->name();
-  if (resource->device() == host) return absl::OkStatus();
+  if (resource->device() == host || !IsOnAccelerator(ctx, *resource)) return absl::OkStatus();
   HeldVariable held;
   TF_RETURN_IF_ERROR(FindVariable(ctx, *slot, &held));
-  if (held.accelerator == nullptr) return absl::OkStatus();
   const tensorflow::ResourceHandle original = *resource;  // which goes with the slot
   mirrors_.emplace_back();
   return HostMirror::Make(std::move(held), host, original, &mirrors_.back(), slot);

@@ -35,6 +35,12 @@ Device* HostDevice(const tensorflow::FunctionLibraryRuntime& runtime) {
   return given->device_type() == tensorflow::DEVICE_CPU || own == nullptr ? const_cast<Device*>(given) : own;
 }
 
+bool IsOnAccelerator(tensorflow::OpKernelContext* ctx, const ResourceHandle& handle) {
+  Device* device = nullptr;
+  const absl::Status found = ctx->function_library()->device_mgr()->LookupDevice(handle.device(), &device);
+  return found.ok() && device->device_type() != tensorflow::DEVICE_CPU;
+}
+
 absl::Status FindVariable(tensorflow::OpKernelContext* ctx, const Tensor& handle, HeldVariable* found) {
   const ResourceHandle* resource = nullptr;
   TF_RETURN_IF_ERROR(ScalarOf(handle, &resource));

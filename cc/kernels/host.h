@@ -25,6 +25,9 @@ struct HeldVariable {
 // The variable behind a handle, on whichever device of this process it is.
 absl::Status FindVariable(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& handle, HeldVariable* found);
 
+// Whether what a handle refers to is in the memory of an accelerator of this process.
+bool IsOnAccelerator(tensorflow::OpKernelContext* ctx, const tensorflow::ResourceHandle& handle);
+
 // A variable's value in host memory: the very tensor where it is there. The caller holds the variable's lock.
 absl::Status ValueOnHost(const HeldVariable& held, tensorflow::Tensor* value);
 
