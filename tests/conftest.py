@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import threading
 
 import numpy as np
@@ -74,6 +75,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says what no time was left for."""
     tiers.summary(terminalreporter)
+
+
+@pytest.fixture(autouse=True)
+def _finished_anew() -> None:
+    """No test is given a program that another one has finished: with other rules, maybe."""
+    finishing = sys.modules.get("recgraph.core.finishing")
+    if finishing is not None:
+        finishing.kept.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from tests.planted import Bug
 
 GRADIENT, WRITING, ENVIRONMENT = "recgraph/core/gradient.py", "recgraph/core/writing.py", "recgraph/core/environment.py"
-INVOKE, PROGRAM, SUMS = "recgraph/core/invoke.py", "recgraph/core/program.py", "recgraph/core/sums.py"
+FINISHING, INVOKE, SUMS = "recgraph/core/finishing.py", "recgraph/core/invoke.py", "recgraph/core/sums.py"
+PROGRAM = "recgraph/core/program.py"
 TESTS = "core/test_gradients.py::"
 SHARED = TESTS + "test_shared_programs"
 
@@ -201,7 +202,7 @@ BUGS = [
     Bug(
         "key_of_half_a_program",
         "Two programs that differ in their second half have one key.",
-        PROGRAM,
+        FINISHING,
         "return hashlib.sha256(library).hexdigest()[:32]",
         "return hashlib.sha256(library[: len(library) // 2]).hexdigest()[:32]",
         ("core/test_damaged_programs.py::test_two_programs_with_one_key",),
