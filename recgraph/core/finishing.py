@@ -92,7 +92,7 @@ class Kept:
             return self._by_digest.get(digest)
 
     def keep(self, digest: bytes, made: Finished) -> Finished:
-        """The same; or what another thread has finished in the meantime."""
+        """Keeps what was made for a digest. Returns it, or what another thread has kept for that in the meantime."""
         with self._lock:
             found = self._by_digest.setdefault(digest, made)
             self._recent.append(found)

@@ -29,7 +29,7 @@ def on_gpu(tensor: Any) -> bool:
     return "GPU" in tensor.device
 
 
-class Sums:
+class TreeModel:
     """The recursion over a tree of five nodes that the tests run, with weights wherever they are made."""
 
     def __init__(self, engine: str) -> None:
@@ -56,7 +56,7 @@ class Sums:
         return self.join(self.expected(LEFT[node]), self.expected(RIGHT[node]))
 
 
-def value_and_slopes(model: Sums, compute: Callable[[], tf.Tensor]) -> list[Any]:
+def value_and_slopes(model: TreeModel, compute: Callable[[], tf.Tensor]) -> list[Any]:
     with tf.GradientTape() as tape:
         value = compute()
         loss = tf.reduce_sum(value * value)
@@ -68,7 +68,7 @@ def value_and_slopes(model: Sums, compute: Callable[[], tf.Tensor]) -> list[Any]
 @GRAPH
 def test_recursion_with_variables_of_the_gpu(engine: str, is_graph: bool) -> None:
     """Values and gradients of a call; variables stay where they are."""
-    model = Sums(engine)
+    model = TreeModel(engine)
     assert on_gpu(model.weight)
     found = as_asked(lambda: value_and_slopes(model, lambda: model.tree(4)), is_graph)()
     expected = value_and_slopes(model, lambda: model.expected(4))
@@ -83,10 +83,10 @@ def test_training_steps(engine: str, is_graph: bool) -> None:
     """An optimizer of Keras changes variables of the GPU by gradients of the host."""
     losses = []
     for compute in ("tree", "expected"):
-        model, optimizer = Sums(engine), tf.keras.optimizers.Adam(0.1)
+        model, optimizer = TreeModel(engine), tf.keras.optimizers.Adam(0.1)
         optimizer.build([model.embedding, model.weight])
 
-        def step(model: Sums = model, optimizer: Any = optimizer, compute: str = compute) -> tf.Tensor:
+        def step(model: TreeModel = model, optimizer: Any = optimizer, compute: str = compute) -> tf.Tensor:
             with tf.GradientTape() as tape:
                 values = [getattr(model, compute)(node) for node in (4, 2)]
                 loss = tf.add_n([tf.reduce_sum(value * value) for value in values])
@@ -104,7 +104,7 @@ def test_training_steps(engine: str, is_graph: bool) -> None:
 @GRAPH
 def test_map(engine: str, is_graph: bool) -> None:
     """Many rows, their gradients, and rows that come from the GPU."""
-    model = Sums(engine)
+    model = TreeModel(engine)
     nodes = [4, 2, 0, 3, 1, 4]
     found = as_asked(lambda: value_and_slopes(model, lambda: model.tree.map(tf.constant(nodes))), is_graph)()
     expected = value_and_slopes(model, lambda: tf.stack([model.expected(node) for node in nodes]))
@@ -116,7 +116,7 @@ def test_map(engine: str, is_graph: bool) -> None:
 @GRAPH
 def test_second_derivatives(engine: str, is_graph: bool) -> None:
     """They check that no variable was assigned in the meantime."""
-    model = Sums(engine)
+    model = TreeModel(engine)
 
     def second(compute: Callable[[], tf.Tensor]) -> tf.Tensor:
         with tf.GradientTape() as outer:
@@ -154,7 +154,7 @@ def test_bodies_that_assign(engine: str, is_graph: bool) -> None:
 @ENGINES
 def test_calls_in_loops_of_tensorflow(engine: str) -> None:
     """The frames of calls lie in lists of the loop until its gradient needs them."""
-    model = Sums(engine)
+    model = TreeModel(engine)
 
     def loop(compute: Callable[[int], tf.Tensor]) -> list[Any]:
         def total() -> tf.Tensor:
@@ -189,7 +189,7 @@ def test_variables_of_two_devices(is_graph: bool) -> None:
 def test_a_saved_model_of_the_cpu(tmp_path: Path) -> None:
     """Its variables are restored to the GPU."""
     with tf.device("CPU:0"):
-        model = Sums("batched")
+        model = TreeModel("batched")
     module = tf.Module()
     module.weights = [model.embedding, model.weight]
     module.call = tf.function(lambda node: model.tree(node), input_signature=[tf.TensorSpec([], tf.int32)])
@@ -217,6 +217,37 @@ def test_a_layer_is_trained() -> None:
     history = model.fit(given, tf.constant([[1.0], [0.0], [1.0]]), epochs=8, verbose=0)
     assert history.history["loss"][-1] < history.history["loss"][0]
     assert all(on_gpu(weight.value) for weight in model.trainable_weights)
+
+
+def test_merged_weights_are_not_ours() -> None:
+    """A substitution joins matrices by operations of TensorFlow, which are where the matrices are."""
+    model = TreeModel("batched")
+    left, right, word = (tf.constant(each) for each in (LEFT, RIGHT, WORD))
+    weights = [tf.Variable(tf.random.stateless_normal([4, 4], [i, 1]) * 0.3) for i in range(4)]
+
+    def found(optimize: bool) -> list[Any]:
+        with rg.SubGraph("gated", outputs=tf.TensorSpec([1, 4]), engine="batched", optimize=optimize) as gated:
+            node = gated.input(tf.int32)
+
+            def inner() -> tf.Tensor:
+                a, b = gated(left[node]), gated(right[node])
+                return tf.sigmoid(a @ weights[0] + b @ weights[1]) * tf.tanh(a @ weights[2] + b @ weights[3])
+
+            gated.output(tf.cond(left[node] < 0, lambda: tf.gather(model.embedding, word[node])[None], inner))
+
+        @tf.function(autograph=False)
+        def step() -> list[Any]:
+            with tf.GradientTape() as tape:
+                value = tf.reduce_sum(gated(4))
+            return [value, *tape.gradient(value, weights)]
+
+        types = {op.type for op in step.get_concrete_function().graph.get_operations()}
+        assert "Recgraph>Merge" not in types
+        assert ("ConcatV2" in types) == optimize
+        return step()
+
+    for one, other in zip(found(True), found(False), strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.fixture
