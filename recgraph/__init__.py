@@ -6,7 +6,7 @@ import importlib.metadata
 from types import ModuleType
 
 from recgraph.native import requirement as _requirement  # noqa: F401  # isort: skip  # before what needs TensorFlow
-from recgraph import batch, errors
+from recgraph import batch, errors, levels
 from recgraph.coexec import steps, watch
 from recgraph.core.decorator import subgraph
 from recgraph.core.subgraph import SubGraph
@@ -25,6 +25,7 @@ __all__ = [
     "draw",
     "errors",
     "function",
+    "levels",
     "optimize",
     "speculation",
     "steps",

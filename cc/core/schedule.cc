@@ -95,8 +95,22 @@ Schedule::End Schedule::Run(int function, const std::vector<const Value*>& argum
 
 Schedule::End Schedule::RunAll(int function, const std::vector<const Value*>& arguments, size_t roots,
                                const std::vector<std::vector<Value>*>& results) {
+  const End found = DiscoverAll(function, arguments, roots);
+  if (found != End::kDone) return found;
+  const End end = Execute();
+  if (end != End::kDone) return end;
+  return Results(function, roots, results) ? End::kDone : End::kGaveUp;
+}
+
+Schedule::End Schedule::Discover(int function, const std::vector<const Value*>& arguments, size_t roots) {
+  must_explain_ = true;
+  const End end = DiscoverAll(function, arguments, roots);
+  return end == End::kGaveUp ? WhyGivenUp(function, static_cast<uint32_t>(roots)) : end;
+}
+
+Schedule::End Schedule::DiscoverAll(int function, const std::vector<const Value*>& arguments, size_t roots) {
   if (!AddRoots(function, arguments, roots)) return End::kGaveUp;
-  End end = Inspect();
+  const End end = Inspect();
   if (end != End::kDone) return end;
   if (merged_ > 0) {
     const std::vector<Edges> edges = FindEdges();
@@ -105,14 +119,12 @@ Schedule::End Schedule::RunAll(int function, const std::vector<const Value*>& ar
     if (gradients_are_merged_) GoDown(edges);
   }
   GoUp();
-  end = Execute();
-  if (end != End::kDone) return end;
-  return Results(function, roots, results) ? End::kDone : End::kGaveUp;
+  return End::kDone;
 }
 
 Schedule::End Schedule::WhyGivenUp(int function, uint32_t roots) {
   if (may_be_endless_ && FindCycle(std::numeric_limits<int64_t>::max())) return End::kEndless;
-  if (merged_ == 0) return End::kGaveUp;
+  if (merged_ == 0 && !must_explain_) return End::kGaveUp;
   if (has_failed_) return End::kFailed;
   if (!may_be_endless_) return End::kGaveUp;
   if (!is_too_deep_) return End::kTooMany;
@@ -319,8 +331,7 @@ bool Schedule::Call(const Segment& segment, const Node& node, int call) {
   const auto depths = functions_[segment.function].depths.begin();
   const auto deepest = std::max_element(depths + segment.begin, depths + segment.end);
   may_be_endless_ = is_too_deep_ = *deepest + (node.site != 0 ? 1 : 0) > max_depth_;
-  const bool is_merged = node.site != 0 && node.targets.size() == 1 &&
-                         structure_.functions[node.targets[0]].merging != Merging::kNever;
+  const bool is_merged = node.site != 0 && node.targets.size() == 1 && IsMergedWhenEqual(node.targets[0]);
   if (is_merged) {
     CallMerged(segment, node, call);
   } else {
@@ -570,12 +581,8 @@ void Schedule::Sort(int block) {
   for (size_t w = 0; w < node.writes.size(); ++w) step_->sources[first_source_[block] + w].order = order.data();
 }
 
-Schedule::End Schedule::Execute() {
-  struct Component {
-    std::vector<int> blocks;
-    std::vector<std::vector<uint32_t>> sums;  // of each time
-  };
-  std::map<int, Component> components;  // by priority
+std::map<int, Schedule::Component> Schedule::InOrder() {
+  std::map<int, Component> components;
   for (size_t b = 0; b < plan_.blocks.size(); ++b) {
     const Block& block = plan_.blocks[b];
     const Structure::OfFunction& known = structure_.functions[block.function];
@@ -589,7 +596,11 @@ Schedule::End Schedule::Execute() {
     if (sums.size() <= static_cast<size_t>(sums_[sum].moment.time)) sums.resize(sums_[sum].moment.time + 1);
     sums[sums_[sum].moment.time].push_back(sum);
   }
-  for (const auto& [priority, component] : components) {
+  return components;
+}
+
+Schedule::End Schedule::Execute() {
+  for (const auto& [priority, component] : InOrder()) {
     const std::vector<int>& members = component.blocks;
     size_t times = component.sums.size();
     for (const int b : members) times = std::max(times, blocks_[b].ends.size());
@@ -642,7 +653,7 @@ bool Schedule::RunRows(const Node& node, int function, const uint32_t* activatio
   // What is made of the results may move them.
   RowsOfStep* const results = step_->sources.data() + first_source_[node.block];
   if (backend_->RunScheduled(node.block, count, first, total, inputs.data(), kinds, results)) return true;
-  if (merged_ > 0) FindFailure(node.block, function, activations, count, inputs, kinds);
+  if (merged_ > 0 || must_explain_) FindFailure(node.block, function, activations, count, inputs, kinds);
   return false;
 }
 

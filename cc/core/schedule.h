@@ -92,6 +92,18 @@ class StepFrame final : public Holder {
   size_t own_sources = 0;  // the first ones are of blocks, those after them are from outside
   std::vector<FrameSource> frames;
   std::vector<std::vector<uint32_t>> orders;  // by block
+  // Of a step whose values are in arenas: where the rows of each source are there, and the arenas' sizes by class.
+  struct InArena {
+    int64_t first = -1;            // -1: they are in none
+    bool is_one = false;           // for all activations
+    std::vector<uint32_t> places;  // of each row, where they are not one after another
+    int64_t of(uint32_t row) const {
+      if (!places.empty()) return places[row];
+      return is_one || first < 0 ? first : first + row;
+    }
+  };
+  std::vector<InArena> in_arenas;
+  std::vector<int64_t> arena_sizes;
   std::vector<FramePtr<Holder>> kept;         // earlier steps
   std::shared_ptr<const void> program;        // has what FrameSource points to
 };
@@ -126,6 +138,42 @@ class ScheduleBackend {
   virtual bool IsShortOfMemory() = 0;
 };
 
+// How the values of a schedule are laid out for an executor that is not this one (recgraph/levels): in arenas, one for
+// each class of rows, those of one dtype and shape. Row 0 of each is zeros.
+struct LevelLayout {
+  size_t classes = 0;
+  std::vector<std::vector<int>> of_blocks;  // of each block, the class of each slot that it writes
+  std::vector<int> of_arguments;            // of the root; -1 for a frame, and for what only decides the structure
+  int64_t width = 0;                        // of the chunks that levels are cut into; 0: levels are run as a whole
+  // Sizes that tables and arenas are made up to, so that few are different; `width` is not 0 then.
+  bool is_padded = false;
+  // The least sizes of what has been decided first, of all arenas; and of reads, steps and results.
+  std::vector<int64_t> least_known, least_arenas, least_tables;
+  // The size that `rows` are made up to, in place `i` of such a list.
+  int64_t Room(int64_t rows, const std::vector<int64_t>& least, size_t i) const;
+};
+
+// What such an executor needs to know of one call.
+struct LevelTables {
+  struct Component {
+    std::vector<int> members;  // blocks
+    // Of each step: which member runs, the first of its rows, how many, and of each slot that it writes the first row of
+    // the slot's arena; all have as many columns.
+    std::vector<int32_t> steps;
+    size_t columns = 0;
+    size_t count() const { return columns == 0 ? 0 : steps.size() / columns; }
+  };
+  std::vector<Component> components;
+  std::vector<int> blocks;                               // that are run by steps, in the plan's order
+  std::vector<std::vector<std::vector<int32_t>>> reads;  // of each of those, of each slot that it reads: rows
+  std::vector<int32_t> rows;                             // of each of those, how many
+  std::vector<int> known;                                // blocks that have run: they decide the structure
+  std::vector<int64_t> known_rows;                       // of each of those, how many
+  std::vector<uint32_t> known_sources;                   // of each of those, the source of its first result
+  std::vector<int64_t> sizes;                            // of each class, how many rows its arena has
+  std::vector<std::vector<int32_t>> results;             // of each result that is no frame, of each root: its row
+};
+
 class Schedule {
  public:
   // kEndless: an invocation is given what it was given before, and nothing else decides what it calls. The last three
@@ -157,6 +205,15 @@ class Schedule {
   End Run(int function, const std::vector<const Value*>& arguments, size_t roots,
           const std::vector<std::vector<Value>*>& results);
 
+  // Finds all activations and the order of the blocks' rows, and runs what decides these alone.
+  End Discover(int function, const std::vector<const Value*>& arguments, size_t roots);
+  // Where all rows are in arenas, and in which steps the blocks are to be run, once they are discovered; the step knows
+  // it, too. False where a value has no place in an arena: the concatenation of any number of parts, or the sum of what
+  // several callers of one call give it.
+  bool Tabulate(int function, size_t roots, const LevelLayout& layout, LevelTables* tables);
+  // The results of the roots, after that: rows of arenas and, where the function `records`, of each root its frame.
+  bool FindResults(int function, size_t roots, bool records, LevelTables* tables, std::vector<Value>* frames) const;
+
   // Activations that are no branches.
   int64_t invocations() const { return invocations_; }
   // Calls that were one with another.
@@ -185,6 +242,11 @@ class Schedule {
     std::vector<bool> is_merged;  // of each of those up to the last that is one with a call that was there before
     std::vector<int32_t> depths;
     CallTable table;              // of its activations, by what they are given
+  };
+  // Blocks that can lead to rows for each other, and the sums that are added up among them.
+  struct Component {
+    std::vector<int> blocks;
+    std::vector<std::vector<uint32_t>> sums;  // of each time
   };
   // All callers of the activations of a function, in the order of these.
   struct Edges {
@@ -216,8 +278,23 @@ class Schedule {
     uint32_t done = 0;                  // rows of a block that decides the structure
   };
 
+  // By priority.
+  std::map<int, Component> InOrder();
+  // Gives a row of a class of arenas to each value from outside, to what has been run, and to shared results.
+  void PlaceImports(int function, size_t roots, const LevelLayout& layout, std::vector<int64_t>* next,
+                    LevelTables* tables);
+  // The same to what the blocks of a component compute, chunk by chunk as they run.
+  void PlaceComponent(const std::vector<int>& members, const LevelLayout& layout, std::vector<int64_t>* next,
+                      LevelTables* tables);
+  void PlaceChunk(int block, uint32_t first, uint32_t last, int member, const LevelLayout& layout,
+                  std::vector<int64_t>* next, LevelTables::Component* made);
+  bool FindReads(LevelTables* tables) const;
+  bool IsTabulated(int block) const;
+  // The row of its class of arenas; -1 where it has none.
+  int64_t ArenaRow(RowRef ref) const;
   End RunAll(int function, const std::vector<const Value*>& arguments, size_t roots,
              const std::vector<std::vector<Value>*>& results);
+  End DiscoverAll(int function, const std::vector<const Value*>& arguments, size_t roots);
   End WhyGivenUp(int function, uint32_t roots);
   bool AddRoots(int function, const std::vector<const Value*>& arguments, size_t roots);
   bool ImportValue(const Value& value, RowRef* ref);
@@ -233,6 +310,11 @@ class Schedule {
   // The first of a call's reads that is an argument.
   static int FirstArgument(const Node& node) { return node.selector == Selector::kNone ? 0 : 1; }
   void PassArguments(const RowRef* from, const Node& node, int target, uint32_t child);
+  // Tables have no sums of what several callers give a gradient: each call is one by itself there.
+  bool IsMergedWhenEqual(int function) const {
+    const Merging merging = structure_.functions[function].merging;
+    return merging == Merging::kEqual || (merging == Merging::kGradients && !must_explain_);
+  }
   // Whether a call, by its number among all of a function's activations, is one with a call that was there before.
   bool IsMerged(int function, size_t call) const {
     const std::vector<bool>& is_merged = functions_[function].is_merged;
@@ -338,6 +420,7 @@ class Schedule {
   mutable std::vector<int8_t> is_discrete_;                  // of each source: -1 where that was not asked yet
   int64_t next_search_;  // for a cycle: at so many activations
   bool may_be_endless_ = false, is_too_deep_ = false, has_failed_ = false;
+  bool must_explain_ = false;  // for tables: nobody else finds out why there is no schedule
   Place place_;
   Cycle cycle_;
 };

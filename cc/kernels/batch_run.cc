@@ -222,6 +222,66 @@ Backend::Scheduled Run::ScheduleFor(int function, Activation** activations, size
   return Scheduled::kDone;
 }
 
+absl::Status Run::Tabulate(const std::string& function, std::vector<std::vector<Value>> roots, bool records,
+                           const LevelLayout& layout, LevelTables* tables, FramePtr<StepFrame>* step,
+                           std::vector<Value>* frames) {
+  int index = -1;
+  TF_RETURN_IF_ERROR(Check(function, roots, 0, &index));
+  *step = FramePtr<StepFrame>(new StepFrame(plan_));
+  (*step)->program = scope_.root->shared_program();
+  std::vector<const Value*> arguments;
+  for (const auto& root : roots) {
+    for (const Value& argument : root) arguments.push_back(&argument);
+  }
+  return TabulateAll(index, arguments, roots.size(), records, layout, tables, step->get(), frames);
+}
+
+absl::Status Run::TabulateAll(int function, const std::vector<const Value*>& arguments, size_t roots, bool records,
+                              const LevelLayout& layout, LevelTables* tables, StepFrame* step,
+                              std::vector<Value>* frames) {
+  Program* const program = scope_.root->program();
+  const Structure* const structure = program->StructureOf(function);
+  const std::string& name = plan_.names[function];
+  if (structure == nullptr) return errors::InvalidArgument(name, " has no structure that is known before its values");
+  const Schedule* running = nullptr;
+  const auto run_operations = [this](const Block& block, Program::BlockMode mode, std::vector<Tensor> inputs,
+                                     std::vector<Tensor>* outputs) {
+    std::vector<bool> fresh(inputs.size(), true);
+    return RunOperations(block, mode, std::move(inputs), std::move(fresh), outputs);
+  };
+  TensorSchedule backend(program, &row_blocks_, run_operations, nullptr, 1, [this, &running] { return Look(running); },
+                         [this, &running] {
+                           return recgraph::MemoryIsShort(machine_->counts().live + running->invocations());
+                         });
+  step->Ref();  // for the schedule
+  Schedule schedule(plan_, *structure, &backend, FramePtr<StepFrame>(step), max_depth_);
+  running = &schedule;
+  const auto failed = [this](absl::Status status, const std::vector<int>& sites) {
+    std::vector<std::string> below;
+    for (const int site : sites) below.push_back(plan_.labels[site]);
+    NoteError(status, nullptr, below);
+    return scope_.root->FirstError(status_);
+  };
+  switch (schedule.Discover(function, arguments, roots)) {
+    case Schedule::End::kCancelled: return errors::Cancelled("the step was cancelled");
+    case Schedule::End::kEndless:
+      Endless(schedule.cycle(), nullptr);
+      return scope_.root->FirstError(status_);
+    case Schedule::End::kFailed: return failed(backend.error(), schedule.place().sites);
+    case Schedule::End::kTooDeep: return failed(TooDeep(max_depth_), schedule.place().sites);
+    case Schedule::End::kTooMany: return failed(TooMany(schedule.invocations()), {});
+    case Schedule::End::kGaveUp:
+      return errors::InvalidArgument("the structure of this call of ", name, " cannot be found before its values");
+    case Schedule::End::kDone: break;
+  }
+  if (!schedule.Tabulate(function, roots, layout, tables) || !schedule.FindResults(function, roots, records, tables, frames)) {
+    return errors::Unimplemented("calls of ", name, " share results, whose gradients have no form in levels, or a value is "
+                                 "the concatenation of any number of parts. Use engine=\"batched\" here");
+  }
+  program->NoteCalls(function, static_cast<int64_t>(roots) + schedule.invocations() + schedule.merged(), schedule.merged());
+  return absl::OkStatus();
+}
+
 absl::Status Run::Check(const std::string& function, const std::vector<std::vector<Value>>& roots, size_t results,
                         int* index) const {
   *index = plan_.Find(function);

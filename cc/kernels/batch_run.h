@@ -32,6 +32,11 @@ class Run final : public Backend {
   // Runs `function`, which has at least so many results, once for each root; on the calling thread.
   absl::Status Call(const std::string& function, std::vector<std::vector<Value>> roots, size_t results);
 
+  // Finds the activations of such a call without running more of it than decides them, and lays them out: `step` knows
+  // them then, and `frames` has one for each root where the function `records`.
+  absl::Status Tabulate(const std::string& function, std::vector<std::vector<Value>> roots, bool records,
+                        const LevelLayout& layout, LevelTables* tables, FramePtr<StepFrame>* step, std::vector<Value>* frames);
+
   const Value& result(int root, size_t index) { return machine_->results(root)[index]; }
 
   ~Run() override;
@@ -73,6 +78,8 @@ class Run final : public Backend {
   absl::Status Check(const std::string& function, const std::vector<std::vector<Value>>& roots, size_t results,
                      int* index) const;
   bool Look(const Schedule* schedule);
+  absl::Status TabulateAll(int function, const std::vector<const Value*>& arguments, size_t roots, bool records,
+                           const LevelLayout& layout, LevelTables* tables, StepFrame* step, std::vector<Value>* frames);
   void GiveUp(int function);
   Scheduled Endless(const Schedule::Cycle& cycle, const Activation* root);
   Scheduled FailedAt(const Schedule::Place& place, Activation** roots, const absl::Status& status);

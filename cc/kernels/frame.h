@@ -28,6 +28,8 @@ class Frame : public FrameBase {
   // Of a call that the batched engine ran: the record of each root. Then `values` is empty.
   std::vector<batch::Value> roots;
   bool is_batched = false;
+  // That of a call that was laid out only: its values are in no memory of ours.
+  bool is_tabulated = false;
   // Set on the frame of an invocation that opened an environment; null otherwise.
   std::shared_ptr<const Environment> environment;
 

@@ -106,6 +106,7 @@ class InvokeGradientOp : public CallOp {
 
   // The frame is one of this program, and has what the gradient needs.
   absl::Status CheckFrame(const Call& call, const Frame& frame) const {
+    if (frame.is_tabulated) return errors::InvalidArgument("the frame is that of a call in levels, which has no values");
     const Environment* environment = frame.environment.get();
     if (environment == nullptr) {
       if (call.own_root != nullptr || frame.is_batched) {

@@ -25,6 +25,29 @@ absl::Status InvokeGradientShape(InferenceContext* c) {
   return SetShapes(c, "sums_shapes", results, sums);
 }
 
+absl::Status LevelTablesShape(InferenceContext* c) {
+  int tables, rooms, values;
+  TF_RETURN_IF_ERROR(c->GetAttr("N", &tables));
+  TF_RETURN_IF_ERROR(c->GetAttr("K", &rooms));
+  TF_RETURN_IF_ERROR(CountTypes(c, "Tvalues", &values));
+  std::vector<tensorflow::PartialTensorShape> shapes;
+  TF_RETURN_IF_ERROR(c->GetAttr("value_shapes", &shapes));
+  const int first = tables + 1 + rooms;
+  if (static_cast<int>(shapes.size()) != values || first + values + 1 != c->num_outputs()) {
+    return absl::InvalidArgumentError("'value_shapes' has not one shape for each value");
+  }
+  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, i == tables ? c->Vector(c->UnknownDim()) : c->UnknownShape());
+  for (int i = 0; i < rooms; ++i) c->set_output(tables + 1 + i, c->Vector(c->UnknownDim()));
+  for (int i = 0; i < values; ++i) {
+    tensorflow::shape_inference::ShapeHandle row, all;
+    TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(shapes[i], &row));
+    TF_RETURN_IF_ERROR(c->Concatenate(c->Vector(c->UnknownDim()), row, &all));
+    c->set_output(first + i, all);
+  }
+  c->set_output(first + values, c->Scalar());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 REGISTER_OP("Recgraph>Invoke")
@@ -100,6 +123,91 @@ sums: The gradients of the environment's slots, summed over all invocations: one
   "dense" and for "outer", the pair (indices, rows) for "rows".
 slots: The slots that `sums` are for.
 kinds: The kind of each of them.
+)doc");
+
+// Discovering a call depends on variables, so that it is not done once for all; its gradient's depends on the frame.
+#define RECGRAPH_REGISTER_LEVEL_TABLES(name)      \
+  REGISTER_OP(name)                               \
+    .Input("args: Tin")                           \
+    .Input("captures: Tcaptures")                 \
+    .Input("least: int64")                        \
+    .Output("tables: N * int32")                  \
+    .Output("facts: int32")                       \
+    .Output("rooms: K * uint8")                   \
+    .Output("values: Tvalues")                    \
+    .Output("frame: variant")                     \
+    .Attr("entry: string")                        \
+    .Attr("program: string = ''")                 \
+    .Attr("key: string")                          \
+    .Attr("site: string = ''")                    \
+    .Attr("map: bool = false")                    \
+    .Attr("record: bool = false")                 \
+    .Attr("max_depth: int = 1000000")             \
+    .Attr("reads: list(bool) >= 0 = []")          \
+    .Attr("block_classes: list(int) >= 0")        \
+    .Attr("argument_classes: list(int) >= 0")     \
+    .Attr("width: int >= 0 = 0")                  \
+    .Attr("padded: bool = false")                 \
+    .Attr("Tin: list(type) >= 0")                 \
+    .Attr("Tcaptures: list(type) >= 0 = []")      \
+    .Attr("Tvalues: list(type) >= 0")             \
+    .Attr("value_shapes: list(shape) >= 0")       \
+    .Attr("seed_types: list(type) >= 0 = []")     \
+    .Attr("seed_shapes: list(shape) >= 0 = []")   \
+    .Attr("N: int >= 0")                          \
+    .Attr("K: int >= 0")                          \
+    .SetShapeFn(LevelTablesShape)                 
+
+RECGRAPH_REGISTER_LEVEL_TABLES("Recgraph>LevelTables")
+    .SetIsStateful()
+    .Doc(R"doc(
+Discovers a call of a SubGraph whose structure is known before its values, and lays it out for an executor that is made
+of other operations (recgraph/levels): in arenas, one for each class of rows of one dtype and shape, whose row 0 is zeros.
+
+args: The arguments.
+captures: As of Recgraph>Invoke.
+least: Where sizes are padded, the least ones of `tables` (their first dimensions), `rooms` and `values`; or none.
+tables: Of each block that runs, of each slot that it reads, the rows; of each group of blocks that lead to rows for each
+  other, its steps; of each result, its row of each root.
+facts: How many steps each group has; of each block that runs, how many rows; the arenas' sizes.
+rooms: Of each class, a tensor as long as its arena.
+values: What the blocks that decide the structure have computed, without those that nobody reads.
+frame: For the gradient's tables.
+record: Whether the forward call is laid out for a gradient.
+block_classes: Of each block of the plan, of each slot that it writes, its class; -1 where nobody reads it.
+argument_classes: Of each argument of the function that is called; -1 of a frame, and of what only decides the structure.
+width: Of the chunks that levels are cut into; 0 where they are run as a whole.
+padded: Whether sizes are made up to few different ones.
+seed_types: Of the gradients that a gradient is given.
+seed_shapes: Of one row of these.
+)doc");
+
+RECGRAPH_REGISTER_LEVEL_TABLES("Recgraph>LevelGradientTables")
+    .Doc("The same of the gradient of a call. Its only argument is the frame that Recgraph>LevelTables gave for the call, "
+         "and it captures nothing.");
+
+#undef RECGRAPH_REGISTER_LEVEL_TABLES
+
+REGISTER_OP("Recgraph>PlanStages")
+    .Input("code: int64")
+    .Input("strings: string")
+    .Input("function: string")
+    .Output("stages: int32")
+    .Output("reason: string")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Vector(c->UnknownDim()));
+      c->set_output(1, c->Scalar());
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+Of each block of a plan, what a call of a function makes of it: -1 nothing, 0 runs it as it decides the structure, 1 runs
+it when the structure is known.
+
+code: The plan, as its carrier has it.
+strings: The same.
+function: The name of the function in the plan.
+reason: Why calls of the function have no structure that is known before their values; empty where they have one.
 )doc");
 
 REGISTER_OP("Recgraph>While")

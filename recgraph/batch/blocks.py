@@ -69,6 +69,10 @@ class Assembler:
             self.definitions.append(definition)
         return self._function()
 
+    def traced(self) -> list[TracedBlock]:
+        """The operations of the function's blocks, in the order of its nodes."""
+        return [graph.traced() for graph in self.graphs]
+
     def _unit(self, key: Any) -> Unit:
         return self.units.setdefault(key, Unit([]))
 
@@ -298,6 +302,25 @@ def _joined(specs: list[tf.TensorSpec]) -> tf.TensorSpec:
     return tf.TensorSpec(tf.TensorShape([None]).concatenate(specs[0].shape[1:]), specs[0].dtype)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class TracedBlock:
+    """The operations of a block for all rows, as they were traced.
+
+    Attributes:
+        graph: has the operations.
+        inputs: placeholders for what the block's node reads, rows of each.
+        captures: placeholders by slot of the environment.
+        outputs: what the node writes.
+        contributions: (kind, slot of the environment, values of all rows) of what is added to sums.
+    """
+
+    graph: Any
+    inputs: list[tf.Tensor]
+    captures: dict[int, tf.Tensor]
+    outputs: list[VectorizedRows]
+    contributions: list[tuple[str, int, list[VectorizedRows]]]
+
+
 class _BlockGraph:
     """Builds the graph of one block.
 
@@ -314,6 +337,7 @@ class _BlockGraph:
         self.inputs: list[tf.Tensor] = []
         self.written: list[VectorizedRows] = []
         self.sums: list[tuple[str, int, list[tf.Tensor]]] = []
+        self.contributions: list[tuple[str, int, list[VectorizedRows]]] = []
         self.apart: dict[str, str | None] = {}
         self.by_row = flow.by_row.get(unit.names[0], "") if unit.names else ""
         self.is_alone = bool(unit.names) and flow.is_alone(unit.names[0])
@@ -330,6 +354,10 @@ class _BlockGraph:
                 else:
                     self._run(node)
             self.written = [self._get(value) for value in self.unit.writes]
+
+    def traced(self) -> TracedBlock:
+        """What `trace` has added."""
+        return TracedBlock(self.graph, self.inputs, self.captures, self.written, self.contributions)
 
     def define(self) -> tuple[plan.Block, Any]:
         """The block and its function."""
@@ -419,6 +447,7 @@ class _BlockGraph:
         kind, slot = attribute(node, "kind").s.decode(), attribute(node, "slot").i
         values = [self._get(value) for value in self.flow.inputs(node.name)]
         count = self._count()
+        self.contributions.append((kind, slot, values))
         if kind == "dense":
             (value,) = values
             if value.has_rows and value.total is not None:

@@ -23,10 +23,12 @@ class Batched:
     Attributes:
         plan: what its machine runs.
         functions: those of the blocks.
+        traced: the operations of the blocks, for engines that run them in another way; empty where none is to.
     """
 
     plan: plan.Plan
     functions: list[Any]
+    traced: list[blocks.TracedBlock]
 
     def carrier(self) -> Any:
         """The function that carries the plan in its attributes."""
@@ -45,12 +47,13 @@ class Batched:
         return str(self.plan)
 
 
-def compile_program(library: Any, roots: list[str]) -> Batched:
+def compile_program(library: Any, roots: list[str], keeps_operations: bool = False) -> Batched:
     """The plan of the functions that `roots` reach, and the functions of its blocks.
 
     Args:
         library: a FunctionDefLibrary, before TensorFlow's optimizer has seen it.
         roots: names of functions.
+        keeps_operations: whether the blocks' operations are kept as they were traced.
 
     Raises:
         Unbatchable: the program holds what the batched engine cannot run.
@@ -73,7 +76,7 @@ def compile_program(library: Any, roots: list[str]) -> Batched:
         assemblers = {name: _assembler(program, flow, assemblers.get(name)) for name, flow in program.flows.items()}
         apart = [(name, node, reason) for name, one in assemblers.items() for node, reason in one.trace().items()]
         if not apart:
-            return _assemble(program, list(assemblers.values()))
+            return _assemble(program, list(assemblers.values()), keeps_operations)
         for function, node, reason in apart:
             flows.pop(function, None)  # what it notes of its operations is not so
             if reason is None:
@@ -91,10 +94,11 @@ def _assembler(program: FlowProgram, flow: Flow, before: blocks.Assembler | None
     return blocks.Assembler(program, flow, labels)
 
 
-def _assemble(program: FlowProgram, assemblers: list[blocks.Assembler]) -> Batched:
+def _assemble(program: FlowProgram, assemblers: list[blocks.Assembler], keeps_operations: bool) -> Batched:
     functions = [assembler.assemble() for assembler in assemblers]
     functions += [blocks.made_function(program, name) for name in program.made]
     definitions = [definition for assembler in assemblers for definition in assembler.definitions]
     whole = plan.Plan(functions)
     priority.assign(whole)
-    return Batched(whole, definitions)
+    traced = [block for assembler in assemblers for block in assembler.traced()] if keeps_operations else []
+    return Batched(whole, definitions, traced)

@@ -32,6 +32,7 @@ class Block:
         ragged: whether rows may differ in shape.
         work: multiplications in the matrix products of one row.
         priority: blocks with a smaller number can lead to rows for those with a larger one, not the other way round.
+        repeats: whether it can lead to rows for itself.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Block:
     ragged: bool = False
     work: int = 0
     priority: int = 0
+    repeats: bool = False
 
 
 @dataclasses.dataclass

@@ -10,11 +10,14 @@ _Place = tuple[str, int]  # function, event
 def assign(whole: plan.Plan) -> None:
     """Numbers the blocks: along the ways that rows can take, and alike where they can go round in a circle."""
     edges = _edges(whole)
-    number = {place: i for i, component in enumerate(_components(edges)) for place in component}
+    components = _components(edges)
+    number = {place: i for i, component in enumerate(components) for place in component}
     blocks = [(number[f.name, n.event], n.block) for f in whole.functions for n in f.nodes if n.block is not None]
     ranks = {value: i for i, value in enumerate(sorted({value for value, _ in blocks}))}
     for value, block in blocks:
         block.priority = ranks[value]
+        first = components[value][0]
+        block.repeats = len(components[value]) > 1 or first in edges[first]
 
 
 def _edges(whole: plan.Plan) -> dict[_Place, set[_Place]]:

@@ -91,7 +91,7 @@ class Definition:
         self.lock = threading.RLock()
         self.derivative: Any = None  # made at the first use, as are these (`program.py`, `pullback.py`)
         self.pullback: tuple[Definition, list[tf.Tensor]] | None = None
-        self.programs: dict[tuple[bool, bool], Any] = {}
+        self.programs: dict[tuple[bool, bool, bool], Any] = {}
         self.is_wide: bool | None = None
         self.followed: dict[Any, Any] = {}
         self.environment: Slots | None = None

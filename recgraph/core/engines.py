@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from recgraph import native, tf_private
 from recgraph.errors import Unbatchable
 
-ENGINES = ("auto", "parallel", "batched")
+ENGINES = ("auto", "parallel", "batched", "levels")
 
 
 class EnginePlan(Protocol):
@@ -34,22 +34,42 @@ class Linked(Protocol):
     unbatchable: Unbatchable | None
 
 
-_compilers: dict[str, Callable[[Any, list[str]], EnginePlan]] = {}
+Compiler: TypeAlias = Callable[[Any, list[str], bool], EnginePlan]
+_compilers: dict[str, Compiler] = {}
+# (subgraph, arguments, label, whether they are rows) -> results, of calls from outside in a graph that no kernel of
+# ours runs.
+Caller: TypeAlias = Callable[[Any, list[Any], str, bool], list[Any]]
+_callers: dict[str, Caller] = {}
 
 
-def register(engine: str, compiler: Callable[[Any, list[str]], EnginePlan]) -> None:
-    """Makes an engine known: `compiler(library, roots)` makes its plan, or raises `Unbatchable`."""
+def register(engine: str, compiler: Compiler) -> None:
+    """Makes an engine known: `compiler(library, roots, keeps_operations)` makes its plan, or raises `Unbatchable`."""
     _compilers[engine] = compiler
 
 
-def compile_batched(library: Any, roots: list[str]) -> EnginePlan | None:
+def register_caller(engine: str, caller: Caller) -> None:
+    """Makes an engine known whose calls become operations of the graph that makes them."""
+    _callers[engine] = caller
+
+
+def caller_of(engine: str) -> Caller | None:
+    """What makes the calls of such an engine; None for one that kernels run."""
+    return _callers.get(engine)
+
+
+def compile_batched(library: Any, roots: list[str], keeps_operations: bool = False) -> EnginePlan | None:
     """The plan of the batched engine; None where that engine is not there.
+
+    Args:
+        library: a FunctionDefLibrary, before TensorFlow's optimizer has seen it.
+        roots: names of functions.
+        keeps_operations: whether the plan keeps the operations of its blocks.
 
     Raises:
         Unbatchable: the program holds what it cannot run.
     """
     compiler = _compilers.get("batched")
-    return None if compiler is None else compiler(library, roots)
+    return None if compiler is None else compiler(library, roots, keeps_operations)
 
 
 def explain(engine: str, single: bool, programs: Sequence[Linked]) -> str:

@@ -35,6 +35,7 @@ class Written:
         contract: how its gradient is called; None without one.
         batched: whether it is for the batched engine, too.
         strict: whether it is an error that it is not.
+        keeps_operations: whether the plan keeps the operations of its blocks.
     """
 
     library: Any
@@ -43,6 +44,7 @@ class Written:
     contract: GradientContract | None
     batched: bool
     strict: bool
+    keeps_operations: bool = False
 
     def digest(self) -> bytes:
         """Equal for what is finished alike."""
@@ -53,6 +55,7 @@ class Written:
             None if self.contract is None else self.contract.encoded(),
             self.batched,
             self.strict,
+            self.keeps_operations,
         )
         made = hashlib.sha256(self.library.SerializeToString(deterministic=True))
         made.update(repr(facts).encode())
@@ -145,7 +148,7 @@ def _plan(written: Written) -> tuple[engines.EnginePlan | None, Unbatchable | No
         return None, Unbatchable("a resource that is handed from call to call")
     roots = [f"{written.entry}{suffix}" for suffix in ("", ".rec", ".grad")]
     try:
-        plan = engines.compile_batched(written.library, roots)
+        plan = engines.compile_batched(written.library, roots, written.keeps_operations)
     except Unbatchable as why:
         if written.strict:
             raise

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from recgraph import devices, native, tf_private
-from recgraph.core import eager, hoisting, origin, preparing, program, signature
+from recgraph.core import eager, engines, hoisting, origin, preparing, program, signature
 from recgraph.core.body import BodyGraph, can_reach, enclosing_body, is_local
 from recgraph.core.definition import Definition
 from recgraph.core.environment import Slots
@@ -107,6 +107,8 @@ def _call_from_outside(subgraph: Definition, tensors: list[tf.Tensor], label: st
     if not tf_private.executing_eagerly() and tf_private.asks_for_specs_only(tf_private.current_graph()):
         return _call_for_specs(subgraph, tensors, label, rows)
     subgraph = preparing.prepared(subgraph)
+    if (caller := engines.caller_of(subgraph.engine)) is not None:
+        return caller(subgraph, tensors, label, rows)
     record = False
     if tf_private.a_tape_is_listening() and tf_private.executing_eagerly():
         outer = hoisting.bases(program.environment_of(subgraph).tensors)

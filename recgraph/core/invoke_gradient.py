@@ -184,7 +184,7 @@ def _outer_rule(op: Any, *gradients: Any) -> list[Any]:
     for i, result in zip(contract.targets, made, strict=True):
         results[i] = result
     captures = list(op.inputs)[contract.arguments :]
-    for slot, total in _slot_gradients(contract, sums, captures).items():
+    for slot, total in slot_gradients(contract, sums, captures).items():
         results[contract.arguments + slot] = total
     return results
 
@@ -258,13 +258,13 @@ def _differentiated_while_traced(call: tf.Operation) -> GradientError:
     )
 
 
-def _slot_gradients(contract: Any, values: list[tf.Tensor], captures: list[tf.Tensor]) -> dict[int, Any]:
+def slot_gradients(contract: Any, values: list[tf.Tensor], captures: list[tf.Tensor]) -> dict[int, Any]:
     """Slot -> its gradient, from what the kernel summed up: one matrix product a weight and step."""
     parts: dict[int, list[Any]] = {}
     for total in contract.sums:
         taken, values = values[: len(total.specs)], values[len(total.specs) :]
         parts.setdefault(total.slot, []).append(_total_of(total, taken, captures[total.slot]))
-    return {slot: _sum_parts(gradients) for slot, gradients in parts.items()}
+    return {slot: sum_parts(gradients) for slot, gradients in parts.items()}
 
 
 def _total_of(total: Sum, taken: list[tf.Tensor], capture: tf.Tensor) -> Any:
@@ -303,7 +303,7 @@ def _shape_of(capture: tf.Tensor) -> tf.Tensor:
     return tf.shape(capture)
 
 
-def _sum_parts(gradients: list[Any]) -> Any:
+def sum_parts(gradients: list[Any]) -> Any:
     if len(gradients) == 1:
         return gradients[0]
     return tf.add_n([tf.convert_to_tensor(part) for part in gradients])
@@ -452,7 +452,7 @@ def _in_order(
             by_outer.setdefault(id(outer), []).append(value)
     for outer in invoke.slots_of(linked).tensors:
         values = by_outer.pop(id(outer), [])
-        results.append(_sum_parts(values) if values else None)
+        results.append(sum_parts(values) if values else None)
     return results
 
 

@@ -125,12 +125,12 @@ def environment_of(root: Definition) -> Slots:
         return found
 
 
-def of(root: Definition, gradient: bool, batched: bool | None = None) -> Program:
+def of(root: Definition, gradient: bool, batched: bool | None = None, keeps_operations: bool = False) -> Program:
     """The linked program of a finished SubGraph, with or without gradients and the batched engine.
 
-    It is linked at the first use.
+    It is linked at the first use. Its plan keeps the operations of its blocks if it is told to.
     """
-    key = gradient, root.engine == "batched" if batched is None else batched
+    key = gradient, root.engine in ("batched", "levels") if batched is None else batched, keeps_operations
     with root.lock:
         if key not in root.programs:
             what = f"preparing the first call of SubGraph '{root.name}' (gradient, plan, TensorFlow's optimizer)"
@@ -142,7 +142,7 @@ def of(root: Definition, gradient: bool, batched: bool | None = None) -> Program
 
 def may_be_batched(root: Definition, rows: bool) -> bool:
     """Whether the batched engine may run a call from outside: a call of `map`, or a single one."""
-    return root.engine == "batched" or (root.engine == "auto" and (rows or is_wide(root)))
+    return root.engine in ("batched", "levels") or (root.engine == "auto" and (rows or is_wide(root)))
 
 
 def is_wide(root: Definition) -> bool:
@@ -197,7 +197,7 @@ def check_recomputable(subgraph: Definition, why: str) -> None:
             )
 
 
-def link(root: Definition, gradient: bool, batched: bool) -> Program:
+def link(root: Definition, gradient: bool, batched: bool, keeps_operations: bool = False) -> Program:
     """Links the finished SubGraph `root`, with the gradients of all that it calls, for the batched engine, too."""
     members = list(reachable(root))
     slots = _environment(members)
@@ -210,7 +210,8 @@ def link(root: Definition, gradient: bool, batched: bool) -> Program:
     entry = names[root.identity]
     contract = _contract(root, members, slots) if gradient else None
     order = state.put_in_order(library, _captures_written)
-    written = Written(library, entry, order, contract, batched, strict=root.engine == "batched")
+    strict = keeps_operations or root.engine == "batched"
+    written = Written(library, entry, order, contract, batched, strict, keeps_operations)
     program = Program(root, entry, slots, contract, finishing.finished(written), batched)
     _by_key[program.key] = program
     return program
